@@ -333,6 +333,15 @@ pub enum What {
     LineLeft {
         node: u8,
     },
+    /// A name is free on a node since then, though this owner waits for it, the first of those that
+    /// live. By then it was to be somebody's: a waiter was to ask.
+    Idle {
+        node: u8,
+        name: u8,
+        owner: Owner,
+        since: Micros,
+        by: Micros,
+    },
     /// A node has carried out what ends a wait, and the place in line is still there.
     PlaceKept(Op),
     TasksLeft {

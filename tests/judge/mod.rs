@@ -6,6 +6,7 @@
 
 mod asks;
 mod beliefs;
+mod calm;
 pub mod history;
 mod line;
 mod newcomers;
@@ -24,8 +25,11 @@ pub use rule::{Rule, Violation};
 pub use tokens::Clocks;
 pub use trial::judge_the_judge;
 
+use std::ops::Range;
+
 use asks::Asks;
 use beliefs::{Beliefs, Lease};
+use calm::Calm;
 use history::{Answer, Event, Memory, Micros, Op, Verb, What};
 use line::Line;
 use newcomers::Newcomers;
@@ -81,11 +85,13 @@ pub struct Configured {
 /// Judges a history, whose events are in the order of their times.
 pub fn judge(events: &[Event], watched: Option<Watched>) -> Judgement {
     let camps = watched.iter().flat_map(|world| &world.clients).map(|client| client.camp).collect();
+    let max_ttl = watched.iter().flat_map(|world| &world.clients).map(|client| client.max_ttl).max();
     let longest = watched.iter().flat_map(|world| &world.clients).map(|client| client.max_ttl).collect();
     let beliefs = Beliefs::new(watched.as_ref().and_then(|world| world.clocks));
     let rounds = watched.map(|world| Rounds::new(world.clients));
     let (asks, newcomers) = (Asks::new(camps), Newcomers::new(longest));
-    let mut judge = Judge { asks, rounds, newcomers, beliefs, ..Judge::default() };
+    let calm = Calm::new(max_ttl.unwrap_or_default());
+    let mut judge = Judge { asks, rounds, newcomers, beliefs, calm, ..Judge::default() };
     for (at, event) in events.iter().enumerate() {
         judge.verdict.at = at;
         judge.look(event.at, event.what);
@@ -105,6 +111,7 @@ struct Judge {
     line: Line,
     periods: Periods,
     observers: Observers,
+    calm: Calm,
     tally: Tally,
     verdict: Verdict,
 }
@@ -112,6 +119,7 @@ struct Judge {
 impl Judge {
     fn look(&mut self, now: Micros, what: What) {
         self.overdue(now);
+        self.calm.look(now, &what);
         let Self { processes, asks, verdict, tally, .. } = self;
         match what {
             What::Started { .. } => processes.started(),
@@ -221,6 +229,7 @@ impl Judge {
                 });
                 self.nodes.handed_over(op, &mut self.verdict);
             }
+            What::Idle { node, name, owner, since, by } => self.idle(now, node, (owner, name), since..by),
             What::Pushed(op) => self.rounds.as_mut().into_iter().for_each(|rounds| rounds.pushed(now, op)),
             What::NodeDown { node, memory } if memory != Memory::Kept => self.forgot(now, node),
             other => left_behind(other, verdict),
@@ -311,6 +320,16 @@ impl Judge {
         self.beliefs.let_go(now, number);
         if let (Some(rounds), Some(of)) = (&mut self.rounds, self.beliefs.of_nodes(number)) {
             rounds.let_go(now, of);
+        }
+    }
+
+    /// Whoever has had it from a quorum waits no more, though a node may not know.
+    fn idle(&mut self, now: Micros, node: u8, of: Try, free: Range<Micros>) {
+        let waits = self.rounds.as_ref().is_some_and(|rounds| !rounds.was_had(of));
+        if waits && now >= free.end && self.calm.is_since(free.start) {
+            let long = now - free.start;
+            let why = format!("n{node} had it free for {long} us while owner number {} waited", of.0);
+            self.verdict.broken(Rule::FreeThoughWaitedFor, why);
         }
     }
 

@@ -14,6 +14,10 @@ pub type Try = (Owner, u8);
 /// How much later than its holder gave it up all nodes have been asked to release it.
 const SOON: Micros = 1_000;
 
+/// How often a node calls one ballot stale before its owner asks with another: answers may be on their
+/// way when it asks again.
+const IN_VAIN: u32 = 3;
+
 /// What is known of one try to hold a name.
 #[derive(Debug, Default)]
 struct Claimed {
@@ -32,6 +36,8 @@ struct Claimed {
     /// parts of the history.
     refused: BTreeMap<(u8, Micros), usize>,
     handed: BTreeMap<u8, usize>,
+    /// The ballot that each node called stale last, and how often.
+    stale: BTreeMap<u8, (u64, u32)>,
     /// Until when its quorum lets it believe.
     deadline: Option<Micros>,
     /// The lease by which it holds the lock, or has: only renewals let it believe for longer.
@@ -61,6 +67,12 @@ impl Claimed {
     /// Whether a node may hold it that was not asked to release it, and is not to keep it.
     fn is_kept(&self, processes: &Processes) -> bool {
         self.never_undone() != 0 && !self.keeps && !processes.is_dead(self.process)
+    }
+
+    /// Whether the node has called this ballot stale so often that its owner knows. It is told once.
+    fn is_stale(&mut self, op: Op) -> bool {
+        let known = self.stale.get_mut(&op.node).filter(|known| known.0 == op.ballot && known.1 >= IN_VAIN);
+        known.is_some_and(|known| std::mem::take(&mut known.1) > 0)
     }
 
     /// The nodes that granted it what was neither withdrawn nor released.
@@ -212,6 +224,9 @@ impl Rounds {
         match op.verb {
             Verb::Claim => {
                 claimed.first.get_or_insert(op.sent);
+                if claimed.is_stale(op) {
+                    verdict.broken(Rule::AskedInVain, format!("n{} has called this ballot stale often", op.node));
+                }
                 if claimed.ended {
                     verdict.broken(Rule::NotFinal, "it claims what it had lost or given up");
                 }
@@ -337,7 +352,11 @@ impl Rounds {
                 self.counted(now, op);
             }
             // What it registered before stands.
-            (Verb::Claim, Answer::Stale) => drop(claimed.votes.remove(&op.node)),
+            (Verb::Claim, Answer::Stale) => {
+                claimed.votes.remove(&op.node);
+                let (ballot, often) = claimed.stale.entry(op.node).or_default();
+                (*ballot, *often) = if *ballot == op.ballot { (op.ballot, *often + 1) } else { (op.ballot, 1) };
+            }
             (Verb::Claim, Answer::Refused) => {
                 // Of what was said before the name was handed over, and is heard of later, the last
                 // word is the push.

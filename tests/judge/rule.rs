@@ -60,6 +60,10 @@ pub enum Rule {
     NoAnswer,
     /// After all faults had ended, a caller did not get the lock.
     Starved,
+    /// A caller asked again and again with a ballot that a node had called stale.
+    AskedInVain,
+    /// A name stayed free on a node for longer than it takes waiters there to ask again.
+    FreeThoughWaitedFor,
     /// A key, a task, a queue's entry or a timer is left at the end.
     LeftBehind,
 }
@@ -93,6 +97,8 @@ impl Rule {
             Self::GrantedTwice => "granted_twice",
             Self::NoAnswer => "no_answer",
             Self::Starved => "starved",
+            Self::AskedInVain => "asked_in_vain",
+            Self::FreeThoughWaitedFor => "free_though_waited_for",
             Self::LeftBehind => "left_behind",
         }
     }

@@ -54,6 +54,7 @@ pub fn judge_the_judge() {
     of_readers();
     of_periods();
     of_observers();
+    of_free_names();
 }
 
 fn finds(watched: Option<Watched>, events: &[Event], rule: Option<Rule>, why: &str) {
@@ -248,6 +249,12 @@ fn of_nodes() {
     let given_back = [&[asked(back)][..], &did(1_050, back, Answer::Released(true))].concat();
     let asked_all = [asked(claim), asked(lifted), asked(release), asked(after)];
     finds(&[&asked_all, &two, &twice, &given_back], Some(Rule::GrantedTwice), "a ballot that another was lifted to");
+    let stale = |times: u64| {
+        let asks = |at| [&[asked(Op { sent: at, ..claim })][..], &did(at, claim, Answer::Stale)].concat();
+        [(0..times).flat_map(|time| asks(10 + time)).collect::<Vec<_>>(), vec![asked(release)]].concat()
+    };
+    finds(&[&stale(3)], None, "stale, and asked again while that was on its way");
+    finds(&[&stale(4)], Some(Rule::AskedInVain), "stale again and again");
     let waits = Op { waits: true, ..claim };
     finds(&[&[asked(waits)], &did(20, waits, Answer::Refused)], Some(Rule::LeftBehind), "a place that nobody left");
     finds(&[&[asked(waits)], &did(20, waits, Answer::Refused), &[asked(release)]], None, "a place given up");
@@ -402,6 +409,28 @@ fn of_periods() {
     finds(nodes(), &[&a, &denied], None, "somebody had it");
     let back = [event(40, What::ClockStepped { node: 0, by_ms: -5_000 })];
     finds(nodes(), &[&a, &back, &skipped(1_500_000)], None, "the node's clock was set back");
+}
+
+/// Names that are free though somebody waits for them.
+fn of_free_names() {
+    let waits = Op { waits: true, ..op(Verb::Claim, 0, 10) };
+    let refused = [&[asked(waits)][..], &did(20, waits, Answer::Refused)].concat();
+    let idle = |at| event(at, What::Idle { node: 0, name: 0, owner: 0, since: 30, by: 90 });
+    let leaves = [asked(op(Verb::Release, 0, 200))];
+    let finds = |happened: &[Event], rule, why: &str| {
+        finds(Some(watched([0; 2])), &[&refused[..], happened, &leaves].concat(), rule, why);
+    };
+    let free = Some(Rule::FreeThoughWaitedFor);
+    finds(&[idle(80)], None, "somebody has it in time");
+    finds(&[idle(100)], free, "nobody does");
+    let cut = |there| event(40, What::Cut { process: 0, node: 0, there, back: false });
+    finds(&[cut(true), idle(100)], None, "the waiter cannot reach the node");
+    finds(&[cut(true), cut(false), idle(100)], None, "it could not a moment ago");
+    finds(&[event(40, What::NodeUp { node: 0 }), idle(100)], None, "the node is doubted");
+    finds(&[event(40, What::Killed { process: 1 }), idle(100)], free, "another process died");
+    let again = Op { sent: 40, ..waits };
+    let had = [&[asked(again)][..], &did(50, again, Answer::Granted)].concat();
+    finds(&[&had[..], &[idle(100)]].concat(), None, "it has it from a quorum");
 }
 
 /// Who leads, as others see it.

@@ -359,7 +359,7 @@ impl Core {
         now: Micros,
         node: usize,
         (operation, op): (&Operation, Op),
-        channel: &str,
+        channel: &Arc<str>,
         hints: &mut Vec<(Hint, Option<Op>)>,
     ) -> Outcome {
         let server = &mut self.servers[node];
@@ -371,6 +371,7 @@ impl Core {
         if kept {
             self.history.record(now, What::PlaceKept(op));
         }
+        self.waited(now, node, channel, (operation, &outcome));
         for hint in self.servers[node].hints() {
             let to = hint.granted.as_ref().map(|granted| self.handed_over(op, granted));
             if let Some(to) = to {

@@ -174,6 +174,11 @@ impl Core {
         self.cues.held_back.clear();
     }
 
+    /// Whether anything is, or was.
+    pub fn holds_back(&self) -> bool {
+        !self.cues.held_back.is_empty()
+    }
+
     /// Whether a message that leaves now is held back: until when, or for ever.
     pub fn held_back(&self, now: Micros, process: usize, node: usize, way: usize) -> Option<Option<Micros>> {
         let of = |held: &&HeldBack| (held.process, held.node, held.way) == (process, node, way);

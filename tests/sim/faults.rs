@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorumlock::node::Name;
+
 use crate::changes::Step;
 use crate::cue::Cue;
 use crate::judge::history::{Memory, What};
@@ -41,6 +43,8 @@ pub enum Action {
     /// The node's votes count again.
     Reset(usize),
     Change(Step),
+    /// Whether this name is free on this node though somebody waits for it.
+    LookAtIdle(usize, Name),
     /// All faults end.
     Heal,
     Write(Write),
@@ -73,6 +77,7 @@ impl World {
             Action::Begin { region, clients, deployment, new } => self.begin_process(region, clients, deployment, new),
             Action::Reset(node) => self.retire(node, false),
             Action::Change(step) => self.change(step),
+            Action::LookAtIdle(node, name) => self.core.lock().unwrap().look_at_idle(self.now(), node, &name),
             Action::Heal => self.heal(),
             Action::Write(write) => self.store(write),
             Action::Cue(cue) => self.cue(cue),

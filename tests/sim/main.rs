@@ -20,6 +20,7 @@ mod downgrades;
 mod elections;
 mod exec;
 mod faults;
+mod idle;
 mod in_turn;
 #[path = "../judge/mod.rs"]
 mod judge;

@@ -370,6 +370,8 @@ impl Plan {
         self.max_ttl = self.ttl.max(16 * SECOND) + 8 * SECOND.mul_f64(dice.share());
         self.in_turn = Some(self.max_ttl.mul_f64(dice.pick(&[0.0, 0.5, 1.2])));
         self.length = self.length.max(3 * self.max_ttl);
+        // Callers that no quorum can serve are refused at once, and would ask some hundred thousand times.
+        self.think = self.think.max(self.length / 5_000);
     }
 
     /// Whether nodes may lose their memory.
@@ -394,6 +396,12 @@ impl Plan {
         // One for each digit.
         self.checking.resize(11, true);
         self
+    }
+
+    /// The same, where nothing goes wrong. Clients hold too long, and let go too late, all the same.
+    pub fn without_faults(self) -> Self {
+        let (faults, directed) = (Vec::new(), Vec::new());
+        Self { faults, directed, directed_share: 0.0, tail: 0.0, in_turn: None, proxied: false, ..self }
     }
 
     /// The same, where writers become readers.

@@ -149,6 +149,20 @@ impl Server {
         leaves && operation.owner().is_some_and(|owner| operation.names().iter().any(|name| waits(owner, name)))
     }
 
+    /// In how long a name is free for the first that waits for it, and who waits, of those that live.
+    pub fn waited_for(
+        &self,
+        name: &Name,
+        now: Micros,
+        channel: &str,
+        hears: impl Fn(usize) -> bool,
+    ) -> (Micros, Vec<Arc<str>>) {
+        let listeners = |client: &str| self.subscribers.get(&format!("{channel}{client}"));
+        let hears = |client: &str| listeners(client).is_some_and(|all| all.iter().any(|&who| hears(who)));
+        let (left, live) = self.store.waited_for(name, self.time(now), &hears);
+        (left.as_micros() as u64 * 1_000_000 / self.rate, live)
+    }
+
     pub fn is_free(&self, now: Micros) -> bool {
         self.store.is_free(self.time(now))
     }

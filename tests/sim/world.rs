@@ -22,6 +22,7 @@ use crate::dice::Dice;
 use crate::elections::Elections;
 use crate::exec::Exec;
 use crate::faults::Action;
+use crate::idle::Idle;
 use crate::judge::history::{History, Micros, What};
 use crate::link::{Arrival, Connection, Landing, Link};
 use crate::plan::Plan;
@@ -116,6 +117,7 @@ pub struct Core {
     /// Requests that wait for a server that hangs.
     pub backlog: Vec<Vec<Arrival>>,
     pub cues: Cues,
+    pub idle: Idle,
     heap: BinaryHeap<Reverse<Due>>,
     count: u64,
 }
@@ -178,6 +180,7 @@ impl Core {
             highest,
             backlog,
             cues,
+            idle: Idle::default(),
             heap,
             count,
         }

@@ -101,6 +101,11 @@ impl Entry {
         if shared { held } else { held.or_else(|| self.last_reader(now)) }
     }
 
+    /// In what time nobody keeps this owner out any more.
+    pub(super) fn free_in(&self, owner: &str, now: Duration) -> Duration {
+        self.kept(owner, now).map_or(Duration::ZERO, |kept| kept.left)
+    }
+
     /// The last reader, which keeps writers out.
     pub(super) fn last_reader(&self, now: Duration) -> Option<Kept> {
         let last = self.readers.last(now)?;

@@ -77,6 +77,12 @@ impl Line {
         Some(*waiting).filter(|waiting| !waiting.is_silent(now))
     }
 
+    /// Those that are not silent.
+    pub(super) fn live(&self, now: Duration) -> impl Iterator<Item = &Arc<str>> {
+        let live = move |owner: &&Arc<str>| self.waiting.get(&**owner).is_some_and(|known| !known.is_silent(now));
+        self.order.iter().map(|(_, owner)| owner).filter(live)
+    }
+
     /// The first two, and when each is to ask again behind a hand-over that lasts so long: it may
     /// have come to their waiter too late to be of use, or that one may have died.
     pub(super) fn next(&self, now: Duration, lasts: Duration) -> Vec<(Arc<str>, Duration)> {

@@ -8,6 +8,7 @@ use super::entry::Entry;
 use super::millis;
 use super::record::Record;
 use super::roster::Rostered;
+use super::waiting::is_heard_by;
 use crate::node::hint::Hint;
 use crate::node::operation::Name;
 
@@ -74,6 +75,16 @@ impl Store {
     #[must_use]
     pub fn waits(&self, name: &Name, owner: &str, now: Duration) -> bool {
         self.entries.get(name.key()).is_some_and(|entry| entry.line.contains(owner, now))
+    }
+
+    /// In what time a name is free for the first that waits for it, and all that wait, of those that
+    /// live: in their order.
+    #[must_use]
+    pub fn waited_for(&self, name: &Name, now: Duration, hears: &dyn Fn(&str) -> bool) -> (Duration, Vec<Arc<str>>) {
+        let Some(entry) = self.entries.get(name.key()) else { return Default::default() };
+        let now = millis(now);
+        let live: Vec<_> = entry.line.live(now).filter(|owner| is_heard_by(owner, hears)).cloned().collect();
+        (live.first().map_or(Duration::ZERO, |first| entry.free_in(first, now)), live)
     }
 
     /// Forgets what has expired, as a real node does from time to time whether it is asked or not.

@@ -113,7 +113,7 @@ impl Work<'_> {
     /// client, it is dropped.
     pub(super) fn living(&mut self, name: &Name, owner: &Arc<str>) -> Option<Waiting> {
         let now = self.now;
-        let heard = self.is_heard_by(owner);
+        let heard = is_heard_by(owner, self.hears);
         let line = &mut self.entry(name).line;
         let living = line.get(owner, now).filter(|_| heard);
         if living.is_none() {
@@ -121,10 +121,10 @@ impl Work<'_> {
         }
         living
     }
+}
 
-    /// Whether what is published to the client of an owner reaches anybody.
-    fn is_heard_by(&self, owner: &str) -> bool {
-        let hint = Hint::ask_again(owner.into(), Duration::ZERO);
-        hint.address().is_some_and(|(client, _)| (self.hears)(client))
-    }
+/// Whether what is published to the client of an owner reaches anybody.
+pub(super) fn is_heard_by(owner: &str, hears: &dyn Fn(&str) -> bool) -> bool {
+    let hint = Hint::ask_again(owner.into(), Duration::ZERO);
+    hint.address().is_some_and(|(client, _)| hears(client))
 }

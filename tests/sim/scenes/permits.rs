@@ -61,6 +61,16 @@ pub fn whoever_has_the_gate_dies(script: &mut Script) {
     script.at(dies, Cue::Kill(1));
 }
 
+/// One waits for both permits for longer than a ttl, and keeps the first from those that came later.
+pub fn the_gate_is_renewed_while_its_holder_waits(script: &mut Script) {
+    semaphore(script, 3, 2);
+    let (one, other) = (script.about(900, 200), script.about(5_000, 400));
+    script.asks(0, 2, takes(1, 2, 5_000, one));
+    script.asks(50, 2, takes(1, 2, 5_000, other));
+    script.asks(200, 0, Part { must: true, ..takes(2, 2, 6_000, 50) });
+    script.asks(400, 1, takes(1, 2, 20_000, 8_000));
+}
+
 /// The gate is taken away from one that waits for both permits. Another comes to stand before it, and
 /// the permits come free one after the other, the first while the former hears nothing.
 pub fn the_gate_is_taken_away(script: &mut Script) {

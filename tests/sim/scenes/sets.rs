@@ -16,6 +16,19 @@ fn asks_for(names: &'static [u8], timeout: u64, hold: u64) -> Part {
     Part { names, timeout: millis(timeout), hold: millis(hold), ..Part::default() }
 }
 
+/// Each of three names is asked for more often than it can be held. Whoever asks for all three gets
+/// them before those who asked later.
+pub fn a_set_among_locks_on_its_names(script: &mut Script) {
+    names(script, 3);
+    for nth in 0..200 {
+        let name: &[u8] = [&[0], &[1], &[2]][nth % 3];
+        let hold = script.about(40, 30);
+        script.asks(nth as u64 * 10, 1 + nth % 2, asks_for(name, 60_000, hold));
+    }
+    let at = script.about(300, 200);
+    script.asks(at, 0, Part { must: true, ..asks_for(&[0, 1, 2], 1_400, 20) });
+}
+
 /// Sets that overlap, from one process and from several, in any order of names.
 pub fn sets_that_overlap(script: &mut Script) {
     names(script, 3);
@@ -52,12 +65,14 @@ pub fn sets_that_overlap_beside_a_far_node(script: &mut Script) {
         script.asks(at, nth % 3, Part { must: true, ..asks_for(set, 20_000, 20) });
     }
 }
+
 /// No node has all names of a set: what it does not have is held there by a process that died. Each
 /// name has a quorum of its own.
 pub fn no_node_has_all_names_of_a_set(script: &mut Script) {
     script.world(3, 4, 2_000, 20_000);
     (script.plan.names, script.plan.checking) = (3, vec![true; 3]);
-    let long = Some(Duration::from_secs(20));
+    // Longer than all the rest lasts, and over when what is left is looked for.
+    let long = Some(Duration::from_secs(9));
     for (process, node, name) in [(2, 0, &[2][..]), (3, 2, &[0])] {
         let others: Vec<_> = (0..3).filter(|&other| other != node).collect();
         script.hold_back(process, &others, 0..1_000, NEVER);
@@ -77,6 +92,19 @@ pub fn one_name_of_a_set_is_taken_away_while_it_waits(script: &mut Script) {
     let at = script.about(300, 600);
     script.at(at, Cue::Revokes { process: 2, name: 0 });
     script.asks(at + 100, 2, Part { must: true, ..asks_for(&[0], 8_000, 300) });
+}
+
+/// A set loses a name while it waits for another. Others have asked for that name since; it begins
+/// anew before them.
+pub fn a_set_that_begins_anew_keeps_its_place(script: &mut Script) {
+    names(script, 6);
+    script.asks(0, 1, asks_for(&[1], 5_000, 2_000));
+    script.asks(100, 0, Part { must: true, ..asks_for(&[0, 1], 3_500, 50) });
+    let at = script.about(300, 100);
+    script.at(at, Cue::Revokes { process: 2, name: 0 });
+    for process in 2..6 {
+        script.asks(150, process, asks_for(&[0], 20_000, 1_500));
+    }
 }
 
 /// A name of a set that is held is taken away: with it all are lost.

@@ -266,6 +266,17 @@ pub fn revoked_while_one_node_hands_it_over(script: &mut Script) {
     script.at(at, Cue::Revokes { process: 2, name: 0 });
 }
 
+/// A name is taken away by one whose clock is ahead: nobody else knows how high its ballot is. What
+/// the holder hands over when it lets go must be above that.
+pub fn revoked_by_a_clock_that_is_ahead(script: &mut Script) {
+    script.world(3, 3, 2_000, 2_500);
+    script.at(0, Cue::StepWall { process: 2, by_ms: 60_000 });
+    script.asks(20, 0, Part::default());
+    script.asks(60, 1, Part { hold: millis(300), timeout: millis(4_000), must: true, ..Part::default() });
+    let at = script.about(200, 400);
+    script.at(at, Cue::Revokes { process: 2, name: 0 });
+}
+
 /// A's round fails, and its withdrawal takes long on a connection that is no more. When it comes, it
 /// frees nothing that was granted with a higher ballot since.
 pub fn a_withdrawal_comes_behind_the_next_round(script: &mut Script) {

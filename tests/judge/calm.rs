@@ -1,0 +1,74 @@
+//! Since when nothing has gone wrong that keeps a waiter from asking, or its votes from counting.
+
+use std::collections::BTreeSet;
+
+use super::history::{Micros, SECOND, What};
+
+/// How long it takes until connections stand again, and those that wait have asked.
+const SETTLES: Micros = 5 * SECOND;
+
+/// What lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Trouble {
+    Cut(u16, u8),
+    Hung(u8),
+    Down(u8),
+    Retired(u8),
+    Paused(u16),
+    Weather,
+}
+
+#[derive(Debug, Default)]
+pub struct Calm {
+    open: BTreeSet<Trouble>,
+    /// When the last one has settled.
+    since: Micros,
+    /// For so long a node is doubted.
+    doubts: Micros,
+}
+
+impl Calm {
+    pub fn new(max_ttl: Micros) -> Self {
+        Self { doubts: 2 * max_ttl, ..Self::default() }
+    }
+
+    pub fn look(&mut self, now: Micros, what: &What) {
+        match *what {
+            What::Cut { process, node, there, back } => self.lasts(now, Trouble::Cut(process, node), there || back),
+            What::Hung { node, hung } => self.lasts(now, Trouble::Hung(node), hung),
+            What::Paused { process, .. } => self.lasts(now, Trouble::Paused(process), true),
+            What::Resumed { process } => self.lasts(now, Trouble::Paused(process), false),
+            What::Weather { bad } => self.lasts(now, Trouble::Weather, bad),
+            What::NodeDown { node, .. } => self.lasts(now, Trouble::Down(node), true),
+            What::NodeUp { node } => {
+                self.lasts(now, Trouble::Down(node), false);
+                self.settles(now + self.doubts);
+            }
+            What::Retired { node, retired } => {
+                self.lasts(now, Trouble::Retired(node), retired);
+                self.settles(now + self.doubts);
+            }
+            // Whoever comes later is enrolled beside the others.
+            What::Started { .. } if now > 0 => self.settles(now + self.doubts),
+            What::ClockStepped { .. } => self.settles(now + self.doubts),
+            What::Replaced { .. } | What::Healed => self.settles(now),
+            _ => {}
+        }
+    }
+
+    /// Whether nothing has gone wrong since then.
+    pub fn is_since(&self, since: Micros) -> bool {
+        self.open.is_empty() && since >= self.since
+    }
+
+    fn lasts(&mut self, now: Micros, trouble: Trouble, lasts: bool) {
+        let changes = if lasts { self.open.insert(trouble) } else { self.open.remove(&trouble) };
+        if changes {
+            self.settles(now);
+        }
+    }
+
+    fn settles(&mut self, at: Micros) {
+        self.since = self.since.max(at + SETTLES);
+    }
+}
