@@ -148,10 +148,12 @@ async fn what_goes_on_after_the_commands_end_is_left_alone() {
 #[tokio::test]
 async fn orphans_are_reaped_while_the_lock_is_kept() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
-    let script = "(sh -c 'echo $$ > $0/orphan; until [ -e $0/go ]; do sleep 0.02; done' $0 &); exit 3";
+    let script =
+        "echo $$ > $0/command; (sh -c 'echo $$ > $0/orphan; until [ -e $0/go ]; do sleep 0.02; done' $0 &); exit 3";
     let mut keeps = Background::start(&mut run(&servers, "job", &["--at-least", "1h"], script, folder.path()));
-    let orphan = line_of(&folder.path().join("orphan"));
+    let [orphan, command] = ["orphan", "command"].map(|name| line_of(&folder.path().join(name)));
     let run = keeps.child().id();
+    until("the command has ended", || !exists(&command));
     until("it is an orphan", || parent(&orphan) == run);
     std::fs::write(folder.path().join("go"), "").unwrap();
     until("it is reaped", || !exists(&orphan));

@@ -42,12 +42,12 @@ const HOLD: &str = "local time = redis.call('TIME')
 const TAKE: &str = "local time = redis.call('TIME')
     local ends = string.format('%.0f', math.floor(time[1] * 1000 + time[2] / 1000) + 600000)
     redis.call('HSETNX', KEYS[1], 'fence', 0)
-    redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'count', 1, 'until', ends)
+    redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'count', 1, 'until', ends, 'ttl', 600000)
     redis.call('PEXPIRE', KEYS[1], 900000)
     return 'OK'";
 
 /// Whether there was an owner. What else is stored stays.
-const FORGET: &str = "return redis.call('HDEL', KEYS[1], 'owner', 'until', 'count')
+const FORGET: &str = "return redis.call('HDEL', KEYS[1], 'owner', 'until', 'ttl', 'count')
     + redis.call('DEL', KEYS[1] .. ':readers')";
 
 fn key(name: &str) -> String {

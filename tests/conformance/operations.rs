@@ -555,7 +555,7 @@ async fn a_question_writes_nothing(node: Bench) {
 fn enrolment(servers: &str) -> Enrolment {
     let (max_ttl, lasts) = (Duration::from_secs(30), Duration::from_secs(45));
     let servers = servers.split_whitespace().map(roster::Server::parse).collect();
-    Enrolment { nodes: 3, protocol: 3, max_ttl, lasts, servers }
+    Enrolment { nodes: 3, protocol: 2, max_ttl, lasts, servers }
 }
 
 /// Longer than an entry is written for that must last for a tenth of a second.

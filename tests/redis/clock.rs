@@ -110,8 +110,9 @@ async fn steps_seen(clock: &str, drift_factor: f64) -> usize {
     let began = Instant::now();
     let mut seen = 0;
     while began.elapsed() < Duration::from_secs(5) {
-        look(&quorum).await;
-        seen += usize::from(quorum.nodes()[0].state != NodeState::Up);
+        let _ = quorum.inspect("anything").await;
+        // On a busy machine a node may also be down.
+        seen += usize::from(crate::quarantined(&quorum, 0));
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     seen

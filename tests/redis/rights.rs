@@ -8,6 +8,7 @@ use quorumlock::{Leader, NodeState, Quorum, Released};
 use crate::common::logs::Logs;
 use crate::common::server::Server;
 use crate::common::{PATIENCE, eventually, servers, unguarded};
+use crate::sessions::calls_of;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -45,8 +46,11 @@ async fn client_without_the_right_to_its_channel_waits_in_no_queue() {
     let servers = servers(3).await;
     let [first, second] = clients(&servers, &["resetchannels"]).await;
     let guard = first.lock("contended").acquire(PATIENCE).await.unwrap();
-    let waits = tokio::spawn(async move { second.lock("contended").acquire(30 * SECOND).await });
-    tokio::time::sleep(SECOND / 10).await;
+    let calls = || servers.iter().map(calls_of).collect::<Vec<_>>();
+    let before = calls();
+    let waits = tokio::spawn(async move { second.lock("contended").acquire(PATIENCE).await });
+    let asked = async || calls().iter().zip(&before).all(|(now, before)| *now >= before + 3);
+    eventually("it has asked again", asked).await;
     let seen = first.inspect("contended").await.unwrap();
     assert!(seen.nodes.iter().all(|(_, said)| said.as_ref().is_ok_and(|entry| entry.waiting == 0)));
     assert_eq!(guard.release().await.unwrap(), Released::Released);
@@ -65,12 +69,11 @@ async fn each_node_that_wakes_nobody_is_warned_of_once_with_the_right_that_is_mi
     let logs = Logs::capture();
     let servers = servers(3).await;
     let [first, second] = clients(&servers, &["resetchannels"]).await;
-    hand_over(&first, &second, "contended").await;
     let warnings = || {
         let text = logs.text();
         text.lines().filter(|line| line.starts_with("WARN") && line.contains("&quorumlock:wake:*")).count()
     };
-    assert_eq!(warnings(), 6, "three nodes of two clients\n{}", logs.text());
+    eventually("three nodes of two clients are warned of", async || warnings() == 6).await;
     let (old, quorums) = (servers.iter().map(connections).collect::<Vec<_>>(), [&first, &second]);
     for server in &servers {
         assert_eq!(server.command(&["CLIENT", "KILL", "USER", "locks"]), "2");
@@ -82,7 +85,9 @@ async fn each_node_that_wakes_nobody_is_warned_of_once_with_the_right_that_is_mi
     let up = |quorum: &&Quorum| quorum.nodes().iter().all(|node| node.state == NodeState::Up);
     let again = async || servers.iter().zip(&old).all(fresh) && quorums.iter().all(up);
     eventually("both are connected again", again).await;
-    hand_over(&second, &first, "again").await;
+    for quorum in quorums {
+        quorum.lock("again").acquire(PATIENCE).await.unwrap().release().await.unwrap();
+    }
     assert_eq!(warnings(), 6, "it is said once\n{}", logs.text());
 }
 

@@ -32,7 +32,7 @@ async fn a_plain_lock_is_a_small_hash_and_of_two_fields_once_released() {
     assert!(ask_all(&node, &[asked(Verb::Claim)]).await[0].is_ok());
     let until = format!("until={}", server.ends("orders/42"));
     let owner = "owner=app-7/1234/0123456789abcdef/17";
-    assert_eq!(fields(&server), ["ballot=9", "count=1", "fence=9", "kind=0", owner, &until]);
+    assert_eq!(fields(&server), ["ballot=9", "count=1", "fence=9", "kind=0", owner, "ttl=60000", &until]);
     let bytes: u32 = server.command(&["MEMORY", "USAGE", "quorumlock:{orders/42}"]).parse().unwrap();
     assert!(bytes <= 320, "{bytes} bytes");
     assert!(ask_all(&node, &[Asked { token: 9, ..asked(Verb::Release) }]).await[0].is_ok());

@@ -50,7 +50,7 @@ async fn old_clients_go_one_by_one_and_new_ones_begin_when_the_last_has_gone() {
     let guard = new.lock("job").acquire(60 * SECOND).await.unwrap();
     assert!(gone.elapsed() > 8 * SECOND, "{:?}", gone.elapsed());
     let late = old(PROTOCOL).open().unwrap();
-    let says = "clients of protocol 3, and this one speaks 2";
+    let says = "clients of protocol 4, and this one speaks 3";
     eventually(says, async || late.nodes().iter().all(|node| node.state.to_string().contains(says))).await;
     assert!(guard.is_held());
 }
