@@ -18,6 +18,7 @@ pub(crate) struct Renewing {
     /// One for each name: each needs a quorum of its own.
     rounds: Vec<Arc<Round<RenewalTally>>>,
     t0: Tick,
+    /// For how long its owner relies on it at most: what is done once a period is held for longer.
     ttl: Duration,
     pub(crate) span: Spanned,
 }
@@ -60,8 +61,9 @@ impl Renewing {
         (count, ttl, note): (u32, Duration, Option<&Note>),
         asked: &mut Vec<Asked>,
     ) -> Self {
-        let (span, mut rounds) = (Spanned::renew(), Vec::with_capacity(1));
+        let (span, mut rounds, mut relied) = (Spanned::renew(), Vec::with_capacity(1), Duration::ZERO);
         for claim in claims {
+            relied = relied.max(claim.ttl);
             for name in claim.names.iter() {
                 let round = Round::new(voters.nodes.len(), claim.ballot, RenewalTally::new(voters.size));
                 let renew = Renew { names: [name.clone()].into(), ttl, note: note.cloned(), ..Renew::of(claim, count) };
@@ -69,7 +71,7 @@ impl Renewing {
                 rounds.push(round);
             }
         }
-        Self { voters: voters.clone(), rounds, t0, ttl, span }
+        Self { voters: voters.clone(), rounds, t0, ttl: relied, span }
     }
 
     /// When it was sent.
