@@ -85,3 +85,34 @@ impl Set<'_> {
 fn may_pass(error: &Error) -> bool {
     error.is_timeout() || error.is_unavailable()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::lock::Quorum;
+    use crate::node::Mode;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A shutdown on another thread may come between the look of its caller and this poll.
+    #[tokio::test]
+    async fn set_that_waits_ends_with_a_shutdown_that_its_caller_missed() {
+        let quorum = Quorum::in_memory(3).unwrap();
+        let inner = &*quorum.0;
+        let _held = quorum.lock("b").acquire(SECOND).await.unwrap();
+        let names = inner.names(["a", "b"]).unwrap();
+        let (who, rules) = (Who::Next(Mode::Exclusive), &inner.rules);
+        let set = Set { inner, names: &names, who, rules, may_have_note: false, ticket: None };
+        let mut waiting = pin!(set.until(inner.host.now() + 2 * SECOND));
+        while quorum.lock("a").try_acquire().await.unwrap().is_some() {
+            assert!(futures::poll!(&mut waiting).is_pending());
+            tokio::task::yield_now().await;
+        }
+        quorum.shutdown(Duration::ZERO).await;
+        let error = waiting.await.map(drop).unwrap_err();
+        assert!(error.is_closed(), "{error}");
+    }
+}

@@ -68,6 +68,7 @@ mod semaphores;
 mod servers;
 mod sessions;
 mod sets;
+mod sets_that_wait;
 mod shared;
 mod two_holders;
 mod waiting;

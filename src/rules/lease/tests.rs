@@ -130,6 +130,23 @@ fn it_is_renewed_at_once_when_a_doubt_leaves_no_quorum_behind_its_deadline() {
     assert_eq!(tenure.doubted(NodeSet::of(2), true, at(410)), None, "it is over");
 }
 
+/// Of two names n0 and n1 hold one, n1 and n2 the other.
+#[test]
+fn doubt_about_a_node_behind_one_of_several_names_renews_them() {
+    let of = |nodes: [usize; 2]| votes(&nodes.map(|node| (node, RenewVote::Extended)));
+    let (both, common) = (of([0, 1]).with(of([1, 2])), of([0, 1]).with(of([0, 1])));
+    for node in 0..3 {
+        let mut tenure = tenure(None);
+        renewed(&mut tenure, 300, Renewal::Extended, &both, 320);
+        assert_eq!(tenure.doubted(NodeSet::default(), true, at(330)), None, "no node came into doubt");
+        assert_eq!(tenure.doubted(NodeSet::of(node), true, at(330)), Some(Due::Alone(at(330))), "n{node}");
+        assert_eq!(tenure.doubted(NodeSet::of(node), true, at(330)), None, "once");
+    }
+    let mut tenure = tenure(None);
+    renewed(&mut tenure, 300, Renewal::Extended, &common, 320);
+    assert_eq!(tenure.doubted(NodeSet::of(2), true, at(330)), None, "it stands behind neither");
+}
+
 #[test]
 fn a_doubt_renews_nothing_that_is_not_renewed_by_itself_and_counts_all_the_same() {
     let mut tenure = tenure(None);

@@ -1,0 +1,179 @@
+//! Sets that met others: names that come one after the other, and what is taken away meanwhile.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use quorumlock::Quorum;
+
+use crate::common::{PATIENCE, eventually};
+use crate::world::World;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Whose `name` is, by a quorum of nodes.
+async fn holder(quorum: &Quorum, name: &str) -> Option<String> {
+    quorum.inspect(name).await.unwrap().holder().map(str::to_owned)
+}
+
+/// The set waits for b and holds a. While that is not renewed, somebody revokes it: it ends though the
+/// other name comes at once.
+async fn revoked_name_of_a_set_that_waits_is_taken_anew(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let held = client.lock("b").acquire(PATIENCE).await.unwrap();
+    let lock = other.lock_all(["a", "b"]);
+    let mut set = pin!(lock.acquire(30 * SECOND));
+    let waits = async || crate::semaphores::waits(&client, "b").await;
+    let holds = async || holder(&client, "a").await.is_some();
+    tokio::select! {
+        _ = &mut set => panic!("b is held"),
+        () = eventually("it holds a and waits for b", async || holds().await && waits().await) => {}
+    }
+    let revoked = holder(&client, "a").await;
+    client.revoke("a").await.unwrap();
+    held.release().await.unwrap();
+    let set = set.await.unwrap();
+    assert!(set.is_held());
+    assert_ne!(holder(&client, "a").await, revoked, "what was revoked is held on");
+}
+
+both! {
+    3 nodes: revoked_name_of_a_set_that_waits_is_taken_anew;
+}
+
+/// Clients with a network each.
+mod apart {
+    use std::sync::Arc;
+
+    use quorumlock::QuorumBuilder;
+    use quorumlock::host::{Host, TokioTime};
+    use quorumlock::node::fault::{Faults, FaultyNode};
+    use quorumlock::node::{Inspection, MemoryNode, Name, Node, Outcome, Verb};
+    use tokio::runtime::Handle;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::common::asked::Asked;
+    use crate::common::node::ask;
+
+    const TTL: Duration = Duration::from_secs(3);
+    const MS: Duration = Duration::from_millis(1);
+
+    struct Side {
+        quorum: Quorum,
+        links: Vec<Faults>,
+    }
+
+    /// Three nodes.
+    struct Nodes {
+        host: Arc<dyn Host>,
+        stores: Vec<Arc<MemoryNode>>,
+    }
+
+    impl Nodes {
+        fn start() -> Self {
+            let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
+            let store = |_| Arc::new(MemoryNode::new("memory://", host.clone()));
+            Self { stores: (0..3).map(store).collect(), host }
+        }
+
+        fn side(&self) -> Side {
+            let link = |store: &Arc<MemoryNode>| FaultyNode::new(store.clone(), self.host.clone());
+            let (nodes, links): (Vec<_>, Vec<_>) = self.stores.iter().map(link).unzip();
+            let nodes = nodes.into_iter().map(|node| node as Arc<dyn Node>).collect();
+            let builder: QuorumBuilder = Quorum::builder().max_ttl(Duration::ZERO).ttl(TTL);
+            Side { quorum: builder.over(self.host.clone(), nodes).unwrap(), links }
+        }
+
+        /// Behind the library's back.
+        async fn ask(&self, node: usize, verb: Verb, name: &str, ballot: u64) -> Outcome {
+            let names = [Name::new("quorumlock:", name).unwrap()].into();
+            let operation = Asked { verb, owner: "nobody".into(), ballot, ..Asked::inspect(names) };
+            ask(&*self.stores[node], &operation).await.unwrap()
+        }
+
+        async fn look(&self, node: usize, name: &str) -> Inspection {
+            match self.ask(node, Verb::Inspect, name, 0).await {
+                Outcome::Inspected(mut entries) => entries.remove(0),
+                other => panic!("a question was answered with {other}"),
+            }
+        }
+
+        /// Raises the fence of a name on all nodes.
+        async fn raise(&self, name: &str, fence: u64) {
+            for node in 0..3 {
+                self.ask(node, Verb::Release, name, fence).await;
+            }
+        }
+
+        /// The owner that all nodes name.
+        async fn owner(&self, name: &str) -> Option<String> {
+            let mut owners = Vec::new();
+            for node in 0..3 {
+                owners.push(self.look(node, name).await.holder);
+            }
+            owners.iter().all(|owner| *owner == owners[0]).then(|| owners.swap_remove(0)).flatten()
+        }
+    }
+
+    /// The ballots of b are an hour ahead of those of a. The client of a set is cut off when it has
+    /// both, until another has a, by a token between the two.
+    #[tokio::test(start_paused = true)]
+    async fn set_that_failed_ends_no_later_lock_of_one_of_its_names() {
+        let nodes = Nodes::start();
+        let (set, other) = (nodes.side(), nodes.side());
+        let held = other.quorum.lock("b").acquire(PATIENCE).await.unwrap();
+        let lock = set.quorum.lock_all(["a", "b"]);
+        let waiting = tokio::spawn(async move { lock.acquire(60 * SECOND).await });
+        let waits = async || nodes.look(0, "b").await.waiting > 0;
+        eventually("it has a and waits for b", async || nodes.owner("a").await.is_some() && waits().await).await;
+        let ahead = held.token() + 3_600_000_000;
+        nodes.raise("b", ahead).await;
+        let owner = nodes.owner("b").await;
+        held.release().await.unwrap();
+        let is_its = async || nodes.owner("b").await.is_some_and(|now| Some(now) != owner);
+        set.links.iter().for_each(|link| link.hold_back(Verb::Renew));
+        eventually("it has b", is_its).await;
+        // By now it knows that.
+        sleep(MS).await;
+        assert!(nodes.look(0, "b").await.ballot > ahead, "a renewal of both names is on its way");
+        set.links.iter().for_each(Faults::pause);
+
+        let later = other.quorum.lock("a").acquire(PATIENCE).await.unwrap();
+        assert!(later.token() < ahead);
+        set.links.iter().for_each(|link| {
+            link.let_go();
+            link.resume();
+        });
+        sleep(2 * TTL).await;
+        assert!(later.is_held(), "a set that had lost the name before has ended this");
+        later.release().await.unwrap();
+        waiting.await.unwrap().unwrap();
+    }
+
+    /// So many names, of which another client holds one in the middle until `held` has passed since
+    /// the set met that. How long the set took from then on, and how often it asked.
+    async fn won_after(held: Duration) -> (Duration, u64) {
+        let nodes = Nodes::start();
+        let (set, other) = (nodes.side(), nodes.side());
+        set.links.iter().for_each(|link| link.delay(10 * MS, 10 * MS));
+        let in_the_way = other.quorum.lock("name/300").acquire(PATIENCE).await.unwrap();
+        let lock = set.quorum.lock_all((100..700).map(|number| format!("name/{number}")));
+        let waiting = tokio::spawn(async move { lock.acquire(10 * SECOND).await });
+        eventually("it has met the other", async || set.links[0].asked(Verb::Claim) > 1).await;
+        sleep(held).await;
+        in_the_way.release().await.unwrap();
+        let released = Instant::now();
+        let won = waiting.await.unwrap().expect("nothing is in its way");
+        let took = released.elapsed();
+        won.release().await.unwrap();
+        (took, set.links[0].asked(Verb::Claim))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn set_of_many_names_is_won_soon_after_one_was_held() {
+        for held in [Duration::ZERO, SECOND / 10, 3 * SECOND] {
+            let (took, asked) = won_after(held).await;
+            assert!(took < SECOND && asked < 60, "{held:?}: {took:?}, {asked} claims");
+        }
+    }
+}
