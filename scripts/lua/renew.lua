@@ -5,7 +5,8 @@
 --         mode    'lock' or 'reader'
 --         kind    what the hold is: see P{name}
 --         ttl
---         ballot  the token
+--         token   by which the names were won
+--         ballot  of the hold from now on, at least: the token, or that of the set that the names are of
 --         count   hold count
 --         note    number of the note, or -1: it has none. A lower one does not replace a higher one
 --         age     how long ago the names were acquired
@@ -15,12 +16,14 @@
 
 group = 5
 
+local token
+
 local function lost(it)
-  if ballot <= it.over then return '' end
+  if token <= it.over then return '' end
   if it.holder then return it.holder ~= owner and it.holder end
 end
 
--- With this token at least: a late withdrawal of an earlier ask must not end it. What was handed
+-- With this ballot at least: a late withdrawal of an earlier ask must not end it. What was handed
 -- over is a plain lock before.
 local function extend(it, count)
   it.ends, it.ttl = now + ttl, ttl
@@ -58,10 +61,10 @@ local function describe(it, number, age, says)
   if known < number then call('PUBLISH', it.lock .. ':news', it.lock) end
 end
 
-return each(10, 5, function(at, key)
+return each(11, 5, function(at, key)
   local mode, count, reply, number, age, says
-  first, names, owner, mode, kind, ttl, ballot, count, number, age, says = key, unpack(ARGV, at, at + 9)
-  names, ttl, ballot, is_reader = names + 0, ttl + 0, ballot + 0, mode == 'reader'
+  first, names, owner, mode, kind, ttl, token, ballot, count, number, age, says = key, unpack(ARGV, at, at + 10)
+  names, ttl, token, ballot, is_reader = names + 0, ttl + 0, token + 0, ballot + 0, mode == 'reader'
   local seen = look_all()
   local has_note = number ~= '-1' and kind ~= '0' and not is_reader
   for _, it in ipairs(seen) do

@@ -107,19 +107,15 @@ impl Kept {
         }
     }
 
-    /// From their next renewals on, all grants have one token: the highest that one of them has.
-    pub(super) fn level(&mut self) -> u64 {
+    /// Sends a renewal of each grant at this moment, whenever the next one is due. From now on nodes
+    /// are asked to have all of them with one ballot: the highest token that one of them has.
+    pub(super) fn renew_as_one(&mut self, voters: &Arc<Voters>) -> (u64, Vec<Renewing>) {
         let token = self.grants.values().map(Grant::token).max().unwrap_or_default();
         self.grants.values_mut().for_each(|grant| grant.raise(token));
-        token
-    }
-
-    /// Sends a renewal of each grant at this moment, whenever the next one is due.
-    pub(super) fn renew_all(&mut self, voters: &Arc<Voters>) -> Vec<Renewing> {
         let renewals = Grant::renew_all(voters, self.grants.values());
         // Renewals heal nodes that knew nothing of the claims.
         self.grants.keys().zip(&renewals).for_each(|(&number, sent)| self.tenancy.sent(number, sent.votes().sent()));
-        renewals
+        (token, renewals)
     }
 
     /// It is over: no name is held any more, whatever is to be given back still.

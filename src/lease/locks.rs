@@ -178,11 +178,14 @@ impl Locks {
 
     /// Makes one grant of all, with one token: a quorum extends each with the highest token that one of
     /// them has. What cannot be extended in time is lost, and all is.
+    ///
+    /// The token is above all that were dealt for any name before it was extended: those are below what
+    /// that name was won by. And it is below all that are dealt later: a quorum has it as the name's
+    /// fence.
     pub(crate) async fn unite(&self) -> Result<(Grant, Open)> {
-        let token = self.state().kept.level();
         let mut tries = 0;
         loop {
-            let Some((t0, renewals)) = self.send_all() else { return Err(self.lost_error()) };
+            let Some((t0, (token, renewals))) = self.send_all() else { return Err(self.lost_error()) };
             let until = (t0 + self.rules.round_timeout).min(self.deadline().unwrap_or(t0));
             let mut sum = (Renewal::Extended, RenewalTally::new(self.leases.voters.size));
             for (number, renewing) in renewals.iter().enumerate() {
@@ -191,7 +194,7 @@ impl Locks {
                 renewing.span.end(if renewal == Renewal::Extended { "extended" } else { "unclear" });
             }
             match sum {
-                (Renewal::Extended, votes) => match self.taken_out(token, t0, votes.extended()) {
+                (Renewal::Extended, votes) => match self.taken_out(token, t0, &votes) {
                     Some(united) => return Ok(united),
                     None => return Err(self.lost_error()),
                 },
@@ -206,18 +209,18 @@ impl Locks {
         }
     }
 
-    /// Renewals of all, as long as all are held.
-    fn send_all(&self) -> Option<(Tick, Vec<Renewing>)> {
+    /// Renewals of all with one ballot, as long as all are held.
+    fn send_all(&self) -> Option<(Tick, (u64, Vec<Renewing>))> {
         let mut state = self.state();
         // Read before the first send: the nodes count from later than this.
         let t0 = self.now();
         let alive = state.kept.tenancy.is_alive(t0);
         // Sent under the lock: no renewal follows a release.
-        alive.then(|| (t0, state.kept.renew_all(&self.leases.voters)))
+        alive.then(|| (t0, state.kept.renew_as_one(&self.leases.voters)))
     }
 
     /// All as one grant, which renewals that began at `t0` extended; `None` if that is over by now.
-    fn taken_out(&self, token: u64, t0: Tick, voters: NodeSet) -> Option<(Grant, Open)> {
+    fn taken_out(&self, token: u64, t0: Tick, votes: &RenewalTally) -> Option<(Grant, Open)> {
         let mut state = self.state();
         let (now, deadline) = (self.now(), self.rules.validity.deadline(t0));
         let least = self.rules.min_validity;
@@ -235,8 +238,10 @@ impl Locks {
         drop(state);
         self.over.cancel();
         self.all_freed(&since);
-        let may_hold = may_hold.into_iter().fold(voters, NodeSet::or);
-        let won = Won { t0, ballot: token, highest: token, handed_over: false, deadline, least, voters, may_hold };
+        let (voters, backers) = (votes.extended(), votes.backers());
+        let may_hold = may_hold.into_iter().fold(backers, NodeSet::or);
+        let (ballot, highest, handed_over) = (token, token, false);
+        let won = Won { t0, ballot, highest, handed_over, deadline, least, voters, backers, may_hold };
         Some((Grant::united(parts, won)?, open))
     }
 

@@ -1,11 +1,11 @@
-//! Several names for a caller that waits: all in one claim if they are free, else one after the
-//! other.
+//! Several names for a caller that waits: all in one claim if they are free, else in their order.
 //!
-//! A claim of several names never waits in a queue. So each name is acquired as a single lock, in
-//! the order of names, and renewed for itself until all are there: no two sets wait for each other in
-//! a circle. Then a renewal of all with the highest of their tokens gives the set one token. If a
-//! name is lost before that, all are released, and the set begins anew with its old ticket; each name
-//! has a new owner then.
+//! A claim of several names never waits in a queue. So each name that others hold is waited for as a
+//! single lock, in the order of names, and what is held is renewed meanwhile: no two sets wait for
+//! each other in a circle. The names behind it are asked for in claims of several, which wait for
+//! nobody: so a set of many names that met one holder does not need a round trip for each. Then a
+//! renewal of all with the highest of their tokens gives the set one token. If a name is lost before
+//! that, all are released, and the set begins anew with its old ticket; each name has a new owner then.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -41,6 +41,8 @@ impl Set<'_> {
         let ticket = self.ticket.unwrap_or_else(|| self.inner.ticket(began));
         loop {
             match self.gathered(end, ticket).await {
+                // Whatever it would begin anew is lost at once, so it would never wait.
+                Err(error) if error.is_lost() && self.inner.shut.is_cancelled() => return Err(self.inner.closed()),
                 // Others may have come before it.
                 Err(error) if error.is_lost() && !is_over() => {}
                 Err(error) if error.is_lost() => return Err(self.out_of_time(error.nodes())),
@@ -53,19 +55,41 @@ impl Set<'_> {
         // It is held for as long as it waits, whatever its caller wants later.
         let rules = Rules { auto_renew: true, max_hold: None, ..(**self.rules).clone() };
         let parts = Holding { locks: Locks::begin("set that is acquired", &self.inner.leases, &Arc::new(rules)) };
-        for name in self.names.iter().map(|name| [name.clone()].into()) {
+        // All of them were asked for just now.
+        let (mut left, mut many) = (&**self.names, self.names.len() / 2);
+        while !left.is_empty() {
             if self.inner.host.now() >= end {
                 return Err(self.out_of_time(&[]));
             }
-            let (grant, open) = tokio::select! {
+            let (next, behind) = left.split_at(many.clamp(1, left.len()));
+            let won = tokio::select! {
                 biased;
                 () = parts.locks.ending().cancelled() => return Err(parts.locks.lost_error()),
-                won = self.acquire(&name, Patience::Until(end), Some(ticket)) => won?,
+                won = self.next(next, end, ticket) => won?,
             };
-            parts.add(self.inner, grant, open)?;
+            match won {
+                Some((grant, open)) => {
+                    parts.add(self.inner, grant, open)?;
+                    (left, many) = (behind, next.len() * 2);
+                }
+                None => many = next.len() / 2,
+            }
         }
         let united = before(&self.inner.host, end, parts.locks.unite()).await;
         united.unwrap_or_else(|| Err(self.out_of_time(&[])))
+    }
+
+    /// The next names in their order: one as soon as it can be had; of several all of them or none,
+    /// without waiting for anybody, since what is behind a name is never held while that is waited for.
+    async fn next(&self, names: &[Name], end: Tick, ticket: u64) -> Result<Option<(Grant, Open)>> {
+        let names: Arc<[Name]> = names.into();
+        if let [_] = *names {
+            return self.acquire(&names, Patience::Until(end), Some(ticket)).await.map(Some);
+        }
+        match before(&self.inner.host, end, self.acquire(&names, Patience::First, None)).await {
+            Some(Err(error)) if !may_pass(&error) => Err(error),
+            tried => Ok(tried.and_then(Result::ok)),
+        }
     }
 
     async fn acquire(&self, names: &Arc<[Name]>, patience: Patience, ticket: Option<u64>) -> Result<(Grant, Open)> {

@@ -20,15 +20,18 @@ use crate::words::listed;
 #[derive(Debug)]
 pub(crate) struct Grant {
     voters: Arc<Voters>,
+    /// With the ballot that its next renewal asks nodes to have it with.
     claim: Claim,
     won: Won,
+    /// The ballot by which its names were won, whatever it is raised to.
+    own: u64,
     line: Mutex<Option<Line>>,
     /// Until when nodes hold it, whatever becomes of its lease, unless it is given back.
     kept: Option<Tick>,
     /// Whether its spans have its names.
     named: bool,
-    /// Of a set that was gathered, what was won beside this: each is of one name and of an owner of
-    /// its own, and all have one token.
+    /// Of a set that was gathered, what was won beside this: each is of an owner of its own, and all
+    /// have one token.
     others: Vec<Self>,
     /// All names, in their order.
     names: Arc<[Name]>,
@@ -57,8 +60,9 @@ pub(crate) struct Left(#[allow(dead_code, reason = "it is there to be dropped")]
 
 impl Grant {
     pub(super) fn new(voters: &Arc<Voters>, claim: Claim, won: Won, line: Line, kept: Option<Tick>) -> Self {
+        let (voters, line, named) = (voters.clone(), Mutex::new(Some(line)), false);
         let (others, names) = (Vec::new(), claim.names.clone());
-        Self { voters: voters.clone(), claim, won, line: Mutex::new(Some(line)), kept, named: false, others, names }
+        Self { voters, claim, won, own: won.ballot, line, kept, named, others, names }
     }
 
     /// The same with its names in its spans, or without.
@@ -90,8 +94,9 @@ impl Grant {
         std::iter::once(self).chain(&self.others)
     }
 
-    fn claims(&self) -> impl Iterator<Item = &Claim> {
-        self.parts().map(|part| &part.claim)
+    /// What a renewal of it renews: the claims, and the ballots by which each was won.
+    fn claims(&self) -> impl Iterator<Item = (&Claim, u64)> {
+        self.parts().map(|part| (&part.claim, part.own))
     }
 
     /// How many operations a renewal of it is: one for each name.
@@ -107,9 +112,9 @@ impl Grant {
     /// Whose one of its names is.
     #[cfg(feature = "unstable")]
     pub(crate) fn owner_of(&self, name: &str) -> &str {
-        self.claims()
-            .find(|claim| claim.names.iter().any(|of| &**of.text() == name))
-            .map_or(self.owner(), |claim| &claim.owner)
+        self.parts()
+            .find(|part| part.claim.names.iter().any(|of| &**of.text() == name))
+            .map_or(self.owner(), |part| part.owner())
     }
 
     /// The fencing token.
@@ -117,11 +122,15 @@ impl Grant {
         self.won.ballot
     }
 
-    /// From its next renewal on it has this token, which is as high as its own, or higher.
-    pub(crate) fn raise(&mut self, token: u64) {
-        self.claim.ballot = token;
-        self.won.ballot = token;
-        self.won.highest = self.won.highest.max(token);
+    /// From its next renewal on, nodes have it with this ballot, which is as high as its token, or
+    /// higher.
+    ///
+    /// Locks are over by the ballot that they were won by, and never by this one. No node may have
+    /// heard of this one, so another lock may have come since, by a token in between: a release of
+    /// this must not end that. And a revocation in between must end this.
+    pub(crate) fn raise(&mut self, ballot: u64) {
+        self.claim.ballot = ballot;
+        self.won.highest = self.won.highest.max(ballot);
     }
 
     /// One of several that a quorum has extended with one token, each, and that were `won` by that.
@@ -131,7 +140,7 @@ impl Grant {
         let highest = parts.iter().map(|part| part.won.highest).max()?;
         let others = parts.split_off(1);
         let mut united = Self { won: Won { highest, ..won }, others, ..parts.pop()? };
-        united.names = united.claims().flat_map(|claim| claim.names.iter().cloned()).collect();
+        united.names = united.parts().flat_map(|part| part.claim.names.iter().cloned()).collect();
         Some(united)
     }
 
@@ -145,8 +154,18 @@ impl Grant {
             return Some(self.split_claim(leave));
         }
         let others = std::mem::take(&mut self.others);
-        let parts = std::iter::once(self).chain(others);
-        let (left, kept) = parts.partition(|part| part.claim.names.iter().all(&leave));
+        let (mut left, mut kept) = (Vec::new(), Vec::new());
+        for part in std::iter::once(self).chain(others) {
+            match part.claim.names.iter().filter(|name| leave(name)).count() {
+                0 => kept.push(part),
+                all if all == part.claim.names.len() => left.push(part),
+                _ => {
+                    let (leaving, staying) = part.split_claim(&leave);
+                    left.push(leaving);
+                    kept.push(staying);
+                }
+            }
+        }
         Some((Self::united(left, won)?, Self::united(kept, won)?))
     }
 
@@ -155,10 +174,10 @@ impl Grant {
         let texts: HashSet<&str> = left.iter().map(AsRef::as_ref).collect();
         let line = self.line.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut();
         let line = line.and_then(|line| line.split_off(|text| texts.contains(text)));
-        let (voters, won, until, named) = (self.voters.clone(), self.won, self.kept, self.named);
         let claim = Claim { names: left.into(), ..self.claim.clone() };
         let (others, names) = (Vec::new(), claim.names.clone());
-        let left = Self { voters, claim, won, line: Mutex::new(line), kept: until, named, others, names };
+        let (voters, line) = (self.voters.clone(), Mutex::new(line));
+        let left = Self { voters, claim, line, others, names, ..self };
         self.claim.names = kept.into();
         self.names = self.claim.names.clone();
         (left, self)
@@ -224,13 +243,13 @@ impl Grant {
     }
 
     fn release(&self) -> Undoing {
-        let Self { voters, claim, won, .. } = self;
+        let Self { voters, claim, own, .. } = self;
         // The highest ballot that its owner asked with hides all of them.
-        let ballot = won.highest;
+        let ballot = self.won.highest;
         let next = voters.next_ballot(ballot);
         // What it does not reach is held for longer than a ttl where it is kept.
         let ttl = claim.ttl.max(self.kept_for().unwrap_or_default());
-        let release = Release { token: self.token(), ballot, next, ttl, ..Release::of(claim) };
+        let release = Release { token: *own, ballot, next, ttl, ..Release::of(claim) };
         let undoing = Undoing { lease: claim.ttl, held: true, ..release.into() };
         self.describe(&undoing.span);
         undoing

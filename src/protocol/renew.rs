@@ -24,11 +24,12 @@ pub(crate) struct Renewing {
 }
 
 impl Renewing {
-    /// Sends a renewal of what these claims of one lease were granted, with the hold count and a note.
-    /// Nodes hold it for `ttl`: at least the claims', or nobody is to rely on it any more.
+    /// Sends a renewal of what these claims of one lease were granted, each by that ballot, with the
+    /// hold count and a note. Nodes hold it for `ttl`: at least the claims', or nobody is to rely on
+    /// it any more.
     pub(super) fn start<'a>(
         voters: &Arc<Voters>,
-        claims: impl Iterator<Item = &'a Claim>,
+        claims: impl Iterator<Item = (&'a Claim, u64)>,
         (count, ttl): (u32, Duration),
         note: Option<Note>,
     ) -> Self {
@@ -43,7 +44,7 @@ impl Renewing {
     }
 
     /// Sends renewals of several leases, each held once, in as few calls as they fit into.
-    pub(super) fn start_all<'a, C: Iterator<Item = &'a Claim>>(
+    pub(super) fn start_all<'a, C: Iterator<Item = (&'a Claim, u64)>>(
         voters: &Arc<Voters>,
         leases: impl Iterator<Item = (C, Duration)>,
     ) -> Vec<Self> {
@@ -57,16 +58,17 @@ impl Renewing {
     fn new<'a>(
         voters: &Arc<Voters>,
         t0: Tick,
-        claims: impl Iterator<Item = &'a Claim>,
+        claims: impl Iterator<Item = (&'a Claim, u64)>,
         (count, ttl, note): (u32, Duration, Option<&Note>),
         asked: &mut Vec<Asked>,
     ) -> Self {
         let (span, mut rounds, mut relied) = (Spanned::renew(), Vec::with_capacity(1), Duration::ZERO);
-        for claim in claims {
+        for (claim, token) in claims {
             relied = relied.max(claim.ttl);
             for name in claim.names.iter() {
                 let round = Round::new(voters.nodes.len(), claim.ballot, RenewalTally::new(voters.size));
-                let renew = Renew { names: [name.clone()].into(), ttl, note: note.cloned(), ..Renew::of(claim, count) };
+                let (names, note) = ([name.clone()].into(), note.cloned());
+                let renew = Renew { names, ttl, token, note, ..Renew::of(claim, count) };
                 asked.push((span.clone(), Arc::new(renew.into()), round.clone()));
                 rounds.push(round);
             }

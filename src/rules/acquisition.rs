@@ -68,8 +68,10 @@ pub struct Won {
     pub deadline: Tick,
     /// How much of it must be left when it is won.
     pub least: Duration,
-    /// The nodes that granted.
+    /// The nodes that granted: of several names all of them.
     pub voters: NodeSet,
+    /// The nodes that granted it, or one of several names.
+    pub backers: NodeSet,
     /// The nodes that may hold the name, of all asks under this owner.
     pub may_hold: NodeSet,
 }
@@ -204,7 +206,8 @@ impl<V: Votes> Acquisition<V> {
     fn carried(&self, carried: &Carried, handed: &Handovers) -> Won {
         let Carried { t0, ballot, pushed, deadline, least, voters } = *carried;
         let (highest, may_hold) = (self.highest.max(handed.top()), self.sent().or(handed.pushed()));
-        Won { t0, ballot, highest, handed_over: pushed, deadline, least, voters, may_hold }
+        let (handed_over, backers) = (pushed, voters);
+        Won { t0, ballot, highest, handed_over, deadline, least, voters, backers, may_hold }
     }
 
     /// Whether what was won is worth having at `now` still: its votes count, and enough of it is left.
@@ -220,8 +223,8 @@ impl<V: Votes> Acquisition<V> {
     fn won(&self, ask: &Ask<V>, voters: NodeSet) -> Won {
         let Ask { t0, ballot, .. } = *ask;
         let (deadline, least) = (self.terms.validity.deadline(t0), self.terms.min_validity);
-        let (may_hold, highest) = (self.sent(), self.highest);
-        Won { t0, ballot, highest, handed_over: false, deadline, least, voters, may_hold }
+        let (may_hold, highest, backers) = (self.sent(), self.highest, voters);
+        Won { t0, ballot, highest, handed_over: false, deadline, least, voters, backers, may_hold }
     }
 
     /// The nodes that may have heard of any claim since it withdrew last.

@@ -98,8 +98,10 @@ pub struct Tenure {
     deadline: Tick,
     /// How far off the deadline was when it was set.
     whole: Duration,
-    /// The nodes that stand behind the deadline, without those in doubt since.
+    /// The nodes that stand behind the deadline, without those in doubt since: of several names behind
+    /// all of them, and behind any.
     voters: NodeSet,
+    backers: NodeSet,
     may_hold: NodeSet,
     failures: u32,
     /// Whether it is about to become something else: renewed no more, nor ended by a renewal.
@@ -110,12 +112,12 @@ impl Tenure {
     /// Begins at `now`, with a round that was won.
     #[must_use]
     pub const fn new(size: Size, validity: Validity, max_hold: Option<Duration>, won: Won, now: Tick) -> Self {
-        let Won { t0, deadline, handed_over, voters, may_hold, .. } = won;
+        let Won { t0, deadline, handed_over, voters, backers, may_hold, .. } = won;
         let phase = Phase::Held;
         // What was handed over was asked for long ago, and lasts for a while from now.
         let whole = deadline.since(if handed_over { now } else { t0 });
         let (since, failures, still) = (now, 0, false);
-        Self { size, validity, max_hold, since, phase, deadline, whole, voters, may_hold, failures, still }
+        Self { size, validity, max_hold, since, phase, deadline, whole, voters, backers, may_hold, failures, still }
     }
 
     /// How it is. A lease whose deadline has passed and that nobody has ended is still `Held`.
@@ -260,7 +262,7 @@ impl Tenure {
             return self.end(self.expired(now));
         }
         match heard.renewal {
-            Renewal::Extended => self.extended(heard.t0, heard.votes.extended(), now),
+            Renewal::Extended => self.extended(heard.t0, heard.votes, now),
             Renewal::Lost => self.end(LostReason::Refused),
             Renewal::Unclear => {
                 let failures = self.failures;
@@ -270,12 +272,13 @@ impl Tenure {
         }
     }
 
-    fn extended(&mut self, t0: Tick, voters: NodeSet, now: Tick) -> Renewed {
+    fn extended(&mut self, t0: Tick, votes: &RenewalTally, now: Tick) -> Renewed {
         let (margin, of) = (self.deadline.since(now), self.whole);
         // A renewal that was overtaken by a later one moves nothing.
         let deadline = self.validity.deadline(t0);
         if deadline >= self.deadline {
-            (self.deadline, self.whole, self.voters) = (deadline, self.validity.length(), voters);
+            (self.deadline, self.whole) = (deadline, self.validity.length());
+            (self.voters, self.backers) = (votes.extended(), votes.backers());
         }
         self.failures = 0;
         Renewed::Extended { margin, of }
@@ -287,10 +290,11 @@ impl Tenure {
     }
 
     /// These nodes are in doubt. When the lease is renewed for that, if it is: one of them stood
-    /// behind its deadline, and without them no quorum does.
+    /// behind its deadline, and without them no quorum does. (Names that no quorum extended together
+    /// may have it still, each of its own.)
     pub fn doubted(&mut self, nodes: NodeSet, auto_renew: bool, now: Tick) -> Option<Due> {
-        let stood = !self.voters.and(nodes).is_empty();
-        self.voters = self.voters.without(nodes);
+        let stood = !self.backers.and(nodes).is_empty();
+        (self.voters, self.backers) = (self.voters.without(nodes), self.backers.without(nodes));
         let rests = self.phase != Phase::Held || self.voters.len() >= self.size.quorum();
         (stood && !rests && auto_renew).then_some(Due::Alone(now))
     }

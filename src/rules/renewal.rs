@@ -43,7 +43,9 @@ pub enum Renewal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RenewalTally {
     size: Size,
+    /// Of several names all, and any.
     extended: NodeSet,
+    backers: NodeSet,
     absent: NodeSet,
     unknown: NodeSet,
     unsent: NodeSet,
@@ -54,23 +56,33 @@ impl RenewalTally {
     #[must_use]
     pub fn new(size: Size) -> Self {
         let none = NodeSet::default();
-        Self { size, extended: none, absent: none, unknown: none, unsent: none }
+        Self { size, extended: none, backers: none, absent: none, unknown: none, unsent: none }
     }
 
     /// Counts a node's vote. Each node must be counted once.
     pub const fn count(&mut self, node: usize, vote: RenewVote) {
         match vote {
-            RenewVote::Extended => self.extended.insert(node),
+            RenewVote::Extended => {
+                self.extended.insert(node);
+                self.backers.insert(node);
+            }
             RenewVote::Healed | RenewVote::Lost => self.absent.insert(node),
             RenewVote::Unknown => self.unknown.insert(node),
             RenewVote::Unsent => self.unsent.insert(node),
         }
     }
 
-    /// The nodes that extended.
+    /// The nodes that extended: of several names all of them. They may be fewer than a quorum, since
+    /// each name has a quorum of its own.
     #[must_use]
     pub const fn extended(&self) -> NodeSet {
         self.extended
+    }
+
+    /// The nodes that extended it, or one of several names.
+    #[must_use]
+    pub const fn backers(&self) -> NodeSet {
+        self.backers
     }
 
     /// The nodes that did not hold the names.
@@ -83,6 +95,7 @@ impl RenewalTally {
     #[must_use]
     pub const fn among(mut self, voters: NodeSet) -> Self {
         self.extended = self.extended.and(voters);
+        self.backers = self.backers.and(voters);
         self
     }
 
@@ -90,6 +103,7 @@ impl RenewalTally {
     #[must_use]
     pub const fn with(mut self, other: Self) -> Self {
         self.extended = self.extended.and(other.extended);
+        self.backers = self.backers.or(other.backers);
         self.absent = self.absent.or(other.absent);
         self.unknown = self.unknown.or(other.unknown);
         self.unsent = self.unsent.and(other.unsent);

@@ -28,7 +28,8 @@ pub struct Asked {
     /// Of an enrolment how long an entry lasts; of a lesson more than zero where it is by hand.
     pub lasts: Duration,
     pub next: u64,
-    /// Of a release; of a claim of a reader that was the writer, the one that it follows.
+    /// Of a release; of a renewal, 0 if it is its ballot; of a claim of a reader that was the writer, the
+    /// one that it follows.
     pub token: u64,
     pub kind: Kind,
     /// Of a renewal.
@@ -94,7 +95,10 @@ impl From<Asked> for Operation {
                 let follows = token;
                 Claim { names, owner, kind, ttl, ballot, follows, gate, waiter, next }.into()
             }
-            Verb::Renew => Renew { names, owner, kind, ttl, ballot, count, note }.into(),
+            Verb::Renew => {
+                let token = if token == 0 { ballot } else { token };
+                Renew { names, owner, kind, ttl, token, ballot, count, note }.into()
+            }
             Verb::Release => Release { names, owner, ttl, token, ballot, next }.into(),
             Verb::Withdraw => Withdraw { names, owner, ttl, ballot, next }.into(),
             Verb::Inspect => Self::Inspect(names),
@@ -123,8 +127,9 @@ impl From<&Operation> for Asked {
                 Self { kind, ttl, ballot, token, gate, waiter, next, ..Self::by(verb, names, owner) }
             }
             Operation::Renew(renewal) => {
-                let Renew { ref names, ref owner, kind, ttl, ballot, count, ref note } = *renewal;
-                Self { kind, ttl, ballot, count, note: note.clone(), ..Self::by(verb, names, owner) }
+                let Renew { ref names, ref owner, kind, ttl, token, ballot, count, ref note } = *renewal;
+                let (token, note) = (if token == ballot { 0 } else { token }, note.clone());
+                Self { kind, ttl, token, ballot, count, note, ..Self::by(verb, names, owner) }
             }
             Operation::Release(release) => {
                 let Release { ref names, ref owner, ttl, token, ballot, next } = *release;

@@ -147,7 +147,7 @@ mod apart {
         sleep(2 * TTL).await;
         assert!(later.is_held(), "a set that had lost the name before has ended this");
         later.release().await.unwrap();
-        waiting.await.unwrap().unwrap();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
     }
 
     /// So many names, of which another client holds one in the middle until `held` has passed since

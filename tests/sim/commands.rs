@@ -197,8 +197,9 @@ impl<'a> Reader<'a> {
             }
             "renew" => {
                 let (owner, _, kind) = (self.owner(), self.word(), self.kind());
-                let (ttl, ballot, count) = (self.millis(), self.number(), self.number() as u32);
-                let asked = Asked { kind, ttl, ballot, count, ..self.asked(Verb::Renew, owner) };
+                let (ttl, token, ballot, count) = (self.millis(), self.number(), self.number(), self.number() as u32);
+                let token = if token == ballot { 0 } else { token };
+                let asked = Asked { kind, ttl, token, ballot, count, ..self.asked(Verb::Renew, owner) };
                 let (noted, age, says) = (self.word(), self.millis(), self.word().into());
                 let note = (noted != "-1").then(|| Note { number: noted.parse().expect("a number"), age, says });
                 Asked { names: self.names(many, 5), note, ..asked }

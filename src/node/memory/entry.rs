@@ -183,17 +183,17 @@ impl Entry {
         self.keep(precise);
     }
 
-    /// It is held for longer, with this token at least: a late withdrawal of an earlier ask must not
+    /// It is held for longer, with this ballot at least: a late withdrawal of an earlier ask must not
     /// end it.
     pub(super) fn extend(&mut self, renewal: &Renew, precise: Duration) {
-        let token = renewal.ballot;
+        let ballot = renewal.ballot;
         if let Some(hold) = &mut self.hold {
             (hold.until, hold.ttl) = (millis(precise) + millis(renewal.ttl), millis(renewal.ttl));
-            hold.ballot = hold.ballot.max(token);
+            hold.ballot = hold.ballot.max(ballot);
             hold.kind = renewal.kind;
             hold.count = renewal.count;
         }
-        self.fence = self.fence.max(token);
+        self.fence = self.fence.max(ballot);
         self.keep(precise);
     }
 

@@ -215,7 +215,7 @@ impl Work<'_> {
         let (owner, now) = (&renewal.owner, self.now);
         let entry = self.entry(name);
         match entry.kept(owner, now) {
-            _ if renewal.ballot <= entry.over => Some(String::new()),
+            _ if renewal.token <= entry.over => Some(String::new()),
             kept => Some(kept?.owner).filter(|kept| kept != owner).map(|kept| kept.to_string()),
         }
     }

@@ -50,7 +50,10 @@ pub struct Renew {
     pub kind: Kind,
     /// For how long to hold the names from now on.
     pub ttl: Duration,
-    /// The token.
+    /// The ballot by which the names were won. Nodes compare it with that up to which locks are over.
+    pub token: u64,
+    /// The ballot of the hold from now on, at least: the token, or a higher one that a set has for all
+    /// of its names.
     pub ballot: u64,
     /// The hold count from now on.
     pub count: u32,
@@ -62,8 +65,9 @@ impl Renew {
     /// Of what was granted to `claim` and is held `count` times.
     #[must_use]
     pub fn of(claim: &Claim, count: u32) -> Self {
+        let Claim { kind, ttl, ballot, .. } = *claim;
         let (names, owner) = (claim.names.clone(), claim.owner.clone());
-        Self { names, owner, kind: claim.kind, ttl: claim.ttl, ballot: claim.ballot, count, note: None }
+        Self { names, owner, kind, ttl, token: ballot, ballot, count, note: None }
     }
 }
 

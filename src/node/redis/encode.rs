@@ -129,10 +129,10 @@ fn arguments(operation: &Operation, take: &mut dyn FnMut(Argument<'_>)) {
                 .chain([integer(next)])
                 .for_each(take);
         }
-        Operation::Renew(Renew { owner, kind, ttl, ballot, count, note, .. }) => {
+        Operation::Renew(Renew { owner, kind, ttl, token, ballot, count, note, .. }) => {
             [integer(names), Argument::Text(owner), Argument::Word(mode(owner)), integer(kind.code())]
                 .into_iter()
-                .chain([millis(*ttl), integer(*ballot), integer(*count)])
+                .chain([millis(*ttl), integer(*token), integer(*ballot), integer(*count)])
                 .chain(match note {
                     Some(Note { number, age, says }) => [integer(*number), millis(*age), Argument::Text(says)],
                     None => [Argument::Integer(-1), Argument::Integer(0), Argument::Word("")],
@@ -360,10 +360,11 @@ mod tests {
             (reader.clone().into(), format!("5 {a} 1 c/1/x/s1 reader 0 30000 1234567 5 0 0 0 0")),
             (gate.into(), format!("5 {a} 1 c/1/x/1 lock 3 30000 1234567 0 99 3000 10000 1234568")),
             (permit.into(), format!("9 {a} {b} 2 c/1/x/1 permit 0 30000 1234567 0 99 3000 10000 1234568")),
-            (Renew::of(&claim, 2).into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock 2 30000 1234567 2 -1 0 ")),
+            (Renew::of(&claim, 2).into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock 2 30000 1234567 1234567 2 -1 0 ")),
             (
-                Renew { note: Some(Note { number: 3, age, says: "hi".into() }), ..Renew::of(&claim, 2) }.into(),
-                format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock 2 30000 1234567 2 3 250 hi"),
+                Renew { token: 7, note: Some(Note { number: 3, age, says: "hi".into() }), ..Renew::of(&claim, 2) }
+                    .into(),
+                format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock 2 30000 7 1234567 2 3 250 hi"),
             ),
             (release.into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock release 1000000 1234567 7654321")),
             (withdraw, format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock withdraw 0 1234567 0")),

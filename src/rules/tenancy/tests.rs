@@ -18,8 +18,8 @@ fn validity() -> Validity {
 fn won(t0: u64) -> Won {
     let (t0, voters) = (at(t0), NodeSet::first(2));
     let deadline = validity().deadline(t0);
-    let (least, may_hold) = (Duration::ZERO, voters);
-    Won { t0, ballot: 7, highest: 7, handed_over: false, deadline, least, voters, may_hold }
+    let (least, backers, may_hold) = (Duration::ZERO, voters, voters);
+    Won { t0, ballot: 7, highest: 7, handed_over: false, deadline, least, voters, backers, may_hold }
 }
 
 /// Renewed as late as may be, and again after no pause.

@@ -204,9 +204,9 @@ fn verb(call: &dyn Arguments) -> Verb {
         at += 1;
     });
     let forms = [
-        (Verb::Claim, 4, 12),
-        (Verb::Renew, 5, 10),
-        (Verb::Release, 5, 8),
+        (Verb::Claim, 4, 11),
+        (Verb::Renew, 5, 11),
+        (Verb::Release, 5, 7),
         (Verb::Revoke, 2, 2),
         (Verb::Inspect, 5, 1),
     ];
