@@ -168,6 +168,21 @@ async fn a_renewal_sets_the_hold_count(node: Bench) {
     assert_eq!(node.look("a").await.count, 2);
 }
 
+async fn renewal_is_over_by_its_token_and_raises_the_hold_to_its_ballot(node: Bench) {
+    let renews = |token, ballot| Asked { token, ..operation(Verb::Renew, "me", ballot) };
+    node.claim("me", 5).await;
+    assert_eq!(node.ask(&renews(5, 9)).await, Outcome::Extended);
+    let seen = node.look("a").await;
+    assert_eq!((seen.ballot, seen.fence, seen.over), (9, 9, 0));
+    node.ask(&operation(Verb::Revoke, "-", 7)).await;
+    assert_eq!(node.ask(&renews(5, 9)).await, Outcome::Lost { holder: String::new() }, "5 is revoked");
+    node.ask(&Asked { token: 5, ..operation(Verb::Release, "me", 9) }).await;
+    let seen = node.look("a").await;
+    assert_eq!((seen.holder, seen.fence, seen.over), (None, 9, 7), "locks above its token are not over");
+    assert_eq!(node.ask(&renews(5, 10)).await, Outcome::Lost { holder: String::new() }, "it comes late");
+    assert_eq!(node.ask(&renews(8, 9)).await, Outcome::Healed);
+}
+
 async fn a_script_delivered_twice_changes_nothing(node: Bench) {
     assert_eq!((node.claim("me", 5).await, node.claim("me", 5).await), (granted(5), granted(5)));
     assert_eq!(node.release("me", 5).await, Outcome::Released { held: 1 });
@@ -742,6 +757,7 @@ both! {
     a_note_is_the_holders_and_one_that_was_overtaken_changes_nothing;
     a_page_tells_names_and_none_of_their_other_keys;
     a_renewal_sets_the_hold_count;
+    renewal_is_over_by_its_token_and_raises_the_hold_to_its_ballot;
     what_was_revoked_is_neither_granted_nor_renewed_wherever_it_was_held;
     a_revocation_tells_who_holds_it_and_frees_nothing;
     a_holder_that_was_revoked_has_it_again_by_a_higher_ballot_alone;

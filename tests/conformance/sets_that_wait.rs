@@ -36,8 +36,43 @@ async fn revoked_name_of_a_set_that_waits_is_taken_anew(world: impl World) {
     assert_ne!(holder(&client, "a").await, revoked, "what was revoked is held on");
 }
 
+/// Behind a, which was held, b and c come in one claim, and d in another.
+async fn one_of_several_names_that_came_at_once_is_unlocked(world: impl World) {
+    let client = world.client_with(|builder| builder.ttl(world.ttl())).await;
+    let other = world.client().await;
+    let held = client.lock("a").acquire(PATIENCE).await.unwrap();
+    let session = client.session().grant(PATIENCE).await.unwrap();
+    let mut locking = pin!(session.lock(["a", "b", "c", "d"], 30 * SECOND));
+    tokio::select! {
+        _ = &mut locking => panic!("a is held"),
+        () = tokio::time::sleep(SECOND / 10) => held.release().await.map(drop).unwrap(),
+    }
+    locking.await.unwrap();
+    let owners = async || {
+        let mut owners = Vec::new();
+        for name in ["a", "b", "c", "d"] {
+            owners.push(holder(&other, name).await);
+        }
+        owners
+    };
+    let before = owners().await;
+    assert!(before.iter().all(Option::is_some) && before[1] == before[2] && before[0] != before[1], "{before:?}");
+    session.unlock(["b"]).await.unwrap();
+    assert!(other.lock("b").try_acquire().await.unwrap().is_some());
+    tokio::time::sleep(world.ttl() * 2).await;
+    let after = owners().await;
+    assert!(
+        session.is_alive() && after[1].is_none() && after[2..] == before[2..] && after[0] == before[0],
+        "{after:?}"
+    );
+    session.revoke().await.unwrap();
+    assert!(owners().await.iter().all(Option::is_none));
+}
+
 both! {
-    3 nodes: revoked_name_of_a_set_that_waits_is_taken_anew;
+    3 nodes:
+        revoked_name_of_a_set_that_waits_is_taken_anew,
+        one_of_several_names_that_came_at_once_is_unlocked;
 }
 
 /// Clients with a network each.

@@ -26,6 +26,8 @@ pub struct Nodes {
     ballots: HashMap<(u8, u8, u64), Owner>,
     /// Up to which token a name was taken away.
     revoked: HashMap<(u8, u8), u64>,
+    /// The highest ballot by which any node granted a name to an owner.
+    won: HashMap<(u8, Owner), u64>,
 }
 
 impl Nodes {
@@ -63,7 +65,9 @@ impl Nodes {
     }
 
     fn granted(&mut self, op: Op, verdict: &mut Verdict) {
-        self.revoked(op, verdict);
+        self.revoked(op, op.ballot, verdict);
+        let won = self.won.entry((op.name, op.owner)).or_default();
+        *won = op.ballot.max(*won);
         // Of readers, several may have one ballot. What it had with a higher one has ended: else the node
         // would have called this one stale.
         if op.shared {
@@ -103,14 +107,17 @@ impl Nodes {
     }
 
     fn late_renewal(&self, op: Op, verdict: &mut Verdict) {
-        self.revoked(op, verdict);
-        if self.over.get(&(op.node, op.name, op.owner)).is_some_and(|over| op.ballot <= *over) {
+        // Whatever ballot a set has for all of its names, a name ends by that by which it was won.
+        let token = if op.token > 0 { op.token } else { op.ballot };
+        let won = self.won.get(&(op.name, op.owner)).copied().unwrap_or(token);
+        self.revoked(op, won.min(token), verdict);
+        if self.over.get(&(op.node, op.name, op.owner)).is_some_and(|over| token <= *over) {
             verdict.broken(Rule::LateClaim, format!("n{} renewed a lock whose release it had seen", op.node));
         }
     }
 
-    fn revoked(&self, op: Op, verdict: &mut Verdict) {
-        if self.revoked.get(&(op.node, op.name)).is_some_and(|revoked| op.ballot <= *revoked) {
+    fn revoked(&self, op: Op, token: u64, verdict: &mut Verdict) {
+        if self.revoked.get(&(op.node, op.name)).is_some_and(|revoked| token <= *revoked) {
             verdict.broken(Rule::RevokedGoesOn, format!("n{} granted what was revoked there", op.node));
         }
     }

@@ -1,0 +1,31 @@
+//! Sets whose names have tokens that are far apart when all get one.
+
+use super::part::Part;
+use super::script::{Script, millis};
+use crate::cue::Cue;
+
+/// A has the first name of its set and waits for the second, of B.
+fn waits(script: &mut Script, ttl: u64, until: u64) {
+    script.world(3, 3, ttl, ttl + 500);
+    script.jitter = 2;
+    (script.plan.names, script.plan.checking) = (2, vec![true; 2]);
+    script.asks(20, 1, Part { names: &[1], hold: millis(until - 20), ..Part::default() });
+    script.asks(100, 0, Part { names: &[0, 1], timeout: millis(20_000), hold: millis(200), ..Part::default() });
+}
+
+/// The second name is handed over to A by a clock that is an hour ahead. From then on nothing that A
+/// says arrives, until C has the first name, by a token between the two.
+pub fn a_set_that_was_cut_off_ends_when_another_has_one_of_its_names(script: &mut Script) {
+    waits(script, 2_000, 400);
+    script.at(300, Cue::StepWall { process: 1, by_ms: 3_600_000 });
+    let late = script.about(3_000, 500);
+    script.hold_one_way(0, &[0, 1, 2], 0, 380..late, late);
+    script.asks(500, 2, Part { hold: millis(4_000), must: true, must_keep: true, ..Part::default() });
+}
+
+/// C takes the first name away from A before its renewal, and A gets the second.
+pub fn one_name_of_a_set_is_taken_away_right_before_the_last_comes(script: &mut Script) {
+    waits(script, 9_000, 500);
+    let at = script.about(300, 180);
+    script.at(at, Cue::Revokes { process: 2, name: 0 });
+}
