@@ -243,13 +243,13 @@ impl Grant {
     }
 
     fn release(&self) -> Undoing {
-        let Self { voters, claim, own, .. } = self;
+        let Self { voters, claim, won, .. } = self;
         // The highest ballot that its owner asked with hides all of them.
-        let ballot = self.won.highest;
+        let ballot = won.highest;
         let next = voters.next_ballot(ballot);
         // What it does not reach is held for longer than a ttl where it is kept.
         let ttl = claim.ttl.max(self.kept_for().unwrap_or_default());
-        let release = Release { token: *own, ballot, next, ttl, ..Release::of(claim) };
+        let release = Release { token: self.own, ballot, next, ttl, ..Release::of(claim) };
         let undoing = Undoing { lease: claim.ttl, held: true, ..release.into() };
         self.describe(&undoing.span);
         undoing
