@@ -67,13 +67,13 @@ impl Quorum {
     /// refused when it is first acquired.
     ///
     /// It excludes [`lock`](Self::lock) on each of them, and every other set that has one of them.
-    /// If all names are free, this costs one round trip, as a single name does. Otherwise the names
-    /// are taken one by one, in one order, each in its queue: a set is not starved by locks on its
-    /// names, and sets that overlap do not deadlock. While a set waits for a name, it holds those
-    /// before that one. So a caller that holds one name must not wait for another one of the same
-    /// set: it and the set might wait for each other until one gives up. Take both in one set from
-    /// the beginning. There is one token, greater than each that was dealt before for any of the
-    /// names.
+    /// If all names are free, this costs one round trip, as a single name does. Otherwise it waits for
+    /// the names in one order, one at a time, each in its queue: a set is not starved by locks on its
+    /// names, and sets that overlap do not deadlock. (Free names behind the one that it waited for are
+    /// taken together.) While a set waits for a name, it holds those before that one. So a caller
+    /// that holds one name must not wait for another one of the same set: it and the set might wait
+    /// for each other until one gives up. Take both in one set from the beginning. There is one
+    /// token, greater than each that was dealt before for any of the names.
     ///
     /// # Examples
     /// ```

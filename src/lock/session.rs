@@ -101,10 +101,11 @@ impl Session {
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     ///
     /// Names that the session holds already are held, and nodes are not asked for them: one that
-    /// another caller unlocks while this waits for the others is not held in the end. The others
-    /// are one claim, as those of [`Quorum::lock_all`](crate::Quorum::lock_all): they have one
-    /// token, greater than each that was dealt before for any of them. Callers of one session that
-    /// ask for the same name wait for each other's result.
+    /// another caller unlocks while this waits for the others is not held in the end. The others are
+    /// acquired as those of [`Quorum::lock_all`](crate::Quorum::lock_all): in one round trip if all of
+    /// them are free, else in one order, waiting for one at a time. They have one token, greater than
+    /// each that was dealt before for any of them. Callers of one session that ask for the same name
+    /// wait for each other's result.
     ///
     /// Who holds some names and waits for others may wait for somebody who waits for it, until the
     /// `timeout` of one of them ends. Take all names in one call, or use short timeouts.

@@ -15,7 +15,7 @@ use crate::rules::{NodeSet, Tick, Won};
 use crate::spans::Spanned;
 use crate::words::listed;
 
-/// What was won: by one round, or a set that was gathered name by name. Whoever has it sees to it
+/// What was won: by one round, or a set that was gathered part by part. Whoever has it sees to it
 /// that it is given back.
 #[derive(Debug)]
 pub(crate) struct Grant {
