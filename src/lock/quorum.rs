@@ -11,7 +11,7 @@ use super::session_builder::SessionBuilder;
 use crate::config::LockOptions;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::{before, can_wait};
-use crate::node::{Name, NodeState, NodeStatus};
+use crate::node::{Listener, Name, NodeState, NodeStatus};
 use crate::protocol::{Inspected, Survey, Taken, free, take_away};
 #[cfg(feature = "testing")]
 use crate::rules::LostReason;
@@ -128,6 +128,13 @@ impl Quorum {
     #[must_use]
     pub fn options(&self) -> LockOptions {
         self.0.settings.options.clone()
+    }
+
+    /// Whether a [holder](Inspected::holder) is a lock of this client.
+    #[must_use]
+    pub fn is_mine(&self, holder: &str) -> bool {
+        let of_client = holder.strip_prefix(self.0.leases.voters.hints.client());
+        of_client.is_some_and(|number| number.starts_with('/'))
     }
 
     /// How each node is, in the order in which they were configured.

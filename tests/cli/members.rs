@@ -111,7 +111,7 @@ async fn what_nodes_have_is_shown_with_a_verdict() {
     let (code, seen) = show(&three);
     assert_eq!((code, &seen["verdict"]), (0, &"one".into()));
     let node = &seen["nodes"][0];
-    assert_eq!((&node["n"], &node["protocol"], &node["max_ttl_ms"]), (&3.into(), &2.into(), &10_000.0.into()));
+    assert_eq!((&node["n"], &node["protocol"], &node["max_ttl_ms"]), (&3.into(), &3.into(), &10_000.0.into()));
     assert!((1.0..=30_000.0).contains(&node["lasts_ms"].as_f64().unwrap()) && node["retired_ms"].is_null(), "{node}");
     let mut known: Vec<_> = node["servers"].as_array().unwrap().iter().map(|it| it["node"].as_str().unwrap()).collect();
     known.sort_unstable();

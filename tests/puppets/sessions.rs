@@ -1,6 +1,7 @@
 //! What a session says to its nodes.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::{FaultKind, Outcome, Verb};
@@ -58,6 +59,14 @@ async fn a_session_without_locks_asks_nodes_for_nothing() {
     stage.quiet_for(MS).await;
 }
 
+/// Each name is renewed by an operation of its own.
+async fn renewed(stage: &Stage, owner: &Arc<str>, all: &[&str]) {
+    for name in all {
+        let renewal = stage.round(Verb::Renew, |_, _| extended()).await;
+        assert_eq!((&renewal.owner, names(&renewal)), (owner, vec![*name]));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn all_locks_are_renewed_at_one_moment_whenever_they_were_acquired() {
     let (stage, session) = begun().await;
@@ -67,11 +76,10 @@ async fn all_locks_are_renewed_at_one_moment_whenever_they_were_acquired() {
     let after = stage.asked_after().await;
     assert!(after < 2 * SECOND, "as soon as the first is due: {after:?}");
     for _ in 0..3 {
-        let renewal = stage.round(Verb::Renew, |_, _| extended()).await;
-        assert_eq!((&renewal.owner, names(&renewal)), (&first.owner, vec!["a", "b"]));
         let at = Instant::now();
-        let renewal = stage.round(Verb::Renew, |_, _| extended()).await;
-        assert_eq!((&renewal.owner, names(&renewal), at.elapsed()), (&second.owner, vec!["c"], Duration::ZERO));
+        renewed(&stage, &first.owner, &["a", "b"]).await;
+        renewed(&stage, &second.owner, &["c"]).await;
+        assert_eq!(at.elapsed(), Duration::ZERO);
         let after = stage.asked_after().await;
         assert!((2_900 * MS..3 * SECOND).contains(&after), "{after:?}");
     }
@@ -86,8 +94,7 @@ async fn a_part_of_a_set_is_released_by_itself_and_the_rest_is_renewed() {
     assert_eq!((&release.owner, names(&release)), (&claim.owner, vec!["b"]));
     assert!(release.ballot == claim.ballot && release.next > claim.ballot, "it raises the fence, and hands over");
     assert_eq!(unlocking.await.unwrap().unwrap(), Released::Released);
-    let renewal = stage.round(Verb::Renew, |_, _| extended()).await;
-    assert_eq!((&renewal.owner, names(&renewal)), (&claim.owner, vec!["a", "c"]));
+    renewed(&stage, &claim.owner, &["a", "c"]).await;
     drop(session);
     let release = stage.round(Verb::Release, |_, _| released()).await;
     assert_eq!((&release.owner, names(&release)), (&claim.owner, vec!["a", "c"]));
@@ -99,15 +106,16 @@ async fn a_part_of_a_set_is_released_by_itself_and_the_rest_is_renewed() {
 async fn a_renewal_that_is_overtaken_by_the_release_of_a_part_loses_nothing() {
     let (stage, session) = begun().await;
     locked(&stage, &session, &["a", "b"]).await;
-    let renewal = stage.round(Verb::Renew, |_, _| SILENCE).await;
-    assert_eq!(names(&renewal), ["a", "b"]);
+    for name in ["a", "b"] {
+        assert_eq!(names(&stage.round(Verb::Renew, |_, _| SILENCE).await), [name]);
+    }
     let unlocking = unlock(&session, &["a"]);
     let release = stage.round(Verb::Release, |_, _| released()).await;
     assert_eq!(names(&release), ["a"]);
     unlocking.await.unwrap().unwrap();
     stage.answer_all(|_| lost());
     let again = stage.round(Verb::Renew, |_, _| extended()).await;
-    assert_eq!((&again.owner, names(&again)), (&renewal.owner, vec!["b"]), "the rest is renewed at once");
+    assert_eq!(names(&again), ["b"], "the rest is renewed at once");
     sleep(MS).await;
     assert!(session.is_alive() && session.remaining() > 8 * SECOND);
     // What was sent later counts against it.

@@ -306,12 +306,12 @@ async fn waits(args: &Run, timeout: Duration, quorum: &Quorum) -> String {
     format!("{waiting}; {votes} of {} nodes vote, which is no quorum: {states}", nodes.len())
 }
 
-/// Who holds the first of them that anybody holds.
+/// Who holds the first of them that others hold: what comes before it is held by this command.
 async fn held(names: &[String], quorum: &Quorum) -> Option<String> {
     // At once: each waits for as long as a round may take where a node does not answer.
     let seen = join_all(names.iter().map(|name| quorum.inspect(name))).await;
     let mut seen = names.iter().zip(&seen).filter_map(|(name, seen)| Some((name, seen.as_ref().ok()?)));
-    let (name, seen) = seen.find(|(_, seen)| seen.holder().is_some())?;
+    let (name, seen) = seen.find(|(_, seen)| seen.holder().is_some_and(|holder| !quorum.is_mine(holder)))?;
     let which = if names.len() == 1 { "it".to_owned() } else { format!("{name:?}") };
     Some(format!("; {which} is {}", held_by(seen)))
 }

@@ -84,7 +84,7 @@ fn what_was_refused_is_remembered_while_its_node_does_not_answer() {
 
 #[test]
 fn another_number_of_nodes_or_protocol_is_refused_whatever_the_servers() {
-    for other in [Roster { nodes: 5, ..roster("a b c") }, Roster { protocol: 3, ..roster("a b c") }] {
+    for other in [Roster { nodes: 5, ..roster("a b c") }, Roster { protocol: PROTOCOL + 1, ..roster("a b c") }] {
         let none = roster("");
         let answers = [(0, Answer::Listed(&none)), (1, Answer::Unlisted(&other)), (2, Answer::Listed(&none))];
         assert_eq!(decide(THREE, &servers("a b c"), NodeSet::first(3), &answers), Verdict::Nobody(1));
@@ -129,8 +129,8 @@ fn a_conflict_is_told_with_what_to_do() {
     }
     let five = conflict(Common::of(Size::of(5)), &servers("a b c d e"), "n", &others, LASTS);
     assert!(five.contains("theirs has 3 nodes, this one 5"), "{five}");
-    let other = Roster { protocol: 3, ..roster("a") };
-    assert!(conflict(THREE, &servers("a"), "n", &other, LASTS).contains("protocol 3, and this one speaks 2"));
+    let other = Roster { protocol: PROTOCOL + 1, ..roster("a") };
+    assert!(conflict(THREE, &servers("a"), "n", &other, LASTS).contains("protocol 4, and this one speaks 3"));
 }
 
 #[test]

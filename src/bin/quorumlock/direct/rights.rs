@@ -254,7 +254,7 @@ mod tests {
         include_str!("../../../../scripts/lua/roster.lua"),
     );
     /// Words in capitals that are no commands.
-    const OTHERS: [&str; 3] = ["LIMIT", "WITHSCORES", "WRONGTYPE"];
+    const OTHERS: [&str; 4] = ["LIMIT", "NUMSUB", "WITHSCORES", "WRONGTYPE"];
 
     #[test]
     fn every_command_of_the_scripts_is_asked_for() {

@@ -98,7 +98,7 @@ fn a_name_on_a_usual_terminal() {
         "",
         "job is held by host-a/4711/0b9c77e2-21b4/7.0",
         "note \"deploy #812\", held for 3 s",
-        "left 27 s  queue 2  token at most 41  next host-b/12/55e2",
+        "left 27 s  queue 2  token at most 41",
         "",
         "events, latest first",
         "3 s ago    job taken by host-a/4711/0b9c77e2-21b4/7.0",
@@ -125,7 +125,7 @@ fn a_name_on_a_small_terminal() {
         "and 4 more, 2 of them up",
         "job is held by host-a/4711/0b9c77e2-21..",
         "note \"deploy #812\", held for 3 s",
-        "left 27 s  queue 2  token at most 41  ..",
+        "left 27 s  queue 2  token at most 41",
         "3 s ago    job taken by host-a/4711/0b..",
         "q quit  / filter  e events: all  up/do..",
     ];
