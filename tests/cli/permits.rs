@@ -31,7 +31,7 @@ async fn so_many_commands_run_together_and_no_more() {
     assert!(code == 0 && out.contains(told) && out.contains("\npool/1 is held by"), "{out}");
     let (_, out, _) = done(over(&servers).args(["status", "pool", "--json"]));
     let seen: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((&seen["held"], &seen["permits"]), (&true.into(), &2.into()), "{seen}");
+    assert_eq!(seen["held"], true, "{seen}");
     let names: Vec<_> = seen["permits_held"].as_array().unwrap().iter().map(|permit| &permit["name"]).collect();
     assert_eq!(names, ["pool/0", "pool/1"]);
     for yes in [&["--force"][..], &["--force", "--yes"], &["--force", "--now", "--yes"]] {
@@ -49,7 +49,7 @@ async fn so_many_commands_run_together_and_no_more() {
     let (code, out, err) = done(over(&servers).args(["release", "pool", "--force"]));
     assert!(code == 0 && out.contains("\"pool\" is free"), "{code}: {out}{err}");
     let (_, out, _) = done(over(&servers).args(["status", "pool"]));
-    assert!(out.contains("pool is free") && out.contains("0 are held"), "{out}");
+    assert!(out.contains("pool is free") && !out.contains("semaphore"), "{out}");
 }
 
 #[tokio::test]

@@ -8,7 +8,6 @@ use quorumlock::{LockOptions, Quorum, Session};
 use crate::common::server::Server;
 use crate::common::{PATIENCE, eventually, servers, unguarded};
 
-const SECOND: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_secs(30);
 /// Enough for a busy machine: what is sent again is counted again.
 const ANSWERS: Duration = Duration::from_millis(4_500);
