@@ -297,6 +297,7 @@ impl Claimant<'_> {
     fn outwaited(&self, place: &Place, patience: Patience) -> Error {
         match (place.head(), patience) {
             (Head::Unavailable(reports), _) if !place.is_held() => {
+                let reports = self.brought_up_to_date(reports);
                 self.error(ErrorKind::Unavailable, "a quorum is out of reach", patience).with_nodes(reports)
             }
             // A whole round has passed without an answer from a quorum: nobody knows who holds it.
@@ -441,16 +442,18 @@ impl Claimant<'_> {
         error.with_nodes(reports).with_source(defeat.source()).with_holder(holder)
     }
 
-    /// What each node said, or why its votes do not count by now: while no quorum votes, none is
-    /// asked.
+    /// What each node said, or why its votes do not count by now.
     fn reports(&self, defeat: &Defeat) -> Vec<NodeReport> {
-        let mut reports = defeat.reports(self.voters);
-        if defeat.cause() == Cause::Unavailable {
-            let now = self.voters.nodes.iter().map(|node| node.status());
-            let tells = |state: &NodeState| matches!(state, NodeState::Quarantined { .. } | NodeState::Unlisted { .. });
-            let stale = reports.iter_mut().zip(now).filter(|(_, now)| tells(&now.state));
-            stale.for_each(|(report, now)| *report = NodeReport::of_status(&now));
-        }
+        let reports = defeat.reports(self.voters);
+        if defeat.cause() == Cause::Unavailable { self.brought_up_to_date(reports) } else { reports }
+    }
+
+    /// While no quorum votes, no node is asked: what is said of them may be from long ago.
+    fn brought_up_to_date(&self, mut reports: Vec<NodeReport>) -> Vec<NodeReport> {
+        let now = self.voters.nodes.iter().map(|node| node.status());
+        let tells = |state: &NodeState| matches!(state, NodeState::Quarantined { .. } | NodeState::Unlisted { .. });
+        let stale = reports.iter_mut().zip(now).filter(|(_, now)| tells(&now.state));
+        stale.for_each(|(report, now)| *report = NodeReport::of_status(&now));
         reports
     }
 

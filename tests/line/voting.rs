@@ -78,6 +78,18 @@ async fn a_waiter_that_no_quorum_answers_in_time_says_how_nodes_are() {
     assert!(error.is_unavailable() && said.contains("48 s"), "{said}");
 }
 
+/// By the time that it gives up, what the caller before it was told is old (seed 435).
+#[tokio::test(start_paused = true)]
+async fn waiter_behind_one_that_no_quorum_answers_says_how_nodes_are_by_now() {
+    let world = quarantined();
+    let lock = world.clients[0].0.lock("job");
+    let (first, behind) = tokio::join!(lock.acquire(20_000 * MS), lock.acquire(10_000 * MS));
+    for (error, left) in [(behind.unwrap_err(), "48 s"), (first.unwrap_err(), "38 s")] {
+        let said = error.to_string();
+        assert!(error.is_unavailable() && said.contains(left), "{said}");
+    }
+}
+
 /// A node whose votes count once it is enrolled, as a server's do.
 #[derive(Debug)]
 struct Enrolling {
