@@ -33,14 +33,19 @@ pub fn handed_over_with_ballots_that_differ(script: &mut Script) {
     script.asks(100, 1, Part { hold: millis(300), ..Part::default() });
 }
 
-/// The first holder's wall clock is far ahead. Whom it hands over to dies, and the next one asks
-/// with the lowest ballot that it may: that must be above what was handed over.
+/// The first holder's wall clock is far ahead. The one that it hands over to dies before it has renewed
+/// that, and the next one asks with the lowest ballot that it may: that must be above what was handed
+/// over.
 pub fn whoever_was_handed_the_lock_dies(script: &mut Script) {
     script.world(3, 3, 1_500, 2_000);
     script.at(0, Cue::StepWall { process: 0, by_ms: 60_000 });
     script.asks(30, 0, Part { hold: millis(400), ..Part::default() });
     script.asks(80, 1, Part::default());
-    script.once_answered(Verb::Renew, 1, Answer::Extended, 1, Cue::Kill(1));
+    for node in 0..3 {
+        script.strays(1, node, Verb::Renew, 400..NEVER, NEVER);
+    }
+    let dies = script.about(560, 100);
+    script.at(dies, Cue::Kill(1));
     // Later: who waits already would be told of the ballot.
     script.asks(800, 2, Part { hold: millis(200), ..Part::default() });
 }

@@ -19,9 +19,11 @@ fn withdrawn_late(script: &mut Script) {
     script.asks(750, 2, Part { hold: millis(300), ..Part::default() });
 }
 
-/// A renewal raises the ballot of a hold: what was withdrawn before does not end it.
+/// A renewal raises the ballot of a hold: what was withdrawn before does not end it. No claim does: B's
+/// claims with the ballot that it is handed never come.
 pub fn a_withdrawal_comes_when_its_owner_holds(script: &mut Script) {
     withdrawn_late(script);
+    script.strays(1, 2, Verb::Claim, 590..1_000, NEVER);
 }
 
 /// The same where B's wall clock is ahead: it withdraws ballots above the one that it is handed, so it

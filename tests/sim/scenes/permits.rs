@@ -69,17 +69,19 @@ pub fn the_gate_is_renewed_while_its_holder_waits(script: &mut Script) {
     script.asks(50, 2, takes(1, 2, 5_000, other));
     script.asks(200, 0, Part { must: true, ..takes(2, 2, 6_000, 50) });
     script.asks(400, 1, takes(1, 2, 20_000, 8_000));
+    script.asks(7_000, 2, takes(1, 2, 20_000, 10));
 }
 
 /// The gate is taken away from one that waits for both permits. Another comes to stand before it, and
-/// the permits come free one after the other, the first while the former hears nothing.
+/// the permits come free one after the other: the first while the former has not been heard of for long,
+/// the second when it is there again.
 pub fn the_gate_is_taken_away(script: &mut Script) {
     semaphore(script, 3, 2);
-    let (one, other) = (script.about(900, 200), script.about(2_000, 400));
+    let (one, other) = (script.about(3_600, 200), script.about(4_900, 300));
     script.asks(0, 2, takes(1, 2, 5_000, one));
     script.asks(50, 2, takes(1, 2, 5_000, other));
     script.asks(200, 0, Part { must: true, ..takes(2, 2, 12_000, 50) });
     script.at(400, Cue::Revokes { process: 2, name: 0 });
     script.asks(500, 1, Part { must: true, ..takes(2, 2, 12_000, 50) });
-    script.hold_back(0, &[0, 1, 2], 600..1_500, 1_500);
+    script.hold_back(0, &[0, 1, 2], 2_400..4_300, 4_300);
 }
