@@ -114,17 +114,17 @@ fn batches() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     several.prop_map(|batches| batches.concat())
 }
 
-/// One holds a name, two wait for it, who may hear nothing, and it is released for the first: in one
+/// One holds a name, some wait for it, who may hear nothing, and it is released for the first: in one
 /// call, or in a call each.
 fn contended() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     // Above what the record is ahead of a ballot, and not.
     let above = prop_oneof![6 => 0u64..4, 1 => Just(300_000)];
-    let waiters = [1u8..8, 1u8..8];
+    let waiters = proptest::collection::vec(1u8..8, 2..6);
     // A release of somebody who does not hold it, which is remembered.
     let stray = proptest::option::of(0u8..8);
     (98u64..104, 0u64..3, above, waiters, stray, 1usize..5).prop_map(|(ballot, raised, above, waiters, stray, size)| {
-        let mut all = contention(ballot, above, waiters);
-        all[3].ballot += raised;
+        let mut all = contention(ballot, above, &waiters);
+        all.last_mut().unwrap().ballot += raised;
         if let Some(owner) = stray {
             let released = Sketch { verb: Verb::Release, owner, ..all[0].clone() };
             all.insert(1, released);
@@ -137,14 +137,14 @@ fn contended() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
 fn described() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     let holder = prop_oneof![3 => Just(2u8), 1 => Just(0)];
     (98u64..104, holder, 0u64..3, 0u8..4, 1usize..6).prop_map(|(ballot, holder, number, releases, size)| {
-        let asked = |verb, owner| Sketch { verb, owner, ..contention(ballot, 0, [1; 2]).swap_remove(0) };
+        let asked = |verb, owner| Sketch { verb, owner, ..contention(ballot, 0, &[1]).swap_remove(0) };
         let said = |number| Sketch { next: number, ..asked(Verb::Renew, holder) };
         let all = [asked(Verb::Claim, holder), said(number), said(1), asked(Verb::Release, releases)];
         all.chunks(size).map(<[_]>::to_vec).collect()
     })
 }
 
-fn contention(ballot: u64, above: u64, waiters: [u8; 2]) -> Vec<Sketch> {
+fn contention(ballot: u64, above: u64, waiters: &[u8]) -> Vec<Sketch> {
     let minutes = Duration::from_secs(600);
     let holds = Sketch {
         verb: Verb::Claim,
@@ -159,7 +159,7 @@ fn contention(ballot: u64, above: u64, waiters: [u8; 2]) -> Vec<Sketch> {
         writes: true,
         looks: false,
     };
-    let waits = |(ticket, owner)| Sketch { owner, waits: Some((ticket, minutes)), ..holds.clone() };
+    let waits = |(ticket, &owner)| Sketch { owner, waits: Some((ticket, minutes)), ..holds.clone() };
     let release = Sketch { verb: Verb::Release, next: ballot + above, ..holds.clone() };
     [holds.clone()].into_iter().chain((1..).zip(waiters).map(waits)).chain([release]).collect()
 }
@@ -383,7 +383,7 @@ fn a_user_who_may_not_publish_gets_the_same_replies_and_no_wake_up() {
 fn what_a_revoked_reader_lets_go_is_handed_over() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let pair = pair(&runtime, true);
-    let [_, first, second, _] = contention(98, 0, [1, 2]).try_into().unwrap();
+    let [_, first, second, _] = contention(98, 0, &[1, 2]).try_into().unwrap();
     let reads = Sketch { owner: 5, waits: None, ballot: 1, ..first.clone() };
     let revoked = Sketch { verb: Verb::Revoke, owner: 4, ballot: 0, ..reads.clone() };
     let lets_go = Sketch { verb: Verb::Release, next: 99, ..reads.clone() };
@@ -395,7 +395,7 @@ fn what_a_revoked_reader_lets_go_is_handed_over() {
 fn a_reader_that_comes_back_when_its_time_is_over_reads_again() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let pair = pair(&runtime, true);
-    let short = Sketch { owner: 5, ttl: SHORT, count: 1, ..contention(98, 0, [1, 2]).swap_remove(0) };
+    let short = Sketch { owner: 5, ttl: SHORT, count: 1, ..contention(98, 0, &[1, 2]).swap_remove(0) };
     // Time passes behind what ends soon.
     let again = Sketch { ttl: SHORT * 6_000, ballot: 99, ..short.clone() };
     let other = Sketch { owner: 6, ..again.clone() };

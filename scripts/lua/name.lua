@@ -40,11 +40,16 @@ local first, group
 
 -- Without memory Redis refuses a script only if its first write is one like HSET, ZADD or SET. So
 -- claims begin with those, and are refused; everything else begins with others, and goes on.
-local claims = false
+local claims, has_written = false, false
 local writes = true
 
 -- Where its other keys are, behind it.at.
 local READERS, WAITING, QUEUE, NOTE = 1, 2, 3, 4
+
+-- The highest ballot that was granted, withdrawn, released or revoked.
+local function highest(it)
+  return max(it.fence, it.read_fence or 0)
+end
 
 local made_more
 local function more()
@@ -61,10 +66,9 @@ local function more()
   -- Without readers their fence is that of the name.
   function more.settle(it)
     if it.reader then return end
-    more.put(it, 'fence', max(it.fence, it.read_fence or 0))
+    more.put(it, 'fence', highest(it))
     more.put(it, 'readers')
     more.put(it, 'read_fence')
-    it.bar = it.fence
   end
 
   -- The last of the readers, of those with ballots above this one; and how many there are.
@@ -125,8 +129,6 @@ local function more()
       if it.revoked_until <= now then more.put(it, 'revoked_until') end
     end
     if it.readers then look_at_readers(it) end
-    -- The ballots of readers need not be above each other.
-    it.bar = is_reader and it.fence or max(it.fence, it.read_fence or 0)
   end
 
   -- Stores what put() has changed.
@@ -194,14 +196,14 @@ end
 -- Stores these fields and what put() has changed. The key expires when the floor is above its
 -- fence.
 local function keep(it, ...)
-  local last, fence = max(it.ends, now), it.fence
-  if it.read_ends then last, fence = max(last, it.read_ends), max(fence, it.read_fence or 0) end
+  local last, fence = max(it.ends, it.read_ends or 0, now), highest(it)
   local till = last
   if fence > micros + FAR then till = max(last, math.ceil(fence / 1000)) end
   if it.revoked_until then till = max(till, it.revoked_until - KEEP) end
   local lasts = digits(till + KEEP - now)
   local done = not claims and call('PEXPIRE', it.lock, lasts) == 1
   if ... then call('HSET', it.lock, ...) else call('HSET', it.lock, 'fence', digits(it.fence)) end
+  has_written = true
   if it.changed then more().store(it) end
   if not done then call('PEXPIRE', it.lock, lasts) end
   -- The ballot may have been too far ahead for the record when it was granted.
@@ -210,7 +212,7 @@ end
 
 local function hold(it, who, what, with, count, lasts)
   it.owner, it.kind, it.ends, it.ttl = who, what + 0, now + lasts, lasts
-  it.fence = max(it.fence, it.read_fence or 0, with)
+  it.fence = max(it.fence, with)
   if it.changed then it.changed.fence = nil end
   local till, ttl, fence = digits(it.ends), digits(lasts), digits(it.fence)
   keep(it, 'owner', who, 'kind', what, 'ballot', digits(with), 'until', till, 'ttl', ttl, 'count', count, 'fence', fence)

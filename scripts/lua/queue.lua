@@ -6,8 +6,8 @@ local function queue()
   made_queue = {}
   local queue, more = made_queue, more()
   local put, reads = more.put, more.reads
-  -- How far from its head one call looks.
-  local HEAD = 128
+  -- How many waiters are read at once.
+  local SOME = 16
 
   local function channel_of(who)
     local client, number = match(who, '^(.*)/s?(%d+)$')
@@ -29,33 +29,65 @@ local function queue()
     return found.err or found[2] > 0
   end
 
-  -- How long a hand-over to a waiter lasts, in what time it asks again, how long ago it asked (now, if
-  -- the clock was set back since), and what for. In a key of another type nobody waits.
-  local function waiter(it, who)
-    local known = try('HGET', KEYS[it.at + WAITING], who)
-    local pattern = '^(%d+) (%d+) (%d+) (%d+)$'
-    local lasts, again, asked, kind = match(type(known) == 'string' and known or '', pattern)
-    if lasts then return lasts + 0, again + 0, now - asked, kind end
+  -- Number `at` of the queue: an owner and its ticket.
+  local function waiter(it, at)
+    it.line = it.line or {}
+    local line = it.line
+    if not line[at] and not line.is_whole then
+      local found = call('ZRANGE', KEYS[it.at + QUEUE], #line, #line + SOME - 1, 'WITHSCORES')
+      for i = 1, #found, 2 do line[#line + 1] = {who = found[i], ticket = found[i + 1] + 0} end
+      line.is_whole = #found < 2 * SOME
+    end
+    return line[at]
   end
 
+  -- What it said: how long a hand-over to it lasts, in what time it asks again, what for, and how long
+  -- ago (now, if the clock was set back since). In a key of another type nobody waits.
+  local function said(it, known)
+    if known.lasts then return true end
+    local text = try('HGET', KEYS[it.at + WAITING], known.who)
+    local lasts, again, asked, kind = match(type(text) == 'string' and text or '', '^(%d+) (%d+) (%d+) (%d+)$')
+    if not lasts then return false end
+    known.lasts, known.again, known.age, known.kind = lasts + 0, again + 0, max(now - asked, 0), kind
+    if now < asked + 0 then
+      more.write(KEYS[it.at + WAITING], known.who, format('%d %d %d %s', lasts, again, now, kind))
+    end
+    return true
+  end
+
+  -- Whether it had a place.
   local function drop(it, who)
+    local place = waiter(it, 1) and 1
+    while place and it.line[place].who ~= who do place = it.line[place + 1] and place + 1 end
+    if not place and it.line.is_whole then return false end
+    -- Of a claim this may be the first write, which must be one that may be refused.
+    if claims and not has_written then call('HSET', it.lock, 'queue', '1') end
+    has_written = true
     local had = call('ZREM', KEYS[it.at + QUEUE], who) == 1
     local done = try('HDEL', KEYS[it.at + WAITING], who)
     if type(done) == 'table' and string.sub(done.err, 1, 9) ~= 'WRONGTYPE' then error(done) end
-    if had and call('EXISTS', KEYS[it.at + QUEUE]) == 0 then put(it, 'queue') end
+    if place then table.remove(it.line, place) end
+    if place and place < 3 then it.moved_up = (it.moved_up or 0) + 1 end
+    if not waiter(it, 1) then put(it, 'queue') end
     return had
   end
 
-  -- How long a hand-over to a waiter lasts. One that has not asked again in twice the time it said,
-  -- or that hears nothing, is dropped.
-  local function living(it, who)
-    local lasts, again, age, kind = waiter(it, who)
-    if age and age < 0 then
-      more.write(KEYS[it.at + WAITING], who, format('%d %d %d %s', lasts, again, now, kind))
-      age = 0
+  -- The first that lives. One that has not asked again in twice the time it said, or that hears
+  -- nothing, is dropped. The claim of a waiter looks no further than that one's place, and that of a
+  -- reader passes others.
+  local function first(it, by_claim)
+    local at = 1
+    while true do
+      local known = waiter(it, at)
+      if not known or by_claim and known.who == owner then return end
+      if by_claim and is_reader and reads(known.who) then
+        at = at + 1
+      else
+        known.lives = known.lives or said(it, known) and known.age <= 2 * known.again and is_heard_by(known.who)
+        if known.lives then return known end
+        drop(it, known.who)
+      end
     end
-    if lasts and age <= 2 * again and is_heard_by(who) then return lasts, kind end
-    drop(it, who)
   end
 
   -- Takes a place, or renews it.
@@ -94,54 +126,46 @@ local function queue()
     return #one < #other
   end
 
-  -- The first that lives.
-  function queue.first(it)
-    for _, who in ipairs(call('ZRANGE', KEYS[it.at + QUEUE], 0, HEAD - 1)) do
-      if living(it, who) then return who end
-    end
-  end
-
   -- Whether a live waiter with an older ticket comes before this claim: for a reader, a writer.
   function queue.has_others_before(it)
-    local line = call('ZRANGE', KEYS[it.at + QUEUE], 0, HEAD - 1, 'WITHSCORES')
-    for at = 1, #line, 2 do
-      local who, place = line[at], line[at + 1] + 0
-      if who == owner then return false end
-      if not (is_reader and reads(who)) and living(it, who) then
-        return again == 0 or place < ticket or place == ticket and is_less(who, owner)
-      end
-    end
-    return false
+    local other = first(it, true)
+    return other and (again == 0 or other.ticket < ticket or other.ticket == ticket and is_less(other.who, owner))
   end
 
-  local function hand(it, who, lasts, kind, with)
+  local function hand(it, known, with)
+    local who, lasts = known.who, known.lasts
     drop(it, who)
-    if reads(who) then readers().read(it, who, lasts, with) else hold(it, who, kind, with, '1', lasts) end
+    if reads(who) then readers().read(it, who, lasts, with) else hold(it, who, known.kind, with, '1', lasts) end
     wake(who, format('%s %d %d %d %s', who, with, micros, lasts, it.lock))
   end
 
   -- Hands a name that no writer holds to the first waiter that lives; to all readers at the head
-  -- together. The next two are to ask again: when that hand-over ends, or at once if a hand-over to
-  -- them would be half over.
+  -- together. Those that have become the first or the second do not know, and are to ask again: when
+  -- a hand-over to them would be half over. If it could not be handed over, the first two at once.
   function queue.hand_over(it, with)
-    if it.ends > now or not it.queue then return end
-    read_record()
-    local longest
-    for _, who in ipairs(call('ZRANGE', KEYS[it.at + QUEUE], 0, HEAD - 1)) do
-      local lasts, kind = living(it, who)
-      if lasts then
-        local is_writer = not reads(who)
-        local bar = max(it.fence, floor, is_writer and it.read_fence or 0)
-        if is_writer and it.reader or with <= bar then break end
-        hand(it, who, lasts, kind, with)
-        longest = max(longest or 0, lasts)
-        if is_writer then break end
-      end
+    if not it.queue then return end
+    local is_free = false
+    while it.ends <= now and not is_free do
+      local known = first(it)
+      if not known or it.reader and not reads(known.who) then break end
+      read_record()
+      is_free = with <= max(it.fence, floor)
+      if not is_free then hand(it, known, with) end
     end
-    for _, who in ipairs(longest and call('ZRANGE', KEYS[it.at + QUEUE], 0, 1) or {}) do
-      local lasts, _, age = waiter(it, who)
-      wake(who, digits(lasts and age > lasts / 2 and 0 or longest))
+    for at = is_free and 1 or max(1, 3 - (it.moved_up or 0)), 2 do
+      local known = waiter(it, at)
+      if not known then break end
+      local due = not is_free and said(it, known) and known.lasts / 2 - known.age or 0
+      wake(known.who, digits(max(due, 0)))
     end
+    it.moved_up = nil
+  end
+
+  -- Who waits for a name that is free, and is told so.
+  function queue.waits(it)
+    queue.hand_over(it, 0)
+    local known = waiter(it, 1)
+    return known and known.who
   end
 
   return queue

@@ -6,11 +6,12 @@ local function readers()
   made_readers = {}
   local readers, more, put = made_readers, more(), more().put
 
-  -- It reads for so long, with this ballot or a higher one that it had. A writer whose time is over
-  -- stays out if the clock goes back.
+  -- It reads for so long, or as long as it did before, with this ballot or a higher one that it had. A
+  -- writer whose time is over stays out if the clock goes back.
   function readers.read(it, who, ttl, ballot)
     local key, had = KEYS[it.at + READERS], it.reading and it.reading[who]
     local mine = {ends = now + ttl, ttl = ttl, ballot = max(ballot, had and had.ballot or 0)}
+    if had and had.ends > mine.ends then mine.ends, mine.ttl = had.ends, had.ttl end
     it.reading = it.reading or {}
     it.reading[who] = mine
     it.reader = more.last_reader(it, -1)

@@ -16,7 +16,7 @@ local has_ended, token
 
 -- First, for all names: nothing that fails later keeps them from others.
 local function give_up(it)
-  local is_higher = ballot > max(it.fence, it.read_fence or 0)
+  local is_higher = ballot > highest(it)
   if is_reader then
     readers().dismiss(it)
     keep(it)

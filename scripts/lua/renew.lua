@@ -23,8 +23,7 @@ local function lost(it)
   if it.holder then return it.holder ~= owner and it.holder end
 end
 
--- With this ballot at least: a late withdrawal of an earlier ask must not end it. What was handed
--- over is a plain lock before.
+-- With this ballot at least: a late withdrawal of an earlier ask must not end it.
 local function extend(it, count)
   it.ends, it.ttl = now + ttl, ttl
   local is_higher, with = ballot > it.fence, digits(max(it.ballot, ballot))
@@ -45,7 +44,10 @@ local function renew(it, count)
     hold(it, owner, kind, ballot, count, ttl)
   end
   if mine then return end
-  if it.queue then queue().leave(it) end
+  if it.queue then
+    queue().leave(it)
+    queue().hand_over(it, 0)
+  end
   if it.changed then keep(it) end
 end
 

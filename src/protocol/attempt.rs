@@ -53,7 +53,7 @@ pub(super) struct Attempt<'a> {
     lasts: Option<Validity>,
     last: Option<Claim>,
     /// The ballot for a hand-over to the next owner, once `last` was withdrawn or released: all nodes
-    /// get the same.
+    /// get the same, as long as none is known to have a higher fence.
     next: Option<u64>,
     /// The highest fence that any node told.
     told: u64,
@@ -212,13 +212,14 @@ impl<'a> Attempt<'a> {
     }
 
     /// What it says where it waits. How long a hand-over lasts never changes: a node may keep the
-    /// place that an ask gave it whose answer was lost.
+    /// place that an ask gave it whose answer was lost. While a round is open it does not ask again.
     fn waiter(&mut self, policy: QueuePolicy) -> Option<Waiter> {
         let QueuePolicy::Wait(ticket) = policy else { return None };
         let Rules { validity, drift, .. } = *self.limits;
         let lasts = || handover::lasts(validity.ttl(), drift, self.voters.round_trip());
         let lasts = *self.lasts.get_or_insert_with(lasts);
-        Some(Waiter { ticket, lasts: lasts.ttl(), again: self.interval(lasts) })
+        let again = self.interval(lasts).max(self.limits.round_timeout);
+        Some(Waiter { ticket, lasts: lasts.ttl(), again })
     }
 
     /// How often it asks again, by its places.
@@ -298,7 +299,9 @@ impl<'a> Attempt<'a> {
 
     /// The ballot of whoever comes next.
     fn next(&mut self, above: u64) -> u64 {
-        *self.next.get_or_insert_with(|| self.voters.next_ballot(above.max(self.told)))
+        let above = above.max(self.told);
+        let next = self.next.filter(|next| *next > above).unwrap_or_else(|| self.voters.next_ballot(above));
+        *self.next.insert(next)
     }
 
     /// The round was won, by who has these places in the process's queue. Until what is returned with

@@ -107,9 +107,8 @@ impl Ear {
                 state.pushed.get_or_insert(now);
                 state.pushes.insert(node);
             }
-            // What it asked since is on its way.
-            (Mode::Waiting, None) if hint.after.is_zero() && state.has_just_asked(now) => return true,
-            (Mode::Waiting, None) => state.ask_at = state.ask_at.min(now + hint.after),
+            // What it asked since may be on its way.
+            (Mode::Waiting, None) => state.ask_at = state.ask_at.min(state.may_ask_at().max(now + hint.after)),
         }
         drop(state);
         self.news.notify_one();
@@ -198,8 +197,9 @@ impl Ear {
 }
 
 impl State {
-    /// Whether it asked so lately that it need not ask again.
-    fn has_just_asked(&self, now: Tick) -> bool {
-        self.present.as_ref().is_some_and(|(_, lasts)| now < self.asked + again(*lasts, Duration::ZERO, true))
+    /// When it asks again at the earliest, because a node says so.
+    fn may_ask_at(&self) -> Tick {
+        let asked = |(_, lasts): &(_, Duration)| self.asked + again(*lasts, Duration::ZERO, true);
+        self.present.as_ref().map_or_else(Tick::default, asked)
     }
 }

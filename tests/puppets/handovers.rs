@@ -312,6 +312,43 @@ async fn push_up_to_what_was_withdrawn_elsewhere_is_asked_above() {
     }
 }
 
+/// Else no node hands the name over: what was pushed is a fence too.
+#[tokio::test(start_paused = true)]
+async fn release_after_a_withdrawal_hands_over_above_what_was_pushed_since() {
+    let stage = Stage::with(3, true, long);
+    let (waiting, claim) = waiter(&stage, |node| if node == 0 { granted() } else { queued(1) }).await;
+    let withdrawal = stage.only(&[0], Verb::Withdraw, |_, _| released()).await;
+    let ballot = withdrawal.next + 7;
+    stage.push(1, handed(&claim, ballot));
+    waiting.abort();
+    let release = stage.round(Verb::Release, |_, _| released()).await;
+    assert_eq!((&release.owner, release.ballot), (&claim.owner, ballot));
+    assert!(release.next > ballot, "{} is not above {ballot}", release.next);
+}
+
+/// A caller may be given up by the nodes that it asked, and by those that it asks.
+#[tokio::test(start_paused = true)]
+async fn release_after_a_withdrawal_hands_over_with_the_same_ballot() {
+    let stage = Stage::with(3, true, long);
+    let (waiting, _) = waiter(&stage, |node| if node == 0 { granted() } else { queued(1) }).await;
+    let withdrawal = stage.only(&[0], Verb::Withdraw, |_, _| released()).await;
+    waiting.abort();
+    let release = stage.round(Verb::Release, |_, _| released()).await;
+    assert_eq!(release.next, withdrawal.next);
+}
+
+/// Else nodes drop it while a node that does not answer keeps its round open.
+#[tokio::test(start_paused = true)]
+async fn waiter_says_that_it_asks_again_no_sooner_than_a_round_may_last() {
+    for (rank, says) in [(1, 2 * SECOND), (3, 10 * SECOND)] {
+        let stage = Stage::with(3, true, long);
+        let (_waiting, _) = waiter(&stage, |_| queued(rank)).await;
+        let claim = stage.round(Verb::Claim, |_, _| queued(rank)).await;
+        let again = claim.waiter.unwrap().again;
+        assert!(again.abs_diff(says) < SECOND, "{rank}: {again:?}");
+    }
+}
+
 /// Far nodes say so when what it has sent is on its way to them.
 #[tokio::test(start_paused = true)]
 async fn who_has_just_registered_again_does_not_do_so_for_every_node_that_says_so() {

@@ -291,6 +291,56 @@ async fn without_memory_a_release_hands_over_all_the_same_and_a_claim_takes_no_p
     eventually("it is told", async || hears.take().iter().any(|hint| hint.granted.is_some())).await;
 }
 
+/// The dead are dropped by what comes first, which would be the first write.
+#[tokio::test]
+async fn without_memory_a_claim_behind_dead_waiters_is_refused_and_drops_none() {
+    for permits in [false, true] {
+        let clock = Clockwork::still().await;
+        let (server, node) = (&clock.server, real(&clock.server).await);
+        let held = Asked { ttl: SECOND, ..operation(Verb::Claim, "wanted", 9) };
+        ask_all(&node, &[held.clone(), waits(2, 10), waits(3, 11)]).await;
+        clock.pass(2 * SECOND);
+        let gate = Some(held.names[0].clone()).filter(|_| permits);
+        let name = if permits { "wanted/0" } else { "wanted" };
+        let claim = Asked { gate, next: 30, ..operation(Verb::Claim, name, 20) };
+        assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+        let refused = ask_all(&node, std::slice::from_ref(&claim)).await.pop().unwrap();
+        assert_eq!(refused.unwrap_err().kind(), FaultKind::Busy, "{permits}");
+        assert_eq!(server.command(&["ZCARD", "quorumlock:{wanted}:queue"]), "2");
+        server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+        let granted = ask_all(&node, &[claim]).await.pop().unwrap();
+        assert_eq!(granted.unwrap(), Outcome::Granted { fence: 20 }, "{permits}");
+        assert_eq!(server.command(&["EXISTS", "quorumlock:{wanted}:queue"]), "0");
+    }
+}
+
+/// More than a script reads at once.
+#[tokio::test]
+async fn waiter_behind_many_dead_ones_is_handed_the_name_in_one_call() {
+    let server = Server::start().await;
+    let hears = Recorder::of("c/1/x");
+    let node = heard(&format!("redis://127.0.0.1:{}", server.port()), hears.clone()).await;
+    let dead = |number| Asked { owner: format!("c/1/dead/{number}").into(), ..waits(number, 10) };
+    let mut asked = vec![operation(Verb::Claim, "wanted", 9)];
+    asked.extend((0..300).map(dead));
+    asked.extend([waits(2, 11), waits(3, 12)]);
+    ask_all(&node, &asked).await;
+    ask_all(&node, &[Asked { next: 20, ..operation(Verb::Release, "wanted", 9) }]).await;
+    assert_eq!(server.holder("wanted").as_deref(), Some("c/1/x/2"));
+    assert_eq!(server.command(&["ZCARD", "quorumlock:{wanted}:queue"]), "1");
+    assert_eq!(server.command(&["HLEN", "quorumlock:{wanted}:waiting"]), "1");
+    let told = std::sync::Mutex::new(Vec::new());
+    eventually("both are told", async || {
+        let mut told = told.lock().unwrap();
+        told.extend(hears.take());
+        told.len() == 2
+    })
+    .await;
+    let told = told.into_inner().unwrap();
+    assert!(told[0].granted.is_some() && told[1].granted.is_none(), "{told:?}");
+    assert_eq!((&*told[1].acquisition, told[1].after.as_secs()), ("c/1/x/3", 29), "half of a hand-over");
+}
+
 /// A user whose rights were taken from it while it held: what it hands over would count, and be
 /// written nowhere. And what was done before it in the call is told.
 #[tokio::test]

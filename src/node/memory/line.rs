@@ -7,9 +7,6 @@ use std::time::Duration;
 use super::millis;
 use crate::node::operation::{Kind, Waiter};
 
-/// How far from the head of the queue a node looks in one call, so that none blocks it for long.
-const HEAD: usize = 128;
-
 /// Owners by ticket, then by their own order: what a sorted set is on a real node, beside a hash of
 /// what each waiter said. Both expire as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -44,9 +41,9 @@ impl Waiting {
         self.age(now) > self.again * 2
     }
 
-    /// Whether it had better ask again: of what it is handed, half is gone already.
-    fn is_old(&self, now: Duration) -> bool {
-        self.age(now) > self.lasts / 2
+    /// In which time it had better ask again: of what it is handed, half would be gone.
+    fn is_old_in(&self, now: Duration) -> Duration {
+        millis((self.lasts / 2).saturating_sub(self.age(now)))
     }
 }
 
@@ -64,9 +61,9 @@ impl Line {
         self.order.insert((ticket, owner.clone()));
     }
 
-    /// The first of those that wait.
-    pub(super) fn head(&self) -> Vec<Arc<str>> {
-        self.order.iter().take(HEAD).map(|(_, owner)| owner.clone()).collect()
+    /// Who has a place, from 0.
+    pub(super) fn at(&self, place: usize) -> Option<Arc<str>> {
+        self.order.iter().nth(place).map(|(_, owner)| owner.clone())
     }
 
     /// What a waiter said, unless it is silent by now. If the node's clock was set back since it asked,
@@ -83,12 +80,11 @@ impl Line {
         self.order.iter().map(|(_, owner)| owner).filter(live)
     }
 
-    /// The first two, and when each is to ask again behind a hand-over that lasts so long: it may
-    /// have come to their waiter too late to be of use, or that one may have died.
-    pub(super) fn next(&self, now: Duration, lasts: Duration) -> Vec<(Arc<str>, Duration)> {
-        let is_old = |owner: &Arc<str>| self.waiting.get(owner).is_some_and(|known| known.is_old(now));
-        let after = |owner: &Arc<str>| if is_old(owner) { Duration::ZERO } else { lasts };
-        self.order.iter().take(2).map(|(_, owner)| (owner.clone(), after(owner))).collect()
+    /// In which time a waiter is to ask again that does not know its place.
+    pub(super) fn is_old_in(&mut self, owner: &str, now: Duration) -> Duration {
+        let Some(waiting) = self.waiting.get_mut(owner) else { return Duration::ZERO };
+        waiting.asked = waiting.asked.min(now);
+        waiting.is_old_in(now)
     }
 
     /// The place of an owner, from 1; 0 if it has none.
@@ -161,7 +157,8 @@ mod tests {
         for (owner, ticket) in [("a", 3), ("b", 2), ("a", 1)] {
             line.join(&owner.into(), Kind::Lock, &waiter(ticket, SECOND), SECOND);
         }
-        assert_eq!(line.head().iter().map(|owner| &**owner).collect::<Vec<_>>(), ["a", "b"]);
+        let order = [0, 1, 2].map(|place| line.at(place));
+        assert_eq!(order, [Some("a".into()), Some("b".into()), None]);
         assert_eq!((line.rank("a"), line.rank("b"), line.rank("c")), (1, 2, 0));
     }
 
@@ -182,14 +179,12 @@ mod tests {
     }
 
     #[test]
-    fn next_two_ask_again_when_the_hand_over_ends_or_if_they_are_old() {
+    fn waiter_is_old_when_half_of_a_hand_over_is_gone() {
         let mut line = Line::default();
-        for ticket in 1..=3 {
-            line.join(&ticket.to_string().into(), Kind::Lock, &waiter(ticket, 9 * SECOND), SECOND);
-        }
-        for (millis, after) in [(1_500, 2 * SECOND), (1_501, Duration::ZERO)] {
-            let next = line.next(SECOND + Duration::from_millis(millis), 2 * SECOND);
-            assert_eq!(next, [("1".into(), after), ("2".into(), after)], "{millis}");
+        line.join(&"a".into(), Kind::Lock, &waiter(1, 9 * SECOND), 10 * SECOND);
+        for (asked, due) in [(10_000, 1_500), (10_700, 800), (11_500, 0), (13_000, 0), (9_000, 1_500)] {
+            let (now, due) = (Duration::from_millis(asked), Duration::from_millis(due));
+            assert_eq!(line.is_old_in("a", now), due, "at {asked}");
         }
     }
 }

@@ -57,10 +57,13 @@ impl Readers {
         u32::try_from(reading).unwrap_or(u32::MAX)
     }
 
-    /// It reads for so long from now on, with this ballot or a higher one that it had.
+    /// It reads for so long from now on, or as long as it did before, with this ballot or a higher one
+    /// that it had.
     pub(super) fn read(&mut self, owner: &Arc<str>, now: Duration, ttl: Duration, ballot: u64) {
-        let had = self.readers.get(owner).map_or(0, |reader| reader.ballot);
-        self.readers.insert(owner.clone(), Reader { until: now + ttl, ttl, ballot: ballot.max(had) });
+        let reader = Reader { until: now + ttl, ttl, ballot };
+        let had = self.readers.get(owner).copied().unwrap_or(reader);
+        let longer = if had.until > reader.until { had } else { reader };
+        self.readers.insert(owner.clone(), Reader { ballot: ballot.max(had.ballot), ..longer });
         self.fence = self.fence.max(ballot);
     }
 
@@ -71,5 +74,21 @@ impl Readers {
             self.readers.remove(owner);
         }
         read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn reader_that_is_handed_what_it_holds_loses_no_time() {
+        let (mut readers, me) = (Readers::default(), "c/s1".into());
+        readers.read(&me, SECOND, 30 * SECOND, 7);
+        readers.read(&me, 2 * SECOND, 3 * SECOND, 9);
+        let hold = readers.of("c/s1", 30 * SECOND).unwrap();
+        assert_eq!((hold.until, hold.ttl, hold.ballot), (31 * SECOND, 30 * SECOND, 9));
     }
 }

@@ -309,13 +309,13 @@ mod tests {
         assert!(granted(&store.apply(&waits("a", "c/5", 10), 4 * SECOND)));
     }
 
-    /// Thirty dead waiters cost nothing.
+    /// They cost nothing, however many there are.
     #[test]
     fn dead_waiters_are_dropped_within_one_call() {
         for by in ["release", "claim"] {
             let mut store = Store::default();
             store.apply(&waits("a", "c/1", 7), SECOND);
-            (0..30).for_each(|number| drop(store.apply(&waits("a", &format!("dead/{number}"), 8), SECOND)));
+            (0..300).for_each(|number| drop(store.apply(&waits("a", &format!("dead/{number}"), 8), SECOND)));
             store.apply(&waits("a", "c/5", 10), SECOND);
             store.hints();
             let hears = |client: &str| client != "dead";
@@ -356,6 +356,104 @@ mod tests {
             store.apply(&release.into(), SECOND);
             assert_eq!(store.hints().iter().any(|hint| hint.granted.is_some()), handed, "{next}");
         }
+    }
+
+    /// When each waiter was told to ask again, in milliseconds, since the last time.
+    fn told(store: &mut Store) -> Vec<(String, u128)> {
+        let hints = store.hints().into_iter().filter(|hint| hint.granted.is_none());
+        hints.map(|hint| (hint.acquisition.to_string(), hint.after.as_millis())).collect()
+    }
+
+    /// Four waiters, who asked one after the other, for a name that is held.
+    fn queue_of_four() -> Store {
+        let mut store = Store::default();
+        store.apply(&Claim { ttl: 60 * SECOND, ..claim("a", "c/1", 7) }.into(), SECOND);
+        for number in 2..6 {
+            store.apply(&waits("a", &format!("c/{number}"), 6 + number), SECOND * u32::try_from(number).unwrap());
+        }
+        store.hints();
+        store
+    }
+
+    fn ends(owner: &str, next: u64) -> Operation {
+        Release { token: 0, ballot: 9, next, ..Release::of(&claim("a", owner, 7)) }.into()
+    }
+
+    #[test]
+    fn free_name_that_cannot_be_handed_over_is_told_to_the_first_two() {
+        for next in [0, 9, 10] {
+            let mut store = queue_of_four();
+            store.apply(&ends("c/1", next), 5 * SECOND);
+            let expected = match next {
+                10 => vec![("c/4".to_owned(), 500)],
+                _ => ["c/2", "c/3"].map(|owner| (owner.to_owned(), 0)).to_vec(),
+            };
+            assert_eq!(told(&mut store), expected, "{next}");
+        }
+    }
+
+    /// A revocation, or a reader with a clock that is ahead.
+    #[test]
+    fn waiter_is_told_of_a_name_whose_fence_the_release_did_not_know() {
+        for by in ["revocation", "reader"] {
+            let mut store = Store::default();
+            store.apply(&shared("a", "c/s1", 7, None), SECOND);
+            store.apply(&waits("a", "d/2", 8), SECOND);
+            match by {
+                "reader" => {
+                    store.apply(&shared("a", "c/s9", 900, None), SECOND);
+                    let release = Release { next: 901, ..Release::of(&claim("a", "c/s9", 900)) };
+                    store.apply(&release.into(), SECOND);
+                }
+                _ => drop(store.apply(&Revoke { names: names("a"), ballot: 900 }.into(), SECOND)),
+            }
+            store.hints();
+            store.apply(&ends("c/s1", 20), SECOND);
+            assert_eq!(told(&mut store), [("d/2".to_owned(), 0)], "{by}");
+        }
+    }
+
+    /// By the time that its place is half a hand-over old.
+    #[test]
+    fn waiter_that_becomes_the_second_is_told_to_ask_again() {
+        for (leaves, told_to) in [("c/2", vec![("c/4", 500)]), ("c/3", vec![("c/4", 500)]), ("c/4", vec![])] {
+            let mut store = queue_of_four();
+            store.apply(&ends(leaves, 20), 5 * SECOND);
+            let expected: Vec<_> = told_to.into_iter().map(|(owner, after)| (owner.to_owned(), after)).collect();
+            assert_eq!(told(&mut store), expected, "{leaves} leaves");
+        }
+        let mut store = queue_of_four();
+        // It takes the name itself, when its hold has ended.
+        store.apply(&waits("a", "c/2", 20), 62 * SECOND);
+        assert_eq!(told(&mut store), [], "the others have died");
+        let mut store = queue_of_four();
+        store.apply(&Release { ballot: 9, next: 0, ..Release::of(&claim("a", "c/1", 7)) }.into(), 5 * SECOND);
+        store.hints();
+        assert!(granted(&store.apply(&waits("a", "c/2", 20), 6 * SECOND)));
+        assert_eq!(told(&mut store), [("c/4".to_owned(), 0)]);
+    }
+
+    #[test]
+    fn waiter_behind_the_dead_is_told_its_place_though_no_writer_may_enter() {
+        let mut store = Store::default();
+        store.apply(&shared("a", "c/s1", 7, None), SECOND);
+        store.apply(&shared("a", "c/s2", 7, None), SECOND);
+        (1..4).for_each(|number| drop(store.apply(&waits("a", &format!("dead/{number}"), 8), SECOND)));
+        store.apply(&waits("a", "c/5", 10), SECOND);
+        store.apply(&waits("a", "c/6", 11), SECOND);
+        store.apply_heard(&ends("dead/1", 20), SECOND, &|client| client != "dead");
+        assert_eq!(told(&mut store), [("c/5".to_owned(), 1_500), ("c/6".to_owned(), 1_500)]);
+    }
+
+    #[test]
+    fn claim_of_permits_tells_who_waits_for_a_free_gate() {
+        let mut store = queue_of_four();
+        let permit = |owner: &str| Claim { gate: Some(names("a")[0].clone()), ..Claim::sample("a/0", owner, 30) };
+        store.apply(&ends("c/1", 0), 5 * SECOND);
+        store.hints();
+        let outcome = store.apply(&permit("c/8").into(), 5 * SECOND);
+        assert!(matches!(&outcome, Outcome::Held { holder, .. } if holder == "c/2"), "{outcome}");
+        assert_eq!(told(&mut store), [("c/2".to_owned(), 0), ("c/3".to_owned(), 0)]);
     }
 
     #[test]

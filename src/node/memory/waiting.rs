@@ -47,58 +47,81 @@ impl Work<'_> {
     }
 
     /// Whether a live waiter with an older ticket comes before the claim: for a reader, a writer.
-    /// Those that are dead are dropped.
     fn has_others_before(&mut self, claim: &Claim, name: &Name) -> bool {
-        let (me, shared) = (&claim.owner, Operation::is_shared(&claim.owner));
         let mine = claim.place().map(|waiter| waiter.ticket);
-        for other in self.entry(name).line.head() {
-            if other == *me {
-                return false;
+        let other = self.first(name, Some(claim));
+        other.is_some_and(|(other, waiting)| mine.is_none_or(|mine| (waiting.ticket, &other) < (mine, &claim.owner)))
+    }
+
+    /// The first that lives. Those that are dead are dropped. The claim of a waiter looks no further
+    /// than that one's place, and that of a reader passes others.
+    fn first(&mut self, name: &Name, by: Option<&Claim>) -> Option<(Arc<str>, Waiting)> {
+        let passes =
+            |waiter: &str| by.is_some_and(|claim| [&*claim.owner, waiter].into_iter().all(Operation::is_shared));
+        let mut place = 0;
+        loop {
+            let waiter = self.entry(name).line.at(place)?;
+            if by.is_some_and(|claim| claim.owner == waiter) {
+                return None;
             }
-            if shared && Operation::is_shared(&other) {
-                continue;
+            if passes(&waiter) {
+                place += 1;
+            } else if let Some(waiting) = self.living(name, &waiter) {
+                return Some((waiter, waiting));
+            } else {
+                self.leave(name, &waiter);
             }
-            let Some(waiting) = self.living(name, &other) else { continue };
-            return mine.is_none_or(|mine| (waiting.ticket, &*other) < (mine, &**me));
         }
-        false
     }
 
     /// Hands a name that no writer holds to the first waiter that lives; to all readers at the head
-    /// together. Those that are dead are dropped. The next two are asked to ask again: when that
-    /// hand-over ends, or at once if their places are getting old.
+    /// together. Those that have become the first or the second do not know, and are to ask again:
+    /// when a hand-over to them would be half over. If it could not be handed over, the first two at
+    /// once.
     ///
     /// Never to the owner whose call it is: whoever holds a name, or comes before others, has no place
     /// at their head.
     pub(super) fn hand_over(&mut self, name: &Name, next: u64) {
-        let now = self.now;
-        if self.entry(name).holder(now).is_some() {
-            return;
-        }
-        let mut handed = None;
-        for waiter in self.entry(name).line.head() {
-            let Some(waiting) = self.living(name, &waiter) else { continue };
-            let writes = !Operation::is_shared(&waiter);
+        let (now, mut is_free) = (self.now, false);
+        while !is_free && self.entry(name).holder(now).is_none() {
+            let Some((waiter, waiting)) = self.first(name, None) else { break };
             let reads = self.entry(name).readers.last(now).is_some();
-            if writes && reads || next <= self.bar(name, &waiter) {
+            if reads && !Operation::is_shared(&waiter) {
                 break;
             }
-            self.hand(name, &waiter, waiting, next);
-            handed = handed.max(Some(waiting.lasts));
-            if writes {
-                break;
+            is_free = next <= self.bar(name, &waiter);
+            if !is_free {
+                self.hand(name, &waiter, waiting, next);
             }
         }
-        if let Some(lasts) = handed {
-            let next = self.entry(name).line.next(now, lasts);
-            self.store.hints.extend(next.into_iter().map(|(owner, after)| Hint::ask_again(owner, after)));
+        self.tell(name, is_free);
+    }
+
+    fn tell(&mut self, name: &Name, is_free: bool) {
+        let (now, moved_up) = (self.now, self.moved_up.remove(name.key()).unwrap_or_default());
+        let knows = if is_free { 0 } else { 2usize.saturating_sub(moved_up) };
+        for place in knows..2 {
+            let line = &mut self.entry(name).line;
+            let Some(waiter) = line.at(place) else { return };
+            let after = if is_free { Duration::ZERO } else { line.is_old_in(&waiter, now) };
+            self.store.hints.push(Hint::ask_again(waiter, after));
         }
+    }
+
+    /// An owner leaves the queue. Whether it had a place.
+    pub(super) fn leave(&mut self, name: &Name, owner: &str) -> bool {
+        let line = &mut self.entry(name).line;
+        let (rank, had) = (line.rank(owner), line.leave(owner));
+        if had && rank <= 2 {
+            *self.moved_up.entry(name.key().clone()).or_default() += 1;
+        }
+        had
     }
 
     /// Grants the name to a waiter, which leaves the queue, and tells it.
     fn hand(&mut self, name: &Name, owner: &Arc<str>, waiting: Waiting, ballot: u64) {
         let (now, precise, Waiting { kind, lasts, .. }) = (self.now, self.precise, waiting);
-        self.entry(name).line.leave(owner);
+        self.leave(name, owner);
         if Operation::is_shared(owner) {
             self.read(name, owner, lasts, ballot);
         } else {
@@ -109,17 +132,11 @@ impl Work<'_> {
         self.store.hints.push(Hint::granted(granted));
     }
 
-    /// What a waiter said. If it has not asked again in time, or nobody hears what is published to its
-    /// client, it is dropped.
-    pub(super) fn living(&mut self, name: &Name, owner: &Arc<str>) -> Option<Waiting> {
-        let now = self.now;
-        let heard = is_heard_by(owner, self.hears);
-        let line = &mut self.entry(name).line;
-        let living = line.get(owner, now).filter(|_| heard);
-        if living.is_none() {
-            line.leave(owner);
-        }
-        living
+    /// What a waiter said, unless it has not asked again in time, or nobody hears what is published to
+    /// its client.
+    fn living(&mut self, name: &Name, owner: &str) -> Option<Waiting> {
+        let (now, heard) = (self.now, is_heard_by(owner, self.hears));
+        self.entry(name).line.get(owner, now).filter(|_| heard)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a node does when it is asked: one operation being carried out on what it stores.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ impl Store {
         if matches!(operation.verb(), Verb::Claim | Verb::Teach | Verb::Record | Verb::Revoke) {
             self.record.rotate(precise);
         }
-        let mut work = Work { store: self, now, precise, hears };
+        let mut work = Work { store: self, now, precise, hears, moved_up: BTreeMap::new() };
         match operation {
             Operation::Claim(claim) => work.claim(claim),
             Operation::Renew(renewal) => work.renew(renewal),
@@ -54,6 +55,8 @@ pub(super) struct Work<'a> {
     pub(super) precise: Duration,
     /// Which clients hear what is published to them.
     pub(super) hears: &'a dyn Fn(&str) -> bool,
+    /// Of names, how many have left the first two places of their queues.
+    pub(super) moved_up: BTreeMap<Arc<str>, usize>,
 }
 
 impl Work<'_> {
@@ -109,7 +112,8 @@ impl Work<'_> {
         }
         let now = self.now;
         self.hold(name, Hold::new(&claim.owner, claim.kind, claim.ballot, 1, now, claim.ttl));
-        self.entry(name).line.leave(&claim.owner);
+        self.leave(name, &claim.owner);
+        self.hand_over(name, 0);
     }
 
     /// Whoever claims permits passes nobody who holds their gate, or waits for it.
@@ -121,9 +125,12 @@ impl Work<'_> {
         }
         let held = entry.kept(&claim.owner, now).map(|kept| (kept.owner, kept.kind, Some(kept.left)));
         let soon = |waits: &Arc<str>| (waits.clone(), Kind::Gate, Some(Duration::ZERO));
-        let line = entry.line.head();
-        let waits = || line.into_iter().find(|waiter| self.living(gate, waiter).is_some());
-        let (holder, kind, remaining) = held.or_else(|| waits().map(|waiter| soon(&waiter)))?;
+        if held.is_none() {
+            // Whoever is first is told so.
+            self.hand_over(gate, 0);
+        }
+        let waits = self.entry(gate).line.at(0);
+        let (holder, kind, remaining) = held.or_else(|| waits.as_ref().map(soon))?;
         Some(Outcome::Held { holder: holder.to_string(), kind, remaining, fence, queued: None })
     }
 
@@ -206,7 +213,8 @@ impl Work<'_> {
             self.hold(name, Hold::new(owner, kind, ballot, count, self.now, ttl));
         }
         if !mine {
-            self.entry(name).line.leave(owner);
+            self.leave(name, owner);
+            self.hand_over(name, 0);
         }
     }
 
@@ -241,7 +249,7 @@ impl Work<'_> {
             let described = self.entry(name).is_described_by(owner);
             self.heard_of(name, ballot);
             let freed = self.entry(name).release(owner, token, ballot, precise);
-            let left = self.entry(name).line.leave(owner);
+            let left = self.leave(name, owner);
             if freed || left {
                 self.hand_over(name, next);
             }
@@ -327,7 +335,7 @@ impl Work<'_> {
     /// One more reads the name; so may all readers at the head of the queue.
     fn admit(&mut self, claim: &Claim, name: &Name) {
         self.read(name, &claim.owner, claim.ttl, claim.ballot);
-        self.entry(name).line.leave(&claim.owner);
+        self.leave(name, &claim.owner);
         self.hand_over(name, claim.next);
     }
 
