@@ -27,35 +27,26 @@ local function misused(it, kind)
   return it.holder and (it.ends > now and it.kind == GATE) ~= (kind == GATE)
 end
 
--- No ballot up to this one is granted. Those of readers need not be above each other.
-local function bar_of(it)
-  return max(is_reader and it.fence or highest(it), floor)
-end
-
 local made_rest
 local function rest()
   if made_rest then return made_rest end
   made_rest = {}
   local rest, more = made_rest, more()
-  -- Of a claim that becomes a reader without a gap: both owners have one number.
-  function rest.follows(it)
-    return it.ends > now and string.gsub(it.owner, '/(%d+)$', '/s%1') == owner
-  end
-
   -- Whoever claims permits passes nobody who holds their gate, or waits for it.
   function rest.refused_at(gate)
     if misused(gate, GATE) then return {'misused', names + 1} end
     local who, left = gate.holder, gate.holder and gate.holds_until - now or 0
-    who = who or gate.queue and queue().waits(gate)
+    who = who or gate.queue and queue().hand_over(gate, 0)
     if gate.changed then keep(gate) end
-    return who and {'held', who, left, bar_of(gate), 0, GATE}
+    return who and {'held', who, left, max(gate.bar, floor), 0, GATE}
   end
 
   -- Others hold the name, or come before this claim. As a writer sees it: a reader may have to wait
   -- for a writer that waits for readers.
   function rest.held(it)
-    if again > 0 then queue().join(it) elseif it.changed then keep(it) end
-    local bar, place = max(highest(it), floor), queue().place(it)
+    local place = again > 0 and queue().join(it) or 0
+    if it.changed then keep(it) end
+    local bar = max(more.highest(it), floor)
     if it.ends > now then return {'held', it.owner, it.ends - now, bar, place, it.kind} end
     return {'held', it.reader, it.read_ends - now, bar, place, 0}
   end
@@ -73,17 +64,18 @@ end
 
 local function stale(seen, bar)
   for _, it in ipairs(seen) do
-    if not it.holder or it.holder == owner then bar = max(bar, bar_of(it)) end
+    if not it.holder or it.holder == owner then bar = max(bar, it.bar) end
   end
   return {'stale', bar}
 end
 
 -- Why name number i is not granted.
 local function refusal(seen, i, follows)
-  local it, bar = seen[i], bar_of(seen[i])
+  local it, bar = seen[i], max(seen[i].bar, floor)
   if follows > 0 and follows <= it.over then return {'lost', ''} end
   if misused(it, kind) then return {'misused', i} end
-  local was_mine = is_reader and rest().follows(it)
+  -- A claim that becomes a reader without a gap: both owners have one number.
+  local was_mine = is_reader and it.ends > now and string.gsub(it.owner, '/(%d+)$', '/s%1') == owner
   if it.holder and not was_mine then
     if it.holder ~= owner then
       return rest().held(it)
@@ -104,10 +96,7 @@ end
 local function take(it)
   if is_reader then return rest().read(it) end
   hold(it, owner, digits(kind), ballot, '1', ttl)
-  if it.queue then
-    queue().leave(it)
-    queue().hand_over(it, 0)
-  end
+  if it.queue then queue().leave(it) end
   if it.changed then keep(it) end
 end
 

@@ -1,23 +1,14 @@
 -- Stands in front of each script. A call carries out operations of one verb; each is atomic, and if
 -- one fails, only that one fails.
 --
--- KEYS    P..node, the node's record, where P is the prefix of all keys; then those of the operations
+-- KEYS    P..node, the node's record, where P is the prefix of all keys; then those of the operations.
+--         docs/protocol.md says what is in them
 -- ARGV    as many for each operation as its script says. Times are ms, ballots and tickets us
 -- RUN     from a line that the client puts in front: the process that the script was loaded into
 -- Returns 'SECONDS MICROSECONDS OPERATIONS', TIME and how many there were, if all went as asked.
 --         Else a table: that text; why a message could not be published, or ''; and for each
 --         operation that went otherwise {its number, a word, more}, as its script says, or
 --         {its number, 'error', what Redis answered}
---
--- P..node is a hash and does not expire:
---   high     at least each ballot that was granted, healed, released or revoked here, for any name,
---            except those more than FAR ahead of TIME. Up to AHEAD higher, to be written seldom
---   mid      high as it was one PERIOD ago
---   floor    high as it was two PERIODs ago: no ballot up to it is granted. A name that is not
---            stored was last changed three PERIODs ago, so floor is at least its fence
---   rotated  when these moved on, ms of TIME
---   taught   the RUN that is known to have all this: it never forgot it, or other nodes taught it
---   retired  since when the node is retired, ms of TIME
 
 local KEEP, PERIOD = 105000, 35000
 -- us. A ballot that is further ahead comes from a broken clock: it must not lift all names.

@@ -26,7 +26,7 @@ local function tell(reply, it)
   elseif holder then
     count, lasts, kind, with = tonumber(it.count), it.ends - now, it.kind, it.ballot
   end
-  local told = {holder or '', count, lasts, highest(it), call('ZCARD', KEYS[it.at + QUEUE])}
+  local told = {holder or '', count, lasts, it.bar, call('ZCARD', KEYS[it.at + QUEUE])}
   told[6], told[7], told[8], told[9] = it.holder and note_of(it) or '', kind, with, it.over
   for _, part in ipairs(told) do reply[#reply + 1] = part end
 end

@@ -1,33 +1,5 @@
--- The keys of a name. `redis-cli HGETALL 'quorumlock:{orders/42}'` shows it to a person.
+-- The keys of a name: docs/protocol.md says what is in them. A field that is not there is 0 or ''.
 --
--- KEYS of a name, as many of them as the script says:
---   P{name}          hash; a field that is not there is 0 or ''
---     owner            who holds the name, or held it last. A release removes it and the next five
---     kind             what the hold is: 0 a lock; 1 one that may have a note; 2 done once a period;
---                      3 the gate of a semaphore
---     ballot           with which it was granted
---     until, ttl       when the hold ends, ms of TIME: over once until <= TIME; how long it was
---                      granted for. If until is later than that from now, the clock was set back:
---                      the next operation cuts it
---     count            how often its process holds it
---     fence            the highest ballot that was granted, withdrawn, released or revoked
---     over             locks with tokens up to this one are over: they are never renewed
---     revoked_until    until when `over` is remembered at least, since a revocation
---     queue            1: somebody may wait
---     readers          1: there may be some
---     read_fence       the highest ballot that was granted to a reader or came with its release
---                      or withdrawal: the ballots of readers need not be above it. It becomes the
---                      fence once there are no readers
---   P{name}:readers  hash: owner -> 'UNTIL TTL BALLOT', as of a hold
---   P{name}:waiting  hash: owner -> 'LASTS AGAIN ASKED KIND': ms that a hand-over to it lasts, ms
---                    in which it asks again, when it asked last, and the kind of its hold
---   P{name}:queue    sorted set: owner -> ticket
---   P{name}:note     hash: what its holder says of itself
---
--- P{name} expires KEEP after the later of the end of its hold and its last change: by then floor is
--- above its fence. If that is more than a day ahead of TIME, KEEP after TIME has reached it. Not
--- before revoked_until.
-
 -- Lua makes the functions of a script anew at each call. Those that few operations need are made by
 -- more(), readers() and queue(), when the first operation needs them.
 
@@ -46,16 +18,16 @@ local writes = true
 -- Where its other keys are, behind it.at.
 local READERS, WAITING, QUEUE, NOTE = 1, 2, 3, 4
 
--- The highest ballot that was granted, withdrawn, released or revoked.
-local function highest(it)
-  return max(it.fence, it.read_fence or 0)
-end
-
 local made_more
 local function more()
   if made_more then return made_more end
   made_more = {}
   local more = made_more
+
+  -- The highest ballot that was granted, withdrawn, released or revoked.
+  function more.highest(it)
+    return max(it.fence, it.read_fence or 0)
+  end
 
   -- Changes a field, or removes it. keep() stores it.
   function more.put(it, field, value)
@@ -63,22 +35,24 @@ local function more()
     it[field], it.changed[field] = value, value or false
   end
 
-  -- Without readers their fence is that of the name.
-  function more.settle(it)
-    if it.reader then return end
-    more.put(it, 'fence', highest(it))
-    more.put(it, 'readers')
-    more.put(it, 'read_fence')
-  end
-
   -- The last of the readers, of those with ballots above this one; and how many there are.
   function more.last_reader(it, above)
     local last, many = nil, 0
-    for reader, known in pairs(it.reading) do
+    for reader, known in pairs(it.reading or {}) do
       many = many + 1
       if known.ballot > above and (not last or known.ends > it.reading[last].ends) then last = reader end
     end
     return last, many
+  end
+
+  -- Who reads has changed. Without readers their fence is that of the name.
+  function more.settle(it)
+    it.reader = more.last_reader(it, -1)
+    it.read_ends = it.reader and it.reading[it.reader].ends
+    if it.reader then return end
+    it.fence = more.highest(it)
+    more.put(it, 'readers')
+    more.put(it, 'read_fence')
   end
 
   -- What is stored of a reader.
@@ -110,13 +84,11 @@ local function more()
         it.over_readers[#it.over_readers + 1] = stored[at]
       end
     end
-    it.reader = more.last_reader(it, -1)
-    if not it.reader then return more.settle(it) end
-    it.read_ends = it.reading[it.reader].ends
+    more.settle(it)
     local mine = is_reader and it.reading[owner]
     if mine then
       it.holder, it.holds_until, it.holds_with = owner, mine.ends, mine.ballot
-    elseif not is_reader and not it.holder then
+    elseif it.reader and not is_reader and not it.holder then
       it.holder, it.holds_until, it.holds_with = it.reader, it.read_ends, it.read_fence
     end
   end
@@ -129,6 +101,8 @@ local function more()
       if it.revoked_until <= now then more.put(it, 'revoked_until') end
     end
     if it.readers then look_at_readers(it) end
+    -- The ballots of readers need not be above each other.
+    it.bar = is_reader and it.fence or more.highest(it)
   end
 
   -- Stores what put() has changed.
@@ -154,11 +128,6 @@ local function more()
     end
   end
 
-  -- Whether an owner is a reader.
-  function more.reads(who)
-    return find(who, '/s%d+$') ~= nil
-  end
-
   return more
 end
 
@@ -171,7 +140,7 @@ local function look(at)
   for i = 1, #stored, 2 do it[stored[i]] = stored[i + 1] end
   if stored[1] and not it.fence then error({err = 'ERR the key ' .. lock .. ' is no lock of this protocol'}) end
   it.at, it.lock, it.ends, it.fence = at, lock, (it['until'] or 0) + 0, (it.fence or 0) + 0
-  it.over, it.ballot, it.kind = (it.over or 0) + 0, (it.ballot or 0) + 0, (it.kind or 0) + 0
+  it.over, it.ballot, it.kind, it.bar = (it.over or 0) + 0, (it.ballot or 0) + 0, (it.kind or 0) + 0, it.fence
   if it.ttl and it.ends > now + it.ttl then
     it.ends = now + it.ttl
     more().write(lock, 'until', digits(it.ends))
@@ -193,16 +162,17 @@ local function free(it)
   it.ends, it.owner = 0, nil
 end
 
--- Stores these fields and what put() has changed. The key expires when the floor is above its
--- fence.
+-- Stores the fence, these fields and what put() has changed. The key expires when the floor is above
+-- its fence.
 local function keep(it, ...)
-  local last, fence = max(it.ends, it.read_ends or 0, now), highest(it)
+  local last, fence = max(it.ends, now), it.fence
+  if it.read_ends then last, fence = max(last, it.read_ends), more().highest(it) end
   local till = last
   if fence > micros + FAR then till = max(last, math.ceil(fence / 1000)) end
   if it.revoked_until then till = max(till, it.revoked_until - KEEP) end
   local lasts = digits(till + KEEP - now)
   local done = not claims and call('PEXPIRE', it.lock, lasts) == 1
-  if ... then call('HSET', it.lock, ...) else call('HSET', it.lock, 'fence', digits(it.fence)) end
+  call('HSET', it.lock, 'fence', digits(it.fence), ...)
   has_written = true
   if it.changed then more().store(it) end
   if not done then call('PEXPIRE', it.lock, lasts) end
@@ -213,8 +183,7 @@ end
 local function hold(it, who, what, with, count, lasts)
   it.owner, it.kind, it.ends, it.ttl = who, what + 0, now + lasts, lasts
   it.fence = max(it.fence, with)
-  if it.changed then it.changed.fence = nil end
-  local till, ttl, fence = digits(it.ends), digits(lasts), digits(it.fence)
-  keep(it, 'owner', who, 'kind', what, 'ballot', digits(with), 'until', till, 'ttl', ttl, 'count', count, 'fence', fence)
+  local till, ttl = digits(it.ends), digits(lasts)
+  keep(it, 'owner', who, 'kind', what, 'ballot', digits(with), 'until', till, 'ttl', ttl, 'count', count)
   heard(it.fence)
 end

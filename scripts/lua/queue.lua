@@ -5,9 +5,14 @@ local function queue()
   if made_queue then return made_queue end
   made_queue = {}
   local queue, more = made_queue, more()
-  local put, reads = more.put, more.reads
+  local put = more.put
   -- How many waiters are read at once.
   local SOME = 16
+
+  -- Whether an owner is a reader.
+  local function reads(who)
+    return find(who, '/s%d+$') ~= nil
+  end
 
   local function channel_of(who)
     local client, number = match(who, '^(.*)/s?(%d+)$')
@@ -29,14 +34,15 @@ local function queue()
     return found.err or found[2] > 0
   end
 
-  -- Number `at` of the queue: an owner and its ticket.
+  -- Number `at` of the queue: an owner, and for a claim its ticket.
   local function waiter(it, at)
     it.line = it.line or {}
     local line = it.line
     if not line[at] and not line.is_whole then
-      local found = call('ZRANGE', KEYS[it.at + QUEUE], #line, #line + SOME - 1, 'WITHSCORES')
-      for i = 1, #found, 2 do line[#line + 1] = {who = found[i], ticket = found[i + 1] + 0} end
-      line.is_whole = #found < 2 * SOME
+      local step, key, from, to = claims and 2 or 1, KEYS[it.at + QUEUE], #line, #line + SOME - 1
+      local found = claims and call('ZRANGE', key, from, to, 'WITHSCORES') or call('ZRANGE', key, from, to)
+      for i = 1, #found, step do line[#line + 1] = {who = found[i], ticket = claims and found[i + 1] + 0} end
+      line.is_whole = #found < step * SOME
     end
     return line[at]
   end
@@ -90,7 +96,26 @@ local function queue()
     end
   end
 
-  -- Takes a place, or renews it.
+  -- Those that have become the first or the second do not know, and are to ask again: when a hand-over
+  -- to them would be half over. If a name is free for the first, the first two at once.
+  local function tell(it, is_free)
+    for at = is_free and 1 or max(1, 3 - (it.moved_up or 0)), 2 do
+      local known = waiter(it, at)
+      if not known then break end
+      local due = not is_free and said(it, known) and known.lasts / 2 - known.age or 0
+      wake(known.who, digits(max(due, 0)))
+    end
+    it.moved_up = nil
+  end
+
+  -- Whether it had a place.
+  function queue.leave(it)
+    local had = it.queue and drop(it, owner)
+    tell(it)
+    return had
+  end
+
+  -- Takes a place, or renews it. Which it is, from 1.
   function queue.join(it)
     local left = call('PTTL', KEYS[it.at + QUEUE])
     call('ZADD', KEYS[it.at + QUEUE], ticket, owner)
@@ -103,33 +128,13 @@ local function queue()
     call('PEXPIRE', KEYS[it.at + QUEUE], left)
     call('PEXPIRE', KEYS[it.at + WAITING], left)
     if not it.queue then put(it, 'queue', true) end
-    if it.changed then keep(it) end
-  end
-
-  -- Where this claim stands, from 1; 0 if it does not wait.
-  function queue.place(it)
-    local rank = again > 0 and call('ZRANK', KEYS[it.at + QUEUE], owner)
-    return rank and rank + 1 or 0
-  end
-
-  -- Whether it had a place.
-  function queue.leave(it)
-    return it.queue and drop(it, owner)
-  end
-
-  -- By bytes: Lua compares texts as the server's locale does.
-  local function is_less(one, other)
-    for at = 1, #one do
-      local left, right = string.byte(one, at), string.byte(other, at) or -1
-      if left ~= right then return left < right end
-    end
-    return #one < #other
+    return call('ZRANK', KEYS[it.at + QUEUE], owner) + 1
   end
 
   -- Whether a live waiter with an older ticket comes before this claim: for a reader, a writer.
   function queue.has_others_before(it)
     local other = first(it, true)
-    return other and (again == 0 or other.ticket < ticket or other.ticket == ticket and is_less(other.who, owner))
+    return other and (again == 0 or other.ticket <= ticket)
   end
 
   local function hand(it, known, with)
@@ -140,32 +145,18 @@ local function queue()
   end
 
   -- Hands a name that no writer holds to the first waiter that lives; to all readers at the head
-  -- together. Those that have become the first or the second do not know, and are to ask again: when
-  -- a hand-over to them would be half over. If it could not be handed over, the first two at once.
+  -- together. Who could hold it, and was not handed it.
   function queue.hand_over(it, with)
-    if not it.queue then return end
-    local is_free = false
-    while it.ends <= now and not is_free do
-      local known = first(it)
+    local known, is_free
+    while it.ends <= now and it.queue and not is_free do
+      known = first(it)
       if not known or it.reader and not reads(known.who) then break end
       read_record()
       is_free = with <= max(it.fence, floor)
       if not is_free then hand(it, known, with) end
     end
-    for at = is_free and 1 or max(1, 3 - (it.moved_up or 0)), 2 do
-      local known = waiter(it, at)
-      if not known then break end
-      local due = not is_free and said(it, known) and known.lasts / 2 - known.age or 0
-      wake(known.who, digits(max(due, 0)))
-    end
-    it.moved_up = nil
-  end
-
-  -- Who waits for a name that is free, and is told so.
-  function queue.waits(it)
-    queue.hand_over(it, 0)
-    local known = waiter(it, 1)
-    return known and known.who
+    tell(it, is_free)
+    return is_free and known.who
   end
 
   return queue

@@ -14,8 +14,7 @@ local function readers()
     if had and had.ends > mine.ends then mine.ends, mine.ttl = had.ends, had.ttl end
     it.reading = it.reading or {}
     it.reading[who] = mine
-    it.reader = more.last_reader(it, -1)
-    it.read_ends = it.reading[it.reader].ends
+    more.settle(it)
     local lasts = digits(it.read_ends - now + KEEP)
     if not claims then call('PEXPIRE', key, lasts) end
     call('HSET', key, who, more.reader(mine))
@@ -34,8 +33,6 @@ local function readers()
     if it.mine then
       call('HDEL', KEYS[it.at + READERS], owner)
       it.reading[owner] = nil
-      it.reader = more.last_reader(it, -1)
-      it.read_ends = it.reader and it.reading[it.reader].ends
     end
     more.settle(it)
   end

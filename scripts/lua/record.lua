@@ -7,18 +7,11 @@
 --         whole  of teach: 1 if those nodes know all that this one may have forgotten, else 0
 -- Returns record: {'record', high, floor, the RUN in which it was taught or ''}
 
-local function teach(told, whole)
-  local mid = tonumber(call('HGET', KEYS[1], 'mid') or 0)
-  local to, below = max(high, told), max(floor, told)
-  call('HSET', KEYS[1], 'high', digits(to), 'mid', digits(max(mid, told)), 'floor', digits(below))
-  if whole then call('HSET', KEYS[1], 'taught', RUN) end
-  high, floor = to, below
-end
-
 return each(4, 0, function(at)
   read_record()
-  if ARGV[at + 1] == 'teach' then
-    return teach(min(tonumber(ARGV[at + 2]), micros + FAR), ARGV[at + 3] == '1')
-  end
-  return {'record', high, floor, call('HGET', KEYS[1], 'taught') or ''}
+  if ARGV[at + 1] == 'record' then return {'record', high, floor, call('HGET', KEYS[1], 'taught') or ''} end
+  local told, mid = min(tonumber(ARGV[at + 2]), micros + FAR), tonumber(call('HGET', KEYS[1], 'mid') or 0)
+  high, floor = max(high, told), max(floor, told)
+  call('HSET', KEYS[1], 'high', digits(high), 'mid', digits(max(mid, told)), 'floor', digits(floor))
+  if ARGV[at + 3] == '1' then call('HSET', KEYS[1], 'taught', RUN) end
 end)

@@ -16,7 +16,7 @@ local has_ended, token
 
 -- First, for all names: nothing that fails later keeps them from others.
 local function give_up(it)
-  local is_higher = ballot > highest(it)
+  local is_higher = ballot > (it.read_fence and more().highest(it) or it.fence)
   if is_reader then
     readers().dismiss(it)
     keep(it)
@@ -31,8 +31,7 @@ local function give_up(it)
       -- The key outlasts the end of the hold, and so this.
       if has_ended then call('HSET', it.lock, 'over', digits(it.over)) end
     else
-      if it.changed then it.changed.fence = nil end
-      keep(it, 'fence', digits(it.fence), 'over', digits(it.over))
+      keep(it, 'over', digits(it.over))
     end
   end
   if is_higher then heard(ballot) end

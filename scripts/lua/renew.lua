@@ -16,20 +16,12 @@
 
 group = 5
 
-local token
-
-local function lost(it)
-  if token <= it.over then return '' end
-  if it.holder then return it.holder ~= owner and it.holder end
-end
-
 -- With this ballot at least: a late withdrawal of an earlier ask must not end it.
 local function extend(it, count)
   it.ends, it.ttl = now + ttl, ttl
   local is_higher, with = ballot > it.fence, digits(max(it.ballot, ballot))
   it.fence = max(it.fence, ballot)
-  if it.changed then it.changed.fence = nil end
-  keep(it, 'until', digits(it.ends), 'ttl', digits(ttl), 'ballot', with, 'kind', kind, 'count', count, 'fence', digits(it.fence))
+  keep(it, 'until', digits(it.ends), 'ttl', digits(ttl), 'ballot', with, 'kind', kind, 'count', count)
   if is_higher then heard(ballot) end
 end
 
@@ -44,10 +36,7 @@ local function renew(it, count)
     hold(it, owner, kind, ballot, count, ttl)
   end
   if mine then return end
-  if it.queue then
-    queue().leave(it)
-    queue().hand_over(it, 0)
-  end
+  if it.queue then queue().leave(it) end
   if it.changed then keep(it) end
 end
 
@@ -64,14 +53,14 @@ local function describe(it, number, age, says)
 end
 
 return each(11, 5, function(at, key)
-  local mode, count, reply, number, age, says
+  local mode, token, count, reply, number, age, says
   first, names, owner, mode, kind, ttl, token, ballot, count, number, age, says = key, unpack(ARGV, at, at + 10)
   names, ttl, token, ballot, is_reader = names + 0, ttl + 0, token + 0, ballot + 0, mode == 'reader'
   local seen = look_all()
   local has_note = number ~= '-1' and kind ~= '0' and not is_reader
   for _, it in ipairs(seen) do
-    local holder = lost(it)
-    if holder then return {'lost', holder} end
+    if token <= it.over then return {'lost', ''} end
+    if it.holder and it.holder ~= owner then return {'lost', it.holder} end
   end
   for _, it in ipairs(seen) do
     if it.holder ~= owner then reply = {'healed'} end

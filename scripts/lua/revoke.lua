@@ -10,10 +10,9 @@ return each(2, 2, function(at, key)
   first, names, ballot = key, ARGV[at] + 0, ARGV[at + 1] + 0
   local holder, with, longest = '', 0, 0
   for _, it in ipairs(look_all()) do
-    more().put(it, 'fence', max(it.fence, ballot))
-    more().put(it, 'over', max(it.over, ballot))
+    it.fence = max(it.fence, ballot)
     more().put(it, 'revoked_until', now + REMEMBERED)
-    keep(it)
+    keep(it, 'over', digits(max(it.over, ballot)))
     heard(ballot)
     if it.holder and it.holds_until - now >= longest then
       holder, with, longest = it.holder, it.holds_with, it.holds_until - now

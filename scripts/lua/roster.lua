@@ -1,11 +1,6 @@
 -- Whose votes the clients of this node count.
 --
--- KEYS    P..node, P..node:roster: hash, gone with its last entry:
---           '/'..run id     until when that server is in the list
---           n, p            how many nodes the list has, and its protocol
---           r               the run id of the process in which it was written: what was loaded from
---                           a disk counts for nothing
---           '='..LONGEST    until when some client has locks with ttls up to that (ms)
+-- KEYS    P..node, P..node:roster
 -- ARGV    names    1
 --         verb     'enrol', 'retire' or 'reset'
 --         servers  of enrol, with spaces between: each a run id, behind '<' those before it
@@ -21,14 +16,12 @@
 local ROSTER, ROSTER_SPARE, LONGEST_TTL = 15000, 5000, 86400000
 
 -- RUN also names what the process was a replica of.
-local function process()
-  return match(RUN, '^[^/]*')
-end
+local PROCESS = match(RUN, '^[^/]*')
 
 -- What has not expired. Nothing lasts longer than it was written for, unless the clock was set back
 -- since.
 local function roster(key)
-  local stored, it = call('HGETALL', key), {entries = {}, told = {}, dead = {}, size = 0, most = 0, lasts = 0}
+  local stored, it = call('HGETALL', key), {entries = {}, told = {}, dead = {}, most = 0, lasts = 0}
   local servers, list = {}, {}
   local function live(ends, most)
     local limit = now + most + ROSTER + ROSTER_SPARE
@@ -36,49 +29,47 @@ local function roster(key)
     return min(ends, limit)
   end
   for i = 1, #stored, 2 do
-    local kind, what, ends = string.sub(stored[i], 1, 1), string.sub(stored[i], 2), tonumber(stored[i + 1])
+    local field, ends = stored[i], tonumber(stored[i + 1])
+    local kind, what = match(field, '^(.)(.*)$')
     if kind == '/' then
       servers[what] = ends
-    elseif kind == '=' and ends > now then
+    elseif kind ~= '=' then
+      list[field] = stored[i + 1]
+    elseif ends > now then
       it.told[what], it.most = live(ends, what), max(it.most, tonumber(what))
-    elseif kind == '=' then
-      it.dead[#it.dead + 1] = stored[i]
     else
-      list[stored[i]] = stored[i + 1]
+      it.dead[#it.dead + 1] = field
     end
   end
   for run, ends in pairs(servers) do
-    if ends > now and list.r == process() then
-      it.entries[run], it.size = live(ends, it.most), it.size + 1
+    if ends > now and list.r == PROCESS then
+      it.entries[run] = live(ends, it.most)
       it.lasts = max(it.lasts, it.entries[run] - now)
     else
       it.dead[#it.dead + 1] = '/' .. run
     end
   end
-  it.nodes, it.protocol = it.size > 0 and tonumber(list.n) or 0, it.size > 0 and tonumber(list.p) or 0
+  if not next(it.entries) then list = {n = 0, p = 0} end
+  it.nodes, it.protocol = tonumber(list.n) or 0, tonumber(list.p) or 0
   return it
 end
 
 -- Puts the servers of a list in, each in the room of those before it, and for as long as those had
 -- it: votes may rest on them. Whether they fit.
 local function enter(it, op, ends)
-  local fits, lasts = it.size == 0 or it.nodes == op.nodes and it.protocol == op.protocol, {}
+  local fits, lasts, size = not next(it.entries) or it.nodes == op.nodes and it.protocol == op.protocol, {}, 0
   for server in string.gmatch(op.servers, '%S+') do
     local run = match(server, '^[^<]+')
     lasts[run] = max(it.entries[run] or 0, ends)
     for before in string.gmatch(server, '<([^<]+)') do lasts[run] = max(lasts[run], it.entries[before] or 0) end
   end
   for run in string.gmatch(op.servers, '<([^ <]+)') do
-    if it.entries[run] then
-      it.entries[run], it.size = nil, it.size - 1
-      it.dead[#it.dead + 1] = '/' .. run
-    end
+    if it.entries[run] then it.dead[#it.dead + 1] = '/' .. run end
+    it.entries[run] = nil
   end
-  for run, till in pairs(lasts) do
-    if not it.entries[run] then it.size = it.size + 1 end
-    it.entries[run] = till
-  end
-  return fits and it.size <= op.nodes
+  for run, till in pairs(lasts) do it.entries[run] = till end
+  for _ in pairs(it.entries) do size = size + 1 end
+  return fits and size <= op.nodes
 end
 
 -- Takes note of a client's longest ttl. Shorter ones that end sooner say nothing more.
@@ -146,7 +137,7 @@ local function enrol(it, op, key)
   -- First, and whether it is there or not.
   call('PEXPIRE', key, digits(op.lasts))
   for _, field in ipairs(it.dead) do call('HDEL', key, field) end
-  call('HSET', key, 'n', digits(op.nodes), 'p', digits(op.protocol), 'r', process())
+  call('HSET', key, 'n', digits(op.nodes), 'p', digits(op.protocol), 'r', PROCESS)
   local last = 0
   for kind, all in pairs({['/'] = it.entries, ['='] = it.told}) do
     for what, till in pairs(all) do

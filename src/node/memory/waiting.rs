@@ -50,7 +50,7 @@ impl Work<'_> {
     fn has_others_before(&mut self, claim: &Claim, name: &Name) -> bool {
         let mine = claim.place().map(|waiter| waiter.ticket);
         let other = self.first(name, Some(claim));
-        other.is_some_and(|(other, waiting)| mine.is_none_or(|mine| (waiting.ticket, &other) < (mine, &claim.owner)))
+        other.is_some_and(|(_, waiting)| mine.is_none_or(|mine| waiting.ticket <= mine))
     }
 
     /// The first that lives. Those that are dead are dropped. The claim of a waiter looks no further
@@ -69,19 +69,17 @@ impl Work<'_> {
             } else if let Some(waiting) = self.living(name, &waiter) {
                 return Some((waiter, waiting));
             } else {
-                self.leave(name, &waiter);
+                self.drop(name, &waiter);
             }
         }
     }
 
     /// Hands a name that no writer holds to the first waiter that lives; to all readers at the head
-    /// together. Those that have become the first or the second do not know, and are to ask again:
-    /// when a hand-over to them would be half over. If it could not be handed over, the first two at
-    /// once.
+    /// together. Whether it is free for the first, and was not handed over.
     ///
     /// Never to the owner whose call it is: whoever holds a name, or comes before others, has no place
     /// at their head.
-    pub(super) fn hand_over(&mut self, name: &Name, next: u64) {
+    pub(super) fn hand_over(&mut self, name: &Name, next: u64) -> bool {
         let (now, mut is_free) = (self.now, false);
         while !is_free && self.entry(name).holder(now).is_none() {
             let Some((waiter, waiting)) = self.first(name, None) else { break };
@@ -95,8 +93,11 @@ impl Work<'_> {
             }
         }
         self.tell(name, is_free);
+        is_free
     }
 
+    /// Those that have become the first or the second do not know, and are to ask again: when a
+    /// hand-over to them would be half over. If the name is free for the first, the first two at once.
     fn tell(&mut self, name: &Name, is_free: bool) {
         let (now, moved_up) = (self.now, self.moved_up.remove(name.key()).unwrap_or_default());
         let knows = if is_free { 0 } else { 2usize.saturating_sub(moved_up) };
@@ -110,6 +111,12 @@ impl Work<'_> {
 
     /// An owner leaves the queue. Whether it had a place.
     pub(super) fn leave(&mut self, name: &Name, owner: &str) -> bool {
+        let had = self.drop(name, owner);
+        self.tell(name, false);
+        had
+    }
+
+    fn drop(&mut self, name: &Name, owner: &str) -> bool {
         let line = &mut self.entry(name).line;
         let (rank, had) = (line.rank(owner), line.leave(owner));
         if had && rank <= 2 {
@@ -121,7 +128,7 @@ impl Work<'_> {
     /// Grants the name to a waiter, which leaves the queue, and tells it.
     fn hand(&mut self, name: &Name, owner: &Arc<str>, waiting: Waiting, ballot: u64) {
         let (now, precise, Waiting { kind, lasts, .. }) = (self.now, self.precise, waiting);
-        self.leave(name, owner);
+        self.drop(name, owner);
         if Operation::is_shared(owner) {
             self.read(name, owner, lasts, ballot);
         } else {

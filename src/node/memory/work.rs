@@ -113,7 +113,6 @@ impl Work<'_> {
         let now = self.now;
         self.hold(name, Hold::new(&claim.owner, claim.kind, claim.ballot, 1, now, claim.ttl));
         self.leave(name, &claim.owner);
-        self.hand_over(name, 0);
     }
 
     /// Whoever claims permits passes nobody who holds their gate, or waits for it.
@@ -125,12 +124,9 @@ impl Work<'_> {
         }
         let held = entry.kept(&claim.owner, now).map(|kept| (kept.owner, kept.kind, Some(kept.left)));
         let soon = |waits: &Arc<str>| (waits.clone(), Kind::Gate, Some(Duration::ZERO));
-        if held.is_none() {
-            // Whoever is first is told so.
-            self.hand_over(gate, 0);
-        }
-        let waits = self.entry(gate).line.at(0);
-        let (holder, kind, remaining) = held.or_else(|| waits.as_ref().map(soon))?;
+        let waits = held.is_none() && self.hand_over(gate, 0);
+        let first = self.entry(gate).line.at(0).filter(|_| waits);
+        let (holder, kind, remaining) = held.or_else(|| first.as_ref().map(soon))?;
         Some(Outcome::Held { holder: holder.to_string(), kind, remaining, fence, queued: None })
     }
 
@@ -214,7 +210,6 @@ impl Work<'_> {
         }
         if !mine {
             self.leave(name, owner);
-            self.hand_over(name, 0);
         }
     }
 
