@@ -11,7 +11,8 @@ return each(4, 0, function(at)
   read_record()
   if ARGV[at + 1] == 'record' then return {'record', high, floor, call('HGET', KEYS[1], 'taught') or ''} end
   local told, mid = min(tonumber(ARGV[at + 2]), micros + FAR), tonumber(call('HGET', KEYS[1], 'mid') or 0)
-  high, floor = max(high, told), max(floor, told)
-  call('HSET', KEYS[1], 'high', digits(high), 'mid', digits(max(mid, told)), 'floor', digits(floor))
+  local to, below = max(high, told), max(floor, told)
+  call('HSET', KEYS[1], 'high', digits(to), 'mid', digits(max(mid, told)), 'floor', digits(below))
   if ARGV[at + 3] == '1' then call('HSET', KEYS[1], 'taught', RUN) end
+  high, floor = to, below
 end)

@@ -437,11 +437,12 @@ mod tests {
     fn waiter_behind_the_dead_is_told_its_place_though_no_writer_may_enter() {
         let mut store = Store::default();
         store.apply(&shared("a", "c/s1", 7, None), SECOND);
-        store.apply(&shared("a", "c/s2", 7, None), SECOND);
         (1..4).for_each(|number| drop(store.apply(&waits("a", &format!("dead/{number}"), 8), SECOND)));
         store.apply(&waits("a", "c/5", 10), SECOND);
         store.apply(&waits("a", "c/6", 11), SECOND);
-        store.apply_heard(&ends("dead/1", 20), SECOND, &|client| client != "dead");
+        // It came before, and looks whether a writer did.
+        let reads = shared("a", "c/s2", 9, Some(1));
+        assert!(granted(&store.apply_heard(&reads, SECOND, &|client| client != "dead")));
         assert_eq!(told(&mut store), [("c/5".to_owned(), 1_500), ("c/6".to_owned(), 1_500)]);
     }
 
