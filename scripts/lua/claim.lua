@@ -1,4 +1,4 @@
--- Takes names: all of them or none. The first name that refuses decides.
+-- Takes names: all of them or none. The gate, then the first name that refuses decides.
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue; a gate's are the last
 -- ARGV    names   with the gate
@@ -14,10 +14,9 @@
 --                 overtakes all that wait
 -- Returns nothing if all is granted, else
 --         held, HOLDER, MS LEFT, BAR, PLACE, KIND    stale, BAR    lost, ''  its writer is over
---         misused, NAME  it is held as a gate and claimed as a lock, or the other way round
+--         misused, NUMBER  of the name that is held as a gate and claimed as a lock, or the other way round
 
 claims = true
-group = 4
 
 -- The kind of a gate.
 local GATE = 3
@@ -62,6 +61,7 @@ local function rest()
   return rest
 end
 
+-- With the bar of all names that it could have: one ballot above it is enough.
 local function stale(seen, bar)
   for _, it in ipairs(seen) do
     if not it.holder or it.holder == owner then bar = max(bar, it.bar) end
@@ -69,14 +69,14 @@ local function stale(seen, bar)
   return {'stale', bar}
 end
 
--- Why name number i is not granted.
+-- Why name number i is not granted. One that waits takes its place.
 local function refusal(seen, i, follows)
   local it, bar = seen[i], max(seen[i].bar, floor)
   if follows > 0 and follows <= it.over then return {'lost', ''} end
   if misused(it, kind) then return {'misused', i} end
   -- A claim that becomes a reader without a gap: both owners have one number.
-  local was_mine = is_reader and it.ends > now and string.gsub(it.owner, '/(%d+)$', '/s%1') == owner
-  if it.holder and not was_mine then
+  local downgrades = is_reader and it.ends > now and string.gsub(it.owner, '/(%d+)$', '/s%1') == owner
+  if it.holder and not downgrades then
     if it.holder ~= owner then
       return rest().held(it)
     end
@@ -88,7 +88,7 @@ local function refusal(seen, i, follows)
     return is_late and stale(seen, max(bar, with)) or nil
   end
   if ballot <= bar then return stale(seen, bar) end
-  if was_mine or not it.queue or next_ballot <= ballot or not queue().has_others_before(it) then return end
+  if downgrades or not it.queue or next_ballot <= ballot or not queue().has_others_before(it) then return end
   queue().hand_over(it, next_ballot)
   return rest().held(it)
 end

@@ -19,9 +19,10 @@ local max, min = math.max, math.min
 local time = call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = (micros - micros % 1000) / 1000
--- Of the record, once it was read. Why a message could not be published.
+-- Of the record, once it was read. Why a message could not be published. How many keys a name has.
 local high, floor
-local unheard = ''
+local unpublished = ''
+local group
 
 -- Redis writes some numbers with an exponent.
 local function digits(number)
@@ -52,7 +53,8 @@ local function read_record()
   high, floor = to, below
 end
 
-local function heard(ballot)
+-- A ballot was granted, withdrawn, released, revoked, or came with a renewal.
+local function raise_high(ballot)
   read_record()
   if ballot <= high or ballot > micros + FAR then return end
   local ahead = max(ballot, min(ballot, micros) + AHEAD)
@@ -60,27 +62,31 @@ local function heard(ballot)
   high = ahead
 end
 
+-- Why an operation failed, whose keys are from `first` to before `behind`. Before version 7 Redis puts
+-- in front where in the script that was. It does not say which key is of another type.
+local function explain(failure, first, behind)
+  local text = string.gsub(type(failure) == 'table' and failure.err or tostring(failure), '^@?[%w_]+: ?%d+: %-?', '')
+  if string.sub(text, 1, 9) ~= 'WRONGTYPE' then return text end
+  local found, types = {}, {[0] = 'hash', 'hash', 'hash', 'zset', 'hash'}
+  for at = first - 1, behind - 1 do
+    local key = at < first and KEYS[1] or KEYS[at]
+    local kind = try('TYPE', key).ok
+    local right = types[at < first and 0 or (at - first) % group]
+    if kind and kind ~= right and kind ~= 'none' then found[#found + 1] = 'the key ' .. key .. ' is a ' .. kind end
+  end
+  return found[1] and 'WRONGTYPE ' .. table.concat(found, ', ') or text
+end
+
 -- Carries out all operations. Each has so many arguments, of which the first is how many names it
 -- has, and so many keys a name.
-local function each(arguments, group, carry_out)
+local function each(arguments, keys, carry_out)
+  group = keys
   local replies, number, key = nil, 0, 2
   for at = 1, #ARGV, arguments do
     number = number + 1
-    local behind = key + ARGV[at] * group
+    local behind = key + ARGV[at] * keys
     local ok, reply = pcall(carry_out, at, key)
-    if not ok then
-      -- Before version 7 Redis puts in front where in the script that was. It does not say which
-      -- key is of another type.
-      local text = string.gsub(type(reply) == 'table' and reply.err or tostring(reply), '^@?[%w_]+: ?%d+: %-?', '')
-      local found, types = {}, {[0] = 'hash', 'hash', 'hash', 'zset', 'hash'}
-      for of = key - 1, text:sub(1, 9) == 'WRONGTYPE' and behind - 1 or 0 do
-        local at = of < key and 1 or of
-        local kind = try('TYPE', KEYS[at]).ok
-        local right = types[at > 1 and (at - key) % group or 0]
-        if kind and kind ~= right and kind ~= 'none' then found[#found + 1] = 'the key ' .. KEYS[at] .. ' is a ' .. kind end
-      end
-      reply = {'error', found[1] and 'WRONGTYPE ' .. table.concat(found, ', ') or text}
-    end
+    if not ok then reply = {'error', explain(reply, key, behind)} end
     if reply then
       table.insert(reply, 1, number)
       replies = replies or {'', ''}
@@ -89,8 +95,8 @@ local function each(arguments, group, carry_out)
     key = behind
   end
   local done = time[1] .. ' ' .. time[2] .. ' ' .. number
-  if not replies and unheard == '' then return done end
+  if not replies and unpublished == '' then return done end
   replies = replies or {}
-  replies[1], replies[2] = done, unheard
+  replies[1], replies[2] = done, unpublished
   return replies
 end

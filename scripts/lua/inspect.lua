@@ -6,7 +6,6 @@
 --         the queue, NOTE or '', KIND, BALLOT, OVER. If readers hold it:
 --         one of them, not a revoked one if there is another; how many; until the last ends.
 
-group = 5
 writes = false
 
 -- '{ms since it acquired the name} {token} {number} {what it says}'

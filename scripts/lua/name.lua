@@ -8,7 +8,7 @@ local REMEMBERED = 3600000
 -- The operation that is carried out, as its script says. Each name has `group` keys, the first name
 -- from `first` on.
 local names, owner, is_reader, kind, ttl, ballot, ticket, lasts, again, next_ballot
-local first, group
+local first
 
 -- Without memory Redis refuses a script only if its first write is one like HSET, ZADD or SET. So
 -- claims begin with those, and are refused; everything else begins with others, and goes on.
@@ -24,7 +24,7 @@ local function more()
   made_more = {}
   local more = made_more
 
-  -- The highest ballot that was granted, withdrawn, released or revoked.
+  -- The highest ballot that was granted, withdrawn, released or revoked, or came with a renewal.
   function more.highest(it)
     return max(it.fence, it.read_fence or 0)
   end
@@ -45,7 +45,7 @@ local function more()
     return last, many
   end
 
-  -- Who reads has changed. Without readers their fence is that of the name.
+  -- Who reads has changed. Without readers the name's fence takes up theirs.
   function more.settle(it)
     it.reader = more.last_reader(it, -1)
     it.read_ends = it.reader and it.reading[it.reader].ends
@@ -60,7 +60,7 @@ local function more()
     return format('%d %d %d', known.ends, known.ttl, known.ballot)
   end
 
-  -- Cuts what ends too late. Without memory this goes on, but for claims.
+  -- Writes again what is ahead of the clock. Without memory this goes on, but for claims.
   function more.write(key, field, value)
     if not writes then return end
     if not claims then call('HDEL', key, field) end
@@ -177,7 +177,7 @@ local function keep(it, ...)
   if it.changed then more().store(it) end
   if not done then call('PEXPIRE', it.lock, lasts) end
   -- The ballot may have been too far ahead for the record when it was granted.
-  if fence > last * 1000 then heard(fence) end
+  if fence > last * 1000 then raise_high(fence) end
 end
 
 local function hold(it, who, what, with, count, lasts)
@@ -185,5 +185,5 @@ local function hold(it, who, what, with, count, lasts)
   it.fence = max(it.fence, with)
   local till, ttl = digits(it.ends), digits(lasts)
   keep(it, 'owner', who, 'kind', what, 'ballot', digits(with), 'until', till, 'ttl', ttl, 'count', count)
-  heard(it.fence)
+  raise_high(it.fence)
 end

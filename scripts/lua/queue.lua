@@ -23,11 +23,11 @@ local function queue()
     local channel, number = channel_of(who)
     local done = channel and try('PUBLISH', channel, number .. ' ' .. what)
     -- This user may not publish.
-    if type(done) == 'table' then unheard = done.err end
+    if type(done) == 'table' then unpublished = done.err end
   end
 
   -- Whether a waiter's client has subscribed. A user who may not ask hands over to the dead too.
-  local function is_heard_by(who)
+  local function is_subscribed(who)
     local channel = channel_of(who)
     if not channel then return false end
     local found = try('PUBSUB', 'NUMSUB', channel)
@@ -61,7 +61,7 @@ local function queue()
     return true
   end
 
-  -- Whether it had a place.
+  -- Takes it out of the queue. Whether it had a place.
   local function drop(it, who)
     local place = waiter(it, 1) and 1
     while place and it.line[place].who ~= who do place = it.line[place + 1] and place + 1 end
@@ -89,7 +89,7 @@ local function queue()
       if by_claim and is_reader and reads(known.who) then
         at = at + 1
       else
-        known.lives = known.lives or said(it, known) and known.age <= 2 * known.again and is_heard_by(known.who)
+        known.lives = known.lives or said(it, known) and known.age <= 2 * known.again and is_subscribed(known.who)
         if known.lives then return known end
         drop(it, known.who)
       end
@@ -97,18 +97,18 @@ local function queue()
   end
 
   -- Those that have become the first or the second do not know, and are to ask again: when a hand-over
-  -- to them would be half over. If a name is free for the first, the first two at once.
-  local function tell(it, is_free)
-    for at = is_free and 1 or max(1, 3 - (it.moved_up or 0)), 2 do
+  -- to them would be half over. If a name is free and the first could not be handed it, both at once.
+  local function tell(it, is_stuck)
+    for at = is_stuck and 1 or max(1, 3 - (it.moved_up or 0)), 2 do
       local known = waiter(it, at)
       if not known then break end
-      local due = not is_free and said(it, known) and known.lasts / 2 - known.age or 0
+      local due = not is_stuck and said(it, known) and known.lasts / 2 - known.age or 0
       wake(known.who, digits(max(due, 0)))
     end
     it.moved_up = nil
   end
 
-  -- Whether it had a place.
+  -- Takes the owner out of the queue. Whether it had a place.
   function queue.leave(it)
     local had = it.queue and drop(it, owner)
     tell(it)
@@ -147,16 +147,16 @@ local function queue()
   -- Hands a name that no writer holds to the first waiter that lives; to all readers at the head
   -- together. Who could hold it, and was not handed it.
   function queue.hand_over(it, with)
-    local known, is_free
-    while it.ends <= now and it.queue and not is_free do
+    local known, is_stuck
+    while it.ends <= now and it.queue and not is_stuck do
       known = first(it)
       if not known or it.reader and not reads(known.who) then break end
       read_record()
-      is_free = with <= max(it.fence, floor)
-      if not is_free then hand(it, known, with) end
+      is_stuck = with <= max(it.fence, floor)
+      if not is_stuck then hand(it, known, with) end
     end
-    tell(it, is_free)
-    return is_free and known.who
+    tell(it, is_stuck)
+    return is_stuck and known.who
   end
 
   return queue

@@ -23,7 +23,7 @@ local function readers()
     put(it, 'readers', true)
     put(it, 'read_fence', max(it.read_fence or 0, ballot))
     keep(it)
-    heard(ballot)
+    raise_high(ballot)
   end
 
   -- The owner reads no more, if its ballot is not above this one.

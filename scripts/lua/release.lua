@@ -10,8 +10,6 @@
 --         next    the ballot of whom it hands the names over to; 0: to nobody
 -- Returns nothing if it had one name, which the owner held; else released, HOW MANY it held
 
-group = 5
-
 local has_ended, token
 
 -- First, for all names: nothing that fails later keeps them from others.
@@ -34,7 +32,7 @@ local function give_up(it)
       keep(it, 'over', digits(it.over))
     end
   end
-  if is_higher then heard(ballot) end
+  if is_higher then raise_high(ballot) end
 end
 
 -- Nothing rests on the note.

@@ -14,15 +14,13 @@
 -- Returns nothing if all names were held; healed: some had been free; lost, HOLDER: who holds one
 --         or '' if locks with this token are over
 
-group = 5
-
 -- With this ballot at least: a late withdrawal of an earlier ask must not end it.
 local function extend(it, count)
   it.ends, it.ttl = now + ttl, ttl
   local is_higher, with = ballot > it.fence, digits(max(it.ballot, ballot))
   it.fence = max(it.fence, ballot)
   keep(it, 'until', digits(it.ends), 'ttl', digits(ttl), 'ballot', with, 'kind', kind, 'count', count)
-  if is_higher then heard(ballot) end
+  if is_higher then raise_high(ballot) end
 end
 
 -- What the owner does not hold it takes again, and leaves the queue.

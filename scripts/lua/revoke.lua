@@ -2,9 +2,8 @@
 --
 -- KEYS    P..node; for each name P{name}, :readers
 -- ARGV    names, ballot
--- Returns revoked, of the name that is held longest WHO holds it or '', with which BALLOT, MS LEFT
-
-group = 2
+-- Returns revoked, of the name that is held longest WHO holds it or '', with which BALLOT (of readers the
+--         highest), MS LEFT
 
 return each(2, 2, function(at, key)
   first, names, ballot = key, ARGV[at] + 0, ARGV[at + 1] + 0
@@ -13,7 +12,7 @@ return each(2, 2, function(at, key)
     it.fence = max(it.fence, ballot)
     more().put(it, 'revoked_until', now + REMEMBERED)
     keep(it, 'over', digits(max(it.over, ballot)))
-    heard(ballot)
+    raise_high(ballot)
     if it.holder and it.holds_until - now >= longest then
       holder, with, longest = it.holder, it.holds_with, it.holds_until - now
     end
