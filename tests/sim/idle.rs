@@ -1,6 +1,7 @@
 //! Names that are free on a node though somebody waits for them there. Whoever touches such a name
-//! hands it over, and waiters ask again: the first two of a queue four times as long as a hand-over
-//! lasts, the others by what they said. So it does not last.
+//! hands it over, and waiters ask again: those that were told that they are among the first two four
+//! times as long as a hand-over lasts; those that became so since, before half of a hand-over would be
+//! gone; the others by what they said. So it does not last.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,8 +23,7 @@ pub struct Idle(BTreeMap<(usize, Name), Waited>);
 
 #[derive(Debug, Default)]
 struct Waited {
-    /// When each of them asks again, and how often it does.
-    asks: BTreeMap<Arc<str>, (Micros, Micros)>,
+    asks: BTreeMap<Arc<str>, Asks>,
     /// Since when the name is free for them, or will be; and by when it is somebody's.
     free: Option<(Micros, Micros)>,
     /// When that is looked at.
@@ -31,6 +31,14 @@ struct Waited {
     channel: Arc<str>,
     /// The server's process that knows of them.
     epoch: u32,
+}
+
+/// When one of them asked last, how often it does by itself, and where it is told to.
+#[derive(Debug)]
+struct Asks {
+    last: Micros,
+    itself: Micros,
+    told: Micros,
 }
 
 impl Core {
@@ -50,15 +58,20 @@ impl Core {
             if live.is_empty() && !self.idle.0.contains_key(&(node, name.clone())) {
                 continue;
             }
+            // Whether what is published arrives.
+            let heard = self.plan.hints[0].0 == 0;
             let (epoch, slack) = (self.servers[node].epoch, micros(8 * self.plan.farthest() + LATE));
             let waited = self.idle.0.entry((node, name.clone())).or_default();
-            if let Some((owner, interval)) = asks(operation, outcome) {
-                waited.asks.insert(owner, (now + interval, interval));
-            }
+            waited.asks.extend(asks(now, operation, outcome));
             waited.asks.retain(|owner, _| live.contains(owner));
             let is_free = |&(since, _): &(Micros, Micros)| since <= now && left == 0 && waited.epoch == epoch;
             let since = now + left;
-            let next = || waited.asks.values().map(|&(at, interval)| at.max(since) + interval).min();
+            let next = || {
+                let all = live.iter().enumerate().filter_map(|(place, owner)| Some((place, waited.asks.get(owner)?)));
+                let often =
+                    |place, asks: &Asks| if place < 2 && heard { asks.told.min(asks.itself) } else { asks.itself };
+                all.map(|(place, asks)| (asks.last + often(place, asks)).max(since) + often(place, asks)).min()
+            };
             // Whoever touches it first may not know how high the ballot must be that it is handed over
             // with.
             let by = || Some((since, next()? + slack));
@@ -102,10 +115,11 @@ impl Core {
     }
 }
 
-/// Who waits from now on, and in how long it asks again, by the slowest clock.
-fn asks(operation: &Operation, outcome: &Outcome) -> Option<(Arc<str>, Micros)> {
+/// Who waits from now on, and how often it asks, by the slowest clock.
+fn asks(now: Micros, operation: &Operation, outcome: &Outcome) -> Option<(Arc<str>, Asks)> {
     let Operation::Claim(claim) = operation else { return None };
     let (waiter, Outcome::Held { queued, .. }) = (claim.waiter?, outcome) else { return None };
-    let interval = micros(if (*queued)?.rank <= 2 { waiter.lasts / 4 } else { waiter.again });
-    Some((claim.owner.clone(), interval + interval / 100))
+    let slow = |interval: Duration| micros(interval + interval / 100);
+    let itself = slow(if (*queued)?.rank <= 2 { waiter.lasts / 4 } else { waiter.again });
+    Some((claim.owner.clone(), Asks { last: now, itself, told: slow(waiter.lasts / 2) }))
 }

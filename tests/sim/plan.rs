@@ -400,8 +400,8 @@ impl Plan {
 
     /// The same, where nothing goes wrong. Clients hold too long, and let go too late, all the same.
     pub fn without_faults(self) -> Self {
-        let (faults, directed) = (Vec::new(), Vec::new());
-        Self { faults, directed, directed_share: 0.0, tail: 0.0, in_turn: None, proxied: false, ..self }
+        let (faults, directed, hints) = (Vec::new(), Vec::new(), [(0, 0), (1, 1), (0, 2)]);
+        Self { faults, directed, hints, directed_share: 0.0, tail: 0.0, in_turn: None, proxied: false, ..self }
     }
 
     /// The same, where writers become readers.
