@@ -322,7 +322,8 @@ impl WriteGuard {
     }
 
     /// Becomes a reader, without a moment in which another writer could enter. Readers that wait
-    /// enter with it, but for those behind a writer that waits. One round trip.
+    /// enter with it, but for those behind a writer that waits. One round trip. Until it returns, clones
+    /// of the writer's lease say that it is held, though readers may have entered.
     ///
     /// # Errors
     /// `Lost` if the writer's time ended before it was a reader: others may have been the writer
