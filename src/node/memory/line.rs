@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::millis;
+use crate::node::hint::Hint;
 use crate::node::operation::{Kind, Waiter};
 
 /// Owners by ticket, then by their own order: what a sorted set is on a real node, beside a hash of
@@ -126,6 +127,12 @@ impl Line {
             self.clear();
         }
     }
+}
+
+/// Whether what is published to the client of an owner reaches anybody.
+pub(super) fn is_heard_by(owner: &str, hears: &dyn Fn(&str) -> bool) -> bool {
+    let hint = Hint::ask_again(owner.into(), Duration::ZERO);
+    hint.address().is_some_and(|(client, _)| hears(client))
 }
 
 #[cfg(test)]

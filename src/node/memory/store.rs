@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::entry::Entry;
+use super::line::is_heard_by;
 use super::millis;
 use super::record::Record;
 use super::roster::Rostered;
-use super::waiting::is_heard_by;
 use crate::node::hint::Hint;
 use crate::node::operation::Name;
 

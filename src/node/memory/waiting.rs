@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::entry::Hold;
-use super::line::Waiting;
+use super::line::{Waiting, is_heard_by};
 use super::work::Work;
 use crate::node::hint::{HandedOver, Hint};
 use crate::node::operation::{Claim, Name, Operation};
@@ -145,10 +145,4 @@ impl Work<'_> {
         let (now, heard) = (self.now, is_heard_by(owner, self.hears));
         self.entry(name).line.get(owner, now).filter(|_| heard)
     }
-}
-
-/// Whether what is published to the client of an owner reaches anybody.
-pub(super) fn is_heard_by(owner: &str, hears: &dyn Fn(&str) -> bool) -> bool {
-    let hint = Hint::ask_again(owner.into(), Duration::ZERO);
-    hint.address().is_some_and(|(client, _)| hears(client))
 }
