@@ -106,7 +106,7 @@ fn read(arguments: &dyn Arguments) -> (usize, Option<&'static str>) {
         at += 1;
     });
     // As many keys a name and arguments an operation as claims, renewals and releases have.
-    let operations = [(4, 12), (5, 10), (5, 8)].into_iter().find_map(|(names, size)| {
+    let operations = [(4, 11), (5, 11), (5, 7)].into_iter().find_map(|(names, size)| {
         let fits = (keys - 1) % names == 0 && (keys - 1) / names * size == at - 2 - keys;
         fits.then_some((keys - 1) / names)
     });
