@@ -14,6 +14,7 @@ use super::scoped::under;
 use super::taking::{TOO_LATE, Taking};
 use crate::config::{LockOptions, Rules};
 use crate::error::{Error, ErrorKind, Result};
+use crate::rules::handover;
 
 /// A number of permits on a name: at most so many are held at a time across all clients of the same
 /// nodes, each by one holder.
@@ -101,8 +102,11 @@ impl QuorumSemaphore {
     }
 
     fn new(quorum: &Quorum, pool: Result<Pool, String>, rules: Arc<Rules>) -> Self {
-        // Its holder may wait for long, and holds it for nothing else.
-        let gate = Rules { auto_renew: true, max_hold: None, min_validity: Duration::ZERO, ..(*rules).clone() };
+        // Its holder may wait for long, and holds it for nothing else: as long as a hand-over lasts at a
+        // time, so that one that dies delays those behind it no longer than another waiter.
+        let validity = handover::lasts(rules.validity.ttl(), rules.drift, quorum.0.leases.voters.round_trip());
+        let gate =
+            Rules { validity, auto_renew: true, max_hold: None, min_validity: Duration::ZERO, ..(*rules).clone() };
         Self { inner: Shared(quorum.0.clone()), pool: pool.map(Arc::new), rules, gate_rules: Arc::new(gate) }
     }
 
