@@ -40,6 +40,10 @@ async fn so_many_commands_run_together_and_no_more() {
         assert!(err.contains("`quorumlock release pool/0 --force`. Nothing was released"), "{err}");
     }
     let waits = Background::start(&mut run(&servers, &options, "echo $QUORUMLOCK_NAME", folder.path()));
+    let gate = || done(over(&servers).args(["status", "pool"])).1;
+    until("it waits", || gate().contains("pool is the gate of a semaphore, which "));
+    let (code, out, err) = done(over(&servers).args(["release", "pool", "--force", "--yes"]));
+    assert!(code == 64 && out.is_empty() && err.contains("Nothing was released"), "{code}: {out}{err}");
     std::fs::write(folder.path().join("go"), "").unwrap();
     for one in both {
         assert_eq!(one.done().0, 0);

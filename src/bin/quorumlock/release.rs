@@ -42,9 +42,9 @@ pub(crate) async fn release(args: Release) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Nobody holds the name of a semaphore for long: what is held of it are its permits.
+/// What is held of a semaphore are its permits: the gate is a waiter's.
 async fn no_semaphore(name: &str, quorum: &Quorum, seen: &Inspected) -> Result<(), Failure> {
-    if !named(seen).is_empty() {
+    if !named(seen).is_empty() && !seen.is_gate() {
         return Ok(());
     }
     let permits = Permits::look(quorum, name, seen).await?;

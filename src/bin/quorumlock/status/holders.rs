@@ -106,6 +106,9 @@ pub(crate) fn held_by(inspected: &Inspected) -> String {
         (Some(holder), _) if inspected.revoked() => {
             format!("held by {holder}, and was revoked: it is not renewed any more")
         }
+        (Some(holder), _) if inspected.is_gate() => {
+            format!("the gate of a semaphore, which {holder} has while it waits for permits")
+        }
         (Some(holder), _) => match says(inspected) {
             Some(says) => format!("held by {holder}: {says}"),
             None => format!("held by {holder}"),

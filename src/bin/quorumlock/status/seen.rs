@@ -117,6 +117,10 @@ impl Seen {
                     if self.inspected.revoked() { "; it was revoked, and is not renewed any more" } else { "" };
                 let holder = with_readers(&self.inspected, holder);
                 let fence = self.inspected.fence();
+                if self.inspected.is_gate() {
+                    let name = bold(&shown(name));
+                    return format!("{name} is the gate of a semaphore, which {holder} has while it waits for permits");
+                }
                 let once = if self.inspected.is_once() { ONCE } else { "" };
                 format!("{} is held by {holder}, token at most {fence}{revoked}{once}", bold(&shown(name)))
             }
