@@ -266,14 +266,9 @@ impl<'a> Attempt<'a> {
 
     /// When it is to ask again by itself.
     pub(super) fn asks_again(&self) -> Option<Tick> {
-        let said = self.said()?;
+        let said = self.last.as_ref()?.waiter?.again;
         let interval = self.lasts.map_or(said, |lasts| said.min(self.interval(lasts)));
         Some(self.t0()? + interval)
-    }
-
-    /// In which time it asks again, as it told the nodes last. They drop its place after twice that.
-    pub(super) fn said(&self) -> Option<Duration> {
-        Some(self.last.as_ref()?.waiter?.again)
     }
 
     /// The round failed and another will be made: each node that did not refuse every ask since the

@@ -40,8 +40,6 @@ pub(super) async fn until_worth_asking(
     let began = voters.host.now();
     let gathering = gathering(voters.round_trip(), failed.failures);
     let pause = failed.soon.then(|| pause(voters.round_trip(), failed.failures, voters.host.random()));
-    // No longer than it said: nodes would count it dead.
-    let pause = pause.map(|pause| attempt.said().map_or(pause, |again| pause.min(again)));
     let changes = [failed.told, voters.next_to_vote()].into_iter().flatten().chain(pause).min();
     let changes = changes.map_or(Tick::NEVER, |after| began + after);
     attempt.listen();

@@ -122,24 +122,6 @@ async fn where_no_turn_is_to_be_had_pauses_are_random() {
     }
 }
 
-/// It pauses longer each time, and nodes drop the place of a waiter that is silent for too long.
-#[tokio::test(start_paused = true)]
-async fn waiter_that_wins_a_minority_in_a_row_asks_as_often_as_it_said() {
-    let stage = Stage::with(3, true, ttl);
-    stage.pause_long();
-    let _waiting = stage.acquire(3_600 * SECOND);
-    let mut longest = Duration::ZERO;
-    for _ in 0..14 {
-        let claim = stage.round(Verb::Claim, |node, _| if node == 0 { granted() } else { held(60) }).await;
-        stage.some(0..1, Verb::Withdraw, |_, _| released()).await;
-        let took = stage.asked_after().await;
-        let said = claim.waiter.expect("it waits").again;
-        assert!(took <= said + MS, "{took:?}, and it said {said:?}");
-        longest = longest.max(took);
-    }
-    assert!(longest > SECOND, "it pauses longer each time: {longest:?}");
-}
-
 #[tokio::test(start_paused = true)]
 async fn who_goes_away_leaves_every_line() {
     let stage = Stage::with(3, true, ttl);
