@@ -31,7 +31,7 @@ local function rest()
   if made_rest then return made_rest end
   made_rest = {}
   local rest, more = made_rest, more()
-  -- Whoever claims permits passes nobody who holds their gate, or waits for it.
+  -- A claim of permits does not pass an owner that holds their gate or waits for it.
   function rest.refused_at(gate)
     if misused(gate, GATE) then return {'misused', names + 1} end
     local who, left = gate.holder, gate.holder and gate.holds_until - now or 0

@@ -60,7 +60,7 @@ local function more()
     return format('%d %d %d', known.ends, known.ttl, known.ballot)
   end
 
-  -- Writes again what is ahead of the clock. Without memory this goes on, but for claims: the first
+  -- Writes again what is ahead of the clock. Without memory this goes on, except in claims: the first
   -- write removes a field that is not there, so that the key keeps its expiry.
   function more.write(key, field, value)
     if not writes then return end

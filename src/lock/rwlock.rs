@@ -322,7 +322,7 @@ impl WriteGuard {
     }
 
     /// Becomes a reader, without a moment in which another writer could enter. Readers that wait
-    /// enter with it, but for those behind a writer that waits. One round trip. Until it returns, clones
+    /// enter with it, except those behind a writer that waits. One round trip. Until it returns, clones
     /// of the writer's lease say that it is held, though readers may have entered.
     ///
     /// # Errors

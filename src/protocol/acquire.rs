@@ -448,7 +448,7 @@ impl Claimant<'_> {
         if defeat.cause() == Cause::Unavailable { self.brought_up_to_date(reports) } else { reports }
     }
 
-    /// While no quorum votes, no node is asked: what is said of them may be from long ago.
+    /// While no quorum votes, no node is asked, so the reports may be old.
     fn brought_up_to_date(&self, mut reports: Vec<NodeReport>) -> Vec<NodeReport> {
         let now = self.voters.nodes.iter().map(|node| node.status());
         let tells = |state: &NodeState| matches!(state, NodeState::Quarantined { .. } | NodeState::Unlisted { .. });

@@ -297,7 +297,7 @@ impl<'a> Attempt<'a> {
         Undoing { lease: self.limits.validity.ttl(), ..undoing }
     }
 
-    /// The ballot of whoever comes next.
+    /// The ballot of the next owner.
     fn next(&mut self, above: u64) -> u64 {
         let above = above.max(self.told);
         let next = self.next.filter(|next| *next > above).unwrap_or_else(|| self.voters.next_ballot(above));

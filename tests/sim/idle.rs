@@ -115,7 +115,7 @@ impl Core {
     }
 }
 
-/// Who waits from now on, and how often it asks, by the slowest clock.
+/// The waiter of a claim, and how often it asks, by the slowest clock.
 fn asks(now: Micros, operation: &Operation, outcome: &Outcome) -> Option<(Arc<str>, Asks)> {
     let Operation::Claim(claim) = operation else { return None };
     let (waiter, Outcome::Held { queued, .. }) = (claim.waiter?, outcome) else { return None };

@@ -306,7 +306,7 @@ async fn waits(args: &Run, timeout: Duration, quorum: &Quorum) -> String {
     format!("{waiting}; {votes} of {} nodes vote, which is no quorum: {states}", nodes.len())
 }
 
-/// Who holds the first of them that others hold: what comes before it is held by this command.
+/// The holder of the first name that another client holds. This command holds the names before it.
 async fn held(names: &[String], quorum: &Quorum) -> Option<String> {
     // At once: each waits for as long as a round may take where a node does not answer.
     let seen = join_all(names.iter().map(|name| quorum.inspect(name))).await;

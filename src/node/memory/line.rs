@@ -62,7 +62,7 @@ impl Line {
         self.order.insert((ticket, owner.clone()));
     }
 
-    /// Who has a place, from 0.
+    /// The owner at a place, from 0.
     pub(super) fn at(&self, place: usize) -> Option<Arc<str>> {
         self.order.iter().nth(place).map(|(_, owner)| owner.clone())
     }

@@ -115,7 +115,7 @@ impl Work<'_> {
         self.leave(name, &claim.owner);
     }
 
-    /// Whoever claims permits passes nobody who holds their gate, or waits for it.
+    /// A claim of permits does not pass an owner that holds their gate or waits for it.
     fn refusal_at_gate(&mut self, claim: &Claim) -> Option<Outcome> {
         let (gate, now) = (claim.gate.as_ref()?, self.now);
         let (fence, entry) = (self.bar(gate, &claim.owner), self.entry(gate));
