@@ -364,7 +364,9 @@ mod tests {
     use std::task::{Context, Poll};
 
     use futures::FutureExt;
+    use metrics_exporter_prometheus::PrometheusBuilder;
     use tokio::runtime::Handle;
+    use tokio::time::Instant;
 
     use super::*;
     use crate::host::{Host, TokioTime};
@@ -372,20 +374,39 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A server that is connected to after so many seconds, and then answers at once.
+    /// A server that is connected to after so many seconds, and then carries out at once what it is asked.
     #[derive(Clone, Debug)]
-    struct After(u32, usize);
+    struct After(u32, usize, Instant);
 
     impl After {
-        fn carry_out(&self, call: &dyn Arguments) -> Value {
-            let mut enrols = false;
-            call.each(&mut |argument| enrols |= argument == Argument::Word("enrol"));
-            let none = [0, 0, 0, 0, -1].map(Value::Integer);
-            let listed = [1.into(), "listed".into()].into_iter().chain(none).collect();
-            let record = vec![1.into(), "record".into(), "0".into(), "0".into(), self.1.to_string().into()];
-            let reply = if enrols { listed } else { record };
-            Value::Array(vec!["1 0 1".into(), "".into(), Value::Array(reply)])
+        fn new(seconds: u32, number: usize) -> Self {
+            Self(seconds, number, Instant::now())
         }
+
+        fn carry_out(&self, call: &dyn Arguments) -> Value {
+            let (mut enrols, mut records, mut keys) = (false, false, 0);
+            call.each(&mut |argument| match argument {
+                Argument::Word("enrol") => enrols = true,
+                Argument::Word("record") => records = true,
+                // The first number is how many keys there are, and the first key the record's.
+                Argument::Integer(many) if keys == 0 => keys = usize::try_from(many).unwrap(),
+                _ => {}
+            });
+            let time = self.2.elapsed();
+            let done = |many: usize| format!("{} {} {many}", time.as_secs() + 1, time.subsec_micros());
+            let none = [0, 0, 0, 0, -1].map(Value::Integer);
+            let reply = match (enrols, records) {
+                (true, _) => [1.into(), "listed".into()].into_iter().chain(none).collect(),
+                (_, true) => vec![1.into(), "record".into(), "0".into(), "0".into(), self.1.to_string().into()],
+                _ => return done(operations(keys - 1, call.count() - 2 - keys)).into(),
+            };
+            Value::Array(vec![done(1).into(), "".into(), Value::Array(reply)])
+        }
+    }
+
+    /// How many operations on one name have so many keys and arguments: claims, or others.
+    const fn operations(keys: usize, arguments: usize) -> usize {
+        if arguments * 4 == keys * 11 { keys / 4 } else { keys / 5 }
     }
 
     impl Dialer for After {
@@ -401,7 +422,8 @@ mod tests {
 
     impl Connection for After {
         fn send(&self, command: &'static str, call: &dyn Arguments) -> Answer<Value> {
-            let info = || format!("run_id:{}\r\nuptime_in_seconds:1000\r\nrole:master\r\n", self.1).into();
+            let uptime = 1_000 + self.2.elapsed().as_secs();
+            let info = || format!("run_id:{}\r\nuptime_in_seconds:{uptime}\r\nrole:master\r\n", self.1).into();
             ready(Ok(if command == "EVALSHA" { self.carry_out(call) } else { info() })).boxed()
         }
 
@@ -418,17 +440,46 @@ mod tests {
         }
     }
 
+    fn over(after: [u32; 3], host: &Arc<dyn Host>) -> Quorum {
+        let dialer = |(node, seconds)| -> Arc<dyn Dialer> { Arc::new(After::new(seconds, node)) };
+        let dialers = after.into_iter().enumerate().map(dialer).collect();
+        let builder = Quorum::builder().node_timeout(10 * SECOND);
+        builder.over_dialers(host.clone(), dialers, |_, node| Arc::new(node)).unwrap()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn no_vote_counts_before_every_node_was_tried_once() {
         for (after, expected) in [([3, 3, 3], 3), ([1, 5, 5], 5), ([2, 2, 9], 9), ([2, 2, 3], 3)] {
             let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
-            let dialer = |(node, seconds)| -> Arc<dyn Dialer> { Arc::new(After(seconds, node)) };
-            let dialers = after.into_iter().enumerate().map(dialer).collect();
-            let builder = Quorum::builder().node_timeout(10 * SECOND);
-            let quorum = builder.over_dialers(host.clone(), dialers, |_, node| Arc::new(node)).unwrap();
+            let quorum = over(after, &host);
             quorum.ready(60 * SECOND).await.unwrap();
             let took = (host.now().since_origin() + SECOND / 2).as_secs();
             assert_eq!(took, expected, "{after:?}");
         }
+    }
+
+    /// More than may wait for one node: all are due while this process stands still.
+    #[tokio::test(start_paused = true)]
+    async fn renewals_that_are_all_due_after_a_stall_find_room() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let (told, _local) = (recorder.handle(), metrics::set_default_local_recorder(&recorder));
+        let quorum = over([0; 3], &(Arc::new(TokioTime::new(Handle::current())) as Arc<dyn Host>));
+        quorum.ready(60 * SECOND).await.unwrap();
+        let mut guards = Vec::new();
+        for number in 0..4_600 {
+            guards.push(quorum.lock(format!("held/{number}")).acquire_default().await.unwrap());
+        }
+        tokio::time::advance(12 * SECOND).await;
+        for guard in &guards {
+            while guard.remaining() < 25 * SECOND {
+                tokio::time::sleep(SECOND / 100).await;
+                assert!(guard.is_held());
+            }
+        }
+        let exposition = told.render();
+        let answered = exposition.lines().filter(|line| line.contains("operation=\"renew\",outcome=\"ok\""));
+        assert!(answered.count() == 3, "{exposition}");
+        let overloaded = |line: &&str| line.contains("\"overloaded\"") && !line.ends_with(" 0");
+        assert_eq!(exposition.lines().filter(overloaded).collect::<Vec<_>>(), [""; 0]);
     }
 }

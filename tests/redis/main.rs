@@ -16,7 +16,6 @@ mod restart;
 mod rights;
 mod rolling;
 mod sessions;
-mod stalled;
 mod stored;
 mod teaching;
 mod transport;
