@@ -23,7 +23,7 @@ fn tokens(folder: &Path) -> Vec<u64> {
 /// `quorumlock SUBCOMMAND job OPTIONS --again`, once its command runs and its lock was taken away.
 fn robbed(servers: &[Server], words: &[&str], folder: &Path) -> Background {
     let mut command = over(servers);
-    command.args(words).args(["--again", "--ttl", "3s", "--timeout", "60s", "--", "sh", "-c", SCRIPT]).arg(folder);
+    command.args(words).args(["--again", "--ttl", "9s", "--timeout", "60s", "--", "sh", "-c", SCRIPT]).arg(folder);
     let running = Background::start(&mut command);
     until("it runs", || tokens(folder).len() == 1);
     let left = std::fs::read_to_string(folder.join("left")).unwrap();
@@ -72,7 +72,7 @@ async fn command_that_ends_by_itself_is_not_run_again() {
 async fn command_that_was_asked_to_end_is_not_run_again() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "trap 'echo >> $0/asked' TERM; echo >> $0/runs; while :; do sleep 0.02; done";
-    let mut running = Background::start(&mut run(&servers, "job", &["--again", "--ttl", "3s"], script, folder.path()));
+    let mut running = Background::start(&mut run(&servers, "job", &["--again", "--ttl", "9s"], script, folder.path()));
     line_of(&folder.path().join("runs"));
     running.send(Signal::TERM);
     line_of(&folder.path().join("asked"));

@@ -78,7 +78,7 @@ async fn a_command_that_cannot_be_signalled_is_named_and_kept_locked() {
 async fn a_lost_lock_is_76_though_the_command_goes_on() {
     let Some(folder) = with_setuid() else { return };
     let servers = servers(3).await;
-    let told = started(run(&servers, "job", &["--ttl", "2s"], AS_ROOT, folder.path()), folder.path());
+    let told = started(run(&servers, "job", &["--ttl", "6s"], AS_ROOT, folder.path()), folder.path());
     let pid = line_of(&folder.path().join("pid"));
     take_away(&servers);
     let (code, ..) = told.done();
@@ -94,7 +94,7 @@ async fn what_can_be_signalled_ends_beside_what_cannot() {
     let Some(folder) = with_setuid() else { return };
     let servers = servers(3).await;
     let script = format!("sleep 100 & echo $! > $0/child; ({AS_ROOT}) & wait");
-    let told = started(run(&servers, "job", &["--ttl", "2s"], &script, folder.path()), folder.path());
+    let told = started(run(&servers, "job", &["--ttl", "6s"], &script, folder.path()), folder.path());
     let [child, pid] = ["child", "pid"].map(|name| line_of(&folder.path().join(name)));
     take_away(&servers);
     let (code, ..) = told.done();

@@ -90,7 +90,7 @@ async fn ctrl_z_stops_both_and_fg_continues_both() {
 async fn a_command_continued_after_its_lock_ended_is_killed() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = &format!("trap 'echo $? > $0/asked' TERM; {BUSY}");
-    let mut terminal = shell(&run(&servers, "job", &["--ttl", "1s"], script, folder.path()), JOB, folder.path());
+    let mut terminal = shell(&run(&servers, "job", &["--ttl", "5s"], script, folder.path()), JOB, folder.path());
     let pid = line_of(&folder.path().join("pid"));
     terminal.types(SUSPEND);
     line_of(&folder.path().join("suspended"));
@@ -106,12 +106,12 @@ async fn run_goes_on_while_its_command_does_not_stop() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script =
         "trap 'echo $$ > $0/asked' TSTP; sleep 100 & echo $PPID > $0/run; echo $$ > $0/pid; while :; do wait; done";
-    let mut terminal = shell(&run(&servers, "job", &["--ttl", "1s"], script, folder.path()), JOB, folder.path());
+    let mut terminal = shell(&run(&servers, "job", &["--ttl", "6s"], script, folder.path()), JOB, folder.path());
     let (run, pid) = (line_of(&folder.path().join("run")), line_of(&folder.path().join("pid")));
     terminal.types(SUSPEND);
     assert_eq!(line_of(&folder.path().join("asked")), pid);
     let ends = servers[0].ends("job");
-    until("the lock is renewed twice", || servers[0].ends("job") > ends + 500);
+    until("the lock is renewed twice", || servers[0].ends("job") > ends + 2_500);
     assert!(!is_stopped(&run) && !is_stopped(&pid));
     terminal.types(INTERRUPT);
     assert_eq!(line_of(&folder.path().join("suspended")), "130");

@@ -325,7 +325,7 @@ async fn when_the_lock_is_taken_away_all_of_the_command_ends_and_it_is_76() {
 #[tokio::test]
 async fn a_run_that_loses_its_quorum_says_nothing_of_the_library() {
     let (mut servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
-    let options = ["--ttl", "2s", "--kill-grace", "100ms"];
+    let options = ["--ttl", "6s", "--kill-grace", "100ms"];
     let lost = Background::start(&mut run(&servers, "job", &options, FOR_EVER, folder.path()));
     line_of(&folder.path().join("pid"));
     servers[..2].iter_mut().for_each(Server::kill);
