@@ -23,6 +23,10 @@ def wrong_with(thing):
         words = spec["template"]["spec"]["containers"][0]["args"]
         if "noeviction" not in words:
             yield "nodes evict keys"
+    if kind == "Job":
+        container = spec["template"]["spec"]["containers"][0]
+        if container["args"][:2] != ["init", "--yes"] or "ttlSecondsAfterFinished" in spec:
+            yield "it does not call `quorumlock init --yes`, or may run a second time"
     if kind == "PodDisruptionBudget" and spec.get("maxUnavailable") != 1:
         yield "more than one node may be taken away"
     if kind == "CronJob":

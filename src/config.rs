@@ -16,18 +16,16 @@ mod times;
 
 use std::time::Duration;
 
-use crate::rules::roster::LONGEST;
-
 pub use checks::MIN_TTL;
 pub(crate) use checks::Rules;
 pub use file::{Config, NodeConfig};
 pub use options::LockOptions;
 pub use password_file::PasswordFile;
-pub(crate) use settings::Settings;
+pub(crate) use settings::{NodeAddress, Settings};
 
-/// The longest ttl, 24 h, where the restart guard does not set a shorter one: nodes enrol nobody
-/// with longer locks.
-pub const MAX_TTL: Duration = LONGEST;
+/// The longest ttl, 24 h, where the restart guard does not set a shorter one, and the longest
+/// `max_ttl`: for so long is a node kept out that restarts. Locks that are held for longer are renewed.
+pub const MAX_TTL: Duration = Duration::from_secs(24 * 3_600);
 /// The most nodes of a quorum.
 pub const MAX_NODES: usize = 64;
 

@@ -59,13 +59,15 @@ pub enum NodeCause {
     Silent,
     /// There is no connection. **Look** whether it runs and can be reached.
     Down,
-    /// It may have forgotten who holds what, or it is not confirmed yet, or not any more, that its
-    /// votes count. **Wait:** that ends by itself, once a quorum of nodes is there.
+    /// It may have forgotten who holds what, or this client's list is not in force there yet.
+    /// **Wait:** that ends by itself.
     Quarantined,
-    /// Its votes do not count: clients of another list use this or another node, it was retired, or
-    /// it does not tell its roster or refuses to write it. **Read** what it said: mostly, give all
-    /// clients one list.
-    Unlisted,
+    /// Another list of nodes is in force there, or on a node of the same list. **Read** which: give
+    /// all clients one list, or stop those with the wrong one.
+    OtherList,
+    /// Clients reach two servers by its name, so that no vote of it counts. **Stop** the server that is
+    /// not the node's.
+    Twins,
     /// It cannot now, and may later: it is overloaded, loads its data, has no memory left or cannot
     /// persist.
     Busy,
@@ -239,21 +241,19 @@ impl Error {
     }
 }
 
-/// What keeps several nodes from voting takes some lines: it is told of the first of them.
-fn told_once(nodes: &[NodeReport], index: usize) -> Cow<'_, str> {
-    let report = &nodes[index];
-    let same = |first: &&NodeReport| first.said == report.said && first.said.starts_with("unlisted: ");
-    match nodes[..index].iter().find(same) {
-        Some(first) => format!("unlisted, as {} is", first.node).into(),
-        None => report.said.as_str().into(),
-    }
+/// Another list takes some lines: it is described once, in the message or at the first node.
+fn told_once<'a>(message: &str, nodes: &'a [NodeReport], index: usize) -> Cow<'a, str> {
+    let NodeReport { cause, said, .. } = &nodes[index];
+    let why = said.split_once(": ").map_or(&**said, |(_, why)| why);
+    let is_told = || message.contains(why) || nodes[..index].iter().any(|before| before.said == *said);
+    if *cause == NodeCause::OtherList && is_told() { "another list, as above".into() } else { said.as_str().into() }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)?;
         for (index, report) in self.0.nodes.iter().enumerate() {
-            let said = told_once(&self.0.nodes, index);
+            let said = told_once(&self.0.message, &self.0.nodes, index);
             write!(f, "{} {}: {said}", if index == 0 { ":" } else { ";" }, report.node)?;
         }
         Ok(())
@@ -297,14 +297,24 @@ mod tests {
     }
 
     #[test]
-    fn why_nodes_are_unlisted_is_told_once() {
-        let report = |node: &str, said: &str| NodeReport::new(&node.into(), NodeCause::Down, said);
-        let said = ["unlisted: why", "down", "unlisted: why", "unlisted: other", "unlisted: why", "down"];
-        let nodes = ["a", "b", "c", "d", "e", "f"].iter().zip(said).map(|(node, said)| report(node, said)).collect();
-        let error = Error::new(ErrorKind::Unavailable, "no quorum").with_nodes(nodes);
-        let told = "no quorum: a: unlisted: why; b: down; c: unlisted, as a is; d: unlisted: other; \
-            e: unlisted, as a is; f: down";
-        assert_eq!(error.to_string(), told);
-        assert_eq!(error.nodes()[4].said, "unlisted: why", "who tells of each node tells all");
+    fn another_list_is_described_once() {
+        use NodeCause::{Down, OtherList};
+        let said = [
+            (OtherList, "other list: it is x"),
+            (Down, "down"),
+            (OtherList, "other list: it is x"),
+            (OtherList, "other list: it is y"),
+            (Down, "down"),
+        ];
+        let report = |(node, (cause, said)): (&str, (NodeCause, &str))| NodeReport::new(&node.into(), cause, said);
+        let nodes: Vec<_> = ["a", "b", "c", "d", "e"].into_iter().zip(said).map(report).collect();
+        let error = |message: &str| Error::new(ErrorKind::Unavailable, message).with_nodes(Vec::clone(&nodes));
+        let told =
+            "no quorum: a: other list: it is x; b: down; c: another list, as above; d: other list: it is y; e: down";
+        assert_eq!(error("no quorum").to_string(), told);
+        let told =
+            "it is y: a: other list: it is x; b: down; c: another list, as above; d: another list, as above; e: down";
+        assert_eq!(error("it is y").to_string(), told);
+        assert_eq!(error("it is y").nodes()[3].said, "other list: it is y", "each node's own report is whole");
     }
 }

@@ -23,8 +23,8 @@
 //! let done = lock
 //!     .try_run(Duration::from_secs(5), |lease| async move {
 //!         // Give lease.token() to the storage with every write. It must refuse a token that is
-//!         // lower than the highest it has seen. (New servers let nobody acquire for `max_ttl`, a
-//!         // minute by default.)
+//!         // lower than the highest it has seen. (Servers that have just started let nobody acquire
+//!         // for `max_ttl`, a minute by default, unless `quorumlock init` was run on them.)
 //!         lease.ensure(Duration::from_secs(1))
 //!     })
 //!     .await;
@@ -76,9 +76,9 @@
 //!   are late, lost or out of order. Clocks need not show the same time; they may run apart by
 //!   the drift (1 % and 2 ms by default). A guard counts as held only for `ttl - drift` from
 //!   *before* the nodes were asked, on a clock that counts suspended time.
-//! * **Tokens grow** from holder to holder, whatever the clients' clocks show. This also holds
-//!   where nodes forgot what they stored and the other nodes taught them again. Only readers that
-//!   hold a name together have tokens [in no order](QuorumRwLock#tokens).
+//! * **Tokens grow** from holder to holder, whatever the clients' clocks show, also if nodes forgot
+//!   what they stored: they get the highest token from the others before they vote again. Only readers
+//!   that hold a name together have tokens [in no order](QuorumRwLock#tokens).
 //! * **First come, first served**, across processes: each node keeps one queue per name and hands
 //!   a free name to the first waiter. A waiter that dies delays nobody: the next one is served in
 //!   its place. A waiter that is cut off or stands still delays the next one once, by 3 s (by up to
@@ -86,8 +86,9 @@
 //! * **Loss is reported before the ttl ends**, by a timer in the client, and is final: a lost
 //!   lock never becomes held again. A lock that was [taken away](Quorum::revoke) keeps others out
 //!   until its guard is dropped, or until its deadline.
-//! * **A restarted node does not vote on claims** until every lock that it can have forgotten has
-//!   expired. Neither does a node whose clock was stepped.
+//! * **A node that restarted or forgot does not vote on claims** until every lock that it can have
+//!   forgotten has expired. Neither does a node whose clock was stepped, nor one by whose name two
+//!   servers are seen.
 //! * **What may have been granted is released**, also when the answer never came or the caller's
 //!   future was dropped.
 //! * **"Nobody can tell" and "somebody else holds it" are different errors.**
@@ -96,36 +97,31 @@
 //!
 //! * A process that is paused between checking its lock and writing may write late. Only the
 //!   storage can refuse that write, by the token: [`fence`] has helpers for that.
-//! * A node that forgets while it keeps running can grant a lock twice. That happens with keys
-//!   deleted by hand, `FLUSHALL`, eviction, a server restored from a snapshot that was taken
-//!   while it ran, and `REPLICAOF` there and back between two probes (5 s).
-//! * A client that is new cannot know what happened to a node before, where that left no trace: a
-//!   stepped clock, a promoted replica, a restart after which the clock was set forward. Each
-//!   `quorumlock run` is a new client.
+//! * A node that forgets a lock and keeps its record can grant the lock twice, and it forgets a
+//!   revocation too: keys deleted by hand, eviction, a snapshot that was taken while it ran.
+//! * A client that is new cannot know what happened to a node before, if that left no trace: a
+//!   stepped clock, or a record that was deleted with the locks and made anew by another client as
+//!   that of an old server. Each `quorumlock run` is a new client.
 //! * A client does not notice a step of a node's clock that is undone before the node's next
 //!   answer, or that is smaller than a round trip and 1 % of the time since the last answer.
 //! * Clocks that run apart by more than 1 %, even for a while, are not covered. chrony corrects
 //!   an offset at up to 8 % unless `maxslewrate` is set. The client's clock must also count the
 //!   time that the machine is suspended: it does not on macOS and BSD, nor in a virtual machine
 //!   that is paused from outside.
-//! * An address must lead all clients to the same server. A failover that leaves the old server
-//!   running, or a load balancer, makes two servers out of one node, and no client can see that.
-//! * Two clients may both hold a lock if their lists share no node that both can reach: then they
-//!   cannot find out about each other. (Clients whose lists share one do: those that came later
-//!   acquire nothing. The longest ttl of any client counts for all.)
-//! * Nodes and clients are trusted. Nothing checks that all clients use the same key prefix, or
-//!   that no running client was cloned or restored from a snapshot.
+//! * Two servers behind one address, as after a failover that left the old one running, are found
+//!   out within 10 s, if clients of both sides reach one node. Until then there may be two holders.
+//! * Clients with different [lists](QuorumBuilder::list_name) may both hold a lock if their lists
+//!   share only nodes that are unreachable, that restarted empty, or where a list of a third name is
+//!   in force. So may clients with different key prefixes. Otherwise those that come later acquire
+//!   nothing. Clients wait for no node that does not answer: that is the price.
+//! * Nodes and clients are trusted. A running client that was cloned, or restored from a snapshot,
+//!   is two.
 //! * A node that sends a reply without end, or over fred arrays nested some hundreds deep, can fill
 //!   a client's memory or crash it: redis-protocol 6, which reads replies for fred, limits neither.
 //!   Use `rediss://` where others can reach the connection.
-//! * Tokens depend on clocks where a node forgot what it stored and was not taught what the others
-//!   know before it voted again. Either of two teaches it by the end of its quarantine (`max_ttl`
-//!   after the restart, which should be well above 10 s): enough other nodes that have not
-//!   restarted since they were taught, or answers of all nodes while none of them is in doubt. A
-//!   restart with the data counts too. Where no client was there by then, it has two seconds after
-//!   one came. The same holds where `max_ttl` is zero, and once a fence was met that is more than a
-//!   day ahead of the nodes' clocks. Then tokens grow only if no clock, of a client or of
-//!   a node, is ahead of any client's by half of `max_ttl` or more.
+//! * Tokens rest on wall clocks if too few nodes remember: if fewer than N - quorum + 1 others know
+//!   which tokens were dealt when the quarantine of a node ends that forgot, if `max_ttl` is zero, and
+//!   once a fence was met that is more than a day ahead of the nodes' clocks.
 //! * [`Once`] may let something happen twice in a period, if so many servers lose their data within
 //!   it that no quorum remembers.
 //! * [`force_release`](Quorum::force_release) frees the name at once. The holder learns of it with
@@ -141,8 +137,8 @@
 //! # Runtime
 //!
 //! A Tokio runtime with time and I/O enabled; Redis 6 or later, or Valkey. The library opens one
-//! connection a node, and keeps two small tasks a node (one over redis-rs) and one a quorum. When the last handle and
-//! guard are dropped, nothing stays.
+//! connection a node, and keeps two small tasks a node (one over redis-rs) and two a quorum. When the
+//! last handle and guard are dropped, nothing stays.
 //!
 //! # Tracing
 //!
@@ -221,7 +217,7 @@ pub use lease::{Lease, LockGuard, Released};
 pub use lock::{DistributedLock, DistributedRwLock, DistributedSemaphore, LockProvider, Locking};
 pub use lock::{
     Election, HeldNames, Leader, LeaderLease, Leadership, MAX_NAMES, MAX_NOTE, MAX_VALUE, Members, NodeMembers, Owner,
-    Quorum, QuorumBuilder, QuorumLock, QuorumRwLock, ReadGuard, Reset, Retired, WriteGuard,
+    Quorum, QuorumBuilder, QuorumLock, QuorumRwLock, ReadGuard, WriteGuard,
 };
 pub use lock::{MAX_PERIOD, Once, OncePermit};
 pub use lock::{MAX_PERMITS, Permit, PermitsGuard, PermitsLease, QuorumSemaphore};
@@ -229,9 +225,9 @@ pub use lock::{MAX_SESSION_NAMES, Session, SessionBuilder};
 pub use node::redis::{Credentials, CredentialsProvider, FetchingCredentials, Tls, Transport};
 pub use node::{Description, Inspection, Kind as HoldKind, NodeState, NodeStatus};
 pub use protocol::{Inspected, Taken};
+pub use rules::LostReason;
 pub use rules::doubt::Doubt;
-pub use rules::roster::{Agreement, Counted, Roster};
-pub use rules::{LostReason, NodeSet};
+pub use rules::list::{InForce, List, OldAtOnce, Record};
 
 // Their examples compile.
 #[cfg(doctest)]

@@ -25,6 +25,7 @@ fn file() -> impl Strategy<Value = String> {
         "ttl",
         "timeout",
         "max_ttl",
+        "list",
         "key_prefix",
         "key_format",
         "password_file",

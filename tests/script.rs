@@ -1,8 +1,10 @@
-//! The script and the memory node are the same node: random sequences of operations give the same
+//! The scripts and the memory node are the same node: random sequences of operations give the same
 //! replies on both.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod common;
+#[path = "script/records.rs"]
+mod records;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,15 +13,16 @@ use std::time::Duration;
 use common::asked::Asked;
 use common::clockwork::Clockwork;
 use common::eventually;
-use common::node::{Recorder, ask_all, heard};
+use common::node::{Recorder, ask, ask_all, heard};
 use common::server::Server;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use quorumlock::node::memory::Store;
+use quorumlock::node::operation::{Hello, Intent};
 use quorumlock::node::redis::RedisNode;
 use quorumlock::node::{HandedOver, Hint, Inspection, Kind, Name, Note, Operation, Outcome, Queued, Verb, Waiter};
 use quorumlock::rules::handover::Stamp;
-use quorumlock::rules::roster::{self, Enrolment, Roster};
+use quorumlock::rules::list::List;
 
 /// A ttl that ends within the test.
 const SHORT: Duration = Duration::from_millis(100);
@@ -45,8 +48,6 @@ struct Sketch {
     waits: Option<(u64, Duration)>,
     /// How long a hand-over to it lasts; of a note how old it is.
     lasts: Duration,
-    /// Of an enrolment, whether it writes.
-    writes: bool,
     /// Whether a claim looks at a gate: the first of the other names.
     looks: bool,
 }
@@ -58,13 +59,10 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         3 => Just(Verb::Release),
         2 => Just(Verb::Withdraw),
         1 => Just(Verb::Inspect),
-        1 => Just(Verb::Record),
         1 => Just(Verb::Revoke),
-        3 => Just(Verb::Enrol),
-        1 => prop_oneof![Just(Verb::Retire), Just(Verb::Reset)],
     ];
-    // Rarely: what is taught lies above most ballots from then on.
-    let verb = prop_oneof![40 => verb, 1 => Just(Verb::Teach)];
+    // Rarely: the node is synced to a ballot that lies above most from then on.
+    let verb = prop_oneof![40 => verb, 1 => Just(Verb::Hello)];
     let ttl = prop_oneof![
         1 => Just(SHORT),
         8 => Just(Duration::from_secs(600)),
@@ -85,13 +83,12 @@ fn sketch() -> impl Strategy<Value = Sketch> {
     // Few tickets, so that some are the same; it asks again later than the case lasts, or soon.
     let again = || prop_oneof![8 => Just(Duration::from_secs(600)), 1 => Just(SHORT / 4)];
     let waits = prop_oneof![2 => Just(None), 3 => (1u64..4, again()).prop_map(Some)];
-    let writes = prop_oneof![4 => Just(true), 1 => Just(false)];
     // The ballot of the next, mostly above its own.
     let next = prop_oneof![2 => Just(0), 3 => 0u64..14, 3 => 98u64..104, 1 => Just((1 << 53) - 1)];
     let lasts = prop_oneof![1 => Just(SHORT), 6 => Just(Duration::from_secs(600))];
     // From 4 on readers, with the numbers of the others.
-    (verb, names, 0u8..8, ttl, ballot, 1u32..5, next, waits, (lasts, writes, any::<bool>())).prop_map(
-        |(verb, names, owner, ttl, ballot, count, next, waits, (lasts, writes, looks))| Sketch {
+    (verb, names, 0u8..8, ttl, ballot, 1u32..5, next, waits, (lasts, any::<bool>())).prop_map(
+        |(verb, names, owner, ttl, ballot, count, next, waits, (lasts, looks))| Sketch {
             verb,
             names,
             owner,
@@ -101,7 +98,6 @@ fn sketch() -> impl Strategy<Value = Sketch> {
             next,
             waits,
             lasts,
-            writes,
             looks,
         },
     )
@@ -156,7 +152,6 @@ fn contention(ballot: u64, above: u64, waiters: &[u8]) -> Vec<Sketch> {
         next: 0,
         waits: None,
         lasts: minutes,
-        writes: true,
         looks: false,
     };
     let waits = |(ticket, &owner)| Sketch { owner, waits: Some((ticket, minutes)), ..holds.clone() };
@@ -165,33 +160,35 @@ fn contention(ballot: u64, above: u64, waiters: &[u8]) -> Vec<Sketch> {
 }
 
 fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
-    match sketch.verb {
+    if sketch.verb == Verb::Hello {
         // What is a day ahead is cut, by clocks that differ here.
-        Verb::Teach if sketch.count.is_multiple_of(2) => return Operation::teach_by_hand(sketch.ballot.min(101), 1),
-        Verb::Teach => return Operation::teach(sketch.ballot.min(101), 1),
-        Verb::Record => return Operation::Record,
-        Verb::Enrol => return enrolment(&sketch),
-        Verb::Retire => return Operation::Retire,
-        Verb::Reset => return Operation::Reset,
-        _ => {}
+        return Hello { sync: Some(sketch.ballot.min(101)), ..hello(Intent::Keep) }.into();
     }
     Asked {
         verb: sketch.verb,
         names: sketch.names.iter().map(|&name| names[name].clone()).collect(),
         owner: owner(sketch.owner),
+        list: "".into(),
         ttl: if sketch.owner < 4 { sketch.ttl } else { readers_ttl(&sketch) },
         ballot: sketch.ballot,
         count: sketch.count,
         waiter: sketch.waits.map(|(ticket, again)| Waiter { ticket, lasts: handed_for(&sketch), again }),
-        lasts: Duration::ZERO,
         next: sketch.next,
         // Of a claim by a reader, which follows a writer or none.
         token: if sketch.verb == Verb::Claim && sketch.count < 3 { 0 } else { sketch.next.min(sketch.ballot) },
         kind: Kind::of(u64::from(sketch.owner % 4)),
         gate: gate(&sketch, names),
         note: Some(note(&sketch)).filter(|_| sketch.verb == Verb::Renew && sketch.next < 100),
+        hello: None,
     }
     .into()
+}
+
+/// Of a client that puts no list in force.
+fn hello(intent: Intent) -> Hello {
+    let list = Arc::new(List::new("default", ["node"], Duration::from_secs(60)));
+    let (new, process) = ("id".into(), "process".into());
+    Hello { intent, new, process, list, old: None, knew: None, sync: None, seen: Vec::new() }
 }
 
 /// Readers have no permits, and no gate is one.
@@ -224,22 +221,6 @@ fn handed_for(sketch: &Sketch) -> Duration {
 fn owner(number: u8) -> Arc<str> {
     let (client, shared) = (if number % 4 == 3 { DEAF } else { CLIENT }, if number < 4 { "" } else { "s" });
     format!("{client}/{shared}{}", number % 4).into()
-}
-
-/// Servers by what the case drew: many of few, sometimes with one before them, or another list.
-fn enrolment(sketch: &Sketch) -> Operation {
-    let named = |number: u64| format!("run{number}");
-    let before = |name: usize| if sketch.next == 0 { vec![named(sketch.ballot % 6 + name as u64)] } else { Vec::new() };
-    let run = |name: usize| named(name as u64 + u64::from(sketch.owner));
-    let server = |&name: &usize| roster::Server { run: run(name), before: before(name) };
-    let servers = sketch.names.iter().map(server).collect();
-    let nodes = if sketch.count == 4 { 5 } else { 3 };
-    let protocol = if sketch.ballot == 3 { 3 } else { 2 };
-    let max_ttl = Duration::from_secs(900) - Duration::from_secs(60) * sketch.count;
-    // As clients do it, or for longer than such locks need.
-    let more = if sketch.waits.is_none() { Duration::from_secs(u64::from(sketch.count)) } else { roster::LASTS };
-    let lasts = if sketch.writes { max_ttl + more } else { Duration::ZERO };
-    Operation::Enrol(Enrolment { nodes, protocol, max_ttl, lasts, servers })
 }
 
 fn near(one: Option<Duration>, other: Option<Duration>) -> bool {
@@ -292,19 +273,8 @@ fn same(one: &Outcome, other: &Outcome) -> bool {
         (Outcome::Inspected(one), Outcome::Inspected(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same_entry(one, other))
         }
-        (Outcome::Listed(one), Outcome::Listed(other))
-        | (Outcome::Unlisted(one), Outcome::Unlisted(other))
-        | (Outcome::Retired(one), Outcome::Retired(other))
-        | (Outcome::Reset(one), Outcome::Reset(other)) => same_roster(one, other),
         (one, other) => one == other,
     }
-}
-
-fn same_roster(one: &Roster, other: &Roster) -> bool {
-    let bare = |roster: &Roster| Roster { lasts: Duration::ZERO, retired: None, ..roster.clone() };
-    bare(one) == bare(other)
-        && near(Some(one.lasts), Some(other.lasts))
-        && one.retired.is_some() == other.retired.is_some()
 }
 
 /// The memory node and the real one. Both clocks stand still until something is to end.
@@ -324,7 +294,10 @@ impl Pair {
         // Of a case that failed before.
         self.hints.take();
         // All names of a server share its record.
-        self.clock.server.command(&["DEL", "node", "node:roster"]);
+        self.clock.server.command(&["DEL", "node", "node:seen"]);
+        let made: Operation = hello(Intent::Make).into();
+        let (real, memory) = (ask(&self.node, &made).await.unwrap(), store.apply(&made, now));
+        prop_assert_eq!(real, memory, "the record is made");
         for batch in batches {
             let batch: Vec<_> = batch.into_iter().map(|sketch| operation(sketch, &names)).collect();
             let real = ask_all(&self.node, &batch).await;

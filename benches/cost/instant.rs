@@ -36,13 +36,23 @@ impl Instant {
     fn carried_out(&self, arguments: &dyn Arguments) -> Value {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let time = self.host.wall();
-        let (operations, verb) = read(arguments);
-        let done = format!("{} {} {operations}", time.as_secs(), time.subsec_micros()).into();
-        match verb {
-            Some("record") => full(done, &["record".into(), "0".into(), "0".into(), "".into()]),
-            Some("enrol") => full(done, &["listed".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()]),
-            _ => done,
+        let (operations, word) = read(arguments);
+        let id = format!("{:016x}", self.number);
+        let done = format!("{} {} {operations} {id}", time.as_secs(), time.subsec_micros()).into();
+        if word.is_some_and(|word| ["look", "keep", "make", "put"].contains(&word)) {
+            return Value::Array(vec![done, "".into(), self.record(id, &texts(arguments))]);
         }
+        done
+    }
+
+    /// A record that is old, where the list of this hello is in force.
+    fn record(&self, id: String, hello: &[String]) -> Value {
+        let [_, _, _, _, _, hash, says, ..] = hello else { panic!("a hello, and not {hello:?}") };
+        let (age, none) = (Value::Integer(1_000_000_000), Value::Integer(0));
+        let process = format!("{:040}", self.number).into();
+        let said = [1.into(), "hello".into(), id.into(), process, age.clone(), none.clone(), none, 1.into(), "".into()];
+        let list = [hash.clone().into(), Value::Integer(60_000), age, says.clone().into()];
+        Value::Array(said.into_iter().chain(list).collect())
     }
 }
 
@@ -106,15 +116,21 @@ fn read(arguments: &dyn Arguments) -> (usize, Option<&'static str>) {
         at += 1;
     });
     // As many keys a name and arguments an operation as claims, renewals and releases have.
-    let operations = [(4, 11), (5, 11), (5, 7)].into_iter().find_map(|(names, size)| {
+    let operations = [(4, 12), (5, 11), (5, 7)].into_iter().find_map(|(names, size)| {
         let fits = (keys - 1) % names == 0 && (keys - 1) / names * size == at - 2 - keys;
         fits.then_some((keys - 1) / names)
     });
     (operations.filter(|many| *many > 0).unwrap_or(1), word)
 }
 
-/// What was done, and one thing more to say of it.
-fn full(done: Value, parts: &[Value]) -> Value {
-    let parts = [1.into()].into_iter().chain(parts.iter().cloned()).collect();
-    Value::Array(vec![done, "".into(), Value::Array(parts)])
+/// The texts among the arguments: of a hello the script's digest, two keys, the new id, the process, the
+/// list's hash, and what the list says.
+fn texts(arguments: &dyn Arguments) -> Vec<String> {
+    let mut texts = Vec::new();
+    arguments.each(&mut |argument| {
+        if let Argument::Text(text) = argument {
+            texts.push(text.to_owned());
+        }
+    });
+    texts
 }

@@ -1,18 +1,14 @@
 -- Takes names: all of them or none. The gate, then the first name that refuses decides.
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue; a gate's are the last
--- ARGV    names   with the gate
---         owner
+-- ARGV    names (with the gate), list (that the client has; or ''), owner
 --         mode    'lock'; 'reader'; or 'permit': nobody may hold the last name, the gate, or wait for it
---         kind    what the hold is: see P{name}
---         ttl, ballot
+--         kind, ttl, ballot
 --         follows of a reader that was a writer, the token of that; or 0
---         ticket  place in the queue: us at which the acquire began
---         lasts   ms that a hand-over to it lasts
---         again   ms in which it asks again; 0: it does not wait. Of one name only
---         next    the ballot of a waiter that a free name is handed to; not above its own ballot: it
---                 overtakes all that wait
+--         ticket, lasts (of a hand-over), again (0: it does not wait; of one name only)
+--         next    the ballot of a hand-over; not above its own ballot: it overtakes all that wait
 -- Returns nothing if all is granted, else
+--         other, WHAT IT SAYS, MS LEFT  another list is in force    nolist  none is
 --         held, HOLDER, MS LEFT, BAR, PLACE, KIND    stale, BAR    lost, ''  its writer is over
 --         misused, NUMBER  of the name that is held as a gate and claimed as a lock, or the other way round
 
@@ -22,98 +18,76 @@ claims = true
 local GATE = 3
 
 -- Whether it is held as a gate, and this is no gate, or the other way round.
-local function misused(it, kind)
-  return it.holder and (it.ends > now and it.kind == GATE) ~= (kind == GATE)
+local function misused(it, is_gate)
+  return it.holder and (it.ends > now and it.kind == GATE) ~= is_gate
 end
 
-local made_rest
-local function rest()
-  if made_rest then return made_rest end
-  made_rest = {}
-  local rest, more = made_rest, more()
-  -- A claim of permits does not pass an owner that holds their gate or waits for it.
-  function rest.refused_at(gate)
-    if misused(gate, GATE) then return {'misused', names + 1} end
-    local who, left = gate.holder, gate.holder and gate.holds_until - now or 0
-    who = who or gate.queue and queue().hand_over(gate, 0)
-    if gate.changed then keep(gate) end
-    return who and {'held', who, left, max(gate.bar, floor), 0, GATE}
-  end
-
-  -- Others hold the name, or come before this claim. As a writer sees it: a reader may have to wait
-  -- for a writer that waits for readers.
-  function rest.held(it)
-    local place = again > 0 and queue().join(it) or 0
-    if it.changed then keep(it) end
-    local bar = max(more.highest(it), floor)
-    if it.ends > now then return {'held', it.owner, it.ends - now, bar, place, it.kind} end
-    return {'held', it.reader, it.read_ends - now, bar, place, 0}
-  end
-
-  -- All readers at the head of the queue may enter with a reader.
-  function rest.read(it)
-    readers().read(it, owner, ttl, ballot)
-    queue().leave(it)
-    queue().hand_over(it, next_ballot)
-    if it.changed then keep(it) end
-  end
-
-  return rest
+-- Others hold the name, or come before this claim. As a writer sees it: a reader may have to wait for a
+-- writer that waits for readers.
+local function held(it)
+  local place = again > 0 and more().join(it) or 0
+  local bar = max(it.fence, it.read_fence, floor)
+  if it.ends > now then return {'held', it.owner, it.ends - now, bar, place, it.kind} end
+  return {'held', it.reader, it.read_ends - now, bar, place, 0}
 end
 
 -- With the bar of all names that it could have: one ballot above it is enough.
 local function stale(seen, bar)
-  for _, it in ipairs(seen) do
-    if not it.holder or it.holder == owner then bar = max(bar, it.bar) end
+  for i = 1, names do
+    if not seen[i].holder or seen[i].holder == owner then bar = max(bar, seen[i].bar) end
   end
   return {'stale', bar}
 end
 
 -- Why name number i is not granted. One that waits takes its place.
 local function refusal(seen, i, follows)
-  local it, bar = seen[i], max(seen[i].bar, floor)
+  local it = seen[i]
   if follows > 0 and follows <= it.over then return {'lost', ''} end
-  if misused(it, kind) then return {'misused', i} end
+  if misused(it, kind == '3') then return {'misused', i} end
   -- A claim that becomes a reader without a gap: both owners have one number.
   local downgrades = is_reader and it.ends > now and string.gsub(it.owner, '/(%d+)$', '/s%1') == owner
-  if it.holder and not downgrades then
-    if it.holder ~= owner then
-      return rest().held(it)
-    end
-    -- A floor is above its ballot if that was granted while the node was doubted, and it was taught
-    -- since.
+  if it.holder == owner then
+    -- A floor is above its ballot if that was granted while the node was doubted, and it was synced
+    -- since. Of a reader, the fence may be below what it was handed over with.
     local with = it.holds_with
     local is_late = ballot < with or ballot <= max(floor, it.over) or ballot <= it.fence and ballot ~= with
-    -- Of a reader, the fence may be below what it was handed over with.
-    return is_late and stale(seen, max(bar, with)) or nil
+    return is_late and stale(seen, max(it.bar, with))
   end
-  if ballot <= bar then return stale(seen, bar) end
-  if downgrades or not it.queue or next_ballot <= ballot or not queue().has_others_before(it) then return end
-  queue().hand_over(it, next_ballot)
-  return rest().held(it)
+  if it.holder and not downgrades then return held(it) end
+  if ballot <= it.bar then return stale(seen, it.bar) end
+  if downgrades or not it.queue or next_ballot <= ballot then return end
+  local other = more().head(it, true)
+  if not other or again > 0 and other.ticket > ticket then return end
+  more().hand_over(it, next_ballot)
+  return held(it)
 end
 
-local function take(it)
-  if is_reader then return rest().read(it) end
-  hold(it, owner, digits(kind), ballot, '1', ttl)
-  if it.queue then queue().leave(it) end
-  if it.changed then keep(it) end
-end
-
-return each(11, 4, function(at, key)
-  local mode, follows
-  first, names, owner, mode, kind, ttl, ballot, follows = key, unpack(ARGV, at, at + 6)
-  ticket, lasts, again, next_ballot = unpack(ARGV, at + 7, at + 10)
-  names, kind, ttl, ballot = names - (mode == 'permit' and 1 or 0), kind + 0, ttl + 0, ballot + 0
-  ticket, lasts, again, next_ballot = ticket + 0, lasts + 0, again + 0, next_ballot + 0
-  is_reader = mode == 'reader'
+return each(12, 4, function(at, key)
+  local of, mode, follows
+  first, names, of, owner, mode, kind, ttl, ballot, follows, ticket, lasts, again = key, unpack(ARGV, at, at + 10)
+  names, ttl, ballot, next_ballot = names - (mode == 'permit' and 1 or 0), ttl + 0, ballot + 0, ARGV[at + 11] + 0
+  ticket, lasts, again, is_reader = ticket + 0, lasts + 0, again + 0, mode == 'reader'
+  if of ~= '' and of ~= list then
+    if not list then return {'nolist'} end
+    local says, longest = unpack(call('HMGET', KEYS[1], 'says', 'lasts'))
+    return {'other', says, min(list_ends - now, longest)}
+  end
+  rotate()
   local seen = look_all()
-  read_record()
-  local refused = mode == 'permit' and rest().refused_at(look(key + names * group))
-  if refused then return refused end
+  if mode == 'permit' then
+    local gate = look(key + names * group)
+    if misused(gate, true) then return {'misused', names + 1} end
+    local who, left = gate.holder, gate.holder and gate.holds_until - now or 0
+    who = who or gate.queue and more().hand_over(gate, 0)
+    if who then return {'held', who, left, gate.bar, 0, GATE} end
+  end
   for i = 1, names do
     local refused = refusal(seen, i, follows + 0)
     if refused then return refused end
   end
-  for i = 1, names do take(seen[i]) end
+  for _, it in ipairs(seen) do
+    if is_reader then more().read(it, owner, ttl, ballot) else hold(it, owner, kind, ballot, '1', ttl) end
+    if it.queue then more().leave(it) end
+    if it.queue and is_reader then more().hand_over(it, next_ballot) end
+  end
 end)

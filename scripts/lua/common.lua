@@ -1,102 +1,87 @@
--- Stands in front of each script. A call carries out operations of one verb; each is atomic, and if
--- one fails, only that one fails.
+-- Stands in front of each script. A call carries out operations of one verb; if one fails, only that
+-- one fails. docs/protocol.md says what is stored. Times are ms, ballots and tickets us.
 --
--- KEYS    P..node, the node's record, where P is the prefix of all keys; then those of the operations.
---         docs/protocol.md says what is in them
--- ARGV    as many for each operation as its script says. Times are ms, ballots and tickets us
--- RUN     from a line that the client puts in front: the process that the script was loaded into
--- Returns 'SECONDS MICROSECONDS OPERATIONS', TIME and how many there were, if all went as asked.
---         Else a table: that text; why a message could not be published, or ''; and for each
---         operation that went otherwise {its number, a word, more}, as its script says, or
---         {its number, 'error', what Redis answered}
+-- KEYS    P..node, the node's record, where P is the prefix of all keys; then those of the operations
+-- ARGV    as many for each operation as its script says; the first is how many names it has
+-- Returns 'SECONDS MICROSECONDS OPERATIONS ID', TIME, how many there were and the record's id or '-',
+--         if all went as asked. Else a table: that text; why a message could not be published, or '';
+--         and for each operation that went otherwise {its number, a word, more}, as its script says:
+--         'forgot' if there is no record; 'error', and what Redis answered
 
 local KEEP, PERIOD = 105000, 35000
 -- us. A ballot that is further ahead comes from a broken clock: it must not lift all names.
 local FAR, AHEAD = 86400000000, 250000
 
-local call, try, format, find, match = redis.call, redis.pcall, string.format, string.find, string.match
+local call, try, format, match = redis.call, redis.pcall, string.format, string.match
 local max, min = math.max, math.min
 local time = call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = (micros - micros % 1000) / 1000
--- Of the record, once it was read. Why a message could not be published. How many keys a name has.
-local high, floor
-local unpublished = ''
-local group
+-- Of the record. The list is false unless it is in force.
+local id, list, list_ends, high, mid, floor, rotated
+-- Why a message could not be published. How many keys a name has.
+local unpublished, group = ''
+
+-- Without memory Redis refuses a script only if its first write is one like HSET, ZADD or SET. So
+-- claims begin with those, and may be refused; everything else begins with others, or writes nothing.
+local claims, wrote, inspects = false, false, false
 
 -- Redis writes some numbers with an exponent.
 local function digits(number)
   return format('%d', number)
 end
 
--- Reads the record, and moves high to mid and mid to floor once a PERIOD.
-local function read_record()
-  if floor then return end
-  local stored = call('HMGET', KEYS[1], 'high', 'floor', 'rotated')
-  local to, below, rotated = tonumber(stored[1] or 0), tonumber(stored[2] or 0), tonumber(stored[3])
-  if not rotated or now < rotated or now >= rotated + PERIOD then
-    if not rotated and call('HGETALL', KEYS[1])[1] then
-      error({err = 'ERR the key ' .. KEYS[1] .. ' is no record of this protocol'})
-    end
-    local mid = tonumber(call('HGET', KEYS[1], 'mid') or 0)
-    if rotated and now < rotated then
-      -- The clock was set back, so nobody knows how long ago that was. Ballots that are too far
-      -- ahead now are no floor for all names.
-      to, below = min(to, micros + FAR), min(below, micros + FAR)
-      mid = to
-    elseif rotated and now >= rotated + 2 * PERIOD then
-      mid = to
-    end
-    below = max(below, mid)
-    call('HSET', KEYS[1], 'high', digits(to), 'mid', digits(to), 'floor', digits(below), 'rotated', digits(now))
+-- Moves high to mid and mid to floor once a PERIOD. So floor <= mid <= high, always. If the clock was
+-- set back, nobody knows how old they are, and what is too far ahead now is no floor for all names.
+local function rotate()
+  if now >= rotated and now < rotated + PERIOD then return end
+  if now < rotated then high = min(high, micros + FAR) end
+  if now < rotated or now >= rotated + 2 * PERIOD then mid = high end
+  floor, mid, rotated = mid, high, now
+  if not claims then call('HDEL', KEYS[1], '') end
+  call('HSET', KEYS[1], 'high', digits(high), 'mid', digits(mid), 'floor', digits(floor), 'rotated', digits(now))
+end
+
+-- Why an operation failed. Redis does not say which of its keys is of another type, and before version
+-- 7 it puts in front where in the script that was. (Lua makes each function anew at each call: one
+-- without locals of the script costs little.)
+local function explain(failure, first, last, keys)
+  local text = type(failure) == 'table' and failure.err or tostring(failure)
+  text = string.gsub(text, '^@?[%w_]+: ?%d+: %-?', '')
+  for at = first, string.find(text, '^WRONGTYPE') and last or 0 do
+    local kind, right = redis.pcall('TYPE', KEYS[at]).ok, (at - first) % keys == 3 and 'zset' or 'hash'
+    if kind and kind ~= right and kind ~= 'none' then return 'WRONGTYPE the key ' .. KEYS[at] .. ' is a ' .. kind end
   end
-  high, floor = to, below
+  return text
 end
 
--- A ballot was granted, withdrawn, released, revoked, or came with a renewal.
-local function raise_high(ballot)
-  read_record()
-  if ballot <= high or ballot > micros + FAR then return end
-  local ahead = max(ballot, min(ballot, micros) + AHEAD)
-  call('HSET', KEYS[1], 'high', digits(ahead))
-  high = ahead
-end
-
--- Why an operation failed, whose keys are from `first` to before `behind`. Before version 7 Redis puts
--- in front where in the script that was. It does not say which key is of another type.
-local function explain(failure, first, behind)
-  local text = string.gsub(type(failure) == 'table' and failure.err or tostring(failure), '^@?[%w_]+: ?%d+: %-?', '')
-  if string.sub(text, 1, 9) ~= 'WRONGTYPE' then return text end
-  local found, types = {}, {[0] = 'hash', 'hash', 'hash', 'zset', 'hash'}
-  for at = first - 1, behind - 1 do
-    local key = at < first and KEYS[1] or KEYS[at]
-    local kind = try('TYPE', key).ok
-    local right = types[at < first and 0 or (at - first) % group]
-    if kind and kind ~= right and kind ~= 'none' then found[#found + 1] = 'the key ' .. key .. ' is a ' .. kind end
+-- Carries out all operations, which have so many arguments each, and so many keys a name.
+local function each(arguments, keys, carry_out, makes_record)
+  local stored = try('HMGET', KEYS[1], 'id', 'list', 'until', 'high', 'mid', 'floor', 'rotated')
+  id, list, list_ends, high, mid, floor, rotated = unpack(stored)
+  if id then
+    list_ends, high, mid, floor, rotated = (list_ends or 0) + 0, high + 0, mid + 0, floor + 0, rotated + 0
+    list = list_ends > now and list
   end
-  return found[1] and 'WRONGTYPE ' .. table.concat(found, ', ') or text
-end
-
--- Carries out all operations. Each has so many arguments, of which the first is how many names it
--- has, and so many keys a name.
-local function each(arguments, keys, carry_out)
   group = keys
-  local replies, number, key = nil, 0, 2
+  local replies, number, key = {'', ''}, 0, 2
   for at = 1, #ARGV, arguments do
     number = number + 1
-    local behind = key + ARGV[at] * keys
-    local ok, reply = pcall(carry_out, at, key)
-    if not ok then reply = {'error', explain(reply, key, behind)} end
+    local behind, ok, reply = key + ARGV[at] * keys, true, nil
+    if stored.err then
+      reply = {'error', explain(stored, 1, 1, keys)}
+    elseif id or makes_record then
+      ok, reply = pcall(carry_out, at, key)
+    else
+      reply = {'forgot'}
+    end
+    if not ok then reply = {'error', explain(reply, key, max(key, behind - 1), keys)} end
     if reply then
       table.insert(reply, 1, number)
-      replies = replies or {'', ''}
       replies[#replies + 1] = reply
     end
     key = behind
   end
-  local done = time[1] .. ' ' .. time[2] .. ' ' .. number
-  if not replies and unpublished == '' then return done end
-  replies = replies or {}
-  replies[1], replies[2] = done, unpublished
-  return replies
+  replies[1], replies[2] = format('%s %s %d %s', time[1], time[2], number, id or '-'), unpublished
+  return (replies[3] or unpublished ~= '') and replies or replies[1]
 end

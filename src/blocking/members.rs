@@ -1,11 +1,11 @@
-//! Which servers vote, and changing that by hand.
+//! Which list is in force on which node, and servers that are new.
 
 use super::quorum::Quorum;
 use crate::error::Result;
-use crate::lock::{Members, Reset, Retired};
+use crate::lock::Members;
 
 impl Quorum {
-    /// Asks all nodes which servers vote: see [`Quorum::members`](crate::Quorum::members).
+    /// Asks all nodes for their records: see [`Quorum::members`](crate::Quorum::members).
     ///
     /// # Errors
     /// `Config` within a Tokio runtime, `Closed` after a shutdown. Nodes that do not answer are
@@ -15,7 +15,7 @@ impl Quorum {
     /// ```
     /// # fn main() -> quorumlock::Result<()> {
     /// let members = quorumlock::blocking::Quorum::in_memory(3)?.members()?;
-    /// assert!(members.nodes.iter().all(|node| node.roster.is_ok()));
+    /// assert!(members.nodes.iter().all(|node| node.record.is_ok()));
     /// # Ok(())
     /// # }
     /// ```
@@ -23,41 +23,12 @@ impl Quorum {
         self.0.wait(self.0.quorum.members())?
     }
 
-    /// Retires a node, by its address: see [`Quorum::retire`](crate::Quorum::retire).
+    /// Says that the servers of all nodes are new: see [`Quorum::init`](crate::Quorum::init).
     ///
     /// # Errors
-    /// As [`Quorum::retire`](crate::Quorum::retire), and `Config` within a Tokio runtime; then
-    /// nothing was sent.
-    ///
-    /// # Examples
-    /// ```
-    /// # fn main() -> quorumlock::Result<()> {
-    /// let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
-    /// quorum.retire("memory://2")?;
-    /// assert!(quorum.reset("memory://2")?.was.is_some());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn retire(&self, node: &str) -> Result<Retired> {
-        self.0.wait(self.0.quorum.retire(node))?
-    }
-
-    /// Takes the retirement of a node back, by its address: see
-    /// [`Quorum::reset`](crate::Quorum::reset).
-    ///
-    /// # Errors
-    /// As [`retire`](Self::retire).
-    pub fn reset(&self, node: &str) -> Result<Reset> {
-        self.0.wait(self.0.quorum.reset(node))?
-    }
-
-    /// Teaches all nodes of `pupils` which tokens the nodes of this quorum have dealt: see
-    /// [`Quorum::teach`](crate::Quorum::teach). **All clients of this one must have stopped.**
-    ///
-    /// # Errors
-    /// As [`Quorum::teach`](crate::Quorum::teach), and `Config` within a Tokio runtime; then
-    /// nothing was sent.
-    pub fn teach(&self, pupils: &Self) -> Result<u64> {
-        self.0.wait(self.0.quorum.teach(&pupils.0.quorum))?
+    /// As [`Quorum::init`](crate::Quorum::init), and `Config` within a Tokio runtime; then nothing was
+    /// sent.
+    pub fn init(&self) -> Result<()> {
+        self.0.wait(self.0.quorum.init())?
     }
 }

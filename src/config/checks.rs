@@ -90,7 +90,8 @@ impl LockOptions {
         require(ttl <= MAX_TTL, || too_long("ttl", ttl))?;
         require(ttl <= longest, || {
             format!(
-                "ttl is {}, above max_ttl; use at most {}, or raise max_ttl (restarted nodes then wait that long)",
+                "ttl is {}, above max_ttl; use at most {}, or raise max_ttl for all clients (restarted \
+                 nodes then wait that long)",
                 exact(ttl),
                 exact(longest)
             )

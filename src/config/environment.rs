@@ -21,6 +21,7 @@ impl Config {
     /// | variable | field |
     /// |---|---|
     /// | `QUORUMLOCK_NODES` | `nodes`: addresses, separated by commas |
+    /// | `QUORUMLOCK_LIST` | `list` |
     /// | `QUORUMLOCK_PASSWORD_FILE` | `password_file` |
     /// | `QUORUMLOCK_TLS_CA`, `QUORUMLOCK_TLS_CERT`, `QUORUMLOCK_TLS_KEY`, `QUORUMLOCK_TLS_SERVER_NAME` | `tls_ca`, `tls_cert`, `tls_key`, `tls_server_name` |
     /// | `QUORUMLOCK_TTL`, `QUORUMLOCK_TIMEOUT`, `QUORUMLOCK_MAX_TTL` | `ttl`, `timeout`, `max_ttl`: `500ms`, `30s`, `1.5m`, `2h`; a bare number is seconds |
@@ -44,6 +45,7 @@ impl<F: Fn(&str) -> Option<OsString>> Variables<F> {
     fn read(&self) -> Result<Config> {
         let nodes = self.set(NODES)?.map(|list| Config::from_urls(&list)).transpose();
         Ok(Config {
+            list: self.set("QUORUMLOCK_LIST")?,
             password_file: self.path(PASSWORD_FILE),
             password_by: Some(PASSWORD_FILE),
             tls_ca: self.path("QUORUMLOCK_TLS_CA"),
@@ -111,6 +113,7 @@ mod tests {
     fn the_environment_sets_what_the_command_takes_from_it() {
         let config = read(&[
             ("QUORUMLOCK_NODES", "redis://eu, rediss://:a%2Cb@us:6380/2,"),
+            ("QUORUMLOCK_LIST", "app"),
             ("QUORUMLOCK_TTL", "10s"),
             ("QUORUMLOCK_TIMEOUT", "1.5m"),
             ("QUORUMLOCK_MAX_TTL", "30"),
@@ -123,7 +126,7 @@ mod tests {
             ("QUORUMLOCK_TLS_SERVER_NAME", "name"),
         ])
         .unwrap();
-        assert_eq!(config.transport, Some(Transport::Fred));
+        assert_eq!((config.transport, config.list.as_deref()), (Some(Transport::Fred), Some("app")));
         assert_eq!(config.addresses().unwrap().0, ["redis://eu", "rediss://:a%2Cb@us:6380/2"]);
         assert_eq!(config.tls(), Tls::new().ca_file("ca").client_certificate("cert", "key").server_name("name"));
         let times = [config.ttl, config.timeout, config.max_ttl].map(|time| time.map(|time| time.as_secs()));
@@ -135,6 +138,7 @@ mod tests {
     fn what_is_not_set_or_empty_sets_nothing_but_an_empty_prefix() {
         let names = [
             "NODES",
+            "LIST",
             "TTL",
             "TIMEOUT",
             "MAX_TTL",
@@ -151,7 +155,7 @@ mod tests {
         for config in [read(&[]).unwrap(), read(&empty).unwrap()] {
             assert!(config.addresses().unwrap().0.is_empty() && config.ttl.is_none() && config.key_format.is_none());
             assert!(config.timeout.is_none() && config.max_ttl.is_none() && config.key_prefix.is_none());
-            assert!(config.transport.is_none() && !config.tls().is_set());
+            assert!(config.transport.is_none() && config.list.is_none() && !config.tls().is_set());
         }
         assert_eq!(read(&[("QUORUMLOCK_KEY_PREFIX", "")]).unwrap().key_prefix.as_deref(), Some(""));
     }

@@ -29,8 +29,8 @@ use crate::node::redis::{Tls, Transport};
 ///     "ttl": "10s",
 ///     "timeout": "2s",
 ///     "nodes": [
-///         { "url": "rediss://eu:6380", "user": "locks", "password": "secret" },
-///         { "url": "redis://us:6379" }
+///         { "name": "eu", "url": "rediss://eu:6380", "user": "locks", "password": "secret" },
+///         { "name": "us", "url": "redis://us:6379" }
 ///     ]
 /// }"#;
 /// let config: quorumlock::Config = serde_json::from_str(file).unwrap();
@@ -44,6 +44,8 @@ use crate::node::redis::{Tls, Transport};
 pub struct Config {
     /// The nodes.
     pub nodes: Vec<NodeConfig>,
+    /// See [`QuorumBuilder::list_name`](crate::QuorumBuilder::list_name).
+    pub list: Option<String>,
     /// A file whose first line is the password of all nodes that have none, read anew at each
     /// connection. A relative path begins in the working directory, or where
     /// [`relative_to`](Self::relative_to) says.
@@ -96,6 +98,8 @@ pub struct Config {
 )]
 #[non_exhaustive]
 pub struct NodeConfig {
+    /// Its name in the list: see [`QuorumBuilder::node_named`](crate::QuorumBuilder::node_named).
+    pub name: Option<String>,
     /// Its [address](crate::QuorumBuilder::node). User and password may stand there,
     /// percent-encoded, or beside it, as they are.
     pub url: String,
@@ -115,7 +119,7 @@ impl NodeConfig {
     }
 
     fn joined(&self, later: bool) -> Result<String, String> {
-        let Self { url, user, password, password_env } = self;
+        let Self { url, user, password, password_env, .. } = self;
         let (user, password, password_env) = (user.as_deref(), password.as_deref(), password_env.as_deref());
         Parts { url, user, password, password_env }.joined(|name| std::env::var(name).ok(), later)
     }
@@ -181,6 +185,7 @@ impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("nodes", &self.nodes.len())
+            .field("list", &self.list)
             .field("ttl", &self.ttl)
             .field("timeout", &self.timeout)
             .field("max_ttl", &self.max_ttl)
@@ -281,9 +286,10 @@ mod tests {
     #[test]
     fn a_configuration_is_read_from_what_serde_reads() {
         let read = |text: &str| serde_json::from_str::<Config>(text).map_err(|error| error.to_string());
-        let config =
-            read(r#"{"ttl": "1.5m", "key_prefix": "app:", "transport": "fred", "nodes": [{"url": "redis://eu"}]}"#)
-                .unwrap();
+        let text = r#"{"ttl": "1.5m", "key_prefix": "app:", "transport": "fred", "list": "app",
+            "nodes": [{"name": "eu", "url": "redis://eu"}]}"#;
+        let config = read(text).unwrap();
+        assert_eq!((config.list.as_deref(), config.nodes[0].name.as_deref()), (Some("app"), Some("eu")));
         assert_eq!(config.transport, Some(Transport::Fred));
         assert_eq!((config.ttl, config.key_prefix.as_deref()), (Some(Duration::from_secs(90)), Some("app:")));
         assert_eq!(config.addresses().unwrap().0, ["redis://eu"]);

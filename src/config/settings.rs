@@ -9,11 +9,25 @@ use super::{MAX_NODES, MAX_TTL, SECOND};
 use crate::error::{Error, Result};
 use crate::node::Name;
 use crate::node::redis::{CredentialsProvider, Endpoint, Tls, Transport};
-use crate::rules::roster::PROTOCOL;
+use crate::rules::list::List;
 use crate::words::exact;
 
 /// Where the name stands in a key format.
 const NAME: &str = "{name}";
+
+/// A node as it was given. No Debug: its address may hold a password.
+#[derive(Clone)]
+pub(crate) struct NodeAddress {
+    /// Its name in the list, if it is not in the address, and not the address itself.
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) address: String,
+}
+
+impl NodeAddress {
+    pub(crate) const fn unnamed(address: String) -> Self {
+        Self { name: None, address }
+    }
+}
 
 /// What a quorum needs to know. See [`QuorumBuilder`](crate::QuorumBuilder) for what each means.
 /// Not `Debug`: addresses may hold passwords.
@@ -21,7 +35,9 @@ const NAME: &str = "{name}";
 pub(crate) struct Settings {
     /// The quorum's name in metrics and traces.
     pub(crate) quorum: Arc<str>,
-    pub(crate) addresses: Vec<String>,
+    /// The list's name.
+    pub(crate) list: String,
+    pub(crate) nodes: Vec<NodeAddress>,
     pub(crate) options: LockOptions,
     pub(crate) prefix: String,
     pub(crate) key_format: Option<String>,
@@ -34,15 +50,14 @@ pub(crate) struct Settings {
     pub(crate) connect_timeout: Duration,
     pub(crate) max_waiters: usize,
     pub(crate) onlooker: bool,
-    /// Which protocol it says it speaks: another than this build's in tests only.
-    pub(crate) protocol: u32,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             quorum: "default".into(),
-            addresses: Vec::new(),
+            list: "default".to_owned(),
+            nodes: Vec::new(),
             options: LockOptions::default(),
             prefix: "quorumlock:".to_owned(),
             key_format: None,
@@ -55,7 +70,6 @@ impl Default for Settings {
             connect_timeout: 15 * SECOND,
             max_waiters: 65_536,
             onlooker: false,
-            protocol: PROTOCOL,
         }
     }
 }
@@ -64,6 +78,9 @@ impl Settings {
     /// Checks everything but the addresses.
     pub(crate) fn checked(&self) -> Result<Rules> {
         labelled("the name of a quorum", &self.quorum, 64)?;
+        require(printable(&self.list), || {
+            "the name of a list must have 1 to 64 printable ASCII characters and no space".to_owned()
+        })?;
         require(!self.prefix.is_empty(), || {
             "key_prefix is empty; name one, such as \"quorumlock:\", so that no other program's keys are in the way"
                 .to_owned()
@@ -72,8 +89,7 @@ impl Settings {
             "key_prefix must have at most 128 bytes, and none of { } NUL".to_owned()
         })?;
         self.key_format.as_deref().map_or(Ok(()), checked_format)?;
-        let printable = |name: &str| name.bytes().all(|byte| byte.is_ascii_graphic());
-        require(printable(&self.client_name) && (1..=64).contains(&self.client_name.len()), || {
+        require(printable(&self.client_name), || {
             "client_name must have 1 to 64 printable ASCII characters and no space, since CLIENT SETNAME takes no others".to_owned()
         })?;
         let millisecond = Duration::from_millis(1);
@@ -108,12 +124,22 @@ impl Settings {
         (!text.is_empty()).then(|| text.into())
     }
 
+    /// The list of nodes with these names.
+    pub(crate) fn list_of(&self, names: &[Arc<str>]) -> Arc<List> {
+        Arc::new(List::new(&self.list, names, self.max_ttl))
+    }
+
     /// A node's address, with the TLS options of all where it has none. What they name is read
     /// here, so that what is wrong with it is told before anything is sent.
-    fn endpoint(&self, address: &str) -> Result<Endpoint> {
-        let mut endpoint = match self.credentials {
+    fn endpoint(&self, node: &NodeAddress) -> Result<Endpoint> {
+        let NodeAddress { name, address } = node;
+        let endpoint = match self.credentials {
             Some(_) => Endpoint::parse_for(address)?,
             None => Endpoint::parse(address)?,
+        };
+        let mut endpoint = match name {
+            Some(name) => endpoint.named(name)?,
+            None => endpoint,
         };
         let takes = endpoint.login().try_for_each(|text| self.transport.takes(text));
         takes.map_err(|why| Error::config(format!("{endpoint}: {why}")))?;
@@ -127,17 +153,23 @@ impl Settings {
 
     /// Reads the addresses.
     pub(crate) fn endpoints(&self) -> Result<Vec<Endpoint>> {
-        let count = self.addresses.len();
+        let count = self.nodes.len();
         require(count > 0, || "no node is configured; name at least one, or better three or five".to_owned())?;
         require(count <= MAX_NODES, || format!("{count} nodes are configured; use at most {MAX_NODES}"))?;
-        let read = |(index, address): (usize, &String)| {
-            let endpoint = self.endpoint(address);
+        let read = |(index, node): (usize, &NodeAddress)| {
+            let endpoint = self.endpoint(node);
             endpoint.map_err(|error| Error::config(format!("node {} of {count}: {error}", index + 1)))
         };
-        let endpoints = self.addresses.iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
+        let endpoints = self.nodes.iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
         for (index, endpoint) in endpoints.iter().enumerate() {
             let again = endpoints[..index].iter().any(|other| other.to_string() == endpoint.to_string());
             require(!again, || format!("the node {endpoint} is configured twice; name each server once"))?;
+            let name = endpoint.name();
+            let same = endpoints[..index].iter().find(|other| other.name() == name);
+            same.map_or(Ok(()), |same| {
+                let message = format!("the nodes {same} and {endpoint} have one name, {name}; give each its own");
+                Err(Error::config(message))
+            })?;
         }
         require(!self.tls.is_set() || endpoints.iter().any(Endpoint::speaks_tls), || {
             "TLS options are set, but no node's address begins with rediss://; write rediss:// for nodes that speak TLS, or \
@@ -149,6 +181,11 @@ impl Settings {
         }
         Ok(endpoints)
     }
+}
+
+/// Whether a text may be a word of a command, or of what nodes store of lists.
+fn printable(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// Two names never become the same: what stands around them is always the same.
@@ -169,7 +206,8 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn settings(addresses: &[&str]) -> Settings {
-        Settings { addresses: addresses.iter().map(|&address| address.to_owned()).collect(), ..Settings::default() }
+        let nodes = addresses.iter().map(|&address| NodeAddress::unnamed(address.to_owned())).collect();
+        Settings { nodes, ..Settings::default() }
     }
 
     #[test]
@@ -178,6 +216,18 @@ mod tests {
         let twice = settings(&["redis://eu", "redis://us", "redis://:pw@eu:6379"]).endpoints().unwrap_err();
         assert_eq!(twice.to_string(), "the node redis://eu:6379 is configured twice; name each server once");
         assert_eq!(settings(&["redis://eu", "redis://us"]).endpoints().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn two_nodes_of_one_name_are_refused() {
+        let same = settings(&["redis://eu?name=a", "redis://us", "rediss://asia?name=a"]).endpoints().unwrap_err();
+        let said = "the nodes redis://eu:6379 and rediss://asia:6379 have one name, a; give each its own";
+        assert_eq!(same.to_string(), said);
+        let mut named = settings(&["redis://eu", "rediss://eu"]);
+        assert!(named.endpoints().unwrap_err().to_string().contains("one name, eu:6379"));
+        named.nodes[1].name = Some("b".into());
+        let names: Vec<_> = named.endpoints().unwrap().iter().map(|endpoint| endpoint.name().to_string()).collect();
+        assert_eq!(names, ["eu:6379", "b"]);
     }
 
     #[test]
@@ -203,6 +253,7 @@ mod tests {
         }
         assert!(check(|settings| settings.quorum = "".into()).contains("the name of a quorum must have 1 to 64"));
         assert!(check(|settings| settings.quorum = "eu\"".into()).contains("the name of a quorum"));
+        assert!(check(|settings| settings.list = "a b".into()).contains("the name of a list must have 1 to 64"));
         assert!(check(|settings| settings.key_format = Some(format!("{}{{name}}", "x".repeat(513)))).contains("512"));
         assert!(check(|settings| settings.client_name = "a b".into()).contains("client_name"));
         assert!(check(|settings| settings.node_timeout = Duration::ZERO).contains("node_timeout"));

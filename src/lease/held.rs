@@ -1,7 +1,7 @@
 //! A lock that is held, was released, or was lost: carries out what its [`Tenure`] decides, and sets
 //! the timers that it asks for.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -28,8 +28,10 @@ pub(crate) struct Leases {
     pub(crate) voters: Arc<Voters>,
     pub(crate) home: Arc<Home>,
     pub(super) schedule: Arc<Schedule<dyn Timed>>,
-    /// Whether all leases were lost, and those are too that were not found then.
+    /// Whether the quorum was shut down: all leases are lost, and all that begin later.
     pub(super) closed: AtomicBool,
+    /// When all leases were lost last since another list was met, counted from 1; 0 if never.
+    pub(super) others: AtomicU64,
     /// Where the grid of renewals lies.
     pub(super) phase: u64,
     /// Ends the loop with the last handle and guard.
@@ -107,7 +109,15 @@ impl Held {
             held.renew_now(&mut state);
         }
         drop(state);
+        held.lose_late(won.t0);
         held
+    }
+
+    /// It is lost if all leases were, since `t0`, and it was not found then.
+    fn lose_late(&self, t0: Tick) {
+        if let Some(reason) = self.leases.lost_since(t0) {
+            self.lose(reason);
+        }
     }
 
     /// What is left of the validity; zero once it is over, released or lost.
@@ -247,8 +257,7 @@ impl Held {
     fn renewed(self: &Arc<Self>, renewing: &Renewing, renewal: Renewal) -> Renewed {
         let mut state = self.state();
         let (t0, now) = (renewing.t0(), self.now());
-        // A node may not be listed any more.
-        let (renewal, votes) = renewing.counted(renewal);
+        let votes = renewing.votes();
         let doubted = self.leases.voters.hints.doubts().since(t0);
         let heard = Heard { t0, renewal, votes: &votes, doubted };
         let (renewed, due) = state.tenure.renewed(heard, self.pace(now), now);
@@ -456,7 +465,7 @@ impl Timed for Held {
     fn deadline_reached(self: Arc<Self>) {
         let mut state = self.state();
         let expiry = state.tenure.deadline_reached(self.now());
-        let again = state.tenure.expires();
+        let (again, since) = (state.tenure.expires(), state.tenure.since());
         match expiry {
             Expiry::Over => return self.let_go(state),
             Expiry::Later(_) => {
@@ -469,9 +478,7 @@ impl Timed for Held {
             }
         }
         // Between two timers it is not found by whoever looks for all leases.
-        if self.leases.closed.load(Ordering::Acquire) {
-            self.lose(LostReason::Closed);
-        }
+        self.lose_late(since);
     }
 
     fn doubted(self: Arc<Self>, nodes: NodeSet) {

@@ -1,7 +1,6 @@
 //! The locks of a session: many grants, renewed together and lost together. Carries out what their
 //! [`Tenancy`] decides.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -32,6 +31,8 @@ pub(crate) struct Locks {
     what: &'static str,
     leases: Arc<Leases>,
     rules: Arc<Rules>,
+    /// When it began.
+    since: Tick,
     state: Mutex<State>,
     /// Cancelled when they are lost.
     ended: CancellationToken,
@@ -59,6 +60,7 @@ impl Locks {
             what,
             leases: leases.clone(),
             rules: rules.clone(),
+            since: leases.voters.host.now(),
             state: Mutex::new(state),
             ended: CancellationToken::new(),
             over: CancellationToken::new(),
@@ -66,10 +68,13 @@ impl Locks {
         });
         // By this a shutdown finds it.
         locks.set(&mut locks.state(), EXPIRE, Tick::NEVER);
-        if leases.closed.load(Ordering::Acquire) {
-            locks.lose(LostReason::Closed);
-        }
+        locks.lose_late(leases.lost_after(locks.since));
         locks
+    }
+
+    /// These are lost if all leases were, and these were not found then.
+    fn lose_late(&self, reason: Option<LostReason>) {
+        reason.into_iter().for_each(|reason| self.lose(reason));
     }
 
     /// One lock more, unless these are over: then it is given back.
@@ -102,6 +107,7 @@ impl Locks {
         if won.deadline < before {
             self.sooner.notify_waiters();
         }
+        self.lose_late(self.leases.lost_since(won.t0));
         Ok(())
     }
 
@@ -189,7 +195,7 @@ impl Locks {
             let until = (t0 + self.rules.round_timeout).min(self.deadline().unwrap_or(t0));
             let mut sum = (Renewal::Extended, RenewalTally::new(self.leases.voters.size));
             for (number, renewing) in renewals.iter().enumerate() {
-                let (renewal, votes) = renewing.counted(renewing.verdict(until).await);
+                let (renewal, votes) = (renewing.verdict(until).await, renewing.votes());
                 sum = (sum.0.with(renewal), if number == 0 { votes } else { sum.1.with(votes) });
                 renewing.span.end(if renewal == Renewal::Extended { "extended" } else { "unclear" });
             }
@@ -318,8 +324,7 @@ impl Locks {
     /// again.
     fn renewed(self: &Arc<Self>, sent: Sent, renewing: &Renewing, renewal: Renewal, again: Again) -> Renewed {
         let mut state = self.state();
-        // A node may not be listed any more.
-        let (renewal, votes) = renewing.counted(renewal);
+        let votes = renewing.votes();
         let doubted = self.leases.voters.hints.doubts().since(sent.t0);
         let heard = Heard { t0: sent.t0, renewal, votes: &votes, doubted };
         // The same number for all that were sent at one moment: they stay together.
@@ -540,9 +545,7 @@ impl Timed for Locks {
         }
         self.expire_next();
         // Between two timers it is not found by whoever looks for all leases.
-        if self.leases.closed.load(Ordering::Acquire) {
-            self.lose(LostReason::Closed);
-        }
+        self.lose_late(self.leases.lost_after(self.since));
     }
 
     fn doubted(self: Arc<Self>, nodes: NodeSet) {

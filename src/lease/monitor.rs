@@ -8,7 +8,7 @@
 //! nodes. A panic ends what it happened in, and not the loop.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use futures::FutureExt;
@@ -24,7 +24,8 @@ use super::turns::Turns;
 use crate::host::{Host, sleep_until};
 #[cfg(feature = "testing")]
 use crate::node::Name;
-use crate::protocol::{Cleanups, Doubts, Leftover, Voters, enrol, teach};
+use crate::protocol::hello::{self, Greeter, Holdings};
+use crate::protocol::{Cleanups, Doubts, Leftover, Voters};
 use crate::rules::{LostReason, NodeSet, Tick};
 
 /// How many renewals are under way at a time: as many as fit into the calls that may be on their
@@ -51,13 +52,15 @@ impl Leases {
             run(host.clone(), schedule.clone(), doubts, cleanups, leftovers, closing.clone()),
         );
         host.spawn(Box::pin(work.map(|()| resident.leaves())));
-        let (pupils, teaching) = (voters.hints.pupils(), Arc::downgrade(&voters));
-        host.spawn(Box::pin(teach::run(host.clone(), teaching, pupils, closing.clone())));
-        let (members, enrolling) = (voters.hints.members(), Arc::downgrade(&voters));
-        host.spawn(Box::pin(enrol::run(host.clone(), enrolling, members, closing.clone())));
         let phase = host.random();
-        let closed = AtomicBool::new(false);
-        Arc::new(Self { voters, home, schedule, closed, phase, _closing: closing.drop_guard() })
+        let (closed, others) = (AtomicBool::new(false), AtomicU64::new(0));
+        let guard = closing.clone().drop_guard();
+        let leases = Arc::new(Self { voters, home, schedule, closed, others, phase, _closing: guard });
+        if leases.voters.have_lists() {
+            let greeter = Greeter::new(&leases.voters);
+            host.spawn(Box::pin(hello::run(host.clone(), greeter, Arc::downgrade(&leases), closing)));
+        }
+        leases
     }
 
     /// How many timers are set, for tests that look for leaks.
@@ -75,13 +78,48 @@ impl Leases {
         !leases.is_empty()
     }
 
-    /// Loses every lease that is alive.
-    pub(crate) fn lose_all(&self) {
-        self.closed.store(true, Ordering::Release);
+    /// Loses every lease that is alive. Those that begin later, by what was asked for before, are
+    /// lost too: all of them if it is closed.
+    pub(crate) fn lose_all(&self, reason: LostReason) {
+        match reason {
+            LostReason::Closed => self.closed.store(true, Ordering::Release),
+            _ => self.others.store(moment(self.voters.host.now()), Ordering::Release),
+        }
         for lease in self.schedule.leases().iter().filter_map(Weak::upgrade) {
-            lease.lose(LostReason::Closed);
+            // A log or a recorder that panics must not keep the others.
+            let _ = catch_unwind(AssertUnwindSafe(|| lease.lose(reason)));
         }
     }
+
+    /// Why a lease is lost that was asked for at `t0`, if all of them were lost since.
+    pub(super) fn lost_since(&self, t0: Tick) -> Option<LostReason> {
+        if self.closed.load(Ordering::Acquire) {
+            return Some(LostReason::Closed);
+        }
+        (moment(t0) <= self.others.load(Ordering::Acquire)).then_some(LostReason::OtherList)
+    }
+
+    /// The same for what began at `since` and may have begun right after that: it holds nothing that was
+    /// asked for before.
+    pub(super) fn lost_after(&self, since: Tick) -> Option<LostReason> {
+        self.lost_since(since)
+            .filter(|reason| *reason == LostReason::Closed || moment(since) < self.others.load(Ordering::Acquire))
+    }
+}
+
+impl Holdings for Leases {
+    fn voters(&self) -> &Arc<Voters> {
+        &self.voters
+    }
+
+    fn lose_all(&self, reason: LostReason) {
+        self.lose_all(reason);
+    }
+}
+
+/// A moment as a number above zero.
+fn moment(at: Tick) -> u64 {
+    u64::try_from(at.since_origin().as_nanos()).unwrap_or(u64::MAX).saturating_add(1)
 }
 
 async fn run(

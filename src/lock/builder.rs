@@ -7,18 +7,19 @@ use tokio::runtime::Handle;
 
 use super::inner::Inner;
 use super::quorum::Quorum;
-use crate::config::{LockOptions, MAX_NODES, Rules, Settings};
+use crate::config::{LockOptions, MAX_NODES, NodeAddress, Rules, Settings};
 use crate::error::{Error, Result, no_runtime};
 use crate::host::{self, Host, System, TokioTime};
 use crate::lease::Leases;
 use crate::metrics::Meters;
 use crate::node::hint::channel;
-use crate::node::operation::record_key;
+use crate::node::operation::{Intent, record_key};
 use crate::node::redis::transport::Dialer;
-use crate::node::redis::{self, CredentialsProvider, RedisNode, Registry, Site, Tls, Transport};
+use crate::node::redis::{self, CredentialsProvider, Endpoint, RedisNode, Registry, Site, Tls, Transport};
 use crate::node::{MemoryNode, Node};
-use crate::protocol::{GivenBack, Hints, LEFTOVERS, Leftovers, Members, Voters};
+use crate::protocol::{GivenBack, Hints, LEFTOVERS, Leftovers, Membership, Voters};
 use crate::rules::Size;
+use crate::rules::list::PROTOCOL;
 
 /// Settings of a quorum, on the way to [`connect`](Self::connect).
 #[derive(Clone, Default)]
@@ -52,18 +53,43 @@ impl QuorumBuilder {
     /// Neither is ever shown. With
     /// [`credentials`](Self::credentials) neither need be there.
     ///
+    /// The node's name in the [list](Self::list_name) is its address without scheme, user and options
+    /// (`eu.example:6379`); the option `?name=eu` of any address, or [`node_named`](Self::node_named),
+    /// gives it another.
+    ///
     /// Nodes are trusted. One that sends replies without end can fill this process's memory, and over
     /// fred one that sends arrays nested some hundreds deep can end it by a stack overflow:
     /// redis-protocol 6, which fred reads replies with, bounds neither. redis-rs refuses what is
     /// nested more than a hundred deep.
     pub fn node(mut self, address: impl Into<String>) -> Self {
-        self.settings.addresses.push(address.into());
+        self.settings.nodes.push(NodeAddress::unnamed(address.into()));
         self
     }
 
     /// Adds several nodes.
-    pub fn nodes<A: Into<String>>(mut self, addresses: impl IntoIterator<Item = A>) -> Self {
-        self.settings.addresses.extend(addresses.into_iter().map(Into::into));
+    pub fn nodes<A: Into<String>>(self, addresses: impl IntoIterator<Item = A>) -> Self {
+        addresses.into_iter().fold(self, Self::node)
+    }
+
+    /// Adds one node by this name: 1 to 64 printable ASCII characters and no space.
+    ///
+    /// All clients must give a node the same name. Those that reach it by different addresses need
+    /// one, and so does a node whose server will be replaced by one at another address.
+    pub fn node_named(mut self, name: impl Into<Arc<str>>, address: impl Into<String>) -> Self {
+        self.settings.nodes.push(NodeAddress { name: Some(name.into()), address: address.into() });
+        self
+    }
+
+    /// The name of the list: of these nodes, their names, and [`max_ttl`](Self::max_ttl). Default
+    /// `default`; 1 to 64 printable ASCII characters and no space.
+    ///
+    /// Clients that may want the same locks must have the same list. Nodes keep it in force while
+    /// clients of it are connected, and for `max_ttl` and 15 s after. Clients that come with another
+    /// list *of the same name* acquire nothing until then: so that no two of them hold one lock, each
+    /// by a quorum of its own. Lists of different names keep out of each other's nodes, and nobody
+    /// waits: name them so only if their clients never want the same locks.
+    pub fn list_name(mut self, name: impl Into<String>) -> Self {
+        self.settings.list = name.into();
         self
     }
 
@@ -98,7 +124,7 @@ impl QuorumBuilder {
     /// For programs that give all tenants the same names: each has a quorum with a format of its
     /// own. Two names never have the same key, and the servers' users can be limited to a tenant's
     /// keys (`~quorumlock:{acme/*`). Unlike clients with another [`key_prefix`](Self::key_prefix),
-    /// clients with another format stay in one roster, and know of the same restarts. What stands
+    /// clients with another format share the nodes' records and their list. What stands
     /// around the name has 512 bytes at most, and none of `{`, `}` and NUL.
     ///
     /// Everything that shows a lock's name shows it in this form,
@@ -130,37 +156,28 @@ impl QuorumBuilder {
         self
     }
 
-    /// The restart guard: the longest ttl of any client of these nodes. Default 60 s; at most 24 h.
+    /// The restart guard: the longest ttl of any lock. Default 60 s; at most 24 h. A longer ttl is
+    /// refused.
     ///
-    /// A node that restarted, or whose clock was stepped, may have forgotten a lock, and votes on
-    /// no claim until this long has passed. Zero switches the guard off, for tests and demos: then
-    /// a restarted node can grant what it had granted before.
+    /// A node that restarted, forgot locks, or whose clock was stepped, may have forgotten a lock, and
+    /// votes on no claim until this long has passed. So do servers that are new, unless
+    /// [`Quorum::init`] says so, or they have run for longer than this. Zero switches the guard off,
+    /// for tests and demos: then a restarted node can grant what it had granted before.
     ///
-    /// Clients tell it to the nodes, and the largest counts for all of them. One that is much too
-    /// large keeps restarted nodes out for as long, until that long and 20 s after the client that
-    /// has it was enrolled last.
+    /// It is part of the [list](Self::list_name): all clients must have the same.
     ///
-    /// The guard cannot see everything: memory that goes while the server runs on (`FLUSHALL`,
-    /// eviction), and some of what happened before this client first saw the node. See [what cannot
-    /// be seen](crate::Doubt#what-cannot-be-seen).
+    /// The guard cannot see everything: see [what cannot be seen](crate::Doubt#what-cannot-be-seen).
     pub fn max_ttl(mut self, longest: Duration) -> Self {
         self.settings.max_ttl = longest;
         self
     }
 
-    /// Only looks: [`inspect`](Quorum::inspect), [`revoke`](Quorum::revoke) and
-    /// [`force_release`](Quorum::force_release) work, and locks are never acquired. It takes no
-    /// place in the nodes' rosters, so it may be connected to any nodes beside clients of any list.
+    /// Only looks: [`inspect`](Quorum::inspect), [`members`](Quorum::members),
+    /// [`revoke`](Quorum::revoke) and [`force_release`](Quorum::force_release) work, and locks are
+    /// never acquired. It makes no records and puts no list in force, so it may be connected to any
+    /// nodes beside clients of any list. [`Quorum::init`] needs it.
     pub const fn onlooker(mut self) -> Self {
         self.settings.onlooker = true;
-        self
-    }
-
-    /// Says to nodes that it speaks this protocol, as a later version would: for tests of upgrades.
-    #[cfg(feature = "unstable")]
-    #[doc(hidden)]
-    pub const fn protocol(mut self, protocol: u32) -> Self {
-        self.settings.protocol = protocol;
         self
     }
 
@@ -194,9 +211,8 @@ impl QuorumBuilder {
         self
     }
 
-    /// How long [`connect`](Self::connect) waits for a quorum. Default 15 s: longer than a first
-    /// client waits beside a server that has just started. Connecting takes a node five round trips,
-    /// one or two more with TLS and one more with a database.
+    /// How long [`connect`](Self::connect) waits for a quorum. Default 15 s. Connecting takes a node
+    /// some five round trips, one or two more with TLS and one more with a database.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self
@@ -222,10 +238,10 @@ impl QuorumBuilder {
     /// lock of the one could end or look like that of the other.
     ///
     /// # Errors
-    /// `Config` if a setting makes no sense, if the same server is behind two addresses, or outside
-    /// of a Tokio runtime; `Unavailable` if no quorum was admitted within
-    /// [`connect_timeout`](Self::connect_timeout), with what each node said: also where clients
-    /// whose list of nodes is another one use some of these, with what to do.
+    /// `Config` if a setting makes no sense, if the same server was found behind two addresses, or
+    /// outside of a Tokio runtime; `Unavailable` if no quorum was admitted within
+    /// [`connect_timeout`](Self::connect_timeout), with what each node said: also if clients with
+    /// another [list](Self::list_name) of the same name use some of these.
     ///
     /// # Cancel safety
     /// Safe: all connections are closed.
@@ -243,14 +259,17 @@ impl QuorumBuilder {
     /// `Config` if a setting makes no sense, or outside of a Tokio runtime.
     pub fn open(self) -> Result<Quorum> {
         let rules = self.settings.checked()?;
-        let dialer = |endpoint| self.settings.transport.dialer(Site::new(endpoint, self.settings.credentials.clone()));
+        let dialer = |endpoint: Endpoint| {
+            let (name, site) = (endpoint.name(), Site::new(endpoint, self.settings.credentials.clone()));
+            (name, self.settings.transport.dialer(site))
+        };
         let dialers = self.settings.endpoints()?.into_iter().map(dialer).collect();
         let host: Arc<dyn Host> = Arc::new(System::new(runtime()?));
         self.dial(rules, host, dialers, |_, node| Arc::new(node))
     }
 
     /// A quorum over Redis nodes behind other connections than the library's own, on a host of the
-    /// caller's: for simulations. `wrap` gets each node's number and
+    /// caller's: for simulations. Their addresses name them. `wrap` gets each node's number and
     /// the node, and returns what the quorum sees of it. Starts to connect and returns at once.
     ///
     /// # Errors
@@ -264,14 +283,15 @@ impl QuorumBuilder {
     ) -> Result<Quorum> {
         let rules = self.settings.checked()?;
         accept(dialers.len())?;
-        self.dial(rules, host, dialers, wrap)
+        let named = |dialer: Arc<dyn Dialer>| (Endpoint::name_of(&dialer.address()), dialer);
+        self.dial(rules, host, dialers.into_iter().map(named).collect(), wrap)
     }
 
     fn dial(
         self,
         rules: Rules,
         host: Arc<dyn Host>,
-        dialers: Vec<Arc<dyn Dialer>>,
+        dialers: Vec<(Arc<str>, Arc<dyn Dialer>)>,
         wrap: impl Fn(usize, RedisNode) -> Arc<dyn Node>,
     ) -> Result<Quorum> {
         if self.settings.max_ttl.is_zero() {
@@ -280,25 +300,26 @@ impl QuorumBuilder {
             );
         }
         let registry = Arc::new(Registry::new(dialers.len()));
+        let membership = membership(&self.settings, &rules, dialers.iter().map(|(name, _)| name.clone()).collect());
         let meters = meters(&self.settings, dialers.len());
         let hints = Hints::new(client(&*host), host.clone(), meters.hints());
         let settings = redis::Settings {
             quorum: meters.quorum().clone(),
             timeout: self.settings.node_timeout,
             max_ttl: self.settings.max_ttl,
-            counts: if self.settings.onlooker { redis::Counts::Looked } else { redis::Counts::Enrolled },
+            list: membership.list.clone(),
+            greets: Intent::Look,
             drift: self.settings.options.clock_rate(),
             record: record_key(&self.settings.prefix).into(),
             client_name: self.settings.client_name.as_str().into(),
             channel: channel(&self.settings.prefix).into(),
             listener: hints.clone(),
         };
-        let node = |(index, dialer)| {
-            wrap(index, RedisNode::new(index, dialer, settings.clone(), host.clone(), registry.clone()))
+        let node = |(index, (name, dialer))| {
+            wrap(index, RedisNode::new(index, name, dialer, settings.clone(), host.clone(), registry.clone()))
         };
         let nodes = dialers.into_iter().enumerate().map(node).collect();
-        let members = members(&self.settings, &rules);
-        let leases = leases(nodes, host.clone(), hints, members, meters);
+        let leases = leases(nodes, host.clone(), hints, membership, meters);
         Ok(Quorum(Arc::new(Inner::new(leases, host, rules, self.settings, Some(registry)))))
     }
 
@@ -329,7 +350,8 @@ impl QuorumBuilder {
         accept(nodes.len())?;
         let meters = meters(&self.settings, nodes.len());
         let hints = Hints::new(client(&*host), host.clone(), meters.hints());
-        let leases = leases(nodes, host.clone(), hints, members(&self.settings, &rules), meters);
+        let membership = membership(&self.settings, &rules, nodes.iter().map(|node| node.label().clone()).collect());
+        let leases = leases(nodes, host.clone(), hints, membership, meters);
         Ok(Quorum(Arc::new(Inner::new(leases, host, rules, self.settings, None))))
     }
 }
@@ -368,7 +390,7 @@ impl Quorum {
 impl std::fmt::Debug for QuorumBuilder {
     /// Leaves the addresses out: they may hold passwords.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let nodes = self.settings.addresses.len();
+        let nodes = self.settings.nodes.len();
         f.debug_struct("QuorumBuilder")
             .field("nodes", &nodes)
             .field("options", &self.settings.options)
@@ -387,27 +409,27 @@ fn runtime() -> Result<Handle> {
     Handle::try_current().map_err(|_| no_runtime())
 }
 
-/// What this client tells nodes' rosters.
-fn members(settings: &Settings, rules: &Rules) -> Members {
-    Members::new(settings.max_ttl, rules.validity.ttl(), settings.node_timeout, settings.onlooker)
-        .speaking(settings.protocol)
+/// What this client tells nodes of itself.
+fn membership(settings: &Settings, rules: &Rules, names: Vec<Arc<str>>) -> Membership {
+    let (list, round_timeout, onlooker) = (settings.list_of(&names), rules.round_timeout, settings.onlooker);
+    Membership { list, names, round_timeout, onlooker }
 }
 
 /// What is recorded of this quorum, registered before its nodes are.
 fn meters(settings: &Settings, nodes: usize) -> Meters {
     let size = Size::of(u32::try_from(nodes).unwrap_or(u32::MAX));
-    Meters::new(settings.quorum.clone().into(), size.quorum(), settings.protocol)
+    Meters::new(settings.quorum.clone().into(), size.quorum(), PROTOCOL)
 }
 
 fn leases(
     nodes: Vec<Arc<dyn Node>>,
     host: Arc<dyn Host>,
     hints: Arc<Hints>,
-    members: Members,
+    membership: Membership,
     meters: Meters,
 ) -> Arc<Leases> {
     let (leftovers, again) = Leftovers::channel(LEFTOVERS);
-    let voters = Arc::new(Voters::new(nodes, host, hints, leftovers, members, meters));
+    let voters = Arc::new(Voters::new(nodes, host, hints, leftovers, membership, meters));
     GivenBack::attach(&voters);
     Leases::start(voters, again)
 }

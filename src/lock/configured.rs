@@ -14,7 +14,12 @@ impl Config {
     /// variable of a password that is not set, and a password file that cannot be read.
     pub fn builder(&self) -> Result<QuorumBuilder> {
         let (addresses, password) = self.addresses()?;
-        let builder = Quorum::builder().nodes(addresses).tls(self.tls());
+        let nodes = self.nodes.iter().zip(addresses);
+        let builder = nodes.fold(Quorum::builder().tls(self.tls()), |builder, (node, address)| match &node.name {
+            Some(name) => builder.node_named(name.as_str(), address),
+            None => builder.node(address),
+        });
+        let builder = with(builder, self.list.as_ref(), QuorumBuilder::list_name);
         let builder = with(builder, password, QuorumBuilder::credentials);
         let builder = with(builder, self.ttl, QuorumBuilder::ttl);
         let builder = with(builder, self.timeout, QuorumBuilder::wait);

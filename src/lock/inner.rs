@@ -52,10 +52,6 @@ impl Inner {
         Self { number, leases, host, queue, rules: Arc::new(rules), shut, settings, registry, sessions }
     }
 
-    pub(super) const fn max_ttl(&self) -> Duration {
-        self.settings.max_ttl
-    }
-
     pub(super) const fn connect_timeout(&self) -> Duration {
         self.settings.connect_timeout
     }
@@ -69,11 +65,10 @@ impl Inner {
         }
     }
 
-    /// The rules of locks with these options. Nodes are told of their ttl.
+    /// The rules of locks with these options.
     pub(super) fn rules_of(&self, options: &LockOptions) -> Result<Arc<Rules>> {
         let Settings { max_ttl, options: shared, .. } = &self.settings;
         let rules = Arc::new(options.checked_for(shared, *max_ttl)?);
-        self.leases.voters.use_ttl(rules.validity.ttl());
         self.leases.voters.meters.register(rules.class);
         Ok(rules)
     }

@@ -9,14 +9,15 @@ use super::mutex::QuorumLock;
 use super::session::Session;
 use super::session_builder::SessionBuilder;
 use crate::config::LockOptions;
-use crate::error::{Error, ErrorKind, NodeReport, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::host::{before, can_wait};
 use crate::node::{Listener, Name, NodeState, NodeStatus};
 use crate::protocol::{Inspected, Survey, Taken, free, take_away};
-#[cfg(feature = "testing")]
 use crate::rules::LostReason;
 use crate::words::exact;
 
+/// The part of the time that a quorum took to come for which the other nodes are waited for.
+const GRACE: u32 = 10;
 /// How often nodes are looked at while they are waited for.
 const GLANCE: Duration = Duration::from_millis(100);
 
@@ -168,12 +169,10 @@ impl Quorum {
     /// Returns from whom it was taken, and for how long it may be held still.
     ///
     /// # Errors
-    /// `Unavailable` if no quorum of nodes whose votes clients count confirmed it, or a node that
-    /// named the holder did not and the others do not know; then it may be renewed still. Also if so
-    /// many nodes are quarantined, or so few of the others answer, that [nobody can
-    /// tell](Inspected::is_conclusive) who holds it: then it was taken away from whom the nodes
-    /// named, and somebody else may hold it; the same if it passed to another holder each time it
-    /// was asked for. `Config` for a bad name, `Closed` after a shutdown.
+    /// `Unavailable` if no quorum of nodes confirmed it; then it may be renewed still. Also if so few
+    /// of those that did [vote](Inspected::is_conclusive), since they are quarantined or have another
+    /// list in force, that nobody can tell who holds it: then it was taken away from those that the
+    /// nodes named, and somebody else may hold it. `Config` for a bad name, `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Each node has done it, or not; ask again.
@@ -205,32 +204,32 @@ impl Quorum {
     }
 
     /// Waits until a quorum of nodes is admitted: connected, checked, and taking part, if only
-    /// after its quarantine.
+    /// after its quarantine. It waits for no other node.
     ///
     /// # Errors
-    /// `Unavailable` after `patience`, with what each node said; `Config` if the same server is
-    /// behind two addresses or outside of a Tokio runtime; `Closed` after a shutdown.
+    /// `Unavailable` after `patience`, with what each node said; `Config` if the same server was
+    /// found behind two addresses until then, or outside of a Tokio runtime; `Closed` after a
+    /// shutdown.
     ///
     /// # Cancel safety
     /// Safe.
     pub async fn ready(&self, patience: Duration) -> Result<()> {
         self.0.usable()?;
         let Some(registry) = &self.0.registry else { return Ok(()) };
-        let host = &self.0.host;
+        let (host, mut changes) = (&self.0.host, registry.subscribe());
         let began = host.now();
-        let mut changes = registry.subscribe();
         let admitted = self.changed_until(&mut changes, |nodes| admitted(nodes) >= self.quorum());
-        if before(host, began + patience, admitted).await.is_none() {
-            self.refuse_duplicates()?;
-            let message = self.why_not(&self.nodes(), patience);
-            return Err(Error::new(ErrorKind::Unavailable, message).with_nodes(self.reports()));
+        if before(host, began + patience, admitted).await.is_some() {
+            // Nodes as near as those are about to come too: a lock that they grant outlives more.
+            let grace = host.now().since(began) / GRACE;
+            let settled =
+                self.changed_until(&mut changes, |nodes| nodes.iter().all(|node| node.state != NodeState::Connecting));
+            let _ = before(host, host.now() + grace, settled).await;
+            return self.refuse_duplicates();
         }
-        // The others get as long again as the quorum took, if the caller's time allows, so that a
-        // server behind two addresses is noticed now rather than later.
-        let took = host.now().since(began);
-        let settled = self.changed_until(&mut changes, |nodes| !nodes.iter().any(|node| node.state.is_connecting()));
-        let _ = before(host, (host.now() + took).min(began + patience), settled).await;
-        self.refuse_duplicates()
+        self.refuse_duplicates()?;
+        let message = self.why_not(&self.nodes(), patience);
+        Err(Error::new(ErrorKind::Unavailable, message).with_nodes(self.0.leases.voters.reports()))
     }
 
     /// Stops: nobody acquires any more, locks that are held are lost and released, and what is
@@ -243,7 +242,7 @@ impl Quorum {
     /// What was begun goes on in the background; connections then end with the last handle.
     pub async fn shutdown(&self, deadline: Duration) {
         self.0.shut.cancel();
-        self.0.leases.lose_all();
+        self.0.leases.lose_all(LostReason::Closed);
         if self.0.leases.home.has_ended() {
             return;
         }
@@ -317,29 +316,22 @@ impl Quorum {
     /// What keeps a quorum from being ready.
     fn why_not(&self, nodes: &[NodeStatus], patience: Duration) -> String {
         let (patience, quorum, all) = (exact(patience), self.quorum(), nodes.len());
-        let unlisted = nodes.iter().filter(|node| matches!(node.state, NodeState::Unlisted { .. })).count();
-        if unlisted > 0 && unlisted + admitted(nodes) >= quorum {
-            return format!(
-                "no quorum within {patience}: {quorum} of {all} nodes must vote, and {unlisted} {} unlisted",
-                if unlisted == 1 { "is" } else { "are" }
-            );
+        if let Some(other) = self.0.leases.voters.other_list() {
+            return format!("no quorum within {patience}: {other}");
         }
-        let waiting = nodes.iter().filter(|node| matches!(node.state, NodeState::Waiting { .. })).count();
-        if waiting > 0 && waiting + admitted(nodes) >= quorum {
-            return format!("no quorum within {patience}: {waiting} of {all} nodes wait for one that does not answer");
+        let twins = nodes.iter().filter(|node| matches!(node.state, NodeState::Twins { .. })).count();
+        match twins > 0 && twins + admitted(nodes) >= quorum {
+            true => format!("no quorum within {patience}: behind {twins} of {all} nodes' names there are two servers"),
+            false => format!("no quorum within {patience}: {quorum} of {all} nodes must be up"),
         }
-        format!("no quorum within {patience}: {quorum} of {all} nodes must be up")
     }
 
     fn refuse_duplicates(&self) -> Result<()> {
         if self.nodes().iter().any(|node| matches!(node.state, NodeState::Duplicate { .. })) {
-            return Err(Error::config("the same server is behind two addresses").with_nodes(self.reports()));
+            let reports = self.0.leases.voters.reports();
+            return Err(Error::config("the same server is behind two addresses").with_nodes(reports));
         }
         Ok(())
-    }
-
-    fn reports(&self) -> Vec<NodeReport> {
-        self.nodes().iter().map(NodeReport::of_status).collect()
     }
 }
 
@@ -349,7 +341,8 @@ fn admitted(nodes: &[NodeStatus]) -> usize {
 
 /// Whether there may be a connection.
 fn connected(node: &NodeStatus) -> bool {
-    node.state.is_admitted() || node.state.is_connecting() || matches!(node.state, NodeState::Unlisted { .. })
+    use NodeState::{Connecting, OtherList, Quarantined, Twins, Up};
+    matches!(node.state, Up | Quarantined { .. } | Connecting | OtherList { .. } | Twins { .. })
 }
 
 impl fmt::Debug for Quorum {
@@ -375,6 +368,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// A server that is connected to after so many seconds, and then carries out at once what it is asked.
+    /// It never forgot anything, and has the list of its client in force.
     #[derive(Clone, Debug)]
     struct After(u32, usize, Instant);
 
@@ -384,29 +378,33 @@ mod tests {
         }
 
         fn carry_out(&self, call: &dyn Arguments) -> Value {
-            let (mut enrols, mut records, mut keys) = (false, false, 0);
-            call.each(&mut |argument| match argument {
-                Argument::Word("enrol") => enrols = true,
-                Argument::Word("record") => records = true,
-                // The first number is how many keys there are, and the first key the record's.
-                Argument::Integer(many) if keys == 0 => keys = usize::try_from(many).unwrap(),
-                _ => {}
+            let mut words = Vec::new();
+            call.each(&mut |argument| {
+                words.push(match argument {
+                    Argument::Word(word) => word.to_owned(),
+                    Argument::Text(text) => text.to_owned(),
+                    Argument::Integer(number) => number.to_string(),
+                });
             });
-            let time = self.2.elapsed();
-            let done = |many: usize| format!("{} {} {many}", time.as_secs() + 1, time.subsec_micros());
-            let none = [0, 0, 0, 0, -1].map(Value::Integer);
-            let reply = match (enrols, records) {
-                (true, _) => [1.into(), "listed".into()].into_iter().chain(none).collect(),
-                (_, true) => vec![1.into(), "record".into(), "0".into(), "0".into(), self.1.to_string().into()],
-                _ => return done(operations(keys - 1, call.count() - 2 - keys)).into(),
-            };
+            let (time, server) = (self.2.elapsed(), self.1.to_string());
+            let done = |many: usize| format!("{} {} {many} {server}", time.as_secs() + 1, time.subsec_micros());
+            let keys: usize = words[1].parse().unwrap();
+            if !words[3].ends_with("node:seen") {
+                return done(operations(keys - 1, words.len() - 2 - keys)).into();
+            }
+            // Behind the digest, the number of keys and two keys.
+            let said = |argument: usize| words.get(4 + argument).cloned().unwrap_or_default();
+            let (list, says, age) = (said(4), said(5), "70000");
+            let record = ["hello", &server, &server, age, "0", "0", "1", "init", &list, age, age, &says];
+            let record = record.into_iter().map(|text| Value::from(text.to_owned()));
+            let reply = std::iter::once(Value::Integer(1)).chain(record).collect();
             Value::Array(vec![done(1).into(), "".into(), Value::Array(reply)])
         }
     }
 
     /// How many operations on one name have so many keys and arguments: claims, or others.
     const fn operations(keys: usize, arguments: usize) -> usize {
-        if arguments * 4 == keys * 11 { keys / 4 } else { keys / 5 }
+        if arguments * 4 == keys * 12 { keys / 4 } else { keys / 5 }
     }
 
     impl Dialer for After {
@@ -448,14 +446,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_vote_counts_before_every_node_was_tried_once() {
-        for (after, expected) in [([3, 3, 3], 3), ([1, 5, 5], 5), ([2, 2, 9], 9), ([2, 2, 3], 3)] {
+    async fn ready_waits_for_a_quorum_and_for_no_other_node() {
+        for (after, expected) in [([3, 3, 3], 3), ([1, 5, 5], 5), ([2, 2, 9], 2), ([2, 2, 3], 2)] {
             let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
             let quorum = over(after, &host);
             quorum.ready(60 * SECOND).await.unwrap();
             let took = (host.now().since_origin() + SECOND / 2).as_secs();
             assert_eq!(took, expected, "{after:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn locks_lost_to_another_list_stay_lost_and_later_ones_are_held() {
+        let quorum = Quorum::in_memory(3).unwrap();
+        let guard = quorum.lock("a").acquire(SECOND).await.unwrap();
+        quorum.0.leases.lose_all(LostReason::OtherList);
+        assert_eq!(guard.lost().await, LostReason::OtherList);
+        drop(guard);
+        tokio::time::sleep(SECOND).await;
+        assert!(quorum.lock("a").acquire(SECOND).await.unwrap().is_held());
     }
 
     /// More than may wait for one node: all are due while this process stands still.

@@ -9,8 +9,9 @@ use super::inner::Inner;
 use super::scoped::{Scope, under};
 use super::session::Session;
 use crate::config::LockOptions;
-use crate::error::{Error, ErrorKind, NodeReport, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Locks, Released};
+use crate::protocol::Voters;
 use crate::rules::LostReason;
 use crate::words::exact;
 
@@ -62,7 +63,7 @@ impl SessionBuilder {
         tokio::select! {
             biased;
             () = inner.shut.cancelled() => return Err(inner.closed()),
-            votes = votes(&inner, rules.validity.ttl(), timeout) => votes?,
+            votes = votes(&inner, timeout) => votes?,
         }
         let locks = Locks::begin("session", &inner.leases, &rules);
         Ok(Session::begin(inner, rules, locks))
@@ -190,17 +191,20 @@ impl Scope for Revoked {
     }
 }
 
-/// Waits until a quorum votes on locks of that ttl.
-async fn votes(inner: &Inner, ttl: Duration, timeout: Duration) -> Result<()> {
-    let until = inner.host.now() + timeout;
-    if inner.leases.voters.votes(ttl, until).await { Ok(()) } else { Err(nobody_votes(inner, timeout)) }
+/// Waits until a quorum votes; not if so many quarantines last for longer that none does in time.
+async fn votes(inner: &Inner, timeout: Duration) -> Result<()> {
+    let (voters, until) = (&inner.leases.voters, inner.host.now() + timeout);
+    let vote = !voters.are_quarantined_past(until) && voters.votes(until).await;
+    if vote { Ok(()) } else { Err(nobody_votes(voters, timeout)) }
 }
 
-fn nobody_votes(inner: &Inner, timeout: Duration) -> Error {
-    let voters = &inner.leases.voters;
-    let (quorum, nodes) = (voters.size.quorum(), voters.size.nodes());
-    let message = format!("no session within {}: {quorum} of {nodes} nodes must vote", exact(timeout));
-    let reports = voters.nodes.iter().map(|node| NodeReport::of_status(&node.status())).collect();
+fn nobody_votes(voters: &Voters, timeout: Duration) -> Error {
+    let (quorum, nodes, reports) = (voters.size.quorum(), voters.size.nodes(), voters.reports());
+    let why = voters.other_list().map_or_else(
+        || format!("{quorum} of {nodes} nodes must vote{}", voters.advice(&reports)),
+        |other| other.to_string(),
+    );
+    let message = format!("no session within {}: {why}", exact(timeout));
     Error::new(ErrorKind::Unavailable, message).with_nodes(reports)
 }
 

@@ -1,6 +1,7 @@
 //! What is recorded of a quorum.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Label, SharedString};
@@ -8,7 +9,7 @@ use metrics::{Counter, Gauge, Histogram, Label, SharedString};
 use super::class::Class;
 use super::family::{Ended, Family, RenewalEnded, RoundEnded};
 use super::table::{self, describe};
-use crate::rules::{LostReason, Renewed};
+use crate::rules::{LostReason, NodeSet, Renewed};
 
 /// What is recorded of a quorum. All of it is registered when the quorum connects, and that of a
 /// class when its options are first used: recording looks nothing up.
@@ -27,6 +28,25 @@ pub(crate) struct Meters {
     in_line: Gauge,
     handover: Histogram,
     handovers: Counter,
+    /// How many locks are held now, of all classes.
+    held: AtomicUsize,
+}
+
+/// What is recorded of the lists that nodes have in force.
+#[derive(Debug)]
+pub(crate) struct ListMeters {
+    other: Gauge,
+    twins: Vec<Gauge>,
+}
+
+impl ListMeters {
+    /// Whether another list of this one's name is in force, and behind which nodes' names there are
+    /// two servers.
+    pub(crate) fn tell(&self, other: bool, twins: NodeSet) {
+        let set = |gauge: &Gauge, on: bool| gauge.set(f64::from(u8::from(on)));
+        set(&self.other, other);
+        self.twins.iter().enumerate().for_each(|(node, gauge)| set(gauge, twins.contains(node)));
+    }
 }
 
 /// What is recorded of the locks of one class.
@@ -90,6 +110,7 @@ impl Meters {
             in_line: gauge(table::IN_LINE),
             handover: histogram(table::HANDOVER),
             handovers: counter(table::HANDOVERS),
+            held: AtomicUsize::new(0),
             quorum,
         };
         meters.register(Class::default());
@@ -110,6 +131,15 @@ impl Meters {
     pub(crate) fn hints(&self) -> (Counter, Counter) {
         let counter = |outcome: &'static str| metrics::counter!(table::HINTS, "quorum" => self.quorum.clone(), "outcome" => outcome);
         (counter("heard"), counter("wasted"))
+    }
+
+    /// What is recorded of lists, over nodes with these labels.
+    pub(crate) fn lists<'a>(&self, nodes: impl Iterator<Item = &'a Arc<str>>) -> ListMeters {
+        let twin = |node: &Arc<str>| metrics::gauge!(table::NODE_TWINS, "quorum" => self.quorum.clone(), "node" => node.clone());
+        let other = metrics::gauge!(table::OTHER_LIST, "quorum" => self.quorum.clone());
+        let meters = ListMeters { other, twins: nodes.map(twin).collect() };
+        meters.tell(false, NodeSet::default());
+        meters
     }
 
     fn class(&self, class: Class) -> &ClassMeters {
@@ -157,10 +187,18 @@ impl Meters {
     }
 
     pub(crate) fn held(&self, class: Class) {
+        // First: a recorder may panic.
+        self.held.fetch_add(1, Ordering::Relaxed);
         self.class(class).held.increment(1.0);
     }
 
+    /// Whether any lock is held now.
+    pub(crate) fn any_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed) > 0
+    }
+
     pub(crate) fn freed(&self, class: Class, after: Duration) {
+        self.held.fetch_sub(1, Ordering::Relaxed);
         let meters = self.class(class);
         meters.held.decrement(1.0);
         meters.held_time.record(after);

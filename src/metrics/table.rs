@@ -120,7 +120,13 @@ table! {
         "Grants that came after their round had failed, and were released";
     NODE_UP = "quorumlock_node_up", Gauge, Count, &[], ["quorum", "node"], "1 while the node is connected and checked";
     NODE_QUARANTINED = "quorumlock_node_quarantined", Gauge, Count, &[], ["quorum", "node"],
-        "1 while the node votes on no claim, because it restarted or its clock was stepped";
+        "1 while the node votes on no claim, because it may have forgotten locks, or ended some early";
+    NODE_DOUBTS = "quorumlock_node_doubts_total", Counter, Count, &[], ["quorum", "node", "reason"],
+        "How often the node came into doubt: restarted, forgot, or its clock was stepped";
+    NODE_TWINS = "quorumlock_node_twins", Gauge, Count, &[], ["quorum", "node"],
+        "1 while two servers are seen behind the node's name, so that none of its votes counts";
+    OTHER_LIST = "quorumlock_other_list", Gauge, Count, &[], ["quorum"],
+        "1 while nodes have another list of the same name in force, so that nothing is acquired";
     ROUND_TRIP = "quorumlock_node_round_trip_seconds", Histogram, Seconds, ROUND_TRIPS, ["quorum", "node"],
         "Time from submitting an operation to its answer";
     NODE_OPERATIONS = "quorumlock_node_operations_total", Counter, Count, &[], ["quorum", "node", "operation", "outcome"],

@@ -119,8 +119,9 @@ pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
         let _ = node;
     }
 
-    /// Node number `node` was met for the first time: it may have to be told what others know.
-    fn met(&self, node: usize) {
+    /// Node number `node` has answered a hello, or showed that it should be sent another one. Must not
+    /// block.
+    fn heard(&self, node: usize) {
         let _ = node;
     }
 }

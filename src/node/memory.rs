@@ -1,6 +1,6 @@
-//! The same node in memory, by the letter of the script, with a clock that can be skewed.
+//! The same node in memory, by the letter of the scripts, with a clock that can be skewed.
 //!
-//! For doc examples, users' unit tests and simulations. That it answers as the script does is shown
+//! For doc examples, users' unit tests and simulations. That it answers as the scripts do is shown
 //! by random sequences of operations (`tests/script.rs`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,10 +13,12 @@ use super::{Node, Request};
 use crate::host::Host;
 
 mod entry;
+mod hello;
 mod line;
+mod listed;
 mod readers;
 mod record;
-mod roster;
+mod seen;
 mod store;
 mod waiting;
 mod work;
@@ -41,11 +43,13 @@ pub struct MemoryNode {
 }
 
 impl MemoryNode {
-    /// An empty node that takes the time from `host`.
+    /// A node that nobody has used, and that votes at once. It takes the time from `host`. Its clients
+    /// keep no list of nodes there.
     #[must_use]
     pub fn new(label: &str, host: Arc<dyn Host>) -> Self {
         let ahead = host.wall().saturating_sub(host.now().since_origin());
-        Self { label: label.into(), host, ahead, store: Mutex::default(), listeners: Mutex::default() }
+        let store = Mutex::new(Store::made(label));
+        Self { label: label.into(), host, ahead, store, listeners: Mutex::default() }
     }
 
     /// Forgets who holds a name or held it, as a real node does whose keys are deleted by hand, and

@@ -21,20 +21,17 @@ pub mod vote;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 pub use hint::{HandedOver, Hint, Listener};
 pub use inspection::{Description, Inspection};
 pub use memory::MemoryNode;
 pub use operation::{
-    Claim, Kind, Mode, Name, Note, Operation, Release, Renew, Revoke, Scan, Teach, Verb, Waiter, Withdraw,
+    Claim, Hello, Intent, Kind, Mode, Name, Note, Operation, Release, Renew, Revoke, Scan, Verb, Waiter, Withdraw,
 };
 pub use reply::{Fault, FaultKind, Outcome, Queued, Reply, ReplyTo, Sink};
 pub use status::{NodeState, NodeStatus};
 
-use crate::rules::Tick;
-use crate::rules::doubt::Lesson;
-use crate::rules::roster::{Roster, Standing};
+use crate::rules::book::{Known, Standing};
 
 /// An operation and where its answer goes.
 #[derive(Debug)]
@@ -43,15 +40,6 @@ pub struct Request {
     pub operation: Arc<Operation>,
     /// Who wants to know.
     pub reply: ReplyTo,
-}
-
-/// A server as rosters know it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Its run id.
-    pub run: String,
-    /// For how long its process has been up at least.
-    pub age: Duration,
 }
 
 /// One independent Redis deployment, or something that behaves like one.
@@ -78,35 +66,25 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// What this node is to be told of ballots, if it may have forgotten them.
-    fn lesson(&self) -> Option<Lesson> {
+    /// What its record was last, and how the node is; `None` if it cannot be reached, or must not take
+    /// part.
+    fn known(&self) -> Option<Known> {
         None
     }
 
-    /// A lesson was given: this node was `taught`, or nobody could teach it.
-    fn lesson_given(&self, lesson: Lesson, taught: bool) {
-        let _ = (lesson, taught);
-    }
-
-    /// Whether its votes count only once it is enrolled.
-    fn enrols(&self) -> bool {
+    /// Whether it takes hellos: its clients keep a list of nodes in force there.
+    fn takes_hello(&self) -> bool {
         false
     }
 
-    /// The server behind this node, whose votes count once it is enrolled; `None` where there is no
-    /// connection, and where all votes count.
-    fn member(&self) -> Option<Member> {
-        None
+    /// From now on its votes count so far as this standing says.
+    fn judged(&self, standing: Standing) {
+        let _ = standing;
     }
 
-    /// The enrolment of its server of that run id came to this, and its roster was that.
-    fn enrolled(&self, run: &str, standing: Standing, roster: Option<Roster>) {
-        let _ = (run, standing, roster);
-    }
-
-    /// The clients of this node have locks of up to `max_ttl`, as is known at `now`.
-    fn raise(&self, max_ttl: Duration, now: Tick) {
-        let _ = (max_ttl, now);
+    /// Whether its votes on claims count now.
+    fn votes(&self) -> bool {
+        self.status().state == NodeState::Up
     }
 
     /// Ends the connection, after what was submitted has been sent. Nothing can be submitted any
@@ -150,8 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn a_node_gives_no_hints_and_no_time_unless_it_says_so() {
+    fn plain_node_gives_no_hints_and_no_time_and_takes_no_hello() {
         let plain = Plain("plain".into());
         assert_eq!((plain.hints(), plain.clock_ahead()), (false, None));
+        assert!(!plain.takes_hello() && plain.known().is_none() && !plain.votes());
     }
 }

@@ -9,7 +9,7 @@ use super::inspection::Inspection;
 use crate::node::operation::{Kind, Name};
 use crate::rules::ballot::LIMIT;
 use crate::rules::handover::Stamp;
-use crate::rules::roster::Roster;
+use crate::rules::list::Record;
 use crate::words;
 
 /// A place in a node's queue.
@@ -92,24 +92,18 @@ pub enum Outcome {
     },
     /// Inspect: one entry for every name.
     Inspected(Vec<Inspection>),
-    /// Teach: done.
-    Taught,
-    /// Enrol: the servers are in the roster, which was this before.
-    Listed(Roster),
-    /// Enrol: they do not fit into the roster, which is this.
-    Unlisted(Roster),
-    /// Retire: done. The roster goes on.
-    Retired(Roster),
-    /// Reset: done. The roster as it was before.
-    Reset(Roster),
-    /// Record: what the node knows beside its names.
-    Record {
-        /// The highest ballot granted, healed, or told by a release, of any name.
-        high: u64,
-        /// No ballot up to this one is granted, of any name.
-        floor: u64,
-        /// Whether it is known that the present process never forgot these, or was taught.
-        taught: bool,
+    /// Hello: the node's record, if it has one.
+    Hello(Option<Record>),
+    /// All but hello: the node has no record, and carried nothing out.
+    Forgot,
+    /// Claim: no list is in force. Nothing was carried out.
+    NoList,
+    /// Claim: another list is in force. Nothing was carried out.
+    OtherList {
+        /// The text of that list.
+        says: String,
+        /// For how much longer.
+        left: Duration,
     },
 }
 
@@ -129,12 +123,10 @@ impl Outcome {
             Self::Revoked { .. } => "revoked",
             Self::Scanned { .. } => "scanned",
             Self::Inspected(_) => "inspected",
-            Self::Taught => "taught",
-            Self::Listed(_) => "listed",
-            Self::Unlisted(_) => "unlisted",
-            Self::Retired(_) => "retired",
-            Self::Reset(_) => "reset",
-            Self::Record { .. } => "record",
+            Self::Hello(_) => "hello",
+            Self::Forgot => "forgot",
+            Self::NoList => "no_list",
+            Self::OtherList { .. } => "other_list",
         }
     }
 }
@@ -173,6 +165,12 @@ impl fmt::Display for Outcome {
             Self::Granted { .. } => f.write_str("voted for this client"),
             Self::Extended => f.write_str("renewed it"),
             Self::Healed => f.write_str("had lost it, and has it again, which is no vote for it"),
+            Self::Forgot => f.write_str("forgot what it had granted"),
+            Self::NoList => f.write_str("no list of nodes is in force there yet"),
+            Self::OtherList { says, left } => {
+                let (left, says) = (words::left(*left), words::harmless(says));
+                write!(f, "another list of nodes is in force there for {left} more: {says}")
+            }
             other => f.write_str(other.as_str()),
         }
     }
@@ -183,10 +181,8 @@ impl fmt::Display for Outcome {
 pub enum FaultKind {
     /// No connection. Nothing was sent.
     Down,
-    /// The node may not vote yet. Nothing was sent.
+    /// The node's vote would not count. Nothing was sent.
     Quarantined,
-    /// Rosters leave the node out, or it does not tell its own. Nothing was sent.
-    Unlisted,
     /// The server must not take part: it is a replica, a cluster, or another node too. Nothing was
     /// sent.
     Unfit,
@@ -203,8 +199,7 @@ pub enum FaultKind {
     Rejected,
     /// The answer is not one of ours.
     Garbled,
-    /// The node carried it out, and its answer does not count: it may have forgotten what it
-    /// granted, or rosters left it out when it answered.
+    /// The node carried it out, and its answer does not count: it may have forgotten what it granted.
     Doubted,
 }
 
@@ -215,7 +210,6 @@ impl FaultKind {
         match self {
             Self::Down => "down",
             Self::Quarantined => "quarantined",
-            Self::Unlisted => "unlisted",
             Self::Unfit => "unfit",
             Self::Overloaded => "overloaded",
             Self::Timeout => "timeout",
@@ -266,10 +260,7 @@ impl Fault {
     /// Whether it is certain that the node carried nothing out, so that nothing needs cleaning up.
     #[must_use]
     pub const fn nothing_ran(&self) -> bool {
-        matches!(
-            self.kind,
-            FaultKind::Down | FaultKind::Quarantined | FaultKind::Unlisted | FaultKind::Unfit | FaultKind::Overloaded
-        )
+        matches!(self.kind, FaultKind::Down | FaultKind::Quarantined | FaultKind::Unfit | FaultKind::Overloaded)
     }
 }
 

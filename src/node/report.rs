@@ -32,18 +32,15 @@ impl Outcome {
         match self {
             Self::Held { .. } => NodeCause::Held,
             Self::Stale { .. } | Self::Healed | Self::Lost { .. } => NodeCause::Outdated,
-            Self::Unlisted(_) => NodeCause::Unlisted,
+            Self::Forgot | Self::NoList => NodeCause::Quarantined,
+            Self::OtherList { .. } => NodeCause::OtherList,
             Self::Misused { .. } => NodeCause::Rejected,
             Self::Granted { .. }
             | Self::Extended
             | Self::Released { .. }
             | Self::Revoked { .. }
             | Self::Inspected(_)
-            | Self::Taught
-            | Self::Listed(_)
-            | Self::Retired(_)
-            | Self::Reset(_)
-            | Self::Record { .. }
+            | Self::Hello(_)
             | Self::Scanned { .. } => NodeCause::Agreed,
         }
     }
@@ -54,7 +51,6 @@ impl FaultKind {
         match self {
             Self::Down => NodeCause::Down,
             Self::Quarantined | Self::Doubted => NodeCause::Quarantined,
-            Self::Unlisted => NodeCause::Unlisted,
             Self::Unfit => NodeCause::Unfit,
             Self::Timeout | Self::Closed => NodeCause::Silent,
             Self::Overloaded | Self::Busy => NodeCause::Busy,
@@ -69,9 +65,9 @@ impl NodeState {
             Self::Up => NodeCause::Agreed,
             Self::Quarantined { .. } => NodeCause::Quarantined,
             Self::Connecting => NodeCause::Silent,
-            Self::Waiting { .. } => NodeCause::Quarantined,
             Self::Down { .. } => NodeCause::Down,
-            Self::Unlisted { .. } => NodeCause::Unlisted,
+            Self::OtherList { .. } => NodeCause::OtherList,
+            Self::Twins { .. } => NodeCause::Twins,
             Self::Replica | Self::Cluster | Self::Duplicate { .. } => NodeCause::Unfit,
         }
     }
@@ -96,11 +92,11 @@ mod tests {
         assert!(matches!(of(Some(Ok(held))), (NodeCause::Held, said) if said.starts_with("held by x")));
         assert_eq!(of(Some(Ok(Outcome::Granted { fence: 1 }))).0, NodeCause::Agreed);
         assert_eq!(of(Some(Ok(Outcome::Stale { fence: 1 }))).0, NodeCause::Outdated);
+        assert_eq!(of(Some(Ok(Outcome::Forgot))).0, NodeCause::Quarantined);
         assert_eq!(of(None), (NodeCause::Silent, "no answer yet".to_owned()));
         for (kind, cause) in [
             (FaultKind::Down, NodeCause::Down),
             (FaultKind::Doubted, NodeCause::Quarantined),
-            (FaultKind::Unlisted, NodeCause::Unlisted),
             (FaultKind::Unfit, NodeCause::Unfit),
             (FaultKind::Closed, NodeCause::Silent),
             (FaultKind::Busy, NodeCause::Busy),
@@ -116,7 +112,8 @@ mod tests {
         let quarantined = NodeState::Quarantined { left: Duration::from_secs(1), doubt: Doubt::Restarted };
         assert_eq!(of(NodeState::Up), NodeCause::Agreed);
         assert_eq!(of(quarantined), NodeCause::Quarantined);
-        assert_eq!(of(NodeState::Unlisted { why: "why".into() }), NodeCause::Unlisted);
+        assert_eq!(of(NodeState::OtherList { why: "why".into() }), NodeCause::OtherList);
+        assert_eq!(of(NodeState::Twins { why: "why".into() }), NodeCause::Twins);
         assert_eq!(of(NodeState::Replica), NodeCause::Unfit);
     }
 }

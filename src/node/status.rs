@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::rules::doubt::Doubt;
-use crate::rules::roster::{Agreement, Counted, Roster, Seen, agreement, counted};
+use crate::rules::list::Record;
 use crate::words;
 
 /// Whether a node takes part.
@@ -21,23 +21,21 @@ pub enum NodeState {
         /// Why.
         doubt: Doubt,
     },
-    /// The first attempt to connect has not ended yet.
+    /// The first attempt to connect has not ended yet, or this client's list is not in force there yet.
     Connecting,
-    /// It can be reached. Its votes count once another node of the list was heard, which may know of
-    /// clients of another list; or once this has passed.
-    Waiting {
-        /// For how much longer.
-        left: Duration,
-    },
     /// There is no connection, and why.
     Down {
         /// What the last attempt met.
         why: String,
     },
-    /// It renews and releases, and none of its votes counts: clients of another list use this or
-    /// another node, or it does not take this client into its roster, as it refuses writes.
-    Unlisted {
-        /// Which they are, and what to do.
+    /// It renews and releases, and does not vote on claims: another list of nodes is in force there.
+    OtherList {
+        /// Which, and what to do.
+        why: Arc<str>,
+    },
+    /// It renews and releases, and none of its votes counts: its name leads clients to two servers.
+    Twins {
+        /// Which name.
         why: Arc<str>,
     },
     /// It can be reached and must not take part: it is a replica.
@@ -52,12 +50,6 @@ pub enum NodeState {
 }
 
 impl NodeState {
-    /// Whether it is not known yet how it is.
-    #[must_use]
-    pub(crate) const fn is_connecting(&self) -> bool {
-        matches!(self, Self::Connecting | Self::Waiting { .. })
-    }
-
     /// Whether its server was found, and must not take part.
     #[must_use]
     pub(crate) const fn is_unfit(&self) -> bool {
@@ -76,30 +68,12 @@ impl fmt::Display for NodeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Up => f.write_str("up"),
-            Self::Quarantined { left, doubt: Doubt::Restarted } => {
-                let left = words::left(*left);
-                write!(
-                    f,
-                    "quarantined for {left} more: this server is new or has restarted, and may have forgotten locks"
-                )
-            }
-            Self::Quarantined { left, doubt: Doubt::ClockStepped } => {
-                let left = words::left(*left);
-                write!(f, "quarantined for {left} more: its clock was stepped, so it may have ended locks early")
-            }
-            Self::Quarantined { left, doubt: Doubt::Newcomer } => {
-                let left = words::left(*left);
-                write!(
-                    f,
-                    "waiting for {left} more: a server has just started, and clients of another list may come back to it"
-                )
+            Self::Quarantined { left, doubt } => {
+                write!(f, "quarantined for {} more: {}", words::left(*left), suspicion(*doubt))
             }
             Self::Connecting => f.write_str("connecting"),
-            Self::Waiting { left } => {
-                let left = words::left(*left);
-                write!(f, "waiting for {left} more: a node of the list that does not answer may know of another list")
-            }
-            Self::Unlisted { why } => write!(f, "unlisted: {why}"),
+            Self::OtherList { why } => write!(f, "other list: {why}"),
+            Self::Twins { why } => write!(f, "two servers: {why}"),
             Self::Down { why } => write!(f, "down: {why}"),
             Self::Replica => f.write_str("refused: it is a replica, which has no vote; configure its master"),
             Self::Cluster => f.write_str(
@@ -110,15 +84,27 @@ impl fmt::Display for NodeState {
     }
 }
 
+/// What is feared of a node.
+const fn suspicion(doubt: Doubt) -> &'static str {
+    match doubt {
+        Doubt::Restarted => "this server is new or has restarted, and may have forgotten locks",
+        Doubt::Forgot => "it forgot what it had granted (FLUSHALL, a deleted key, an old state)",
+        Doubt::ClockStepped => "its clock was stepped, so it may have ended locks early",
+        Doubt::Unsynced => "it waits for the others to tell it which tokens were dealt",
+    }
+}
+
 /// How a node is, and what it is.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeStatus {
     /// The node's address, without user and password.
     pub node: Arc<str>,
+    /// Its name in the list of nodes.
+    pub name: Arc<str>,
     /// Whether it takes part.
     pub state: NodeState,
-    /// Its server's run id, as rosters have it; `None` where there is no connection.
+    /// Its server's run id; `None` if there is no connection.
     pub run: Option<String>,
     /// The last round trip.
     pub round_trip: Option<Duration>,
@@ -137,31 +123,16 @@ pub struct NodeStatus {
     /// Why the server does not notify waiters of this client; `None` where it does. Waiting takes
     /// longer without.
     pub no_wake_ups: Option<String>,
-    /// The server's roster, when it told it last: whose votes its clients count.
-    pub roster: Option<Roster>,
-    /// Whether clients count the server's votes: this one, or for an onlooker those in the server's
-    /// roster. `None` where that is not known.
-    pub listed: Option<bool>,
+    /// The record that the server returned last; `None` if it has none.
+    pub record: Option<Record>,
 }
 
 impl NodeStatus {
-    /// What it comes to on a list of nodes.
-    #[must_use]
-    fn seen(&self) -> Seen<'_> {
-        Seen { label: &self.node, run: self.run.as_deref(), roster: self.latest() }
-    }
-
-    /// Its roster, where it can be reached: what a server told that has gone since may be of
-    /// another time.
-    #[must_use]
-    pub fn latest(&self) -> Option<&Roster> {
-        self.roster.as_ref().filter(|_| self.run.is_some())
-    }
-
     /// A node of which no more is known than its state.
     #[must_use]
-    pub const fn new(node: Arc<str>, state: NodeState) -> Self {
+    pub fn new(node: Arc<str>, state: NodeState) -> Self {
         Self {
+            name: node.clone(),
             node,
             state,
             run: None,
@@ -172,26 +143,7 @@ impl NodeStatus {
             unreadable: None,
             out_of_memory: None,
             no_wake_ups: None,
-            roster: None,
-            listed: None,
+            record: None,
         }
-    }
-}
-
-impl Counted {
-    /// Whose votes a client would count that comes now with this list, by the rosters that its
-    /// nodes told last. [`Members::counted`](crate::Members::counted) has asked all of them.
-    #[must_use]
-    pub fn of(nodes: &[NodeStatus]) -> Self {
-        counted(&nodes.iter().map(NodeStatus::seen).collect::<Vec<_>>())
-    }
-}
-
-impl Agreement {
-    /// Whether these nodes have one list, by the rosters that they told last. Those of retired
-    /// nodes are among them; [`Members::agreement`](crate::Members::agreement) leaves those out.
-    #[must_use]
-    pub fn of(nodes: &[NodeStatus]) -> Self {
-        agreement(&nodes.iter().map(NodeStatus::latest).collect::<Vec<_>>())
     }
 }

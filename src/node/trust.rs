@@ -24,16 +24,17 @@ pub fn trusted(reply: Reply, trust: Trust) -> Reply {
     }
 }
 
-/// The reply of a server that is not enrolled, or was too long ago, because of `why`; or a fault
-/// where it does not count.
+/// The reply of a node whose record is another one than the client knew: it may have forgotten what it
+/// granted, so it counts as one that has.
 ///
 /// # Errors
-/// The fault that the reply was, or `Doubted`.
-pub fn unlisted(reply: Reply, why: &str) -> Reply {
+/// The fault that the reply was, or `Doubted`: a grant was carried out, and must be withdrawn.
+pub fn of_another_record(reply: Reply) -> Reply {
     match reply {
-        Ok(Outcome::Granted { .. } | Outcome::Extended) => {
-            Err(Fault::new(FaultKind::Doubted, format!("its vote does not count: {why}")))
+        Ok(Outcome::Granted { .. }) => {
+            Err(Fault::new(FaultKind::Doubted, "its record is another one, so it may have forgotten what it granted"))
         }
+        Ok(Outcome::Extended | Outcome::Healed) => Ok(Outcome::Forgot),
         other => other,
     }
 }
@@ -55,6 +56,17 @@ mod tests {
         assert_eq!(kind(Outcome::Granted { fence: 1 }, true, false), None);
         assert_eq!(kind(Outcome::Healed, false, false), None);
         assert_eq!(kind(Outcome::Released { held: 1 }, false, false), None);
+    }
+
+    #[test]
+    fn renewal_by_another_record_counts_as_forgotten_and_grant_is_doubted() {
+        for outcome in [Outcome::Extended, Outcome::Healed] {
+            assert_eq!(of_another_record(Ok(outcome)).ok(), Some(Outcome::Forgot));
+        }
+        let granted = of_another_record(Ok(Outcome::Granted { fence: 1 }));
+        assert!(granted.is_err_and(|fault| fault.kind() == FaultKind::Doubted && !fault.nothing_ran()));
+        let released = Outcome::Released { held: 1 };
+        assert_eq!(of_another_record(Ok(released.clone())).ok(), Some(released));
     }
 
     #[test]

@@ -12,17 +12,19 @@ pub fn claimed(reply: &Reply, ballot: u64) -> Vote {
         Ok(Outcome::Granted { fence }) if *fence == ballot => Vote::Granted,
         Ok(Outcome::Held { .. } | Outcome::Lost { .. } | Outcome::Misused { .. }) => Vote::Refused,
         Ok(Outcome::Stale { fence }) if can_be_lifted(*fence) => Vote::Stale,
+        Ok(Outcome::Forgot | Outcome::NoList | Outcome::OtherList { .. }) => Vote::Unsent,
         Err(fault) if fault.nothing_ran() => Vote::Unsent,
         _ => Vote::Unknown,
     }
 }
 
-/// The vote of a reply to a renewal. Only `extended` is a vote for us.
+/// The vote of a reply to a renewal. Only `extended` is a vote for us. A node that forgot all counts as
+/// one that forgot the name.
 #[must_use]
 pub fn renewed(reply: &Reply) -> RenewVote {
     match reply {
         Ok(Outcome::Extended) => RenewVote::Extended,
-        Ok(Outcome::Healed) => RenewVote::Healed,
+        Ok(Outcome::Healed | Outcome::Forgot) => RenewVote::Healed,
         Ok(Outcome::Lost { .. }) => RenewVote::Lost,
         Err(fault) if fault.nothing_ran() => RenewVote::Unsent,
         _ => RenewVote::Unknown,
@@ -47,6 +49,8 @@ const fn can_be_lifted(fence: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::node::Kind;
     use crate::node::inspection::Inspection;
@@ -72,6 +76,9 @@ mod tests {
             (Ok(Outcome::Misused { name: 0 }), Vote::Refused),
             (held(7), Vote::Refused),
             (Ok(Outcome::Stale { fence: LAST }), Vote::Stale),
+            (Ok(Outcome::Forgot), Vote::Unsent),
+            (Ok(Outcome::NoList), Vote::Unsent),
+            (Ok(Outcome::OtherList { says: String::new(), left: Duration::ZERO }), Vote::Unsent),
             (unanswered(FaultKind::Down), Vote::Unsent),
             (unanswered(FaultKind::Timeout), Vote::Unknown),
             (Ok(Outcome::Extended), Vote::Unknown),
@@ -102,6 +109,7 @@ mod tests {
         for (reply, vote) in [
             (Ok(Outcome::Extended), RenewVote::Extended),
             (Ok(Outcome::Healed), RenewVote::Healed),
+            (Ok(Outcome::Forgot), RenewVote::Healed),
             (Ok(Outcome::Lost { holder: "other".to_owned() }), RenewVote::Lost),
             (unanswered(FaultKind::Overloaded), RenewVote::Unsent),
             (unanswered(FaultKind::Doubted), RenewVote::Unknown),

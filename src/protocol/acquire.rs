@@ -16,7 +16,7 @@ use super::voters::Voters;
 use super::waiting::{Failed, until_worth_asking};
 use super::who::Who;
 use crate::config::Rules;
-use crate::error::{Error, ErrorKind, NodeCause, NodeReport, Result};
+use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::{before, sleep_until};
 use crate::metrics::RoundEnded;
 use crate::node::{Listener, Mode, Name, NodeState, Outcome, Reply};
@@ -27,6 +27,8 @@ use crate::words::listed;
 
 /// Why nobody else is in the way.
 const OURS: &str = "this process itself holds it";
+/// Why nothing can be had of too few nodes.
+const OUT_OF_REACH: &str = "a quorum is out of reach";
 /// Why a try failed whose votes were split.
 pub(crate) const SPLIT: &str = "the votes were split: no quorum of nodes names one that holds it";
 
@@ -107,10 +109,11 @@ impl Claimant<'_> {
     /// granted is released, and the places in all lines are given up.
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<(Grant, Open)> {
         let now = self.voters.host.now();
-        // A try waits for its enrolment and its turn together no longer than for a round.
+        // A try waits for its turn no longer than for a round.
         let whole = now + self.rules.round_timeout;
         let again = patience.again_until(now, self.rules);
-        self.enrolled(patience, whole).await?;
+        self.voters.may_acquire()?;
+        self.may_vote_in_time(patience)?;
         let ticket = self.ticket.unwrap_or_else(|| self.voters.ticket());
         let places = self.turns(patience, whole).await?;
         let mut attempt = Attempt::new(self.voters, self.names, self.rules, self.who, self.may_have_note);
@@ -163,6 +166,9 @@ impl Claimant<'_> {
                 continue;
             }
             if let Some(end) = patience.end().filter(|_| !self.is_over(patience)) {
+                if defeat.cause() == Cause::Unavailable && self.voters.are_quarantined_past(end) {
+                    return Err(self.defeated(&defeat, patience, false));
+                }
                 // From here on it has waited, and is no try.
                 again = None;
                 let failed = self.failed(attempt, &defeat, failures);
@@ -191,13 +197,14 @@ impl Claimant<'_> {
         }
     }
 
-    /// Waits for an enrolment, where what was enrolled is for shorter locks, or too old since this
-    /// process stood still.
-    async fn enrolled(&self, patience: Patience, whole: Tick) -> Result<()> {
-        self.voters.may_acquire()?;
-        let end = patience.end().map_or(whole, |end| end.min(whole));
-        let _ = before(&self.voters.host, end, self.voters.enrolled(self.rules.validity.ttl())).await;
-        Ok(())
+    /// An error if the caller's time ends before so many quarantines do that a quorum may vote.
+    fn may_vote_in_time(&self, patience: Patience) -> Result<()> {
+        if !patience.end().is_some_and(|end| self.voters.are_quarantined_past(end)) {
+            return Ok(());
+        }
+        let reports = self.voters.reports();
+        let advice = self.voters.advice(&reports);
+        Err(self.error_with(ErrorKind::Unavailable, OUT_OF_REACH, patience, advice).with_nodes(reports))
     }
 
     /// What follows from a round that failed. Unless it left nothing but places in queues, what it may
@@ -220,7 +227,7 @@ impl Claimant<'_> {
             // Where rounds are bounded, this lasts no longer than one.
             let whole = self.voters.host.now() + self.rules.round_timeout;
             let end = self.rules.max_rounds.map_or(end, |_| end.min(whole));
-            let _ = self.voters.votes(self.rules.validity.ttl(), end).await;
+            let _ = self.voters.votes(end).await;
         }
         None
     }
@@ -297,8 +304,8 @@ impl Claimant<'_> {
     fn outwaited(&self, place: &Place, patience: Patience) -> Error {
         match (place.head(), patience) {
             (Head::Unavailable(reports), _) if !place.is_held() => {
-                let reports = self.brought_up_to_date(reports);
-                self.error(ErrorKind::Unavailable, "a quorum is out of reach", patience).with_nodes(reports)
+                let (why, reports) = (self.out_of_reach(), self.brought_up_to_date(reports));
+                self.error(ErrorKind::Unavailable, &why, patience).with_nodes(reports)
             }
             // A whole round has passed without an answer from a quorum: nobody knows who holds it.
             (Head::Undecided, _) | (Head::Trying, Patience::Once | Patience::First | Patience::Try(_))
@@ -425,6 +432,7 @@ impl Claimant<'_> {
 
     /// Of a try whose votes were `split`, nobody can tell whether anybody holds it.
     fn defeated(&self, defeat: &Defeat, patience: Patience, split: bool) -> Error {
+        let out_of_reach = self.out_of_reach();
         let (kind, why) = match defeat.cause() {
             Cause::Contended if split => (ErrorKind::Unavailable, SPLIT),
             Cause::Contended if defeat.is_held_by(self.voters.hints.client()) => (patience.out_of_time(), OURS),
@@ -433,13 +441,18 @@ impl Claimant<'_> {
             Cause::Unavailable | Cause::Undecided if defeat.how == How::Late => {
                 (ErrorKind::Unavailable, "the nodes granted too late")
             }
-            Cause::Unavailable | Cause::Undecided => (ErrorKind::Unavailable, "a quorum is out of reach"),
+            Cause::Unavailable | Cause::Undecided => (ErrorKind::Unavailable, &*out_of_reach),
         };
         let reports = self.reports(defeat);
-        let advice = if kind == ErrorKind::Unavailable { self.advice(&reports) } else { "" };
+        let advice = if kind == ErrorKind::Unavailable { self.voters.advice(&reports) } else { "" };
         let error = self.error_with(kind, why, patience, advice);
         let holder = defeat.holder().filter(|_| !split);
         error.with_nodes(reports).with_source(defeat.source()).with_holder(holder)
+    }
+
+    /// Why no quorum can be had: another list, if that is why.
+    fn out_of_reach(&self) -> Arc<str> {
+        self.voters.other_list().unwrap_or_else(|| OUT_OF_REACH.into())
     }
 
     /// What each node said, or why its votes do not count by now.
@@ -451,20 +464,12 @@ impl Claimant<'_> {
     /// While no quorum votes, no node is asked, so the reports may be old.
     fn brought_up_to_date(&self, mut reports: Vec<NodeReport>) -> Vec<NodeReport> {
         let now = self.voters.nodes.iter().map(|node| node.status());
-        let tells = |state: &NodeState| matches!(state, NodeState::Quarantined { .. } | NodeState::Unlisted { .. });
+        let tells = |state: &NodeState| {
+            matches!(state, NodeState::Quarantined { .. } | NodeState::OtherList { .. } | NodeState::Twins { .. })
+        };
         let stale = reports.iter_mut().zip(now).filter(|(_, now)| tells(&now.state));
         stale.for_each(|(report, now)| *report = NodeReport::of_status(&now));
         reports
-    }
-
-    /// What to do where a quorum is only out of reach since nodes are quarantined.
-    fn advice(&self, reports: &[NodeReport]) -> &'static str {
-        let waits = reports.iter().filter(|report| report.cause == NodeCause::Quarantined).count();
-        if waits < self.voters.size.blocking() as usize {
-            return "";
-        }
-        "; this ends by itself: wait until the quarantines end, or with a timeout above that (for test servers that have \
-         just started, and only for those, max_ttl 0 switches quarantines off)"
     }
 
     /// What is wrong where so many nodes say that others use a name in another way that no quorum is

@@ -22,6 +22,9 @@ use crate::rules::tally::Cause;
 use crate::rules::{Acquisition, Ask, ClaimTally, Decision, Terms, Tick, Validity, Won};
 use crate::spans::Spanned;
 
+/// How many asks are looked at again.
+const EARLIER: usize = 4;
+
 /// How a claim stands to those that wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum QueuePolicy {
@@ -48,6 +51,8 @@ pub(super) struct Attempt<'a> {
     follows: u64,
     /// What was asked, and what follows from the answers.
     rules: Acquisition<Arc<Round<ClaimTally>>>,
+    /// The last asks before: a far node answers them when the next one is decided already.
+    earlier: Vec<Arc<Round<ClaimTally>>>,
     /// How long what nodes hand over lasts, once one was asked for that. It never changes: a node may
     /// have registered a claim whose answer is lost, and hold the name for as long as that one said.
     lasts: Option<Validity>,
@@ -93,6 +98,7 @@ impl<'a> Attempt<'a> {
             follows: who.follows(),
             lasts: None,
             rules: Acquisition::new(Terms { size: voters.size, validity, min_validity }),
+            earlier: Vec::new(),
             last: None,
             next: None,
             told: 0,
@@ -126,10 +132,10 @@ impl<'a> Attempt<'a> {
 
     /// Asks all nodes.
     pub(super) fn ask(&mut self, policy: QueuePolicy, span: &Spanned) -> Result<Arc<Round<ClaimTally>>> {
+        self.look_back();
         let claim = self.claim(policy)?;
         if claim.waiter.is_some() {
             self.stand_in_line();
-            self.voters.enrol_along();
         }
         (self.last, self.next, self.early) = (Some(claim.clone()), None, None);
         // Read before the first send: the nodes count from later than this.
@@ -140,6 +146,22 @@ impl<'a> Attempt<'a> {
         self.rules.ask(Ask { t0, ballot: claim.ballot, votes: round.clone() });
         self.voters.ask_within(span, self.voters.everyone(), &Arc::new(claim.into()), &round);
         Ok(round)
+    }
+
+    /// Takes note of fences in answers that came late: a ballot up to one of these would not even get a
+    /// place in that node's queue.
+    fn look_back(&mut self) {
+        let Some(last) = self.rules.last() else { return };
+        if self.earlier.len() >= EARLIER {
+            self.earlier.remove(0);
+        }
+        self.earlier.push(last.votes.clone());
+        let told =
+            |round: &Arc<Round<ClaimTally>>| round.replies(|replies| replies.iter().flatten().filter_map(told).max());
+        if let Some(fence) = self.earlier.iter().filter_map(told).max() {
+            self.voters.seen(fence);
+            self.told = self.told.max(fence);
+        }
     }
 
     /// When the last ask began.
@@ -158,8 +180,7 @@ impl<'a> Attempt<'a> {
         if !handed.is_empty() {
             self.voters.seen(handed.top());
         }
-        let electorate = self.voters.electorate(self.limits.validity.ttl());
-        match self.rules.decide_by(now, &handed, &electorate) {
+        match self.rules.decide_by(now, &handed, self.voters.voting()) {
             // The votes are looked at after `now` was read, and this task may have stood still in
             // between: what counts is the time after the last of them.
             Some(Decision::Won(won)) if !self.rules.holds(&won, self.voters.host.now()) => {
@@ -200,6 +221,7 @@ impl<'a> Attempt<'a> {
         };
         Ok(Claim {
             names: self.names.clone(),
+            list: self.voters.claimed_list().clone(),
             owner: self.owner.clone(),
             kind: self.kind,
             ttl: self.limits.asked_ttl(),

@@ -1,4 +1,4 @@
-//! The nodes that may have forgotten what they granted, until somebody looks after them.
+//! The nodes that may have forgotten what they granted, until leases were told.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use crate::rules::{NodeSet, Tick};
 
-/// The nodes that may have forgotten what they granted, for one who looks after that.
+/// The nodes that may have forgotten what they granted, and when each came into doubt.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
     nodes: Mutex<Doubted>,
@@ -16,7 +16,7 @@ pub(crate) struct Doubts {
 
 #[derive(Debug, Default)]
 struct Doubted {
-    /// Those that nobody has taken.
+    /// Those that `next` has not returned yet.
     news: NodeSet,
     /// When each came into doubt last.
     last: BTreeMap<usize, Tick>,

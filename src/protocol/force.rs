@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::inspect::{Survey, kept_out};
+use super::inspect::Survey;
 use super::release::{Cleanup, Whom};
 use super::revoke::{Revocation, revoke};
 use super::voters::Voters;
@@ -36,8 +36,6 @@ pub struct Taken {
 
 /// Takes a name away from whoever holds it, and lets the hold end by itself.
 pub(crate) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<Taken> {
-    // Where nothing was enrolled yet, or too long ago, what nodes confirm would not count.
-    let _ = before(&voters.host, voters.host.now() + patience, voters.enrolled(Duration::ZERO)).await;
     let taking = Taking::look(voters, name, patience).await?;
     let (taken, known) = taking.revoke().await?;
     known?;
@@ -97,11 +95,7 @@ impl<'a> Taking<'a> {
         let revocation = Revoke { names: [self.name.clone()].into(), ballot: self.ballot };
         let revocation = revoke(self.voters, revocation, until).await;
         let taken = revocation.map_err(|reports| refused(self.name).with_nodes(reports))?;
-        let known = match () {
-            () if !taken.counts => Err(self.uncounted(&taken)),
-            () if !taken.truthful => Err(self.unknown(&taken)),
-            () => Ok(()),
-        };
+        let known = if taken.truthful { Ok(()) } else { Err(self.unknown(&taken)) };
         let Revocation { from, left, .. } = taken;
         Ok((Taken { from, left, fence: self.ballot }, known))
     }
@@ -128,19 +122,11 @@ impl<'a> Taking<'a> {
         Release { names, owner, ttl, token, ballot, next }
     }
 
-    /// Some nodes have done it, and others of their clients' nodes may renew the hold.
-    fn uncounted(&self, taken: &Revocation) -> Error {
-        let (name, why) = (self.name, kept_out(self.voters).map_or_else(String::new, |why| format!(": {why}")));
-        let who = all_of(&taken.from).map_or_else(String::new, |owners| format!("; {owners} may go on"));
-        let message = format!("{name:?} was not taken away on a quorum of nodes whose votes clients count{why}{who}");
-        Error::new(ErrorKind::Unavailable, message).with_nodes(taken.reports.clone())
-    }
-
-    /// Too few of those that have done it know who holds the name.
+    /// Too few of those that have done it vote: others may know of another holder.
     fn unknown(&self, taken: &Revocation) -> Error {
         let done = all_of(&taken.from)
             .map_or_else(|| "the nodes name no holder".to_owned(), |owners| format!("it was taken away from {owners}"));
-        let why = "too few of the nodes that vote have answered";
+        let why = self.voters.other_list().unwrap_or_else(|| "too few of the nodes that vote have answered".into());
         let message = format!("nobody can tell who holds {:?}, since {why}; {done}", self.name);
         Error::new(ErrorKind::Unavailable, message).with_nodes(taken.reports.clone())
     }

@@ -1,9 +1,10 @@
-//! Who of this client waits for hints, and who looks after nodes in doubt.
+//! What nodes tell one client, and which of its acquisitions and tasks get it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use metrics::Counter;
+use tokio::sync::Notify;
 
 use super::doubts::Doubts;
 use super::ear::{Ear, Releases};
@@ -24,8 +25,8 @@ pub(crate) struct Hints {
     ears: Mutex<BTreeMap<u64, Hearing>>,
     observers: Observers,
     doubts: Arc<Doubts>,
-    pupils: Arc<Doubts>,
-    members: Arc<Doubts>,
+    /// Notified when there is something new about a node: a connection, a doubt, a record.
+    news: Arc<Notify>,
     heard: Counter,
     wasted: Counter,
 }
@@ -81,8 +82,7 @@ impl Hints {
             ears: Mutex::default(),
             observers: Observers::default(),
             doubts: Arc::default(),
-            pupils: Arc::default(),
-            members: Arc::default(),
+            news: Arc::default(),
             heard,
             wasted,
         })
@@ -127,19 +127,9 @@ impl Hints {
         self.doubts.clone()
     }
 
-    /// The same nodes, for whoever teaches them.
-    pub(crate) fn pupils(&self) -> Arc<Doubts> {
-        self.pupils.clone()
-    }
-
-    /// The nodes that were connected to, or whose connection has ended, for whoever enrols them.
-    pub(crate) fn members(&self) -> Arc<Doubts> {
-        self.members.clone()
-    }
-
-    /// What is enrolled has changed.
-    pub(crate) fn enrol(&self) {
-        self.members.add(0, self.host.now());
+    /// Notified when there is something new about a node: a connection, a doubt, a record.
+    pub(super) const fn node_news(&self) -> &Arc<Notify> {
+        &self.news
     }
 
     /// How many listen, and how many observe.
@@ -210,16 +200,14 @@ impl Listener for Hints {
 
     fn doubted(&self, node: usize) {
         self.doubts.add(node, self.host.now());
-        self.pupils.add(node, self.host.now());
-        // Its roster may have gone too.
-        self.members.add(node, self.host.now());
+        self.news.notify_one();
     }
 
-    fn connected(&self, node: usize) {
-        self.members.add(node, self.host.now());
+    fn connected(&self, _: usize) {
+        self.news.notify_one();
     }
 
-    fn met(&self, node: usize) {
-        self.pupils.add(node, self.host.now());
+    fn heard(&self, _: usize) {
+        self.news.notify_one();
     }
 }

@@ -1,16 +1,16 @@
 //! Thin async code around the rules: fan-out, acquire, renew, release, waiting.
 
 mod acquire;
+mod answers;
 mod attempt;
-mod census;
 mod defeat;
 mod doubts;
 mod ear;
-pub(crate) mod enrol;
 mod force;
 mod freeing;
 mod given_back;
 mod grant;
+pub(crate) mod hello;
 mod hints;
 mod holders;
 mod in_line;
@@ -19,7 +19,7 @@ mod inspect;
 mod inspected;
 mod leftovers;
 mod listening;
-mod members;
+mod membership;
 mod observers;
 mod observing;
 mod occupied;
@@ -30,26 +30,26 @@ mod renew;
 mod revoke;
 mod round;
 mod scan;
-pub(crate) mod teach;
 mod telling;
 mod voters;
 mod waiting;
 mod who;
 
 pub(crate) use acquire::{Claimant, Patience, SPLIT};
-pub(crate) use census::{Known, Said, census, met, roster, tell};
+pub(crate) use answers::{answers, met};
 pub(crate) use doubts::Doubts;
 pub use force::Taken;
 pub(crate) use force::{free, take_away};
 pub(crate) use freeing::Freeing;
 pub(crate) use given_back::GivenBack;
 pub(crate) use grant::{Grant, Returned};
+
 pub(crate) use hints::Hints;
 pub(crate) use holders::holders;
 pub(crate) use inspect::Survey;
 pub use inspected::Inspected;
 pub(crate) use leftovers::{Cleanups, LEFTOVERS, Leftover, Leftovers, Open};
-pub(crate) use members::Members;
+pub(crate) use membership::Membership;
 pub(crate) use observing::Observing;
 pub(crate) use occupied::{Occupied, occupied};
 pub(crate) use queue::Queue;

@@ -372,8 +372,8 @@ mod tests {
         let meters = Meters::new("default".into(), 1, 2);
         let hints = Hints::new("client".to_owned(), host.clone(), meters.hints());
         let (leftovers, again) = Leftovers::channel(room);
-        let members = crate::protocol::Members::new(Duration::ZERO, Duration::ZERO, Duration::ZERO, false);
-        let voters = Arc::new(Voters::new(vec![node], host, hints, leftovers, members, meters));
+        let membership = crate::protocol::Membership::sample(node.label());
+        let voters = Arc::new(Voters::new(vec![node], host, hints, leftovers, membership, meters));
         (voters, again)
     }
 

@@ -18,8 +18,6 @@ pub(crate) struct Renewing {
     /// One for each name: each needs a quorum of its own.
     rounds: Vec<Arc<Round<RenewalTally>>>,
     t0: Tick,
-    /// For how long its owner relies on it at most: what is done once a period is held for longer.
-    ttl: Duration,
     pub(crate) span: Spanned,
 }
 
@@ -62,9 +60,8 @@ impl Renewing {
         (count, ttl, note): (u32, Duration, Option<&Note>),
         asked: &mut Vec<Asked>,
     ) -> Self {
-        let (span, mut rounds, mut relied) = (Spanned::renew(), Vec::with_capacity(1), Duration::ZERO);
+        let (span, mut rounds) = (Spanned::renew(), Vec::with_capacity(1));
         for (claim, token) in claims {
-            relied = relied.max(claim.ttl);
             for name in claim.names.iter() {
                 let round = Round::new(voters.nodes.len(), claim.ballot, RenewalTally::new(voters.size));
                 let (names, note) = ([name.clone()].into(), note.cloned());
@@ -73,7 +70,7 @@ impl Renewing {
                 rounds.push(round);
             }
         }
-        Self { voters: voters.clone(), rounds, t0, ttl: relied, span }
+        Self { voters: voters.clone(), rounds, t0, span }
     }
 
     /// When it was sent.
@@ -107,20 +104,7 @@ impl Renewing {
         told.map(|round| round.reports(&self.voters, None)).unwrap_or_default()
     }
 
-    /// What came to `renewal`, by the votes that count now: those of listed nodes. And these votes:
-    /// where it has several names, a node has extended if it extended all of them.
-    pub(crate) fn counted(&self, renewal: Renewal) -> (Renewal, RenewalTally) {
-        let electorate = self.voters.electorate(self.ttl);
-        let counted = |votes: RenewalTally| votes.among(electorate.of(votes.extended(), self.t0));
-        let counted = self.rounds.iter().map(|round| round.look(|tally| counted(*tally)));
-        let all = counted.map(|votes| (votes.confirms(renewal), votes));
-        let with = |(renewal, votes): (Renewal, RenewalTally), (other, of): (Renewal, RenewalTally)| {
-            (renewal.with(other), votes.with(of))
-        };
-        all.reduce(with).unwrap_or((Renewal::Unclear, RenewalTally::new(self.voters.size)))
-    }
-
-    /// The votes so far, counted in the same way.
+    /// The votes so far. Of several names, a node has extended if it extended all of them.
     pub(crate) fn votes(&self) -> RenewalTally {
         let votes = self.rounds.iter().map(|round| round.look(|tally| *tally));
         votes.reduce(RenewalTally::with).unwrap_or_else(|| RenewalTally::new(self.voters.size))

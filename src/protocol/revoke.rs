@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::inspect::{listed, voting};
 use super::round::{Count, Round};
 use super::voters::Voters;
 use crate::error::NodeReport;
@@ -19,28 +18,26 @@ pub(crate) struct Revocation {
     pub(crate) from: Vec<String>,
     /// For how long anybody may hold it still, if anybody does.
     pub(crate) left: Option<Duration>,
-    /// Whether a quorum of nodes that clients count, by the rosters, has done it: only then does
-    /// nobody renew the hold.
-    pub(crate) counts: bool,
-    /// Whether a quorum of nodes that were not in doubt has done it: whoever holds the name has a
-    /// quorum, of which one of them tells.
+    /// Whether a quorum of nodes has done it that voted before and after: whoever holds the name has
+    /// a quorum, of which one of them tells.
     pub(crate) truthful: bool,
-    /// What each node said, where that was not enough.
+    /// What each node said, if that was not enough.
     pub(crate) reports: Vec<NodeReport>,
 }
 
-/// Asks all nodes, and waits until then for a quorum of them that are not in doubt. What each said
-/// if too few have done it, in doubt or not.
+/// Asks all nodes, and waits until then for a quorum of them that vote. What each said if too few
+/// have done it, whether they vote or not.
 ///
 /// A quorum is enough: these nodes neither renew a hold up to that token nor take it again, and
 /// without them no quorum can. An owner that holds the name by such a token has a quorum, which shares
-/// a node with these: that node returns until when. A node that is in doubt may have forgotten it: it
-/// counts for that if it was not in doubt when it was asked, nor has come to be since.
+/// a node with these: that node returns until when. A node that is in doubt may have forgotten it, and
+/// one under another list is none of these clients': it counts for that if it voted when it was asked,
+/// and does still.
 pub(crate) async fn revoke(voters: &Arc<Voters>, revoke: Revoke, until: Tick) -> Result<Revocation, Vec<NodeReport>> {
     let revoking = Revoking::new(voters.size, revoke.ballot);
     let round = Round::new(voters.nodes.len(), revoke.ballot, revoking);
-    let (before_that, counted) = (voting(voters), listed(voters));
-    let truthful = || before_that.and(voting(voters));
+    let before_that = voters.voting();
+    let truthful = || before_that.and(voters.voting());
     voters.ask(voters.everyone(), &Arc::new(revoke.into()), &round);
     let done = before(&voters.host, until, round.verdict()).await;
     if done != Some(true) {
@@ -48,18 +45,14 @@ pub(crate) async fn revoke(voters: &Arc<Voters>, revoke: Revoke, until: Tick) ->
     }
     let _ = before(&voters.host, until, enough(&round, truthful)).await;
     let (so_far, truthful) = (round.look(Revoking::clone), truthful());
-    let (counts, uncounted) = (counted.and(listed(voters)), so_far.done.without(truthful));
-    let taken = Revocation {
-        counts: so_far.is_quorum(so_far.done.and(counts)),
-        truthful: so_far.is_quorum(so_far.done.and(truthful)),
-        ..so_far.told
-    };
-    let enough = taken.counts && taken.truthful;
-    Ok(if enough { taken } else { Revocation { reports: reports(voters, &round, uncounted), ..taken } })
+    let uncounted = so_far.done.without(truthful);
+    let taken = Revocation { truthful: so_far.is_quorum(so_far.done.and(truthful)), ..so_far.told };
+    let reports = if taken.truthful { Vec::new() } else { reports(voters, &round, uncounted) };
+    Ok(Revocation { reports, ..taken })
 }
 
-/// Waits for a quorum of those that `truthful` finds not to be in doubt, as they are by then, or for
-/// all. (That is asked of the nodes, so not with the round locked.)
+/// Waits for a quorum of those that `truthful` finds to vote, as they are by then, or for all.
+/// (That is asked of the nodes, so not with the round locked.)
 async fn enough(round: &Round<Revoking>, truthful: impl Fn() -> NodeSet) {
     let is_enough = |so_far: Revoking| so_far.is_quorum(so_far.done.and(truthful())) || so_far.is_whole();
     while !is_enough(round.look(Revoking::clone)) {

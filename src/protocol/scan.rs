@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 
-use super::census::tell;
+use super::answers::answer;
 use super::voters::Voters;
 use crate::error::{NodeCause, NodeReport};
 use crate::node::{Name, Outcome, Reply, Scan};
@@ -49,7 +49,7 @@ impl Pages {
             Place::At(from) => Some((node, Scan { from: from.clone(), keys: KEYS })),
             Place::Ended(_) => None,
         });
-        let asked = open.map(|(node, scan)| async move { (node, tell(voters, node, scan.into(), patience).await) });
+        let asked = open.map(|(node, scan)| async move { (node, answer(voters, node, scan.into(), patience).await) });
         let replies = join_all(asked).await;
         let mut turned = Turned::default();
         for (node, reply) in &replies {

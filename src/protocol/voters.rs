@@ -1,22 +1,21 @@
 //! The nodes of one quorum, and what one client knows of them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::hints::Hints;
 use super::leftovers::{Cleanups, Leftovers, Open};
-use super::members::Members;
-use crate::error::{Error, Result};
-use crate::host::{Host, before, sleep_until};
+use super::membership::Membership;
+use crate::error::{Error, NodeCause, NodeReport, Result};
+use crate::host::{Host, sleep_until};
 use crate::metrics::Meters;
 use crate::node::{Listener, Mode, Name, Node, NodeState, Operation, Outcome, Reply, ReplyTo, Request, Sink};
 use crate::rules::ballot::LIMIT;
-use crate::rules::roster::Electorate;
 use crate::rules::{Ballots, NodeSet, Size, Tick};
 use crate::spans::Spanned;
 
-/// How often it is looked whether a quorum votes, where a caller waits for that.
+/// How often a caller that waits for votes looks whether a quorum may vote.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What is asked, as a part of what, and who takes the answers.
@@ -31,9 +30,11 @@ pub(crate) struct Voters {
     pub(crate) meters: Meters,
     ballots: Ballots,
     pub(crate) hints: Arc<Hints>,
-    pub(crate) members: Members,
-    /// The nodes whose votes count without an enrolment.
-    exempt: NodeSet,
+    pub(crate) membership: Membership,
+    /// The list that claims name: its hash, or nothing if no node checks it.
+    claimed: Arc<str>,
+    /// Why nothing is acquired, while another list of this one's name is in force.
+    other_list: Mutex<Option<Arc<str>>>,
     acquisitions: AtomicU64,
     round_trip: AtomicU64,
     cleanups: Arc<Cleanups>,
@@ -48,14 +49,15 @@ impl Voters {
         host: Arc<dyn Host>,
         hints: Arc<Hints>,
         leftovers: Leftovers,
-        members: Members,
+        membership: Membership,
         meters: Meters,
     ) -> Self {
         for (index, node) in nodes.iter().enumerate() {
             node.listen(index, hints.clone());
         }
         let size = Size::of(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
-        let exempt = (0..nodes.len()).filter(|&node| !nodes[node].enrols()).collect();
+        let checks = nodes.iter().any(|node| node.takes_hello());
+        let claimed = if checks { membership.list.hash().clone() } else { "".into() };
         Self {
             nodes,
             size,
@@ -63,8 +65,9 @@ impl Voters {
             meters,
             ballots: Ballots::default(),
             hints,
-            members,
-            exempt,
+            membership,
+            claimed,
+            other_list: Mutex::default(),
             acquisitions: AtomicU64::new(0),
             round_trip: AtomicU64::new(0),
             cleanups: Arc::default(),
@@ -83,47 +86,34 @@ impl Voters {
         hinting >= self.size.quorum() as usize
     }
 
-    /// Whose votes may decide now about locks of that ttl.
-    pub(crate) fn electorate(&self, ttl: Duration) -> Electorate {
-        self.members.electorate(self.exempt, ttl, self.host.now())
+    /// The hash of the list that claims name; empty if no node checks it.
+    pub(super) const fn claimed_list(&self) -> &Arc<str> {
+        &self.claimed
     }
 
-    /// Makes a round of enrolling where one is needed that makes a difference: a quorum is
-    /// connected, and its votes do not count for locks of that ttl.
-    pub(crate) async fn enrolled(&self, ttl: Duration) {
-        let (all, quorum) = (self.everyone(), self.size.quorum());
-        let may_vote = || self.members.voters(self.exempt, ttl, self.host.now()).and(all).len() >= quorum;
-        // First: that is so almost always, and who is connected costs more to ask.
-        if may_vote() {
-            return;
-        }
-        let connected = all.iter().filter(|&node| self.exempt.contains(node) || self.nodes[node].member().is_some());
-        if connected.collect::<NodeSet>().len() < quorum {
-            return;
-        }
-        // The first may have begun before this process stood still.
-        for _ in 0..2 {
-            self.members.round(|| self.hints.enrol()).await;
-            if may_vote() {
-                return;
-            }
-        }
+    /// Whether nodes keep lists: then they need hellos.
+    pub(crate) fn have_lists(&self) -> bool {
+        !self.claimed.is_empty()
     }
 
-    /// Whether so many nodes vote now on claims of that ttl that a quorum can grant them.
-    pub(crate) fn can_vote(&self, ttl: Duration) -> bool {
-        let up = (0..self.nodes.len()).filter(|&node| self.nodes[node].status().state == NodeState::Up);
-        self.electorate(ttl).of(up.collect(), self.host.now()).len() >= self.size.quorum()
+    /// The nodes whose votes on claims count now: none while another list of this one's name is in
+    /// force.
+    pub(crate) fn voting(&self) -> NodeSet {
+        if self.other().is_some() {
+            return NodeSet::default();
+        }
+        (0..self.nodes.len()).filter(|&node| self.nodes[node].votes()).collect()
     }
 
-    /// Waits until a quorum votes on claims of that ttl, until `end` at most; returns whether one
-    /// does. Nothing is claimed meanwhile.
-    pub(crate) async fn votes(&self, ttl: Duration, end: Tick) -> bool {
-        if !self.can_vote(ttl) {
-            // Once: an enrolment that failed is made again by itself.
-            let _ = before(&self.host, end, self.enrolled(ttl)).await;
-        }
-        while !self.can_vote(ttl) {
+    /// Whether a quorum of nodes may vote on claims now.
+    pub(crate) fn can_vote(&self) -> bool {
+        self.voting().len() >= self.size.quorum()
+    }
+
+    /// Waits until a quorum may vote on claims, until `end` at most; returns whether one may.
+    /// Nothing is claimed meanwhile.
+    pub(crate) async fn votes(&self, end: Tick) -> bool {
+        while !self.can_vote() {
             if self.host.now() >= end {
                 return false;
             }
@@ -132,28 +122,51 @@ impl Voters {
         true
     }
 
-    /// An error where this client only looks.
+    /// Whether so many nodes are quarantined beyond `end` that no quorum votes by then.
+    pub(crate) fn are_quarantined_past(&self, end: Tick) -> bool {
+        let (now, blocking) = (self.host.now(), self.size.blocking() as usize);
+        let is = |node: &&Arc<dyn Node>| matches!(node.status().state, NodeState::Quarantined { left, .. } if now + left > end);
+        // First: that is so almost always, and costs less.
+        !self.can_vote() && self.nodes.iter().filter(is).count() >= blocking
+    }
+
+    /// Why nothing is acquired, while another list of this one's name is in force.
+    pub(crate) fn other_list(&self) -> Option<Arc<str>> {
+        self.other().clone()
+    }
+
+    /// What nodes' lists mean from now on. Returns whether another list was met that was not before.
+    pub(super) fn meet(&self, other: Option<Arc<str>>) -> bool {
+        let is = other.is_some();
+        std::mem::replace(&mut *self.other(), other).is_none() && is
+    }
+
+    fn other(&self) -> MutexGuard<'_, Option<Arc<str>>> {
+        self.other_list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How each node is, for errors.
+    pub(crate) fn reports(&self) -> Vec<NodeReport> {
+        self.nodes.iter().map(|node| NodeReport::of_status(&node.status())).collect()
+    }
+
+    /// What to do if a quorum is only out of reach since nodes are quarantined.
+    pub(crate) fn advice(&self, reports: &[NodeReport]) -> &'static str {
+        let waits = reports.iter().filter(|report| report.cause == NodeCause::Quarantined).count();
+        if waits < self.size.blocking() as usize {
+            return "";
+        }
+        "; this ends by itself: wait until the quarantines end, or with a timeout above that. Servers that never \
+         served need no wait if `quorumlock init` is run before their first client comes"
+    }
+
+    /// An error if this client only looks.
     pub(crate) fn may_acquire(&self) -> Result<()> {
-        match self.members.onlooker {
+        match self.membership.onlooker {
             false => Ok(()),
             true => {
                 Err(Error::config("this client only looks; connect one without QuorumBuilder::onlooker to acquire"))
             }
-        }
-    }
-
-    /// Claims are about to be sent: an enrolment that is due in a while goes along, in the same
-    /// calls.
-    pub(super) fn enrol_along(&self) {
-        if self.members.enrols_along(self.host.now()) {
-            self.hints.enrol();
-        }
-    }
-
-    /// A lock of that ttl is made: nodes are to know of it before it is acquired.
-    pub(crate) fn use_ttl(&self, ttl: Duration) {
-        if self.members.use_ttl(ttl) {
-            self.hints.enrol();
         }
     }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::combination::{Carried, Combination, Sum, Terms};
 use super::handover::Handovers;
 use super::node_set::NodeSet;
-use super::roster::Electorate;
 use super::tally::{Cause, ClaimTally, Verdict};
 use super::tick::Tick;
 use super::validity::MAX_ROUND;
@@ -144,25 +143,25 @@ impl<V: Votes> Acquisition<V> {
     /// decision, since a process may have stood still after the last vote.
     #[must_use]
     pub fn decide(&self, now: Tick, handed: &Handovers) -> Option<Decision> {
-        self.decide_by(now, handed, &Electorate::everyone())
+        self.decide_by(now, handed, NodeSet::first(64))
     }
 
-    /// The same where only votes of the `electorate` count: a vote counts where its node is listed
-    /// when it is decided, so that votes of two listings never decide together.
+    /// The same if only these nodes may vote at `now`: a vote of a node that has come into doubt
+    /// since does not count.
     #[must_use]
-    pub fn decide_by(&self, now: Tick, handed: &Handovers, electorate: &Electorate) -> Option<Decision> {
+    pub fn decide_by(&self, now: Tick, handed: &Handovers, voting: NodeSet) -> Option<Decision> {
         let ask = self.asks.last().filter(|ask| ask.ballot > self.withdrawn)?;
         let tally = ask.votes.tally();
         if !handed.is_empty() {
-            return self.combined(ask, tally, now, (handed, electorate));
+            return self.combined(ask, tally, now, (handed, voting));
         }
-        let voters = electorate.of(tally.granted(), ask.t0);
-        let open = electorate.of(tally.unheard().without(tally.silent_nodes()), ask.t0);
+        let voters = tally.granted().and(voting);
+        let open = tally.unheard().without(tally.silent_nodes()).and(voting);
         let decision = match tally.verdict()? {
             Verdict::Won if self.in_time(ask.t0, now) && voters.len() >= self.terms.size.quorum() => {
                 Decision::Won(self.won(ask, voters))
             }
-            // Whoever is still to answer may make a quorum of those that are listed.
+            // Nodes that are still to answer may make a quorum of those that may vote.
             Verdict::Won if self.in_time(ask.t0, now) && voters.or(open).len() >= self.terms.size.quorum() => {
                 return None;
             }
@@ -188,11 +187,11 @@ impl<V: Votes> Acquisition<V> {
         self.asks.len() < LIFTS && self.asks.last().is_some_and(liftable)
     }
 
-    /// The same where some nodes have handed the name over.
-    fn combined(&self, ask: &Ask<V>, tally: ClaimTally, now: Tick, by: (&Handovers, &Electorate)) -> Option<Decision> {
-        let (handed, electorate) = by;
+    /// The same if some nodes have handed the name over.
+    fn combined(&self, ask: &Ask<V>, tally: ClaimTally, now: Tick, by: (&Handovers, NodeSet)) -> Option<Decision> {
+        let (handed, voting) = by;
         let Ask { t0, ballot, .. } = *ask;
-        let sum = Combination { terms: self.terms, t0, ballot, tally, handed, electorate }.sum(now)?;
+        let sum = Combination { terms: self.terms, t0, ballot, tally, handed, voting }.sum(now)?;
         Some(match sum {
             Sum::Carried(carried) if now < carried.deadline.minus(carried.least) => {
                 Decision::Won(self.carried(&carried, handed))

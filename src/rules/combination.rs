@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::handover::{Handovers, Pushed};
 use super::node_set::NodeSet;
-use super::roster::Electorate;
 use super::tally::{ClaimTally, Size};
 use super::tick::Tick;
 use super::validity::{MAX_ROUND, Validity};
@@ -34,8 +33,8 @@ pub(super) struct Combination<'a> {
     pub(super) ballot: u64,
     pub(super) tally: ClaimTally,
     pub(super) handed: &'a Handovers,
-    /// Whose votes count.
-    pub(super) electorate: &'a Electorate,
+    /// The nodes that may vote.
+    pub(super) voting: NodeSet,
 }
 
 /// What it comes to.
@@ -86,17 +85,18 @@ impl Combination<'_> {
 
     /// What counts of a node at `now`.
     fn vote(&self, node: usize, now: Tick) -> Option<Counted> {
+        if !self.voting.contains(node) {
+            return None;
+        }
         let min_validity = self.terms.min_validity;
         // What has too little left may be renewed by an answer that is to come.
-        let listed = |t0| self.electorate.has(node, t0);
-        let enough = |push: &Pushed| listed(push.t0) && now < push.ends().minus(push.least(min_validity));
+        let enough = |push: &Pushed| now < push.ends().minus(push.least(min_validity));
         if let Some(push) = self.handed.vote(node, now).filter(enough) {
             let (ends, least) = (push.ends(), push.least(min_validity));
             return Some(Counted { node, ballot: push.ballot, t0: push.t0, ends, least, pushed: true });
         }
         let ends = self.terms.validity.deadline(self.t0);
-        let granted = self.tally.granted().contains(node) && listed(self.t0);
-        let counts = granted && now < self.t0 + MAX_ROUND && now < ends;
+        let counts = self.tally.granted().contains(node) && now < self.t0 + MAX_ROUND && now < ends;
         counts.then_some(Counted { node, ballot: self.ballot, t0: self.t0, ends, least: min_validity, pushed: false })
     }
 

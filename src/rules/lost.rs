@@ -14,10 +14,12 @@ pub enum LostReason {
     MaxHold,
     /// The quorum was shut down.
     Closed,
+    /// Another list of this name is in force on a node: two clients may hold one lock.
+    OtherList,
 }
 
 impl LostReason {
-    pub(crate) const ALL: [Self; 4] = [Self::Expired, Self::Refused, Self::MaxHold, Self::Closed];
+    pub(crate) const ALL: [Self; 5] = [Self::Expired, Self::Refused, Self::MaxHold, Self::Closed, Self::OtherList];
 
     /// The reason's name in metrics.
     #[must_use]
@@ -27,6 +29,7 @@ impl LostReason {
             Self::Refused => "refused",
             Self::MaxHold => "max_hold",
             Self::Closed => "closed",
+            Self::OtherList => "other_list",
         }
     }
 
@@ -38,6 +41,7 @@ impl LostReason {
             }
             Self::MaxHold => "it was held for as long as max_hold allows",
             Self::Closed => "the quorum was shut down",
+            Self::OtherList => "another list of this name is in force on a node",
         }
     }
 }
@@ -55,8 +59,8 @@ mod tests {
     #[test]
     fn each_reason_has_a_name_for_metrics_and_an_explanation_for_people() {
         let all = LostReason::ALL;
-        assert_eq!(all.map(LostReason::as_str), ["expired", "refused", "max_hold", "closed"]);
-        let words = ["validity ended", "taken away", "max_hold", "shut down"];
+        assert_eq!(all.map(LostReason::as_str), ["expired", "refused", "max_hold", "closed", "other_list"]);
+        let words = ["validity ended", "taken away", "max_hold", "shut down", "another list"];
         assert!(all.iter().zip(words).all(|(reason, word)| reason.to_string().contains(word)));
     }
 }

@@ -91,14 +91,6 @@ impl RenewalTally {
         self.absent
     }
 
-    /// The same, where only votes count that are `extended` by these.
-    #[must_use]
-    pub const fn among(mut self, voters: NodeSet) -> Self {
-        self.extended = self.extended.and(voters);
-        self.backers = self.backers.and(voters);
-        self
-    }
-
     /// This one and that of another name: the nodes that extended both, that lack either, and so on.
     #[must_use]
     pub const fn with(mut self, other: Self) -> Self {
@@ -108,15 +100,6 @@ impl RenewalTally {
         self.unknown = self.unknown.or(other.unknown);
         self.unsent = self.unsent.and(other.unsent);
         self
-    }
-
-    /// What came to `renewal` when all votes counted.
-    #[must_use]
-    pub const fn confirms(&self, renewal: Renewal) -> Renewal {
-        match renewal {
-            Renewal::Extended if self.extended.len() < self.size.quorum() => Renewal::Unclear,
-            other => other,
-        }
     }
 
     /// The nodes that may have heard of the renewal.
@@ -210,15 +193,6 @@ pub fn within(max_hold: Option<Duration>, since: Tick, now: Tick) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_renewal_that_rests_on_a_node_that_is_not_listed_any_more_is_unclear() {
-        let mut tally = RenewalTally::new(Size::of(3));
-        (0..2).for_each(|node| tally.count(node, RenewVote::Extended));
-        assert_eq!(tally.among(NodeSet::first(2)).confirms(Renewal::Extended), Renewal::Extended);
-        assert_eq!(tally.among(NodeSet::of(1)).confirms(Renewal::Extended), Renewal::Unclear);
-        assert_eq!(tally.among(NodeSet::of(1)).confirms(Renewal::Lost), Renewal::Lost);
-    }
     use crate::rules::validity::Drift;
     use proptest::prelude::*;
 

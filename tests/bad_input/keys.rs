@@ -6,7 +6,7 @@ use quorumlock::{ErrorKind, Released};
 
 use crate::SECOND;
 use crate::common::server::Server;
-use crate::common::{PATIENCE, eventually, servers, unguarded};
+use crate::common::{PATIENCE, eventually, new_servers, servers, unguarded};
 
 /// What breaks one node's keys, and what is said of it.
 async fn one_is_survived_and_a_majority_is_told(name: &str, hint: &str, harm: impl Fn(&Server)) {
@@ -105,7 +105,7 @@ async fn a_key_in_the_place_of_a_nodes_record_is_named() {
         (put(&["HSET", "quorumlock:node", "a", "b"]), "the key quorumlock:node is no record of this protocol"),
         (put(&["SET", "quorumlock:node", "precious"]), "the key quorumlock:node is a string"),
     ] {
-        let servers = servers(1).await;
+        let servers = new_servers(1).await;
         servers[0].command(&words.iter().map(String::as_str).collect::<Vec<_>>());
         eventually(said, async || {
             let error = match unguarded(&servers).connect_timeout(2 * SECOND).connect().await {

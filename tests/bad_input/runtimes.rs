@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
-use quorumlock::{Error, Quorum, Released, Transport};
+use quorumlock::{Error, NodeState, Quorum, Released, Transport};
 use tokio::runtime::{Builder, Runtime};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -252,6 +252,8 @@ fn a_claim_that_timed_out_as_main_returns_is_not_warned_of() {
 async fn holds_many(servers: &[Server], names: &[String]) {
     let builder = unguarded(servers).transport(Transport::RedisRs).ttl(600 * SECOND);
     let quorum = builder.wait(PATIENCE).connect().await.unwrap();
+    // A node that does not vote yet holds nothing before the first renewal.
+    eventually("all nodes vote", async || quorum.nodes().iter().all(|node| node.state == NodeState::Up)).await;
     let session = quorum.session().grant(PATIENCE).await.unwrap();
     let mut guards = Vec::new();
     for number in 0..5 {

@@ -31,7 +31,8 @@ async fn a_server_that_starts_to_load_does_not_vote() {
 
 #[tokio::test]
 async fn a_server_that_has_become_readonly_is_out() {
-    let operation = "*3\r\n$5\r\n1 0 1\r\n$0\r\n\r\n*3\r\n:1\r\n$5\r\nerror\r\n$26\r\nREADONLY You can't write a\r\n";
+    let operation =
+        "*3\r\n$10\r\n1 0 1 fake\r\n$0\r\n\r\n*3\r\n:1\r\n$5\r\nerror\r\n$26\r\nREADONLY You can't write a\r\n";
     let fake = Fake::scripted(operation).await;
     let quorum = builder(&[fake.url()]).connect().await.unwrap();
     let error = quorum.lock("a").try_acquire().await.unwrap_err();
@@ -50,13 +51,13 @@ async fn a_reply_that_is_not_ours_is_no_vote() {
         ":1\r\n",
         "*0\r\n",
         "%0\r\n",
-        "*3\r\n$5\r\n1 0 1\r\n$0\r\n\r\n*2\r\n:1\r\n$6\r\nhealed\r\n",
-        "*3\r\n$5\r\n1 0 1\r\n$0\r\n\r\n*2\r\n:1\r\n$4\r\nheld\r\n",
-        "*3\r\n$5\r\n1 0 1\r\n$0\r\n\r\n*1\r\n$7\r\ngranted\r\n",
-        "*3\r\n$5\r\n1 0 1\r\n$0\r\n\r\n*2\r\n:2\r\n$7\r\ngranted\r\n",
-        "$5\r\n1 0 2\r\n",
-        "$5\r\n1 0 r\r\n",
-        "$5\r\nx 0 1\r\n",
+        "*3\r\n$10\r\n1 0 1 fake\r\n$0\r\n\r\n*2\r\n:1\r\n$6\r\nhealed\r\n",
+        "*3\r\n$10\r\n1 0 1 fake\r\n$0\r\n\r\n*2\r\n:1\r\n$4\r\nheld\r\n",
+        "*3\r\n$10\r\n1 0 1 fake\r\n$0\r\n\r\n*1\r\n$7\r\ngranted\r\n",
+        "*3\r\n$10\r\n1 0 1 fake\r\n$0\r\n\r\n*2\r\n:2\r\n$7\r\ngranted\r\n",
+        "$10\r\n1 0 2 fake\r\n",
+        "$10\r\n1 0 r fake\r\n",
+        "$10\r\nx 0 1 fake\r\n",
         "*3\r\n$1\r\nx\r\n$0\r\n\r\n*3\r\n:1\r\n$7\r\ngranted\r\n:1\r\n",
     ] {
         let fake = Fake::scripted(answer).await;

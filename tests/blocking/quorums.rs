@@ -6,7 +6,7 @@ use quorumlock::QuorumBuilder;
 use quorumlock::blocking::Quorum;
 
 use crate::common::PATIENCE;
-use crate::world::{SECOND, World, eventually, freed, servers};
+use crate::world::{SECOND, World, eventually, freed};
 
 fn all_names_that_are_held_are_found(world: &World) {
     let (client, other) = (world.client(), world.client());
@@ -42,52 +42,19 @@ fn a_name_is_taken_from_its_holder(world: &World) {
     freed(&other, "a");
 }
 
-fn a_node_is_retired_and_that_is_taken_back(world: &World) {
+fn the_records_of_all_nodes_are_told(world: &World) {
     let client = world.client();
     let members = client.members().unwrap();
-    assert!(members.nodes.len() == 3 && members.nodes.iter().all(|node| node.roster.is_ok()));
-    let node = members.nodes[2].node.clone();
-    assert_eq!(client.retire(&node).unwrap().node, node);
-    let retired = |quorum: &Quorum| {
-        let members = quorum.members().unwrap();
-        members.nodes.iter().filter(|node| node.roster.as_ref().is_ok_and(|roster| roster.retired.is_some())).count()
-    };
-    assert_eq!(retired(&client), 1);
-    assert!(client.reset(&node).unwrap().was.is_some());
-    assert_eq!(retired(&client), 0);
-    assert!(client.reset(&node).unwrap().was.is_none());
-    let error = client.retire("redis://nobody").unwrap_err();
-    assert!(error.is_config() && error.to_string().contains("none of these nodes"), "{error}");
+    assert!(members.nodes.len() == 3 && members.nodes.iter().all(|node| matches!(node.record, Ok(Some(_)))));
+    assert!(client.init().unwrap_err().is_unavailable(), "they are not new");
 }
 
 both!(
     all_names_that_are_held_are_found,
     a_holder_is_described_to_who_looks_and_to_who_waits_in_vain,
     a_name_is_taken_from_its_holder,
-    a_node_is_retired_and_that_is_taken_back,
+    the_records_of_all_nodes_are_told,
 );
-
-/// Each quorum has a thread of its own.
-#[test]
-fn new_servers_are_taught_which_tokens_the_old_ones_dealt() {
-    let all = servers(4);
-    let of = |range: &[_]| {
-        let urls = range.iter().map(crate::common::server::Server::url);
-        QuorumBuilder::default().nodes(urls).max_ttl(3 * SECOND).ttl(3 * SECOND)
-    };
-    let client = Quorum::connect(of(&all[..3])).unwrap();
-    let token = client.lock("a").acquire(PATIENCE).unwrap().token();
-    let old = Quorum::connect(of(&all[..3]).onlooker()).unwrap();
-    let new = Quorum::connect(of(&all[3..]).onlooker()).unwrap();
-    let early = old.teach(&new).unwrap_err();
-    assert!(early.is_unavailable() && early.to_string().contains("ask again"), "{early}");
-    assert!(old.teach(&old).unwrap_err().is_config(), "it knows already");
-    client.shutdown(PATIENCE).unwrap();
-    drop(client);
-    eventually("its entries have ended", || old.teach(&new).is_ok_and(|high| high >= token));
-    let after = Quorum::connect(of(&all[3..])).unwrap();
-    assert!(after.lock("a").acquire(PATIENCE).unwrap().token() > token);
-}
 
 #[test]
 fn a_quorum_in_memory_has_the_settings_that_it_was_given() {
@@ -111,8 +78,6 @@ fn after_a_shutdown_nothing_is_told() {
     assert!(names.next().unwrap().unwrap_err().is_closed());
     assert!(names.next().is_none(), "an error is the end");
     assert!(quorum.members().unwrap_err().is_closed());
-    assert!(quorum.retire("memory://0").unwrap_err().is_closed());
-    assert!(quorum.reset("memory://0").unwrap_err().is_closed());
-    assert!(quorum.teach(&Quorum::in_memory(1).unwrap()).unwrap_err().is_closed());
+    assert!(quorum.init().unwrap_err().is_closed());
     assert!(quorum.force_release("a").unwrap_err().is_closed());
 }

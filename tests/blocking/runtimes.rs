@@ -102,9 +102,7 @@ impl All {
         said(quorum.force_release("it"));
         said(quorum.ready(SECOND));
         said(quorum.members());
-        said(quorum.retire("memory://0"));
-        said(quorum.reset("memory://0"));
-        said(quorum.teach(quorum));
+        said(quorum.init());
         said(lock.acquire(SECOND));
         said(lock.acquire_default());
         said(lock.try_acquire());

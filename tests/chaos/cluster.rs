@@ -9,12 +9,12 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::task::JoinHandle;
 
+use crate::TTL;
 use crate::common::proxy::Proxy;
 use crate::common::server::{Server, ask};
 use crate::record::Record;
 use crate::told::{Event, clock, parse};
 use crate::worker::Orders;
-use crate::{NAMES, TTL};
 
 /// A server behind a proxy.
 pub struct Node {
@@ -79,10 +79,6 @@ impl Workers {
         workers
     }
 
-    pub const fn count(&self) -> usize {
-        self.children.len()
-    }
-
     pub fn process(&self, index: usize) -> u32 {
         self.children[index].lock().unwrap().id().unwrap_or_default()
     }
@@ -114,25 +110,6 @@ impl Workers {
         }
         let readers = std::mem::take(&mut *self.readers.lock().unwrap());
         futures::future::join_all(readers).await;
-    }
-
-    /// Whether `losing` nodes can forget everything at this moment without breaking a promise: each
-    /// name is held by one owner on so many nodes that no other can get a quorum with those, or is
-    /// free everywhere. While the workers stand still, `forget` is called if so.
-    pub async fn while_safe(&self, nodes: &[Arc<Node>], losing: usize, forget: impl AsyncFnOnce()) -> bool {
-        (0..self.count()).for_each(|index| self.signal(index, Signal::STOP));
-        // What was sent before is carried out in this time; what proxies hold back may come later,
-        // and `safe` allows for it.
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        let mut safe = true;
-        for name in NAMES {
-            safe &= safe_to_lose(nodes, name, losing).await;
-        }
-        if safe {
-            forget().await;
-        }
-        (0..self.count()).for_each(|index| self.signal(index, Signal::CONT));
-        safe
     }
 
     fn listen(self: &Arc<Self>, process: u32, output: ChildStdout) {
@@ -187,18 +164,3 @@ fn spawn(orders: &Orders) -> Child {
 pub const HOLDER: &str = "local time = redis.call('TIME')
     local owner, ends = unpack(redis.call('HMGET', KEYS[1], 'owner', 'until'))
     return (tonumber(ends) or 0) > time[1] * 1000 + time[2] / 1000 and owner or ''";
-
-async fn safe_to_lose(nodes: &[Arc<Node>], name: &str, losing: usize) -> bool {
-    let key = format!("quorumlock:{{{name}}}");
-    let words = ["EVAL", HOLDER, "1", &key];
-    let asked = nodes.iter().map(|node| command(node.port, &words));
-    let holders = futures::future::join_all(asked).await;
-    let most = holders
-        .iter()
-        .flatten()
-        .filter(|one| !one.is_empty())
-        .map(|one| holders.iter().flatten().filter(|other| *other == one).count());
-    let quorum = nodes.len() / 2 + 1;
-    let free = holders.iter().all(|holder| holder.as_deref() == Some(""));
-    free || most.max().is_some_and(|most| most >= quorum + losing)
-}

@@ -1,12 +1,11 @@
 //! What can happen to a node, and how it ends.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-use crate::cluster::{Node, Workers};
+use crate::cluster::Node;
 use crate::common::proxy::Way;
 use crate::{MAX_TTL, NAMES, TTL};
 
@@ -94,11 +93,11 @@ impl Fault {
         self.is_over_at_once() || matches!(self, Self::ClientPause)
     }
 
-    /// For how long a node that had this votes on no claim: the restart guard's time, and the
-    /// second by which an uptime can be wrong.
+    /// For how long a node that had this votes on no claim: the restart guard's time, and until its
+    /// record is made and it is synced.
     pub const fn quarantine(self) -> Duration {
         match self {
-            Self::KillAndRestartEmpty | Self::KillAndRestartWithAof | Self::ReplicaOf => {
+            Self::KillAndRestartEmpty | Self::KillAndRestartWithAof | Self::FlushAll | Self::ReplicaOf => {
                 Duration::from_millis(1_200).saturating_add(MAX_TTL)
             }
             _ => Duration::ZERO,
@@ -179,21 +178,5 @@ impl Fault {
             | Self::Reset
             | Self::HalfOpen => {}
         }
-    }
-
-    /// Begins it when that is fair: a FLUSHALL cannot be seen by anyone, so it must leave every
-    /// holder its majority. Returns whether it was.
-    pub async fn begin_fairly(self, node: &Arc<Node>, nodes: &[Arc<Node>], workers: &Workers, spare: u16) -> bool {
-        if self != Self::FlushAll {
-            self.begin(node, spare).await;
-            return true;
-        }
-        for _ in 0..50 {
-            if workers.while_safe(nodes, 1, async || self.begin(node, spare).await).await {
-                return true;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        false
     }
 }

@@ -5,8 +5,8 @@
 //! on, `--ratios [FAULT]` to measure instead how much slower locks are while two nodes fail.
 //!
 //! A new fault is a variant of [`faults::Fault`] with how it begins and how it ends; it is dealt
-//! and measured by itself. If nodes forget by it and clients cannot see that, it must leave every
-//! holder its majority (see `begin_fairly`) or last for a ttl: else the violation is the tester's.
+//! and measured by itself. If nodes forget by it and clients cannot see that, it must last for a
+//! ttl: else the violation is the tester's.
 //! The judge is that of the simulation. To see that a chaos can fail, set `Size::quorum` to
 //! `N / 2`, or the workers' `max_ttl` to zero.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]

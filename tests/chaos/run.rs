@@ -157,11 +157,10 @@ impl Chaos {
             let node = &self.nodes[index];
             let length = fault.length(&mut random);
             self.note(format!("{} begins on node {index} for {length:?}", fault.name()));
-            if fault.begin_fairly(node, &self.nodes, &self.workers, self.spare.port()).await {
-                self.count(fault.name());
-                sleep(length).await;
-                fault.end(node).await;
-            }
+            fault.begin(node, self.spare.port()).await;
+            self.count(fault.name());
+            sleep(length).await;
+            fault.end(node).await;
             self.note(format!("{} ended on node {index}", fault.name()));
             // Mostly the node gets well before the next has trouble; sometimes a majority is out of
             // reach for a while.

@@ -64,6 +64,7 @@ async fn a_command_that_cannot_be_signalled_is_named_and_kept_locked() {
         told.send(Signal::TERM);
         let named = format!("process {pid} (sleep) of user root cannot be signalled");
         until("it is said", || says(folder.path()).contains(&named));
+        until("this server holds it too", || servers[0].ends("job") > 0);
         let ends = servers[0].ends("job");
         until("the lock is renewed", || servers[0].ends("job") > ends);
         assert!(runs(&pid));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use serde_json::Value;
 
-use super::unwell::{without_a_disk, without_replicas};
+use super::unwell::{guarded, quarantined, without_a_disk, without_replicas};
 use super::{Background, IN_VAIN, at_once, bare, done, over};
 use crate::common::fake::{Fake, well};
 use crate::common::proxy::{Proxy, Way};
@@ -17,7 +17,7 @@ use crate::common::server::Server;
 use clinic::{Clinic, doctor, faults, finding, finds, report};
 
 #[tokio::test]
-async fn healthy_nodes_are_fine_and_nothing_is_written_there_but_their_record() {
+async fn healthy_nodes_are_fine_and_nothing_is_written_there() {
     let clinic = Clinic::open(3).await;
     finds(&mut clinic.doctor(), 0, &[]);
     assert!(clinic.servers().all(|server| server.command(&["KEYS", "*"]) == "quorumlock:node"));
@@ -30,17 +30,16 @@ async fn healthy_nodes_are_fine_and_nothing_is_written_there_but_their_record() 
 }
 
 #[tokio::test]
-async fn with_clients_enrolled_the_doctor_writes_nothing_either() {
+async fn beside_clients_the_doctor_writes_nothing_either() {
     let clinic = Clinic::open(3).await;
     let mut run = bare();
     run.env("QUORUMLOCK_NODES", clinic.urls().join(","));
     assert_eq!(done(run.args(["run", "job", "--", "true"])).0, 0);
     let object = looked(&clinic);
-    assert!(finding(&object, "members")["what"].as_str().unwrap().contains("one list of 3 nodes"), "{object:#}");
+    assert!(finding(&object, "members")["what"].as_str().unwrap().contains("in force on 3 of 3 nodes"), "{object:#}");
 }
 
-/// What a doctor says that finds no fault, and leaves all as it was. A node's record is moved on
-/// every 35 s by whoever connects next; then another look finds all as it was.
+/// What a doctor says that finds no fault, and leaves all as it was.
 fn looked(clinic: &Clinic) -> Value {
     let changes = || clinic.servers().map(changes).collect::<Vec<_>>();
     let mut said = Value::Null;
@@ -223,19 +222,22 @@ async fn fault_12_all_nodes_on_one_host_or_a_majority_is_a_warning() {
 }
 
 #[tokio::test]
-async fn fault_13_another_lists_roster_and_another_protocol_are_told_apart() {
+async fn fault_13_another_list_of_this_name_and_of_another_are_told_apart() {
     let clinic = Clinic::open(3).await;
-    let mut run = bare();
-    run.env("QUORUMLOCK_NODES", clinic.urls().join(","));
-    assert_eq!(done(run.args(["run", "job", "--", "true"])).0, 0);
-    let roster = "quorumlock:node:roster";
-    assert_eq!(clinic.server(2).command(&["HSET", roster, "n", "5"]), "0");
-    finds(&mut clinic.doctor(), 2, &["no-quorum", "other-list"]);
-    for index in 0..3 {
-        assert_eq!(clinic.server(index).command(&["HSET", roster, "n", "3"]), "0");
-        assert_eq!(clinic.server(index).command(&["HSET", roster, "p", "1"]), "0");
-    }
-    finds(&mut clinic.doctor(), 2, &["no-quorum", "protocol"]);
+    clinic.server(2).put_in_force("jobs 60000 4 other:1", 600_000);
+    let object = finds(&mut clinic.doctor(), 1, &["other-list"]);
+    assert!(finding(&object, "other-list")["why"].as_str().unwrap().contains("different names"), "{object:#}");
+    clinic.server(2).put_in_force("default 60000 4 other:1", 600_000);
+    let object = finds(&mut clinic.doctor(), 2, &["no-quorum", "other-list"]);
+    assert!(finding(&object, "other-list")["mend"].as_str().unwrap().contains("Stop the clients"), "{object:#}");
+}
+
+#[tokio::test]
+async fn fault_15_servers_that_no_client_has_used_are_told_to_be_unused() {
+    let servers = crate::common::new_servers(3).await;
+    let (_, object) = report(over(&servers).args(["doctor", "--domains", "a,b,c"]));
+    let unused = finding(&object, "unused");
+    assert!(unused["level"] == "hint" && unused["mend"].as_str().unwrap().contains("quorumlock init"), "{object:#}");
 }
 
 #[tokio::test]
@@ -316,8 +318,8 @@ async fn a_password_that_is_missing_is_one_finding() {
 
 #[tokio::test]
 async fn new_servers_are_quarantined_which_is_a_warning_that_ends() {
-    let servers = crate::common::servers(3).await;
-    let (code, object) = report(over(&servers).env("QUORUMLOCK_MAX_TTL", "1h").args(["doctor", "--domains", "a,b,c"]));
+    let servers = quarantined(3).await;
+    let (code, object) = report(guarded(&servers).args(["doctor", "--domains", "a,b,c"]));
     assert_eq!((code, faults(&object)), (1, vec!["no-quorum", "quarantine"]), "{object:#}");
 }
 

@@ -110,6 +110,7 @@ async fn run_goes_on_while_its_command_does_not_stop() {
     let (run, pid) = (line_of(&folder.path().join("run")), line_of(&folder.path().join("pid")));
     terminal.types(SUSPEND);
     assert_eq!(line_of(&folder.path().join("asked")), pid);
+    until("this server holds it too", || servers[0].ends("job") > 0);
     let ends = servers[0].ends("job");
     until("the lock is renewed twice", || servers[0].ends("job") > ends + 2_500);
     assert!(!is_stopped(&run) && !is_stopped(&pid));
@@ -196,7 +197,7 @@ async fn a_stopped_command_is_continued_to_end() {
     let stop = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
     rustix::process::kill_process(stop, Signal::STOP).unwrap();
     until("it is stopped", || is_stopped(&pid));
-    assert!(left(&servers[0]) > 0, "the lock is held for it");
+    assert!(servers.iter().any(|server| left(server) > 0), "the lock is held for it");
     told.send(Signal::TERM);
     assert_eq!(told.done().0, 143);
 }

@@ -99,5 +99,5 @@ fn a_sandbox_warns_in_it_too() {
     sandbox.send(Signal::INT);
     let (code, _, err) = sandbox.done();
     assert_eq!(code, 0, "{err}");
-    assert!(find(&objects(&err), "1 empty servers on loopback")["message"].as_str().unwrap().contains("GUARD IS OFF"));
+    assert!(find(&objects(&err), "1 new servers on loopback")["message"].as_str().unwrap().contains("keep nothing"));
 }

@@ -14,8 +14,10 @@ mod doctor;
 mod elect;
 mod encrypted;
 mod environment;
+mod init;
 mod job_control;
 mod left_behind;
+mod lists;
 mod log;
 mod manifests;
 mod members;
@@ -28,7 +30,6 @@ mod prometheus;
 mod regions;
 mod release;
 mod replaced;
-mod retiring;
 mod run;
 mod sandbox;
 mod screen;
@@ -36,11 +37,9 @@ mod secrets;
 mod shared;
 mod signals;
 mod status;
-mod teaching;
 mod terminal;
 mod transport;
 mod tries;
-mod unlisted;
 mod unwell;
 mod usage;
 mod watch;
@@ -85,7 +84,7 @@ fn bare_at(executable: &Path) -> Command {
     command
 }
 
-/// The command over `servers`, without the restart guard, which fresh servers would fail.
+/// The command over `servers`, without the restart guard: one that restarts votes at once.
 fn over(servers: &[Server]) -> Command {
     with_nodes(bare(), servers)
 }

@@ -19,7 +19,7 @@ fn each_shell_gets_a_script_that_knows_the_subcommands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let (code, out, err) = done(bare().args(["completions", shell]));
         assert_eq!((code, err.as_str()), (0, ""), "{shell}");
-        for word in ["sandbox", "members", "once-per"] {
+        for word in ["sandbox", "members", "init", "once-per"] {
             assert!(out.contains(word), "{shell}: no {word}");
         }
         assert!(!out.contains("demo-worker"), "{shell}: that is no subcommand for people");
@@ -53,7 +53,7 @@ fn the_manual_has_a_page_for_the_command_and_one_for_each_subcommand() {
     let page = |name: &str| std::fs::read_to_string(folder.path().join(name));
     assert!(page("quorumlock.1").is_ok());
     assert!(page("quorumlock-run.1").unwrap().contains("once"), "its options");
-    assert!(page("quorumlock-members-retire.1").is_ok());
+    assert!(page("quorumlock-init.1").is_ok());
     assert!(page("quorumlock-demo-worker.1").is_err(), "that is no subcommand for people");
     let (code, _, err) = done(bare().args(["manpage", "--into"]).arg(folder.path().join("nowhere")));
     assert!(code == 64 && err.contains("nowhere"), "{code}: {err}");

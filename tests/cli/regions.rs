@@ -23,7 +23,13 @@ pub(super) fn far(servers: &[Server], ports: &[Port], round_trip: &str) -> Backg
 }
 
 fn near(servers: &[Server]) -> String {
-    servers.iter().map(Server::url).collect::<Vec<_>>().join(",")
+    named(servers.iter().map(Server::url))
+}
+
+/// These addresses with the nodes' names, which are the same in all regions.
+fn named(addresses: impl IntoIterator<Item = String>) -> String {
+    let nodes = addresses.into_iter().enumerate().map(|(node, address)| format!("{address}?name=n{node}"));
+    nodes.collect::<Vec<_>>().join(",")
 }
 
 /// A service over `nodes` with its counter in `folder`.
@@ -62,7 +68,7 @@ async fn services_near_and_far_work_under_one_lock_until_sigterm_and_tell_what_t
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let ports = [Port::take(), Port::take(), Port::take()];
     let mut relay = far(&servers, &ports, "10ms");
-    let through = ports.each_ref().map(|port| format!("redis://127.0.0.1:{}", port.number())).join(",");
+    let through = named(ports.each_ref().map(|port| format!("redis://127.0.0.1:{}", port.number())));
     let one = Background::start(&mut service(&near(&servers), folder.path()));
     let other = Background::start(&mut service(&through, folder.path()));
     grows(folder.path(), 50);
@@ -132,7 +138,8 @@ async fn no_command_needs_more_rights_than_the_compose_file_gives() {
         "release two --force --yes --now",
         "status one",
         "status --all",
-        "members show",
+        "members",
+        "init --yes",
     ] {
         let mut command = bare();
         command.envs([("QUORUMLOCK_NODES", nodes.join(",").as_str()), ("QUORUMLOCK_MAX_TTL", "0")]);

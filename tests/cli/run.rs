@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use super::{Background, IN_VAIN, bare, done, line_of, over, run, runs, until};
 use crate::common::program::command;
 use crate::common::server::Server;
-use crate::common::servers;
+use crate::common::{new_servers, servers};
 
 /// A script that says its pid, and goes on until it is ended.
 const FOR_EVER: &str = "echo $$ > $0/pid; while :; do sleep 0.02; done";
@@ -198,7 +198,7 @@ fn that_nobody_can_tell_who_holds_it_is_no_conflict() {
 
 #[tokio::test]
 async fn who_waits_for_nodes_that_do_not_vote_is_told_why() {
-    let servers = servers(1).await;
+    let servers = new_servers(1).await;
     let url = servers[0].url();
     let mut command = bare();
     command.args(["run", "job", "--nodes", &url, "--timeout", "1h", "--", "true"]);
@@ -239,7 +239,7 @@ fn who_waits_for_nodes_that_are_down_is_told_which() {
 
 #[tokio::test]
 async fn an_explanation_that_several_nodes_share_is_given_once() {
-    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let (servers, folder) = (new_servers(3).await, tempfile::tempdir().unwrap());
     let quarantined = |timeout: &str| {
         let mut command = over(&servers);
         command.env("QUORUMLOCK_MAX_TTL", "1h").args(["run", "job", "--timeout", timeout, "--", "true"]);

@@ -43,8 +43,8 @@ async fn a_password_from_the_environment_works_and_is_not_told() {
     assert_eq!(silent(&mut command(&["status", "job"])).0, 0);
     assert_eq!(silent(&mut command(&["status", "--json"])).0, 0);
     assert_eq!(silent(&mut command(&["status", "--log-format", "json"])).0, 0);
-    assert_eq!(silent(&mut command(&["release", "job", "--force", "--yes"])).0, 0);
     assert_eq!(silent(command(&["run", "job"]).args(["--", "true"])).0, 0);
+    assert_eq!(silent(&mut command(&["release", "job", "--force", "--yes"])).0, 0);
     assert_eq!(silent(&mut command(&["demo", "--seconds", "1"])).0, 0);
     let (code, said) = silent(&mut command(&["doctor"]));
     assert!(code == 2 && said.contains("restart-guard") && !said.contains("cannot tell"), "{said}");
@@ -88,12 +88,10 @@ fn a_password_that_is_not_percent_encoded_is_not_told_either() {
     }
     for nodes in ["redis://us:/hunter2", "redis://us:?hunter2", "redis://us:hunter2", "hunter2://127.0.0.1"] {
         for list in [nodes.to_owned(), format!("redis://eu,{nodes}")] {
-            let (code, said) = silent(bare().args(["members", "show", "-v", "--nodes", &list]));
+            let (code, said) = silent(bare().args(["members", "-v", "--nodes", &list]));
             assert_eq!(code, 64, "{said}");
             let (code, said) = silent(bare().args(["status", "-v"]).env("QUORUMLOCK_NODES", &list));
             assert_eq!(code, 64, "{said}");
-            let other = ["members", "retire", nodes, "--nodes", "redis://127.0.0.1:1"];
-            assert_eq!(silent(bare().args(other)).0, 64);
         }
     }
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 use futures::future::join_all;
 use serde_json::Value;
 
+use super::unwell::{guarded, quarantined};
 use super::{Background, IN_VAIN, at_once, done, line_of, over, run};
 use crate::common::proxy::{Proxy, Way};
 use crate::common::server::Server;
-use crate::common::servers;
+use crate::common::{new_servers, servers};
 
 fn json(command: &mut std::process::Command) -> (i32, Value) {
     let (code, out, err) = done(command);
@@ -24,7 +25,7 @@ async fn a_node_that_is_down_is_told_with_its_reason() {
     let line = |port: u16| out.lines().find(|line| line.contains(&format!(":{port} "))).unwrap().to_owned();
     assert!(line(servers[0].port()).ends_with("up") && line(servers[1].port()).ends_with("down"), "{out}");
     assert!(out.contains(&format!("{}: down: Connection refused\n", servers[1].url())), "{out}");
-    assert!(out.contains("2 of 3 nodes vote; a quorum is 2\nno client is enrolled"), "{out}");
+    assert!(out.contains("2 of 3 nodes vote; a quorum is 2\nno list is in force"), "{out}");
     let (code, seen) = json(over(&servers).args(["status", "--json"]));
     assert_eq!((code, &seen["votes"], &seen["quorum_votes"]), (0, &2.into(), &true.into()));
     assert_eq!((&seen["nodes"][1]["state"], &seen["nodes"][1]["version"]), (&"down".into(), &Value::Null));
@@ -69,37 +70,40 @@ async fn whoever_waits_for_a_quorum_sees_it_when_it_votes_or_is_told_that_none_d
     let mut command = over(&servers);
     let mut waits = Background::start(command.args(["status", "job", "--wait", "1h"]));
     super::until("it waits", || {
-        // Who only looks is not enrolled; the server knows of its connections.
+        // A client that only looks writes nothing; the server knows of its connections.
         servers[0].command(&["CLIENT", "LIST"]).lines().count() > 1
     });
     assert!(waits.child().try_wait().unwrap().is_none());
     servers[1].restart().await;
     let (code, out, err) = waits.done();
-    assert!(code == 0 && out.contains("2 of 3 nodes vote; a quorum is 2") && out.contains("job is free"), "{out}{err}");
+    assert!(code == 0 && out.contains("2 of 3 nodes vote; a quorum is 2"), "{out}{err}");
+    assert!(out.contains("nobody can tell who holds it before a client has come: 1 of 3 nodes wait for one"), "{out}");
     let (code, _, err) = done(over(&servers).args(["status", "--wait", "--all"]));
     assert!(code == 64 && err.contains("cannot be used with"), "{code}: {err}");
 }
 
 #[tokio::test]
 async fn whoever_waits_does_so_until_quarantines_have_ended() {
-    let servers = servers(3).await;
-    let (code, out, err) = done(over(&servers).env("QUORUMLOCK_MAX_TTL", "2s").args(["status", "--wait"]));
+    let servers = new_servers(3).await;
+    let brief = |words: &[&str]| done(over(&servers).env("QUORUMLOCK_MAX_TTL", "6s").args(words));
+    let (code, _, err) = brief(&["run", "job", "--timeout", "1s", "--ttl", "6s", "--", "true"]);
+    assert!(code == 69 && err.contains("quarantined for"), "{code}: {err}");
+    let (code, out, err) = brief(&["status", "--wait"]);
     assert!(code == 0 && out.contains("nodes vote; a quorum is 2"), "{code}: {out}{err}");
-    let (code, out, err) = done(over(&servers).env("QUORUMLOCK_MAX_TTL", "1h").args(["status", "--wait", "100ms"]));
+    let (code, out, err) = done(guarded(&quarantined(3).await).args(["status", "--wait", "100ms"]));
     assert!(code == 69 && out.contains("0 of 3 nodes vote") && err.contains("within 100 ms"), "{code}: {out}{err}");
 }
 
 #[tokio::test]
 async fn a_node_that_may_have_forgotten_is_quarantined() {
-    let servers = servers(3).await;
-    let mut command = over(&servers);
-    let (code, seen) = json(command.env("QUORUMLOCK_MAX_TTL", "1h").args(["status", "--json"]));
+    let servers = quarantined(3).await;
+    let (code, seen) = json(guarded(&servers).args(["status", "--json"]));
     assert_eq!((code, &seen["votes"]), (69, &0.into()));
     let node = &seen["nodes"][0];
     assert_eq!(node["state"], "quarantined");
     assert!(node["why"].as_str().unwrap().contains("restarted"));
     assert!(node["quarantine_ms"].as_f64().unwrap() > 1e6);
-    let (_, out, _) = done(over(&servers).args(["status", "--max-ttl", "1h"]));
+    let (_, out, _) = done(guarded(&servers).arg("status"));
     assert!(out.contains("quarantined for") && out.contains("no lock can be acquired"), "{out}");
 }
 

@@ -48,7 +48,7 @@ async fn a_lock_that_is_taken_and_a_node_that_goes_down_are_shown_on_any_size() 
     });
     screen.shows("note \"deploy #812\", held for");
     screen.comes_to("an event", |text| text.contains("ago    job taken by"));
-    screen.comes_to("that it is enrolled", |text| row(text, &servers[0]).contains("1 of 3"));
+    screen.comes_to("that its list is in force", |text| row(text, &servers[0]).contains("1 of 3"));
     servers[2].kill();
     screen.comes_to("that the node is down", |text| row(text, &servers[2]).ends_with("down"));
     screen.shows("2 of 3 nodes vote");
@@ -167,7 +167,7 @@ async fn a_signal_gives_the_terminal_back() {
     }
 }
 
-/// Nobody is enrolled by it, nothing is written under the name, and no token is dealt.
+/// No list is put in force by it, nothing is written under the name, and no token is dealt.
 #[tokio::test]
 async fn it_only_reads() {
     let servers = servers(3).await;
@@ -177,7 +177,7 @@ async fn it_only_reads() {
     let calls = |text: &str| text.split("cmdstat_evalsha:calls=").nth(1)?.split(',').next()?.parse::<u64>().ok();
     let before = calls(&asked()).unwrap_or(0);
     until("it has asked again and again", || calls(&asked()).unwrap_or(0) > before + 10);
-    screen.comes_to("that no client is enrolled", |text| text.matches("no client").count() == 3);
+    screen.comes_to("that no list is in force", |text| text.matches("no client").count() == 3);
     for server in &servers {
         assert_eq!(server.command(&["EXISTS", "quorumlock:{job}"]), "0");
         assert_eq!(server.fence("job"), 0);
@@ -193,6 +193,9 @@ async fn passwords_are_never_drawn() {
         servers.push(Server::with(&["--requirepass", secret]).await);
     }
     let nodes: Vec<_> = servers.iter().map(|server| format!("redis://:{secret}@127.0.0.1:{}", server.port())).collect();
+    let mut first = over(&servers);
+    first.env("QUORUMLOCK_NODES", nodes.join(",")).args(["run", "job", "--", "true"]);
+    assert_eq!(done(&mut first).0, 0);
     let mut command = watching(&servers, &["job"]);
     command.env("QUORUMLOCK_NODES", nodes.join(","));
     let mut screen = Screen::start(&command, 200, 50);

@@ -5,28 +5,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorumlock::node::{
-    Claim, Kind, Name, Note, Operation, Release, Renew, Revoke, Scan, Teach, Verb, Waiter, Withdraw,
-};
-use quorumlock::rules::roster::{Enrolment, Server};
+use quorumlock::node::operation::Hello;
+use quorumlock::node::{Claim, Kind, Name, Note, Operation, Release, Renew, Revoke, Scan, Verb, Waiter, Withdraw};
 
 /// What a verb has no use for is left out of its operation, and is zero where it comes from one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     pub verb: Verb,
     pub names: Arc<[Name]>,
-    /// Of an enrolment its servers; of a scan where it begins.
+    /// Of a scan where it begins.
     pub owner: Arc<str>,
-    /// Of an enrolment the longest ttl.
+    /// Of a claim: the hash of its list, or nothing.
+    pub list: Arc<str>,
     pub ttl: Duration,
-    /// Of a lesson the highest one; of an enrolment the protocol.
     pub ballot: u64,
-    /// Of a lesson its number; of an enrolment how many nodes its list has; of a scan about how many
-    /// keys are looked at.
+    /// Of a scan about how many keys are looked at.
     pub count: u32,
     pub waiter: Option<Waiter>,
-    /// Of an enrolment how long an entry lasts; of a lesson more than zero where it is by hand.
-    pub lasts: Duration,
     pub next: u64,
     /// Of a release; of a renewal, 0 if it is its ballot; of a claim of a reader that was the writer, the
     /// one that it follows.
@@ -36,6 +31,7 @@ pub struct Asked {
     pub note: Option<Note>,
     /// Of a claim of permits.
     pub gate: Option<Name>,
+    pub hello: Option<Hello>,
 }
 
 impl Asked {
@@ -45,16 +41,17 @@ impl Asked {
             verb: Verb::Inspect,
             names,
             owner: "-".into(),
+            list: "".into(),
             ttl: Duration::ZERO,
             ballot: 0,
             count: 0,
             waiter: None,
-            lasts: Duration::ZERO,
             next: 0,
             token: 0,
             kind: Kind::Lock,
             note: None,
             gate: None,
+            hello: None,
         }
     }
 
@@ -78,22 +75,16 @@ impl Asked {
     fn by(verb: Verb, names: &Arc<[Name]>, owner: &Arc<str>) -> Self {
         Self { verb, owner: owner.clone(), ..Self::inspect(names.clone()) }
     }
-
-    fn enrolment(enrolment: &Enrolment) -> Self {
-        let Enrolment { nodes, protocol, max_ttl, lasts, ref servers } = *enrolment;
-        let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
-        let (owner, ballot) = (servers.join(" ").into(), u64::from(protocol));
-        Self { owner, ttl: max_ttl, ballot, count: nodes, lasts, ..Self::node(Verb::Enrol) }
-    }
 }
 
 impl From<Asked> for Operation {
     fn from(asked: Asked) -> Self {
-        let Asked { verb, names, owner, ttl, ballot, count, waiter, lasts, next, token, kind, note, gate } = asked;
+        let Asked { verb, names, owner, list, ttl, ballot, count, waiter, next, token, kind, note, gate, hello } =
+            asked;
         match verb {
             Verb::Claim => {
                 let follows = token;
-                Claim { names, owner, kind, ttl, ballot, follows, gate, waiter, next }.into()
+                Claim { names, list, owner, kind, ttl, ballot, follows, gate, waiter, next }.into()
             }
             Verb::Renew => {
                 let token = if token == 0 { ballot } else { token };
@@ -102,16 +93,8 @@ impl From<Asked> for Operation {
             Verb::Release => Release { names, owner, ttl, token, ballot, next }.into(),
             Verb::Withdraw => Withdraw { names, owner, ttl, ballot, next }.into(),
             Verb::Inspect => Self::Inspect(names),
-            Verb::Teach => Teach { high: ballot, lesson: count, by_hand: !lasts.is_zero() }.into(),
-            Verb::Record => Self::Record,
             Verb::Revoke => Revoke { names, ballot }.into(),
-            Verb::Enrol => {
-                let servers = owner.split_whitespace().map(Server::parse).collect();
-                let protocol = u32::try_from(ballot).unwrap_or(u32::MAX);
-                Enrolment { nodes: count, protocol, max_ttl: ttl, lasts, servers }.into()
-            }
-            Verb::Retire => Self::Retire,
-            Verb::Reset => Self::Reset,
+            Verb::Hello => hello.expect("what a hello has").into(),
             Verb::Scan => Scan { from: owner, keys: count }.into(),
         }
     }
@@ -122,9 +105,10 @@ impl From<&Operation> for Asked {
         let verb = operation.verb();
         match operation {
             Operation::Claim(claim) => {
-                let Claim { ref names, ref owner, kind, ttl, ballot, follows, ref gate, waiter, next } = *claim;
-                let (token, gate) = (follows, gate.clone());
-                Self { kind, ttl, ballot, token, gate, waiter, next, ..Self::by(verb, names, owner) }
+                let Claim { ref names, ref list, ref owner, kind, ttl, ballot, follows, ref gate, waiter, next } =
+                    *claim;
+                let (token, list, gate) = (follows, list.clone(), gate.clone());
+                Self { list, kind, ttl, ballot, token, gate, waiter, next, ..Self::by(verb, names, owner) }
             }
             Operation::Renew(renewal) => {
                 let Renew { ref names, ref owner, kind, ttl, token, ballot, count, ref note } = *renewal;
@@ -140,16 +124,11 @@ impl From<&Operation> for Asked {
                 Self { ttl, ballot, next, ..Self::by(verb, names, owner) }
             }
             Operation::Inspect(names) => Self::inspect(names.clone()),
-            Operation::Teach(Teach { high, lesson, by_hand }) => {
-                let lasts = Duration::from_millis(u64::from(*by_hand));
-                Self { ballot: *high, count: *lesson, lasts, ..Self::node(verb) }
-            }
             Operation::Revoke(Revoke { names, ballot }) => {
                 Self { ballot: *ballot, ..Self::by(verb, names, &"-".into()) }
             }
-            Operation::Enrol(enrolment) => Self::enrolment(enrolment),
+            Operation::Hello(hello) => Self { hello: Some(hello.clone()), ..Self::node(verb) },
             Operation::Scan(Scan { from, keys }) => Self { owner: from.clone(), count: *keys, ..Self::node(verb) },
-            Operation::Record | Operation::Retire | Operation::Reset => Self::node(verb),
         }
     }
 }

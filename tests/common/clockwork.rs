@@ -99,6 +99,7 @@ pub async fn aged(count: usize) -> Vec<Clockwork> {
     let start = async |_| {
         let clockwork = Clockwork::start("-3600").await;
         clockwork.becomes_aged().await;
+        clockwork.server.make_old();
         clockwork
     };
     join_all((0..count).map(start)).await

@@ -30,7 +30,7 @@ impl Fake {
     /// A server that seems to be a Redis master, but for what it answers to scripts.
     pub async fn scripted(answer: &'static str) -> Self {
         Self::start(move |words| match &*words[0] {
-            "EVALSHA" | "EVAL" if !asks_for(words, RECORD) && !asks_for(words, ENROL) => answer.as_bytes().to_vec(),
+            "EVALSHA" | "EVAL" if !is_hello(words) => answer.as_bytes().to_vec(),
             _ => well(words),
         })
         .await
@@ -47,23 +47,25 @@ pub fn well(words: &[String]) -> Vec<u8> {
         "HELLO" => b"%1\r\n$5\r\nproto\r\n:3\r\n".to_vec(),
         "INFO" => bulk("run_id:fake\r\nredis_version:7.0.0\r\nuptime_in_seconds:1000\r\nrole:master\r\n"),
         "SCRIPT" => bulk(&"a".repeat(40)),
-        "EVALSHA" if asks_for(words, ENROL) => {
-            b"*3\r\n+1 0 1\r\n$0\r\n\r\n*7\r\n:1\r\n+listed\r\n:0\r\n:0\r\n:0\r\n:0\r\n:-1\r\n".to_vec()
-        }
-        "EVALSHA" if asks_for(words, RECORD) => {
-            b"*3\r\n+1 0 1\r\n$0\r\n\r\n*5\r\n:1\r\n+record\r\n+0\r\n+0\r\n+fake\r\n".to_vec()
-        }
+        "EVALSHA" | "EVAL" if is_hello(words) => hello(words),
         "SUBSCRIBE" => [b">3\r\n".to_vec(), bulk("subscribe"), bulk(&words[1]), b":1\r\n".to_vec()].concat(),
         _ => b"+OK\r\n".to_vec(),
     }
 }
 
-pub const RECORD: &str = "record";
-pub const ENROL: &str = "enrol";
+/// Whether a script call is a hello.
+pub fn is_hello(words: &[String]) -> bool {
+    words.iter().any(|word| word.ends_with("node:seen"))
+}
 
-/// Whether a script call is about the node, and does that.
-pub fn asks_for(words: &[String], verb: &str) -> bool {
-    words.iter().any(|word| word == verb)
+/// The record of a server that never forgot anything. The list of whoever asks is in force.
+fn hello(words: &[String]) -> Vec<u8> {
+    let said = |argument: usize| words.get(5 + argument).map_or("", String::as_str);
+    let (list, says) = (said(4), said(5));
+    let age = "1000000";
+    let record = ["hello", "fake", "fake", age, "0", "0", "1", "init", list, age, age, says];
+    let parts: Vec<_> = record.iter().flat_map(|part| bulk(part)).collect();
+    [format!("*3\r\n+1 0 1 fake\r\n$0\r\n\r\n*{}\r\n:1\r\n", 1 + record.len()).into_bytes(), parts].concat()
 }
 
 /// A bulk string, as the protocol has it.

@@ -48,8 +48,15 @@ pub async fn refused(builder: QuorumBuilder, says: &str) -> Error {
     }
 }
 
-/// Starts `count` empty servers.
+/// Starts `count` servers that vote at once, whatever `max_ttl` their clients have.
 pub async fn servers(count: usize) -> Vec<Server> {
+    let servers = new_servers(count).await;
+    servers.iter().for_each(Server::make_old);
+    servers
+}
+
+/// Starts `count` servers that nobody has used yet.
+pub async fn new_servers(count: usize) -> Vec<Server> {
     futures::future::join_all((0..count).map(|_| Server::start())).await
 }
 
@@ -67,7 +74,7 @@ pub fn builder() -> QuorumBuilder {
     Quorum::builder().transport(transport())
 }
 
-/// A builder for a quorum of `servers` without the restart guard, which fresh servers would fail.
+/// A builder for a quorum of `servers` without the restart guard: one that restarts votes at once.
 pub fn unguarded(servers: &[Server]) -> QuorumBuilder {
     builder().nodes(servers.iter().map(Server::url)).max_ttl(Duration::ZERO)
 }

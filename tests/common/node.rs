@@ -1,10 +1,13 @@
 //! One node asked directly, without a quorum around it.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use quorumlock::host::{Host, System};
+use quorumlock::node::operation::{Hello, Intent, OldAtOnce};
 use quorumlock::node::redis::RedisNode;
 use quorumlock::node::{Hint, Listener, Name, Node, Operation, Reply, ReplyTo, Request, Sink};
+use quorumlock::rules::list::List;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -56,12 +59,29 @@ pub async fn real(server: &Server) -> RedisNode {
     heard(&server.url(), Recorder::of("nobody")).await
 }
 
-/// The same at any address, with its hints.
+/// The same at any address, with its hints. The server has a record then, and no list is in force.
 pub async fn heard(address: &str, listener: Arc<Recorder>) -> RedisNode {
     let host: Arc<dyn Host> = Arc::new(System::new(Handle::current()));
     let node = RedisNode::alone(address, transport(), host, listener).unwrap();
     eventually("the node is up", async || node.status().state.is_admitted()).await;
+    let process = node.known().map_or_else(|| "".into(), |known| known.process);
+    // A server may refuse that.
+    let _ = ask(&node, &initial(process, Duration::from_secs(60))).await;
     node
+}
+
+/// Makes a record that is old at once, and synced, of a node of that process that has none.
+pub fn initial(process: Arc<str>, max_ttl: Duration) -> Hello {
+    Hello {
+        intent: Intent::Make,
+        new: "00000000000000aa".into(),
+        process,
+        list: Arc::new(List::new("test", ["node"], max_ttl)),
+        old: Some(OldAtOnce::Init),
+        knew: None,
+        sync: Some(0),
+        seen: Vec::new(),
+    }
 }
 
 struct Inbox(mpsc::UnboundedSender<(usize, Reply)>);

@@ -50,6 +50,22 @@ const TAKE: &str = "local time = redis.call('TIME')
 const FORGET: &str = "return redis.call('HDEL', KEYS[1], 'owner', 'until', 'ttl', 'count')
     + redis.call('DEL', KEYS[1] .. ':readers')";
 
+/// The record of a server that never forgot anything, where no list is in force: see
+/// scripts/lua/hello.lua.
+const OLD: &str = "local time = redis.call('TIME')
+    local now = math.floor(time[1] * 1000 + time[2] / 1000)
+    local since, rotated = string.format('%.0f', now - 172800000), string.format('%.0f', now)
+    redis.call('HSET', KEYS[1], 'id', ARGV[1], 'process', ARGV[2], 'since', since, 'synced', '1')
+    redis.call('HSET', KEYS[1], 'high', '0', 'mid', '0', 'floor', '0', 'rotated', rotated)
+    return 'OK'";
+
+const IN_FORCE: &str = "local time = redis.call('TIME')
+    local now = math.floor(time[1] * 1000 + time[2] / 1000)
+    local begun, ends = string.format('%.0f', now), string.format('%.0f', now + ARGV[2])
+    redis.call('HSET', KEYS[1], 'list', 'ffffffffffffffff', 'says', ARGV[1], 'begun', begun)
+    redis.call('HSET', KEYS[1], 'until', ends, 'lasts', ARGV[2])
+    return 'OK'";
+
 fn key(name: &str) -> String {
     format!("quorumlock:{{{name}}}")
 }
@@ -119,6 +135,23 @@ impl Server {
         panic!("redis-server does not start again on port {}", self.port());
     }
 
+    /// It votes at once from now on, whatever `max_ttl` its first client has.
+    pub fn make_old(&self) {
+        let info = self.command(&["INFO", "server"]);
+        let run = info.split_whitespace().find_map(|line| line.strip_prefix("run_id:")).expect("its run id");
+        assert_eq!(self.command(&["EVAL", OLD, "1", "quorumlock:node", &run[..16], run]), "OK");
+    }
+
+    /// A list of that text is in force there for so many ms, as clients of it put it.
+    pub fn put_in_force(&self, says: &str, ms: u64) {
+        assert_eq!(self.command(&["EVAL", IN_FORCE, "1", "quorumlock:node", says, &ms.to_string()]), "OK");
+    }
+
+    /// A field of its record; empty if there is none.
+    pub fn record(&self, field: &str) -> String {
+        self.command(&["HGET", "quorumlock:node", field])
+    }
+
     /// Deletes its files, while it is down: it comes back empty whatever it persisted.
     pub fn wipe(&self) {
         assert!(self.process.is_none(), "it runs");
@@ -175,9 +208,10 @@ impl Server {
         self.command(&["HGET", &format!("{prefix}node"), "high"]).parse().expect("it has a record")
     }
 
-    /// When the hold of a name ends, by the server's clock, in milliseconds since the epoch.
+    /// When the hold of a name ends, by the server's clock, in milliseconds since the epoch; 0 as long as
+    /// nobody holds it here: a quorum of servers may be enough.
     pub fn ends(&self, name: &str) -> u128 {
-        self.command(&["HGET", &key(name), "until"]).parse().expect("it is held")
+        self.command(&["HGET", &key(name), "until"]).parse().unwrap_or(0)
     }
 
     pub fn set_fence(&self, name: &str, fence: u64) {

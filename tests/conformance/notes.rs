@@ -145,7 +145,7 @@ async fn a_lock_without_a_note_costs_no_operation_more(world: impl World) {
     let three_more: Vec<_> = before.iter().map(|before| before + 3).collect();
     eventually("each node was asked", async || asked().iter().zip(&three_more).all(|(now, then)| now >= then)).await;
     // Of each client.
-    let most = |then: &u64| then + 2 * world.enrolments();
+    let most = |then: &u64| then + 2 * world.hellos();
     assert!(asked().iter().zip(&three_more).all(|(now, then)| *now <= most(then)), "{before:?}, {:?}", asked());
 }
 

@@ -232,7 +232,7 @@ async fn a_claim_is_one_call_a_node_and_its_end_none(world: impl World) {
     world.held_everywhere("a").await;
     for node in world.all() {
         let asked = world.asked(node) - before[node];
-        assert!((1..=1 + world.enrolments()).contains(&asked), "node {node}: {asked}");
+        assert!((1..=1 + world.hellos()).contains(&asked), "node {node}: {asked}");
     }
 }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorumlock::node::operation::{Hello, Intent};
 use quorumlock::node::{Inspection, Kind, MemoryNode, Name, Node, Note, Operation, Outcome, Queued, Verb, Waiter};
-use quorumlock::rules::roster::{self, Enrolment, Roster};
+use quorumlock::rules::list::{List, Record};
 
 use crate::common::asked::Asked;
 use crate::common::clockwork::Clockwork;
@@ -31,6 +32,19 @@ const fn granted(fence: u64) -> Outcome {
     Outcome::Granted { fence }
 }
 
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A list that is put in force for 75 s, and again if less than 65 s are left.
+fn list(name: &str) -> Arc<List> {
+    Arc::new(List::new(name, ["a:1", "b:1", "c:1"], 60 * SECOND))
+}
+
+/// Of a client of the list `default`.
+fn hello(intent: Intent) -> Hello {
+    let (new, process, list) = ("0123456789abcdef".into(), "".into(), list("default"));
+    Hello { intent, new, process, list, old: None, knew: None, sync: None, seen: Vec::new() }
+}
+
 impl Bench {
     async fn pass(&self, time: Duration) {
         match &self.clock {
@@ -39,14 +53,23 @@ impl Bench {
         }
     }
 
-    /// Of a roster all but times.
     async fn ask(&self, operation: &(impl Clone + Into<Operation>)) -> Outcome {
-        let bare = |roster| Roster { lasts: Duration::ZERO, retired: None, ..roster };
-        match ask(&*self.node, operation).await.unwrap() {
-            Outcome::Listed(roster) => Outcome::Listed(bare(roster)),
-            Outcome::Unlisted(roster) => Outcome::Unlisted(bare(roster)),
-            outcome => outcome,
+        ask(&*self.node, operation).await.unwrap()
+    }
+
+    /// What the record is after that.
+    async fn hello(&self, hello: Hello) -> Record {
+        match self.ask(&hello).await {
+            Outcome::Hello(Some(record)) => record,
+            other => panic!("a hello was answered with {other:?}"),
         }
+    }
+
+    /// The node forgot, as far as it knows itself, and was synced up to a ballot since.
+    async fn forgets_and_is_synced(&self, ballot: u64) -> Record {
+        let forgot = self.hello(Hello { process: "another".into(), ..hello(Intent::Keep) }).await;
+        assert!(!forgot.synced);
+        self.hello(Hello { sync: Some(ballot), ..hello(Intent::Keep) }).await
     }
 
     async fn claim(&self, owner: &str, ballot: u64) -> Outcome {
@@ -234,13 +257,14 @@ async fn a_renewal_that_comes_after_its_release_revives_nothing(node: Bench) {
     assert_eq!(node.look("a").await.holder, None);
 }
 
-async fn a_node_that_was_taught_grants_nothing_up_to_what_others_know(node: Bench) {
+async fn a_node_that_was_synced_grants_nothing_up_to_what_others_know(node: Bench) {
     node.claim("me", 5).await;
-    assert_eq!(node.ask(&Operation::Record).await, Outcome::Record { high: 250_005, floor: 0, taught: false });
-    assert_eq!(node.ask(&Operation::teach(900_000, 1)).await, Outcome::Taught);
-    assert_eq!(node.ask(&Operation::Record).await, Outcome::Record { high: 900_000, floor: 900_000, taught: true });
-    assert_eq!(node.ask(&Operation::teach(800_000, 1)).await, Outcome::Taught);
-    assert_eq!(node.ask(&Operation::Record).await, Outcome::Record { high: 900_000, floor: 900_000, taught: true });
+    let record = node.hello(hello(Intent::Look)).await;
+    assert_eq!((record.high, record.floor), (250_005, 0));
+    let record = node.forgets_and_is_synced(900_000).await;
+    assert_eq!((record.high, record.floor, record.synced), (900_000, 900_000, true));
+    let record = node.hello(Hello { sync: Some(950_000), ..hello(Intent::Keep) }).await;
+    assert_eq!((record.high, record.floor), (900_000, 900_000), "it is synced");
     assert_eq!(node.claim("me", 8).await, Outcome::Stale { fence: 900_000 }, "it was granted in doubt");
     assert_eq!(node.renew("me", 5).await, Outcome::Extended, "what is held may be held on to");
     let other = Asked { names: names(&["free"]), ..operation(Verb::Claim, "other", 900_000) };
@@ -249,10 +273,9 @@ async fn a_node_that_was_taught_grants_nothing_up_to_what_others_know(node: Benc
     assert_eq!(node.claim("me", 900_001).await, granted(900_001));
 }
 
-async fn a_node_is_not_taught_what_only_a_broken_clock_can_have_dealt(node: Bench) {
+async fn a_node_is_not_synced_with_what_only_a_broken_clock_can_have_dealt(node: Bench) {
     let last = (1 << 53) - 1;
-    assert_eq!(node.ask(&Operation::teach(last, 1)).await, Outcome::Taught);
-    let Outcome::Record { floor, .. } = node.ask(&Operation::Record).await else { panic!("the record") };
+    let floor = node.forgets_and_is_synced(last).await.floor;
     assert!(floor < last);
     assert_eq!(node.claim("me", floor).await, Outcome::Stale { fence: floor });
     assert_eq!(node.claim("me", floor + 1).await, granted(floor + 1));
@@ -261,7 +284,8 @@ async fn a_node_is_not_taught_what_only_a_broken_clock_can_have_dealt(node: Benc
 async fn a_fence_more_than_a_day_ahead_is_no_other_names_business(node: Bench) {
     let far = (1 << 53) - 2;
     assert_eq!(node.claim("me", far).await, granted(far));
-    assert_eq!(node.ask(&Operation::Record).await, Outcome::Record { high: 0, floor: 0, taught: false });
+    let record = node.hello(hello(Intent::Look)).await;
+    assert_eq!((record.high, record.floor), (0, 0));
     node.release("me", far).await;
     assert_eq!(node.claim("me", 5).await, Outcome::Stale { fence: far });
 }
@@ -385,7 +409,7 @@ async fn a_release_hands_over_to_the_first_waiter(node: Bench) {
     let next = 9_000_000;
     assert_eq!(node.ask(&hands_over("c/1", 8, next)).await, Outcome::Released { held: 1 });
     assert_eq!(node.look("a").await.holder.as_deref(), Some("c/2"));
-    assert!(matches!(node.ask(&Operation::Record).await, Outcome::Record { high: 9_250_000, .. }), "at once");
+    assert_eq!(node.hello(hello(Intent::Look)).await.high, 9_250_000, "at once");
     node.ask(&hands_over("c/2", next, next + 1)).await;
     assert_eq!(node.look("a").await, Inspection::free(next), "nobody waits");
 }
@@ -451,10 +475,10 @@ async fn a_ballot_up_to_the_bar_hands_nothing_over(node: Bench) {
 }
 
 /// The fence is below it still: it may have been granted for a name that is forgotten.
-async fn a_ballot_up_to_what_the_node_was_taught_hands_nothing_over(node: Bench) {
+async fn a_ballot_up_to_what_the_node_was_synced_to_hands_nothing_over(node: Bench) {
     node.claim("me", 5).await;
     node.joins(&waits("c/1", 7, TTL)).await;
-    node.ask(&Operation::teach(9, 1)).await;
+    node.forgets_and_is_synced(9).await;
     node.ask(&hands_over("me", 5, 8)).await;
     assert_eq!(node.look("a").await.holder, None);
 }
@@ -565,160 +589,84 @@ async fn a_question_writes_nothing(node: Bench) {
     assert_eq!((told, node.look("nobody's").await), (Inspection::free(0), Inspection::free(0)));
 }
 
-/// What a client of three nodes asks for, for 45 s at least. `<` is before those that a server
-/// replaces.
-fn enrolment(servers: &str) -> Enrolment {
-    let (max_ttl, lasts) = (Duration::from_secs(30), Duration::from_secs(45));
-    let servers = servers.split_whitespace().map(roster::Server::parse).collect();
-    Enrolment { nodes: 3, protocol: 2, max_ttl, lasts, servers }
+/// The text of the list in force, and for how long it is.
+fn in_force(record: &Record) -> Option<(&str, Duration)> {
+    record.in_force.as_ref().map(|list| (&*list.says, list.left))
 }
 
-/// Longer than an entry is written for that must last for a tenth of a second.
-const WRITTEN: Duration = Duration::from_secs(6);
-
-fn roster(servers: &str, seconds: u64) -> Roster {
-    let (nodes, protocol) = if servers.is_empty() { (0, 0) } else { (3, 2) };
-    let servers = servers.split_whitespace().map(str::to_owned).collect();
-    Roster { nodes, protocol, max_ttl: Duration::from_secs(seconds), servers, ..Roster::default() }
-}
-
-impl Bench {
-    async fn enrol(&self, servers: &str) -> Outcome {
-        self.ask(&Operation::Enrol(enrolment(servers))).await
+async fn a_list_is_put_in_force_where_none_is_and_no_other_takes_its_place(node: Bench) {
+    assert_eq!(in_force(&node.hello(hello(Intent::Keep)).await), None);
+    assert_eq!(in_force(&node.hello(hello(Intent::Make)).await), None);
+    let expected = list("default");
+    for (intent, name) in [(Intent::Put, "default"), (Intent::Put, "other"), (Intent::Look, "other")] {
+        let record = node.hello(Hello { list: list(name), ..hello(intent) }).await;
+        assert_eq!(in_force(&record), Some((&**expected.says(), 75 * SECOND)), "{name}");
     }
 }
 
-async fn a_roster_takes_no_more_servers_than_its_clients_lists_have(node: Bench) {
-    assert_eq!(node.enrol("b a").await, Outcome::Listed(roster("", 0)));
-    assert_eq!(node.enrol("a c").await, Outcome::Listed(roster("a b", 30)));
-    assert_eq!(node.enrol("c d").await, Outcome::Unlisted(roster("a b c", 30)));
-    assert_eq!(node.enrol("c").await, Outcome::Listed(roster("a b c", 30)), "it wrote nothing");
-    for (nodes, protocol) in [(5, 2), (3, 3)] {
-        let other = Enrolment { nodes, protocol, ..enrolment("a") };
-        assert_eq!(node.ask(&Operation::Enrol(other)).await, Outcome::Unlisted(roster("a b c", 30)));
+async fn a_list_lapses_that_nobody_keeps_in_force(node: Bench) {
+    node.hello(hello(Intent::Put)).await;
+    let other = |intent| Hello { list: list("other"), ..hello(intent) };
+    node.pass(74 * SECOND).await;
+    let record = node.hello(other(Intent::Put)).await;
+    assert_eq!(in_force(&record).map(|(_, left)| left), Some(SECOND));
+    node.pass(SECOND).await;
+    assert_eq!(in_force(&node.hello(other(Intent::Keep)).await), None);
+    let record = node.hello(other(Intent::Put)).await;
+    assert_eq!(in_force(&record), Some((&**list("other").says(), 75 * SECOND)));
+    assert_eq!(record.in_force.map(|list| list.age), Some(Duration::ZERO));
+}
+
+async fn a_list_is_written_again_when_little_of_it_is_left(node: Bench) {
+    node.hello(hello(Intent::Put)).await;
+    for (passes, left) in [(5, 70), (5, 65), (1, 75)] {
+        node.pass(passes * SECOND).await;
+        let record = node.hello(hello(Intent::Keep)).await;
+        assert_eq!(in_force(&record).map(|(_, left)| left), Some(left * SECOND));
     }
 }
 
-async fn only_its_own_successor_has_the_room_of_a_server_that_has_gone(node: Bench) {
-    node.enrol("a b c").await;
-    assert_eq!(node.enrol("d<c e").await, Outcome::Unlisted(roster("a b c", 30)));
-    assert_eq!(node.enrol("a d<c<x").await, Outcome::Listed(roster("a b c", 30)));
-    assert_eq!(node.enrol("b").await, Outcome::Listed(roster("a b d", 30)));
-    assert_eq!(node.enrol("e<y").await, Outcome::Unlisted(roster("a b d", 30)), "y had no room there");
-}
-
-async fn a_roster_is_looked_at_without_a_change(node: Bench) {
-    let look = |servers| Operation::Enrol(Enrolment { lasts: Duration::ZERO, ..enrolment(servers) });
-    assert_eq!(node.ask(&look("a b c")).await, Outcome::Listed(roster("", 0)));
-    node.enrol("a b").await;
-    assert_eq!(node.ask(&look("c d")).await, Outcome::Unlisted(roster("a b", 30)));
-    assert_eq!(node.ask(&look("c")).await, Outcome::Listed(roster("a b", 30)));
-    assert_eq!(node.ask(&look("")).await, Outcome::Listed(roster("a b", 30)));
-}
-
-async fn an_entry_ends_by_itself_and_no_shorter_one_ends_it(node: Bench) {
-    let brief = |servers, seconds| {
-        let (lasts, max_ttl) = (Duration::from_millis(100), Duration::from_secs(seconds));
-        Operation::Enrol(Enrolment { lasts, max_ttl, ..enrolment(servers) })
-    };
-    node.enrol("a").await;
-    assert_eq!(node.ask(&brief("a b", 40)).await, Outcome::Listed(roster("a", 30)));
-    assert_eq!(node.ask(&brief("b c", 20)).await, Outcome::Listed(roster("a b", 40)));
-    node.pass(WRITTEN).await;
-    assert_eq!(node.enrol("").await, Outcome::Listed(roster("a", 30)), "b and c end, and who told of 40 s");
-    // Nothing of what is left tells of longer locks than its own.
-    assert_eq!(node.ask(&brief("c", 1)).await, Outcome::Listed(roster("a", 30)));
-    node.pass(WRITTEN).await;
-    assert_eq!(node.enrol("").await, Outcome::Listed(roster("a", 30)), "c ends");
-}
-
-/// Votes may rest on the entry of the one before.
-async fn a_successor_has_its_room_for_as_long_as_the_one_before_had_it(node: Bench) {
-    let lasts = Duration::from_millis(100);
-    node.enrol("a c").await;
-    let brief = Operation::Enrol(Enrolment { lasts, max_ttl: Duration::ZERO, ..enrolment("b d<c") });
-    assert_eq!(node.ask(&brief).await, Outcome::Listed(roster("a c", 30)));
-    node.pass(WRITTEN).await;
-    assert_eq!(node.enrol("").await, Outcome::Listed(roster("a d", 30)), "b ends");
-}
-
-/// An entry that must last for a second is written for six.
-async fn what_is_there_for_as_long_as_it_must_last_is_not_written_again(node: Bench) {
-    let second = Duration::from_secs(1);
-    let brief = || Operation::Enrol(Enrolment { lasts: second, max_ttl: second, ..enrolment("a") });
-    assert_eq!(node.ask(&brief()).await, Outcome::Listed(roster("", 0)));
-    node.pass(2 * second).await;
-    assert_eq!(node.ask(&brief()).await, Outcome::Listed(roster("a", 1)));
-    node.pass(second * 42 / 10).await;
-    assert_eq!(node.enrol("").await, Outcome::Listed(roster("", 0)), "the second wrote nothing");
-    node.ask(&brief()).await;
-    node.pass(second * 52 / 10).await;
-    assert_eq!(node.ask(&brief()).await, Outcome::Listed(roster("a", 1)));
-    node.pass(second * 12 / 10).await;
-    assert_eq!(node.enrol("").await, Outcome::Listed(roster("a", 1)), "less than a second was left");
-}
-
-/// Tells its roster, and for how long it lasts and the node has been retired.
-async fn told(node: &Bench, operation: &Operation) -> Roster {
-    match ask(&*node.node, operation).await.unwrap() {
-        Outcome::Listed(roster) | Outcome::Retired(roster) | Outcome::Reset(roster) => roster,
-        other => panic!("{other:?}"),
-    }
-}
-
-async fn who_was_retired_says_so_until_that_is_taken_back_and_keeps_its_roster(node: Bench) {
-    let second = Duration::from_secs(1);
-    let enrol = Operation::Enrol(enrolment("a b"));
-    assert_eq!(told(&node, &enrol).await, roster("", 0));
-    let lasts = told(&node, &enrol).await.lasts;
-    assert!(lasts > 48 * second && lasts <= 50 * second, "{lasts:?}");
-    assert!(told(&node, &Operation::Retire).await.retired.is_some_and(|age| age < second));
-    node.pass(2 * second).await;
-    for again in [Operation::Retire, enrol, Operation::Enrol(Enrolment { lasts: Duration::ZERO, ..enrolment("") })] {
-        let told = told(&node, &again).await;
-        assert!(told.retired.is_some_and(|age| age >= 2 * second) && told.servers == ["a", "b"], "{told:?}");
-    }
-    assert_eq!(node.enrol("c").await, Outcome::Listed(roster("a b", 30)));
-    assert_eq!(node.enrol("d").await, Outcome::Unlisted(roster("a b c", 30)), "others find out there still");
-    node.claim("me", 5).await;
-    assert_eq!(node.renew("me", 5).await, Outcome::Extended);
+async fn claims_of_another_list_are_refused_and_all_else_is_done(node: Bench) {
+    let of = |name: &str, ballot| Asked { list: list(name).hash().clone(), ..operation(Verb::Claim, "me", ballot) };
+    assert_eq!(node.ask(&of("default", 5)).await, Outcome::NoList);
+    node.hello(hello(Intent::Put)).await;
+    let says = list("default").says().to_string();
+    assert_eq!(node.ask(&of("other", 5)).await, Outcome::OtherList { says, left: 75 * SECOND });
+    assert_eq!(node.look("a").await, Inspection::free(0), "nothing was written");
+    assert_eq!(node.ask(&of("default", 5)).await, granted(5));
+    node.pass(80 * SECOND).await;
+    assert_eq!(node.renew("me", 5).await, Outcome::Extended, "under no list");
     assert_eq!(node.release("me", 5).await, Outcome::Released { held: 1 });
-    assert!(told(&node, &Operation::Reset).await.retired.is_some());
-    for roster in [told(&node, &Operation::Reset).await, told(&node, &Operation::Enrol(enrolment("a"))).await] {
-        assert_eq!((roster.retired, &roster.servers[..]), (None, &["a", "b", "c"].map(str::to_owned)[..]));
-    }
 }
 
-async fn who_is_taught_by_hand_is_not_one_who_knows(node: Bench) {
-    let record = async || match node.ask(&Operation::Record).await {
-        Outcome::Record { floor, taught, .. } => (floor, taught),
-        other => panic!("{other:?}"),
+async fn a_record_that_another_process_has_is_young_and_has_a_new_id(node: Bench) {
+    let before = node.hello(hello(Intent::Look)).await;
+    let another = |intent| Hello { process: "another".into(), ..hello(intent) };
+    assert_eq!(node.hello(another(Intent::Look)).await.id, before.id, "a look writes nothing");
+    node.pass(SECOND).await;
+    let record = node.hello(another(Intent::Keep)).await;
+    assert_eq!((&*record.id, &*record.process, record.age), ("0123456789abcdef", "another", Duration::ZERO));
+    assert!(!record.synced && record.word.is_none());
+    node.pass(SECOND).await;
+    let again = node.hello(Hello { new: "ffffffffffffffff".into(), ..another(Intent::Keep) }).await;
+    assert_eq!((again.id, again.age), (record.id, SECOND), "it is the same process now");
+}
+
+async fn ids_are_kept_for_a_while_and_of_clients_of_the_list_in_force_alone(node: Bench) {
+    node.hello(hello(Intent::Put)).await;
+    let sees = |name: &str, id: &str| {
+        let seen = vec![("a:1".into(), id.into())];
+        Hello { list: list(name), seen, ..hello(Intent::Keep) }
     };
-    assert_eq!(node.ask(&Operation::teach_by_hand(500, 0)).await, Outcome::Taught);
-    assert_eq!(record().await, (500, false), "its own list's clients teach it still");
-    assert_eq!(node.ask(&Operation::teach(700, 0)).await, Outcome::Taught);
-    assert_eq!(node.ask(&Operation::teach_by_hand(800, 0)).await, Outcome::Taught);
-    assert_eq!(record().await, (800, true));
-}
-
-async fn who_tells_of_locks_above_a_day_is_enrolled_nowhere(node: Bench) {
-    let told = |hours: u64, seconds: u64| {
-        let max_ttl = Duration::from_secs(hours * 3_600 + seconds);
-        Operation::Enrol(Enrolment { max_ttl, lasts: max_ttl + roster::LASTS, ..enrolment("a") })
-    };
-    assert_eq!(node.ask(&told(24, 1)).await, Outcome::Unlisted(roster("", 0)));
-    assert_eq!(node.ask(&told(24 * 365, 0)).await, Outcome::Unlisted(roster("", 0)));
-    assert_eq!(node.ask(&told(24, 0)).await, Outcome::Listed(roster("", 0)));
-    assert_eq!(node.enrol("").await, Outcome::Listed(roster("a", 24 * 3_600)));
-}
-
-async fn what_must_go_is_written_whatever_is_there(node: Bench) {
-    node.enrol("a b c").await;
-    assert_eq!(node.enrol("a<b").await, Outcome::Listed(roster("a b c", 30)));
-    assert_eq!(node.enrol("").await, Outcome::Listed(roster("a c", 30)));
-    let longer = Enrolment { max_ttl: Duration::from_secs(40), ..enrolment("a c") };
-    node.ask(&Operation::Enrol(longer)).await;
-    assert_eq!(node.enrol("").await, Outcome::Listed(roster("a c", 40)));
+    let ids = |record: Record| record.seen.into_iter().map(|(_, id)| id.to_string()).collect::<Vec<_>>();
+    assert_eq!(ids(node.hello(sees("default", "one")).await), ["one"]);
+    assert_eq!(ids(node.hello(sees("other", "two")).await), ["one"]);
+    node.pass(10 * SECOND).await;
+    let mut both = ids(node.hello(sees("default", "three")).await);
+    both.sort_unstable();
+    assert_eq!(both, ["one", "three"]);
+    node.pass(6 * SECOND).await;
+    assert_eq!(ids(node.hello(hello(Intent::Look)).await), ["three"]);
 }
 
 macro_rules! both {
@@ -762,8 +710,8 @@ both! {
     a_revocation_tells_who_holds_it_and_frees_nothing;
     a_holder_that_was_revoked_has_it_again_by_a_higher_ballot_alone;
     a_renewal_that_comes_after_its_release_revives_nothing;
-    a_node_that_was_taught_grants_nothing_up_to_what_others_know;
-    a_node_is_not_taught_what_only_a_broken_clock_can_have_dealt;
+    a_node_that_was_synced_grants_nothing_up_to_what_others_know;
+    a_node_is_not_synced_with_what_only_a_broken_clock_can_have_dealt;
     a_fence_more_than_a_day_ahead_is_no_other_names_business;
     a_script_delivered_twice_changes_nothing;
     a_ballot_not_above_the_fence_is_stale_and_writes_nothing;
@@ -781,7 +729,7 @@ both! {
     claim_of_a_free_name_hands_it_to_the_first_waiter;
     claim_that_barges_hands_nothing_over;
     a_ballot_up_to_the_bar_hands_nothing_over;
-    a_ballot_up_to_what_the_node_was_taught_hands_nothing_over;
+    a_ballot_up_to_what_the_node_was_synced_to_hands_nothing_over;
     waiter_that_has_not_asked_again_is_handed_nothing;
     withdrawal_leaves_the_place;
     waiters_that_nobody_hears_for_are_skipped_in_one_call;
@@ -792,14 +740,10 @@ both! {
     a_hold_that_was_taken_away_hands_over_like_any_other;
     claim_of_several_names_joins_no_queue;
     a_question_writes_nothing;
-    a_roster_takes_no_more_servers_than_its_clients_lists_have;
-    only_its_own_successor_has_the_room_of_a_server_that_has_gone;
-    a_roster_is_looked_at_without_a_change;
-    an_entry_ends_by_itself_and_no_shorter_one_ends_it;
-    a_successor_has_its_room_for_as_long_as_the_one_before_had_it;
-    what_is_there_for_as_long_as_it_must_last_is_not_written_again;
-    what_must_go_is_written_whatever_is_there;
-    who_tells_of_locks_above_a_day_is_enrolled_nowhere;
-    who_is_taught_by_hand_is_not_one_who_knows;
-    who_was_retired_says_so_until_that_is_taken_back_and_keeps_its_roster;
+    a_list_is_put_in_force_where_none_is_and_no_other_takes_its_place;
+    a_list_lapses_that_nobody_keeps_in_force;
+    a_list_is_written_again_when_little_of_it_is_left;
+    claims_of_another_list_are_refused_and_all_else_is_done;
+    a_record_that_another_process_has_is_young_and_has_a_new_id;
+    ids_are_kept_for_a_while_and_of_clients_of_the_list_in_force_alone;
 }

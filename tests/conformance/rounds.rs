@@ -18,7 +18,7 @@ async fn quorum_table_of_one_to_nine_nodes(mut world: impl World) {
     (5..10).for_each(|node| world.kill(node));
     for (nodes, quorum) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4), (8, 5), (9, 5)] {
         let with = |live: usize| (0..live).chain(5..5 + nodes - live).collect::<Vec<_>>();
-        world.forget_rosters();
+        world.forget_lists();
         let builder = || crate::common::builder().max_ttl(Duration::ZERO);
         let client = world.connect(builder(), &with(quorum)).await;
         let name = format!("table/{nodes}");
@@ -30,7 +30,7 @@ async fn quorum_table_of_one_to_nine_nodes(mut world: impl World) {
         world.take(0, &name).await;
         let refused = client.lock(&name).try_acquire().await;
         assert!(!matches!(refused, Ok(Some(_))), "{nodes} nodes, {} of them agree", quorum - 1);
-        // What it still enrols would keep the next client out: its list is another.
+        // It would put its list in force again, and keep the next client out: that has another.
         client.shutdown(PATIENCE).await;
     }
 }
@@ -112,7 +112,7 @@ async fn stale_fences_cost_one_more_round_trip_and_no_failure(world: impl World)
         // Both may have gone to a slow server in one call.
         let asked = world.asked(node) - before;
         assert!(
-            (1..=2 + world.enrolments()).contains(&asked),
+            (1..=2 + world.hellos()).contains(&asked),
             "node {node}: one claim that was stale, one that was not: {asked}"
         );
     }

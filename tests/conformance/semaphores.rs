@@ -152,7 +152,7 @@ async fn an_uncontended_permit_costs_each_node_a_claim_and_two_releases(world: i
         for name in ["it", "it/0", "it/1", "it/2", "it/3", "it/4"] {
             world.freed(name).await;
         }
-        // Two releases may go in one call, and an enrolment may come in between.
+        // Two releases may go in one call, and a hello may come in between.
         let costs: Vec<_> = asked().iter().zip(&before).map(|(now, before)| now - before).collect();
         assert!(costs.iter().all(|&cost| (2..=4).contains(&cost)), "{costs:?}");
     }

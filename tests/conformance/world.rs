@@ -29,8 +29,8 @@ pub trait World: Sized {
     /// The ttl of locks whose end or renewal a scenario waits for. A real machine may stall for most
     /// of it.
     fn ttl(&self) -> Duration;
-    /// How many enrolments may come in between where [`asked`](Self::asked) counts them.
-    fn enrolments(&self) -> u64;
+    /// How many hellos may come in between where [`asked`](Self::asked) counts them.
+    fn hellos(&self) -> u64;
     /// Connects another client to some of the nodes.
     async fn connect(&self, builder: QuorumBuilder, nodes: &[usize]) -> Quorum;
     /// What a node says of a name.
@@ -57,8 +57,8 @@ pub trait World: Sized {
     /// How many connections a client has to a node.
     fn connections(&self, node: usize, client_name: &str) -> usize;
 
-    /// All clients have gone for so long that no roster is left.
-    fn forget_rosters(&self) {}
+    /// All clients have gone for so long that no list is in force.
+    fn forget_lists(&self) {}
 
     /// All nodes.
     fn all(&self) -> Vec<usize> {
@@ -147,7 +147,7 @@ impl World for Memory {
         Duration::from_millis(1_500)
     }
 
-    fn enrolments(&self) -> u64 {
+    fn hellos(&self) -> u64 {
         0
     }
 
@@ -240,7 +240,7 @@ impl World for Redis {
         Duration::from_secs(6)
     }
 
-    fn enrolments(&self) -> u64 {
+    fn hellos(&self) -> u64 {
         1
     }
 
@@ -286,9 +286,9 @@ impl World for Redis {
         self.calls(node, "zadd")
     }
 
-    fn forget_rosters(&self) {
+    fn forget_lists(&self) {
         for server in self.servers.iter().filter(|server| server.is_alive()) {
-            server.command(&["DEL", "quorumlock:node:roster"]);
+            server.command(&["HDEL", "quorumlock:node", "list", "until", "begun", "says", "lasts"]);
         }
     }
 

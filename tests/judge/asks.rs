@@ -1,11 +1,14 @@
-//! Callers get their answers in time, and after the faults they get the lock: all of those that may
-//! vote together.
+//! Callers get their answers in time, and after the faults they get the lock: all of those of one
+//! list.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::history::Micros;
+use super::history::{Micros, SECOND};
 use super::processes::Processes;
 use super::rule::{Rule, Verdict};
+
+/// How long after the faults it is known which list is in force.
+const SETTLES: Micros = 10 * SECOND;
 
 #[derive(Debug)]
 struct Ask {
@@ -19,10 +22,13 @@ struct Ask {
 #[derive(Debug, Default)]
 pub struct Asks {
     open: BTreeMap<u32, Ask>,
-    /// Who may vote with whom, by process.
+    /// The list of each process.
     camps: Vec<u8>,
-    /// Which camps got what they had to, and in which events processes were kept out by others.
-    won: BTreeSet<u8>,
+    /// When all faults had ended.
+    healed: Option<Micros>,
+    /// When clients of each list last got what they had to, and in which events processes were kept out
+    /// by others.
+    won: BTreeMap<u8, Micros>,
     kept_out: Vec<(usize, u16)>,
 }
 
@@ -39,7 +45,7 @@ impl Asks {
     pub fn acquired(&mut self, now: Micros, ask: u32, processes: &Processes, verdict: &mut Verdict) {
         let must = self.open.get(&ask).filter(|ask| ask.must);
         let camp = must.and_then(|ask| self.camps.get(usize::from(ask.process)));
-        self.won.extend(camp);
+        self.won.extend(camp.map(|&camp| (camp, now)));
         self.answered(now, ask, processes, verdict);
     }
 
@@ -74,13 +80,19 @@ impl Asks {
         self.open.retain(|_, ask| ask.process != process);
     }
 
-    /// At the end: only those of another camp than has the lock are kept out.
+    /// All faults have ended.
+    pub fn healed(&mut self, now: Micros) {
+        self.healed = Some(now);
+    }
+
+    /// At the end: only those of another list than has the lock are kept out.
     pub fn kept_out(&self, verdict: &mut Verdict) {
+        let settled = self.healed.map_or(0, |healed| healed + SETTLES);
         for &(event, process) in &self.kept_out {
             let camp = self.camps.get(usize::from(process)).copied().unwrap_or_default();
             if self.won.is_empty() {
                 verdict.broken_at(event, Rule::Starved, "it was kept out, and nobody got the lock");
-            } else if self.won.contains(&camp) {
+            } else if self.won.get(&camp).is_some_and(|&won| won > settled) {
                 verdict.broken_at(event, Rule::Starved, "it was kept out, and others like it were not");
             }
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::history::{Micros, Owner};
 use super::processes::Processes;
+use super::promises::Promises;
 use super::rounds::Try;
 use super::rule::{Rule, Verdict};
 use super::tokens::{Clocks, Dealt, Tokens};
@@ -14,6 +15,8 @@ const ROUNDING: Micros = 5;
 #[derive(Debug)]
 pub struct Lease {
     pub process: u16,
+    /// Of its list's name: leases of two teams have nothing in common.
+    team: u8,
     pub name: u8,
     /// Whose claims it came from, where nodes were watched.
     pub owner: Option<Owner>,
@@ -38,12 +41,15 @@ pub struct Lease {
     late: bool,
     /// Its token is below one that nodes forgot: see [`Tokens`].
     pub fell: bool,
+    /// It was held beside another one, and nobody promised that it would not.
+    pub apart: bool,
 }
 
 impl Lease {
     pub const fn new(process: u16, name: u8, token: u64, from: Micros, until: Micros) -> Self {
         Self {
             process,
+            team: 0,
             name,
             owner: None,
             token,
@@ -57,11 +63,21 @@ impl Lease {
             over: None,
             late: false,
             fell: false,
+            apart: false,
         }
     }
 
-    pub const fn of(self, owner: Option<Owner>, shared: bool) -> Self {
+    pub const fn by(self, owner: Option<Owner>, shared: bool) -> Self {
         Self { owner, shared, ..self }
+    }
+
+    pub const fn in_team(self, team: u8) -> Self {
+        Self { team, ..self }
+    }
+
+    /// Its team and its name.
+    pub const fn of(&self) -> (u8, u8) {
+        (self.team, self.name)
     }
 
     /// As nodes know it.
@@ -87,6 +103,8 @@ pub struct Beliefs {
 /// this.
 #[derive(Debug)]
 struct Revoked {
+    /// Who revoked.
+    process: u16,
     name: u8,
     began: Micros,
     below: u64,
@@ -116,15 +134,37 @@ impl Beliefs {
     }
 
     /// A lease, of which the first claim was sent at `asked`.
-    pub fn acquired(&mut self, number: u32, lease: Lease, asked: Micros, verdict: &mut Verdict) {
-        let dealt = self.tokens.dealt(lease.name, lease.shared, lease.token, asked, lease.from);
-        if let Dealt::Below(highest) = dealt {
-            verdict.broken(Rule::TokenOrder, format!("token {} comes after {highest}", lease.token));
-        }
-        let fell = dealt == Dealt::BelowForgotten;
+    pub fn acquired(&mut self, number: u32, lease: Lease, asked: Micros, promises: &Promises, verdict: &mut Verdict) {
+        let (process, now) = (lease.process, lease.from);
+        let apart = self.stand_apart(&lease, promises);
+        let dealt = self.tokens.dealt(lease.of(), lease.shared, (lease.token, process), asked, now);
+        let fell = match dealt {
+            Dealt::Above => false,
+            Dealt::BelowForgotten => true,
+            Dealt::Below(highest, whose) => {
+                let covered = promises.clocks_alone(process, whose) || promises.covers(process, whose, now);
+                if !covered {
+                    verdict.broken(Rule::TokenOrder, format!("token {} comes after {highest}", lease.token));
+                }
+                covered
+            }
+        };
         let (event, alone) = (verdict.at, (lease.from, verdict.at));
-        self.leases.insert(number, Lease { event, alone, fell, ..lease });
+        self.leases.insert(number, Lease { event, alone, fell, apart, ..lease });
         self.live.push(number);
+    }
+
+    /// Whether others hold the same name at that moment, which is nobody's promise.
+    fn stand_apart(&mut self, lease: &Lease, promises: &Promises) -> bool {
+        let mut apart = false;
+        for number in &self.live {
+            let Some(other) = self.leases.get_mut(number) else { continue };
+            let together = other.of() == lease.of() && other.until > lease.from && other.process != lease.process;
+            if together && promises.covers(lease.process, other.process, lease.from) {
+                (other.apart, apart) = (true, true);
+            }
+        }
+        apart
     }
 
     /// As what nodes know a lease, if that is known.
@@ -154,7 +194,14 @@ impl Beliefs {
     }
 
     /// Asked whether it is held, it said so.
-    pub fn held(&mut self, now: Micros, number: u32, until: Micros, processes: &Processes, verdict: &mut Verdict) {
+    pub fn held(
+        &mut self,
+        now: Micros,
+        number: u32,
+        until: Micros,
+        (processes, promises): (&Processes, &Promises),
+        verdict: &mut Verdict,
+    ) {
         let Some(lease) = self.leases.get_mut(&number) else { return };
         if lease.over.is_some() {
             return verdict.broken(Rule::NotFinal, format!("lease {number} had ended and is held again"));
@@ -163,7 +210,11 @@ impl Beliefs {
         if now + ROUNDING < until && processes.awake(lease.process).is_some() {
             lease.certain = now;
         }
-        let lasts = |revoked: &&Revoked| revoked.concerns(lease, &self.forgot) && revoked.by < lease.certain;
+        // Clients of lists that need not know of each other take nothing away from each other.
+        let is_covered = |revoked: &Revoked| promises.covers(revoked.process, lease.process, revoked.began);
+        let lasts = |revoked: &&Revoked| {
+            revoked.concerns(lease, &self.forgot) && revoked.by < lease.certain && !is_covered(revoked)
+        };
         if let Some(Revoked { by, .. }) = self.revoked.iter().find(lasts) {
             let long = lease.certain - by;
             verdict.broken(Rule::RevokedGoesOn, format!("lease {number} was revoked, and is held {long} us too long"));
@@ -181,7 +232,7 @@ impl Beliefs {
 
     pub fn revoked(&mut self, process: u16, name: u8, began: Micros, by: Micros, unknown: Option<Micros>) {
         let below = self.revoking.get(&(process, name)).copied().unwrap_or(0);
-        self.revoked.push(Revoked { name, began, below, by, unknown });
+        self.revoked.push(Revoked { process, name, began, below, by, unknown });
     }
 
     /// Nothing works under it any more, be it that it was lost. Until now, or its deadline, nobody
@@ -270,23 +321,35 @@ impl Beliefs {
         }
     }
 
-    /// At the end: no two beliefs in one name have a moment in common, but for those of readers.
-    pub fn two_believers(&self, verdict: &mut Verdict) {
-        // By name, of writers and of readers.
-        let mut longest: BTreeMap<(u8, bool), (u32, &Lease)> = BTreeMap::new();
+    /// At the end: no two beliefs in one name have a moment in common, but for those of readers, and
+    /// for those that nobody promised to keep apart.
+    pub fn two_believers(&self, promises: &Promises, verdict: &mut Verdict) {
+        // By team and name, of writers and of readers: the longest of each process.
+        let mut longest: BTreeMap<((u8, u8), bool), BTreeMap<u16, (u32, &Lease)>> = BTreeMap::new();
         let mut leases: Vec<_> = self.leases.iter().collect();
         leases.sort_by_key(|(_, lease)| lease.alone.1);
         for (&number, lease) in leases {
             let others: &[bool] = if lease.shared { &[false] } else { &[false, true] };
-            let before = others.iter().filter_map(|&shared| longest.get(&(lease.name, shared)).copied());
-            for (other, before) in before.filter(|(_, before)| before.certain >= lease.alone.0) {
+            let before =
+                others.iter().filter_map(|&shared| longest.get(&(lease.of(), shared))).flat_map(BTreeMap::values);
+            let together = before.filter(|(_, before)| before.certain >= lease.alone.0);
+            for (other, before) in together.filter(|(_, before)| !is_covered(lease, before, promises)) {
                 let why = format!("lease {other} of p{} was believed in until {} too", before.process, before.certain);
                 verdict.broken_at(lease.event, Rule::TwoBelievers, why);
             }
-            let known = longest.entry((lease.name, lease.shared)).or_insert((number, lease));
+            let of = longest.entry((lease.of(), lease.shared)).or_default();
+            let known = of.entry(lease.process).or_insert((number, lease));
             if known.1.certain < lease.certain {
                 *known = (number, lease);
             }
         }
     }
+}
+
+/// Whether nobody promised that these two were not held together: but not for long where both hear of
+/// a node that tells them.
+fn is_covered(lease: &Lease, before: &Lease, promises: &Promises) -> bool {
+    let (one, other) = (lease.process, before.process);
+    let together = (lease.alone.0, before.certain.min(lease.certain));
+    promises.covers(one, other, together.0) && !promises.must_know(one, other, together)
 }

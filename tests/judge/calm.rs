@@ -13,7 +13,7 @@ enum Trouble {
     Cut(u16, u8),
     Hung(u8),
     Down(u8),
-    Retired(u8),
+    Split(u8),
     Paused(u16),
     Weather,
 }
@@ -44,12 +44,13 @@ impl Calm {
                 self.lasts(now, Trouble::Down(node), false);
                 self.settles(now + self.doubts);
             }
-            What::Retired { node, retired } => {
-                self.lasts(now, Trouble::Retired(node), retired);
+            What::Split { node, split, .. } => {
+                self.lasts(now, Trouble::Split(node), split);
                 self.settles(now + self.doubts);
             }
-            // Whoever comes later is enrolled beside the others.
+            // It may put its list in force first.
             What::Started { .. } if now > 0 => self.settles(now + self.doubts),
+            What::Forgot { .. } | What::Moved { .. } => self.settles(now + self.doubts),
             What::ClockStepped { .. } => self.settles(now + self.doubts),
             What::Replaced { .. } | What::Healed => self.settles(now),
             _ => {}

@@ -39,6 +39,8 @@ pub enum Answer {
     Refused,
     /// Released or withdrawn: had it been held?
     Released(bool),
+    /// The node has no record, and carried nothing out.
+    Forgot,
     /// There is no answer, or none that counts.
     Fault,
     Other,
@@ -49,6 +51,8 @@ pub enum Answer {
 pub struct Op {
     pub process: u16,
     pub node: u8,
+    /// To which the node's name led.
+    pub server: u8,
     pub name: u8,
     /// Which names it is about besides, a bit each.
     pub also: u16,
@@ -319,10 +323,21 @@ pub enum What {
     Weather {
         bad: bool,
     },
-    /// An operator has it that nobody counts the node's votes any more; or that they do.
-    Retired {
+    /// What a server stores became another under its running process: nothing, or an old copy.
+    Forgot {
         node: u8,
-        retired: bool,
+        memory: Memory,
+    },
+    /// A name leads everybody to another server.
+    Moved {
+        node: u8,
+        server: u8,
+    },
+    /// A name leads some processes to another server than the rest; or not any more.
+    Split {
+        node: u8,
+        server: u8,
+        split: bool,
     },
     /// The last fault has ended.
     Healed,

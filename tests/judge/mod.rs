@@ -14,6 +14,7 @@ mod nodes;
 mod observers;
 mod periods;
 mod processes;
+mod promises;
 mod rounds;
 mod rule;
 mod storage;
@@ -37,6 +38,7 @@ use nodes::Nodes;
 use observers::Observers;
 use periods::{DRIFT, First, Periods};
 use processes::Processes;
+use promises::Promises;
 use rounds::{Rounds, Try};
 use rule::Verdict;
 use storage::Storage;
@@ -64,39 +66,55 @@ pub struct Judgement {
 pub struct Watched {
     /// By process.
     pub clients: Vec<Configured>,
-    /// Where nobody need teach nodes what they forgot.
+    /// Where nobody need sync nodes to what they forgot.
     pub clocks: Option<Clocks>,
+    /// Nothing is excused that is not promised.
+    pub strict: bool,
 }
 
 /// What a process was told before it began.
 #[derive(Clone, Copy, Debug)]
 pub struct Configured {
-    /// How many nodes its list has.
+    /// How many nodes its list has, and which: a bit each.
     pub nodes: usize,
+    pub of: u64,
     /// At how many parts per million of true time its clock ran.
     pub rate: u64,
-    /// The longest ttl of any client of its nodes, as it was told.
+    /// The longest ttl of its list.
     pub max_ttl: Micros,
-    /// Processes of one camp may vote together. While those of another are enrolled they are kept
-    /// out.
-    pub camp: u8,
+    /// Which list it has: while another one is in force it is kept out.
+    pub list: u8,
+    /// The number of that list's name: two names have nothing in common.
+    pub team: u8,
 }
 
 /// Judges a history, whose events are in the order of their times.
 pub fn judge(events: &[Event], watched: Option<Watched>) -> Judgement {
-    let camps = watched.iter().flat_map(|world| &world.clients).map(|client| client.camp).collect();
+    let camps = watched.iter().flat_map(|world| &world.clients).map(|client| client.list).collect();
     let max_ttl = watched.iter().flat_map(|world| &world.clients).map(|client| client.max_ttl).max();
     let longest = watched.iter().flat_map(|world| &world.clients).map(|client| client.max_ttl).collect();
     let beliefs = Beliefs::new(watched.as_ref().and_then(|world| world.clocks));
+    let known = watched.as_ref().map(|world| Promises::new(world.clients.clone(), world.strict));
+    let promises = known.unwrap_or_default();
     let rounds = watched.map(|world| Rounds::new(world.clients));
     let (asks, newcomers) = (Asks::new(camps), Newcomers::new(longest));
     let calm = Calm::new(max_ttl.unwrap_or_default());
-    let mut judge = Judge { asks, rounds, newcomers, beliefs, calm, ..Judge::default() };
+    let mut judge = Judge { asks, rounds, newcomers, beliefs, calm, promises, ..Judge::default() };
     for (at, event) in events.iter().enumerate() {
         judge.verdict.at = at;
         judge.look(event.at, event.what);
     }
     judge.finish()
+}
+
+/// What is found of clients of which it is known how they are configured, and not what they ask nodes.
+fn judge_beliefs(events: &[Event], clients: Vec<Configured>) -> Vec<Rule> {
+    let mut judge = Judge { promises: Promises::new(clients, false), ..Judge::default() };
+    for (at, event) in events.iter().enumerate() {
+        judge.verdict.at = at;
+        judge.look(event.at, event.what);
+    }
+    judge.finish().violations.iter().map(|violation| violation.rule).collect()
 }
 
 #[derive(Debug, Default)]
@@ -108,6 +126,7 @@ struct Judge {
     rounds: Option<Rounds>,
     nodes: Nodes,
     newcomers: Newcomers,
+    promises: Promises,
     line: Line,
     periods: Periods,
     observers: Observers,
@@ -120,6 +139,7 @@ impl Judge {
     fn look(&mut self, now: Micros, what: What) {
         self.overdue(now);
         self.calm.look(now, &what);
+        self.promises.look(now, &what);
         let Self { processes, asks, verdict, tally, .. } = self;
         match what {
             What::Started { .. } => processes.started(),
@@ -137,7 +157,7 @@ impl Judge {
             }
             What::Acquired { process, ask, name, lease, token, until, shared, owner } => {
                 asks.acquired(now, ask, processes, verdict);
-                self.acquired(lease, Lease::new(process, name, token, now, until).of(owner, shared));
+                self.acquired(lease, Lease::new(process, name, token, now, until).by(owner, shared));
             }
             What::First { lease, name, period, .. } => {
                 self.first(now, name, lease, period);
@@ -231,7 +251,10 @@ impl Judge {
             }
             What::Idle { node, name, owner, since, by } => self.idle(now, node, (owner, name), since..by),
             What::Pushed(op) => self.rounds.as_mut().into_iter().for_each(|rounds| rounds.pushed(now, op)),
-            What::NodeDown { node, memory } if memory != Memory::Kept => self.forgot(now, node),
+            What::NodeDown { node, memory } | What::Forgot { node, memory } if memory != Memory::Kept => {
+                self.forgot(now, node);
+            }
+            What::Healed => asks.healed(now),
             other => left_behind(other, verdict),
         }
     }
@@ -241,10 +264,12 @@ impl Judge {
         let (now, rounds) = (lease.from, self.rounds.as_ref());
         let known = lease.owner.filter(|_| rounds.is_some());
         lease.owner = known.or_else(|| rounds?.owner(lease.process, lease.name, lease.token));
+        let team = rounds.map_or(0, |rounds| rounds.team(lease.process));
+        let lease = lease.in_team(team);
         let of = lease.of_nodes();
         self.observers.acquired(&lease);
         let asked = rounds.and_then(|rounds| rounds.dealt(lease.process, lease.name, lease.token)).unwrap_or(now);
-        self.beliefs.acquired(number, lease, asked, &mut self.verdict);
+        self.beliefs.acquired(number, lease, asked, &self.promises, &mut self.verdict);
         if let (Some(rounds), Some(of)) = (&mut self.rounds, of) {
             rounds.acquired(of, number);
         }
@@ -297,8 +322,9 @@ impl Judge {
     }
 
     fn held(&mut self, now: Micros, number: u32, until: Micros) {
-        self.beliefs.held(now, number, until, &self.processes, &mut self.verdict);
-        self.storage.held(number, &mut self.verdict);
+        self.beliefs.held(now, number, until, (&self.processes, &self.promises), &mut self.verdict);
+        let apart = self.beliefs.get(number).is_some_and(|lease| lease.apart);
+        self.storage.held(number, apart, &mut self.verdict);
         self.bounded(now, number);
     }
 
@@ -325,7 +351,8 @@ impl Judge {
 
     /// Whoever has had it from a quorum waits no more, though a node may not know.
     fn idle(&mut self, now: Micros, node: u8, of: Try, free: Range<Micros>) {
-        let waits = self.rounds.as_ref().is_some_and(|rounds| !rounds.was_had(of));
+        // The queues of a list that is not in force any more are void.
+        let waits = self.rounds.as_ref().is_some_and(|rounds| !rounds.was_had(of) && rounds.has_one_list());
         if waits && now >= free.end && self.calm.is_since(free.start) {
             let long = now - free.start;
             let why = format!("n{node} had it free for {long} us while owner number {} waited", of.0);
@@ -359,7 +386,8 @@ impl Judge {
             }
             (_, Answer::Extended | Answer::Healed) => rounds.has(now, op),
             (Verb::Claim, Answer::Refused) => rounds.refused(op, self.verdict.at),
-            (Verb::Release, Answer::Released(_)) => rounds.released(op),
+            // What a node has forgotten it has freed.
+            (Verb::Release, Answer::Released(_) | Answer::Forgot) => rounds.released(op),
             _ => {}
         }
         self.line.did(op, answer);
@@ -374,7 +402,7 @@ impl Judge {
     }
 
     fn finish(mut self) -> Judgement {
-        self.beliefs.two_believers(&mut self.verdict);
+        self.beliefs.two_believers(&self.promises, &mut self.verdict);
         self.beliefs.too_many(&mut self.verdict);
         self.asks.kept_out(&mut self.verdict);
         self.line.never_left(&self.processes, &mut self.verdict);

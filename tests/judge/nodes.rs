@@ -32,8 +32,8 @@ pub struct Nodes {
 
 impl Nodes {
     pub fn did(&mut self, op: Op, answer: Answer, verdict: &mut Verdict) {
-        if op.verb == Verb::Revoke && answer != Answer::Fault {
-            let revoked = self.revoked.entry((op.node, op.name)).or_default();
+        if op.verb == Verb::Revoke && !matches!(answer, Answer::Fault | Answer::Forgot) {
+            let revoked = self.revoked.entry((op.server, op.name)).or_default();
             *revoked = op.ballot.max(*revoked);
         }
         match answer {
@@ -46,7 +46,7 @@ impl Nodes {
                 self.hold(op);
             }
             Answer::Released(held) => self.released(op, held, verdict),
-            Answer::Refused | Answer::Stale | Answer::Fault | Answer::Other => {}
+            Answer::Refused | Answer::Stale | Answer::Forgot | Answer::Fault | Answer::Other => {}
         }
     }
 
@@ -71,26 +71,26 @@ impl Nodes {
         // Of readers, several may have one ballot. What it had with a higher one has ended: else the node
         // would have called this one stale.
         if op.shared {
-            self.reads.insert((op.node, op.name, op.owner), op.ballot);
+            self.reads.insert((op.server, op.name, op.owner), op.ballot);
             return;
         }
-        let held = self.holds.get(&(op.node, op.name)).is_some_and(|hold| hold.owner == op.owner);
+        let held = self.holds.get(&(op.server, op.name)).is_some_and(|hold| hold.owner == op.owner);
         self.hold(op);
         // Who holds it, by healing perhaps, is only told so. (Clients may choose the same ballot:
         // one of them is refused.)
         if held {
-            self.ballots.entry((op.node, op.name, op.ballot)).or_insert(op.owner);
+            self.ballots.entry((op.server, op.name, op.ballot)).or_insert(op.owner);
             return;
         }
-        let before = self.ballots.insert((op.node, op.name, op.ballot), op.owner);
+        let before = self.ballots.insert((op.server, op.name, op.ballot), op.owner);
         if before.is_some_and(|before| before != op.owner) {
-            verdict.broken(Rule::GrantedTwice, format!("n{} granted ballot {} to two owners", op.node, op.ballot));
+            verdict.broken(Rule::GrantedTwice, format!("n{} granted ballot {} to two owners", op.server, op.ballot));
         }
     }
 
     /// It holds it with this ballot, or a higher one that it had.
     fn hold(&mut self, op: Op) {
-        let Op { node, name, owner, ballot, .. } = op;
+        let Op { server: node, name, owner, ballot, .. } = op;
         if op.shared {
             let reads = self.reads.entry((node, name, owner)).or_default();
             *reads = ballot.max(*reads);
@@ -101,8 +101,8 @@ impl Nodes {
     }
 
     fn late_claim(&self, op: Op, verdict: &mut Verdict) {
-        if self.tombs.get(&(op.node, op.name, op.owner)).is_some_and(|ballot| op.ballot <= *ballot) {
-            verdict.broken(Rule::LateClaim, format!("n{} granted a claim whose release it had seen", op.node));
+        if self.tombs.get(&(op.server, op.name, op.owner)).is_some_and(|ballot| op.ballot <= *ballot) {
+            verdict.broken(Rule::LateClaim, format!("n{} granted a claim whose release it had seen", op.server));
         }
     }
 
@@ -111,19 +111,19 @@ impl Nodes {
         let token = if op.token > 0 { op.token } else { op.ballot };
         let won = self.won.get(&(op.name, op.owner)).copied().unwrap_or(token);
         self.revoked(op, won.min(token), verdict);
-        if self.over.get(&(op.node, op.name, op.owner)).is_some_and(|over| token <= *over) {
-            verdict.broken(Rule::LateClaim, format!("n{} renewed a lock whose release it had seen", op.node));
+        if self.over.get(&(op.server, op.name, op.owner)).is_some_and(|over| token <= *over) {
+            verdict.broken(Rule::LateClaim, format!("n{} renewed a lock whose release it had seen", op.server));
         }
     }
 
     fn revoked(&self, op: Op, token: u64, verdict: &mut Verdict) {
-        if self.revoked.get(&(op.node, op.name)).is_some_and(|revoked| token <= *revoked) {
-            verdict.broken(Rule::RevokedGoesOn, format!("n{} granted what was revoked there", op.node));
+        if self.revoked.get(&(op.server, op.name)).is_some_and(|revoked| token <= *revoked) {
+            verdict.broken(Rule::RevokedGoesOn, format!("n{} granted what was revoked there", op.server));
         }
     }
 
     fn released(&mut self, op: Op, held: bool, verdict: &mut Verdict) {
-        let key = (op.node, op.name, op.owner);
+        let key = (op.server, op.name, op.owner);
         if !op.shared {
             // Whoever has ended is granted nothing any more, whatever it asked with.
             let ballot = if op.verb == Verb::Release { u64::MAX } else { op.ballot };
@@ -140,17 +140,17 @@ impl Nodes {
     fn freed(&mut self, op: Op, verdict: &mut Verdict) {
         let newer = |ballot: u64| op.verb == Verb::Withdraw && ballot > op.ballot;
         let ballot = match op.shared {
-            true => self.reads.remove(&(op.node, op.name, op.owner)),
+            true => self.reads.remove(&(op.server, op.name, op.owner)),
             false => {
-                let hold = self.holds.remove(&(op.node, op.name));
+                let hold = self.holds.remove(&(op.server, op.name));
                 if hold.is_some_and(|hold| hold.owner != op.owner) {
-                    return verdict.broken(Rule::StolenOnNode, format!("n{} released what another holds", op.node));
+                    return verdict.broken(Rule::StolenOnNode, format!("n{} released what another holds", op.server));
                 }
                 hold.map(|hold| hold.ballot)
             }
         };
         if ballot.is_some_and(newer) {
-            verdict.broken(Rule::NewerUndone, format!("n{} withdrew a grant with a higher ballot", op.node));
+            verdict.broken(Rule::NewerUndone, format!("n{} withdrew a grant with a higher ballot", op.server));
         }
     }
 }

@@ -134,6 +134,16 @@ impl Rounds {
         }
     }
 
+    /// The number of the name of a process's list.
+    pub fn team(&self, process: u16) -> u8 {
+        self.clients[usize::from(process)].team
+    }
+
+    /// Whether all clients have one list.
+    pub fn has_one_list(&self) -> bool {
+        self.clients.windows(2).all(|two| two[0].list == two[1].list)
+    }
+
     fn quorum(&self, process: u16) -> usize {
         self.clients[usize::from(process)].nodes / 2 + 1
     }

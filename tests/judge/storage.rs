@@ -7,11 +7,11 @@ use super::rule::{Rule, Verdict};
 
 #[derive(Debug, Default)]
 pub struct Storage {
-    /// The event in which the holder began to believe that wrote last, by name; and its token, if that
+    /// The event in which the holder began to believe that wrote last, by team and name; and its token, if that
     /// is below one that nodes forgot.
-    latest: BTreeMap<u8, (usize, Option<u64>)>,
-    /// The highest token that wrote, by name.
-    highest: BTreeMap<u8, u64>,
+    latest: BTreeMap<(u8, u8), (usize, Option<u64>)>,
+    /// The highest token that wrote, by team and name.
+    highest: BTreeMap<(u8, u8), u64>,
     /// Leases of which a write was refused, and of which it is not known yet whether they were held
     /// still.
     refused: BTreeSet<u32>,
@@ -23,26 +23,27 @@ impl Storage {
     pub fn wrote(&mut self, number: u32, lease: &Lease, taken: bool, checked: bool, verdict: &mut Verdict) {
         if !taken {
             self.rejected += 1;
-            let outdated = lease.fell && self.highest.get(&lease.name).is_some_and(|&highest| highest > lease.token);
-            if !outdated {
+            let outdated = lease.fell && self.highest.get(&lease.of()).is_some_and(|&highest| highest > lease.token);
+            // Beside another holder somebody is refused.
+            if !outdated && !lease.apart {
                 self.refused.insert(number);
             }
             return;
         }
-        let highest = self.highest.entry(lease.name).or_default();
+        let highest = self.highest.entry(lease.of()).or_default();
         *highest = lease.token.max(*highest);
-        let (latest, fell) = self.latest.entry(lease.name).or_default();
+        let (latest, fell) = self.latest.entry(lease.of()).or_default();
         if lease.event >= *latest {
             (*latest, *fell) = (lease.event, Some(lease.token).filter(|_| lease.fell));
-        } else if checked && fell.is_none_or(|fell| lease.token < fell) {
+        } else if checked && !lease.apart && fell.is_none_or(|fell| lease.token < fell) {
             verdict.broken(Rule::StaleWrite, format!("lease {number} wrote after a later holder"));
         } else {
             self.stale_unchecked += 1;
         }
     }
 
-    pub fn held(&mut self, number: u32, verdict: &mut Verdict) {
-        if self.refused.remove(&number) {
+    pub fn held(&mut self, number: u32, apart: bool, verdict: &mut Verdict) {
+        if self.refused.remove(&number) && !apart {
             verdict.broken(Rule::HolderRefused, format!("a write of lease {number} was refused, and it is still held"));
         }
     }

@@ -20,6 +20,16 @@ impl Line<'_> {
     }
 }
 
+/// A node, and the server that its name led to if that is another one.
+struct At(Op);
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Op { node, server, .. } = self.0;
+        if node == server { write!(f, "{node}") } else { write!(f, "{node}, server {server}") }
+    }
+}
+
 fn name(name: u8) -> char {
     char::from(b'a' + name)
 }
@@ -120,7 +130,7 @@ impl fmt::Display for Line<'_> {
                 self.op(f, &op)
             }
             What::Did(op, answer) => {
-                write!(f, "n{}  (p{}, sent {}) ", op.node, op.process, seconds(op.sent))?;
+                write!(f, "n{}  (p{}, sent {}) ", At(op), op.process, seconds(op.sent))?;
                 self.op(f, &op)?;
                 write!(f, " -> {answer:?}")
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::history::Micros;
 
-/// Where nobody need teach nodes what they forgot: what clocks carry all the same, since a node that
+/// Where nobody need sync nodes to what they forgot: what clocks carry all the same, since a node that
 /// forgot has no vote for a while. See "What is not promised" in docs/protocol.md.
 #[derive(Clone, Copy, Debug)]
 pub struct Clocks {
@@ -20,19 +20,19 @@ pub struct Clocks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dealt {
     Above,
-    /// Nodes forgot the one above it, and were not promised to be taught it.
+    /// Nodes forgot the one above it, and were not promised to be synced to it.
     BelowForgotten,
-    /// Not above this.
-    Below(u64),
+    /// Not above this, of that process.
+    Below(u64, u16),
 }
 
-/// When it was first asked for, or handed over, and the token.
-type Token = (Micros, u64);
+/// When it was first asked for, or handed over, the token, and whose it is.
+type Token = (Micros, u64, u16);
 
 #[derive(Debug, Default)]
 pub struct Tokens {
-    /// Of each name, of writers and of readers: those that were the highest so far.
-    names: BTreeMap<u8, [Vec<Token>; 2]>,
+    /// Of each name and each team, of writers and of readers: those that were the highest so far.
+    names: BTreeMap<(u8, u8), [Vec<Token>; 2]>,
     clocks: Option<Clocks>,
     /// When nodes forgot.
     forgot: Vec<Micros>,
@@ -43,20 +43,27 @@ impl Tokens {
         Self { clocks, ..Self::default() }
     }
 
-    /// One was first asked for, or handed over, at `asked`, and dealt at `now`.
-    pub fn dealt(&mut self, name: u8, shared: bool, token: u64, asked: Micros, now: Micros) -> Dealt {
-        let [written, read] = self.names.entry(name).or_default();
+    /// One was first asked for, or handed over, at `asked`, and dealt to a process at `now`.
+    pub fn dealt(
+        &mut self,
+        of: (u8, u8),
+        shared: bool,
+        (token, process): (u64, u16),
+        asked: Micros,
+        now: Micros,
+    ) -> Dealt {
+        let [written, read] = self.names.entry(of).or_default();
         // Readers' tokens are in no order among themselves.
         let before = written.iter().chain(read.iter().filter(|_| !shared)).copied();
-        let highest = before.clone().map(|(_, token)| token).max().unwrap_or(0);
+        let (highest, whose) = before.clone().map(|(_, token, whose)| (token, whose)).max().unwrap_or_default();
         let carried = before.map(|dealt| carried(dealt, self.clocks, &self.forgot, now)).max().unwrap_or(0);
         let known = if shared { read } else { written };
-        known.retain(|&(before, other)| other > token || self.clocks.is_some() && before > asked);
-        known.push((asked, token));
+        known.retain(|&(before, other, _)| other > token || self.clocks.is_some() && before > asked);
+        known.push((asked, token, process));
         match token {
             _ if token > highest => Dealt::Above,
             _ if token > carried => Dealt::BelowForgotten,
-            _ => Dealt::Below(highest),
+            _ => Dealt::Below(highest, whose),
         }
     }
 
@@ -68,7 +75,7 @@ impl Tokens {
 
 /// Above what later tokens must be, for this one: less, where a node that may have granted it forgot
 /// it, and votes again.
-fn carried((asked, token): Token, clocks: Option<Clocks>, forgot: &[Micros], now: Micros) -> u64 {
+fn carried((asked, token, _): Token, clocks: Option<Clocks>, forgot: &[Micros], now: Micros) -> u64 {
     let Some(Clocks { zero, quarantine, ahead }) = clocks else { return token };
     let first = forgot.iter().find(|&&at| asked <= at && at + quarantine <= now);
     first.map_or(token, |at| token.min(zero + at + ahead))

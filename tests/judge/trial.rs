@@ -51,6 +51,7 @@ pub fn judge_the_judge() {
     of_sessions();
     of_newcomers();
     of_lists();
+    of_promises();
     of_readers();
     of_periods();
     of_observers();
@@ -64,10 +65,11 @@ fn finds(watched: Option<Watched>, events: &[Event], rule: Option<Rule>, why: &s
     assert_eq!(found, rule.into_iter().collect::<Vec<_>>(), "{why}");
 }
 
-/// Two processes over one node each, of these camps.
+/// Two processes over one node, of these lists.
 fn watched(camps: [u8; 2]) -> Watched {
-    let clients = camps.map(|camp| Configured { nodes: 1, rate: 1_000_000, max_ttl: 300, camp }).to_vec();
-    Watched { clients, clocks: None }
+    let rate = 1_000_000;
+    let clients = camps.map(|list| Configured { nodes: 1, of: 1, rate, max_ttl: 300, list, team: 0 }).to_vec();
+    Watched { clients, clocks: None, strict: false }
 }
 
 /// What processes tell.
@@ -114,7 +116,7 @@ fn of_holders() {
     );
 }
 
-/// Where nobody need teach a node what it forgot, clocks carry tokens: those that are no further ahead.
+/// Where nobody need sync a node to what it forgot, clocks carry tokens: those that are no further ahead.
 fn of_forgotten_tokens() {
     let (a, b) = (Holder(0), Holder(1));
     let granted = |holder: Holder, token, at| {
@@ -141,7 +143,7 @@ fn of_forgotten_tokens() {
     finds(Some(10), 900, &refused, None, "clocks had not come to that token");
     finds(Some(10), 900, &[b.wrote(80, true), a.wrote(90, true)], None, "the same for who wrote with it");
     finds(Some(10), 900, &gone, None, "the same");
-    finds(None, 900, &gone, Some(Rule::TokenOrder), "nodes are taught");
+    finds(None, 900, &gone, Some(Rule::TokenOrder), "nodes are synced");
     finds(Some(11), 900, &gone, Some(Rule::TokenOrder), "it has no vote yet");
     finds(Some(10), 470, &gone, None, "clocks had come to that token, and to the next");
     finds(Some(10), 470, &refused, Some(Rule::HolderRefused), "its token is the highest");
@@ -158,8 +160,8 @@ fn of_forgotten_tokens() {
 /// An operation on the only node, by one owner or another. Its ballot is its owner's.
 const fn op(verb: Verb, owner: u32, sent: Micros) -> Op {
     let (process, ballot) = (owner as u16, owner as u64 + 1);
-    let (node, name, also, token, waits, shared) = (0, 0, 0, 0, false, false);
-    Op { process, node, name, also, verb, owner, waits, shared, ballot, token, ttl: 100, hand: 0, sent }
+    let (node, server, name, also, token, waits, shared) = (0, 0, 0, 0, 0, false, false);
+    Op { process, node, server, name, also, verb, owner, waits, shared, ballot, token, ttl: 100, hand: 0, sent }
 }
 
 fn asked(op: Op) -> Event {
@@ -334,11 +336,35 @@ fn of_lists() {
         What::Acquired { process: 1, ask: 1, name: 0, lease: 1, token: 2, until: 97_003, shared: false, owner: None };
     let won = [&[must(0), must(1), asked(sent)][..], &did(4, sent, Answer::Granted), &[event(5, by)]].concat();
     let given_back = [Holder(1).released(6), asked(op(Verb::Release, 1, 6))];
-    let finds = |camps, parts: &[&[Event]], rule, why| finds(Some(watched(camps)), &parts.concat(), rule, why);
+    let finds = |lists, parts: &[&[Event]], rule, why| finds(Some(watched(lists)), &parts.concat(), rule, why);
     finds([0, 1], &[&won, &given_back, &[failed(true)]], None, "clients of another list have it");
     finds([0, 1], &[&won, &given_back, &[failed(false)]], Some(Rule::Starved), "nothing tells it that they do");
     finds([0, 0], &[&won, &given_back, &[failed(true)]], Some(Rule::Starved), "clients of its own list have it");
     finds([0, 1], &[&[must(0), failed(true)]], Some(Rule::Starved), "nobody has it");
+}
+
+/// What clients of two lists, or of one where a name leads to two servers, are not promised.
+fn of_promises() {
+    let (a, b) = (Holder(0), Holder(1));
+    // Told by processes that nobody watches as they ask nodes: each holds as long as it likes.
+    let both = [a.acquired(1, 50_000_000), b.acquired(2, 50_000_010), a.held(50_000_020), b.held(50_000_020)];
+    let gone = [a.released(50_000_030), b.released(50_000_030)];
+    let finds = |lists, before: &[Event], rule: Option<Rule>, why: &str| {
+        let clients = watched(lists).clients;
+        let started = (0..2).map(|process| event(0, What::Started { process }));
+        let history: Vec<_> = started.chain([before, &both, &gone].concat()).collect();
+        let found = super::judge_beliefs(&history, clients);
+        assert_eq!(found, rule.into_iter().collect::<Vec<_>>(), "{why}");
+    };
+    let cut = |process, at, there| event(at, What::Cut { process, node: 0, there, back: false });
+    let two = Some(Rule::TwoBelievers);
+    finds([0, 1], &[], two, "both have heard of the node that they share");
+    finds([0, 1], &[cut(0, 49_000_000, true)], None, "one could not reach it");
+    finds([0, 0], &[cut(0, 49_000_000, true)], two, "they have one list");
+    let split = |at, split| event(at, What::Split { node: 0, server: 1, split });
+    finds([0, 0], &[split(49_000_000, true)], None, "a name leads to two servers");
+    finds([0, 0], &[split(20_000_000, true)], None, "nothing else tells of that");
+    finds([0, 0], &[split(20_000_000, true), split(30_000_000, false)], two, "it did long ago");
 }
 
 /// Who was the writer, and reads then.

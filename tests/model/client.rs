@@ -13,7 +13,6 @@ use quorumlock::rules::{
     Renewal, RenewalTally, Renewed, RestartGuard, Size, Tenure, Terms, Tick, Validity, Won,
 };
 
-use crate::lessons::{Prepared, record};
 use crate::scope::{Fault, Scope, TICK, Ticks};
 use crate::server::Server;
 
@@ -101,8 +100,6 @@ pub struct Client {
     fresh: bool,
     /// By how much its wall clock is ahead.
     ahead: Duration,
-    /// What it is about to tell nodes.
-    pub lessons: [Option<Prepared>; NODES],
 }
 
 /// What a client sends, to which nodes.
@@ -131,20 +128,18 @@ fn in_time(tenure: &Tenure, due: Option<Due>) {
     assert!(due < tenure.deadline(), "renewed at {due:?}: {tenure:?}");
 }
 
-/// Where wall clocks agree, tokens need no lesson.
-fn taught(guard: &mut RestartGuard) {
-    if let Some(lesson) = guard.lesson() {
-        guard.lesson_given(lesson, true, lesson.from);
-    }
+/// A node is met: it shows its process, its clock and its record.
+fn meet(guard: &mut RestartGuard, server: &mut Server, now: Ticks) {
+    guard.meets_process(&server.process());
+    guard.observe(server.time(now), tick(now), tick(now));
+    guard.hello(server.hello(None, now).as_ref(), tick(now), tick(now));
+    guard.take_news();
 }
 
 impl Client {
     pub fn new(number: u8, scope: &Scope) -> Self {
         let mut guard = RestartGuard::new(TICK * scope.max_ttl.unsigned_abs(), 0.01);
-        let server = Server::new(false);
-        guard.meet("0", server.uptime(0), Some(server.time(0)), tick(0), tick(0));
-        guard.take_news();
-        taught(&mut guard);
+        meet(&mut guard, &mut Server::new(false), 0);
         Self {
             number,
             reads: scope.reads[number as usize],
@@ -162,7 +157,6 @@ impl Client {
             waiting: false,
             fresh: false,
             ahead: if number == 0 { scope.ahead } else { Duration::ZERO },
-            lessons: [None; NODES],
         }
     }
 
@@ -476,18 +470,8 @@ impl Client {
         self.send(Verb::Renew, token, now)
     }
 
-    /// A new connection: the node says what it is, and whether it needs a lesson.
-    pub fn meet(&mut self, scope: &Scope, node: usize, server: &mut Server, now: Ticks) {
-        let lineage = server.epoch.to_string();
-        let (uptime, time) = (server.uptime(now), Some(server.time(now)));
-        let guard = &mut self.guards[node];
-        guard.meet(&lineage, uptime, time, tick(now), tick(now));
-        if scope.has_lessons() {
-            guard.recorded(record(server, now).map(|(_, taught)| taught), tick(now));
-        }
-        guard.take_news();
-        if !scope.has_lessons() {
-            taught(guard);
-        }
+    /// A new connection.
+    pub fn meet(&mut self, node: usize, server: &mut Server, now: Ticks) {
+        meet(&mut self.guards[node], server, now);
     }
 }

@@ -1,8 +1,7 @@
 //! The protocol in small scope, exhausted: three nodes, two clients, one name, time in ticks, and
-//! at most one fault; somebody who takes the name away, or nodes that are taught what they forgot.
-//! The rules and the memory node are the real ones; what is modelled is the network, the clocks,
-//! and when things happen. Rosters have a model of their own, with four or five servers and clients
-//! of two lists: [`rosters`].
+//! at most one fault; perhaps somebody who takes the name away. The rules and the memory node are
+//! the real ones; what is modelled is the network, the clocks, and when things happen. Records and
+//! lists have a model of their own, with up to five servers and clients of two lists: [`hello`].
 //!
 //! `scripts/model` explores the most; a violation is printed as the shortest sequence of events
 //! that leads to it. Options: `--size=small|medium|full`, `--only=SCOPE`, `--seconds=S` for each
@@ -13,9 +12,8 @@
 #[path = "../common/asked.rs"]
 mod asked;
 mod client;
-mod lessons;
+mod hello;
 mod revoker;
-mod rosters;
 mod scope;
 mod server;
 mod world;
@@ -25,8 +23,6 @@ use std::hash::Hash;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-// What `rosters` has of the library's own files names them so.
-use quorumlock::{node, rules};
 use stateright::{Checker, HasDiscoveries, Model};
 
 use scope::{Revokes, Scope, Size};
@@ -45,7 +41,7 @@ fn main() -> ExitCode {
     let seconds = option("--seconds=").and_then(|seconds| seconds.parse().ok());
     let (named, limit) = (|name| only.as_deref().is_none_or(|only| only == name), seconds.map(Duration::from_secs));
     let locks = scope::scopes(size).into_iter().filter(|scope| named(scope.name));
-    let lists = rosters::scopes(size).into_iter().filter(|scope| named(scope.name));
+    let lists = hello::scopes(size).into_iter().filter(|scope| named(scope.name));
     let locks = locks.map(|scope| exhaust(scope, scope.name, |shown| is_alive(&scope, shown), limit));
     let lists = lists.map(|scope| exhaust(scope, scope.name, |shown| scope.is_alive(shown), limit));
     let results: Vec<_> = locks.chain(lists).collect();
@@ -58,7 +54,7 @@ fn main() -> ExitCode {
 fn is_alive(scope: &Scope, shown: &dyn Fn(&str) -> bool) -> bool {
     shown("both_got_it")
         && (shown("taken_away") || scope.revokes == Revokes::Never)
-        && (shown("rests_on_nodes") || !scope.has_lessons())
+        && (shown("rests_on_nodes") || scope.ahead.is_zero())
 }
 
 /// Explores all of a scope. Returns whether nothing is wrong in it.

@@ -61,7 +61,7 @@ pub struct Scope {
     pub end: Ticks,
     /// By how much time goes on at once.
     pub stride: Ticks,
-    /// By how much the wall clock of client 0 is ahead: where it is, nodes that forgot are taught.
+    /// By how much the wall clock of client 0 is ahead.
     pub ahead: Duration,
     /// How many rounds each client makes at most, over all its acquisitions.
     pub rounds: [u8; 2],
@@ -79,13 +79,6 @@ pub struct Scope {
     pub reads: [bool; 2],
 }
 
-impl Scope {
-    /// Whether nodes are taught.
-    pub const fn has_lessons(&self) -> bool {
-        !self.ahead.is_zero()
-    }
-}
-
 /// How much is explored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
@@ -100,10 +93,6 @@ pub enum Size {
 /// Client 0 reaches node 2 at once and the others when it likes, client 1 node 1 when it likes:
 /// what it takes for two of them to count a node that has forgotten one of them.
 const CROSSED: Slow = Slow::These(0b010_011);
-
-/// Client 0 reaches nodes 1 and 2 when it likes, and client 1 node 1: what it takes for one to win
-/// by what node 0 has forgotten, while the other teaches it what node 2 knows.
-const TAUGHT: Slow = Slow::These(0b010_110);
 
 /// The same with one reader and one writer, who may begin in any order.
 fn beside_readers(scopes: &[Scope], full: bool) -> Vec<Scope> {
@@ -174,16 +163,10 @@ pub fn scopes(size: Size) -> Vec<Scope> {
     let waits = Scope { name, slow, end: 0, rounds: [1, 2], renewals: [0, 0], ..passes };
     // One wall clock is ahead by much more than the longest ttl: tokens rest on what nodes know.
     let ahead = Duration::from_secs(100);
-    let lessons =
-        Scope { name: "lessons", fault: Fault::Crash, ttl: 2, max_ttl: 2, end: 3, renewals: [0, 0], ahead, ..base };
     // All that is kept of a name expires after 105 s, and its fence is below the floor by then.
-    let floors = Scope { name: "floors", fault: Fault::None, end: 56, stride: 14, ..lessons };
-    // A node forgets and is taught, and floors go on from there.
-    let taught = Scope { name: "lessons and floors", fault: Fault::Crash, max_ttl: 14, end: 42, ..floors };
+    let floors = Scope { name: "floors", ttl: 2, max_ttl: 2, end: 56, stride: 14, renewals: [0, 0], ahead, ..base };
     let mut scopes = vec![
-        lessons,
         floors,
-        taught,
         revocation,
         passes,
         crash,
@@ -203,7 +186,6 @@ pub fn scopes(size: Size) -> Vec<Scope> {
     if size != Size::Small {
         let crossed = Scope { name: "crash, crossed", slow: CROSSED, end: if full { 6 } else { 4 }, ..crash };
         scopes.push(crossed);
-        scopes.push(Scope { name: "lessons, crossed", slow: TAUGHT, end: 4, ..lessons });
         scopes.push(waits);
         scopes.push(Scope { name: "revocation, fence raised", rounds: [2, 1], ..passes });
     }

@@ -2,15 +2,21 @@
 //! is.
 
 use std::hash::{Hash, Hasher};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use quorumlock::node::memory::Store;
+use quorumlock::node::operation::{Hello, Intent, OldAtOnce};
 use quorumlock::node::{HandedOver, Inspection, Operation, Outcome};
+use quorumlock::rules::list::{List, Record};
 
 use crate::scope::{TICK, Ticks};
 
 /// How long nodes have been up when a run begins: longer than any doubt lasts.
 const UP: Ticks = 1_000;
+
+/// Claims are not checked for it.
+static LIST: LazyLock<Arc<List>> = LazyLock::new(|| Arc::new(List::new("it", ["node"], TICK * 100)));
 
 #[derive(Clone, Debug)]
 pub struct Server {
@@ -21,6 +27,7 @@ pub struct Server {
     says: Option<(Inspection, Duration)>,
     /// Which process this is.
     pub epoch: u8,
+    /// When its record was made, by its own clock.
     born: Ticks,
     ahead: Ticks,
     /// Whether it matters who waits and who was revoked.
@@ -32,13 +39,8 @@ type Seen<'a> = (Option<&'a Store>, Option<Says<'a>>, (u64, u64), u8, Ticks, Tic
 
 impl Server {
     pub fn new(whole: bool) -> Self {
-        Self { store: Store::default(), says: None, epoch: 0, born: 0, ahead: 0, whole }
-    }
-
-    /// One that is known to have forgotten nothing.
-    pub fn taught() -> Self {
-        let mut server = Self::new(true);
-        server.apply(&Operation::teach(0, 0), 0);
+        let mut server = Self { store: Store::default(), says: None, epoch: 0, born: 0, ahead: 0, whole };
+        server.hello(Some(OldAtOnce::Init), 0);
         server
     }
 
@@ -47,9 +49,25 @@ impl Server {
         TICK * (UP + now + self.ahead).unsigned_abs()
     }
 
-    /// As in INFO: by the node's own clock, in whole seconds.
-    pub fn uptime(&self, now: Ticks) -> Duration {
-        Duration::from_secs(self.time(now).saturating_sub(TICK * self.born.unsigned_abs()).as_secs())
+    /// Its process, as INFO shows it.
+    pub fn process(&self) -> Arc<str> {
+        self.epoch.to_string().into()
+    }
+
+    /// A client says hello, which makes the record if there is none, and syncs the node: where wall
+    /// clocks agree, it could have forgotten no ballot that matters.
+    pub fn hello(&mut self, old: Option<OldAtOnce>, now: Ticks) -> Option<Record> {
+        let (new, process) = (self.process(), self.process());
+        let (list, knew, seen) = (LIST.clone(), None, Vec::new());
+        let hello = Hello { intent: Intent::Make, new, process, list, old, knew, sync: Some(0), seen };
+        match self.store.apply(&hello.into(), self.time(now)) {
+            Outcome::Hello(record) => {
+                let is_new = record.as_ref().is_some_and(|record| record.age.is_zero());
+                self.born = if is_new { UP + now + self.ahead } else { self.born };
+                record
+            }
+            other => unreachable!("a hello is answered by one, and not by {other}"),
+        }
     }
 
     /// Carries out an operation. What it hands over with that is published.
@@ -67,8 +85,9 @@ impl Server {
     }
 
     /// Another process, which remembers nothing.
-    pub fn crash(&mut self, now: Ticks) {
-        *self = Self { epoch: self.epoch + 1, born: UP + now + self.ahead, ahead: self.ahead, ..Self::new(self.whole) };
+    pub fn crash(&mut self) {
+        let (epoch, ahead, whole) = (self.epoch + 1, self.ahead, self.whole);
+        *self = Self { store: Store::default(), says: None, epoch, born: 0, ahead, whole };
     }
 
     pub fn step(&mut self, by: Ticks) {

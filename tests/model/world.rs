@@ -74,10 +74,6 @@ pub enum Action {
     Renew(usize),
     Release(usize),
     Fault(usize),
-    /// A client asks all nodes for their records.
-    Survey(usize),
-    /// It teaches a node.
-    Teach(usize, usize),
     /// A client notices that its node is another process, and connects anew.
     Reconnect(usize, usize),
     /// Who takes the name away asks all nodes, or all but one, who holds it.
@@ -107,7 +103,7 @@ impl Model for Scope {
         if !world.matters(self) {
             return;
         }
-        if world.now < self.end && !world.waits_for_lessons(self) {
+        if world.now < self.end {
             actions.push(Action::Tick);
         }
         if world.faulty {
@@ -117,7 +113,6 @@ impl Model for Scope {
         for client in 0..2 {
             world.of_client(self, client, actions);
             (0..NODES).for_each(|node| world.of_connection(client, node, actions));
-            world.of_lessons(self, client, actions);
         }
         world.of_revoker(self, actions);
     }
@@ -136,11 +131,10 @@ impl Model for Scope {
             }),
             Property::always("tokens_grow", |_: &Self, world: &World| !world.fell),
             Property::always("revoked_goes_on", |_: &Self, world: &World| !world.goes_on()),
-            // Nor would one in which nobody gets a token that rests on a lesson or a floor.
+            // Nor would one in which nobody gets a token that rests on a floor.
             Property::sometimes("rests_on_nodes", |scope: &Self, world: &World| {
                 let behind = |(_, token): (_, u64)| u128::from(token) > scope.ahead.as_micros();
-                let forgot = scope.fault != Fault::Crash || world.servers[0].epoch > 0;
-                forgot && world.clients[1].holds(world.now).is_some_and(behind)
+                world.clients[1].holds(world.now).is_some_and(behind)
             }),
             // Nor one in which nothing is ever taken away.
             Property::sometimes("taken_away", |_: &Self, world: &World| {
@@ -167,8 +161,8 @@ const fn canonical(slow: u8, alike: bool) -> bool {
 impl World {
     fn new(scope: &Scope, slow: u8) -> Self {
         let reads = scope.reads.contains(&true);
-        let whole = scope.hands || scope.revokes != Revokes::Never || scope.has_lessons() || reads;
-        let server = Arc::new(if scope.has_lessons() { Server::taught() } else { Server::new(whole) });
+        let whole = scope.hands || scope.revokes != Revokes::Never || !scope.ahead.is_zero() || reads;
+        let server = Arc::new(Server::new(whole));
         let connection = |client: usize, node: usize| {
             Arc::new(Connection { slow: slow >> (client * NODES + node) & 1 > 0, ..Connection::default() })
         };
@@ -276,9 +270,7 @@ impl World {
             Action::Renew(client) => self.act(scope, client, |client| client.renew(now)),
             Action::Release(client) => self.act(scope, client, |client| client.release(now)),
             Action::Fault(client) => self.fault(scope, client),
-            Action::Survey(client) => self.survey(client),
-            Action::Teach(client, node) => self.teach(client, node),
-            Action::Reconnect(client, node) => self.reconnect(scope, client, node),
+            Action::Reconnect(client, node) => self.reconnect(client, node),
             Action::Look(but) => self.look(but),
             Action::Revoke(node) => self.revoke(node),
             Action::RevokeAll(but) => self.revoke_all(but),
@@ -309,13 +301,13 @@ impl World {
         }
     }
 
-    fn reconnect(&mut self, scope: &Scope, client: usize, node: usize) {
+    fn reconnect(&mut self, client: usize, node: usize) {
         let now = self.now;
         let (epoch, slow) = (self.servers[node].epoch, self.connections[client][node].slow);
         let generation = self.connections[client][node].generation + 1;
         *self.connection(client, node) = Connection { slow, generation, epoch, ..Connection::default() };
         let server = Arc::make_mut(&mut self.servers[node]);
-        Arc::make_mut(&mut self.clients[client]).meet(scope, node, server, now);
+        Arc::make_mut(&mut self.clients[client]).meet(node, server, now);
     }
 
     /// Lets a client do something, and sends what it says.
@@ -421,10 +413,10 @@ impl World {
         match scope.fault {
             Fault::None => {}
             Fault::Crash => {
-                server.crash(self.now);
+                server.crash();
                 let quick = |client: &usize| !self.connections[*client][0].slow;
                 let quick: Vec<_> = (0..2).filter(quick).collect();
-                quick.into_iter().for_each(|client| self.reconnect(scope, client, 0));
+                quick.into_iter().for_each(|client| self.reconnect(client, 0));
             }
             Fault::Step(by) => server.step(by),
             Fault::Replace => {

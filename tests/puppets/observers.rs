@@ -28,7 +28,7 @@ fn observe(stage: &Stage) -> (JoinHandle<()>, mpsc::UnboundedReceiver<Leadership
 /// What a node says where somebody leads with this token for so long, and has proclaimed so many
 /// values.
 fn led_for(ttl: Duration, token: u64, values: u32) -> Answer {
-    let (mut store, now) = (Store::default(), SECOND);
+    let (mut store, now) = (Store::made("record"), SECOND);
     let names = [Name::new("quorumlock:", "it").unwrap()].into();
     let (owner, kind) = (format!("c/1/x/{token}").into(), Kind::Noted);
     let leader = Asked { owner, kind, ttl, ballot: token, count: 1, ..Asked::inspect(names) };

@@ -9,9 +9,8 @@ use std::time::Duration;
 use quorumlock::host::{Host, Task, TokioTime};
 use quorumlock::node::{HandedOver, Hint, Listener, Name, Node, NodeState, NodeStatus, Request, Verb};
 use quorumlock::rules::Tick;
-use quorumlock::rules::doubt::Lesson;
-use quorumlock::rules::roster::Roster;
-use quorumlock::{LockGuard, Quorum, QuorumBuilder, Result};
+use quorumlock::rules::book::{Known, Standing};
+use quorumlock::{InForce, List, LockGuard, Quorum, QuorumBuilder, Record, Result};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -21,6 +20,33 @@ use crate::asked::Asked;
 
 pub const MS: Duration = Duration::from_millis(1);
 pub const SECOND: Duration = Duration::from_secs(1);
+pub const MINUTE: Duration = Duration::from_secs(60);
+/// The process of each node's server.
+pub const PROCESS: &str = "process";
+
+fn label(node: usize) -> String {
+    format!("puppet://{node}")
+}
+
+/// The record of a node that votes for clients of this list.
+pub fn record(node: usize, list: &List) -> Record {
+    let (hash, says, left, age) = (list.hash().clone(), list.says().clone(), list.lasts(), Duration::ZERO);
+    Record {
+        id: format!("record-{node}").into(),
+        process: PROCESS.into(),
+        age: list.old(),
+        high: 0,
+        floor: 0,
+        synced: true,
+        word: None,
+        in_force: Some(InForce { hash, says, left, age }),
+        seen: Vec::new(),
+    }
+}
+
+fn known(record: Option<Record>, at: Tick) -> Known {
+    Known { at, process: PROCESS.into(), record, ..Known::default() }
+}
 
 /// A node that does nothing by itself.
 pub struct Puppet {
@@ -30,15 +56,13 @@ pub struct Puppet {
     hints: AtomicBool,
     /// What is known of its clock.
     ahead: Mutex<Option<i128>>,
-    lesson: Mutex<Option<Lesson>>,
-    /// Whether it was the last word on its lesson that nobody can give it.
-    left: AtomicBool,
     closed: AtomicBool,
     /// The names whose news the client wants.
     followed: Mutex<BTreeSet<Name>>,
     state: Mutex<NodeState>,
-    /// The run id and the roster of its server, if it has one.
-    member: Mutex<Option<(String, Roster)>>,
+    /// What its last hello told, if it takes any.
+    known: Mutex<Option<Known>>,
+    standing: Mutex<Standing>,
     /// Done by the node as soon as it is asked.
     reflex: Mutex<Option<Reflex>>,
 }
@@ -82,14 +106,16 @@ impl Node for Puppet {
         *self.ahead.lock().unwrap()
     }
 
-    fn lesson(&self) -> Option<Lesson> {
-        *self.lesson.lock().unwrap()
+    fn takes_hello(&self) -> bool {
+        self.known.lock().unwrap().is_some()
     }
 
-    fn lesson_given(&self, lesson: Lesson, taught: bool) {
-        let mut due = self.lesson.lock().unwrap();
-        self.left.fetch_or(!taught && *due == Some(lesson), Ordering::Relaxed);
-        due.take_if(|due| taught && *due == lesson);
+    fn known(&self) -> Option<Known> {
+        self.known.lock().unwrap().clone()
+    }
+
+    fn judged(&self, standing: Standing) {
+        *self.standing.lock().unwrap() = standing;
     }
 
     fn follow(&self, name: &Name, on: bool) {
@@ -107,9 +133,11 @@ impl Node for Puppet {
     }
 
     fn status(&self) -> NodeStatus {
-        let mut status = NodeStatus::new(self.label.clone(), self.state.lock().unwrap().clone());
-        (status.run, status.roster) = self.member.lock().unwrap().clone().unzip();
-        status
+        let state = match &*self.standing.lock().unwrap() {
+            Standing::OtherList { why, .. } => NodeState::OtherList { why: why.clone() },
+            _ => self.state.lock().unwrap().clone(),
+        };
+        NodeStatus::new(self.label.clone(), state)
     }
 }
 
@@ -185,22 +213,36 @@ impl Stage {
     }
 
     pub fn with(nodes: usize, hints: bool, settings: impl FnOnce(QuorumBuilder) -> QuorumBuilder) -> Self {
+        Self::of(nodes, hints, None, settings)
+    }
+
+    /// So many nodes, on which this client's list is in force.
+    pub fn of_list(nodes: usize) -> Self {
+        let list = List::new("default", (0..nodes).map(label), MINUTE);
+        Self::of(nodes, true, Some(&list), |builder| builder)
+    }
+
+    fn of(
+        nodes: usize,
+        hints: bool,
+        list: Option<&List>,
+        settings: impl FnOnce(QuorumBuilder) -> QuorumBuilder,
+    ) -> Self {
         let time = TokioTime::new(Handle::current());
         let clock =
             Arc::new(Clock { time, random: AtomicU64::new(0), meanwhile: Mutex::default(), still: Arc::default() });
         let puppet = |node| {
             Arc::new(Puppet {
-                label: format!("puppet://{node}").into(),
+                label: label(node).into(),
                 asked: Mutex::default(),
                 listener: Mutex::default(),
                 hints: AtomicBool::new(hints),
                 ahead: Mutex::default(),
-                lesson: Mutex::default(),
-                left: AtomicBool::new(false),
                 closed: AtomicBool::new(false),
                 followed: Mutex::default(),
                 state: Mutex::new(NodeState::Up),
-                member: Mutex::default(),
+                known: Mutex::new(list.map(|list| known(Some(record(node, list)), clock.now()))),
+                standing: Mutex::default(),
                 reflex: Mutex::default(),
             })
         };
@@ -405,32 +447,15 @@ impl Stage {
         self.listener(node).doubted(node);
     }
 
-    /// A node has forgotten what it granted, and is to be taught so much later. It votes a minute
-    /// after that.
-    pub fn forgot(&self, node: usize, due: Duration) {
-        self.forgot_for(node, due, 60 * SECOND);
-    }
-
-    /// The same, but for how long it is quarantined from then on.
-    pub fn forgot_for(&self, node: usize, due: Duration, quarantine: Duration) {
-        let from = self.clock.now() + due;
-        *self.puppets[node].lesson.lock().unwrap() = Some(Lesson { number: 1, from, ends: from + quarantine });
-        self.doubted(node);
-    }
-
-    /// Whether a node votes though nobody could teach it.
-    pub fn left_untaught(&self, node: usize) -> bool {
-        self.puppets[node].left.load(Ordering::Relaxed)
-    }
-
     /// From now on a node says that it is in this state.
     pub fn turns(&self, node: usize, state: NodeState) {
         *self.puppets[node].state.lock().unwrap() = state;
     }
 
-    /// From now on a node's server has that run id, and told that roster.
-    pub fn told(&self, node: usize, run: &str, roster: &Roster) {
-        *self.puppets[node].member.lock().unwrap() = Some((run.to_owned(), roster.clone()));
+    /// A hello has told that a node has this record, or none.
+    pub fn told(&self, node: usize, record: Option<Record>) {
+        *self.puppets[node].known.lock().unwrap() = Some(known(record, self.clock.now()));
+        self.listener(node).heard(node);
     }
 
     /// A node's clock is so many microseconds ahead of the client's.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use quorumlock::{NodeState, Quorum, QuorumBuilder, Released};
 
-use crate::common::fake::{ENROL, Fake, asks_for, bulk, well};
+use crate::common::fake::{Fake, bulk, is_hello, well};
 use crate::common::logs::Logs;
 use crate::common::proxy::{Proxy, Way};
 use crate::common::server::Server;
@@ -36,19 +36,20 @@ async fn nodes_that_are_a_second_away_connect_and_vote_by_default() {
 
 /// Grants a claim with the ballot that it asked with.
 fn granted(words: &[String]) -> Vec<u8> {
-    if asks_for(words, ENROL) { well(words) } else { bulk("1 0 1") }
+    if is_hello(words) { well(words) } else { bulk("1 0 1 fake") }
 }
 
-/// A master that answers nothing until it has heard the last word of what can be sent together.
+/// A master that answers nothing of the greeting until it has heard the last word of what can be sent
+/// together.
 async fn patient() -> Fake {
     let held = Mutex::new((false, Vec::new()));
     Fake::start(move |words| {
         let mut held = held.lock().unwrap();
-        let (greeted, answers) = &mut *held;
-        let last = matches!(&*words[0], "SUBSCRIBE" | "PING" | "EVALSHA");
-        *greeted |= words[0] == "CLIENT" && words[1] == "SETNAME";
+        let (greeting, answers) = &mut *held;
+        *greeting |= words[0] == "CLIENT" && words[1] == "SETNAME";
+        *greeting &= !matches!(&*words[0], "SUBSCRIBE" | "PING");
         answers.extend(if words[0] == "EVALSHA" { granted(words) } else { well(words) });
-        if last || !*greeted { std::mem::take(answers) } else { Vec::new() }
+        if *greeting { Vec::new() } else { std::mem::take(answers) }
     })
     .await
 }
@@ -67,21 +68,6 @@ async fn when_a_shutdown_returns_connections_have_ended() {
     quorum.lock("last").acquire(PATIENCE).await.unwrap().release().await.unwrap();
     quorum.shutdown(10 * SECOND).await;
     assert!(quorum.nodes().iter().all(|node| !node.state.is_admitted()), "{:?}", quorum.nodes());
-}
-
-/// It may be able to teach them, and nobody tells of the end of the wait for that.
-#[tokio::test]
-async fn a_quorum_that_waits_for_what_a_silent_node_may_know_waits_two_seconds_and_no_longer() {
-    let servers = servers(3).await;
-    let old = |server: &Server| {
-        let info = server.command(&["INFO", "server"]);
-        let uptime = info.split_whitespace().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
-        uptime.is_some_and(|uptime| uptime.parse::<u32>().unwrap() > 3)
-    };
-    eventually("they have been up for longer than max_ttl", async || servers.iter().all(old)).await;
-    servers[2].stop();
-    let quorum = crate::common::builder().nodes(servers.iter().map(Server::url)).max_ttl(SECOND).ttl(SECOND);
-    quorum.node_timeout(60 * SECOND).connect_timeout(PATIENCE).connect().await.unwrap();
 }
 
 /// A master that answers `silent` with nothing.
@@ -161,12 +147,13 @@ async fn a_server_in_cluster_mode_is_refused() {
 #[tokio::test]
 async fn a_user_who_may_neither_load_nor_run_scripts_is_told_at_connect() {
     let fake = Fake::start(|words| match &*words[0] {
+        "EVALSHA" => b"-NOSCRIPT No matching script.\r\n".to_vec(),
         "EVAL" => b"-NOPERM this user has no permissions to run the 'eval' command\r\n".to_vec(),
         "SCRIPT" => b"-NOPERM this user has no permissions to run the 'script|load' command\r\n".to_vec(),
         _ => well(words),
     })
     .await;
-    refused(builder([fake.url()]), "script|load").await;
+    refused(builder([fake.url()]), "no permissions to run the 'eval' command").await;
 }
 
 #[tokio::test]

@@ -13,7 +13,8 @@ const PASSWORD: &str = "p@ss/w:rd,";
 
 /// What a process says that connects with these variables.
 fn child(variables: &[(&str, &str)]) -> String {
-    let known = ["NODES", "TTL", "TIMEOUT", "MAX_TTL", "KEY_PREFIX", "KEY_FORMAT", "PASSWORD_FILE", "TRANSPORT"];
+    let known =
+        ["NODES", "LIST", "TTL", "TIMEOUT", "MAX_TTL", "KEY_PREFIX", "KEY_FORMAT", "PASSWORD_FILE", "TRANSPORT"];
     let mut child = command(std::env::current_exe().unwrap());
     child.args(["--exact", "environment::child_that_connects", "--ignored", "--nocapture"]);
     for name in known {

@@ -17,17 +17,14 @@ mod rights;
 mod rolling;
 mod sessions;
 mod stored;
-mod teaching;
 mod transport;
-mod upgrade;
 
 use std::time::Duration;
 
 use common::eventually;
 use quorumlock::{NodeState, Quorum, QuorumBuilder};
 
-/// Short, so that a quarantine is: at most this, and the second by which an uptime can be wrong. Long
-/// enough for a machine that stalls.
+/// Short, so that a quarantine is. Long enough for a machine that stalls.
 const MAX_TTL: Duration = Duration::from_secs(3);
 
 /// A builder whose locks last as long as the guard allows.

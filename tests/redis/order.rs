@@ -68,6 +68,23 @@ async fn a_process_whose_wall_clock_is_an_hour_slow_is_served_behind_who_came_ea
     assert!(child.wait().unwrap().success());
 }
 
+/// The seventh point of "What is not promised".
+#[tokio::test]
+async fn where_all_nodes_forgot_the_token_of_a_process_whose_wall_clock_is_slow_is_lower() {
+    let servers = servers(3).await;
+    let earlier = unguarded(&servers).connect().await.unwrap();
+    let token = earlier.lock("order").acquire(MINUTE).await.unwrap().token();
+    earlier.shutdown(MINUTE).await;
+    for server in &servers {
+        server.command(&["FLUSHALL"]);
+    }
+    let mut child = slow(&servers);
+    let output = child.stdout.take().unwrap();
+    let (later, _) = tokio::task::spawn_blocking(move || told(output)).await.unwrap();
+    assert!(later < token, "{later} comes after {token}");
+    assert!(child.wait().unwrap().success());
+}
+
 #[tokio::test]
 #[ignore = "the other half of a_process_whose_wall_clock_is_an_hour_slow_is_served_behind_who_came_earlier, which starts it"]
 async fn child_that_acquires() {

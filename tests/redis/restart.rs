@@ -1,15 +1,12 @@
 //! The restart guard: a server that may have forgotten does not vote on claims.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use quorumlock::{ErrorKind, LostReason};
+use quorumlock::{Doubt, ErrorKind, LostReason, NodeState, Quorum};
 
-use crate::common::fake::{ENROL, Fake, asks_for, well};
 use crate::common::proxy::Proxy;
 use crate::common::server::Server;
-use crate::common::{PATIENCE, eventually, servers};
+use crate::common::{PATIENCE, eventually, new_servers, servers};
 use crate::{MAX_TTL, guarded, is_quarantined, quarantined, voting};
 
 const NOW: Duration = Duration::ZERO;
@@ -18,28 +15,30 @@ fn urls(servers: &[Server]) -> Vec<String> {
     servers.iter().map(Server::url).collect()
 }
 
-/// How far into a second the wall clock is.
-fn subsecond() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64().fract()
+/// A server that votes at once, whatever `max_ttl` is.
+async fn old(options: &[&str]) -> Server {
+    let server = Server::with(options).await;
+    server.make_old();
+    server
 }
 
-/// One server behind a proxy, of which a client knows, and one more that is not known yet. Both
-/// have been up for long enough, and have run the script.
-async fn two_behind_one() -> (Server, Server, Proxy) {
-    let (first, second) = (Server::start().await, Server::start().await);
-    let proxy = Proxy::start(first.port()).await;
-    let other = voting(guarded([second.url()])).await;
-    other.lock("warm").acquire(PATIENCE).await.unwrap().release().await.unwrap();
-    (first, second, proxy)
+async fn is_doubted(quorum: &Quorum, why: Doubt) {
+    eventually(
+        "it is quarantined for that",
+        async || matches!(quorum.nodes()[0].state, NodeState::Quarantined { doubt, .. } if doubt == why),
+    )
+    .await;
+}
+
+/// Nobody gets a lock by it, until its quarantine is over.
+async fn votes_only_later(quorum: &Quorum) {
+    assert_eq!(quorum.lock("b").acquire(NOW).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    eventually("it votes again", async || quorum.lock("b").acquire(NOW).await.is_ok()).await;
 }
 
 #[tokio::test]
-async fn a_fresh_server_votes_on_no_claim_until_its_uptime_is_certainly_max_ttl() {
-    // Started late in a second, it tells an uptime of one second a little later.
-    eventually("a second is nearly over", async || subsecond() > 0.8).await;
-    let began = Instant::now();
-    let server = Server::start().await;
-    eventually("the next second began", async || subsecond() < 0.5).await;
+async fn a_new_server_votes_on_no_claim_until_its_record_is_max_ttl_old() {
+    let (server, began) = (Server::start().await, Instant::now());
     let quorum = guarded([server.url()]).connect().await.unwrap();
     assert!(quarantined(&quorum, 0));
     assert_eq!(quorum.lock("a").acquire(NOW).await.unwrap_err().kind(), ErrorKind::Unavailable);
@@ -47,62 +46,166 @@ async fn a_fresh_server_votes_on_no_claim_until_its_uptime_is_certainly_max_ttl(
     assert!(began.elapsed() >= MAX_TTL, "{:?}", began.elapsed());
 }
 
+fn uptime(server: &Server) -> u64 {
+    let info = server.command(&["INFO", "server"]);
+    let uptime = info.lines().find_map(|line| line.trim().strip_prefix("uptime_in_seconds:"));
+    uptime.unwrap().parse().unwrap()
+}
+
+/// A server that nobody has used, and that has run for longer than `max_ttl`.
+async fn long_running() -> Server {
+    let server = Server::start().await;
+    eventually("it has run for long enough", async || uptime(&server) > MAX_TTL.as_secs() + 1).await;
+    server
+}
+
 #[tokio::test]
-async fn another_server_behind_the_same_connection_is_seen_before_its_vote_counts() {
+async fn a_server_that_has_run_for_longer_than_max_ttl_votes_for_its_first_client_at_once() {
+    let server = long_running().await;
+    let quorum = guarded([server.url()]).connect().await.unwrap();
+    assert!(quorum.lock("a").acquire(PATIENCE).await.is_ok());
+    assert_eq!((server.record("word"), server.record("synced")), ("first".to_owned(), "1".to_owned()));
+}
+
+#[tokio::test]
+async fn a_server_that_was_flushed_or_was_a_replica_does_not() {
+    let (flushed, promoted, other) = tokio::join!(long_running(), long_running(), Server::start());
+    flushed.command(&["FLUSHALL"]);
+    promoted.command(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
+    eventually("it is a replica", async || promoted.command(&["INFO", "replication"]).contains("link_status:up")).await;
+    promoted.command(&["REPLICAOF", "NO", "ONE"]);
+    for server in [flushed, promoted] {
+        let quorum = guarded([server.url()]).connect().await.unwrap();
+        is_doubted(&quorum, Doubt::Restarted).await;
+        assert_eq!(server.record("word"), "");
+    }
+}
+
+#[tokio::test]
+async fn servers_that_are_said_to_be_new_vote_at_once() {
+    let servers = new_servers(3).await;
+    let looks = guarded(urls(&servers)).onlooker().open().unwrap();
+    looks.init().await.unwrap();
+    let quorum = guarded(urls(&servers)).connect().await.unwrap();
+    assert!(quorum.lock("a").acquire(PATIENCE).await.is_ok());
+    assert!(servers.iter().all(|server| server.record("word") == "init"));
+    let error = looks.init().await.unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("it has a record"), "{error}");
+}
+
+/// They may have forgotten a lock that it holds.
+#[tokio::test]
+async fn a_client_that_knew_the_servers_takes_the_operators_word_back() {
+    let mut servers = servers(3).await;
+    let quorum = voting(guarded(urls(&servers))).await;
+    let guard = quorum.lock("a").acquire(PATIENCE).await.unwrap();
+    for server in &mut servers {
+        server.kill();
+    }
+    for server in &mut servers {
+        server.restart().await;
+    }
+    // It may come too late: a client that is connected makes records.
+    let _ = guarded(urls(&servers)).onlooker().open().unwrap().init().await;
+    eventually("no record is old", async || servers.iter().all(|server| !server.record("id").is_empty())).await;
+    eventually("and none is by a word", async || servers.iter().all(|server| server.record("word").is_empty())).await;
+    drop(guard);
+}
+
+#[tokio::test]
+async fn a_server_that_restarted_with_its_data_is_quarantined_like_one_without() {
+    for options in [&["--appendonly", "yes"][..], &[]] {
+        let mut server = old(options).await;
+        let quorum = voting(guarded([server.url()])).await;
+        let before = server.record("id");
+        server.restart().await;
+        is_quarantined(&quorum, 0).await;
+        eventually("it has a new id", async || ![String::new(), before.clone()].contains(&server.record("id"))).await;
+        votes_only_later(&quorum).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_emptied_while_it_runs_is_found_out() {
+    for emptied in [&["FLUSHALL"][..], &["DEL", "quorumlock:node"]] {
+        let server = old(&[]).await;
+        let (holder, other) = (voting(guarded([server.url()])).await, voting(guarded([server.url()])).await);
+        let guard = holder.lock("a").acquire(PATIENCE).await.unwrap();
+        server.command(&["DEL", "quorumlock:{a}"]);
+        server.command(emptied);
+        assert_eq!(other.lock("a").acquire(NOW).await.unwrap_err().kind(), ErrorKind::Unavailable, "{emptied:?}");
+        is_doubted(&other, Doubt::Forgot).await;
+        drop(guard);
+        votes_only_later(&other).await;
+    }
+}
+
+/// The second point of "What is not promised".
+#[tokio::test]
+async fn a_server_that_forgets_a_lock_and_not_its_record_grants_it_twice() {
+    let server = old(&[]).await;
+    let (holder, other) = (voting(guarded([server.url()])).await, voting(guarded([server.url()])).await);
+    let guard = holder.lock_with("a", &holder.options().auto_renew(false)).unwrap().acquire(PATIENCE).await.unwrap();
+    server.command(&["DEL", "quorumlock:{a}"]);
+    let second = other.lock("a").acquire(NOW).await.unwrap();
+    assert!(guard.is_held() && second.is_held(), "two hold it");
+    assert!(second.token() > guard.token(), "and storage that checks tokens refuses the first");
+}
+
+/// The third point: the keys were there before the client came, and nothing tells that they have gone.
+#[tokio::test]
+async fn a_new_client_cannot_know_that_a_server_was_emptied_and_made_old_before_it_came() {
+    let server = old(&[]).await;
+    let holder = voting(guarded([server.url()])).await;
+    let lock = holder.lock_with("a", &holder.options().auto_renew(false)).unwrap();
+    let guard = lock.acquire(PATIENCE).await.unwrap();
+    server.command(&["DEL", "quorumlock:{a}", "quorumlock:node"]);
+    server.make_old();
+    let other = guarded([server.url()]).connect().await.unwrap();
+    assert!(other.lock("a").acquire(NOW).await.is_ok() && guard.is_held());
+}
+
+/// The eighth point.
+#[tokio::test]
+async fn what_is_done_once_may_be_done_again_after_a_quorum_forgot_it() {
+    let servers = servers(3).await;
+    let client = async || crate::common::unguarded(&servers).connect().await.unwrap();
+    let period = Duration::from_secs(3_600);
+    client().await.once("report", period).claim().await.unwrap().unwrap().done().await.unwrap();
+    assert!(client().await.once("report", period).claim().await.unwrap().is_none());
+    for server in &servers[..2] {
+        server.command(&["DEL", "quorumlock:{report}"]);
+    }
+    let again = client().await.once("report", period).claim().await.unwrap();
+    again.expect("it is done twice in the period").done().await.unwrap();
+}
+
+/// A proxy before the first server, of which a client knows, and one more that nobody has used.
+async fn two_behind_one() -> (Server, Server, Proxy) {
+    let (first, second) = (old(&[]).await, Server::start().await);
+    let proxy = Proxy::start(first.port()).await;
+    (first, second, proxy)
+}
+
+#[tokio::test]
+async fn another_server_behind_the_same_connection_grants_nothing_before_it_was_seen() {
     let (_first, second, proxy) = two_behind_one().await;
     let quorum = voting(guarded([proxy.url()])).await;
     quorum.lock("a").acquire(PATIENCE).await.unwrap().release().await.unwrap();
     proxy.retarget(second.port());
     let error = quorum.lock("a").acquire(NOW).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(second.holder("a"), None);
     is_quarantined(&quorum, 0).await;
-    eventually("it votes again", async || quorum.lock("a").acquire(NOW).await.is_ok()).await;
+    eventually("it votes", async || quorum.lock("a").acquire(NOW).await.is_ok()).await;
 }
 
 #[tokio::test]
-async fn what_the_other_server_granted_before_it_was_seen_is_released() {
-    let (_first, second, proxy) = two_behind_one().await;
-    let quorum = voting(guarded([proxy.url()])).await;
-    proxy.retarget(second.port());
-    quorum.lock("a").acquire(NOW).await.unwrap_err();
-    let held = || second.holder("a");
-    let began = Instant::now();
-    eventually("nothing is held", async || held().is_none()).await;
-    assert!(began.elapsed() < MAX_TTL, "it was released, and did not only expire");
-}
-
-#[tokio::test]
-async fn another_server_that_nobody_asks_anything_is_seen_by_the_probe() {
+async fn another_server_that_nobody_asks_anything_is_seen_by_a_hello() {
     let (_first, second, proxy) = two_behind_one().await;
     let quorum = voting(guarded([proxy.url()])).await;
     proxy.retarget(second.port());
     is_quarantined(&quorum, 0).await;
-}
-
-/// It would write the run of the server before to the roster of the one that answers now.
-#[tokio::test]
-async fn an_enrolment_is_not_sent_again_to_who_does_not_know_the_script() {
-    let (forgot, looked, sent) =
-        (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let counts = (forgot.clone(), looked.clone(), sent.clone());
-    let fake = Fake::start(move |words| {
-        let (forgot, looked, sent) = &counts;
-        match &*words[0] {
-            "EVALSHA" if asks_for(words, ENROL) => {
-                forgot.fetch_add(1, Ordering::SeqCst);
-                return b"-NOSCRIPT No matching script.\r\n".to_vec();
-            }
-            "EVAL" if asks_for(words, ENROL) => _ = sent.fetch_add(1, Ordering::SeqCst),
-            "INFO" if forgot.load(Ordering::SeqCst) > 0 => _ = looked.fetch_add(1, Ordering::SeqCst),
-            _ => {}
-        }
-        well(words)
-    })
-    .await;
-    let _quorum = guarded([fake.url()]).open().unwrap();
-    eventually("it is asked who it is", async || looked.load(Ordering::SeqCst) > 0).await;
-    eventually("it is asked again", async || forgot.load(Ordering::SeqCst) > 1).await;
-    assert_eq!(sent.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
@@ -141,7 +244,7 @@ async fn a_replica_promoted_at_the_same_address_is_quarantined_from_when_it_is_s
     replica.command(&["REPLICAOF", "NO", "ONE"]);
     proxy.retarget(replica.port());
     proxy.reset();
-    is_quarantined(&quorum, 0).await;
+    is_doubted(&quorum, Doubt::Restarted).await;
     // The holder's key came over, so renewals go on; claims are refused though the replica has been
     // up for long.
     assert_eq!(quorum.lock("b").acquire(NOW).await.unwrap_err().kind(), ErrorKind::Unavailable);
@@ -150,7 +253,7 @@ async fn a_replica_promoted_at_the_same_address_is_quarantined_from_when_it_is_s
 
 #[tokio::test]
 async fn a_master_that_was_a_replica_for_a_moment_is_quarantined() {
-    let (server, empty) = (Server::start().await, Server::start().await);
+    let (server, empty) = (old(&[]).await, Server::start().await);
     let quorum = voting(guarded([server.url()])).await;
     let guard = quorum.lock("a").acquire(PATIENCE).await.unwrap();
     server.command(&["REPLICAOF", "127.0.0.1", &empty.port().to_string()]);
@@ -162,7 +265,7 @@ async fn a_master_that_was_a_replica_for_a_moment_is_quarantined() {
 
 #[tokio::test]
 async fn a_replica_that_joins_a_master_changes_nothing() {
-    let (server, replica) = (Server::start().await, Server::start().await);
+    let (server, replica) = (old(&[]).await, Server::start().await);
     let quorum = voting(guarded([server.url()])).await;
     replica.command(&["REPLICAOF", "127.0.0.1", &server.port().to_string()]);
     eventually("the replica is in step", async || replica.command(&["INFO", "replication"]).contains("link_status:up"))
@@ -177,12 +280,11 @@ async fn a_replica_that_joins_a_master_changes_nothing() {
 
 #[tokio::test]
 async fn a_lock_whose_only_node_forgot_it_is_told_lost_at_the_next_renewal() {
-    let mut server = Server::start().await;
+    let mut server = old(&[]).await;
     // Most of it is left when the server is back.
     let quorum = voting(guarded([server.url()]).ttl(3 * MAX_TTL).max_ttl(3 * MAX_TTL)).await;
     let guard = quorum.lock("a").acquire(PATIENCE).await.unwrap();
     server.restart().await;
     assert_eq!(guard.lost().await, LostReason::Refused, "and not when its time is over");
-    // It is being enrolled.
     is_quarantined(&quorum, 0).await;
 }

@@ -53,7 +53,7 @@ async fn many_locks_are_renewed_and_released_by_a_call_for_128_of_them() {
     renewed(&session).await;
     let after = calls(&quorum, &servers).await;
     let spent: Vec<_> = after.iter().zip(before).map(|(after, before)| after - before).collect();
-    // And the question; some enrolments may come in between.
+    // And the question; some hellos may come in between.
     assert!(spent.iter().all(|calls| (CALLS + 1..=CALLS + 8).contains(calls)), "{spent:?}");
     assert_eq!(session.held().len(), names.len());
     session.revoke().await.unwrap();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use quorumlock::rules::validity::MAX_ROUND;
-use quorumlock::{Error, Lease, LockGuard, LockOptions, LostReason, PermitsLease, Quorum, QuorumLock};
+use quorumlock::{Error, Lease, LockGuard, LockOptions, LostReason, NodeCause, PermitsLease, Quorum, QuorumLock};
 
 use crate::book::Locked;
 use crate::dice::Dice;
@@ -686,9 +686,9 @@ impl Client {
     }
 }
 
-/// Whether clients of another list, or another protocol, have the nodes.
+/// Whether clients of another list have the nodes.
 pub fn is_kept_out(error: &Error) -> bool {
-    error.is_unavailable() && error.nodes().iter().any(|report| report.said.starts_with("unlisted: "))
+    error.is_unavailable() && error.nodes().iter().any(|report| report.cause == NodeCause::OtherList)
 }
 
 /// Runs `body` to its end; calls `tell` the moment `lost` ends. Returns whether it did.

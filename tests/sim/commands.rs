@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorumlock::node::operation::{Hello, Intent, OldAtOnce};
 use quorumlock::node::redis::transport::{self, Argument, Arguments, Value};
 use quorumlock::node::{
-    Fault, FaultKind, HandedOver, Hint, Inspection, Kind, Name, Note, Operation, Outcome, Queued, Verb, Waiter,
+    Fault, FaultKind, HandedOver, Hint, Inspection, Kind, Name, Note, Operation, Outcome, Queued, Scan, Verb, Waiter,
 };
-use quorumlock::rules::roster::Roster;
+use quorumlock::rules::list::{List, Record};
 
 use crate::asked::Asked;
 use crate::calls::Reply;
@@ -24,10 +25,12 @@ use crate::world::{Core, Event};
 pub enum Command {
     /// The handshake.
     Hello,
-    Info,
+    /// INFO, or INFO all.
+    Info(bool),
     /// SCRIPT LOAD, by the script's digest.
     Load(u64),
     Script(Box<Script>),
+    Scan(Scan),
     /// CLIENT SETNAME.
     Name,
     Subscribe(Vec<String>),
@@ -56,12 +59,27 @@ impl Command {
     /// Reads what process and connection send at `now`.
     pub fn read(core: &mut Core, now: Micros, connection: usize, command: &'static str, said: &dyn Arguments) -> Self {
         match command {
-            "INFO" => Self::Info,
+            "INFO" => Self::Info(is_whole(said)),
             "EVALSHA" | "EVAL" => Self::Script(Box::new(script(core, now, connection, command == "EVAL", said))),
+            "SCAN" => Self::Scan(page(said)),
             "SCRIPT" | "CLIENT" => by_two_words(core, said).unwrap_or(Self::Unknown(command)),
             _ => Self::Unknown(command),
         }
     }
+}
+
+/// Whether INFO is to tell all sections, those among them that it leaves out unasked.
+fn is_whole(said: &dyn Arguments) -> bool {
+    let mut whole = false;
+    said.each(&mut |argument| whole |= matches!(text(argument), "all" | "everything" | "commandstats"));
+    whole
+}
+
+/// The page that SCAN is to return.
+fn page(said: &dyn Arguments) -> Scan {
+    let mut words = Vec::new();
+    said.each(&mut |argument| words.push(text(argument).to_owned()));
+    Scan { from: words[0].as_str().into(), keys: 1_000 }
 }
 
 fn by_two_words(core: &mut Core, said: &dyn Arguments) -> Option<Command> {
@@ -97,11 +115,21 @@ fn script(core: &mut Core, now: Micros, connection: usize, whole: bool, said: &d
 pub struct Names {
     names: Vec<Arc<[Name]>>,
     channel: Arc<str>,
-    /// The digests of scripts, by their lengths and their last lines, which tell them apart.
-    digests: BTreeMap<(usize, String), u64>,
+    /// The digests of scripts, by their lengths, which tell them apart.
+    digests: BTreeMap<usize, u64>,
     /// The names of scripts, by their digests.
-    scripts: BTreeMap<u64, String>,
+    scripts: BTreeMap<u64, &'static str>,
 }
+
+/// What only that script's text has.
+const MARKS: [(&str, &str); 6] = [
+    ("hello", "'hello'"),
+    ("claim", "refusal("),
+    ("renew", "'healed'"),
+    ("release", "'released'"),
+    ("revoke", "'revoked'"),
+    ("inspect", "'inspected'"),
+];
 
 impl Names {
     /// What wake-up channels begin with, by the key of the node's record.
@@ -113,14 +141,10 @@ impl Names {
         self.channel.clone()
     }
 
-    /// The digest of a script, as far as it is told apart here. Its last line names it; that with
-    /// which servers are greeted has none.
+    /// The digest of a script, as far as it is told apart here.
     fn met(&mut self, script: &str) -> u64 {
-        let last = script.trim_end().rfind('\n').map_or(script, |line| &script[line + 1..]);
-        let key = (script.len(), last.to_owned());
-        let digest = *self.digests.entry(key).or_insert_with(|| abridged(&transport::digest(script)));
-        let named = || last.strip_prefix("-- ").and_then(|rest| rest.split(' ').next()).unwrap_or("record").to_owned();
-        self.scripts.entry(digest).or_insert_with(named);
+        let digest = *self.digests.entry(script.len()).or_insert_with(|| abridged(&transport::digest(script)));
+        self.scripts.entry(digest).or_insert_with(|| named(script));
         digest
     }
 
@@ -134,6 +158,12 @@ impl Names {
         self.names.push(name.clone());
         name
     }
+}
+
+/// What a script's file is called.
+fn named(script: &str) -> &'static str {
+    let of = |(_, mark): &&(&str, &str)| script.contains(mark);
+    MARKS.iter().find(of).map(|(name, _)| *name).expect("a script that is known here")
 }
 
 /// Reads the arguments of a script call one by one: see the heads of the scripts.
@@ -173,11 +203,11 @@ impl<'a> Reader<'a> {
     }
 
     fn read(mut self) -> (Script, Vec<Operation>) {
-        let script = self.names.scripts.get(&self.script.digest).expect("a script that was loaded").clone();
+        let script = *self.names.scripts.get(&self.script.digest).expect("a script that was loaded");
         let mut operations = Vec::new();
         while !self.arguments.is_empty() {
             let many = self.number() as usize;
-            operations.push(self.operation(&script, many).into());
+            operations.push(self.operation(script, many).into());
         }
         assert!(self.found.is_empty(), "all was read");
         (self.script, operations)
@@ -186,9 +216,10 @@ impl<'a> Reader<'a> {
     fn operation(&mut self, script: &str, many: usize) -> Asked {
         match script {
             "claim" => {
+                let list = self.word().into();
                 let (owner, mode, kind) = (self.owner(), self.word(), self.kind());
                 let (ttl, ballot, token) = (self.millis(), self.number(), self.number());
-                let asked = Asked { kind, ttl, ballot, token, ..self.asked(Verb::Claim, owner) };
+                let asked = Asked { list, kind, ttl, ballot, token, ..self.asked(Verb::Claim, owner) };
                 let (waiter, next) = (self.waiter(), self.number());
                 let with_gate = usize::from(mode == "permit");
                 let names = self.names(many - with_gate, 4);
@@ -215,23 +246,29 @@ impl<'a> Reader<'a> {
                 Asked { ballot, names, ..self.asked(Verb::Revoke, "-".into()) }
             }
             "inspect" => Asked::inspect(self.names(many, 5)),
-            "record" => {
-                let verb = if self.word() == "teach" { Verb::Teach } else { Verb::Record };
-                let (ballot, whole) = (self.number(), self.number());
-                let lasts = Duration::from_millis(u64::from(verb == Verb::Teach && whole == 0));
-                Asked { ballot, lasts, ..self.asked(verb, "-".into()) }
-            }
-            "roster" => {
-                let word = self.word();
-                let verb = Verb::ALL.into_iter().find(|verb| verb.as_str() == word).expect("a verb");
-                let asked = self.asked(verb, self.arguments[0].as_str().into());
-                self.word();
+            "hello" => {
                 self.found.pop_front();
-                let (count, ballot) = (self.number() as u32, self.number());
-                Asked { count, ballot, ttl: self.millis(), lasts: self.millis(), ..asked }
+                Asked { hello: Some(self.hello()), ..self.asked(Verb::Hello, "-".into()) }
             }
             other => panic!("no script is called {other}"),
         }
+    }
+
+    /// See the head of hello.lua. What follows from the list is not read.
+    fn hello(&mut self) -> Hello {
+        let (intent, new, process) = (self.word(), self.word().into(), self.word().into());
+        let all = [Intent::Look, Intent::Keep, Intent::Make, Intent::Put];
+        let intent = all.into_iter().find(|one| one.as_str() == intent).expect("an intent");
+        let (hash, says) = (self.word(), self.word());
+        let list = Arc::new(List::parse(&says).expect("the text of a list"));
+        assert_eq!(**list.hash(), *hash, "of the list that is told");
+        let (_lasts, _fresh, old, _age) = (self.word(), self.word(), self.word(), self.word());
+        let old = [OldAtOnce::Init, OldAtOnce::FirstUse].into_iter().find(|one| one.as_str() == old);
+        let knew = Some(self.word()).filter(|knew| !knew.is_empty()).map(Into::into);
+        let (sync, _spare, seen) = (self.word().parse().ok(), self.word(), self.word());
+        let seen: Vec<_> = seen.split_whitespace().collect();
+        let seen = seen.chunks(2).map(|pair| (pair[0].into(), pair[1].into())).collect();
+        Hello { intent, new, process, list, old, knew, sync, seen }
     }
 
     fn asked(&self, verb: Verb, owner: Arc<str>) -> Asked {
@@ -293,19 +330,21 @@ fn abridged(digest: &str) -> u64 {
 impl Core {
     /// What a server does when a command reaches it, and what the reply tells of operations.
     pub fn carry_out(&mut self, now: Micros, number: usize, command: Command) -> (Reply, Vec<(Op, Answer)>) {
-        let node = self.connections[number].node;
-        let server = &mut self.servers[node];
+        let server = &mut self.servers[self.connections[number].server];
         let reply = match command {
             Command::Script(script) => return self.run_script(now, number, &script),
             Command::Hello => Ok(Value::Null),
-            Command::Info => {
-                self.connections[number].met = Some(server.epoch);
-                Ok(server.info(now).into())
-            }
+            Command::Info(whole) => Ok(server.info(now, whole).into()),
+            Command::Scan(scan) => match server.apply(&scan.into(), now, "", |_| true) {
+                Outcome::Scanned { next, names } => {
+                    let keys = names.iter().map(|name| name.key().to_string().into()).collect();
+                    Ok(Value::Array(vec![next.into(), Value::Array(keys)]))
+                }
+                other => unreachable!("a page, and not {other}"),
+            },
             Command::Name => Ok("OK".into()),
             Command::Load(digest) => {
-                let Connection { process, met, .. } = self.connections[number];
-                server.load(digest, process, met);
+                server.scripts.insert(digest);
                 Ok(format!("{digest:016x}{:024x}", 0).into())
             }
             Command::Subscribe(channels) => {
@@ -326,28 +365,31 @@ impl Core {
     }
 
     fn run_script(&mut self, now: Micros, number: usize, script: &Script) -> (Reply, Vec<(Op, Answer)>) {
-        let Connection { process, node, .. } = self.connections[number];
-        let server = &mut self.servers[node];
+        let at = self.connections[number].server;
+        let server = &mut self.servers[at];
         if script.whole {
             server.scripts.insert(script.digest);
-        } else if !server.knows(script.digest, process) {
+        } else if !server.scripts.contains(&script.digest) {
             return (Err(refused("NOSCRIPT No matching script. Please use EVAL.")), Vec::new());
         }
         let (time, count) = (server.time(now), script.operations.len());
         // Everybody has the right to publish.
-        let mut replies = vec![format!("{} {} {count}", time.as_secs(), time.subsec_micros()).into(), "".into()];
+        let mut replies = vec![Value::Null, "".into()];
         let (mut hints, mut told) = (Vec::new(), Vec::new());
         for (number, (operation, op)) in (1..).zip(&script.operations) {
-            let outcome = self.run_operation(now, node, (operation, *op), &script.channel, &mut hints);
+            let op = Op { server: at as u8, ..*op };
+            let outcome = self.run_operation(now, (operation, op), &script.channel, &mut hints);
             if !is_as_asked(operation, &outcome) {
-                let parts = written(&outcome, || self.servers[node].run_id());
+                let parts = written(&outcome);
                 replies.push(Value::Array([Value::Integer(number)].into_iter().chain(parts).collect()));
             }
-            told.push((*op, answer(*op, &Ok(outcome))));
+            told.push((op, answer(op, &Ok(outcome))));
         }
-        self.send_hints(now, node, &script.channel, hints);
-        for name in self.servers[node].news() {
-            for listener in self.listeners(node, &format!("{}:news", name.key())) {
+        let id = self.servers[at].record(now).map_or_else(|| "-".into(), |record| record.id);
+        replies[0] = format!("{} {} {count} {id}", time.as_secs(), time.subsec_micros()).into();
+        self.send_hints(now, at, &script.channel, hints);
+        for name in self.servers[at].news() {
+            for listener in self.listeners(at, &format!("{}:news", name.key())) {
                 self.publish(now, listener, name.key(), None);
             }
         }
@@ -358,12 +400,12 @@ impl Core {
     fn run_operation(
         &mut self,
         now: Micros,
-        node: usize,
         (operation, op): (&Operation, Op),
         channel: &Arc<str>,
         hints: &mut Vec<(Hint, Option<Op>)>,
     ) -> Outcome {
-        let server = &mut self.servers[node];
+        let at = usize::from(op.server);
+        let server = &mut self.servers[at];
         // That a process has died is seen at once; that a connection was given up is not.
         let alive = |number: usize| !self.processes[self.connections[number].process].dead;
         let outcome = server.apply(operation, now, channel, alive);
@@ -372,8 +414,8 @@ impl Core {
         if kept {
             self.history.record(now, What::PlaceKept(op));
         }
-        self.waited(now, node, channel, (operation, &outcome));
-        for hint in self.servers[node].hints() {
+        self.waited(now, at, channel, (operation, &outcome));
+        for hint in self.servers[at].hints() {
             let to = hint.granted.as_ref().map(|granted| self.handed_over(op, granted));
             if let Some(to) = to {
                 self.history.record(now, What::HandedOver(to));
@@ -394,10 +436,10 @@ impl Core {
     }
 
     /// Publishes the hints that the last operations gave rise to.
-    fn send_hints(&mut self, now: Micros, node: usize, channel: &str, hints: Vec<(Hint, Option<Op>)>) {
+    fn send_hints(&mut self, now: Micros, server: usize, channel: &str, hints: Vec<(Hint, Option<Op>)>) {
         for (hint, to) in hints {
             let Some((client, number)) = hint.address() else { continue };
-            for listener in self.listeners(node, &format!("{channel}{client}")) {
+            for listener in self.listeners(server, &format!("{channel}{client}")) {
                 let process = self.connections[listener].process;
                 if hint.granted.is_some() && std::mem::take(&mut self.head_dies) {
                     self.schedule(now, Event::Act(Action::Fell(process)));
@@ -409,8 +451,8 @@ impl Core {
     }
 
     /// The connections that listen to a channel, of processes that live.
-    fn listeners(&self, node: usize, channel: &str) -> Vec<usize> {
-        let all = self.servers[node].subscribers.get(channel).into_iter().flatten().copied();
+    fn listeners(&self, server: usize, channel: &str) -> Vec<usize> {
+        let all = self.servers[server].subscribers.get(channel).into_iter().flatten().copied();
         let alive = |&number: &usize| {
             let Connection { process, open, .. } = self.connections[number];
             open && !self.processes[process].dead
@@ -439,16 +481,16 @@ fn is_as_asked(operation: &Operation, outcome: &Outcome) -> bool {
         (Operation::Release(_) | Operation::Withdraw(_), Outcome::Released { held }) => {
             operation.names().len() == 1 && *held == 1
         }
-        (_, outcome) => matches!(outcome, Outcome::Extended | Outcome::Taught),
+        (_, outcome) => matches!(outcome, Outcome::Extended),
     }
 }
 
 /// What the script returns for another outcome.
-fn written(outcome: &Outcome, run: impl Fn() -> String) -> Vec<Value> {
+fn written(outcome: &Outcome) -> Vec<Value> {
     let fence = |fence: &u64| Value::from(fence.to_string());
     let rank = |queued: &Option<Queued>| Value::Integer(queued.map_or(0, |queued| i64::from(queued.rank)));
     match outcome {
-        Outcome::Extended | Outcome::Healed | Outcome::Taught => vec![outcome.as_str().into()],
+        Outcome::Extended | Outcome::Healed => vec![outcome.as_str().into()],
         Outcome::Scanned { .. } => unreachable!("no script scans"),
         Outcome::Granted { fence: mark } => vec!["granted".into(), fence(mark)],
         Outcome::Held { holder, kind, remaining, fence: mark, queued } => {
@@ -463,22 +505,32 @@ fn written(outcome: &Outcome, run: impl Fn() -> String) -> Vec<Value> {
             vec!["revoked".into(), holder.clone().unwrap_or_default().into(), fence(ballot), left(*longest)]
         }
         Outcome::Released { held } => vec!["released".into(), i64::from(*held).into()],
-        Outcome::Record { high, floor, taught } => {
-            let run = if *taught { run() } else { String::new() };
-            vec!["record".into(), fence(high), fence(floor), run.into()]
-        }
-        Outcome::Listed(roster) | Outcome::Unlisted(roster) | Outcome::Retired(roster) | Outcome::Reset(roster) => {
-            let Roster { nodes, protocol, max_ttl, lasts, retired, servers } = roster.clone();
-            let millis = |time: Duration| time.as_millis() as i64;
-            let (most, retired) = (millis(max_ttl), retired.map_or(-1, millis));
-            let told = [i64::from(nodes), i64::from(protocol), most, millis(lasts), retired].map(Value::from);
-            let servers = servers.into_iter().map(Value::from);
-            std::iter::once(outcome.as_str().into()).chain(told).chain(servers).collect()
-        }
+        Outcome::Forgot => vec!["forgot".into()],
+        Outcome::NoList => vec!["nolist".into()],
+        Outcome::OtherList { says, left: longest } => vec!["other".into(), says.clone().into(), left(*longest)],
+        Outcome::Hello(None) => vec!["hello".into()],
+        Outcome::Hello(Some(record)) => recorded(record),
         Outcome::Inspected(entries) => {
             std::iter::once("inspected".into()).chain(entries.iter().flat_map(inspected)).collect()
         }
     }
+}
+
+fn recorded(record: &Record) -> Vec<Value> {
+    let Record { id, process, age, high, floor, synced, word, in_force, seen } = record;
+    let word = word.map_or("", OldAtOnce::as_str);
+    let number = |number: u64| Value::from(number.to_string());
+    let millis = |time: Duration| number(time.as_millis() as u64);
+    let list: Vec<Value> = match in_force {
+        Some(list) => {
+            vec![list.hash.to_string().into(), left(list.left), millis(list.age), list.says.to_string().into()]
+        }
+        None => vec!["".into(), number(0), number(0), "".into()],
+    };
+    let told = ["hello".into(), id.to_string().into(), process.to_string().into(), millis(*age), number(*high)];
+    let more = [number(*floor), number((*synced).into()), word.into()];
+    let seen = seen.iter().map(|(name, id)| format!("{name} {id}").into());
+    told.into_iter().chain(more).chain(list).chain(seen).collect()
 }
 
 fn inspected(entry: &Inspection) -> [Value; 9] {

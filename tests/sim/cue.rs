@@ -5,8 +5,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorumlock::node::Operation;
-
 use crate::faults::Action;
 use crate::judge::history::{Answer, Memory, Micros, Op, Verb, What};
 use crate::scenes::part::{self, Part};
@@ -19,13 +17,43 @@ pub enum Cue {
     Asks(usize, Part),
     /// Another process starts.
     Starts,
+    /// A server does: as long as nothing else is said, a name leads to the server of its number.
     Crash {
         node: usize,
         memory: Memory,
         down: Duration,
     },
+    /// A replica of it takes over.
+    Promote {
+        node: usize,
+        memory: Memory,
+    },
+    /// FLUSHALL, while it runs.
+    Flush(usize),
+    /// All its keys are deleted by hand, which leaves no trace.
+    Wipe(usize),
     /// What an old copy on disk holds from now on.
     Save(usize),
+    /// The running process loads that.
+    Load(usize),
+    /// A name leads everybody to another server from now on.
+    Leads {
+        node: usize,
+        server: usize,
+    },
+    /// The same for one process.
+    Splits {
+        node: usize,
+        process: usize,
+        server: usize,
+    },
+    /// One server was the replica of the other until now.
+    Copies {
+        from: usize,
+        to: usize,
+    },
+    /// By a client of this process the operator says that its servers are new.
+    Inits(usize),
     StepClock {
         node: usize,
         by_ms: i64,
@@ -58,9 +86,6 @@ pub enum Cue {
         process: usize,
         name: u8,
     },
-    /// Nobody counts the node's votes any more, until that is taken back.
-    Retire(usize),
-    Reset(usize),
     /// The connection is replaced; what was sent on the old one may still arrive.
     Replace {
         process: usize,
@@ -160,7 +185,6 @@ impl Cues {
 
 impl Core {
     pub fn hold_back(&mut self, held_back: HeldBack) {
-        let held_back = self.until_truce(held_back);
         self.cues.held_back.push(held_back);
     }
 
@@ -229,7 +253,15 @@ impl World {
                 crate::process::start(self, 0, 0, 0);
             }
             Cue::Crash { node, memory, down } => self.act(Action::Crash { node, memory, down }),
+            Cue::Promote { node, memory } => self.act(Action::Promote { node, memory, down: Duration::ZERO }),
+            Cue::Flush(node) => self.flush(node),
+            Cue::Wipe(node) => self.change_memory(node, Memory::Empty),
             Cue::Save(node) => self.core.lock().unwrap().servers[node].save(),
+            Cue::Load(node) => self.change_memory(node, Memory::Old),
+            Cue::Leads { node, server } => self.leads(node, server),
+            Cue::Splits { node, process, server } => self.split(node, &[process], server),
+            Cue::Copies { from, to } => self.copy(from, to),
+            Cue::Inits(process) => part::init(self, process),
             Cue::StepClock { node, by_ms } => self.step_node(node, by_ms),
             Cue::StepSeenClock(node) => {
                 self.step_clock(node);
@@ -242,8 +274,6 @@ impl World {
             Cue::Shutdown(process) => part::shut_down(self, process),
             Cue::Revokes { process, name } => drop(self.revoke(process, name)),
             Cue::Replace { process, node } => self.replace(process, node),
-            Cue::Retire(node) => self.tell(node, &Operation::Retire),
-            Cue::Reset(node) => self.tell(node, &Operation::Reset),
             Cue::Awaits(moment, then) => self.core.lock().unwrap().cues.when(moment, vec![*then]),
         }
     }
@@ -267,9 +297,16 @@ impl World {
         core.history.record(now, What::WallStepped { process: process as u16, by_ms });
     }
 
-    pub fn tell(&self, node: usize, operation: &Operation) {
+    /// What a server stores becomes another under its running process, which leaves no trace.
+    fn change_memory(&self, node: usize, memory: Memory) {
         let now = self.now();
-        self.core.lock().unwrap().servers[node].apply(operation, now, "", |_| false);
+        let mut core = self.core.lock().unwrap();
+        match memory {
+            Memory::Kept => {}
+            Memory::Empty => core.servers[node].wipe(),
+            Memory::Old => core.servers[node].load(),
+        }
+        core.history.record(now, What::Forgot { node: node as u8, memory });
     }
 
     fn replace(&self, process: usize, node: usize) {

@@ -14,6 +14,7 @@ use crate::world::{Core, World, micros};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Directed {
     Forget,
+    Flush,
     Restart,
     StepClock,
     /// Nothing more that it answers reaches this process; or nothing more that this process asks
@@ -29,8 +30,9 @@ pub enum Directed {
 }
 
 impl Directed {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Forget,
+        Self::Flush,
         Self::Restart,
         Self::StepClock,
         Self::CutAnswers,
@@ -44,6 +46,7 @@ impl Directed {
     const fn name(self) -> &'static str {
         match self {
             Self::Forget => "directed_crash_empty",
+            Self::Flush => "directed_flush",
             Self::Restart => "directed_crash_with_data",
             Self::StepClock => "directed_clock_step",
             Self::CutAnswers => "directed_cut_of_answers",
@@ -81,13 +84,14 @@ impl Core {
     }
 
     fn aimed(&mut self, kind: Directed, op: Op) -> Cue {
-        let (process, node) = (op.process as usize, op.node as usize);
+        let (process, node, server) = (op.process as usize, op.node as usize, op.server as usize);
         let last = self.fault_length();
         let down = self.dice.log(Duration::from_millis(1), Duration::from_millis(200));
         match kind {
-            Directed::Forget => Cue::Crash { node, memory: Memory::Empty, down },
-            Directed::Restart => Cue::Crash { node, memory: Memory::Kept, down },
-            Directed::StepClock => Cue::StepSeenClock(node),
+            Directed::Forget => Cue::Crash { node: server, memory: Memory::Empty, down },
+            Directed::Flush => Cue::Flush(server),
+            Directed::Restart => Cue::Crash { node: server, memory: Memory::Kept, down },
+            Directed::StepClock => Cue::StepSeenClock(server),
             Directed::CutAnswers => Cue::Cut { process, node, ways: [false, true], last },
             Directed::CutRequests => Cue::Cut { process, node, ways: [true, false], last },
             Directed::CutOther => Cue::Cut { process, node: self.some_node(), ways: [true; 2], last },
@@ -127,7 +131,7 @@ impl World {
         let (down, ttl) = (core.dice.log(Duration::from_millis(1), last), core.plan.ttl);
         let others = if core.dice.chance(0.5) { core.live() } else { Vec::new() };
         for other in others.into_iter().filter(|&other| other != process) {
-            if core.teaches(now, other) {
+            if core.syncs(now, other) {
                 continue;
             }
             let until = turn + micros(core.dice.log(ttl / 4, 2 * ttl));
@@ -140,7 +144,8 @@ impl World {
         }
         self.cue_at(turn, Cue::Cut { process, node: lost, ways: [true; 2], last });
         if forgets {
-            self.cue_at(turn, Cue::Crash { node: back, memory: Memory::Empty, down });
+            let node = self.core.lock().unwrap().route(process, back);
+            self.cue_at(turn, Cue::Crash { node, memory: Memory::Empty, down });
         }
         self.after(Duration::from_micros(turn - now), Action::Mend(vec![(process, back)]));
         true

@@ -11,6 +11,7 @@ use crate::cue::Cue;
 use crate::judge::history::{Memory, What};
 use crate::plan::{FaultKind, LOST};
 use crate::storage::Write;
+use crate::twins::Move;
 use crate::world::{Core, Event, Weather, World, micros};
 
 /// Something that happens to the world.
@@ -21,11 +22,20 @@ pub enum Action {
     Calm,
     Mend(Vec<(usize, usize)>),
     Unhang(usize),
+    /// A server does.
     Crash {
         node: usize,
         memory: Memory,
         down: Duration,
     },
+    /// A replica of it takes over.
+    Promote {
+        node: usize,
+        memory: Memory,
+        down: Duration,
+    },
+    /// It executes FLUSHALL.
+    Flush(usize),
     Restart {
         node: usize,
         epoch: u32,
@@ -37,12 +47,14 @@ pub enum Action {
         region: usize,
         clients: usize,
         deployment: usize,
-        /// It may start while not all nodes are well.
-        new: bool,
     },
-    /// The node's votes count again.
-    Reset(usize),
     Change(Step),
+    Move(Move),
+    /// One server is the replica of another until now.
+    Copy {
+        from: usize,
+        to: usize,
+    },
     /// Whether this name is free on this node though somebody waits for it.
     LookAtIdle(usize, Name),
     /// All faults end.
@@ -70,13 +82,16 @@ impl World {
             Action::Calm => self.weather(Weather::default()),
             Action::Mend(links) => links.into_iter().for_each(|(process, node)| self.cut(process, node, [false; 2])),
             Action::Unhang(node) => self.unhang(node),
-            Action::Crash { node, memory, down } => self.crash(node, memory, down),
+            Action::Crash { node, memory, down } => self.crash(node, memory, down, false),
+            Action::Promote { node, memory, down } => self.crash(node, memory, down, true),
+            Action::Flush(node) => self.flush(node),
             Action::Restart { node, epoch } => self.restart(node, epoch),
             Action::Resume(process) => self.resume(process),
             Action::Fell(process) => self.fell(process),
-            Action::Begin { region, clients, deployment, new } => self.begin_process(region, clients, deployment, new),
-            Action::Reset(node) => self.retire(node, false),
+            Action::Begin { region, clients, deployment } => self.begin_process(region, clients, deployment),
             Action::Change(step) => self.change(step),
+            Action::Move(step) => self.move_on(step),
+            Action::Copy { from, to } => self.copy(from, to),
             Action::LookAtIdle(node, name) => self.core.lock().unwrap().look_at_idle(self.now(), node, &name),
             Action::Heal => self.heal(),
             Action::Write(write) => self.store(write),
@@ -122,16 +137,21 @@ impl World {
             FaultKind::CrashEmpty => self.crash_one(Memory::Empty, last),
             FaultKind::CrashOld => self.crash_one(Memory::Old, last),
             FaultKind::RollingRestart => self.roll(last),
+            FaultKind::Flush => {
+                let server = self.core.lock().unwrap().some_server();
+                self.flush(server);
+                true
+            }
+            FaultKind::Promote => self.promote_some(last),
             FaultKind::NodeClockStep => {
-                let node = self.core.lock().unwrap().some_node();
-                self.step_clock(node)
+                let server = self.core.lock().unwrap().some_server();
+                self.step_clock(server)
             }
             FaultKind::WallStep => self.step_wall(),
             FaultKind::Pause => self.pause_one(last, false),
             FaultKind::Suspend => self.pause_one(last, true),
             FaultKind::Kill => self.kill_one(),
             FaultKind::Revoke => self.revoke_some(),
-            FaultKind::Retire => self.retire_some(),
             FaultKind::DeadHead => !std::mem::replace(&mut self.core.lock().unwrap().head_dies, true),
         }
     }
@@ -144,7 +164,7 @@ impl World {
     fn storm(&self, last: Duration, of: impl Fn(f64) -> Weather) -> bool {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
-        if !core.all_may_fail(now) || core.disturbed_by(now) {
+        if core.disturbed_by(now) {
             return false;
         }
         let share = core.dice.pick(&[0.02, 0.1, 0.3]);
@@ -163,7 +183,7 @@ impl World {
     fn replace_some(&self) -> bool {
         let mut core = self.core.lock().unwrap();
         let Some(process) = core.some_process() else { return false };
-        for node in 0..core.servers.len() {
+        for node in 0..core.plan.nodes {
             if core.dice.chance(0.6) {
                 core.replace(process, node);
             }
@@ -174,7 +194,7 @@ impl World {
     fn part(&self, last: Duration, ways: [bool; 2]) -> bool {
         let mut core = self.core.lock().unwrap();
         let Some(process) = core.some_process() else { return false };
-        let nodes = core.servers.len();
+        let nodes = core.plan.nodes;
         let links: Vec<_> = (0..nodes).filter(|_| core.dice.chance(0.5)).map(|node| (process, node)).collect();
         drop(core);
         links.iter().for_each(|&(process, node)| self.cut(process, node, ways));
@@ -215,13 +235,12 @@ impl World {
         let apart = core.dice.index(regions);
         let live = core.live();
         let side = |region: usize| region == apart;
-        let across =
-            |&process: &usize, node: usize| side(core.processes[process].region) != side(core.servers[node].region);
+        let across = |&process: &usize, node: usize| {
+            side(core.processes[process].region) != side(core.servers[core.homes[node]].region)
+        };
         let links: Vec<_> = live
             .iter()
-            .flat_map(|process| {
-                (0..core.servers.len()).filter(|&node| across(process, node)).map(|node| (*process, node))
-            })
+            .flat_map(|process| (0..core.plan.nodes).filter(|&node| across(process, node)).map(|node| (*process, node)))
             .collect();
         drop(core);
         links.iter().for_each(|&(process, node)| self.cut(process, node, [true; 2]));
@@ -232,7 +251,7 @@ impl World {
     pub fn cut(&self, process: usize, node: usize, cut: [bool; 2]) {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
-        if cut != [false; 2] && (!core.may_fail(now, node) || core.teaches(now, process)) {
+        if cut != [false; 2] && core.syncs(now, process) {
             return;
         }
         core.processes[process].links[node].cut = cut;
@@ -243,8 +262,8 @@ impl World {
 
     fn hang(&self, last: Duration) -> bool {
         let mut core = self.core.lock().unwrap();
-        let node = core.some_node();
-        if core.servers[node].down || !core.may_fail(self.now(), node) || core.disturbed_by(self.now()) {
+        let node = core.some_server();
+        if core.servers[node].down || core.disturbed_by(self.now()) {
             return false;
         }
         core.servers[node].hung = true;
@@ -261,19 +280,29 @@ impl World {
     }
 
     fn crash_one(&self, memory: Memory, last: Duration) -> bool {
+        self.lose_one(memory, last, |node, memory, down| Action::Crash { node, memory, down })
+    }
+
+    /// A replica takes over that has all, nothing, or what was there a while ago.
+    fn promote_some(&self, last: Duration) -> bool {
+        let memory = self.core.lock().unwrap().dice.pick(&[Memory::Kept, Memory::Empty, Memory::Old]);
+        self.lose_one(memory, last, |node, memory, down| Action::Promote { node, memory, down })
+    }
+
+    fn lose_one(&self, memory: Memory, last: Duration, lose: impl Fn(usize, Memory, Duration) -> Action) -> bool {
         let mut core = self.core.lock().unwrap();
-        let node = core.some_node();
+        let node = core.some_server();
         let down = core.dice.log(Duration::from_millis(1), last.max(Duration::from_millis(2)));
         core.servers[node].save();
         let age = if memory == Memory::Old { 2 * last } else { Duration::ZERO };
         drop(core);
-        self.after(age, Action::Crash { node, memory, down });
+        self.after(age, lose(node, memory, down));
         true
     }
 
     /// All nodes restart empty, one after the other.
     fn roll(&self, last: Duration) -> bool {
-        let nodes = self.core.lock().unwrap().servers.len() as u32;
+        let nodes = self.core.lock().unwrap().plan.nodes as u32;
         for node in 0..nodes {
             let down = last / 8;
             self.after(last * node / 2, Action::Crash { node: node as usize, memory: Memory::Empty, down });
@@ -281,22 +310,35 @@ impl World {
         true
     }
 
-    fn crash(self: &Arc<Self>, node: usize, memory: Memory, down: Duration) {
+    fn crash(self: &Arc<Self>, node: usize, memory: Memory, down: Duration, promotes: bool) {
         if !self.takes_its_turn(node, memory, down) {
             return;
         }
         let now = self.now();
         let mut core = self.core.lock().unwrap();
-        if core.servers[node].down || now >= micros(core.plan.length) || !core.may_crash(now, node) {
+        if core.servers[node].down || now >= micros(core.plan.length) {
             return;
         }
-        core.servers[node].crash(memory);
+        match promotes {
+            true => core.servers[node].fail_over(memory),
+            false => core.servers[node].crash(memory),
+        }
         core.backlog[node].clear();
         core.history.record(now, What::NodeDown { node: node as u8, memory });
         let epoch = core.servers[node].epoch;
         core.reset_connections(now, node);
         drop(core);
         self.after(down, Action::Restart { node, epoch });
+    }
+
+    /// All that a server stores goes, while its process stays.
+    pub fn flush(&self, node: usize) {
+        let now = self.now();
+        let mut core = self.core.lock().unwrap();
+        if !core.servers[node].down && now < micros(core.plan.length) && core.plan.in_turn.is_none() {
+            core.servers[node].flush();
+            core.history.record(now, What::Forgot { node: node as u8, memory: Memory::Empty });
+        }
     }
 
     pub fn restart(&self, node: usize, epoch: u32) {
@@ -314,14 +356,15 @@ impl World {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
         let stepped_at = core.servers[node].stepped_at.unwrap_or(0);
+        let Some(name) = core.homes.iter().position(|&home| home == node) else { return false };
         let knows = |&process: &usize| {
-            if !core.processes[process].list.contains(&node) {
+            if !core.processes[process].list.contains(&name) {
                 return true;
             }
-            let seen = core.processes[process].links[node].clock_seen(&core.connections);
+            let seen = core.processes[process].links[name].clock_seen(&core.connections);
             seen.is_some_and(|seen| seen > stepped_at)
         };
-        if !core.live().iter().all(knows) || !core.may_step(now) {
+        if !core.live().iter().all(knows) {
             return false;
         }
         let ms = core.clock_step().as_millis() as i64;
@@ -352,17 +395,16 @@ impl World {
         }
         core.head_dies = false;
         core.hold_back_no_more();
-        let (live, nodes) = (core.live(), core.servers.len());
+        let (live, nodes, names) = (core.live(), core.servers.len(), core.plan.nodes);
         let down: Vec<_> = (0..nodes).filter(|&node| core.servers[node].down).collect();
         let hung: Vec<_> = (0..nodes).filter(|&node| core.servers[node].hung).collect();
         let epochs: Vec<_> = core.servers.iter().map(|server| server.epoch).collect();
         drop(core);
         for &process in &live {
-            (0..nodes).for_each(|node| self.cut(process, node, [false; 2]));
+            (0..names).for_each(|node| self.cut(process, node, [false; 2]));
         }
         down.into_iter().for_each(|node| self.restart(node, epochs[node]));
         hung.into_iter().for_each(|node| self.unhang(node));
-        self.reset_all();
         live.into_iter().for_each(|process| self.resume(process));
         self.record(What::Healed);
     }
@@ -386,8 +428,14 @@ impl Core {
     }
 
     pub fn some_node(&mut self) -> usize {
-        let nodes = self.servers.len();
+        let nodes = self.plan.nodes;
         self.dice.index(nodes)
+    }
+
+    /// That a name leads to.
+    pub fn some_server(&mut self) -> usize {
+        let node = self.some_node();
+        self.homes[node]
     }
 
     /// How far a node's clock is stepped: further than any hold lasts, or as little as a reply must
@@ -399,8 +447,7 @@ impl Core {
         if least < most && self.dice.chance(0.5) {
             return self.dice.log(least, most);
         }
-        let further = self.dice.around(most / 4);
-        if self.plan.mixed.is_some() { most } else { most + further }
+        most + self.dice.around(most / 4)
     }
 
     /// How far a process's wall clock is ahead of true time, in microseconds.

@@ -1,12 +1,11 @@
-//! Worlds in which nodes restart and forget in turn, so few at a time that the others can teach
-//! them. There tokens must grow whatever wall clocks show.
+//! Worlds in which nodes restart and forget in turn, so few at a time that each can be synced by the
+//! others. There tokens must grow whatever wall clocks show.
 //!
-//! What is not drawn there is what docs/protocol.md does not promise ("Tokens depend on clocks
-//! where a node forgot what it stored and was not taught what the others know before it voted
-//! again"): too many nodes that "have restarted since they were taught", a quarantine that is not
-//! "well above 10 s", and that nobody reaches the others and the pupil until that is over. So while
-//! some node is not taught, one process goes on undisturbed, and so do the nodes that are up.
-//! Everybody else is disturbed as ever.
+//! What is not drawn there is what docs/protocol.md does not promise ("If too few nodes remember,
+//! tokens rest on wall clocks"): too many nodes that are not synced, a quarantine that is not well
+//! above 10 s, and that no client reaches the others and that node until it is over. So while some
+//! node is not synced, one process goes on undisturbed, and so do the nodes that are up. Everybody
+//! else is disturbed as ever.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,26 +19,26 @@ use crate::world::{Core, Weather, World, micros};
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Plan {
-    /// How many nodes may be untaught at a time: any two quorums share one node more.
+    /// How many nodes may be unsynced at a time: any two quorums share one node more.
     fn pupils(&self) -> usize {
         self.nodes - (self.nodes / 2 + 1)
     }
 }
 
 impl Core {
-    /// The nodes that are to be taught, or have not rested since they restarted; but `node`.
+    /// The nodes that are to be synced, or have not rested since they restarted; but `node`.
     fn pupils(&self, now: u64, node: Option<usize>) -> usize {
         let Some(rest) = self.plan.in_turn else { return 0 };
         let pending = |at: &usize| {
             let server = &self.servers[*at];
-            server.down || !server.taught(now) || server.started_at.is_some_and(|at| now < at + micros(rest))
+            server.down || !server.is_synced(now) || server.started_at.is_some_and(|at| now < at + micros(rest))
         };
         (0..self.servers.len()).filter(|&at| Some(at) != node).filter(pending).count()
     }
 
-    /// Whether this process teaches, and is left alone: the first that lives, while some node is
-    /// not taught.
-    pub fn teaches(&self, now: u64, process: usize) -> bool {
+    /// Whether this process syncs nodes, and is left alone: the first that lives, while some node is
+    /// not synced.
+    pub fn syncs(&self, now: u64, process: usize) -> bool {
         self.disturbed_by(now) && self.live().first() == Some(&process)
     }
 
@@ -58,7 +57,7 @@ impl World {
         if core.plan.in_turn.is_none() {
             return true;
         }
-        // Now and then the same once more, before it was taught.
+        // Now and then the same once more, before it was synced.
         let once_more = core.dice.chance(0.1).then_some(node);
         if core.pupils(now, once_more) >= core.plan.pupils() {
             let again = now + micros(PAUSE) < micros(core.plan.length) && core.plan.pupils() > 0;
@@ -73,18 +72,18 @@ impl World {
         true
     }
 
-    /// Ends what would keep the first process from teaching.
+    /// Ends what would keep the first process from that.
     fn calm(self: &Arc<Self>) {
         self.weather(Weather::default());
         let mut core = self.core.lock().unwrap();
-        let (teacher, nodes) = (core.live().first().copied(), core.servers.len());
+        let (first, nodes) = (core.live().first().copied(), core.servers.len());
         let hung: Vec<_> = (0..nodes).filter(|&node| core.servers[node].hung).collect();
-        teacher.into_iter().for_each(|teacher| core.hold_back_of_no_more(teacher));
+        first.into_iter().for_each(|first| core.hold_back_of_no_more(first));
         drop(core);
         hung.into_iter().for_each(|node| self.unhang(node));
-        if let Some(teacher) = teacher {
-            (0..nodes).for_each(|node| self.cut(teacher, node, [false; 2]));
-            self.resume(teacher);
+        if let Some(first) = first {
+            (0..nodes).for_each(|node| self.cut(first, node, [false; 2]));
+            self.resume(first);
         }
     }
 }

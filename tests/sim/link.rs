@@ -33,10 +33,10 @@ pub struct Link {
 pub struct Connection {
     pub process: usize,
     pub node: usize,
+    /// Where the node's name leads this process when it connects.
+    pub server: usize,
     /// The server's process that accepted it.
     epoch: Option<u32>,
-    /// The server's process that last told its lineage on it.
-    pub met: Option<u32>,
     /// The client has not given it up, and has not been told that it ended.
     pub open: bool,
     /// The server was asked for its record: the library takes no note of its clock before it has
@@ -133,11 +133,12 @@ impl Core {
         timeout: Duration,
     ) -> (usize, oneshot::Receiver<Reply>) {
         let number = self.connections.len();
+        let server = self.route(process, node);
         self.connections.push(Connection {
             process,
             node,
+            server,
             epoch: None,
-            met: None,
             open: true,
             greeted: false,
             admitted: false,
@@ -194,7 +195,7 @@ impl Core {
         if self.dice.chance(lost) {
             return None;
         }
-        let Connection { process, node, .. } = self.connections[number];
+        let Connection { process, node, server, .. } = self.connections[number];
         // What a partition stops is lost, or comes when it has healed.
         let cut = self.processes[process].links[node].cut[way];
         if cut && self.dice.chance(0.5) {
@@ -202,7 +203,7 @@ impl Core {
         }
         let late = cut || self.dice.chance(self.plan.tail + self.weather.slow);
         let held_back = self.held_back(now, process, node, way).unwrap_or(Some(now))?;
-        let at = (now + self.delay(process, node, late)).max(held_back);
+        let at = (now + self.delay(process, (node, server), late)).max(held_back);
         let last = &mut self.connections[number].last[way];
         // Something may happen between two requests; answers and pushes often come in the same
         // bytes.
@@ -210,8 +211,8 @@ impl Core {
         Some(*last)
     }
 
-    fn delay(&mut self, process: usize, node: usize, late: bool) -> Micros {
-        let same = self.processes[process].region == self.servers[node].region;
+    fn delay(&mut self, process: usize, (node, server): (usize, usize), late: bool) -> Micros {
+        let same = self.processes[process].region == self.servers[server].region;
         let delay = self.plan.way(node, same).mul_f64(0.7 + 0.6 * self.dice.share());
         if !late {
             return micros(delay).max(1);
@@ -222,9 +223,9 @@ impl Core {
 
     fn arrive(&mut self, now: Micros, arrival: Arrival) {
         let Arrival { connection: number, call, .. } = arrival;
-        let Connection { node, epoch, .. } = self.connections[number];
+        let Connection { server: at, epoch, .. } = self.connections[number];
         let hello = matches!(arrival.command, Command::Hello);
-        let server = &mut self.servers[node];
+        let server = &mut self.servers[at];
         if server.down && hello {
             let refused = Err(Fault::new(FaultKind::Down, "connection refused"));
             return self.answer(now, number, Landed::Reply { call, reply: refused, timed: false, told: Vec::new() });
@@ -237,12 +238,12 @@ impl Core {
             return self.answer(now, number, Landed::Reset);
         }
         if server.hung {
-            return self.backlog[node].push(arrival);
+            return self.backlog[at].push(arrival);
         }
         if hello {
             self.connections[number].epoch = Some(server.epoch);
         }
-        let timed = matches!(arrival.command, Command::Info | Command::Script(_));
+        let timed = matches!(arrival.command, Command::Info(_) | Command::Script(_));
         let (reply, told) = self.carry_out(now, number, arrival.command);
         // A connection that was given up has nobody who listens.
         if self.connections[number].open {
@@ -338,39 +339,56 @@ impl Core {
     }
 
     /// A server has crashed: most connections notice at once, some when they are used next.
-    pub fn reset_connections(&mut self, now: Micros, node: usize) {
+    pub fn reset_connections(&mut self, now: Micros, server: usize) {
         if self.plan.proxied {
             return;
         }
-        for process in self.live() {
-            let connection = self.link(process, node).connection;
-            if let Some(connection) = connection.filter(|_| self.dice.chance(0.8)) {
-                self.answer(now, connection, Landed::Reset);
+        for number in self.connections_to(server) {
+            if self.dice.chance(0.8) {
+                self.answer(now, number, Landed::Reset);
             }
         }
     }
 
-    /// The server ends a connection.
-    pub fn reset(&mut self, now: Micros, number: usize) {
-        self.answer(now, number, Landed::Reset);
+    /// The connections in use that lead there, of processes that live.
+    fn connections_to(&mut self, server: usize) -> Vec<usize> {
+        let nodes = self.plan.nodes;
+        let links: Vec<_> =
+            self.live().into_iter().flat_map(|process| (0..nodes).map(move |node| (process, node))).collect();
+        let used =
+            links.into_iter().filter_map(|(process, node)| self.link(process, node).connection).collect::<Vec<_>>();
+        used.into_iter().filter(|&number| self.connections[number].server == server).collect()
+    }
+
+    /// Where a node's name leads a process.
+    pub fn route(&self, process: usize, node: usize) -> usize {
+        self.views.get(&(process, node)).copied().unwrap_or(self.homes[node])
+    }
+
+    /// A name leads these processes to another server from now on, or to its own again: connections
+    /// that stand end, unless they are to go on.
+    pub fn reroute(&mut self, now: Micros, node: usize, whom: &[usize], server: usize, ends: bool) {
+        for &process in whom {
+            self.views.insert((process, node), server);
+            // It may begin later.
+            let connection = self.processes.get(process).and_then(|process| process.links[node].connection);
+            if let Some(number) = connection.filter(|&number| ends && self.connections[number].server != server) {
+                self.answer(now, number, Landed::Reset);
+            }
+        }
     }
 
     /// A server that had hung carries out what reached it.
-    pub fn unhang(&mut self, now: Micros, node: usize) {
-        self.servers[node].hung = false;
+    pub fn unhang(&mut self, now: Micros, server: usize) {
+        self.servers[server].hung = false;
         // Each at a moment of its own: something may happen between two of them.
-        for arrival in std::mem::take(&mut self.backlog[node]) {
+        for arrival in std::mem::take(&mut self.backlog[server]) {
             self.schedule(now, Event::Arrive(arrival));
         }
     }
 }
 
 impl Connection {
-    /// Another process of the server accepted it.
-    pub fn is_outdated(&self, epoch: Option<u32>) -> bool {
-        self.open && self.epoch.is_some() && self.epoch != epoch
-    }
-
     fn happens(&mut self, event: transport::Event) {
         self.events.push_back(event);
         self.waker.take().into_iter().for_each(Waker::wake);

@@ -40,6 +40,7 @@ mod sessions;
 mod stops;
 mod storage;
 mod transport;
+mod twins;
 mod world;
 
 use std::process::ExitCode;

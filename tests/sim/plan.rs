@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::dice::Dice;
 use crate::directed::Directed;
 use crate::lists::Lists;
+use crate::twins::Twin;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -26,6 +27,10 @@ pub enum FaultKind {
     CrashEmpty,
     CrashOld,
     RollingRestart,
+    /// FLUSHALL, while it runs.
+    Flush,
+    /// A replica takes over.
+    Promote,
     NodeClockStep,
     WallStep,
     Pause,
@@ -33,12 +38,10 @@ pub enum FaultKind {
     Kill,
     DeadHead,
     Revoke,
-    /// Only where clients are not all configured alike.
-    Retire,
 }
 
 impl FaultKind {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::SlowNetwork,
         Self::LostRequests,
         Self::LostReplies,
@@ -53,6 +56,8 @@ impl FaultKind {
         Self::CrashEmpty,
         Self::CrashOld,
         Self::RollingRestart,
+        Self::Flush,
+        Self::Promote,
         Self::NodeClockStep,
         Self::WallStep,
         Self::Pause,
@@ -78,6 +83,8 @@ impl FaultKind {
             Self::CrashEmpty => "crash_empty",
             Self::CrashOld => "crash_with_old_data",
             Self::RollingRestart => "rolling_restart",
+            Self::Flush => "flushed",
+            Self::Promote => "replica_promoted",
             Self::NodeClockStep => "node_clock_step",
             Self::WallStep => "wall_clock_step",
             Self::Pause => "process_paused",
@@ -85,12 +92,17 @@ impl FaultKind {
             Self::Kill => "process_killed",
             Self::DeadHead => "head_of_line_dies",
             Self::Revoke => "revocation",
-            Self::Retire => "node_retired",
         }
     }
 
+    /// Whether a server comes to have an old state, and its old record with it, behind connections that
+    /// stay open: that is not promised to be seen.
+    const fn is_unseen(self) -> bool {
+        matches!(self, Self::CrashOld | Self::Promote)
+    }
+
     const fn forgets(self) -> bool {
-        matches!(self, Self::CrashEmpty | Self::CrashOld | Self::RollingRestart)
+        matches!(self, Self::CrashEmpty | Self::CrashOld | Self::RollingRestart | Self::Flush | Self::Promote)
     }
 }
 
@@ -100,14 +112,19 @@ pub const LOST: [(u32, u32); 3] = [(1, 0), (0, 1), (0, 2)];
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub nodes: usize,
+    /// Servers that no name leads to when a run begins.
+    pub spares: usize,
+    /// The servers that are started then: all others have run for long.
+    pub young: Vec<usize>,
     /// Which nodes each process has in its list; all where it has none here.
     pub lists: Vec<Vec<usize>>,
-    /// Which processes have another ttl and max_ttl than the rest.
-    pub unlike: Vec<(usize, Duration, Duration)>,
-    /// From which process on they speak the next protocol.
-    pub upgraded: Option<usize>,
+    /// Which processes have a list of another name, and which only look.
+    pub strangers: Vec<usize>,
+    pub onlookers: Vec<usize>,
     /// Of random worlds: which configurations there are, and how one follows the other.
     pub mixed: Option<Lists>,
+    /// Of random worlds: how a name comes to lead to two servers.
+    pub twin: Option<Twin>,
     pub regions: usize,
     pub processes: usize,
     pub clients: usize,
@@ -146,7 +163,7 @@ pub struct Plan {
     /// How far wall clocks are ahead of true time, and behind it.
     pub wall_skew: Duration,
     pub wall_behind: Duration,
-    /// Whether nodes restart in turn, each once all were taught and have been up for so long.
+    /// Whether nodes restart in turn, each once all are synced and have been up for so long.
     pub in_turn: Option<Duration>,
     /// Whether connections outlive the servers behind them.
     pub proxied: bool,
@@ -170,10 +187,13 @@ impl Plan {
     pub fn still(nodes: usize, ttl: Duration, max_ttl: Duration) -> Self {
         Self {
             nodes,
+            spares: 0,
+            young: Vec::new(),
             lists: Vec::new(),
-            unlike: Vec::new(),
-            upgraded: None,
+            strangers: Vec::new(),
+            onlookers: Vec::new(),
             mixed: None,
+            twin: None,
             regions: 1,
             processes: 0,
             clients: 0,
@@ -227,10 +247,13 @@ impl Plan {
         let processes = dice.between(2, 6) as usize;
         let mut plan = Self {
             nodes,
+            spares: 0,
+            young: Vec::new(),
             lists: Vec::new(),
-            unlike: Vec::new(),
-            upgraded: None,
+            strangers: Vec::new(),
+            onlookers: Vec::new(),
             mixed: None,
+            twin: None,
             regions,
             processes,
             clients: dice.between(processes as u64, 13) as usize,
@@ -245,7 +268,7 @@ impl Plan {
             elections: 0.0,
             checking: (0..3).map(|_| dice.chance(0.7)).collect(),
             ttl,
-            max_ttl: ttl.mul_f64(1.0 + dice.share()).max(300 * MS),
+            max_ttl: ttl.mul_f64(1.0 + dice.share()).max(SECOND),
             near,
             far,
             distant: Vec::new(),
@@ -271,19 +294,30 @@ impl Plan {
         plan.draw_clocks(dice);
         plan.draw_faults(dice);
         plan.proxied = dice.chance(0.1);
+        if plan.proxied {
+            plan.faults.retain(|fault| !fault.is_unseen());
+        }
         // With dice of its own, so that the other worlds stay as they are.
         let mut own = dice.clone().fork();
         let mut faces = own.fork();
         plan.sets = faces.pick(&[0.0, 0.2, 0.5]);
         plan.readers = faces.pick(&[0.0, 0.0, 0.3, 0.7]);
-        let distant = faces.fork();
+        let (distant, twins) = (faces.fork(), faces.fork());
         if plan.in_turn.is_none() {
             Lists::draw(&mut plan, own);
         }
-        if plan.mixed.is_none() {
+        if plan.in_turn.is_none() && plan.mixed.is_none() {
+            Twin::draw(&mut plan, twins);
+        }
+        if plan.is_plain() {
             plan.draw_distant(distant);
         }
         plan
+    }
+
+    /// Whether all processes are configured alike, and each name leads to one server.
+    pub const fn is_plain(&self) -> bool {
+        self.mixed.is_none() && self.twin.is_none()
     }
 
     /// In some worlds one node or two are on another continent. Leases there last for several round
@@ -298,7 +332,8 @@ impl Plan {
         self.distant = (0..many).map(far).collect();
         let longest = self.farthest();
         self.ttl = Duration::from_millis(dice.log(12 * longest, 24 * longest).as_millis() as u64);
-        self.max_ttl = self.max_ttl.max(self.ttl);
+        // Hellos come every fifth of it.
+        self.max_ttl = self.max_ttl.max(self.ttl).max(20 * longest);
         self.node_timeout = longest.mul_f64(4.0 + 4.0 * dice.share());
         self.length = self.length.max(8 * self.ttl);
     }
@@ -341,10 +376,8 @@ impl Plan {
     /// Wall clocks of processes, when they start and when they are stepped. "What is not promised"
     /// in docs/protocol.md keeps out two things where nodes forget:
     /// - where they do so whenever it happens, that clocks differ by more than a quarantine lasts:
-    ///   "Tokens depend on clocks where a node forgot what it stored and was not taught what the
-    ///   others know before it voted again";
-    /// - where they restart in turn, that one is a day ahead: "The same holds [...] once a fence
-    ///   was met that is more than a day ahead of the nodes' clocks". These are stepped too.
+    ///   "If too few nodes remember, tokens rest on wall clocks";
+    /// - where they restart in turn, that one is a day ahead. These are stepped too.
     ///
     /// Where no node forgets, each keeps such a fence for as long as that is ahead.
     fn draw_wall_clocks(&mut self, dice: &mut Dice) {
@@ -376,14 +409,8 @@ impl Plan {
 
     /// Whether nodes may lose their memory.
     pub fn forgets(&self) -> bool {
-        self.directed.contains(&Directed::Forget) || self.faults.iter().any(|fault| fault.forgets())
-    }
-
-    /// No node restarts: each would forget its roster.
-    pub fn keep_memory(&mut self) {
-        let crash = |fault: &FaultKind| fault.forgets() || *fault == FaultKind::CrashKept;
-        self.faults.retain(|fault| !crash(fault));
-        self.directed.retain(|fault| !matches!(fault, Directed::Forget | Directed::Restart));
+        let directed = [Directed::Forget, Directed::Flush].iter().any(|fault| self.directed.contains(fault));
+        directed || self.faults.iter().any(|fault| fault.forgets())
     }
 
     fn steps(&self) -> bool {
@@ -440,8 +467,8 @@ impl Plan {
     /// How long after the faults a client that keeps asking may have to wait: for what was left
     /// behind, for the quarantine, and for its turn.
     pub fn patience(&self) -> Duration {
-        // Or until what clients of another list enrolled has expired.
-        let lists = if self.mixed.is_some() { Lists::lasts(self.max_ttl) } else { Duration::ZERO };
+        // Or until another list has lapsed, perhaps after its own.
+        let lists = if self.mixed.is_some() { 2 * Lists::lasts(self.max_ttl) } else { Duration::ZERO };
         // Where nodes are distant, for those who are before it: an ask, another and a release.
         let ways = if self.distant.is_empty() { 0 } else { 8 * self.clients as u32 };
         let periods = 2 * self.period + if self.once > 0.0 { 2 * self.step() } else { Duration::ZERO };
@@ -450,11 +477,6 @@ impl Plan {
 
     /// How far a node's clock is stepped at most, on average: further than any hold lasts.
     pub fn step(&self) -> Duration {
-        match self.mixed {
-            _ if !self.steps() => Duration::ZERO,
-            // Entries of rosters must not end before what rests on them.
-            Some(_) => 3 * SECOND,
-            None => 2 * self.max_ttl + SECOND,
-        }
+        if self.steps() { 2 * self.max_ttl + SECOND } else { Duration::ZERO }
     }
 }

@@ -105,15 +105,17 @@ pub fn start(world: &Arc<World>, region: usize, clients: usize, deployment: usiz
     let rate = if core.dice.chance(0.5) { slowest } else { rate };
     let origin = core.dice.between(1_000_000_000, 2_000_000_000);
     let wall = core.wall_skew();
-    let Deployment { list, ttl, max_ttl, protocol, .. } = core.plan.configuration(number, deployment);
-    let nodes = core.servers.len();
+    let deployed = core.plan.configuration(number, deployment);
+    let (name, Deployment { list, ttl, max_ttl, team, .. }) = (deployed.name(), deployed);
+    let nodes = core.plan.nodes;
     let links = (0..nodes).map(|_| Link::default()).collect();
     let inbox = Vec::new();
     let process = Process {
         region,
         deployment,
+        team,
         list: list.clone(),
-        ttl: if core.plan.mixed.is_some() { ttl } else { core.plan.ttl },
+        ttl,
         clients,
         rate,
         wall,
@@ -127,7 +129,7 @@ pub fn start(world: &Arc<World>, region: usize, clients: usize, deployment: usiz
     core.history.record(now, What::Started { process: number as u16 });
     let dice = Mutex::new(core.dice.fork());
     let mut seeds = core.dice.fork();
-    let node_timeout = core.plan.node_timeout;
+    let (node_timeout, looks) = (core.plan.node_timeout, core.plan.onlookers.contains(&number));
     drop(core);
     world.exec.add_process();
     let host = Arc::new(SimHost { world: world.clone(), process: number, clock: Clock { rate, origin }, dice });
@@ -135,10 +137,11 @@ pub fn start(world: &Arc<World>, region: usize, clients: usize, deployment: usiz
     let recorder = |at: usize, inner| -> Arc<dyn Node> {
         Arc::new(Recorder { world: world.clone(), process: number, node: list[at], inner })
     };
-    let quorum = Quorum::builder()
+    let builder = if looks { Quorum::builder().onlooker() } else { Quorum::builder() };
+    let quorum = builder
         .ttl(ttl)
         .max_ttl(max_ttl)
-        .protocol(protocol)
+        .list_name(name)
         .node_timeout(node_timeout)
         .over_dialers(host, list.iter().copied().map(dialer).collect(), recorder)
         .expect("the plan's settings make sense");

@@ -2,15 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use quorumlock::node::redis::RedisNode;
-use quorumlock::node::{
-    Listener, Member, Name, Node, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Sink, Verb,
-};
-use quorumlock::rules::Tick;
-use quorumlock::rules::doubt::Lesson;
-use quorumlock::rules::roster::{Roster, Standing};
+use quorumlock::node::{Listener, Name, Node, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Sink, Verb};
+use quorumlock::rules::book::{Known, Standing};
 
 use crate::asked::Asked;
 use crate::judge::history::{self, Answer, Micros, Op, What};
@@ -82,6 +77,7 @@ fn alike(one: &Operation, other: &Operation) -> bool {
             && one.next == other.next
             && one.token == other.token
             && one.hand().as_millis() == other.hand().as_millis()
+            && one.hello.map(|hello| (hello.intent, hello.new)) == other.hello.map(|hello| (hello.intent, hello.new))
     }
 }
 
@@ -106,17 +102,16 @@ impl Core {
             Verb::Revoke => history::Verb::Revoke,
             _ => history::Verb::Other,
         };
-        // An enrolment's are servers.
-        let owner = if operation.verb == Verb::Enrol { "servers" } else { &*operation.owner };
-        let owner = self.history.owner(process as u16, owner);
+        let owner = self.history.owner(process as u16, &operation.owner);
         let hand = operation.hand().as_millis() as u32;
         let (waits, shared) = (operation.waiter.is_some(), Operation::is_shared(&operation.owner));
         let mut names = operation.names.iter().map(letter);
         let name = names.next().unwrap_or(0);
         let also = names.fold(0, |also, name| also | 1 << name);
         let (ballot, token, ttl) = (operation.ballot, operation.token, operation.ttl.as_millis() as u32);
-        let (process, node) = (process as u16, node as u8);
-        Op { process, node, name, also, verb, owner, waits, shared, ballot, token, ttl, hand, sent: now }
+        // Which server it reaches is known when it does.
+        let (process, node, server) = (process as u16, node as u8, node as u8);
+        Op { process, node, server, name, also, verb, owner, waits, shared, ballot, token, ttl, hand, sent: now }
     }
 
     fn submitted(&mut self, now: Micros, process: usize, node: usize, operation: &Arc<Operation>) -> u64 {
@@ -142,15 +137,10 @@ pub fn answer(to: Op, reply: &Reply) -> Answer {
         Ok(Outcome::Healed) => Answer::Healed,
         // All of its names are held as long as any.
         Ok(Outcome::Released { held }) => Answer::Released(*held == 1 + to.also.count_ones()),
-        Ok(
-            Outcome::Inspected(_)
-            | Outcome::Scanned { .. }
-            | Outcome::Taught
-            | Outcome::Record { .. }
-            | Outcome::Listed(_)
-            | Outcome::Retired(_)
-            | Outcome::Reset(_),
-        ) => Answer::Other,
+        Ok(Outcome::Inspected(_) | Outcome::Scanned { .. } | Outcome::Hello(_)) => Answer::Other,
+        // Nothing was carried out.
+        Ok(Outcome::Forgot) => Answer::Forgot,
+        Ok(Outcome::NoList | Outcome::OtherList { .. }) => Answer::Fault,
         Ok(_) => Answer::Refused,
         Err(_) => Answer::Fault,
     }
@@ -203,28 +193,20 @@ impl Node for Recorder {
         self.inner.clock_ahead()
     }
 
-    fn lesson(&self) -> Option<Lesson> {
-        self.inner.lesson()
+    fn known(&self) -> Option<Known> {
+        self.inner.known()
     }
 
-    fn lesson_given(&self, lesson: Lesson, taught: bool) {
-        self.inner.lesson_given(lesson, taught);
+    fn takes_hello(&self) -> bool {
+        self.inner.takes_hello()
     }
 
-    fn enrols(&self) -> bool {
-        self.inner.enrols()
+    fn judged(&self, standing: Standing) {
+        self.inner.judged(standing);
     }
 
-    fn member(&self) -> Option<Member> {
-        self.inner.member()
-    }
-
-    fn enrolled(&self, run: &str, standing: Standing, roster: Option<Roster>) {
-        self.inner.enrolled(run, standing, roster);
-    }
-
-    fn raise(&self, max_ttl: Duration, now: Tick) {
-        self.inner.raise(max_ttl, now);
+    fn votes(&self) -> bool {
+        self.inner.votes()
     }
 
     fn follow(&self, name: &Name, on: bool) {

@@ -32,15 +32,15 @@ pub fn run(seed: u64) -> Run {
     let mut dice = Dice::new(seed);
     let plan = with_a_face(seed, Plan::draw(&mut dice));
     let drawn = plan.clone();
-    of(seed, plan, dice.fork(), async move |world| live(world, &drawn, &mut dice).await)
+    of(seed, plan, dice.fork(), false, async move |world| live(world, &drawn, &mut dice).await)
 }
 
 /// Some worlds have something else in place of their locks, or beside them. No die of theirs is
 /// cast for that: all others stay as they were.
 fn with_a_face(seed: u64, plan: Plan) -> Plan {
-    let (dice, alike) = (&mut Dice::new(!seed), plan.mixed.is_none());
+    let (dice, alike) = (&mut Dice::new(!seed), plan.is_plain());
     match seed % 16 {
-        7 => plan.with_permits(1 + (seed / 16 % 3) as u32),
+        7 if alike => plan.with_permits(1 + (seed / 16 % 3) as u32),
         4 if alike => plan.with_periods(dice),
         12 if alike => plan.with_elections(dice),
         6 | 14 => plan.with_downgrades(),
@@ -50,31 +50,39 @@ fn with_a_face(seed: u64, plan: Plan) -> Plan {
     }
 }
 
-/// Runs a world as `live` says, and judges what came of it.
-pub fn of(seed: u64, plan: Plan, dice: Dice, live: impl AsyncFnOnce(&Arc<World>)) -> Run {
+/// Runs a world as `live` says, and judges what came of it: excuses nothing if that is `strict`.
+pub fn of(seed: u64, plan: Plan, dice: Dice, strict: bool, live: impl AsyncFnOnce(&Arc<World>)) -> Run {
     let world = World::new(plan.clone(), dice);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     // The driver polls everybody; Tokio's budget for one task is not for that.
     runtime.block_on(tokio::task::unconstrained(live(&world)));
     let mut core = world.core.lock().unwrap();
     let history = std::mem::take(&mut core.history);
-    let told = |number: usize| {
+    let mut lists = Vec::new();
+    let mut told = |number: usize| {
         let Process { rate, deployment, .. } = core.processes[number];
         let deployed = plan.configuration(number, deployment);
+        let listed = deployed.listed();
+        let known = lists.iter().position(|known| known == listed.hash());
+        let list = known.unwrap_or_else(|| {
+            lists.push(listed.hash().clone());
+            lists.len() - 1
+        });
+        let of = deployed.list.iter().fold(0, |of, node| of | 1 << node);
         let (nodes, max_ttl) = (deployed.list.len(), micros(deployed.max_ttl));
-        Configured { nodes, rate, max_ttl, camp: plan.camp(deployment) }
+        Configured { nodes, of, rate, max_ttl, list: list as u8, team: deployed.team }
     };
-    let clients: Vec<_> = (0..core.processes.len()).map(told).collect();
+    let clients: Vec<_> = (0..core.processes.len()).map(&mut told).collect();
     let faults = std::mem::take(&mut core.faults);
     drop(core);
     drop(runtime);
     let clocks = clocks(&plan, &clients);
-    let judgement = judge(&history.events, Some(Watched { clients, clocks }));
+    let judgement = judge(&history.events, Some(Watched { clients, clocks, strict }));
     Run { seed, plan, simulated: world.now(), history, faults, judgement }
 }
 
 /// Clients' clocks are ahead of true time, or show it. Nodes' clocks are stepped, and so may lead
-/// tokens further than what is promised. Nodes that restart in turn, and those of scenes, are taught.
+/// tokens further than what is promised. Nodes that restart in turn, and those of scenes, are synced.
 fn clocks(plan: &Plan, clients: &[Configured]) -> Option<Clocks> {
     let max_ttl = clients.iter().map(|client| client.max_ttl).min()?;
     let quarantine = max_ttl - max_ttl / 100;
@@ -92,6 +100,7 @@ async fn live(world: &Arc<World>, plan: &Plan, dice: &mut Dice) {
     }
     world.unleash();
     world.plan_changes();
+    world.plan_twins();
     let limit = clients::bound(world);
     // Between two configurations there may be nobody.
     let over = || world.now() >= micros(plan.length) && finished(world) >= expected(world);

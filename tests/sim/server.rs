@@ -1,11 +1,13 @@
 //! One simulated Redis: what it stores, its clock, and what it remembers of itself after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use quorumlock::node::memory::Store;
+use quorumlock::node::operation::{Hello, Intent};
 use quorumlock::node::{Hint, Name, Operation, Outcome, Verb};
+use quorumlock::rules::list::{List, Record};
 
 use crate::judge::history::{Memory, Micros, SECOND};
 
@@ -14,9 +16,16 @@ use crate::judge::history::{Memory, Micros, SECOND};
 const EPOCH: u64 = crate::process::EPOCH as u64;
 const BORN: u64 = EPOCH - 100_000_000_000;
 
+/// Returns the record, and writes nothing.
+static LOOK: LazyLock<Operation> = LazyLock::new(|| {
+    let (list, none) = (Arc::new(List::new("look", ["node"], Duration::ZERO)), Arc::<str>::from(""));
+    let (new, process) = (none.clone(), none);
+    Hello { intent: Intent::Look, new, process, list, old: None, knew: None, sync: None, seen: Vec::new() }.into()
+});
+
 #[derive(Debug)]
 pub struct Server {
-    node: usize,
+    number: usize,
     pub region: usize,
     store: Store,
     snapshot: Store,
@@ -31,19 +40,21 @@ pub struct Server {
     pub epoch: u32,
     pub down: bool,
     pub hung: bool,
+    /// It was a replica before it answered here.
+    promoted: bool,
+    /// How often its process has executed FLUSHALL.
+    flushed: u32,
     /// The digests of the scripts that it knows.
     pub scripts: BTreeSet<u64>,
-    /// Those that it knows for one process only: see [`Server::load`].
-    misled: BTreeSet<(u64, usize)>,
-    /// Who listens to each channel: connections.
+    /// Which connections listen to each channel.
     pub subscribers: BTreeMap<String, BTreeSet<usize>>,
 }
 
 impl Server {
-    pub fn new(node: usize, region: usize, rate: u64) -> Self {
+    pub fn new(number: usize, region: usize, rate: u64) -> Self {
         let (store, snapshot) = (Store::default(), Store::default());
         Self {
-            node,
+            number,
             region,
             store,
             snapshot,
@@ -55,8 +66,9 @@ impl Server {
             epoch: 0,
             down: false,
             hung: false,
+            promoted: false,
+            flushed: 0,
             scripts: BTreeSet::new(),
-            misled: BTreeSet::new(),
             subscribers: BTreeMap::new(),
         }
     }
@@ -78,38 +90,30 @@ impl Server {
     }
 
     pub fn run_id(&self) -> String {
-        format!("{:020x}{:020x}", self.node, self.epoch)
+        format!("{:020x}{:020x}", self.number, self.epoch)
     }
 
-    /// The reply to INFO.
-    pub fn info(&self, now: Micros) -> String {
-        let (Self { node, epoch, .. }, run) = (self, self.run_id());
+    /// The reply to INFO; to INFO all if it is to be `whole`.
+    pub fn info(&self, now: Micros, whole: bool) -> String {
+        let (Self { number, epoch, flushed, .. }, run) = (self, self.run_id());
         let (uptime, time) = (self.uptime(now), self.clock(now));
-        format!(
+        // A promotion leaves the replication id of the master before it.
+        let before = if self.promoted { format!("{epoch:020x}{:020x}", number + 1) } else { format!("{:040}", 0) };
+        let mut info = format!(
             "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:{run}\r\n\
              server_time_usec:{time}\r\nuptime_in_seconds:{uptime}\r\n\
              # Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n\
-             # Replication\r\nrole:master\r\nmaster_replid:{epoch:020x}{node:020x}\r\nmaster_replid2:{:040}\r\n",
-            0
-        )
-    }
-
-    /// SCRIPT LOAD by a process that has `met` a server's process on this connection, or another
-    /// one before it. The script of another one is known here for who loaded it, and not for
-    /// everybody: that is the one hole of servers that are replaced behind open connections, in the
-    /// words of guard.rs "a server that takes over behind open connections (a proxy) in the same
-    /// round trip in which another client connects to the old one and loads the script for it".
-    /// Random worlds meet it once in some ten thousand.
-    pub fn load(&mut self, digest: u64, process: usize, met: Option<u32>) {
-        if met.is_none_or(|met| met == self.epoch) {
-            self.scripts.insert(digest);
-        } else {
-            self.misled.insert((digest, process));
+             # Stats\r\nexpired_keys:0\r\nevicted_keys:0\r\n\
+             # Replication\r\nrole:master\r\nmaster_replid:{epoch:020x}{number:020x}\r\nmaster_replid2:{before}\r\n"
+        );
+        if whole {
+            info += "# Commandstats\r\ncmdstat_evalsha:calls=1,usec=9,usec_per_call=9.00,rejected_calls=0,failed_calls=0\r\n";
+            if *flushed > 0 {
+                let calls = format!("calls={flushed},usec=9,usec_per_call=9.00,rejected_calls=0,failed_calls=0");
+                info += &format!("cmdstat_flushall:{calls}\r\n");
+            }
         }
-    }
-
-    pub fn knows(&self, digest: u64, process: usize) -> bool {
-        self.scripts.contains(&digest) || self.misled.contains(&(digest, process))
+        info
     }
 
     /// Carries it out; `hears` says whether a connection that has subscribed still exists.
@@ -120,10 +124,21 @@ impl Server {
         channel: &str,
         hears: impl Fn(usize) -> bool,
     ) -> Outcome {
+        if let Operation::Hello(hello) = operation {
+            let kept_all = self.kept_all(now, &hello.list);
+            self.store.keeps_all(kept_all);
+        }
         let (time, subscribers) = (self.time(now), &self.subscribers);
         let listeners = |client: &str| subscribers.get(&format!("{channel}{client}"));
         let hears = |client: &str| listeners(client).is_some_and(|all| all.iter().any(|&who| hears(who)));
         self.store.apply_heard(operation, time, &hears)
+    }
+
+    /// What hello.lua finds in INFO when it makes a record: nobody can have used this process before.
+    /// (It evicts nothing.)
+    fn kept_all(&self, now: Micros, list: &List) -> bool {
+        let up = Duration::from_secs(self.uptime(now).try_into().unwrap_or(0));
+        !self.promoted && self.flushed == 0 && up > list.old() + Duration::from_secs(1)
     }
 
     pub fn hints(&mut self) -> Vec<Hint> {
@@ -173,10 +188,25 @@ impl Server {
         self.store.expire_all(self.time(now));
     }
 
+    /// Its record, if it has one.
+    pub fn record(&mut self, now: Micros) -> Option<Record> {
+        let time = self.time(now);
+        match self.store.apply(&LOOK, time) {
+            Outcome::Hello(record) => record,
+            _ => None,
+        }
+    }
+
     /// Whether its process is known to have forgotten no ballot.
-    pub fn taught(&self, now: Micros) -> bool {
-        let told = self.store.clone().apply(&Operation::Record, self.time(now));
-        matches!(told, Outcome::Record { taught: true, .. })
+    pub fn is_synced(&self, now: Micros) -> bool {
+        let told = self.store.clone().apply(&LOOK, self.time(now));
+        matches!(told, Outcome::Hello(Some(record)) if record.synced && *record.process == *self.lineage())
+    }
+
+    /// As clients see its process by INFO.
+    fn lineage(&self) -> String {
+        let Self { number, epoch, .. } = self;
+        if self.promoted { format!("{}/{epoch:020x}{number:020x}", self.run_id()) } else { self.run_id() }
     }
 
     /// What an old copy on disk holds from now on.
@@ -184,24 +214,60 @@ impl Server {
         self.snapshot = self.store.clone();
     }
 
+    /// FLUSHALL, of its running process.
+    pub fn flush(&mut self) {
+        self.store = Store::default();
+        self.flushed += 1;
+    }
+
+    /// All its keys are deleted by hand, which leaves no trace.
+    pub fn wipe(&mut self) {
+        self.store = Store::default();
+    }
+
+    /// Its running process loads an old copy.
+    pub fn load(&mut self) {
+        self.store = self.snapshot.clone();
+    }
+
     pub fn crash(&mut self, memory: Memory) {
         self.down = true;
         self.hung = false;
         self.epoch += 1;
+        (self.promoted, self.flushed) = (false, 0);
         self.scripts.clear();
-        self.misled.clear();
         self.subscribers.clear();
         match memory {
             Memory::Kept => {}
-            Memory::Empty => self.store = Store::default(),
-            Memory::Old => self.store = self.snapshot.clone(),
+            Memory::Empty => self.wipe(),
+            Memory::Old => self.load(),
         }
-        self.store.restarted();
+    }
+
+    /// The same where a replica takes over, whose process has been up for long.
+    pub fn fail_over(&mut self, memory: Memory) {
+        self.crash(memory);
+        self.promoted = true;
+    }
+
+    /// What a replica of it has.
+    pub fn copied(&self) -> Store {
+        self.store.clone()
+    }
+
+    /// It was the replica of another server until now.
+    pub fn take_over(&mut self, copied: Store) {
+        (self.store, self.promoted) = (copied, true);
     }
 
     pub fn start(&mut self, now: Micros) {
         self.down = false;
-        self.born = self.clock(now);
+        self.born = if self.promoted { BORN } else { self.clock(now) };
         self.started_at = Some(now);
+    }
+
+    /// Its process was started at `now`, however long it is until something reaches it.
+    pub fn begin(&mut self, now: Micros) {
+        self.born = self.clock(now);
     }
 }

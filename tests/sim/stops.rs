@@ -15,14 +15,9 @@ impl World {
     }
 
     pub fn pause(&self, process: usize, last: Duration, suspended: bool) -> bool {
-        self.core.lock().unwrap().all_may_fail(self.now()) && self.freeze(process, last, suspended)
-    }
-
-    /// It stands still.
-    pub fn freeze(&self, process: usize, last: Duration, suspended: bool) -> bool {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
-        if core.processes[process].paused_at.is_some() || core.teaches(now, process) {
+        if core.processes[process].paused_at.is_some() || core.syncs(now, process) {
             return false;
         }
         core.processes[process].paused_at = Some(now);
@@ -91,7 +86,7 @@ impl World {
     pub fn kill(self: &Arc<Self>, process: usize) {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
-        if core.teaches(now, process) {
+        if core.syncs(now, process) {
             return;
         }
         core.processes[process].dead = true;
@@ -106,14 +101,14 @@ impl World {
         process::bury(self, process);
         // In a scene nobody begins anew.
         if clients > 0 {
-            self.after(pause, Action::Begin { region, clients, deployment, new: false });
+            self.after(pause, Action::Begin { region, clients, deployment });
         }
     }
 
     /// A process begins, which has seen no node before. Where the clock of one was stepped, or it
     /// forgot, it cannot know ("What is not" in README: a clock stepped before this client first
     /// connected), so it waits until whatever that did is over.
-    pub fn begin_process(self: &Arc<Self>, region: usize, clients: usize, deployment: usize, new: bool) {
+    pub fn begin_process(self: &Arc<Self>, region: usize, clients: usize, deployment: usize) {
         if self.comes_too_late(deployment, clients) {
             return;
         }
@@ -121,10 +116,9 @@ impl World {
         let core = self.core.lock().unwrap();
         let over = |stepped: Micros| stepped + micros(core.plan.max_ttl.mul_f64(1.05)) + SECOND;
         let safe = core.servers.iter().filter_map(|server| server.stepped_at).map(over).max().unwrap_or(0);
-        let safe = safe.max(core.may_start(now, new));
         drop(core);
         if now < safe {
-            return self.after(Duration::from_micros(safe - now), Action::Begin { region, clients, deployment, new });
+            return self.after(Duration::from_micros(safe - now), Action::Begin { region, clients, deployment });
         }
         process::start(self, region, clients, deployment);
     }

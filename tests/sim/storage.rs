@@ -31,9 +31,11 @@ impl World {
         let Write { process, name, lease, token } = write;
         let mut core = self.core.lock().unwrap();
         let checked = core.plan.checking[name as usize];
-        let highest = core.highest[name as usize];
-        let taken = !checked || token >= highest;
-        core.highest[name as usize] = highest.max(token);
+        // Those of lists of different names have nothing in common.
+        let team = core.processes[process].team;
+        let highest = core.highest.entry((team, name)).or_default();
+        let taken = !checked || token >= *highest;
+        *highest = token.max(*highest);
         core.history.record(now, What::Wrote { process: process as u16, name, lease, token, taken, checked });
     }
 }

@@ -75,6 +75,8 @@ pub struct Process {
     pub region: usize,
     /// How it is configured, where not all are alike.
     pub deployment: usize,
+    /// The number of its list's name.
+    pub team: u8,
     pub list: Vec<usize>,
     pub ttl: Duration,
     /// Parts per million of true time.
@@ -107,13 +109,13 @@ pub struct Core {
     pub head_dies: bool,
     /// So many clients will have finished in the end.
     pub expected: u64,
+    /// The server that each node's name leads to, but for those processes that it leads elsewhere.
+    pub homes: Vec<usize>,
+    pub views: BTreeMap<(usize, usize), usize>,
     /// The process that stands still while its configuration is replaced.
     pub stalled: Option<usize>,
-    pub retired: Vec<usize>,
-    /// The trouble in which a node restarted last, by its end.
-    pub crashed: Option<Micros>,
-    /// The highest token that the storage of each name has seen.
-    pub highest: Vec<u64>,
+    /// The highest token that the storage of each name has seen, by the list's name.
+    pub highest: BTreeMap<(u8, u8), u64>,
     /// Requests that wait for a server that hangs.
     pub backlog: Vec<Vec<Arrival>>,
     pub cues: Cues,
@@ -152,21 +154,24 @@ impl fmt::Debug for World {
 
 impl Core {
     pub fn new(plan: Plan, mut dice: Dice) -> Self {
-        let server = |node: usize| Server::new(node, node % plan.regions, plan.node_rates[node]);
-        let servers = (0..plan.nodes).map(server).collect();
-        let backlog = (0..plan.nodes).map(|_| Vec::new()).collect();
+        let rate = |number: usize| plan.node_rates.get(number).copied().unwrap_or(1_000_000);
+        let server = |number: usize| Server::new(number, number % plan.regions, rate(number));
+        let all = plan.nodes + plan.spares;
+        let mut servers: Vec<_> = (0..all).map(server).collect();
+        plan.young.iter().for_each(|&young| servers[young].begin(0));
+        let backlog = (0..all).map(|_| Vec::new()).collect();
         let dice = dice.fork();
         let (history, faults, weather) = (History::default(), BTreeMap::new(), Weather::default());
         let (processes, connections, heap) = (Vec::new(), Vec::new(), BinaryHeap::new());
         let names = Names::default();
-        let highest = vec![0; plan.checking.len()];
+        let highest = BTreeMap::new();
         let (head_dies, cues, count) = (false, Cues::default(), 0);
         let expected = plan.clients as u64;
         Self {
             expected,
+            homes: (0..plan.nodes).collect(),
+            views: BTreeMap::new(),
             stalled: None,
-            retired: Vec::new(),
-            crashed: None,
             plan,
             dice,
             servers,

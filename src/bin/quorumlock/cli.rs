@@ -17,7 +17,7 @@ use crate::route::Route;
 use bench::{Bench, BenchWorker};
 
 const EXIT_CODES: &str = "\
-Exit codes: that of CMD (128 + n if signal n ended it), 1 a check failed, nodes differ or you did not say
+Exit codes: that of CMD (128 + n if signal n ended it), 1 a check failed, lists differ or you did not say
 yes, 64 usage or settings, 69 no quorum of nodes can vote, 70 internal error, 75 not acquired in time (or
 what run -E says), 76 the lock was lost, 126 CMD cannot be run, 127 CMD was not found. Of doctor: 1
 warnings, 2 unsafe.
@@ -56,15 +56,19 @@ pub(crate) enum Command {
     Watch(Watch),
     /// Examines the nodes: what is unsafe, what is wrong, and how to mend it.
     ///
-    /// It takes no lock, enrols nobody, and needs no rights but those of a client: no CONFIG, no ACL. It
-    /// changes nothing on the nodes but what every client that connects does, `status` too: a node's
-    /// own record (the key quorumlock:node) is begun if it is missing, and kept up to date.
+    /// It takes no lock, changes nothing on the nodes, and needs no rights but those of a client: no
+    /// CONFIG, no ACL.
     Doctor(Doctor),
     /// Takes a lock away from whoever holds it
     Release(Release),
-    /// Shows whose votes count, and takes nodes out of service
-    #[command(subcommand)]
+    /// Shows which list of nodes is in force on each node, and which servers are behind their names
     Members(Members),
+    /// Says that the servers are new: they vote at once.
+    ///
+    /// All must answer, and none may have a record or a key of the prefix. If all have a record, it
+    /// does nothing and succeeds. Never run it after servers have restarted: they may have forgotten
+    /// locks that are held.
+    Init(Init),
     /// Contends for one lock from several processes, kills a node, and counts overlaps
     Demo(Demo),
     /// Measures how a lock passes from one to the next, and what locks cost
@@ -114,6 +118,7 @@ impl Command {
             Self::Status(_)
             | Self::Doctor(_)
             | Self::Members(_)
+            | Self::Init(_)
             | Self::Demo(_)
             | Self::DemoWorker(_)
             | Self::DemoService(_)
@@ -126,7 +131,8 @@ impl Command {
 
 #[derive(Args)]
 pub(crate) struct Nodes {
-    /// The nodes' addresses, separated by commas: redis://, rediss:// or redis+unix://. Others can
+    /// The nodes' addresses, separated by commas: redis://, rediss:// or redis+unix://, each with
+    /// ?name=NAME where the node's name in the list is not its host and port. Others can
     /// see the arguments of a process: keep passwords in the environment (QUORUMLOCK_NODES) or in a
     /// file (--password-file, --config)
     #[arg(long, value_name = "URL,URL,..")]
@@ -155,8 +161,12 @@ pub(crate) struct Nodes {
     /// [default: QUORUMLOCK_TLS_SERVER_NAME]
     #[arg(long, value_name = "NAME")]
     pub(crate) tls_server_name: Option<String>,
-    /// The longest ttl of any client of these nodes: a node that is new or has restarted does not
-    /// vote for so long. 0 switches that off [default: 60s, or QUORUMLOCK_MAX_TTL]
+    /// The name of the list of nodes, if not all clients have the same one [default: default, or
+    /// QUORUMLOCK_LIST]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) list: Option<String>,
+    /// The longest ttl of any client of these nodes, the same for all: a node that is new or has
+    /// restarted does not vote for so long. 0 switches that off [default: 60s, or QUORUMLOCK_MAX_TTL]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) max_ttl: Option<Duration>,
     /// What all keys begin with [default: quorumlock:, or QUORUMLOCK_KEY_PREFIX]
@@ -330,22 +340,8 @@ pub(crate) struct Doctor {
     pub(crate) json: bool,
 }
 
-#[derive(Subcommand)]
-pub(crate) enum Members {
-    /// Shows each node's roster, and whether all have one list
-    Show(Show),
-    /// Lets no client count a node's votes any more, before it is taken away. Clients whose other
-    /// nodes are no quorum acquire nothing then
-    Retire(Retire),
-    /// Takes the retirement of a node back
-    Reset(OneNode),
-    /// Teaches a new node up to which tokens the old nodes (--nodes) have dealt, so that its own
-    /// are higher. All clients of the old nodes must have stopped
-    Teach(OneNode),
-}
-
 #[derive(Args)]
-pub(crate) struct Show {
+pub(crate) struct Members {
     #[command(flatten)]
     pub(crate) nodes: Nodes,
     /// Prints one JSON object
@@ -354,24 +350,15 @@ pub(crate) struct Show {
 }
 
 #[derive(Args)]
-pub(crate) struct OneNode {
-    /// The node's address
-    pub(crate) url: String,
+pub(crate) struct Init {
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// Prints one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args)]
-pub(crate) struct Retire {
-    #[command(flatten)]
-    pub(crate) node: OneNode,
-    /// Does not ask, where the others that vote are no quorum and clients are enrolled. Without a
-    /// terminal it is needed there
+    /// Does not ask. Without a terminal it is needed
     #[arg(long)]
     pub(crate) yes: bool,
+    /// Prints one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args)]

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use quorumlock::{Config, NodeConfig};
 
 use crate::addresses::Parts;
@@ -65,9 +66,17 @@ fn addresses(
     later: bool,
 ) -> Result<Vec<String>, String> {
     let address = |(node, number): (&NodeConfig, u32)| {
-        parts(node).joined(&variable, later).map_err(|why| format!("node {number}: {why}"))
+        let joined = parts(node).joined(&variable, later).map_err(|why| format!("node {number}: {why}"));
+        joined.map(|address| named(address, node.name.as_deref()))
     };
     nodes.iter().zip(1..).map(address).collect()
+}
+
+/// The address with the node's name in the list.
+fn named(address: String, name: Option<&str>) -> String {
+    let Some(name) = name else { return address };
+    let joint = if address.contains('?') { '&' } else { '?' };
+    format!("{address}{joint}name={}", utf8_percent_encode(name, NON_ALPHANUMERIC))
 }
 
 fn parts(node: &NodeConfig) -> Parts<'_> {
@@ -136,6 +145,13 @@ mod tests {
         assert_eq!(node("user = \"a b\"\npassword = \"c\"").unwrap(), ["rediss://a%20b:c@eu:6380/2"]);
         assert!(node("password_env = \"US\"").unwrap_err().contains("US (password_env) is not set"));
         assert!(node("user = \"a\"").unwrap_err().contains("without password"));
+    }
+
+    #[test]
+    fn names_of_nodes_go_into_their_addresses() {
+        let node = |url: &str| nodes(&format!("[[nodes]]\nname = \"eu-1\"\nurl = \"{url}\"\n")).unwrap();
+        assert_eq!(node("redis://eu"), ["redis://eu?name=eu%2D1"]);
+        assert_eq!(node("rediss://eu?ca=/ca.pem"), ["rediss://eu?ca=/ca.pem&name=eu%2D1"]);
     }
 
     #[test]

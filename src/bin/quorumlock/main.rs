@@ -26,7 +26,9 @@ mod exporter;
 mod failure;
 mod histogram;
 mod hold;
+mod init;
 mod latency;
+mod lists;
 mod logins;
 mod members;
 mod misplaced;
@@ -134,6 +136,7 @@ async fn carried_out(command: Command, verbose: bool) -> Outcome {
         Command::Doctor(args) => doctor::doctor(args).await,
         Command::Release(args) => release::release(args).await,
         Command::Members(args) => members::members(args).await,
+        Command::Init(args) => init::init(args).await,
         Command::Demo(args) => demo::demo(args, verbose).await,
         Command::Bench(args) => bench::bench(args).await,
         Command::Completions(args) => packaging::completions(&args),

@@ -158,13 +158,13 @@ pub(crate) async fn telling<F: Future>(future: F, what: impl Future<Output = Str
 }
 
 /// What several nodes say, without an explanation that one before them gave: `quarantined for 58 s
-/// more: why`, or `unlisted: why`.
+/// more: why`, or `other list: why`.
 pub(crate) fn explained_once(said: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut known = HashSet::new();
     let mut shortened = |said: String| match said.split_once(" more: ") {
         Some((what, why)) if !known.insert(why.to_owned()) => format!("{what} more"),
-        None => match said.split_once("unlisted: ") {
-            Some((node, why)) if !known.insert(why.to_owned()) => format!("{node}unlisted, for the same reason"),
+        None => match said.split_once("other list: ") {
+            Some((node, why)) if !known.insert(why.to_owned()) => format!("{node}other list, the same"),
             _ => said,
         },
         _ => said,
@@ -308,9 +308,9 @@ mod tests {
         let said = ["quarantined for 58 s more: it is new", "down: it is new", "quarantined for 57 s more: it is new"];
         let shortened = explained_once(said.map(str::to_owned));
         assert_eq!(shortened, ["quarantined for 58 s more: it is new", "down: it is new", "quarantined for 57 s more"]);
-        let said = ["a: unlisted: c is used by others", "b: unlisted: c is used by others", "c: down"];
+        let said = ["a: other list: theirs is x", "b: other list: theirs is x", "c: down"];
         let shortened = explained_once(said.map(str::to_owned));
-        assert_eq!(shortened, ["a: unlisted: c is used by others", "b: unlisted, for the same reason", "c: down"]);
+        assert_eq!(shortened, ["a: other list: theirs is x", "b: other list, the same", "c: down"]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use crate::cli::{Elect, Run};
-use crate::connecting::{a_quorum, no_vote_in_time, with_password};
+use crate::connecting::{a_quorum, with_password};
 use crate::duration::{exact, show};
 use crate::exporter;
 use crate::failure::{Failure, LOST, Outcome, TIMEOUT as NOT_ACQUIRED, below};
@@ -203,14 +203,7 @@ async fn under_lock(
 
 /// Waits for what is wanted; `None` where somebody has had it in this period.
 async fn acquired(args: &Run, wait: Wait, (quorum, wanted): (&Quorum, &Wanted)) -> Result<Option<Held>, Failure> {
-    let waiting = output::telling(wanted.acquire(wait.left()), waits(args, wait.timeout, quorum));
-    // A try ends by itself.
-    let waits = !wait.timeout.is_zero() && args.once_per.is_none();
-    let held = tokio::select! {
-        biased;
-        held = waiting => held,
-        failure = no_vote_in_time(quorum, &args.names, wait), if waits => return Err(failure),
-    };
+    let held = output::telling(wanted.acquire(wait.left()), waits(args, wait.timeout, quorum)).await;
     held.map_err(|error| match args.once_per {
         // It may not have been done.
         Some(_) => error.into(),

@@ -7,6 +7,7 @@ use tokio::time::sleep;
 
 use crate::cli::Sandbox;
 use crate::failure::Outcome;
+use crate::init;
 use crate::latency;
 use crate::output;
 use crate::process::{self, Program, Signals};
@@ -20,9 +21,10 @@ pub(crate) async fn sandbox(args: Sandbox) -> Outcome {
     let mut signals = Signals::all()?;
     let servers = Servers::start(usize::from(args.masters))?;
     let ports = latency::apart(&servers.ports(), &args.latency)?;
-    let settings = Settings { nodes: Servers::at(&ports), max_ttl: Some(Duration::ZERO), ..Settings::default() };
+    let settings = Settings { nodes: Servers::at(&ports), ..Settings::default() };
+    init::of_our_own(&settings).await?;
     output::note(&format!(
-        "{} empty servers on loopback. THE RESTART GUARD IS OFF (max_ttl 0): for trying out, not for locks that matter",
+        "{} new servers on loopback, which keep nothing: for trying out, not for locks that matter",
         args.masters
     ));
     if args.command.is_empty() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quorumlock::{
-    MAX_TTL as LONGEST_TTL, MIN_TTL as SHORTEST_TTL, PasswordFile as Rotated, Quorum, QuorumBuilder, Transport,
+    List, MAX_TTL as LONGEST_TTL, MIN_TTL as SHORTEST_TTL, PasswordFile as Rotated, Quorum, QuorumBuilder, Transport,
 };
 
 use crate::addresses::split;
@@ -23,15 +23,21 @@ mod misfit;
 
 use misfit::fits;
 
+/// The library's default.
+pub(crate) const DEFAULT_MAX_TTL: Duration = Duration::from_secs(60);
 pub(crate) const CONFIG: &str = "QUORUMLOCK_CONFIG";
 pub(crate) const PASSWORD_FILE: &str = "QUORUMLOCK_PASSWORD_FILE";
 pub(crate) const TTL: &str = "QUORUMLOCK_TTL";
 pub(crate) const TIMEOUT: &str = "QUORUMLOCK_TIMEOUT";
 pub(crate) const NODES: &str = "QUORUMLOCK_NODES";
+pub(crate) const LIST: &str = "QUORUMLOCK_LIST";
 pub(crate) const MAX_TTL: &str = "QUORUMLOCK_MAX_TTL";
 pub(crate) const KEY_PREFIX: &str = "QUORUMLOCK_KEY_PREFIX";
 pub(crate) const KEY_FORMAT: &str = "QUORUMLOCK_KEY_FORMAT";
 pub(crate) const TRANSPORT: &str = "QUORUMLOCK_TRANSPORT";
+
+/// The library's default.
+const DEFAULT_LIST: &str = "default";
 
 /// How to reach a quorum. No Debug: addresses may hold passwords.
 #[derive(Clone, Default)]
@@ -44,6 +50,7 @@ pub(crate) struct Settings {
     pub(crate) encryption: Encryption,
     pub(crate) ttl: Option<Duration>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) list: Option<String>,
     pub(crate) max_ttl: Option<Duration>,
     pub(crate) key_prefix: Option<String>,
     pub(crate) key_format: Option<String>,
@@ -81,6 +88,7 @@ impl Settings {
             encryption,
             ttl: says.ttl,
             timeout: says.timeout,
+            list: given.list.clone().or(origin.first(says.list, environment.list)),
             max_ttl: given.max_ttl.or(origin.first(says.max_ttl, environment.max_ttl)),
             key_prefix: given.key_prefix.clone().or(origin.first(says.key_prefix, environment.key_prefix)),
             key_format: origin.first(says.key_format, environment.key_format),
@@ -105,7 +113,9 @@ impl Settings {
 
     /// The nodes' addresses with the password that they had when the command began.
     pub(crate) fn logged_in(&self) -> Vec<String> {
-        self.nodes.iter().map(|node| self.address(node)).collect()
+        let whole =
+            |node: &String| self.password.as_ref().map_or_else(|| node.clone(), |password| password.within(node));
+        self.nodes.iter().map(whole).collect()
     }
 
     /// As [`collect`](Self::collect), for those who cannot do without nodes.
@@ -130,6 +140,7 @@ impl Settings {
     fn environment() -> Result<Self, Failure> {
         Ok(Self {
             nodes: variable(NODES)?.map(|text| addresses(&text)).transpose()?.unwrap_or_default(),
+            list: variable(LIST)?,
             max_ttl: time(MAX_TTL)?,
             // An empty one is set all the same, and refused by the library.
             key_prefix: text(KEY_PREFIX)?,
@@ -139,11 +150,6 @@ impl Settings {
         })
     }
 
-    /// Another node's address, as those of these have it.
-    pub(crate) fn address(&self, given: &str) -> String {
-        self.password.as_ref().map_or_else(|| given.to_owned(), |password| password.within(given))
-    }
-
     /// A builder with these settings.
     pub(crate) fn builder(&self) -> Result<QuorumBuilder, Failure> {
         let file = self.password_file.as_deref().map(Rotated::new).transpose()?;
@@ -151,6 +157,7 @@ impl Settings {
         let builder =
             with(Quorum::builder().nodes(nodes).tls(self.encryption.options()), file, QuorumBuilder::credentials);
         let builder = with(builder, self.ttl, QuorumBuilder::ttl);
+        let builder = with(builder, self.list.clone(), QuorumBuilder::list_name);
         let builder = with(builder, self.max_ttl, QuorumBuilder::max_ttl);
         let builder = with(builder, self.key_prefix.clone(), QuorumBuilder::key_prefix);
         let builder = with(builder, self.key_format.clone(), QuorumBuilder::key_format);
@@ -166,16 +173,23 @@ impl Settings {
         Ok(with(self.builder()?.onlooker(), self.ttl.or(longest), QuorumBuilder::ttl))
     }
 
+    /// The list of a client with these settings, whose nodes have these names.
+    pub(crate) fn own_list<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> List {
+        List::new(self.list.as_deref().unwrap_or(DEFAULT_LIST), names, self.max_ttl.unwrap_or(DEFAULT_MAX_TTL))
+    }
+
     /// The variables by which another `quorumlock` finds the same nodes and nothing else: what is
     /// empty counts as not set. Not arguments: everybody can see those.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let nodes: Vec<_> = self.logged_in().iter().map(|node| node.replace(',', "%2C")).collect();
+        let list = self.list.clone().map(|name| (LIST, name));
         let max_ttl = self.max_ttl.map(|time| (MAX_TTL, format!("{}ms", time.as_millis())));
         let key_prefix = self.key_prefix.clone().map(|prefix| (KEY_PREFIX, prefix));
         let files = [CONFIG, PASSWORD_FILE].into_iter().filter(|name| env::var_os(name).is_some());
         let key_format = self.key_format.clone().map(|format| (KEY_FORMAT, format));
         let transport = self.transport.map(|transport| (TRANSPORT, transport.to_string()));
-        let said = [Some((NODES, nodes.join(","))), max_ttl, key_prefix, key_format, transport].into_iter().flatten();
+        let said = [Some((NODES, nodes.join(","))), list, max_ttl, key_prefix, key_format, transport];
+        let said = said.into_iter().flatten();
         said.chain(files.map(|name| (name, String::new()))).chain(self.encryption.variables()).collect()
     }
 }

@@ -11,8 +11,7 @@ use crate::settings::{self, Settings};
 const TTL: Duration = Duration::from_secs(30);
 /// The library's default.
 const MAX_TTL: Duration = Duration::from_secs(60);
-/// How long to wait for the lock: longer than a first client waits beside a server that has just
-/// started.
+/// How long to wait for the lock.
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// The library's default, for one try.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);

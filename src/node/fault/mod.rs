@@ -19,7 +19,8 @@ use super::operation::{Name, Verb};
 use super::status::{NodeState, NodeStatus};
 use super::{Node, Request};
 use crate::host::Host;
-use crate::rules::doubt::{Doubt, Lesson};
+use crate::rules::book::{Known, Standing};
+use crate::rules::doubt::Doubt;
 use crate::rules::validity::MAX_ROUND;
 use link::{Link, State, closed};
 use relay::{Relay, Relays};
@@ -79,13 +80,18 @@ impl Node for FaultyNode {
         self.link.state().node.clock_ahead()
     }
 
-    fn lesson(&self) -> Option<Lesson> {
-        self.link.state().node.lesson()
+    fn known(&self) -> Option<Known> {
+        let state = self.link.state();
+        if state.down { None } else { state.node.known() }
     }
 
-    fn lesson_given(&self, lesson: Lesson, taught: bool) {
+    fn takes_hello(&self) -> bool {
+        self.link.state().node.takes_hello()
+    }
+
+    fn judged(&self, standing: Standing) {
         let node = self.link.state().node.clone();
-        node.lesson_given(lesson, taught);
+        node.judged(standing);
     }
 
     fn follow(&self, name: &Name, on: bool) {

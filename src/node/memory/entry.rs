@@ -172,11 +172,6 @@ impl Entry {
         Duration::from_millis(self.highest().div_ceil(1_000))
     }
 
-    /// Whether the record may not know the fence: it may have been too far when it was granted.
-    pub(super) fn is_ahead(&self, now: Duration) -> bool {
-        self.passed() > self.last(now)
-    }
-
     pub(super) fn hold(&mut self, hold: Hold, fence: u64, precise: Duration) {
         self.hold = Some(hold);
         self.fence = fence;

@@ -1,8 +1,14 @@
-//! What a node keeps beside its names: below which ballots it grants nothing.
+//! A node's record: since when it remembers, below which ballots it grants nothing, and which list of
+//! nodes is in force.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::listed::Listed;
 use super::millis;
+use crate::node::operation::{Hello, Intent, OldAtOnce};
+use crate::rules::list;
 
 /// For how long a fence is kept after the later of its name's last change and the end of its hold:
 /// three times `PERIOD`.
@@ -15,47 +21,146 @@ const FAR: u64 = 86_400_000_000;
 /// each; not for those that lead the clock by so much.
 const AHEAD: u64 = 250_000;
 
-/// The highest ballots, by age. A name that is not stored was last changed more than three periods
-/// ago, so every ballot ever granted for it is at most `floor`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+/// What a node keeps beside its names. A name that is not stored was last changed more than three
+/// periods ago, so every ballot ever granted for it is at most `floor`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Record {
+    id: Arc<str>,
+    process: Arc<str>,
+    /// Since when the node has forgotten nothing, in milliseconds of its clock, which may begin after
+    /// that.
+    since: i64,
+    /// Why it was old at once.
+    word: Option<OldAtOnce>,
+    /// Whether it knows all ballots that count.
+    synced: bool,
+    /// The highest ballots, by age: `floor <= mid <= high`.
     high: u64,
     mid: u64,
     floor: u64,
-    /// When they moved on last. Not at all on a node that was never asked.
-    rotated: Option<Duration>,
-    /// Whether it never forgot them in this run, or was taught since.
-    taught: bool,
+    /// When they moved on last.
+    rotated: Duration,
+    list: Option<Listed>,
 }
 
 impl Record {
-    /// Moves on, once a period. A clock that was set back tells nothing of how long ago that was.
+    /// A record that knows nothing, and is not waited for if there is a `word` for that.
+    fn new(id: &Arc<str>, process: &Arc<str>, now: Duration, word: Option<OldAtOnce>, age: Duration) -> Self {
+        let since = signed(now) - word.map_or(0, |_| signed(age));
+        let (id, process) = (id.clone(), process.clone());
+        Self { id, process, since, word, synced: false, high: 0, mid: 0, floor: 0, rotated: now, list: None }
+    }
+
+    /// One that is old and synced.
+    pub(super) fn old(id: &str) -> Self {
+        let (word, age) = (Some(OldAtOnce::Init), Duration::from_secs(1 << 20));
+        Self { synced: true, ..Self::new(&id.into(), &"".into(), Duration::ZERO, word, age) }
+    }
+
+    /// The one that this hello makes, if it makes any. `kept_all` is whether nobody can have used the
+    /// node before.
+    pub(super) fn made(hello: &Hello, kept_all: bool, now: Duration) -> Option<Self> {
+        let makes = hello.intent >= Intent::Make && !hello.process.is_empty();
+        let word = hello.old.filter(|old| kept_all || *old == OldAtOnce::Init);
+        makes.then(|| Self::new(&hello.new, &hello.process, now, word, millis(hello.list.old())))
+    }
+
+    /// Takes up what a hello says that may write. `is_new` is whether that hello made the record.
+    pub(super) fn meet(&mut self, hello: &Hello, is_new: bool, precise: Duration) {
+        let now = millis(precise);
+        if !hello.process.is_empty() && !self.is_of(&hello.process) {
+            (self.id, self.process) = (hello.new.clone(), hello.process.clone());
+            self.doubt(now);
+        }
+        if self.word.is_some() && hello.knew.as_ref().is_some_and(|knew| *knew != self.id) {
+            self.doubt(now);
+        }
+        self.since = self.since.min(signed(now));
+        let syncs = hello.old.is_none() || is_new && self.word.is_some();
+        if let Some(told) = hello.sync.filter(|_| syncs && !self.synced) {
+            self.sync(told, precise);
+        }
+        self.list = Listed::behind(hello, self.in_force(now), now);
+    }
+
+    /// Whether its process is this one. One that was promoted forgets that, and is the same still.
+    fn is_of(&self, process: &str) -> bool {
+        self.process.strip_prefix(process).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// From now on it may have forgotten.
+    fn doubt(&mut self, now: Duration) {
+        (self.since, self.word, self.synced) = (signed(now), None, false);
+    }
+
+    /// Others know of ballots up to `told`.
+    fn sync(&mut self, told: u64, now: Duration) {
+        let told = told.min(far(now));
+        self.high = self.high.max(told);
+        self.mid = self.mid.max(told);
+        self.floor = self.floor.max(told);
+        self.synced = true;
+    }
+
+    /// The list that is in force.
+    pub(super) fn in_force(&self, now: Duration) -> Option<Listed> {
+        self.list.as_ref()?.unexpired(now)
+    }
+
+    /// What a hello returns.
+    pub(super) fn told(&self, seen: Vec<(Arc<str>, Arc<str>)>, now: Duration) -> list::Record {
+        list::Record {
+            id: self.id.clone(),
+            process: self.process.clone(),
+            age: Duration::from_millis(u64::try_from(signed(now) - self.since).unwrap_or(0)),
+            high: self.high,
+            floor: self.floor,
+            synced: self.synced,
+            word: self.word,
+            in_force: self.in_force(now).map(|list| list.told(now)),
+            seen,
+        }
+    }
+
+    /// The fields of a real node's hash.
+    pub(super) fn fields(&self) -> BTreeMap<String, String> {
+        let millis = |time: Duration| time.as_millis().to_string();
+        let (high, mid, floor) = (self.high.to_string(), self.mid.to_string(), self.floor.to_string());
+        let mut fields = vec![
+            ("id", self.id.to_string()),
+            ("process", self.process.to_string()),
+            ("since", self.since.to_string()),
+            ("high", high),
+            ("mid", mid),
+            ("floor", floor),
+            ("rotated", millis(self.rotated)),
+        ];
+        fields.extend(self.word.map(|word| ("word", word.as_str().to_owned())));
+        fields.extend(self.synced.then(|| ("synced", "1".to_owned())));
+        fields.extend(self.list.iter().flat_map(Listed::fields));
+        fields.into_iter().map(|(field, value)| (field.to_owned(), value)).collect()
+    }
+
+    /// Moves on, once a period. A clock that was set back tells nothing of how long ago that was, and
+    /// what it let in that is too far ahead now is no floor for all names.
     pub(super) fn rotate(&mut self, precise: Duration) {
         let now = millis(precise);
-        let age = self.rotated.map(|rotated| now.checked_sub(rotated));
-        match age {
-            Some(Some(age)) if age < PERIOD => return,
-            Some(Some(age)) if age < 2 * PERIOD => {}
-            Some(Some(_)) => self.mid = self.high,
-            Some(None) => self.forget_what_is_far(precise),
-            None => {}
+        match now.checked_sub(self.rotated) {
+            Some(age) if age < PERIOD => return,
+            Some(age) if age < 2 * PERIOD => {}
+            Some(_) => self.mid = self.high,
+            None => {
+                self.high = self.high.min(far(precise));
+                self.mid = self.high;
+            }
         }
-        self.floor = self.floor.max(self.mid);
-        self.mid = self.high;
-        self.rotated = Some(now);
+        (self.floor, self.mid, self.rotated) = (self.mid, self.high, now);
     }
 
-    /// What the clock let in that was further ahead than it is now is no floor for all names.
-    fn forget_what_is_far(&mut self, now: Duration) {
-        self.high = self.high.min(far(now));
-        self.floor = self.floor.min(far(now));
-        self.mid = self.high;
-    }
-
-    /// A ballot was granted, healed, or told by a release.
-    pub(super) fn heard(&mut self, ballot: u64, now: Duration) {
-        if ballot > self.high && ballot <= far(now) {
-            self.high = ballot.max(ballot.min(micros(now)) + AHEAD);
+    /// A name is kept that has this fence.
+    pub(super) fn heard(&mut self, fence: u64, now: Duration) {
+        if fence > self.high && fence <= far(now) {
+            self.high = fence.max(fence.min(micros(now)) + AHEAD);
         }
     }
 
@@ -66,25 +171,11 @@ impl Record {
     pub(super) const fn floor(&self) -> u64 {
         self.floor
     }
+}
 
-    pub(super) const fn taught(&self) -> bool {
-        self.taught
-    }
-
-    /// Other nodes know of ballots up to `told`.
-    pub(super) fn teach(&mut self, told: u64, by_hand: bool, now: Duration) {
-        let told = told.min(far(now));
-        self.high = self.high.max(told);
-        self.mid = self.mid.max(told);
-        self.floor = self.floor.max(told);
-        // By hand: its own list's clients may know of higher ones, and must teach it still.
-        self.taught |= !by_hand;
-    }
-
-    /// The node is another process now, which may have forgotten.
-    pub(super) const fn restarted(&mut self) {
-        self.taught = false;
-    }
+/// Milliseconds.
+fn signed(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// The highest ballot that is not too far ahead.
@@ -108,8 +199,7 @@ mod tests {
 
     /// A node that was first asked at `now` and has granted a token.
     fn record(now: Duration) -> Record {
-        let mut record = Record::default();
-        record.rotate(now);
+        let mut record = Record::new(&"id".into(), &"process".into(), now, None, Duration::ZERO);
         record.heard(TOKEN, now);
         record
     }
@@ -127,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_granted_a_period_ago_may_be_granted_again_above_its_fence_only() {
+    fn ballot_of_a_period_ago_is_not_below_the_floor_yet() {
         let mut record = record(1_000 * SECOND);
         record.rotate(1_035 * SECOND);
         assert_eq!(record.floor(), 0);
@@ -147,30 +237,30 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_tells_nothing_of_how_old_ballots_are() {
+    fn clock_that_was_set_back_makes_all_ballots_old() {
         let mut record = record(1_000 * SECOND);
         record.rotate(999 * SECOND);
         assert_eq!(record.floor(), HIGH);
     }
 
     #[test]
-    fn a_clock_that_is_set_right_leaves_no_name_without_ballots_for_a_year() {
+    fn clock_that_is_set_right_leaves_no_name_without_ballots_for_a_year() {
         let (year, day) = (365 * 86_400 * SECOND, 86_400_000_000);
         let mut record = record(SECOND);
         record.rotate(year);
         record.heard(u64::try_from(year.as_micros()).unwrap(), year);
         record.rotate(7 * SECOND);
         assert_eq!((record.high(), record.floor()), (7_000_000 + day, 7_000_000 + day));
-        record.teach(1 << 52, false, 7 * SECOND);
+        record.sync(1 << 52, 7 * SECOND);
         assert_eq!(record.floor(), 7_000_000 + day);
     }
 
     #[test]
-    fn a_floor_never_falls() {
+    fn floor_never_falls() {
         let mut record = record(1_000 * SECOND);
-        record.teach(9_000_000, false, 1_000 * SECOND);
+        record.sync(9_000_000, 1_000 * SECOND);
         record.rotate(5_000 * SECOND);
-        record.teach(8_000_000, false, 5_000 * SECOND);
+        record.sync(8_000_000, 5_000 * SECOND);
         assert_eq!((record.floor(), record.high()), (9_000_000, 9_000_000));
     }
 
@@ -186,22 +276,22 @@ mod tests {
         assert_eq!(written, 3);
     }
 
-    /// Else who comes with the next ballot would be told a floor above it, each time that one is
-    /// made.
+    /// Else the next ballot would meet a floor above it, each time that one is made.
     #[test]
-    fn what_leads_the_clock_is_led_by_less_and_less() {
+    fn ballot_that_leads_the_clock_is_led_by_less_and_less() {
         for (lead, ahead) in [(0, AHEAD), (1_000, AHEAD - 1_000), (AHEAD, 0), (2 * AHEAD, 0)] {
-            let mut record = Record::default();
+            let mut record = Record { high: 0, ..record(SECOND) };
             record.heard(1_000_000 + lead, SECOND);
             assert_eq!(record.high(), 1_000_000 + lead + ahead, "{lead} ahead");
         }
     }
 
     #[test]
-    fn a_ballot_more_than_a_day_ahead_is_not_heard() {
+    fn ballot_more_than_a_day_ahead_is_not_heard() {
         let mut record = record(SECOND);
+        let high = record.high();
         record.heard(1_000_000 + FAR + 1, SECOND);
-        assert_eq!(record.high(), TOKEN);
+        assert_eq!(record.high(), high);
         record.heard(1_000_000 + FAR, SECOND);
         assert_eq!(record.high(), 1_000_000 + FAR);
     }

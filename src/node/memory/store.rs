@@ -8,7 +8,7 @@ use super::entry::Entry;
 use super::line::is_heard_by;
 use super::millis;
 use super::record::Record;
-use super::roster::Rostered;
+use super::seen::Seen;
 use crate::node::hint::Hint;
 use crate::node::operation::Name;
 
@@ -17,8 +17,11 @@ use crate::node::operation::Name;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Store {
     pub(super) entries: BTreeMap<Arc<str>, Entry>,
-    pub(super) record: Record,
-    pub(super) roster: Rostered,
+    /// `None` until a hello makes it.
+    pub(super) record: Option<Record>,
+    pub(super) seen: Seen,
+    /// Whether nobody can have used it before there was a record.
+    pub(super) kept_all: bool,
     pub(super) hints: Vec<Hint>,
     pub(super) news: Vec<Name>,
     sweep_at: usize,
@@ -28,6 +31,18 @@ pub struct Store {
 const SWEEP: usize = 1_024;
 
 impl Store {
+    /// One with a record of that id, which is old and synced. No list is in force.
+    #[must_use]
+    pub fn made(id: &str) -> Self {
+        Self { record: Some(Record::old(id)), ..Self::default() }
+    }
+
+    /// Whether a record that a hello makes from now on may be old at once since nobody used the node
+    /// before: a real node looks for how long its process has been up, and what it executed.
+    pub const fn keeps_all(&mut self, on: bool) {
+        self.kept_all = on;
+    }
+
     /// Takes what was published to clients since the last time.
     pub fn hints(&mut self) -> Vec<Hint> {
         std::mem::take(&mut self.hints)
@@ -36,13 +51,6 @@ impl Store {
     /// Takes the names of which news was published since the last time.
     pub fn news(&mut self) -> Vec<Name> {
         std::mem::take(&mut self.news)
-    }
-
-    /// The process ended, and the next one has what is stored: it must be taught like one that has
-    /// nothing.
-    pub fn restarted(&mut self) {
-        self.record.restarted();
-        self.roster.restarted();
     }
 
     /// Forgets who holds a name or held it, as a real node does whose keys are deleted by hand, and
@@ -55,8 +63,14 @@ impl Store {
 
     /// The highest ballot granted here, of any name, and up to which ballots nothing is granted.
     #[must_use]
-    pub const fn bounds(&self) -> (u64, u64) {
-        (self.record.high(), self.record.floor())
+    pub fn bounds(&self) -> (u64, u64) {
+        self.record.as_ref().map_or((0, 0), |record| (record.high(), record.floor()))
+    }
+
+    /// The fields of the two hashes of a real node's record: itself, and the ids that were seen.
+    #[must_use]
+    pub fn stored_record(&self) -> [BTreeMap<String, String>; 2] {
+        [self.record.as_ref().map(Record::fields).unwrap_or_default(), self.seen.fields()]
     }
 
     /// Whether nothing is held.
@@ -90,6 +104,7 @@ impl Store {
     /// Forgets what has expired, as a real node does from time to time whether it is asked or not.
     pub fn expire_all(&mut self, now: Duration) {
         self.entries.retain(|_, entry| !entry.expire(millis(now)));
+        self.seen.expire(millis(now));
     }
 
     /// Forgets what has expired, now and then.
@@ -135,7 +150,7 @@ mod tests {
 
     #[test]
     fn names_that_have_ended_are_forgotten_now_and_then_and_others_never() {
-        let mut store = Store::default();
+        let mut store = Store::made("m");
         for round in 0..4u32 {
             let now = 1_000 * SECOND * (round + 1);
             for number in 0..1_000 {
@@ -152,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_queue_outlives_the_fence_of_its_name() {
-        let (mut store, name) = (Store::default(), Name::new("p:", "a").unwrap());
+        let (mut store, name) = (Store::made("m"), Name::new("p:", "a").unwrap());
         store.apply(&waits("a", "one", 7), SECOND);
         let waiter = Waiter { ticket: 8, lasts: SECOND, again: 500 * SECOND };
         store.apply(&Claim { waiter: Some(waiter), ..claim("a", "two", 8) }.into(), SECOND);
@@ -167,7 +182,7 @@ mod tests {
 
     #[test]
     fn ballots_grow_old_with_what_is_carried_out_and_not_with_questions() {
-        let mut store = Store::default();
+        let mut store = Store::made("m");
         store.apply(&waits("a", "me", 7), 1_000 * SECOND);
         for now in [1_100, 1_300, 1_500] {
             store.apply(&Operation::Inspect(names("a")), SECOND * now);
@@ -187,7 +202,7 @@ mod tests {
             (Verb::Revoke, 3_599, true),
             (Verb::Revoke, 3_600, false),
         ] {
-            let (mut store, began) = (Store::default(), 1_000 * SECOND);
+            let (mut store, began) = (Store::made("m"), 1_000 * SECOND);
             store.apply(&claim("a", "me", 7).with_verb(verb), began);
             let renewed = store.apply(&claim("a", "me", 7).with_verb(Verb::Renew), began + SECOND * later);
             let expected = if lost { Outcome::Lost { holder: String::new() } } else { Outcome::Healed };
@@ -201,7 +216,7 @@ mod tests {
         for (fence, ballot, granted) in
             [(0, 6, false), (0, 7, true), (0, 8, true), (9, 7, true), (9, 8, false), (9, 9, false), (9, 10, true)]
         {
-            let mut store = Store::default();
+            let mut store = Store::made("m");
             store.apply(&waits("a", "me", 7), SECOND);
             store.apply(&withdraw(fence), SECOND);
             let outcome = store.apply(&waits("a", "me", ballot), SECOND);
@@ -215,7 +230,7 @@ mod tests {
 
     #[test]
     fn claim_of_holder_is_stale_once_its_lock_is_over() {
-        let mut store = Store::default();
+        let mut store = Store::made("m");
         store.apply(&waits("a", "me", 7), SECOND);
         store.apply(&Revoke { names: names("a"), ballot: 9 }.into(), SECOND);
         for (ballot, granted) in [(7, false), (9, false), (10, true)] {
@@ -227,7 +242,7 @@ mod tests {
     #[test]
     fn withdrawal_frees_only_what_was_granted_with_ballots_up_to_it() {
         for (renewed, ballot, freed) in [(7, 6, 0), (7, 7, 1), (9, 7, 0), (9, 9, 1)] {
-            let mut store = Store::default();
+            let mut store = Store::made("m");
             store.apply(&waits("a", "me", 7), SECOND);
             // A renewal of a token that other nodes granted.
             store.apply(&claim("a", "me", renewed).with_verb(Verb::Renew), SECOND);
@@ -238,7 +253,7 @@ mod tests {
 
     #[test]
     fn release_frees_whatever_ballot_it_holds_and_ends_its_token_alone() {
-        let mut store = Store::default();
+        let mut store = Store::made("m");
         store.apply(&waits("a", "me", 9), SECOND);
         let release = Release { token: 7, ..Release::of(&claim("a", "me", 8)) };
         assert_eq!(store.apply(&release.into(), SECOND), Outcome::Released { held: 1 });
@@ -251,7 +266,7 @@ mod tests {
 
     #[test]
     fn owner_that_withdraws_keeps_its_place_and_one_that_ends_does_not() {
-        let (mut store, name) = (Store::default(), Name::new("p:", "a").unwrap());
+        let (mut store, name) = (Store::made("m"), Name::new("p:", "a").unwrap());
         store.apply(&waits("a", "one", 7), SECOND);
         store.apply(&waits("a", "two", 8), SECOND);
         store.apply(&claim("a", "two", 8).with_verb(Verb::Withdraw), SECOND);
@@ -262,7 +277,7 @@ mod tests {
 
     #[test]
     fn owner_that_withdraws_is_not_handed_what_it_gives_up() {
-        let mut store = Store::default();
+        let mut store = Store::made("m");
         store.apply(&waits("a", "c/1", 7), SECOND);
         store.apply(&waits("a", "c/2", 8), SECOND);
         // It waits, is handed the name, and has no place any more.
@@ -283,7 +298,7 @@ mod tests {
     #[test]
     fn free_name_goes_to_the_first_waiter_whoever_touches_it() {
         for (owner, ballot, granted) in [("c/0", 8, true), ("c/9", 12, false)] {
-            let mut store = Store::default();
+            let mut store = Store::made("m");
             store.apply(&waits("a", "c/1", 7), SECOND);
             store.apply(&waits("a", "c/5", 10), SECOND);
             store.hints();
@@ -301,7 +316,7 @@ mod tests {
 
     #[test]
     fn claim_that_barges_or_was_first_itself_hands_nothing_over() {
-        let mut store = Store::default();
+        let mut store = Store::made("m");
         store.apply(&waits("a", "c/1", 7), SECOND);
         store.apply(&waits("a", "c/5", 10), SECOND);
         let barges = Claim { next: 0, waiter: None, ..claim("a", "c/9", 12) };
@@ -313,7 +328,7 @@ mod tests {
     #[test]
     fn dead_waiters_are_dropped_within_one_call() {
         for by in ["release", "claim"] {
-            let mut store = Store::default();
+            let mut store = Store::made("m");
             store.apply(&waits("a", "c/1", 7), SECOND);
             (0..300).for_each(|number| drop(store.apply(&waits("a", &format!("dead/{number}"), 8), SECOND)));
             store.apply(&waits("a", "c/5", 10), SECOND);
@@ -334,7 +349,7 @@ mod tests {
     #[test]
     fn waiter_that_has_not_asked_again_is_handed_nothing() {
         for (after, handed) in [(20, true), (21, false)] {
-            let mut store = Store::default();
+            let mut store = Store::made("m");
             store.apply(&Claim { ttl: 60 * SECOND, ..claim("a", "c/1", 7) }.into(), SECOND);
             store.apply(&waits("a", "c/5", 10), SECOND);
             // It keeps the queue.
@@ -349,7 +364,7 @@ mod tests {
     #[test]
     fn name_is_handed_over_with_a_ballot_above_its_bar_or_not_at_all() {
         for (next, handed) in [(9, false), (10, true)] {
-            let mut store = Store::default();
+            let mut store = Store::made("m");
             store.apply(&waits("a", "c/1", 7), SECOND);
             store.apply(&waits("a", "c/5", 8), SECOND);
             let release = Release { ballot: 9, next, ..Release::of(&claim("a", "c/1", 7)) };
@@ -366,7 +381,7 @@ mod tests {
 
     /// Four waiters, who asked one after the other, for a name that is held.
     fn queue_of_four() -> Store {
-        let mut store = Store::default();
+        let mut store = Store::made("m");
         store.apply(&Claim { ttl: 60 * SECOND, ..claim("a", "c/1", 7) }.into(), SECOND);
         for number in 2..6 {
             store.apply(&waits("a", &format!("c/{number}"), 6 + number), SECOND * u32::try_from(number).unwrap());
@@ -396,7 +411,7 @@ mod tests {
     #[test]
     fn waiter_is_told_of_a_name_whose_fence_the_release_did_not_know() {
         for by in ["revocation", "reader"] {
-            let mut store = Store::default();
+            let mut store = Store::made("m");
             store.apply(&shared("a", "c/s1", 7, None), SECOND);
             store.apply(&waits("a", "d/2", 8), SECOND);
             match by {
@@ -435,7 +450,7 @@ mod tests {
 
     #[test]
     fn waiter_behind_the_dead_is_told_its_place_though_no_writer_may_enter() {
-        let mut store = Store::default();
+        let mut store = Store::made("m");
         store.apply(&shared("a", "c/s1", 7, None), SECOND);
         (1..4).for_each(|number| drop(store.apply(&waits("a", &format!("dead/{number}"), 8), SECOND)));
         store.apply(&waits("a", "c/5", 10), SECOND);
@@ -460,7 +475,7 @@ mod tests {
     #[test]
     fn hold_that_ends_later_than_its_ttl_from_now_is_cut() {
         for (owner, other) in [("c/1", "c/9"), ("c/s1", "c/9")] {
-            let mut store = Store::default();
+            let mut store = Store::made("m");
             store.apply(&Claim { waiter: None, ..claim("a", owner, 7) }.into(), 1_000 * SECOND);
             let once = Claim { waiter: None, ..claim("a", other, 100_000_000) };
             assert!(!granted(&store.apply(&once.clone().into(), 10 * SECOND)), "the clock was set back");
@@ -470,7 +485,7 @@ mod tests {
 
     #[test]
     fn what_a_simulation_asks_is_answered_from_what_is_stored() {
-        let (mut store, name) = (Store::default(), Name::new("p:", "a").unwrap());
+        let (mut store, name) = (Store::made("m"), Name::new("p:", "a").unwrap());
         assert!(store.is_free(SECOND) && store.is_idle(SECOND) && !store.waits(&name, "two", SECOND));
         store.apply(&waits("a", "one", 7), SECOND);
         assert!(!store.is_free(SECOND) && store.is_free(3 * SECOND) && store.is_idle(SECOND));
@@ -481,12 +496,6 @@ mod tests {
             assert_eq!(store.waits(&name, acquisition, SECOND * now), waits, "{acquisition} at {now}");
         }
         assert_eq!(store.bounds(), (high(7), 0));
-        store.apply(&Operation::teach(900_000, 1), 2 * SECOND);
-        assert_eq!(store.bounds(), (900_000, 900_000));
-        let record = |store: &mut Store| store.apply(&Operation::Record, 2 * SECOND);
-        assert_eq!(record(&mut store), Outcome::Record { high: 900_000, floor: 900_000, taught: true });
-        store.restarted();
-        assert_eq!(record(&mut store), Outcome::Record { high: 900_000, floor: 900_000, taught: false });
         store.forget(&name);
         assert!(store.is_free(2 * SECOND));
     }
@@ -502,7 +511,7 @@ mod tests {
 
     #[test]
     fn reader_passes_no_live_writer_with_an_older_ticket() {
-        let mut store = Store::default();
+        let mut store = Store::made("m");
         assert!(granted(&store.apply(&shared("a", "c/s1", 7, None), SECOND)));
         store.apply(&shared("a", "d/1", 8, Some(5)), SECOND);
         let reader = shared("a", "e/s1", 9, Some(6));
@@ -513,7 +522,7 @@ mod tests {
 
     #[test]
     fn readers_at_the_head_are_handed_the_name_together() {
-        let mut store = Store::default();
+        let mut store = Store::made("m");
         store.apply(&Claim::sample("a", "c/1", 7).into(), SECOND);
         for (owner, ticket) in [("d/s1", 1), ("d/s2", 2), ("e/1", 3), ("d/s3", 4)] {
             store.apply(&shared("a", owner, 8, Some(ticket)), SECOND);
@@ -532,7 +541,7 @@ mod tests {
 
     #[test]
     fn writer_that_becomes_a_reader_hands_the_name_to_the_readers_behind_it() {
-        let mut store = Store::default();
+        let mut store = Store::made("m");
         store.apply(&Claim::sample("a", "c/1", 7).into(), SECOND);
         for (owner, ticket) in [("d/s1", 1), ("e/1", 3)] {
             store.apply(&shared("a", owner, 8, Some(ticket)), SECOND);
@@ -546,7 +555,7 @@ mod tests {
     /// It holds the name elsewhere, and the revocation took that.
     #[test]
     fn writer_that_was_revoked_becomes_no_reader_where_it_held_nothing() {
-        let mut store = Store::default();
+        let mut store = Store::made("m");
         store.apply(&Revoke { names: names("a"), ballot: 20 }.into(), SECOND);
         let reader = |follows| Claim { follows, ..Claim::sample("a", "c/s1", 30) }.into();
         assert_eq!(store.apply(&reader(7), SECOND), Outcome::Lost { holder: String::new() });
@@ -557,7 +566,7 @@ mod tests {
     fn fence_of_readers_is_the_names_once_the_last_has_gone() {
         let reads = |owner: &str, ballot| shared("a", owner, ballot, None);
         let release = |owner: &str, ballot| Release::of(&Claim::sample("a", owner, ballot)).into();
-        let mut store = Store::default();
+        let mut store = Store::made("m");
         store.apply(&reads("c/s1", 7), SECOND);
         store.apply(&reads("d/s1", 9), SECOND);
         store.apply(&release("d/s1", 9), SECOND);
@@ -571,7 +580,7 @@ mod tests {
 
     #[test]
     fn a_writer_whose_time_is_over_stays_out_beside_readers_where_the_clock_goes_back() {
-        let mut store = Store::default();
+        let mut store = Store::made("m");
         let writer = Claim { ttl: SECOND, ..Claim::sample("a", "c/1", 7) };
         store.apply(&writer.clone().into(), SECOND);
         assert!(granted(&store.apply(&shared("a", "d/s1", 8, None), SECOND + SECOND + SECOND / 100)));
@@ -582,7 +591,7 @@ mod tests {
     /// It may have been revoked where it reads, and be healed here.
     #[test]
     fn reader_that_was_not_here_when_readers_were_revoked_takes_nothing_here() {
-        let mut store = Store::default();
+        let mut store = Store::made("m");
         store.apply(&shared("a", "c/s1", 7, None), SECOND);
         store.apply(&Revoke { names: names("a"), ballot: 20 }.into(), SECOND);
         let renews = |store: &mut Store, ballot| {
@@ -597,7 +606,7 @@ mod tests {
     /// Found by seed 223504554: who had asked before they came was told that the name is free.
     #[test]
     fn readers_that_were_revoked_are_told_to_the_next_who_revokes() {
-        let mut store = Store::default();
+        let mut store = Store::made("m");
         store.apply(&shared("a", "c/s1", 7, None), SECOND);
         for ballot in [20, 21] {
             let told = store.apply(&Revoke { names: names("a"), ballot }.into(), SECOND);

@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use super::entry::{Entry, Hold, Kept, Noted};
 use super::millis;
+use super::record::Record;
 use super::store::Store;
 use crate::node::inspection::Inspection;
-use crate::node::operation::{Claim, Kind, Name, Operation, Release, Renew, Revoke, Scan, Teach, Verb, Withdraw};
+use crate::node::operation::{Claim, Kind, Name, Operation, Release, Renew, Revoke, Scan, Verb, Withdraw};
 use crate::node::reply::Outcome;
+use crate::rules::list::InForce;
 
 impl Store {
     /// Carries out one operation at the node's time `now`, which is the time since any fixed
-    /// origin.
+    /// origin. Without a record only a hello is carried out.
     pub fn apply(&mut self, operation: &Operation, now: Duration) -> Outcome {
         self.apply_heard(operation, now, &|_| true)
     }
@@ -22,10 +24,11 @@ impl Store {
     pub fn apply_heard(&mut self, operation: &Operation, now: Duration, hears: &dyn Fn(&str) -> bool) -> Outcome {
         // To the microsecond only where ballots are compared with the clock.
         let (precise, now) = (now, millis(now));
-        self.expire(now);
-        if matches!(operation.verb(), Verb::Claim | Verb::Teach | Verb::Record | Verb::Revoke) {
-            self.record.rotate(precise);
+        // No script looks for names.
+        if self.record.is_none() && !matches!(operation.verb(), Verb::Hello | Verb::Scan) {
+            return Outcome::Forgot;
         }
+        self.expire(now);
         let mut work = Work { store: self, now, precise, hears, moved_up: BTreeMap::new() };
         match operation {
             Operation::Claim(claim) => work.claim(claim),
@@ -33,12 +36,8 @@ impl Store {
             Operation::Release(release) => work.release(release),
             Operation::Withdraw(withdraw) => work.withdraw(withdraw),
             Operation::Inspect(names) => work.inspect(names),
-            Operation::Teach(lesson) => work.teach(*lesson),
-            Operation::Record => work.record(),
             Operation::Revoke(revoke) => work.revoke(revoke),
-            Operation::Enrol(enrol) => work.store.roster.enrol(enrol, now),
-            Operation::Retire => work.store.roster.retire(now),
-            Operation::Reset => work.store.roster.reset(now),
+            Operation::Hello(hello) => work.store.hello(hello, precise),
             // All names that it knows, in one page.
             Operation::Scan(_) => Outcome::Scanned {
                 next: Scan::FIRST.to_owned(),
@@ -70,8 +69,17 @@ impl Work<'_> {
 
     /// No ballot of this owner up to this one is granted for the name.
     pub(super) fn bar(&mut self, name: &Name, owner: &str) -> u64 {
-        let floor = self.store.record.floor();
+        let floor = self.floor();
         self.entry(name).fence_of(owner).max(floor)
+    }
+
+    fn floor(&self) -> u64 {
+        self.store.record.as_ref().map_or(0, Record::floor)
+    }
+
+    fn rotate(&mut self) {
+        let precise = self.precise;
+        self.store.record.iter_mut().for_each(|record| record.rotate(precise));
     }
 
     fn is_of(&mut self, name: &Name, owner: &str) -> bool {
@@ -80,6 +88,10 @@ impl Work<'_> {
     }
 
     fn claim(&mut self, claim: &Claim) -> Outcome {
+        if let Some(refusal) = self.refusal_of_list(&claim.list) {
+            return refusal;
+        }
+        self.rotate();
         let bar = self.highest_bar(claim);
         if let Some(refusal) = self.refusal_at_gate(claim) {
             return refusal;
@@ -91,6 +103,20 @@ impl Work<'_> {
         }
         claim.names.iter().for_each(|name| self.take(claim, name));
         Outcome::Granted { fence: claim.ballot }
+    }
+
+    /// A client of another list than the one in force takes nothing.
+    fn refusal_of_list(&self, list: &str) -> Option<Outcome> {
+        let in_force = self.store.record.as_ref().and_then(|record| record.in_force(self.now));
+        match in_force {
+            _ if list.is_empty() => None,
+            Some(listed) if listed.is(list) => None,
+            Some(listed) => {
+                let InForce { says, left, .. } = listed.told(self.now);
+                Some(Outcome::OtherList { says: says.to_string(), left })
+            }
+            None => Some(Outcome::NoList),
+        }
     }
 
     /// The highest bar of the names that nobody else holds.
@@ -132,7 +158,7 @@ impl Work<'_> {
 
     fn refusal(&mut self, claim: &Claim, number: usize, highest: u64) -> Option<Outcome> {
         let name = &claim.names[number];
-        let (now, floor, bar) = (self.now, self.store.record.floor(), self.bar(name, &claim.owner));
+        let (now, floor, bar) = (self.now, self.floor(), self.bar(name, &claim.owner));
         let shared = Operation::is_shared(&claim.owner);
         let entry = self.entry(name);
         // The writer that it was may hold the name elsewhere, and that is over.
@@ -144,7 +170,7 @@ impl Work<'_> {
         }
         let follows = shared && entry.is_followed_by(&claim.owner, now);
         match entry.kept(&claim.owner, now).filter(|_| !follows) {
-            // A floor is above it where it was granted while the node was in doubt, and was taught
+            // A floor is above it if it was granted while the node was doubted, and the node was synced
             // since. What was withdrawn is below the fence.
             Some(Kept { owner, ballot, .. }) if owner == claim.owner => {
                 let late = claim.ballot < ballot || claim.ballot <= floor.max(entry.over);
@@ -174,6 +200,7 @@ impl Work<'_> {
     }
 
     fn renew(&mut self, renewal: &Renew) -> Outcome {
+        self.rotate();
         for name in renewal.names.iter() {
             if let Some(holder) = self.stranger(renewal, name) {
                 return Outcome::Lost { holder };
@@ -183,7 +210,6 @@ impl Work<'_> {
         for name in renewal.names.iter() {
             if !self.is_of(name, &renewal.owner) {
                 outcome = Outcome::Healed;
-                self.store.record.rotate(self.precise);
             }
             self.renew_one(renewal, name);
             self.describe(renewal, name);
@@ -198,12 +224,7 @@ impl Work<'_> {
         if Operation::is_shared(owner) {
             self.read(name, owner, ttl, ballot);
         } else if mine {
-            let raised = ballot > self.entry(name).fence;
             self.entry(name).extend(renewal, precise);
-            if raised {
-                self.store.record.rotate(precise);
-                self.store.record.heard(ballot, precise);
-            }
             self.note_fence(name);
         } else {
             self.hold(name, Hold::new(owner, kind, ballot, count, self.now, ttl));
@@ -238,12 +259,14 @@ impl Work<'_> {
     fn release(&mut self, release: &Release) -> Outcome {
         let Release { ref names, ref owner, token, ballot, next, .. } = *release;
         let precise = self.precise;
-        self.store.record.rotate(precise);
+        self.rotate();
         let mut held = 0;
         for name in names.iter() {
-            let described = self.entry(name).is_described_by(owner);
-            self.heard_of(name, ballot);
+            let (described, known) = (self.entry(name).is_described_by(owner), self.entry(name).highest());
             let freed = self.entry(name).release(owner, token, ballot, precise);
+            if !freed || ballot > known {
+                self.note_fence(name);
+            }
             let left = self.leave(name, owner);
             if freed || left {
                 self.hand_over(name, next);
@@ -259,11 +282,14 @@ impl Work<'_> {
     fn withdraw(&mut self, withdraw: &Withdraw) -> Outcome {
         let Withdraw { ref names, ref owner, ballot, next, .. } = *withdraw;
         let precise = self.precise;
-        self.store.record.rotate(precise);
+        self.rotate();
         let mut held = 0;
         for name in names.iter() {
-            self.heard_of(name, ballot);
+            let known = self.entry(name).highest();
             let freed = self.entry(name).withdraw(owner, ballot, precise);
+            if !freed || ballot > known {
+                self.note_fence(name);
+            }
             if freed {
                 self.hand_over(name, next);
             }
@@ -272,19 +298,13 @@ impl Work<'_> {
         Outcome::Released { held }
     }
 
-    /// A ballot up to the name's fence is known already.
-    fn heard_of(&mut self, name: &Name, ballot: u64) {
-        if ballot > self.entry(name).highest() {
-            self.store.record.heard(ballot, self.precise);
-        }
-    }
-
     fn revoke(&mut self, revoke: &Revoke) -> Outcome {
         let (precise, now) = (self.precise, self.now);
         let mut longest: Option<Kept> = None;
+        self.rotate();
         for name in revoke.names.iter() {
             self.entry(name).revoke(revoke.ballot, precise);
-            self.store.record.heard(revoke.ballot, precise);
+            self.note_fence(name);
             // As one who reads nothing sees it.
             let kept = self.entry(name).kept("", now);
             longest = [longest, kept].into_iter().flatten().max_by_key(|kept| kept.left);
@@ -337,35 +357,19 @@ impl Work<'_> {
     pub(super) fn read(&mut self, name: &Name, owner: &Arc<str>, ttl: Duration, ballot: u64) {
         let precise = self.precise;
         self.entry(name).read(owner, ttl, ballot, precise);
-        self.store.record.heard(ballot, precise);
         self.note_fence(name);
-    }
-
-    fn teach(&mut self, lesson: Teach) -> Outcome {
-        self.store.record.teach(lesson.high, lesson.by_hand, self.precise);
-        Outcome::Taught
-    }
-
-    const fn record(&self) -> Outcome {
-        let record = &self.store.record;
-        Outcome::Record { high: record.high(), floor: record.floor(), taught: record.taught() }
     }
 
     pub(super) fn hold(&mut self, name: &Name, hold: Hold) {
         let precise = self.precise;
         let fence = self.entry(name).highest().max(hold.ballot);
-        self.store.record.heard(fence, precise);
         self.entry(name).hold(hold, fence, precise);
+        self.note_fence(name);
     }
 
     /// The record knows the fence of what is kept, unless that is too far ahead still.
-    pub(super) fn note_fence(&mut self, name: &Name) {
-        let (now, precise) = (self.now, self.precise);
-        let entry = self.entry(name);
-        if entry.is_ahead(now) {
-            let fence = entry.highest();
-            self.store.record.rotate(precise);
-            self.store.record.heard(fence, precise);
-        }
+    fn note_fence(&mut self, name: &Name) {
+        let (precise, fence) = (self.precise, self.entry(name).highest());
+        self.store.record.iter_mut().for_each(|record| record.heard(fence, precise));
     }
 }

@@ -12,6 +12,8 @@ use super::waiter::Waiter;
 pub struct Claim {
     /// What to hold.
     pub names: Arc<[Name]>,
+    /// The hash of the client's list, which must be in force. Empty: that is not checked.
+    pub list: Arc<str>,
     /// Who asks: one call of `acquire`, however often it asks.
     pub owner: Arc<str>,
     /// What the hold is to be.
@@ -134,18 +136,6 @@ impl Withdraw {
         let (names, owner) = (claim.names.clone(), claim.owner.clone());
         Self { names, owner, ttl: claim.ttl, ballot, next }
     }
-}
-
-/// Raises the node's floor to the highest ballot that others know of: it may have forgotten.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Teach {
-    /// The highest ballot that others know of.
-    pub high: u64,
-    /// The number of the node's lesson.
-    pub lesson: u32,
-    /// Whether it was dealt by another list, or too few nodes know it: then the node does not
-    /// become one that was taught.
-    pub by_hand: bool,
 }
 
 /// Lets all holds with tokens up to a number end: they are not renewed any more, and no ballot up to

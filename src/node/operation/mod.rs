@@ -1,6 +1,7 @@
 //! What a node can be asked.
 
 mod bodies;
+mod hello;
 mod kind;
 mod mode;
 mod name;
@@ -11,15 +12,14 @@ mod waiter;
 
 use std::sync::Arc;
 
-pub use bodies::{Claim, Note, Release, Renew, Revoke, Scan, Teach, Withdraw};
+pub use bodies::{Claim, Note, Release, Renew, Revoke, Scan, Withdraw};
+pub use hello::{Hello, Intent, OldAtOnce};
 pub use kind::Kind;
 pub use mode::Mode;
 pub(crate) use name::record_key;
 pub use name::{MAX_NAME, Name};
 pub use verb::Verb;
 pub use waiter::Waiter;
-
-use crate::rules::roster::Enrolment;
 
 /// One operation of the protocol: a verb, and what it is asked with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,36 +34,15 @@ pub enum Operation {
     Withdraw(Withdraw),
     /// Look at the names, and write nothing.
     Inspect(Arc<[Name]>),
-    /// Raise the node's floor.
-    Teach(Teach),
-    /// Tell the node's record.
-    Record,
     /// Let all holds with tokens up to a number end: they are not renewed any more.
     Revoke(Revoke),
-    /// Write the servers of a client's list into the node's roster, if they fit.
-    Enrol(Enrolment),
-    /// Let no client count the node's votes any more.
-    Retire,
-    /// Take its retirement back.
-    Reset,
+    /// Make, read and write the node's record.
+    Hello(Hello),
     /// Tell a page of the names that the node knows.
     Scan(Scan),
 }
 
 impl Operation {
-    /// Tells a node the highest ballot that others know of: its lesson of that number.
-    #[must_use]
-    pub const fn teach(high: u64, lesson: u32) -> Self {
-        Self::Teach(Teach { high, lesson, by_hand: false })
-    }
-
-    /// Tells a node by hand which ballots were dealt by another list, or what too few nodes know of
-    /// its own: it does not become one that was taught.
-    #[must_use]
-    pub const fn teach_by_hand(high: u64, lesson: u32) -> Self {
-        Self::Teach(Teach { high, lesson, by_hand: true })
-    }
-
     /// What is to be done.
     #[must_use]
     pub const fn verb(&self) -> Verb {
@@ -73,12 +52,8 @@ impl Operation {
             Self::Release(_) => Verb::Release,
             Self::Withdraw(_) => Verb::Withdraw,
             Self::Inspect(_) => Verb::Inspect,
-            Self::Teach(_) => Verb::Teach,
-            Self::Record => Verb::Record,
             Self::Revoke(_) => Verb::Revoke,
-            Self::Enrol(_) => Verb::Enrol,
-            Self::Retire => Verb::Retire,
-            Self::Reset => Verb::Reset,
+            Self::Hello(_) => Verb::Hello,
             Self::Scan(_) => Verb::Scan,
         }
     }
@@ -93,7 +68,7 @@ impl Operation {
             | Self::Withdraw(Withdraw { names, .. })
             | Self::Inspect(names)
             | Self::Revoke(Revoke { names, .. }) => names,
-            Self::Teach(_) | Self::Record | Self::Enrol(_) | Self::Retire | Self::Reset | Self::Scan(_) => &[],
+            Self::Hello(_) | Self::Scan(_) => &[],
         }
     }
 
@@ -112,14 +87,7 @@ impl Operation {
             | Self::Renew(Renew { owner, .. })
             | Self::Release(Release { owner, .. })
             | Self::Withdraw(Withdraw { owner, .. }) => Some(owner),
-            Self::Inspect(_)
-            | Self::Teach(_)
-            | Self::Record
-            | Self::Revoke(_)
-            | Self::Enrol(_)
-            | Self::Retire
-            | Self::Reset
-            | Self::Scan(_) => None,
+            Self::Inspect(_) | Self::Revoke(_) | Self::Hello(_) | Self::Scan(_) => None,
         }
     }
 
@@ -132,13 +100,7 @@ impl Operation {
             | Self::Release(Release { ballot, .. })
             | Self::Withdraw(Withdraw { ballot, .. })
             | Self::Revoke(Revoke { ballot, .. }) => Some(*ballot),
-            Self::Inspect(_)
-            | Self::Teach(_)
-            | Self::Record
-            | Self::Enrol(_)
-            | Self::Retire
-            | Self::Reset
-            | Self::Scan(_) => None,
+            Self::Inspect(_) | Self::Hello(_) | Self::Scan(_) => None,
         }
     }
 
@@ -195,9 +157,8 @@ from_bodies!(
     Renew(Renew),
     Release(Release),
     Withdraw(Withdraw),
-    Teach(Teach),
     Revoke(Revoke),
-    Enrol(Enrolment),
+    Hello(Hello),
     Scan(Scan),
 );
 

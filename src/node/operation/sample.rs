@@ -1,19 +1,22 @@
 //! Operations for unit tests.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Operation;
 use super::bodies::{Claim, Release, Renew, Revoke, Scan, Withdraw};
+use super::hello::{Hello, Intent};
 use super::kind::Kind;
 use super::name::Name;
 use super::verb::Verb;
-use crate::rules::roster::Enrolment;
+use crate::rules::list::List;
 
 impl Claim {
     /// Of one name, for a minute, without a place in line.
     pub(crate) fn sample(name: &str, owner: &str, ballot: u64) -> Self {
         Self {
             names: [Name::new("p:", name).unwrap()].into(),
+            list: "".into(),
             owner: owner.into(),
             kind: Kind::Lock,
             ttl: Duration::from_secs(60),
@@ -37,13 +40,25 @@ impl Claim {
                 Withdraw { names, owner, ttl, ballot, next }.into()
             }
             Verb::Inspect => Operation::Inspect(self.names),
-            Verb::Teach => Operation::teach(*ballot, 1),
-            Verb::Record => Operation::Record,
             Verb::Revoke => Revoke { names: names.clone(), ballot: *ballot }.into(),
-            Verb::Enrol => Enrolment::default().into(),
-            Verb::Retire => Operation::Retire,
-            Verb::Reset => Operation::Reset,
+            Verb::Hello => Hello::sample(Intent::Look).into(),
             Verb::Scan => Scan { from: Scan::FIRST.into(), keys: 100 }.into(),
+        }
+    }
+}
+
+impl Hello {
+    /// Of the only node of a list, whose process is called `process`, with `max_ttl` of a minute.
+    pub(crate) fn sample(intent: Intent) -> Self {
+        Self {
+            intent,
+            new: "new".into(),
+            process: "process".into(),
+            list: Arc::new(List::new("default", ["node"], Duration::from_secs(60))),
+            old: None,
+            knew: None,
+            sync: None,
+            seen: Vec::new(),
         }
     }
 }

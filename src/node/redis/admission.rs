@@ -1,28 +1,29 @@
-//! What is asked of a server before any vote of its connection counts.
+//! What a server is asked before any vote of its connection counts.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::{join5, ready};
+use futures::future::{join_all, join5, ready};
 
-use super::decode::returned;
+use super::decode::{garbled, returned};
 use super::encode::Call;
 use super::script::Script;
-use super::transport::{Answer, Argument, Arguments, Connection, Value, digest};
+use super::transport::{Answer, Argument, Connection, Value};
 use crate::host::Host;
 use crate::node::operation::Operation;
 use crate::node::reply::{Fault, FaultKind, Outcome};
 use crate::rules::Tick;
+use crate::rules::list::Record;
 use crate::words::harmless;
 
-/// What a server says of itself.
+/// What a server says of itself, in its reply to INFO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     pub(super) run_id: String,
-    /// Whose memory it has: its own process's, or since it was promoted from a replica, what its
-    /// master had sent it by then.
-    pub(super) lineage: String,
+    /// The process whose memory it has, as records call it: its run id, and the replication id that it
+    /// got if it was promoted from a replica.
+    pub(super) process: Arc<str>,
     pub(super) version: String,
     pub(super) uptime: Duration,
     pub(super) master: bool,
@@ -32,26 +33,24 @@ pub(super) struct Server {
     pub(super) time: Option<Duration>,
     /// Whether it may evict keys that it should keep.
     pub(super) evicts: Option<String>,
-    /// How much memory it may use, where it uses more and evicts nothing.
+    /// How much memory it may use, if it uses more and evicts nothing.
     pub(super) full: Option<String>,
 }
 
-/// What a server told when it was greeted.
+/// What a server replied when it was greeted.
 #[derive(Debug)]
 pub(super) struct Greeting {
     pub(super) server: Server,
-    /// When it was asked what it is, and when it told.
+    /// When it was asked, and when the reply to INFO and the one to hello came.
     pub(super) asked: Tick,
-    pub(super) told: Tick,
-    /// Whether it is known to have forgotten no ballot, if it told: see
-    /// [`teaching`](crate::rules::teaching).
-    pub(super) taught: Option<bool>,
-    /// Why its record cannot be read, if that is why it did not tell.
-    pub(super) unreadable: Option<String>,
+    pub(super) informed: Tick,
+    pub(super) greeted: Tick,
+    /// Its record, or why it cannot be read. `Ok(None)`: it has none.
+    pub(super) record: Result<Option<Record>, Fault>,
+    /// The time of the reply to hello.
+    pub(super) time: Option<Duration>,
     /// Whether it wakes this connection; or why it refuses to.
     pub(super) hinting: Result<bool, Fault>,
-    /// Whether it takes SCRIPT LOAD.
-    pub(super) loads: bool,
 }
 
 /// Who greets, and what for.
@@ -63,72 +62,75 @@ pub(super) struct Guest<'a> {
     pub(super) record: &'a str,
     /// The channel to be subscribed to, if any.
     pub(super) channel: Option<&'a str>,
+    /// The first hello. It does not name the process, since INFO is under way with it.
+    pub(super) hello: &'a Operation,
 }
 
-/// Asks all that has to be known before anything else is, in one round trip, since each takes long
-/// to a far node: whether it takes the script, what it is and what it knows, and to be subscribed.
-/// The subscription comes last: where it is refused, a reply too many follows.
+/// Sends all that a connection needs in one round trip, since each takes long to a far node: the
+/// scripts, INFO, hello, and the subscription. The subscription comes last: if it is refused, a
+/// reply too many follows.
 pub(super) async fn greet(
     connection: &dyn Connection,
     host: &Arc<dyn Host>,
     guest: Guest<'_>,
 ) -> Result<Greeting, Fault> {
-    let Guest { name, record, channel } = guest;
+    let Guest { name, channel, .. } = guest;
     let asked = host.now();
     let named = connection.send("CLIENT", &[Argument::Word("SETNAME"), Argument::Text(name)]);
-    let send = |command, arguments: &dyn Arguments| connection.send(command, arguments);
-    let loaded = load(send, Script::Record.source());
+    let loaded: Vec<_> = Script::ALL.iter().map(|script| load(connection, *script)).collect();
     let info = connection.send("INFO", &[]).map(|info| (info, host.now()));
-    let recorded = recorded(connection, record);
+    let said = hello(connection, guest, "EVALSHA");
     let subscribed =
         channel.map_or_else(|| ready(Ok(())).boxed(), |channel| connection.subscribe(&[channel.to_owned()]));
-    let (named, loaded, (info, told), recorded, subscribed) = join5(named, loaded, info, recorded, subscribed).await;
-    let refused = match loaded {
-        Err(fault) if fault.kind() != FaultKind::Rejected => return Err(during("SCRIPT LOAD")(fault)),
-        loaded => loaded.err(),
-    };
-    let server = parse(&info.map_err(during("INFO"))?).ok_or_else(stranger)?;
+    let all = join5(named, join_all(loaded), info, said, subscribed);
+    let (named, loaded, (info, informed), said, subscribed) = all.await;
     if let Err(fault) = named {
         tracing::debug!(%fault, "the connection could not be named");
     }
+    // A server that refuses SCRIPT LOAD keeps what it runs by EVAL as well.
+    if let Some(fault) = loaded.into_iter().filter_map(Result::err).find(|fault| fault.kind() != FaultKind::Rejected) {
+        return Err(during("SCRIPT LOAD")(fault));
+    }
+    let server = parse(&info.map_err(during("INFO"))?).ok_or_else(stranger)?;
     let hinting = match subscribed {
         Err(fault) if !is_refusal(&fault) => return Err(during("SUBSCRIBE")(fault)),
         subscribed => subscribed.map(|()| channel.is_some()),
     };
-    let loads = refused.is_none();
-    let recorded = match refused {
-        // Where the subscription was refused too, the connection is of no further use.
-        Some(refused) if hinting.is_ok() => {
-            let (script, asked) = (Script::Record, [&Operation::Record]);
-            Ok(send("EVAL", &Call::new(script.source(), script, record, asked.into_iter()))
-                .await
-                .map_err(|_| refused)?)
-        }
-        _ => recorded,
+    let said = match said {
+        // If the subscription was refused too, the connection is of no further use.
+        Err(fault) if is_unknown_script(&fault) && hinting.is_ok() => hello(connection, guest, "EVAL").await,
+        said => said,
     };
-    let (taught, unreadable) = match recorded {
+    let (time, record) = heard(said, guest.hello)?;
+    Ok(Greeting { server, asked, informed, greeted: host.now(), record, time, hinting })
+}
+
+fn hello(connection: &dyn Connection, guest: Guest<'_>, command: &'static str) -> Answer<Value> {
+    let script = Script::Hello;
+    let text = if command == "EVAL" { script.source() } else { script.digest() };
+    connection.send(command, &Call::new(text, script, guest.record, std::iter::once(guest.hello)))
+}
+
+/// The node's time and its record, or why the server does not let anybody read it.
+type Said = (Option<Duration>, Result<Option<Record>, Fault>);
+
+fn heard(said: Result<Value, Fault>, hello: &Operation) -> Result<Said, Fault> {
+    let value = match said {
         Err(fault) if !is_refusal(&fault) || lacks_a_command(&fault) => return Err(during("EVALSHA")(fault)),
-        Err(_) => (None, None),
-        Ok(record) => knows(record, &server.lineage),
+        Err(fault) => return Ok((None, Err(fault))),
+        Ok(value) => value,
     };
-    Ok(Greeting { server, asked, told, taught, unreadable, hinting, loads })
-}
-
-/// Asks for the node's record, by the script that was just loaded.
-fn recorded(connection: &dyn Connection, record: &str) -> Answer<Value> {
-    let (script, asked) = (Script::Record, [&Operation::Record]);
-    connection.send("EVALSHA", &Call::new(&digest(script.source()), script, record, asked.into_iter()))
-}
-
-/// Whether that record was told by a server of `lineage` that forgot nothing, or was taught; or why
-/// it never will be told. What is refused for want of memory may be told later.
-fn knows(record: Value, lineage: &str) -> (Option<bool>, Option<String>) {
-    let told = returned(&record, 1).map(|mut told| told.replies.next(&Operation::Record, &run(lineage)));
-    match told {
-        Some(Ok(Outcome::Record { taught, .. })) => (Some(taught), None),
-        Some(Err(fault)) if fault.kind() == FaultKind::Rejected => (None, Some(fault.to_string())),
-        _ => (None, None),
+    let mut returned = returned(&value, 1).ok_or_else(garbled)?;
+    match returned.replies.next(hello) {
+        Ok(Outcome::Hello(record)) => Ok((Some(returned.time), Ok(record))),
+        Ok(_) => Err(garbled()),
+        Err(fault) => Ok((Some(returned.time), Err(fault))),
     }
+}
+
+/// Whether nothing ran, since the server does not know the script.
+pub(super) fn is_unknown_script(fault: &Fault) -> bool {
+    fault.to_string().starts_with("NOSCRIPT")
 }
 
 /// Whether the server's configuration has taken a command away.
@@ -157,52 +159,11 @@ pub(super) fn parse(info: &Value) -> Option<Server> {
     Server::parse(info.text()?)
 }
 
-/// A script as it is loaded into the server of `lineage`, and nowhere else: its digest is unknown to
-/// any other process, so a call that reaches another one, behind a proxy that changed its mind,
-/// finds no script there and carries nothing out. That holds for each script by itself.
-pub(super) fn source(script: Script, lineage: &str) -> String {
-    let run = run(lineage);
-    format!("local RUN = '{run}'\n{}\n-- {} {run}\n", script.source(), script.name())
-}
-
-/// What scripts call a server of `lineage`.
-pub(super) fn run(lineage: &str) -> String {
-    lineage.chars().filter(|char| char.is_ascii_alphanumeric() || *char == '/').collect()
-}
-
-/// The same script by another digest, for EVAL, which leaves a script in the server's memory: a
-/// server of another lineage must not come to know the one that is loaded.
-pub(super) fn once(script: Script, lineage: &str) -> String {
-    format!("{}-- {} once\n", source(script, lineage), script.name())
-}
-
-/// Lets a server know a script: by SCRIPT LOAD, whose answer is its digest. Where that is refused,
-/// it is run for no operation; servers keep what they run as well.
-pub(super) fn give(
-    send: impl Fn(&'static str, &dyn Arguments) -> Answer<Value>,
-    (script, source): (Script, &str),
-    record: &str,
-    loads: bool,
-) -> Answer<Value> {
-    match loads {
-        true => load(send, source),
-        false => send("EVAL", &Call::new(source, script, record, std::iter::empty())),
-    }
-}
-
-fn load(send: impl Fn(&'static str, &dyn Arguments) -> Answer<Value>, source: &str) -> Answer<Value> {
-    send("SCRIPT", &[Argument::Word("LOAD"), Argument::Text(source)])
+fn load(connection: &dyn Connection, script: Script) -> Answer<Value> {
+    connection.send("SCRIPT", &[Argument::Word("LOAD"), Argument::Text(script.source())])
 }
 
 impl Server {
-    /// Whether it has the memory still of the server that was admitted as `lineage`, over the same
-    /// connection. One that was promoted forgets of that when it frees its backlog, an hour after
-    /// its last replica has gone (repl-backlog-ttl).
-    pub(super) fn continues(&self, lineage: &str) -> bool {
-        let promoted = || lineage.strip_prefix(&*self.run_id).is_some_and(|rest| rest.starts_with('/'));
-        self.lineage == lineage || (self.lineage == self.run_id && promoted())
-    }
-
     fn parse(info: &str) -> Option<Self> {
         let field =
             |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
@@ -211,7 +172,7 @@ impl Server {
         let run_id = field("run_id").filter(|id| !id.is_empty())?;
         Some(Self {
             run_id: run_id.to_owned(),
-            lineage: promoted(field).map_or_else(|| run_id.to_owned(), |id| format!("{run_id}/{id}")),
+            process: process(run_id, promoted(field)).into(),
             version: harmless(field("valkey_version").or_else(|| field("redis_version")).unwrap_or("unknown")),
             // Negative where the clock was set back behind the server's start.
             uptime: Duration::from_secs(field("uptime_in_seconds")?.parse::<i64>().ok()?.try_into().unwrap_or(0)),
@@ -239,6 +200,11 @@ fn promoted<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Option<&'a str> {
     second.bytes().any(|digit| digit != b'0').then(|| field("master_replid"))?
 }
 
+fn process(run_id: &str, promoted: Option<&str>) -> String {
+    let plain = |id: &str| id.chars().filter(char::is_ascii_alphanumeric).take(64).collect::<String>();
+    promoted.map_or_else(|| plain(run_id), |id| format!("{}/{}", plain(run_id), plain(id)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,19 +227,10 @@ mod tests {
     }
 
     #[test]
-    fn a_promotion_changes_the_lineage_and_a_replica_that_joins_does_not() {
+    fn promotion_changes_the_process_and_a_joining_replica_does_not() {
         let with = |second: &str| format!("{INFO}master_replid:new\r\nmaster_replid2:{second}\r\n");
-        assert_eq!(Server::parse(&with("0000")).unwrap().lineage, "abc");
-        assert_eq!(Server::parse(&with("01d0")).unwrap().lineage, "abc/new");
-    }
-
-    #[test]
-    fn a_server_that_forgot_of_its_promotion_is_the_same_and_one_that_was_promoted_is_not() {
-        let is = |lineage: &str| Server { lineage: lineage.to_owned(), ..Server::parse(INFO).unwrap() };
-        let same = |known: &str, told: &str| is(told).continues(known);
-        assert!(same("abc", "abc") && same("abc/new", "abc/new") && same("abc/new", "abc"));
-        assert!(!same("abc", "abc/new") && !same("abc/new", "abc/newer"), "that is another memory");
-        assert!(!same("xyz/new", "abc") && !same("abcd/new", "abc") && !same("abcd", "abc"), "another process");
+        assert_eq!(&*Server::parse(&with("0000")).unwrap().process, "abc");
+        assert_eq!(&*Server::parse(&with("01d0")).unwrap().process, "abc/new");
     }
 
     #[test]
@@ -308,16 +265,5 @@ mod tests {
     #[test]
     fn what_tells_no_run_id_is_no_server() {
         assert_eq!(Server::parse("role:master\r\nuptime_in_seconds:3"), None);
-    }
-
-    #[test]
-    fn each_server_has_scripts_of_its_own_and_none_writes_into_them() {
-        for script in Script::ALL {
-            let (source, once) = (|lineage| source(script, lineage), |lineage| once(script, lineage));
-            assert!(source("ab/01").starts_with("local RUN = 'ab/01'\n"));
-            assert!(source("a'..x\n/b").starts_with("local RUN = 'ax/b'\n"));
-            assert!(source("a") != source("b") && source("a").contains(script.source()));
-            assert!(once("a") != source("a") && once("a").starts_with(&source("a")));
-        }
     }
 }

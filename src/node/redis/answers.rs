@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::decode;
-use super::looks::Looking;
 use super::transport::Value;
 use super::{Job, Shared};
-use crate::node::Request;
-use crate::node::operation::Operation;
-use crate::node::reply::{Fault, FaultKind, Reply, ReplyTo};
-use crate::node::trust::{trusted, unlisted};
+use crate::node::operation::Verb;
+use crate::node::reply::{Fault, FaultKind, Outcome, Reply};
+use crate::node::trust::{of_another_record, trusted};
+use crate::rules::book::Standing;
 use crate::rules::doubt::Trust;
 use crate::rules::handover::Stamp;
+use crate::rules::list::Record;
 use crate::rules::{RestartGuard, Tick};
 use crate::words::harmless;
 
@@ -23,8 +23,6 @@ pub(super) struct Answers {
     pub(super) shared: Arc<Shared>,
     /// Which connection to this node it is.
     pub(super) generation: u64,
-    /// What the script calls the server.
-    pub(super) run: String,
     /// How many answers in a row did not come in time.
     timeouts: AtomicU32,
     /// The last answer may have overtaken messages that were received before it, and wait still.
@@ -32,49 +30,74 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    pub(super) const fn new(shared: Arc<Shared>, generation: u64, run: String) -> Self {
+    pub(super) const fn new(shared: Arc<Shared>, generation: u64) -> Self {
         let (timeouts, overtook) = (AtomicU32::new(0), AtomicBool::new(false));
-        Self { shared, generation, run, timeouts, overtook }
+        Self { shared, generation, timeouts, overtook }
     }
 
     /// Hands out replies. Returns why the generation must end, if it must.
     pub(super) fn answer(&self, jobs: Vec<Job>, sent: Tick, received: Tick, value: &Value) -> Option<String> {
         self.in_time();
-        let Some(decode::Returned { time, unheard, mut replies }) = decode::returned(value, jobs.len()) else {
+        let Some(decode::Returned { time, id, unheard, mut replies }) = decode::returned(value, jobs.len()) else {
             self.fail_all(jobs, &decode::garbled());
             return None;
         };
         if let Some(why) = unheard {
             self.shared.without_hints(&harmless(&why));
         }
-        let (trust, uncounted) = self.observe(time, sent, received);
-        let mut ended = None;
+        let greets = jobs.iter().any(|job| job.request.operation.verb() == Verb::Hello);
+        let shown = if greets { Shown::ByHello } else { Shown::ByReply(id) };
+        let seen = self.observe(time, shown, sent, received);
+        let (mut ended, mut asks) = (None, false);
         for job in jobs {
-            let reply = replies.next(&job.request.operation, &self.run);
-            let mut reply = trusted(reply, trust);
-            if let Some(why) = &uncounted {
-                reply = unlisted(reply, why);
+            let reply = replies.next(&job.request.operation);
+            match &reply {
+                Ok(Outcome::Hello(record)) => self.heard(record.as_ref(), sent, received),
+                Err(fault) if greets => self.shared.state().unreadable = Some(fault.to_string()),
+                _ => {}
             }
+            let reply = if seen.same_record { reply } else { of_another_record(reply) };
+            let mut reply = trusted(reply, seen.trust);
             if let Ok(outcome) = &mut reply {
                 outcome.stamped(Stamp { generation: self.generation, time });
             }
+            if let Ok(Outcome::Granted { fence }) = reply {
+                self.shared.state().guard.granted(fence, received);
+            }
+            asks |= matches!(reply, Ok(Outcome::Forgot | Outcome::NoList | Outcome::OtherList { .. }));
             ended = self.replica(&reply).or(ended);
             self.deliver(job, received, reply);
+        }
+        if asks || !seen.same_record {
+            self.shared.state().is_out_of_date(received);
+            self.shared.settings.listener.heard(self.shared.index);
         }
         ended
     }
 
+    /// What a hello returned.
+    fn heard(&self, record: Option<&Record>, sent: Tick, received: Tick) {
+        let mut state = self.shared.state();
+        state.heard(record, sent, received);
+        let quarantined = state.guard.quarantined(received).is_some();
+        let doubted = state.guard.take_news();
+        drop(state);
+        self.shared.meters.quarantined(quarantined);
+        self.shared.tell_doubt(doubted);
+        self.shared.settings.listener.heard(self.shared.index);
+    }
+
     /// Which replies that came with this time count: the clock may have been stepped now, or a
     /// little before, while they were on their way.
-    fn observe(&self, time: Duration, sent: Tick, received: Tick) -> (Trust, Option<String>) {
-        self.observed(received, Some(received.since(sent)), |guard| guard.observe(time, sent, received))
+    fn observe(&self, time: Duration, shown: Shown<'_>, sent: Tick, received: Tick) -> Seen {
+        self.observed(received, Some(received.since(sent)), shown, |guard| guard.observe(time, sent, received))
     }
 
     /// Whether a push with this time counts: it tells of the node's clock as replies do.
     pub(super) fn observe_push(&self, time: Duration) -> bool {
         let received = self.shared.host.now();
-        let (trust, uncounted) = self.observed(received, None, |guard| guard.observe_push(time, received));
-        trust.grants && uncounted.is_none() && !self.overtook.load(Relaxed)
+        let seen = self.observed(received, None, Shown::ByHello, |guard| guard.observe_push(time, received));
+        seen.trust.grants && !self.overtook.load(Relaxed)
     }
 
     /// An answer is handed out: whether it may overtake messages that were received before it.
@@ -82,27 +105,32 @@ impl Answers {
         self.overtook.store(overtakes, Relaxed);
     }
 
-    /// Which votes count at `received`, once the guard was told a time of the node's clock: `look`
-    /// returns whether that shows a step. And why they do not, if the server was not enrolled
-    /// lately enough for them.
+    /// Which votes count at `received`, after the guard has looked at the node's clock: `look` returns
+    /// whether that shows a step.
     fn observed(
         &self,
         received: Tick,
         round_trip: Option<Duration>,
+        shown: Shown<'_>,
         look: impl FnOnce(&mut RestartGuard) -> bool,
-    ) -> (Trust, Option<String>) {
+    ) -> Seen {
         let mut state = self.shared.state();
         state.round_trip = round_trip.or(state.round_trip);
         let stepped = look(&mut state.guard);
-        let trust = state.guard.trust(received);
-        let uncounted = (!state.standing.counts(received)).then(|| state.unlisted(received));
+        let same_record = match shown {
+            Shown::ByReply(id) => state.guard.showed(id, received),
+            Shown::ByHello => true,
+        };
+        let Trust { grants, extensions } = state.guard.trust(received);
+        let grants = grants && state.standing.counts(received);
+        let extensions = extensions && !matches!(state.standing, Standing::Twins { .. });
         let doubted = state.guard.take_news();
         drop(state);
         if stepped {
-            self.note(stepped, !trust.grants);
+            self.shared.meters.quarantined(!grants);
         }
         self.shared.tell_doubt(doubted);
-        (trust, uncounted)
+        Seen { trust: Trust { grants, extensions }, same_record }
     }
 
     /// Why the generation must end, if this reply says that it is no master any more.
@@ -141,26 +169,21 @@ impl Answers {
         self.in_time();
         0
     }
+}
 
-    /// Takes note of whether the clock was stepped, and whether the node is quarantined.
-    pub(super) fn note(&self, stepped: bool, quarantined: bool) {
-        if stepped {
-            self.shared.state().looks.stepped();
-            self.let_it_look();
-            self.shared.warn_of_a_step();
-        }
-        self.shared.meters.quarantined(quarantined);
-    }
+/// What shows which record the node has.
+#[derive(Clone, Copy, Debug)]
+enum Shown<'a> {
+    /// The id in the reply to other operations; `None` if the node has no record.
+    ByReply(Option<&'a str>),
+    /// The record itself, or nothing: a push has no id.
+    ByHello,
+}
 
-    /// Asks for the record, by which the node looks at its clock, if that is due.
-    pub(super) fn let_it_look(&self) {
-        let now = self.shared.host.now();
-        let due = self.shared.state().looks.due(now);
-        if let Some(steps) = due {
-            let reply = ReplyTo::new(self.shared.index, Arc::new(Looking(self.shared.clone(), steps)));
-            self.shared.enqueue(Request { operation: Arc::new(Operation::Record), reply });
-        }
-    }
+/// What a reply is worth.
+struct Seen {
+    trust: Trust,
+    same_record: bool,
 }
 
 fn demoted(reply: &Reply) -> bool {

@@ -9,20 +9,17 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures::FutureExt;
-use futures::future::{BoxFuture, Fuse, FusedFuture};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{give, once, run, source};
 use super::answers::Answers;
 use super::encode::{BATCH, Call, batches};
-use super::flight::{Confirmation, Flight, Flights, Landed, What, confirming};
+use super::flight::{Flight, Flights, Landed, What};
 use super::messages::Messages;
 use super::patience::Patience;
 use super::script::Script;
-use super::transport::{Answer, Arguments, Connection, Event, Value, digest};
-use super::wire::{Digests, Wire};
+use super::transport::{Answer, Arguments, Connection, Event, Value};
+use super::wire::Wire;
 use super::{Job, Shared, scan};
 use crate::host::before;
 use crate::node::operation::Operation;
@@ -34,31 +31,15 @@ const FLIGHTS: usize = 16;
 /// How many timeouts in a row end a connection.
 const TIMEOUTS: u32 = 3;
 
-/// How a generation ended.
-pub(super) struct End {
-    pub(super) why: String,
-    /// Whether the server was confirmed before.
-    pub(super) answered: bool,
-}
-
 /// The calls of one generation.
 pub(super) struct Batcher {
     shared: Arc<Shared>,
     wire: Arc<Wire>,
     answers: Arc<Answers>,
-    digests: Digests,
-    lineage: String,
-    /// Until it is confirmed that the server that was admitted has the scripts, calls are sent and
-    /// no reply counts: they may be another server's.
-    confirming: Fuse<BoxFuture<'static, Confirmation>>,
-    /// Whether it was confirmed.
-    answered: bool,
-    /// When it was, until the server is asked again whether it is the same.
+    /// The server that was admitted.
+    run_id: String,
+    /// Since when nobody has used the connection, until the server is asked again whether it is the same.
     unprobed: Option<Tick>,
-    /// Whether the server takes SCRIPT LOAD.
-    loads: bool,
-    /// How many scripts are on their way to it again.
-    loading: usize,
     flights: Flights,
     patience: Patience,
     messages: Messages,
@@ -67,33 +48,22 @@ pub(super) struct Batcher {
 }
 
 impl Batcher {
-    pub(super) fn new(shared: Arc<Shared>, connection: Box<dyn Connection>, lineage: String, loads: bool) -> Self {
-        let sources = Script::ALL.map(|script| (script, source(script, &lineage)));
-        let send = |command, arguments: &dyn Arguments| connection.send(command, arguments);
-        let give = |(script, source): &(Script, String)| give(send, (*script, source), &shared.settings.record, loads);
-        let confirming = confirming(sources.iter().map(give), &*connection, shared.host.clone()).fuse();
-        let digests = sources.map(|(_, source)| digest(&source));
+    pub(super) fn new(shared: Arc<Shared>, connection: Box<dyn Connection>, run_id: String) -> Self {
         let mut state = shared.state();
         state.generations += 1;
         let generation = state.generations;
         drop(state);
-        let patience = Patience::new(shared.host.clone(), shared.settings.timeout);
-        let answers = Arc::new(Answers::new(shared.clone(), generation, run(&lineage)));
+        let answers = Arc::new(Answers::new(shared.clone(), generation));
         Self {
             asked: false,
             messages: Messages::new(shared.clone()),
-            shared,
-            wire: Arc::new(Wire::new(connection, digests.clone(), Arc::downgrade(&answers))),
+            wire: Arc::new(Wire::new(connection, Arc::downgrade(&answers))),
             answers,
-            digests,
-            lineage,
-            confirming,
-            answered: false,
-            unprobed: None,
-            loads,
-            loading: 0,
+            run_id,
+            unprobed: Some(shared.host.now()),
             flights: Flights::default(),
-            patience,
+            patience: Patience::new(shared.host.clone(), shared.settings.timeout),
+            shared,
         }
     }
 
@@ -103,8 +73,8 @@ impl Batcher {
     }
 
     /// Runs until the connection ends or `closing` does. What was queued by then is still sent in
-    /// the latter case.
-    pub(super) async fn run(mut self, closing: &CancellationToken) -> End {
+    /// the latter case. Returns how it ended.
+    pub(super) async fn run(mut self, closing: &CancellationToken) -> String {
         let mut batch = Vec::with_capacity(BATCH);
         let mut probe = interval(self.shared.state().probing.interval());
         probe.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -113,16 +83,14 @@ impl Batcher {
         tokio::pin!(closed);
         loop {
             let full = self.messages.are_enough();
-            let confirmed = self.confirming.is_terminated();
             let ended = tokio::select! {
                 biased;
                 // First: what happened meanwhile is looked at there, before a reply is handed out.
-                landed = landed(&self.wire, &mut self.flights, &mut self.patience), if confirmed => match landed {
+                landed = landed(&self.wire, &mut self.flights, &mut self.patience) => match landed {
                     Some(landed) => self.land_in_order(landed).await,
                     None => self.give_up(),
                 },
                 event = poll_fn(|context| poll_event(&self.wire, &mut self.asked, context)), if !full => self.happened(event),
-                confirmation = &mut self.confirming, if !confirmed => self.confirm(confirmation),
                 () = poll_fn(|context| self.wire.poll_queue(&mut batch, context)), if self.flights.len() < FLIGHTS => {
                     self.take_off(&mut batch);
                     None
@@ -131,7 +99,7 @@ impl Batcher {
                     self.messages.tell_missed();
                     None
                 }
-                _ = probe.tick(), if confirmed => {
+                _ = probe.tick() => {
                     self.probe();
                     None
                 }
@@ -148,25 +116,19 @@ impl Batcher {
     }
 
     /// Sends what is queued still, waits for the answers as long as one may take, and ends.
-    async fn finish(mut self) -> End {
+    async fn finish(mut self) -> String {
         self.wire.shut();
         self.wire.close();
         let until = self.shared.host.now() + self.shared.settings.timeout;
         let host = self.shared.host.clone();
         let _ = before(&host, until, self.drained()).await;
-        End { why: "the quorum was closed".to_owned(), answered: self.answered }
+        "the quorum was closed".to_owned()
     }
 
     async fn drained(&mut self) {
         let mut batch = Vec::new();
         while self.wire.take(&mut batch) {
             self.take_off(&mut batch);
-        }
-        if !self.confirming.is_terminated() {
-            let confirmation = (&mut self.confirming).await;
-            if self.confirm(confirmation).is_some() {
-                return;
-            }
         }
         while self.wire.is_under_way() {
             match landed(&self.wire, &mut self.flights, &mut self.patience).await {
@@ -178,14 +140,14 @@ impl Batcher {
 
     /// Answers all that was not sent. What was sent answers by itself, when its flight is dropped,
     /// that nobody knows.
-    fn end(self, why: String) -> End {
+    fn end(self, why: String) -> String {
         self.wire.close();
         let mut batch = Vec::new();
         while self.wire.take(&mut batch) {
             let fault = Fault::new(FaultKind::Down, format!("down: {why}"));
             batch.drain(..).for_each(|job| self.shared.fail_job(job, &fault));
         }
-        End { why, answered: self.answered }
+        why
     }
 
     fn take_off(&mut self, batch: &mut Vec<Job>) {
@@ -205,7 +167,7 @@ impl Batcher {
             }
         }
         for batch in batches(batch.drain(..), |job| &job.request.operation) {
-            let digest = &self.digests[batch.script as usize];
+            let digest = batch.script.digest();
             let answer = self.wire.send("EVALSHA", &self.script_call(digest, batch.script, &batch.jobs));
             self.launch(What::Batch(batch.jobs), sent, answer);
         }
@@ -218,45 +180,14 @@ impl Batcher {
         self.unprobed = None;
         let answer = self.wire.send("INFO", &[]);
         self.launch(What::Probe, sent, answer);
-        self.answers.let_it_look();
     }
 
-    /// NOSCRIPT means that nothing of this call ran, so it may be sent again, whole. All within what is
-    /// left of the call's time. Whoever answers now must not know the loaded script from this:
-    /// another client's connection may not have met NOSCRIPT yet.
+    /// NOSCRIPT means that nothing of this call ran, so it may be sent again, whole. The server knows the
+    /// script from then on. All within what is left of the call's time.
     fn again(&mut self, jobs: Vec<Job>, sent: Tick) {
         let Some(script) = jobs.first().map(|job| Script::of(job.request.operation.verb())) else { return };
-        if script == Script::Roster {
-            // It would write the old one's run to a new one's roster. It is asked again when it is
-            // known who answers.
-            let why = "the server does not know the script, and may be another";
-            self.answers.fail_all(jobs, &Fault::new(FaultKind::Down, why));
-            return self.verify(Vec::new(), Value::Array(Vec::new()), sent);
-        }
-        let answer = self.wire.send("EVAL", &self.script_call(&once(script, &self.lineage), script, &jobs));
+        let answer = self.wire.send("EVAL", &self.script_call(script.source(), script, &jobs));
         self.launch(What::Again(jobs), sent, answer);
-    }
-
-    /// NOSCRIPT may also be the first sign of a restarted server behind a proxy, so who carried the
-    /// jobs out is asked afterwards: a grant by another server is none, and is released.
-    fn verify(&mut self, jobs: Vec<Job>, value: Value, sent: Tick) {
-        let answer = self.wire.send("INFO", &[]);
-        self.launch(What::Verify(jobs, value), sent, answer);
-    }
-
-    /// The server has lost its scripts, and is the same.
-    fn load_again(&mut self) {
-        if self.loading > 0 {
-            return;
-        }
-        self.loading = Script::ALL.len();
-        let sent = self.shared.host.now();
-        for script in Script::ALL {
-            let send = |command, arguments: &dyn Arguments| self.wire.send(command, arguments);
-            let source = source(script, &self.lineage);
-            let answer = give(send, (script, &source), &self.shared.settings.record, self.loads);
-            self.launch(What::Load, sent, answer);
-        }
     }
 
     /// Gives up the commands that have had their time. Returns why the generation must end, if it
@@ -311,7 +242,7 @@ impl Drop for Batcher {
     /// requests.
     fn drop(&mut self) {
         let mut batch = Vec::new();
-        while self.answered && !std::thread::panicking() && self.wire.take(&mut batch) {
+        while !std::thread::panicking() && self.wire.take(&mut batch) {
             self.take_off(&mut batch);
         }
         drop(self.wire.end());
@@ -338,6 +269,6 @@ mod tests {
 
     #[test]
     fn verbs_keep_their_order_in_metrics() {
-        assert_eq!(Verb::ALL.map(|verb| verb as usize), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+        assert_eq!(Verb::ALL.map(|verb| verb as usize), [0, 1, 2, 3, 4, 5, 6, 7]);
     }
 }

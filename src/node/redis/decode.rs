@@ -1,5 +1,7 @@
 //! What scripts return, as outcomes.
 
+mod record;
+
 use std::iter::Peekable;
 use std::time::Duration;
 use std::vec;
@@ -10,13 +12,14 @@ use crate::node::inspection::{Description, Inspection};
 use crate::node::operation::{Kind, Operation, Release, Verb, Withdraw};
 use crate::node::reply::{Fault, FaultKind, Outcome, Queued, Reply};
 use crate::rules::ballot;
-use crate::rules::roster::Roster;
 
 /// What one call of a script returned.
 #[derive(Debug)]
 pub(super) struct Returned<'a> {
     /// The node's TIME.
     pub(super) time: Duration,
+    /// The id of the node's record; `None` if it has none.
+    pub(super) id: Option<&'a str>,
     /// Why wake-ups could not be published, if so: who waits was not notified, and asks by itself.
     pub(super) unheard: Option<String>,
     pub(super) replies: Replies<'a>,
@@ -32,15 +35,15 @@ pub(super) struct Replies<'a> {
 }
 
 impl Replies<'_> {
-    /// The next, which is to `operation`, of the server of `run`.
-    pub(super) fn next(&mut self, operation: &Operation, run: &str) -> Reply {
+    /// The next, which is to `operation`.
+    pub(super) fn next(&mut self, operation: &Operation) -> Reply {
         self.read += 1;
         let Some((_, items)) = self.others.next_if(|(number, _)| *number == self.read) else {
             return as_asked(operation);
         };
         match items.first().and_then(Value::text) {
             Some("error") => Err(rejected(items.get(1).and_then(Value::text).unwrap_or_default())),
-            Some(word) => outcome(word, items, operation, run).ok_or_else(garbled),
+            Some(word) => outcome(word, items, operation).ok_or_else(garbled),
             None => Err(garbled()),
         }
     }
@@ -55,7 +58,8 @@ pub(super) fn returned(value: &Value, operations: usize) -> Option<Returned<'_>>
         }
         value => (value.text()?, "", &[][..]),
     };
-    let mut numbers = done.split(' ').map(digits);
+    let (numbers, id) = done.rsplit_once(' ').filter(|(_, id)| is_id(id))?;
+    let mut numbers = numbers.split(' ').map(digits);
     let (seconds, micros, count) = (numbers.next()??, numbers.next()??, numbers.next()??);
     let time = Duration::from_secs(seconds).checked_add(Duration::from_micros(micros))?;
     let others = others.iter().map(numbered).collect::<Option<Vec<_>>>()?;
@@ -65,7 +69,13 @@ pub(super) fn returned(value: &Value, operations: usize) -> Option<Returned<'_>>
         return None;
     }
     let unheard = Some(unheard.to_owned()).filter(|why| !why.is_empty());
-    Some(Returned { time, unheard, replies: Replies { others: others.into_iter().peekable(), read: 0 } })
+    let (id, replies) = (Some(id).filter(|id| *id != "-"), Replies { others: others.into_iter().peekable(), read: 0 });
+    Some(Returned { time, id, unheard, replies })
+}
+
+/// Whether this may be the id of a record, or says that there is none.
+fn is_id(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// A number without a sign.
@@ -88,12 +98,11 @@ fn as_asked(operation: &Operation) -> Reply {
         Operation::Release(Release { names, .. }) | Operation::Withdraw(Withdraw { names, .. }) if names.len() == 1 => {
             Ok(Outcome::Released { held: 1 })
         }
-        Operation::Teach(_) => Ok(Outcome::Taught),
         _ => Err(garbled()),
     }
 }
 
-fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Option<Outcome> {
+fn outcome(word: &str, items: &[Value], operation: &Operation) -> Option<Outcome> {
     match (operation.verb(), word) {
         (Verb::Claim, "held") => Some(Outcome::Held {
             holder: text(items.get(1)?)?,
@@ -113,15 +122,13 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
             left: remaining(items.get(3)?)??,
         }),
         (Verb::Inspect, "inspected") => Some(Outcome::Inspected(inspections(items.get(1..)?, operation)?)),
-        (Verb::Enrol, "listed") => roster(items).map(Outcome::Listed),
-        (Verb::Enrol, "unlisted") => roster(items).map(Outcome::Unlisted),
-        (Verb::Retire, "retired") => roster(items).map(Outcome::Retired),
-        (Verb::Reset, "reset") => roster(items).map(Outcome::Reset),
-        (Verb::Record, "record") => Some(Outcome::Record {
-            high: fence(items.get(1)?)?,
-            floor: fence(items.get(2)?)?,
-            taught: items.get(3)?.text()? == run,
-        }),
+        (Verb::Hello, "hello") => Some(Outcome::Hello(if items.len() > 1 { Some(record::read(items)?) } else { None })),
+        (Verb::Hello, _) => None,
+        (_, "forgot") => Some(Outcome::Forgot),
+        (Verb::Claim, "nolist") => Some(Outcome::NoList),
+        (Verb::Claim, "other") => {
+            Some(Outcome::OtherList { says: text(items.get(1)?)?, left: remaining(items.get(2)?)?? })
+        }
         _ => None,
     }
 }
@@ -130,16 +137,6 @@ fn outcome(word: &str, items: &[Value], operation: &Operation, run: &str) -> Opt
 fn misused(number: &Value, operation: &Operation) -> Option<usize> {
     let name = usize::try_from(unsigned(number)?).ok()?.checked_sub(1)?;
     (name < operation.keyed().count()).then_some(name)
-}
-
-fn roster(items: &[Value]) -> Option<Roster> {
-    let [_, nodes, protocol, max_ttl, lasts, retired, servers @ ..] = items else { return None };
-    let (nodes, protocol) = (number(nodes)?, number(protocol)?);
-    let max_ttl = Duration::from_millis(unsigned(max_ttl)?);
-    let (lasts, retired) = (Duration::from_millis(unsigned(lasts)?), remaining(retired)?);
-    let mut servers = servers.iter().map(text).collect::<Option<Vec<_>>>()?;
-    servers.sort_unstable();
-    Some(Roster { nodes, protocol, max_ttl, lasts, retired, servers })
 }
 
 fn inspections(items: &[Value], operation: &Operation) -> Option<Vec<Inspection>> {
@@ -190,7 +187,7 @@ fn fence(value: &Value) -> Option<u64> {
     unsigned(value).filter(|&fence| fence < ballot::LIMIT)
 }
 
-/// PTTL: -1 means that the hold never ends. Of a retirement, that there is none.
+/// PTTL: -1 means that the hold never ends.
 fn remaining(value: &Value) -> Option<Option<Duration>> {
     value.integer().map(|left| u64::try_from(left).ok().map(Duration::from_millis))
 }
@@ -224,12 +221,12 @@ mod tests {
         let operation = operation(verb);
         let value = reply(items);
         let mut returned = returned(&value, 1).expect("one reply for one operation");
-        returned.replies.next(&operation, "run")
+        returned.replies.next(&operation)
     }
 
     fn reply(items: Vec<Value>) -> Value {
         let items = [Value::Integer(1)].into_iter().chain(items).collect();
-        Value::Array(vec!["1 2 1".into(), "".into(), Value::Array(items)])
+        Value::Array(vec!["1 2 1 id".into(), "".into(), Value::Array(items)])
     }
 
     #[test]
@@ -271,13 +268,13 @@ mod tests {
             (Verb::Renew, Some(Outcome::Extended)),
             (Verb::Release, Some(Outcome::Released { held: 1 })),
             (Verb::Withdraw, Some(Outcome::Released { held: 1 })),
-            (Verb::Teach, Some(Outcome::Taught)),
             (Verb::Inspect, None),
+            (Verb::Hello, None),
         ] {
-            for value in ["1 2 1".into(), Value::Array(vec!["1 2 1".into(), "".into()])] {
+            for value in ["1 2 1 id".into(), Value::Array(vec!["1 2 1 id".into(), "".into()])] {
                 let mut told = returned(&value, 1).unwrap();
-                assert_eq!(told.time, Duration::from_micros(1_000_002));
-                assert_eq!(told.replies.next(&operation(verb), "run").ok(), expected, "{verb:?}");
+                assert_eq!((told.time, told.id), (Duration::from_micros(1_000_002), Some("id")));
+                assert_eq!(told.replies.next(&operation(verb)).ok(), expected, "{verb:?}");
             }
         }
     }
@@ -287,11 +284,12 @@ mod tests {
         let stale = |number| Value::Array(vec![Value::Integer(number), "stale".into(), Value::Integer(number)]);
         let call = |others: &[i64]| {
             let others = others.iter().map(|&number| stale(number));
-            Value::Array(["1 2 3".into(), "".into()].into_iter().chain(others).collect())
+            Value::Array(["1 2 3 -".into(), "".into()].into_iter().chain(others).collect())
         };
         let value = call(&[1, 3]);
         let mut told = returned(&value, 3).unwrap();
-        let fences = [1, 7, 3].map(|expected| match told.replies.next(&operation(Verb::Claim), "run").unwrap() {
+        assert_eq!(told.id, None);
+        let fences = [1, 7, 3].map(|expected| match told.replies.next(&operation(Verb::Claim)).unwrap() {
             Outcome::Stale { fence } | Outcome::Granted { fence } => (fence, expected),
             other => panic!("{other:?}"),
         });
@@ -307,16 +305,17 @@ mod tests {
             "",
             "1",
             "1 0",
-            "1 0 ",
-            "1 0 2",
-            "1 0 x",
-            "1 0 +1",
-            "x 0 1",
-            "1 -1 1",
+            "1 0 1",
+            "1 0  id",
+            "1 0 2 id",
+            "1 0 x id",
+            "1 0 +1 id",
+            "x 0 1 id",
+            "1 -1 1 id",
             "1 0 1 ",
-            "1 0 1 1",
-            "1 0 1\n",
-            "18446744073709551615 18446744073709551615 1",
+            "1 0 1 1 id",
+            "1 0 1 id\n",
+            "18446744073709551615 18446744073709551615 1 id",
         ] {
             assert!(returned(&text.into(), 1).is_none(), "{text:?}");
             assert!(returned(&Value::Array(vec![text.into(), "".into()]), 1).is_none(), "{text:?}");
@@ -337,11 +336,16 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_was_taught_in_another_run_is_not() {
-        for (told, expected) in [("run", true), ("runs", false), ("", false)] {
-            let record = decode(Verb::Record, vec!["record".into(), "7".into(), "5".into(), told.into()]);
-            assert_eq!(record.unwrap(), Outcome::Record { high: 7, floor: 5, taught: expected }, "{told}");
+    fn node_without_a_record_carries_nothing_out_and_another_list_is_told() {
+        for verb in [Verb::Claim, Verb::Renew, Verb::Release, Verb::Withdraw, Verb::Revoke, Verb::Inspect] {
+            assert_eq!(decode(verb, vec!["forgot".into()]).unwrap(), Outcome::Forgot, "{verb:?}");
         }
+        assert_eq!(decode(Verb::Hello, vec!["hello".into()]).unwrap(), Outcome::Hello(None));
+        assert_eq!(decode(Verb::Hello, vec!["forgot".into()]).unwrap_err().kind(), FaultKind::Garbled);
+        assert_eq!(decode(Verb::Claim, vec!["nolist".into()]).unwrap(), Outcome::NoList);
+        let (says, left) = ("default 60000 4 a:1".to_owned(), Duration::from_millis(7));
+        let other = decode(Verb::Claim, vec!["other".into(), says.clone().into(), Value::Integer(7)]);
+        assert_eq!(other.unwrap(), Outcome::OtherList { says, left });
     }
 
     #[test]
@@ -370,7 +374,7 @@ mod tests {
         let stale = decode(Verb::Claim, vec!["stale".into(), "5".into()]);
         assert_eq!(stale.unwrap(), Outcome::Stale { fence: 5 });
         for (unheard, expected) in [("", None), ("NOPERM", Some("NOPERM"))] {
-            let value = Value::Array(vec!["1 0 0".into(), unheard.into()]);
+            let value = Value::Array(vec!["1 0 0 -".into(), unheard.into()]);
             assert_eq!(returned(&value, 0).unwrap().unheard.as_deref(), expected);
         }
     }

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use super::script::Script;
 use super::transport::{Argument, Arguments};
-use crate::node::operation::{Claim, Note, Operation, Release, Renew, Revoke, Teach, Waiter, Withdraw};
-use crate::rules::roster::Enrolment;
+use crate::node::operation::{Claim, Hello, Note, OldAtOnce, Operation, Release, Renew, Revoke, Waiter, Withdraw};
 
 /// How many operations go into one call at most, so that a node is never blocked for long.
 pub(super) const BATCH: usize = 128;
@@ -61,8 +60,8 @@ impl<'a> Call<'a> {
     }
 
     fn add_keys(&mut self, script: Script, operation: &Operation) {
-        if script == Script::Roster {
-            return self.add_key(self.record, ":roster");
+        if script == Script::Hello {
+            return self.add_key(self.record, ":seen");
         }
         for name in operation.keyed() {
             script.keys().iter().for_each(|behind| self.add_key(name.key(), behind));
@@ -122,9 +121,9 @@ fn arguments(operation: &Operation, take: &mut dyn FnMut(Argument<'_>)) {
         Operation::Claim(claim) => {
             let Claim { kind, ttl, ballot, follows, next, .. } = *claim;
             let mode = if claim.gate.is_some() { "permit" } else { mode(&claim.owner) };
-            [integer(names), Argument::Text(&claim.owner), Argument::Word(mode), integer(kind.code())]
+            [integer(names), Argument::Text(&claim.list), Argument::Text(&claim.owner), Argument::Word(mode)]
                 .into_iter()
-                .chain([millis(ttl), integer(ballot), integer(follows)])
+                .chain([integer(kind.code()), millis(ttl), integer(ballot), integer(follows)])
                 .chain(place(claim.place()))
                 .chain([integer(next)])
                 .for_each(take);
@@ -155,27 +154,21 @@ fn arguments(operation: &Operation, take: &mut dyn FnMut(Argument<'_>)) {
         }
         Operation::Revoke(Revoke { ballot, .. }) => [integer(names), integer(*ballot)].into_iter().for_each(take),
         Operation::Inspect(_) => take(integer(names)),
-        Operation::Teach(Teach { high, by_hand, .. }) => {
-            [integer(0_u64), Argument::Word("teach"), integer(*high), integer(u64::from(!by_hand))]
-                .into_iter()
-                .for_each(take);
-        }
-        Operation::Record => {
-            [integer(0_u64), Argument::Word("record"), integer(0_u64), integer(0_u64)].into_iter().for_each(take);
-        }
-        Operation::Enrol(enrolment) => enrolled("enrol", enrolment, take),
-        Operation::Retire => enrolled("retire", &Enrolment::default(), take),
-        Operation::Reset => enrolled("reset", &Enrolment::default(), take),
+        Operation::Hello(hello) => greeting(hello, take),
         Operation::Scan(_) => {}
     }
 }
 
-fn enrolled(verb: &'static str, enrolment: &Enrolment, take: &mut dyn FnMut(Argument<'_>)) {
-    let Enrolment { nodes, protocol, max_ttl, lasts, ref servers } = *enrolment;
-    let servers = servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-    [integer(1_u64), Argument::Word(verb), Argument::Text(&servers), integer(nodes), integer(protocol)]
+/// Nothing of it is about a name.
+fn greeting(hello: &Hello, take: &mut dyn FnMut(Argument<'_>)) {
+    let Hello { intent, new, process, list, old, knew, sync, seen } = hello;
+    let seen = seen.iter().map(|(name, id)| format!("{name} {id}")).collect::<Vec<_>>().join(" ");
+    [integer(0_u64), Argument::Word(intent.as_str()), Argument::Text(new), Argument::Text(process)]
         .into_iter()
-        .chain([millis(max_ttl), millis(lasts)])
+        .chain([Argument::Text(list.hash()), Argument::Text(list.says()), millis(list.lasts()), millis(list.fresh())])
+        .chain([Argument::Word(old.map_or("", OldAtOnce::as_str)), millis(list.old())])
+        .chain([Argument::Text(knew.as_deref().unwrap_or_default()), sync.map_or(Argument::Integer(-1), integer)])
+        .chain([millis(list.spare()), Argument::Text(&seen)])
         .for_each(take);
 }
 
@@ -262,8 +255,7 @@ pub(super) fn batches<T>(jobs: impl IntoIterator<Item = T>, of: impl Fn(&T) -> &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::operation::{Kind, Name, Verb};
-    use crate::rules::roster::Server;
+    use crate::node::operation::{Intent, Kind, Name, Verb};
 
     fn names(names: &[&str]) -> Arc<[Name]> {
         names.iter().map(|name| Name::new("p:", name).unwrap()).collect()
@@ -275,8 +267,7 @@ mod tests {
             'c' => claim.into(),
             'r' => Release::of(&claim).into(),
             'i' => Operation::Inspect(claim.names),
-            't' => Operation::teach(7, 1),
-            _ => Operation::Record,
+            _ => Hello::sample(Intent::Look).into(),
         })
     }
 
@@ -297,7 +288,7 @@ mod tests {
         let between: [(char, &[&str]); 6] =
             [('r', &["a"]), ('c', &["a", "b"]), ('r', &["b"]), ('c', &["c"]), ('r', &["d"]), ('c', &["b"])];
         assert_eq!(batched(&between), [vec![0, 4], vec![1, 3], vec![2], vec![5]]);
-        let node: [(char, &[&str]); 4] = [('x', &[]), ('c', &["a"]), ('t', &[]), ('c', &["b"])];
+        let node: [(char, &[&str]); 4] = [('h', &[]), ('c', &["a"]), ('h', &[]), ('c', &["b"])];
         assert_eq!(batched(&node), [vec![0], vec![1], vec![2], vec![3]]);
     }
 
@@ -343,23 +334,22 @@ mod tests {
         let waiter = Some(Waiter { ticket: 99, lasts, again });
         let owner: Arc<str> = "c/1/x/1".into();
         let (kind, ballot, follows) = (Kind::Once, 1_234_567, 0);
-        let claim =
-            Claim { names: names(&["a"]), owner, kind, ttl, ballot, follows, gate: None, waiter, next: 1_234_568 };
+        let (names_of_a, list, gate, next) = (names(&["a"]), "f00d".into(), None, 1_234_568);
+        let claim = Claim { names: names_of_a, list, owner, kind, ttl, ballot, follows, gate, waiter, next };
         let release = Release { token: 1_000_000, next: 7_654_321, ..Release::of(&claim) };
         let withdraw = claim.clone().with_verb(Verb::Withdraw);
         let kind = Kind::Lock;
-        let reader = Claim { owner: "c/1/x/s1".into(), waiter: None, next: 0, kind, follows: 5, ..claim.clone() };
+        let list = "".into();
+        let reader = Claim { list, owner: "c/1/x/s1".into(), waiter: None, next: 0, kind, follows: 5, ..claim.clone() };
         let permit = Claim { gate: names(&["b"]).first().cloned(), kind, ..claim.clone() };
         let gate = Claim { kind: Kind::Gate, ..claim.clone() };
-        let servers = ["a<b", "c"].map(Server::parse).to_vec();
-        let enrolment = Enrolment { nodes: 5, protocol: 3, max_ttl: 2 * ttl, lasts: 3 * ttl, servers };
         let a = "p:node p:{a} p:{a}:readers p:{a}:waiting p:{a}:queue";
         let b = "p:{b} p:{b}:readers p:{b}:waiting p:{b}:queue";
         for (operation, expected) in [
-            (claim.clone().into(), format!("5 {a} 1 c/1/x/1 lock 2 30000 1234567 0 99 3000 10000 1234568")),
-            (reader.clone().into(), format!("5 {a} 1 c/1/x/s1 reader 0 30000 1234567 5 0 0 0 0")),
-            (gate.into(), format!("5 {a} 1 c/1/x/1 lock 3 30000 1234567 0 99 3000 10000 1234568")),
-            (permit.into(), format!("9 {a} {b} 2 c/1/x/1 permit 0 30000 1234567 0 99 3000 10000 1234568")),
+            (claim.clone().into(), format!("5 {a} 1 f00d c/1/x/1 lock 2 30000 1234567 0 99 3000 10000 1234568")),
+            (reader.clone().into(), format!("5 {a} 1  c/1/x/s1 reader 0 30000 1234567 5 0 0 0 0")),
+            (gate.into(), format!("5 {a} 1 f00d c/1/x/1 lock 3 30000 1234567 0 99 3000 10000 1234568")),
+            (permit.into(), format!("9 {a} {b} 2 f00d c/1/x/1 permit 0 30000 1234567 0 99 3000 10000 1234568")),
             (Renew::of(&claim, 2).into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock 2 30000 1234567 1234567 2 -1 0 ")),
             (
                 Renew { token: 7, note: Some(Note { number: 3, age, says: "hi".into() }), ..Renew::of(&claim, 2) }
@@ -370,14 +360,29 @@ mod tests {
             (withdraw, format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock withdraw 0 1234567 0")),
             (Revoke { names: claim.names.clone(), ballot: 7 }.into(), "3 p:node p:{a} p:{a}:readers 1 7".to_owned()),
             (Operation::Inspect(claim.names), format!("6 {a} p:{{a}}:note 1")),
-            (Operation::teach(7, 3), "1 p:node 0 teach 7 1".to_owned()),
-            (Operation::teach_by_hand(7, 3), "1 p:node 0 teach 7 0".to_owned()),
-            (Operation::Record, "1 p:node 0 record 0 0".to_owned()),
-            (Operation::Enrol(enrolment), "2 p:node p:node:roster 1 enrol a<b c 5 3 60000 90000".to_owned()),
-            (Operation::Retire, "2 p:node p:node:roster 1 retire  0 0 0 0".to_owned()),
-            (Operation::Reset, "2 p:node p:node:roster 1 reset  0 0 0 0".to_owned()),
         ] {
             assert_eq!(said(&operation), expected, "{operation:?}");
         }
+    }
+
+    #[test]
+    fn hello_is_written_with_the_times_of_its_list() {
+        let plain = Hello::sample(Intent::Look);
+        let list = plain.list.clone();
+        let millis = [list.lasts(), list.fresh(), list.old(), list.spare()].map(|time| time.as_millis());
+        let ([lasts, fresh, old, spare], hash, says) = (millis, list.hash(), list.says());
+        let full = Hello {
+            intent: Intent::Put,
+            old: Some(OldAtOnce::FirstUse),
+            knew: Some("held".into()),
+            sync: Some(7),
+            seen: vec![("a:1".into(), "01".into()), ("b:2".into(), "02".into())],
+            ..plain.clone()
+        };
+        let listed = format!("new process {hash} {says} {lasts} {fresh}");
+        let expected = format!("2 p:node p:node:seen 0 look {listed}  {old}  -1 {spare} ");
+        assert_eq!(said(&plain.into()), expected);
+        let expected = format!("2 p:node p:node:seen 0 put {listed} first {old} held 7 {spare} a:1 01 b:2 02");
+        assert_eq!(said(&full.into()), expected);
     }
 }

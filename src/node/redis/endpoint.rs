@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use url::{Host, ParseError, Url};
 
 use super::tls::Tls;
@@ -24,6 +26,8 @@ pub struct Endpoint {
     pub(super) database: u8,
     /// Its own TLS options, or those of the quorum where it has none.
     pub(crate) tls: Tls,
+    /// Its name in lists, if it was given one.
+    name: Option<Arc<str>>,
 }
 
 const ENCODED: &str = "percent-encode what is special in a user or password: / ? # @ : , are %2F %3F %23 %40 %3A %2C";
@@ -32,10 +36,12 @@ const KNOWN: &str = "use redis://, rediss:// (TLS) or redis+unix://";
 /// not encoded, which a list that was split at its comma may have parted from its `@`.
 const SCHEMES: [&str; 10] =
     ["http", "https", "redis+tls", "rediss+tls", "redis-socket", "tcp", "tls", "unix", "valkey", "valkeys"];
-const PARAMETERS: [&str; 10] =
-    ["ca", "cert", "database", "db", "key", "password", "protocol", "server_name", "timeout", "username"];
-/// What may stand behind `rediss://`.
+const PARAMETERS: [&str; 11] =
+    ["ca", "cert", "database", "db", "key", "name", "password", "protocol", "server_name", "timeout", "username"];
+/// What may stand behind `rediss://` alone.
 const TLS: [&str; 4] = ["ca", "cert", "key", "server_name"];
+/// The characters of a socket's path that no name in a list has: names are parted by spaces there.
+const UNNAMED: &AsciiSet = &CONTROLS.add(b' ');
 
 impl Endpoint {
     /// Reads an address.
@@ -72,6 +78,40 @@ impl Endpoint {
             }
             _ => Err(Error::config(format!("a node's address begins with what is unknown; {KNOWN}"))),
         }
+    }
+
+    /// The same node by this name in lists.
+    ///
+    /// # Errors
+    /// `Config` if it has a name in its address too, or the name makes no sense.
+    pub(crate) fn named(self, name: &str) -> Result<Self> {
+        match self.name {
+            Some(_) => Err(Error::config("a node has a name, and another in its address; give it once")),
+            None => Ok(Self { name: Some(checked(name)?), ..self }),
+        }
+    }
+
+    /// Its name in lists: the one that it was given, or its address without scheme, user, password
+    /// and options.
+    pub(crate) fn name(&self) -> Arc<str> {
+        if let Some(name) = &self.name {
+            return name.clone();
+        }
+        let place = match &self.address {
+            Address::Tcp { host, port, .. } => {
+                let host = host.to_ascii_lowercase();
+                let (open, close) = brackets(&host);
+                format!("{open}{}{close}:{port}", host.trim_end_matches('.'))
+            }
+            Address::Unix { path } => utf8_percent_encode(&path.to_string_lossy(), UNNAMED).to_string(),
+        };
+        if self.database > 0 { format!("{place}/{}", self.database).into() } else { place.into() }
+    }
+
+    /// The name in lists of the node at this address; of what is no address, that itself.
+    #[cfg(feature = "unstable")]
+    pub(crate) fn name_of(address: &str) -> Arc<str> {
+        Self::parse_for(address).map_or_else(|_| address.into(), |endpoint| endpoint.name())
     }
 
     /// The same server, logged in to by `user`, or that of the address.
@@ -131,8 +171,27 @@ impl Endpoint {
         let given = |text: &str| if text.is_empty() { Ok(None) } else { decoded(text).map(Some) };
         let user = given(url.username())?;
         let password = given(url.password().unwrap_or_default())?;
-        Ok(Self { address, user, password, database, tls: Tls::default() })
+        let name = url.query_pairs().find(|(key, _)| key == NAME).map(|(_, name)| checked(&name)).transpose()?;
+        Ok(Self { address, user, password, database, tls: Tls::default(), name })
     }
+}
+
+/// Behind which option of an address its name in lists stands.
+const NAME: &str = "name";
+
+/// A name as lists may have it. It is not repeated if it is refused: it may be a password that is
+/// not encoded.
+fn checked(name: &str) -> Result<Arc<str>> {
+    let fits = (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
+    match fits {
+        true => Ok(name.into()),
+        false => Err(Error::config("a node's name must have 1 to 64 printable ASCII characters and no space")),
+    }
+}
+
+/// What an IPv6 address stands between.
+fn brackets(host: &str) -> (&'static str, &'static str) {
+    if host.contains(':') { ("[", "]") } else { ("", "") }
 }
 
 /// What the address says of TLS: files, and the server's name.
@@ -141,7 +200,8 @@ fn tls_options(url: &Url) -> Tls {
         "ca" => tls.ca_file(&*value),
         "cert" => tls.certificate_file(&*value),
         "key" => tls.key_file(&*value),
-        _ => tls.server_name(value),
+        "server_name" => tls.server_name(value),
+        _ => tls,
     })
 }
 
@@ -163,7 +223,7 @@ fn no_url(text: &str, error: ParseError) -> Error {
 
 fn refuse_query(url: &Url, known: &[&str]) -> Result<()> {
     let shown = |key: &str| if PARAMETERS.contains(&key) { format!(" {key:?}") } else { String::new() };
-    match url.query_pairs().find(|(key, _)| !known.contains(&&**key)) {
+    match url.query_pairs().find(|(key, _)| key != NAME && !known.contains(&&**key)) {
         Some((key, _)) => Err(Error::config(format!(
             "a node's address has a parameter{} that means nothing here; remove it{}, or {ENCODED}",
             shown(&key),
@@ -200,7 +260,7 @@ impl fmt::Display for Endpoint {
         match &self.address {
             Address::Tcp { host, port, tls } => {
                 let scheme = if *tls { "rediss" } else { "redis" };
-                let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+                let (open, close) = brackets(host);
                 write!(f, "{scheme}://{open}{host}{close}:{port}")?;
                 if self.database > 0 { write!(f, "/{}", self.database) } else { Ok(()) }
             }
@@ -259,6 +319,30 @@ mod tests {
     }
 
     #[test]
+    fn a_nodes_name_is_its_own_or_its_address_alone() {
+        let name = |text: &str| Endpoint::parse(text).unwrap().name().to_string();
+        for (address, expected) in [
+            ("redis://EU.example.", "eu.example:6379"),
+            ("rediss://user:pw@eu:6380/2?ca=/ca.pem", "eu:6380/2"),
+            ("redis://[::1]/0", "[::1]:6379"),
+            ("redis+unix:///run/my%20redis.sock", "/run/my%20redis.sock"),
+            ("redis+unix:///run/redis.sock?db=3", "/run/redis.sock/3"),
+            ("redis://eu?name=one", "one"),
+            ("rediss://eu?name=one&server_name=redis.eu", "one"),
+            ("redis+unix:///run/redis.sock?name=one&db=3", "one"),
+        ] {
+            assert_eq!(name(address), expected, "{address}");
+        }
+        assert_eq!(shown("redis://eu?name=one"), "redis://eu:6379", "addresses are shown without");
+        let endpoint = |text: &str| Endpoint::parse(text).unwrap();
+        assert_eq!(&*endpoint("redis://eu").named("one").unwrap().name(), "one");
+        assert!(endpoint("redis://eu?name=one").named("two").unwrap_err().to_string().contains("give it once"));
+        for bad in ["redis://eu?name=", "redis://eu?name=a%20b", "redis://eu?name=%C3%A4"] {
+            assert!(shown(bad).contains("a node's name must have 1 to 64"), "{bad}");
+        }
+    }
+
+    #[test]
     fn what_is_no_address_is_refused_with_what_would_be_right() {
         for (text, hint) in [
             ("http://eu", "begins with \"http://\", which is unknown; use redis://"),
@@ -309,6 +393,7 @@ mod tests {
             "redis://us:?secret",
             "redis://us:1?secret=1",
             "redis://us?secret://eu",
+            "redis://us?name=secret%20",
             "redis+unix:///run/s?secret",
             "redis+unix:///run/s?db=secret",
             "secret://127.0.0.1",

@@ -2,14 +2,12 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, join, join_all};
 
 use super::Job;
-use super::transport::{Answer, Connection, Value};
+use super::transport::{Answer, Value};
 use crate::host::Host;
 use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Tick;
@@ -27,14 +25,10 @@ pub(super) enum What {
     Batch(Vec<Job>),
     /// The same, with the whole script: the server did not know it, so nothing had run.
     Again(Vec<Job>),
-    /// Asks who carried out the jobs, and replied so.
-    Verify(Vec<Job>, Value),
     /// Asks for the page of names that one job wants.
     Page(Vec<Job>),
     /// Asks whether the server is still the same.
     Probe,
-    /// Gives it a script again. If that fails, the next batch meets NOSCRIPT again.
-    Load,
 }
 
 /// A command that came back, or did not.
@@ -43,30 +37,6 @@ pub(super) struct Landed {
     pub(super) sent: Tick,
     pub(super) received: Tick,
     pub(super) result: Result<Value, Fault>,
-}
-
-/// Who has the scripts: what each SCRIPT LOAD and the INFO behind them came to.
-pub(super) struct Confirmation {
-    pub(super) digests: Result<Vec<Value>, Fault>,
-    pub(super) info: Result<Value, Fault>,
-    pub(super) sent: Tick,
-    pub(super) received: Tick,
-}
-
-/// Asks who has the scripts that were just given to the server that was admitted.
-pub(super) fn confirming(
-    given: impl Iterator<Item = Answer<Value>>,
-    connection: &dyn Connection,
-    host: Arc<dyn Host>,
-) -> BoxFuture<'static, Confirmation> {
-    let sent = host.now();
-    let given: Vec<_> = given.collect();
-    let both = join(join_all(given), connection.send("INFO", &[]));
-    let confirmed = move |(given, info): (Vec<_>, _)| {
-        let digests = given.into_iter().collect();
-        Confirmation { digests, info, sent, received: host.now() }
-    };
-    both.map(confirmed).boxed()
 }
 
 impl fmt::Debug for Flight {

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Label, SharedString};
 
-use crate::metrics::{NODE_FAULTS, NODE_OPERATIONS, NODE_QUARANTINED, NODE_UP, ROUND_TRIP};
+use crate::metrics::{NODE_DOUBTS, NODE_FAULTS, NODE_OPERATIONS, NODE_QUARANTINED, NODE_UP, ROUND_TRIP};
 use crate::node::operation::Verb;
 use crate::node::reply::{FaultKind, Outcome};
+use crate::rules::doubt::Doubt;
 
 /// The verbs that decide over a lock, and all others together.
 const OPERATIONS: [&str; 4] = ["claim", "renew", "release", "other"];
 /// Why operations fail: what asks for different steps of whoever runs the node.
-const REASONS: [&str; 8] = ["down", "quarantined", "unlisted", "unfit", "overloaded", "timeout", "rejected", "garbled"];
+const REASONS: [&str; 7] = ["down", "quarantined", "unfit", "overloaded", "timeout", "rejected", "garbled"];
 
 const fn operation(verb: Verb) -> usize {
     match verb {
@@ -29,12 +30,11 @@ const fn reason(fault: FaultKind) -> usize {
         FaultKind::Down | FaultKind::Closed => 0,
         // Its answer came, and does not count.
         FaultKind::Quarantined | FaultKind::Doubted => 1,
-        FaultKind::Unlisted => 2,
-        FaultKind::Unfit => 3,
-        FaultKind::Overloaded => 4,
-        FaultKind::Timeout => 5,
-        FaultKind::Busy | FaultKind::Rejected => 6,
-        FaultKind::Garbled => 7,
+        FaultKind::Unfit => 2,
+        FaultKind::Overloaded => 3,
+        FaultKind::Timeout => 4,
+        FaultKind::Busy | FaultKind::Rejected => 5,
+        FaultKind::Garbled => 6,
     }
 }
 
@@ -47,7 +47,9 @@ const fn refused(outcome: &Outcome) -> bool {
             | Outcome::Misused { .. }
             | Outcome::Healed
             | Outcome::Lost { .. }
-            | Outcome::Unlisted(_)
+            | Outcome::Forgot
+            | Outcome::NoList
+            | Outcome::OtherList { .. }
     )
 }
 
@@ -63,6 +65,8 @@ pub(super) struct NodeMeters {
     round_trip: Histogram,
     operations: [Answers; OPERATIONS.len()],
     faults: [Counter; REASONS.len()],
+    /// Why the node may have forgotten what it granted: in the order of `Doubt::CAUSES`.
+    doubts: [Counter; Doubt::CAUSES.len()],
     up: Gauge,
     quarantined: Gauge,
 }
@@ -89,6 +93,7 @@ impl NodeMeters {
         Self {
             round_trip: metrics::histogram!(ROUND_TRIP, labels(&[])),
             operations: OPERATIONS.map(answers),
+            doubts: Doubt::CAUSES.map(|doubt| metrics::counter!(NODE_DOUBTS, labels(&[("reason", doubt.as_str())]))),
             faults: REASONS.map(|reason| metrics::counter!(NODE_FAULTS, labels(&[("reason", reason)]))),
             up,
             quarantined,
@@ -109,6 +114,11 @@ impl NodeMeters {
 
     pub(super) fn round_trip(&self, took: Duration) {
         self.round_trip.record(took);
+    }
+
+    pub(super) fn doubted(&self, why: Doubt) {
+        let at = Doubt::CAUSES.iter().position(|doubt| *doubt == why);
+        at.into_iter().for_each(|at| self.doubts[at].increment(1));
     }
 
     pub(super) fn up(&self, up: bool) {

@@ -19,7 +19,6 @@ mod endpoint;
 mod flight;
 mod fred;
 mod lone;
-mod looks;
 mod messages;
 mod meters;
 mod misfit;
@@ -60,14 +59,14 @@ pub(crate) use registry::Registry;
 pub use tls::Tls;
 
 use super::hint::Listener;
-use super::operation::{Name, Verb};
+use super::operation::{Hello, Intent, Name, Operation, Verb};
 use super::reply::{Fault, FaultKind};
-use super::status::NodeStatus;
-use super::{Member, Node, Request};
+use super::status::{NodeState, NodeStatus};
+use super::{Node, Request};
 use crate::host::Host;
 use crate::rules::Tick;
-use crate::rules::doubt::{Lesson, News};
-use crate::rules::roster::{Roster, Standing};
+use crate::rules::book::{Known, Standing};
+use crate::rules::list::{List, OldAtOnce};
 use meters::NodeMeters;
 use news::Followed;
 use state::{Link, State};
@@ -87,8 +86,11 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     /// The longest ttl; zero switches the restart guard off.
     pub(crate) max_ttl: Duration,
-    /// From when on its votes count.
-    pub(crate) counts: Counts,
+    /// The nodes that it votes with, and on what terms.
+    pub(crate) list: Arc<List>,
+    /// What the first hello of a connection does: `Look`, since the client does not know yet whether
+    /// another list is in force; `Put` for a node without a quorum around it, whose votes always count.
+    pub(crate) greets: Intent,
     /// The share by which clocks may run apart.
     pub(crate) drift: f64,
     /// What `CLIENT SETNAME` gets.
@@ -99,18 +101,6 @@ pub(crate) struct Settings {
     pub(crate) channel: Arc<str>,
     /// Who takes this client's hints.
     pub(crate) listener: Arc<dyn Listener>,
-}
-
-/// From when on a node's votes count, or what it says of a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counts {
-    /// While its server is enrolled.
-    Enrolled,
-    /// Once it was asked for its roster, by a client that only looks: the roster tells for how long
-    /// a server that restarted is in doubt.
-    Looked,
-    /// Always: there is no quorum around it.
-    Always,
 }
 
 /// An operation on its way to the node.
@@ -135,6 +125,8 @@ impl Job {
 #[derive(Debug)]
 struct Shared {
     index: usize,
+    /// Its name in the list.
+    name: Arc<str>,
     dialer: Arc<dyn Dialer>,
     label: Arc<str>,
     settings: Settings,
@@ -151,27 +143,26 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What rosters call a server: another database of it has other locks.
-    fn member(&self, run_id: &str) -> String {
-        let run: String = run_id.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
-        match self.dialer.database() {
-            0 => run,
-            database => format!("{run}-{database}"),
-        }
-    }
-
-    /// What rosters call the server that it is connected to.
-    fn connected(&self, state: &State) -> Option<String> {
+    /// The run id of the server that it is connected to.
+    fn run(&self, state: &State) -> Option<String> {
         let server = state.server.as_ref().filter(|_| matches!(state.link, Link::Up(_)))?;
-        Some(self.member(&server.run_id))
+        Some(server.run_id.clone())
     }
 
-    fn listed(&self, state: &State) -> Option<bool> {
-        if self.settings.counts == Counts::Enrolled {
-            return Some(state.standing.counts(self.host.now()));
-        }
-        let run = self.member(&state.server.as_ref()?.run_id);
-        Some(state.roster.as_ref()?.servers.contains(&run))
+    /// The hello that greets a server. It names no process: INFO is under way with it.
+    fn first_hello(&self) -> Operation {
+        let intent = self.settings.greets;
+        let knew = self.state().guard.id().cloned();
+        Operation::Hello(Hello {
+            intent,
+            new: format!("{:016x}", self.host.random()).into(),
+            process: "".into(),
+            list: self.settings.list.clone(),
+            old: (intent == Intent::Put).then_some(OldAtOnce::FirstUse),
+            knew,
+            sync: None,
+            seen: Vec::new(),
+        })
     }
 
     /// Wake-ups do not work: callers ask by themselves. Said once, whatever the connections.
@@ -244,17 +235,18 @@ impl Shared {
         job.apart().for_each(|job| self.fail(job.request, fault.clone()));
     }
 
-    /// Tells whoever relies on this node that it may have forgotten what it granted.
-    fn tell_doubt(&self, news: News) {
-        match news {
-            News::None => {}
-            News::Met => self.settings.listener.met(self.index),
-            News::Doubted => self.settings.listener.doubted(self.index),
+    /// Says that this node may have forgotten what it granted, if that is new.
+    fn tell_doubt(&self, is_new: bool) {
+        if !is_new {
+            return;
         }
-    }
-
-    fn warn_of_a_step(&self) {
-        tracing::warn!(node = %self.label, "this node's clock was stepped; it votes on no claim for max_ttl");
+        let now = self.host.now();
+        let doubt = self.state().guard.quarantined(now);
+        if let Some((left, doubt)) = doubt {
+            self.meters.doubted(doubt);
+            tracing::warn!(node = %self.label, reason = doubt.as_str(), "{}", NodeState::Quarantined { left, doubt });
+        }
+        self.settings.listener.doubted(self.index);
     }
 
     fn fail(&self, request: Request, fault: Fault) {
@@ -276,6 +268,7 @@ impl RedisNode {
     /// Starts to connect, and keeps connected by itself.
     pub(crate) fn new(
         index: usize,
+        name: Arc<str>,
         dialer: Arc<dyn Dialer>,
         settings: Settings,
         host: Arc<dyn Host>,
@@ -286,7 +279,8 @@ impl RedisNode {
         let state = Mutex::new(state);
         let meters = NodeMeters::new(&settings.quorum, &label);
         let followed = watch::Sender::default();
-        let shared = Shared { index, dialer, label, settings, host: host.clone(), meters, registry, followed, state };
+        let shared =
+            Shared { index, name, dialer, label, settings, host: host.clone(), meters, registry, followed, state };
         let shared = Arc::new(shared);
         let closing = CancellationToken::new();
         host.spawn(Box::pin(supervisor::run(shared.clone(), closing.clone())));
@@ -310,7 +304,8 @@ impl RedisNode {
             quorum: "default".into(),
             timeout: Duration::from_secs(10),
             max_ttl: Duration::ZERO,
-            counts: Counts::Always,
+            list: Arc::new(List::new("alone", ["alone"], Duration::ZERO)),
+            greets: Intent::Put,
             drift: 0.01,
             client_name: "alone".into(),
             record: crate::node::operation::record_key("").into(),
@@ -318,7 +313,7 @@ impl RedisNode {
             listener,
         };
         let dialer = transport.dialer(Endpoint::parse(address)?.into());
-        Ok(Self::new(0, dialer, settings, host, Arc::new(Registry::new(1))))
+        Ok(Self::new(0, "alone".into(), dialer, settings, host, Arc::new(Registry::new(1))))
     }
 }
 
@@ -344,59 +339,26 @@ impl Node for RedisNode {
         self.shared.state().guard.clock_ahead()
     }
 
-    fn lesson(&self) -> Option<Lesson> {
-        let state = self.shared.state();
-        // Who only looks does not know for how long it is in doubt before it has looked.
-        let looks = self.shared.settings.counts == Counts::Looked;
-        state.guard.lesson().filter(|_| !looks || state.standing == Standing::Exempt)
+    fn takes_hello(&self) -> bool {
+        true
     }
 
-    fn lesson_given(&self, lesson: Lesson, taught: bool) {
-        let now = self.shared.host.now();
-        self.shared.state().guard.lesson_given(lesson, taught, now);
-        self.shared.registry.changed();
+    fn known(&self) -> Option<Known> {
+        self.shared.state().known()
     }
 
-    fn enrols(&self) -> bool {
-        self.shared.settings.counts == Counts::Enrolled
-    }
-
-    fn member(&self) -> Option<Member> {
-        let now = self.shared.host.now();
-        let state = self.shared.state();
-        Some(Member { run: self.shared.connected(&state)?, age: state.guard.age(now) })
-    }
-
-    fn enrolled(&self, run: &str, standing: Standing, roster: Option<Roster>) {
+    fn judged(&self, standing: Standing) {
         let mut state = self.shared.state();
-        let same = state.server.as_ref().is_some_and(|server| self.shared.member(&server.run_id) == run);
-        let now = self.shared.host.now();
-        let counted = state.standing.counts(now);
-        if same && self.shared.settings.counts != Counts::Always {
-            state.standing = standing;
-            run.clone_into(&mut state.enrolled);
-        }
-        let first = !counted && state.standing.counts(now);
-        if first {
-            state.guard.listed(now);
-        }
-        if roster.is_some() {
-            state.roster = roster;
-        }
+        let is_new = state.standing != standing;
+        state.standing = standing;
         drop(state);
-        if same && first {
-            // It may have a lesson now.
-            self.shared.settings.listener.met(self.shared.index);
+        if is_new {
+            self.shared.registry.changed();
         }
-        self.shared.registry.changed();
     }
 
-    fn raise(&self, max_ttl: Duration, now: Tick) {
-        let mut state = self.shared.state();
-        match self.shared.settings.counts {
-            Counts::Looked => state.guard.raise_anew(max_ttl, now),
-            Counts::Enrolled | Counts::Always => state.guard.raise(max_ttl, now),
-        }
+    fn votes(&self) -> bool {
+        self.shared.state().votes(self.shared.host.now())
     }
 
     fn follow(&self, name: &Name, on: bool) {
@@ -414,7 +376,8 @@ impl Node for RedisNode {
         NodeStatus {
             node: self.shared.label.clone(),
             state: state.node_state(self.shared.host.now()),
-            run: self.shared.connected(&state),
+            name: self.shared.name.clone(),
+            run: self.shared.run(&state),
             round_trip: state.round_trip,
             version: state.server.as_ref().map(|server| server.version.clone()),
             uptime: state.server.as_ref().map(|server| server.uptime),
@@ -422,8 +385,7 @@ impl Node for RedisNode {
             unreadable: state.unreadable.clone(),
             out_of_memory: state.server.as_ref().and_then(|server| server.full.clone()),
             no_wake_ups: state.silent.clone().filter(|_| !state.hinting),
-            roster: state.roster.clone(),
-            listed: self.shared.listed(&state),
+            record: state.guard.record().cloned(),
         }
     }
 }

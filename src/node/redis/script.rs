@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use super::transport::digest;
 use crate::node::operation::Verb;
 
 /// A file of scripts/lua, with the files that stand in front of it. Its head lists keys, arguments
@@ -13,8 +14,13 @@ pub(crate) enum Script {
     Release,
     Revoke,
     Inspect,
-    Record,
-    Roster,
+    Hello,
+}
+
+/// A script as servers get it, and the name by which they know it.
+struct Source {
+    text: String,
+    digest: String,
 }
 
 macro_rules! joined {
@@ -23,23 +29,22 @@ macro_rules! joined {
     };
 }
 
-/// All of them, as servers get them.
-static SOURCES: LazyLock<[String; Script::ALL.len()]> = LazyLock::new(|| {
+/// All of them.
+static SOURCES: LazyLock<[Source; Script::ALL.len()]> = LazyLock::new(|| {
     [
-        joined!("common", "name", "readers", "queue", "claim"),
-        joined!("common", "name", "readers", "queue", "renew"),
-        joined!("common", "name", "readers", "queue", "release"),
-        joined!("common", "name", "revoke"),
-        joined!("common", "name", "inspect"),
-        joined!("common", "record"),
-        joined!("common", "roster"),
+        joined!("common", "name", "more", "claim"),
+        joined!("common", "name", "more", "renew"),
+        joined!("common", "name", "more", "release"),
+        joined!("common", "name", "more", "revoke"),
+        joined!("common", "name", "more", "inspect"),
+        joined!("common", "hello"),
     ]
-    .map(without_comments)
+    .map(Source::of)
 });
 
 impl Script {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Claim, Self::Renew, Self::Release, Self::Revoke, Self::Inspect, Self::Record, Self::Roster];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Claim, Self::Renew, Self::Release, Self::Revoke, Self::Inspect, Self::Hello];
 
     /// The one that carries out this verb.
     pub(crate) const fn of(verb: Verb) -> Self {
@@ -50,39 +55,37 @@ impl Script {
             Verb::Revoke => Self::Revoke,
             // No script scans.
             Verb::Inspect | Verb::Scan => Self::Inspect,
-            Verb::Teach | Verb::Record => Self::Record,
-            Verb::Enrol | Verb::Retire | Verb::Reset => Self::Roster,
+            Verb::Hello => Self::Hello,
         }
     }
 
-    /// What its file is called.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Claim => "claim",
-            Self::Renew => "renew",
-            Self::Release => "release",
-            Self::Revoke => "revoke",
-            Self::Inspect => "inspect",
-            Self::Record => "record",
-            Self::Roster => "roster",
-        }
-    }
-
-    /// Its text, which is no server's own.
+    /// Its text.
     pub(crate) fn source(self) -> &'static str {
-        &SOURCES[self as usize]
+        &SOURCES[self as usize].text
+    }
+
+    /// The name under which servers know it once it was loaded.
+    pub(super) fn digest(self) -> &'static str {
+        &SOURCES[self as usize].digest
     }
 
     /// What is behind `P{name}` in the keys of each name.
     pub(super) fn keys(self) -> &'static [&'static str] {
         const ALL: [&str; 5] = ["", ":readers", ":waiting", ":queue", ":note"];
         let many = match self {
-            Self::Record | Self::Roster => 0,
+            Self::Hello => 0,
             Self::Revoke => 2,
             Self::Claim => 4,
             Self::Renew | Self::Release | Self::Inspect => 5,
         };
         &ALL[..many]
+    }
+}
+
+impl Source {
+    fn of(script: &str) -> Self {
+        let text = without_comments(script);
+        Self { digest: digest(&text), text }
     }
 }
 
@@ -103,8 +106,8 @@ mod tests {
             assert_eq!(script as usize, number);
             assert!(script.source().lines().all(|line| !line.starts_with(' ') && !line.contains("-- ")));
         }
-        let mut sources = Script::ALL.map(Script::source);
-        sources.sort_unstable();
-        assert!(sources.windows(2).all(|two| two[0] != two[1]));
+        let mut digests = Script::ALL.map(Script::digest);
+        digests.sort_unstable();
+        assert!(digests.windows(2).all(|two| two[0] != two[1]));
     }
 }

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Settings;
 use super::admission::Server;
-use super::looks::Looks;
 use super::wire::Wire;
-use super::{Counts, Settings};
-use crate::node::operation::Operation;
+use crate::node::operation::{Intent, Operation};
 use crate::node::reply::{Fault, FaultKind};
 use crate::node::status::NodeState;
-use crate::rules::doubt::Doubt;
-use crate::rules::roster::{Roster, Standing};
+use crate::rules::book::{Known, Standing};
+use crate::rules::list::Record;
 use crate::rules::{RestartGuard, Tick};
 
 #[derive(Debug)]
@@ -19,7 +18,7 @@ pub(super) struct State {
     pub(super) link: Link,
     pub(super) guard: RestartGuard,
     pub(super) server: Option<Server>,
-    /// Why its record could not be read when it was greeted.
+    /// Why it did not carry out the last hello.
     pub(super) unreadable: Option<String>,
     /// Whether wake-ups work: the present connection listens to the channel, and may publish there.
     pub(super) hinting: bool,
@@ -29,14 +28,17 @@ pub(super) struct State {
     pub(super) newsless: bool,
     /// When it may be told again that messages were missed.
     pub(super) missed_next: Tick,
-    pub(super) looks: Looks,
     pub(super) round_trip: Option<Duration>,
     /// How many connections there were.
     pub(super) generations: u64,
-    /// Whether votes of the server of that run id count, as far as rosters go.
+    /// Whether there is no quorum around it: its votes always count, and hellos may name any process.
+    alone: bool,
+    /// Whether its votes count, as far as lists go.
     pub(super) standing: Standing,
-    pub(super) enrolled: String,
-    pub(super) roster: Option<Roster>,
+    /// When the hello was sent whose reply is known.
+    pub(super) greeted: Option<Tick>,
+    /// Since when it is known that the reply to that is out of date.
+    stale: Option<Tick>,
     pub(super) renewals: Renewals,
     pub(super) probing: Probing,
 }
@@ -120,12 +122,15 @@ impl State {
             silent: None,
             newsless: false,
             missed_next: now,
-            looks: Looks::default(),
             round_trip: None,
             generations: 0,
-            standing: if settings.counts == Counts::Always { Standing::Exempt } else { Standing::Unknown },
-            enrolled: String::new(),
-            roster: None,
+            alone: settings.greets == Intent::Put,
+            standing: match settings.greets {
+                Intent::Put => Standing::Counts { until: Tick::NEVER },
+                _ => Standing::Unknown,
+            },
+            greeted: None,
+            stale: None,
             renewals: Renewals::default(),
             probing: Probing::default(),
         }
@@ -140,54 +145,82 @@ impl State {
             let kind = if state.is_unfit() { FaultKind::Unfit } else { FaultKind::Down };
             return Err(Fault::new(kind, state.to_string()));
         };
-        match (operation, self.guard.quarantined(now)) {
-            (Operation::Claim(_), _) if !self.standing.counts(now) => {
-                let listed = !matches!(self.standing, Standing::Unlisted(_));
-                let kind = if listed { FaultKind::Quarantined } else { FaultKind::Unlisted };
-                Err(Fault::new(kind, self.unlisted(now)))
+        match operation {
+            Operation::Claim(_) if !self.votes(now) => {
+                Err(Fault::new(FaultKind::Quarantined, self.node_state(now).to_string()))
             }
-            (Operation::Claim(_), Some((left, doubt))) => {
-                Err(Fault::new(FaultKind::Quarantined, NodeState::Quarantined { left, doubt }.to_string()))
-            }
-            // The memory that it was meant for has gone, and the next one needs another, later.
-            (Operation::Teach(teach), _) if self.guard.lesson().is_some_and(|lesson| lesson.number != teach.lesson) => {
+            // Another process answers by now: the one that was meant has gone.
+            Operation::Hello(hello) if !self.is_served_by(&hello.process) => {
                 Err(Fault::new(FaultKind::Down, "it has restarted since"))
             }
             _ => Ok(wire.clone()),
         }
     }
 
-    /// Why no vote counts of a server that is not listed.
-    pub(super) fn unlisted(&self, now: Tick) -> String {
-        match self.node_state(now) {
-            _ if self.standing == Standing::Few => "no quorum of nodes is listed, so no vote counts".to_owned(),
-            NodeState::Connecting => "it is being asked whether all its clients have the same list".to_owned(),
-            state => state.to_string(),
-        }
+    fn is_served_by(&self, process: &str) -> bool {
+        self.alone || process.is_empty() || self.server.as_ref().is_none_or(|server| *server.process == *process)
+    }
+
+    /// Whether its votes on claims count.
+    pub(super) fn votes(&self, now: Tick) -> bool {
+        matches!(self.link, Link::Up(_)) && self.standing.counts(now) && self.guard.quarantined(now).is_none()
+    }
+
+    /// A hello that was sent at `sent` was answered at `received`.
+    pub(super) fn heard(&mut self, record: Option<&Record>, sent: Tick, received: Tick) {
+        self.guard.hello(record, sent, received);
+        self.unreadable = None;
+        self.greeted = Some(sent);
+        self.stale = self.stale.filter(|since| sent < *since);
+    }
+
+    /// A reply showed that the record, or the list in force, is not the one that is known.
+    pub(super) fn is_out_of_date(&mut self, now: Tick) {
+        self.stale = Some(now);
+    }
+
+    /// What is known of it; `None` if it cannot be reached, or must not take part.
+    pub(super) fn known(&self) -> Option<Known> {
+        let connecting = match &self.link {
+            Link::Up(_) => false,
+            Link::Out(NodeState::Connecting) => true,
+            Link::Out(_) => return None,
+        };
+        let server = self.server.as_ref();
+        Some(Known {
+            at: self.greeted.unwrap_or_default(),
+            process: server.map(|server| server.process.clone()).unwrap_or_default(),
+            connecting,
+            record: self.guard.record().filter(|_| !connecting).cloned(),
+            settles_at: self.guard.settles_at(),
+            free_at: self.guard.free_at(),
+            stale: self.stale.is_some(),
+        })
     }
 
     pub(super) fn node_state(&self, now: Tick) -> NodeState {
-        match &self.link {
-            Link::Up(_) if !self.standing.counts(now) => match &self.standing {
-                Standing::Unlisted(why) => NodeState::Unlisted { why: why.clone() },
-                Standing::Few => self.memory(now),
-                Standing::Newcomer(until) if now < *until => match self.memory(now) {
-                    NodeState::Up => NodeState::Quarantined { left: until.since(now), doubt: Doubt::Newcomer },
-                    state => state,
-                },
-                Standing::Waiting(until) if now < *until => NodeState::Waiting { left: until.since(now) },
-                _ => NodeState::Connecting,
+        match (&self.link, &self.standing) {
+            (Link::Out(state), _) => state.clone(),
+            (Link::Up(_), standing) if standing.counts(now) => self.memory(now),
+            (Link::Up(_), Standing::OtherList { until, why }) if now < *until => {
+                NodeState::OtherList { why: why.clone() }
+            }
+            (Link::Up(_), Standing::Twins { why }) => NodeState::Twins { why: why.clone() },
+            (Link::Up(_), _) if self.unreadable.is_some() => {
+                NodeState::Down { why: self.unreadable.clone().unwrap_or_default() }
+            }
+            // Its first hello may make a record that is old at once.
+            (Link::Up(_), _) if self.guard.record().is_none() && self.guard.id().is_none() => NodeState::Connecting,
+            (Link::Up(_), _) => match self.memory(now) {
+                NodeState::Up => NodeState::Connecting,
+                state => state,
             },
-            Link::Up(_) => self.memory(now),
-            Link::Out(state) => state.clone(),
         }
     }
 
     /// How a node that is connected to is, as far as its memory and its clock go.
     pub(super) fn memory(&self, now: Tick) -> NodeState {
         match self.guard.quarantined(now) {
-            // For a moment, as it is with what comes before.
-            Some(_) if self.guard.only_waits_for_a_lesson(now) => NodeState::Connecting,
             Some((left, doubt)) => NodeState::Quarantined { left, doubt },
             None => NodeState::Up,
         }

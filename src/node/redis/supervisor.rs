@@ -9,16 +9,16 @@ use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{Greeting, Guest, Server, greet};
-use super::batcher::{Batcher, End};
+use super::batcher::Batcher;
 use super::transport::Connection;
 use super::wire::Wire;
 use super::wording::PANICKED;
 use super::{Link, Shared};
 use crate::host::{before, sleep_until};
+use crate::node::operation::Intent;
 use crate::node::reply::Fault;
 use crate::node::status::NodeState;
 use crate::rules::Backoff;
-use crate::rules::roster::Standing;
 
 /// Pauses between attempts to connect.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(50), max: Duration::from_secs(2) };
@@ -68,8 +68,8 @@ async fn generation(shared: &Arc<Shared>, closing: &CancellationToken) -> (NodeS
         Some(Err(refused)) => return (refused, false),
         None => return (NodeState::Down { why: "the quorum was closed".to_owned() }, false),
     };
-    let End { why, answered } = batcher.run(closing).await;
-    (NodeState::Down { why }, answered)
+    let why = batcher.run(closing).await;
+    (NodeState::Down { why }, true)
 }
 
 /// Connects, checks the server, and lets callers see it.
@@ -82,7 +82,7 @@ async fn admitted(shared: &Arc<Shared>) -> Result<Batcher, NodeState> {
         (connection, greeting) = met(shared, None).await?;
     }
     admissible(shared, &greeting.server)?;
-    let batcher = Batcher::new(shared.clone(), connection, greeting.server.lineage.clone(), greeting.loads);
+    let batcher = Batcher::new(shared.clone(), connection, greeting.server.run_id.clone());
     publish(shared, greeting, batcher.wire());
     Ok(batcher)
 }
@@ -91,7 +91,8 @@ async fn met(shared: &Shared, channel: Option<&str>) -> Result<(Box<dyn Connecti
     let Shared { host, settings, dialer, .. } = shared;
     let met = async {
         let connection = dialer.dial(settings.timeout).await?;
-        let guest = Guest { name: &settings.client_name, record: &settings.record, channel };
+        let hello = shared.first_hello();
+        let guest = Guest { name: &settings.client_name, record: &settings.record, channel, hello: &hello };
         let greeting = greet(&*connection, host, guest).await?;
         Ok((connection, greeting))
     };
@@ -119,46 +120,38 @@ fn admissible(shared: &Shared, server: &Server) -> Result<(), NodeState> {
 }
 
 fn publish(shared: &Shared, greeting: Greeting, wire: Arc<Wire>) {
-    let Greeting { server, asked, told, taught, unreadable, hinting, loads: _ } = greeting;
+    let Greeting { server, asked, informed, greeted, record, time, hinting } = greeting;
     let now = shared.host.now();
     let mut state = shared.state();
-    let stepped = state.guard.meet(&server.lineage, server.uptime, server.time, asked, told);
-    state.guard.recorded(taught, now);
-    if stepped {
-        state.looks.stepped();
+    for (time, received) in [(server.time, informed), (time, greeted)] {
+        time.into_iter().for_each(|time| _ = state.guard.observe(time, asked, received));
     }
-    // It told its record behind that.
-    if taught.is_some() {
-        let steps = state.looks.steps();
-        state.looks.looked(steps);
+    if shared.settings.greets != Intent::Put {
+        state.guard.meets_process(&server.process);
+    }
+    state.unreadable = record.as_ref().err().map(ToString::to_string);
+    if let Ok(record) = &record {
+        state.heard(record.as_ref(), asked, greeted);
     }
     let quarantined = state.guard.quarantined(now);
     let doubted = state.guard.take_news();
-    let run = shared.member(&server.run_id);
-    if state.enrolled != run && state.standing != Standing::Exempt {
-        state.standing = Standing::Unknown;
-        state.enrolled = run;
-    }
     state.server = Some(server);
-    state.unreadable = unreadable;
     state.hinting = hinting.unwrap_or(false);
     let lost = !matches!(&state.link, Link::Out(NodeState::Connecting));
     state.link = Link::Up(wire);
     let told = state.memory(now);
     drop(state);
-    // Its loss was told where warnings are, and nobody should have to look elsewhere for the end of
-    // it.
+    // Its loss was a warning, and nobody should have to look elsewhere for the end of it.
     match lost {
         true => tracing::warn!(node = %shared.label, "connected again: {told}"),
         false => tracing::info!(node = %shared.label, "{told}"),
     }
-    if stepped {
-        shared.warn_of_a_step();
-    }
     shared.meters.up(true);
     shared.meters.quarantined(quarantined.is_some());
     shared.registry.changed();
-    shared.tell_doubt(doubted);
+    if doubted {
+        shared.settings.listener.doubted(shared.index);
+    }
     shared.followed.send_modify(|followed| followed.generation += 1);
     shared.settings.listener.connected(shared.index);
 }

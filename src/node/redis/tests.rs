@@ -1,23 +1,24 @@
 //! One node over a transport that the test plays, on a virtual clock.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::ready;
 use tokio::runtime::Handle;
+use tokio::sync::mpsc;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::{Notify, mpsc};
 
-use super::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value};
+use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
 use super::wire::Wire;
-use super::{Counts, Job, Link, RedisNode, Registry, Settings, supervisor};
-use crate::host::{Host, TokioTime, before};
-use crate::node::{Claim, FaultKind, Hint, Listener, Node, NodeState, Operation, Outcome};
+use super::{Job, Link, RedisNode, Registry, Settings, supervisor};
+use crate::host::{Host, TokioTime};
+use crate::node::operation::Intent;
+use crate::node::{Claim, FaultKind, Hint, Listener, Node, NodeState, Outcome};
 use crate::node::{Reply, ReplyTo, Request, Sink, Verb};
-use crate::rules::roster::Standing;
+use crate::rules::list::List;
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
@@ -29,12 +30,6 @@ struct Script {
     panics: u32,
     /// What connections do when they are asked what happened.
     event: Option<fn() -> Poll<Event>>,
-    /// Holds back the answer to each connection's second INFO until it is notified.
-    confirm: Option<Arc<Notify>>,
-    /// Whose run id that answer has.
-    confirmed_by: Option<&'static str>,
-    /// What all tell of their replication: by default, nothing.
-    replication: Mutex<&'static str>,
     /// When it was asked first: it had been up for 1,000 seconds.
     began: OnceLock<TokioTime>,
 }
@@ -45,7 +40,6 @@ struct Played(Arc<Script>);
 #[derive(Debug)]
 struct Line {
     script: Arc<Script>,
-    infos: AtomicU32,
 }
 
 impl Dialer for Played {
@@ -56,7 +50,7 @@ impl Dialer for Played {
     fn dial(&self, _: Duration) -> Dialing<'_> {
         let panics = self.0.dials.fetch_add(1, Relaxed) < self.0.panics;
         assert!(!panics, "as rustls does that has no provider");
-        let line: Box<dyn Connection> = Box::new(Line { script: self.0.clone(), infos: AtomicU32::new(0) });
+        let line: Box<dyn Connection> = Box::new(Line { script: self.0.clone() });
         async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
             Ok(line)
@@ -67,20 +61,9 @@ impl Dialer for Played {
 
 impl Line {
     fn info(&self) -> Answer<Value> {
-        let before = self.infos.fetch_add(1, Relaxed);
         let began = self.script.began.get_or_init(|| TokioTime::new(Handle::current()));
-        let (second, uptime) = (before == 1, 1_000 + began.now().since_origin().as_secs());
-        let run = self.script.confirmed_by.filter(|_| second).unwrap_or("played");
-        let replication = *self.script.replication.lock().unwrap();
-        let info = format!("run_id:{run}\r\nuptime_in_seconds:{uptime}\r\nrole:master\r\n{replication}");
-        let held = self.script.confirm.clone().filter(|_| second);
-        async move {
-            if let Some(held) = held {
-                held.notified().await;
-            }
-            Ok(info.into())
-        }
-        .boxed()
+        let uptime = 1_000 + began.now().since_origin().as_secs();
+        ready(Ok(format!("run_id:played\r\nuptime_in_seconds:{uptime}\r\nrole:master\r\n").into())).boxed()
     }
 }
 
@@ -88,6 +71,7 @@ impl Connection for Line {
     fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value> {
         match command {
             "INFO" => self.info(),
+            "EVALSHA" if greets(arguments) => ready(Ok(record("played"))).boxed(),
             "EVALSHA" => ready(Ok(granted(arguments))).boxed(),
             _ => ready(Ok("OK".into())).boxed(),
         }
@@ -108,13 +92,40 @@ impl Connection for Line {
 
 /// Grants every claim of a call.
 fn granted(arguments: &dyn Arguments) -> Value {
-    // The script, the number of keys, the record's key; then four keys and ten arguments a claim.
-    grants((arguments.count() - 3) / 14)
+    // The script, the number of keys, the record's key; then four keys and twelve arguments a claim.
+    grants((arguments.count() - 3) / 16)
 }
+
+/// Whether a call is a hello.
+fn greets(arguments: &dyn Arguments) -> bool {
+    let mut greets = false;
+    arguments.each(&mut |argument| greets |= argument == Argument::Word(Intent::Put.as_str()));
+    greets
+}
+
+/// The reply to a hello: a record of that process, which is old and synced.
+pub(super) fn record(process: &str) -> Value {
+    let (age, none) = (Value::Integer(1_000_000_000), Value::Integer(0));
+    let said = [
+        Value::Integer(1),
+        "hello".into(),
+        ID.into(),
+        process.to_owned().into(),
+        age,
+        "0".into(),
+        "0".into(),
+        "1".into(),
+    ];
+    let list = ["".into(), "".into(), none.clone(), none, "".into()];
+    Value::Array(vec![format!("1 0 1 {ID}").into(), "".into(), Value::Array(said.into_iter().chain(list).collect())])
+}
+
+/// The id of the record.
+pub(super) const ID: &str = "0123456789abcdef";
 
 /// The reply to a call of so many claims that are all granted.
 pub(super) fn grants(claims: usize) -> Value {
-    format!("1 0 {claims}").into()
+    format!("1 0 {claims} {ID}").into()
 }
 
 #[derive(Debug, Default)]
@@ -133,12 +144,7 @@ impl Listener for Missed {
 }
 
 fn node(script: &Arc<Script>, listener: Arc<Missed>) -> RedisNode {
-    guarded(script, listener, Duration::ZERO)
-}
-
-/// A node that votes on no claim for `max_ttl` when it may have forgotten.
-fn guarded(script: &Arc<Script>, listener: Arc<Missed>, max_ttl: Duration) -> RedisNode {
-    over(Arc::new(Played(script.clone())), listener, max_ttl)
+    over(Arc::new(Played(script.clone())), listener, Duration::ZERO)
 }
 
 /// A node whose commands may take a second.
@@ -148,14 +154,15 @@ pub(super) fn over(dialer: Arc<dyn Dialer>, listener: Arc<dyn Listener>, max_ttl
         quorum: "default".into(),
         timeout: SECOND,
         max_ttl,
-        counts: Counts::Always,
+        list: Arc::new(List::new("alone", ["alone"], max_ttl)),
+        greets: Intent::Put,
         drift: 0.01,
         record: "node".into(),
         client_name: "test".into(),
         channel: "wake:".into(),
         listener,
     };
-    RedisNode::new(0, dialer, settings, host, Arc::new(Registry::new(1)))
+    RedisNode::new(0, "alone".into(), dialer, settings, host, Arc::new(Registry::new(1)))
 }
 
 struct Inbox(UnboundedSender<Reply>);
@@ -250,73 +257,12 @@ async fn a_flood_of_messages_does_not_keep_callers_from_their_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_reply_counts_before_it_is_confirmed_who_gave_it() {
-    for (by, granted) in [("played", true), ("another", false)] {
-        let confirm = Arc::new(Notify::new());
-        let script = Script { confirm: Some(confirm.clone()), confirmed_by: Some(by), ..Script::default() };
-        let node = node(&Arc::new(script), Arc::default());
-        until(&node, |state| *state == NodeState::Up).await;
-        let mut answers = claimed(&node);
-        let host = &node.shared.host;
-        let early = before(host, host.now() + SECOND / 2, answers.recv()).await;
-        assert!(early.is_none(), "{early:?}");
-        confirm.notify_one();
-        let answer = answers.recv().await.unwrap();
-        assert_eq!(answer.is_ok(), granted, "{answer:?}");
-        if let Err(fault) = answer {
-            assert!(!fault.nothing_ran(), "it may be granted over there, and is released");
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn how_far_the_nodes_clock_is_ahead_is_known_from_its_first_answer_on() {
+async fn offset_of_the_nodes_clock_is_known_from_its_first_reply_on() {
     let node = node(&Arc::default(), Arc::default());
+    assert_eq!(node.clock_ahead(), None);
     until(&node, |state| *state == NodeState::Up).await;
-    assert_eq!(node.clock_ahead(), None, "INFO told no time");
-    claimed(&node).recv().await.unwrap().unwrap();
-    let now = node.shared.host.now().since_origin().as_micros().cast_signed();
-    assert_eq!(node.clock_ahead(), Some(1_000_000 - now));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lesson_for_a_memory_that_has_gone_is_given_to_no_other() {
-    let node = guarded(&Arc::default(), Arc::default(), 60 * SECOND);
-    until(&node, |state| *state == NodeState::Up).await;
-    let mut state = node.shared.state();
-    let number = state.guard.lesson().expect("it did not say that it was taught").number;
-    let mut told = |number| state.link_for(&Operation::teach(7, number), node.shared.host.now()).map(drop);
-    assert!(told(number).is_ok());
-    assert_eq!(told(number.wrapping_sub(1)).unwrap_err().kind(), FaultKind::Down);
-}
-
-/// Nobody counts its votes, since too few nodes answer: that it is free there means nothing either.
-#[tokio::test(start_paused = true)]
-async fn a_node_that_may_have_forgotten_is_told_to_where_too_few_answer_too() {
-    let node = guarded(&Arc::default(), Arc::default(), 2_000 * SECOND);
-    until(&node, |state| *state != NodeState::Connecting).await;
-    node.shared.state().standing = Standing::Few;
-    assert!(matches!(node.status().state, NodeState::Quarantined { .. }), "{}", node.status().state);
-}
-
-/// An hour after its last replica has gone, Redis frees its backlog, and with that it takes another
-/// replication id and drops the one from before its promotion. What it was taught, it was taught in
-/// the old words, by which the script that is loaded knows it.
-#[tokio::test(start_paused = true)]
-async fn a_server_that_forgot_of_its_promotion_is_met_once_more_and_votes() {
-    let promoted = "master_replid:new\r\nmaster_replid2:old\r\n";
-    let script = Arc::new(Script { replication: Mutex::new(promoted), ..Script::default() });
-    let node = guarded(&script, Arc::default(), 60 * SECOND);
-    until(&node, |state| *state == NodeState::Up).await;
-    *script.replication.lock().unwrap() = "master_replid:newest\r\nmaster_replid2:0000\r\n";
-    tokio::time::sleep(20 * SECOND).await;
-    assert_eq!((node.status().state, script.dials.load(Relaxed)), (NodeState::Up, 2));
-    assert!(node.lesson().is_some(), "it is asked in its new words whether it was taught");
-    let (mut guard, now) = (node.shared.state().guard.clone(), node.shared.host.now());
-    guard.admit("played", 2_000 * SECOND, now);
-    assert_eq!(guard.quarantined(now), None, "the next connection meets it by that name");
-    *script.replication.lock().unwrap() = "master_replid:other\r\nmaster_replid2:newest\r\n";
-    until(&node, |state| matches!(state, NodeState::Quarantined { .. })).await;
+    // Dialing took a millisecond.
+    assert_eq!(node.clock_ahead(), Some(999_000));
 }
 
 /// Asks the node again as soon as it is answered, as a caller does.
@@ -333,8 +279,8 @@ impl Sink for Again {
 async fn a_job_that_was_queued_at_the_last_moment_is_answered_outside_of_the_lock() {
     let script = Arc::new(Script { event: Some(|| Poll::Pending), ..Script::default() });
     let node = node(&script, Arc::default());
-    let connection = Box::new(Line { script, infos: AtomicU32::new(0) });
-    let wire = Arc::new(Wire::new(connection, Default::default(), Weak::new()));
+    let connection = Box::new(Line { script });
+    let wire = Arc::new(Wire::new(connection, Weak::new()));
     let (told, mut answers) = mpsc::unbounded_channel();
     let request = request(Verb::Claim, Arc::new(Again(node.shared.clone(), told)));
     wire.queue(Job { request, submitted: node.shared.host.now(), others: Vec::new() }).unwrap();

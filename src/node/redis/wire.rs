@@ -43,8 +43,6 @@ pub(super) struct Wire {
 struct Inner {
     /// `None` once the generation has ended.
     connection: Option<Box<dyn Connection>>,
-    /// What the server calls the scripts.
-    digests: Digests,
     /// What waits for the batcher.
     queue: VecDeque<Job>,
     /// Whether nothing is queued any more.
@@ -60,9 +58,6 @@ struct Inner {
     /// Whether the batcher has an answer that it may not have handed out yet.
     delivers: bool,
 }
-
-/// What a server calls the scripts, in their order.
-pub(super) type Digests = [String; Script::ALL.len()];
 
 /// What became of a job.
 pub(super) enum Straight {
@@ -81,10 +76,9 @@ pub(super) struct Ended {
 }
 
 impl Wire {
-    pub(super) fn new(connection: Box<dyn Connection>, digests: Digests, answers: Weak<Answers>) -> Self {
+    pub(super) fn new(connection: Box<dyn Connection>, answers: Weak<Answers>) -> Self {
         let inner = Inner {
             connection: Some(connection),
-            digests,
             queue: VecDeque::new(),
             closed: false,
             sends: false,
@@ -100,8 +94,7 @@ impl Wire {
     /// says no, which is asked last.
     pub(super) fn straight(self: &Arc<Self>, job: Job, record: &str, may: impl FnOnce() -> bool) -> Straight {
         let mut inner = self.inner();
-        let Inner { connection: Some(connection), queue, sends: false, under_way, next: None, digests, .. } = &*inner
-        else {
+        let Inner { connection: Some(connection), queue, sends: false, under_way, next: None, .. } = &*inner else {
             return Straight::NotSent(job);
         };
         if !queue.is_empty() || !may() {
@@ -112,7 +105,7 @@ impl Wire {
         let sending = AssertUnwindSafe(|| {
             let operation = &*job.request.operation;
             let script = Script::of(operation.verb());
-            let call = Call::new(&digests[script as usize], script, record, std::iter::once(operation));
+            let call = Call::new(script.digest(), script, record, std::iter::once(operation));
             connection.send_for("EVALSHA", &call, &task)
         });
         let Ok(answer) = catch_unwind(sending) else {
@@ -182,11 +175,6 @@ impl Wire {
             Some(connection) => connection.send_for(command, arguments, batcher.as_ref().unwrap_or(Waker::noop())),
             None => known(Err(Fault::new(FaultKind::Closed, "the connection has ended"))).boxed(),
         }
-    }
-
-    /// The server calls the scripts so.
-    pub(super) fn rename(&self, digests: &Digests) {
-        digests.clone_into(&mut self.inner().digests);
     }
 
     /// What happens next to the connection.

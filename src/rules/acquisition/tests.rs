@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::rules::handover::{Registered, Stamp};
-use crate::rules::roster::Listing;
 use crate::rules::{Drift, Size, Validity, Vote};
 
 fn at(ms: u64) -> Tick {
@@ -236,9 +235,27 @@ fn waits_nothing() -> Handovers {
 
 #[test]
 fn round_of_which_no_vote_counts_is_over_once_all_have_answered() {
-    let nobody = Listing::default().electorate(NodeSet::default(), Duration::from_secs(1), at(0));
     let mut acquisition = acquisition(1_000);
     ask(&mut acquisition, 0, 7, &[Vote::Granted; 3]);
-    let decision = acquisition.decide_by(at(1), &Handovers::default(), &nobody);
+    let decision = acquisition.decide_by(at(1), &Handovers::default(), NodeSet::default());
     assert_eq!(decision, Some(Decision::Failed(Cause::Unavailable)), "no vote counts, and none is to come");
+}
+
+#[test]
+fn grants_of_nodes_that_may_not_vote_when_it_is_decided_do_not_count() {
+    let mut acquisition = acquisition(1_000);
+    ask(&mut acquisition, 0, 7, &[Vote::Granted; 2]);
+    let by = |voting: &[usize]| acquisition.decide_by(at(1), &Handovers::default(), voting.iter().copied().collect());
+    assert!(matches!(by(&[0, 1]), Some(Decision::Won(_))));
+    assert_eq!(by(&[1, 2]), None, "the third may grant it still");
+    assert_eq!(by(&[0]), Some(Decision::Failed(Cause::Unavailable)));
+}
+
+#[test]
+fn pushes_of_nodes_that_may_not_vote_when_it_is_decided_do_not_count() {
+    let mut acquisition = acquisition(30_000);
+    ask(&mut acquisition, 900, 5, &[Vote::Refused; 3]);
+    let two = handed(&[(0, 100, 7), (1, 500, 7)]);
+    assert!(matches!(acquisition.decide_by(at(950), &two, NodeSet::first(2)), Some(Decision::Won(_))));
+    assert_eq!(acquisition.decide_by(at(950), &two, NodeSet::of(0)), Some(Decision::Failed(Cause::Contended)));
 }

@@ -14,10 +14,16 @@ pub(super) struct Offset {
 }
 
 impl Offset {
-    /// A clock that showed `time` at some moment between `sent` and `received`.
+    /// A clock that showed `time` at some moment between `sent` and `received`. It has drifted since
+    /// `sent` at most.
     pub(super) fn new(time: Duration, sent: Tick, received: Tick) -> Self {
         let time = micros(time);
-        Self { low: time - micros(received.since_origin()), high: time - micros(sent.since_origin()), at: received }
+        Self { low: time - micros(received.since_origin()), high: time - micros(sent.since_origin()), at: sent }
+    }
+
+    /// What the clock showed at most when it was read last.
+    pub(super) fn time(self) -> i128 {
+        self.high + micros(self.at.since_origin())
     }
 
     /// What this reading allows at `later`, if the two clocks run apart by at most `rate`.
@@ -30,7 +36,7 @@ impl Offset {
         self.low <= other.high && other.low <= self.high
     }
 
-    /// What is left of it where the clock showed `time` at some moment before `received`; `None` if
+    /// What is left of it if the clock showed `time` at some moment before `received`; `None` if
     /// nothing is.
     pub(super) fn at_least(self, time: Duration, received: Tick) -> Option<Self> {
         let low = self.low.max(micros(time) - micros(received.since_origin()));

@@ -11,8 +11,7 @@ use crate::{bare, done};
 /// A user as README, "Access rights", has it.
 pub(super) const RIGHTS: [&str; 5] = ["~quorumlock:*", "&quorumlock:*", "+@all", "-@dangerous", "+info"];
 
-/// Three servers that have been up for an hour, so that the restart guard is over, with a user for
-/// locks.
+/// Servers that have been up for an hour and vote, with a user for locks.
 pub(super) struct Clinic(pub(super) Vec<Clockwork>);
 
 impl Clinic {

@@ -136,7 +136,7 @@ fn command(urls: &[String], prefix: &str) -> Command {
 }
 
 /// Without which `run` acquires nothing, by trying; docs/rights.md says the same.
-const TO_ACQUIRE: [&str; 8] = ["+evalsha", "+info", "+time", "+hget", "+hgetall", "+hmget", "+hset", "+pexpire"];
+const TO_ACQUIRE: [&str; 7] = ["+evalsha", "+info", "+time", "+hgetall", "+hmget", "+hset", "+pexpire"];
 
 #[tokio::test]
 async fn run_status_and_doctor_agree_on_what_each_missing_right_costs() {
@@ -148,7 +148,7 @@ async fn run_status_and_doctor_agree_on_what_each_missing_right_costs() {
         let mut words = vec!["ACL", "SETUSER", &name, "reset", "resetchannels", "on", ">pw", "~*", "&*"];
         words.extend(all.iter().copied().filter(|known| *known != right));
         assert_eq!(server.command(&words), "OK");
-        // Each begins with a roster of its own.
+        // Each begins with a record of its own.
         let (urls, prefix) = ([format!("redis://{name}:pw@127.0.0.1:{}", server.port())], format!("{name}:"));
         // What waits, and who looks, needs to count who waits.
         let counts = right == "+zcard";

@@ -9,9 +9,8 @@ use quorumlock::node::redis::transport::Dialer;
 use quorumlock::{NodeState, Quorum};
 use tokio::runtime::{Builder, Handle};
 
-use super::server::{Way, deal};
+use super::server::{NODES, Way, deal};
 
-const NODES: usize = 3;
 const WAIT: Duration = Duration::from_secs(2);
 /// More than everything may take together, by the paused clock.
 const LONGEST: Duration = Duration::from_secs(3_600);

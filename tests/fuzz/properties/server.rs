@@ -8,11 +8,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt;
+use quorumlock::List;
 use quorumlock::node::redis::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
 use quorumlock::node::{Fault, FaultKind, Verb};
 
 /// What servers say, and what they never should.
-const WORDS: [&str; 44] = [
+const WORDS: [&str; 45] = [
     "",
     "k",
     "0",
@@ -26,30 +27,30 @@ const WORDS: [&str; 44] = [
     "host/1/u/1.0",
     "error",
     "granted",
-    "reserved",
     "held",
     "stale",
     "misused",
     "extended",
     "healed",
     "lost",
-    "counted",
-    "noted",
     "scanned",
     "released",
     "revoked",
     "inspected",
-    "watched",
-    "taught",
-    "listed",
-    "unlisted",
-    "retired",
-    "reset",
-    "record",
+    "hello",
+    "forgot",
+    "nolist",
+    "other",
+    "init",
+    "first",
+    "default 60000 4 0:6379 1:6379 2:6379",
+    "team 0 9 x",
+    "0 0000000000000000",
+    "1 record-1",
     "1 0 k",
-    "1 0 1",
-    "1 0 1\n1 500 7 0 other",
-    "1 0 1\n2 500 7 0 other",
+    "1 0 1 record-1",
+    "1 0 1 record-0\n1 500 7 0 other",
+    "1 0 1 -\n2 500 7 0 other",
     "500 7 0 other",
     "OOM no memory",
     "READONLY replica",
@@ -57,6 +58,7 @@ const WORDS: [&str; 44] = [
     "NOPERM no permission",
     "quorumlock:{a}",
     "12 1 3 hello",
+    "record-0",
 ];
 /// What they push.
 const PUSHED: [&str; 8] = [
@@ -69,6 +71,10 @@ const PUSHED: [&str; 8] = [
     "1 0 x 7 18446744073709551615 18446744073709551615 quorumlock:{a}",
     "garbage",
 ];
+
+/// The clients' list.
+pub(super) const NODES: usize = 3;
+const MAX_TTL: Duration = Duration::from_secs(60);
 
 pub(crate) struct Server {
     number: usize,
@@ -128,15 +134,26 @@ impl Server {
             held.into_iter().chain(none()).chain(none()).chain([0.into(), "0".into(), "0".into()]).collect()
         };
         let items = match verb {
-            Verb::Claim | Verb::Renew | Verb::Release | Verb::Withdraw | Verb::Teach | Verb::Scan => return None,
+            Verb::Claim | Verb::Renew | Verb::Release | Verb::Withdraw | Verb::Scan => return None,
             Verb::Inspect => [vec!["inspected".into()], free()].concat(),
-            Verb::Record => vec!["record".into(), "0".into(), "0".into(), self.number.to_string().into()],
+            Verb::Hello => self.hello(),
             Verb::Revoke => vec!["revoked".into(), "".into(), 0.into(), 0.into()],
-            Verb::Enrol => vec!["listed".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()],
-            Verb::Retire => vec!["retired".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()],
-            Verb::Reset => vec!["reset".into(), 0.into(), 0.into(), 0.into(), 0.into(), (-1).into()],
         };
         Some(Value::Array([number.into()].into_iter().chain(items).collect()))
+    }
+
+    /// Its record is old, and the list of these clients is in force.
+    fn hello(&self) -> Vec<Value> {
+        let list = List::new("default", (0..NODES).map(|node| format!("{node}:6379")), MAX_TTL);
+        let (id, process) = (self.id(), self.number.to_string());
+        let record = [id.into(), process.into(), 100_000.into(), "0".into(), "0".into(), 1.into(), "".into()];
+        let (hash, says) = (list.hash().to_string(), list.says().to_string());
+        let in_force = [hash.into(), 70_000.into(), 100_000.into(), says.into()];
+        ["hello".into()].into_iter().chain(record).chain(in_force).collect()
+    }
+
+    fn id(&self) -> String {
+        format!("record-{}", self.number)
     }
 
     fn scripted(&self, call: &dyn Arguments) -> Value {
@@ -149,7 +166,7 @@ impl Server {
         match self.byte() % 8 {
             0..5 => {
                 let operations = if self.byte() % 8 < 7 { 1 } else { self.byte() % 4 };
-                let done = Value::from(format!("1 {} {operations}", self.byte()));
+                let done = Value::from(format!("1 {} {operations} {}", self.byte(), self.id()));
                 let others: Vec<_> = (1..=i64::from(operations)).filter_map(reply).collect();
                 // Of the rest nothing is told: it went as asked.
                 self.granted.fetch_or(verb == Verb::Claim && others.len() < usize::from(operations), Relaxed);
@@ -204,15 +221,16 @@ fn verb(call: &dyn Arguments) -> Verb {
         at += 1;
     });
     let forms = [
-        (Verb::Claim, 4, 11),
+        (Verb::Claim, 4, 12),
         (Verb::Renew, 5, 11),
         (Verb::Release, 5, 7),
         (Verb::Revoke, 2, 2),
         (Verb::Inspect, 5, 1),
+        (Verb::Hello, 1, 14),
     ];
     let named = (keys.saturating_sub(1), at.saturating_sub(2 + keys));
     let by_form = forms.into_iter().find(|(_, keys, arguments)| named.0 * arguments == named.1 * keys);
-    verb.or(by_form.map(|(verb, ..)| verb)).unwrap_or(Verb::Record)
+    verb.or(by_form.map(|(verb, ..)| verb)).unwrap_or(Verb::Hello)
 }
 
 /// The way to a server.

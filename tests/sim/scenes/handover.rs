@@ -72,8 +72,7 @@ pub fn handed_over_longer_ago_than_a_round_may_last(script: &mut Script) {
     // It reads that before its timers run, and asks with the ballot that n0 had handed over.
     script.at(560, suspend(1, 4_700));
     script.once_done(Verb::Withdraw, 2, 0, Answer::Released(true), forgets(0));
-    // B does not hear of n0 again: else it would enrol the new process, for which the push is too
-    // old.
+    // B does not hear of n0 again: else it would doubt it.
     script.hold_back(1, &[0], 5_000..NEVER, NEVER);
     script.hold_one_way(1, &[1], 0, 5_000..6_000, 8_050);
     let paused = script.about(2_650, 120);

@@ -96,7 +96,9 @@ pub fn begin(world: &Arc<World>, process: usize, part: Part) {
 
 /// After the faults, somebody of each process gets the lock.
 pub fn epilogue(world: &Arc<World>, patience: Duration) {
-    for (process, _) in world.quorums.all().into_iter().filter(|(process, _)| !world.parts.is_shut(*process)) {
+    let onlookers = world.core.lock().unwrap().plan.onlookers.clone();
+    let takes_part = |process: &usize| !world.parts.is_shut(*process) && !onlookers.contains(process);
+    for (process, _) in world.quorums.all().into_iter().filter(|(process, _)| takes_part(process)) {
         let Some(mut client) = client(world, process) else { continue };
         let number = world.parts.begun(process);
         let world = world.clone();
@@ -121,6 +123,21 @@ pub fn shut_down(world: &Arc<World>, process: usize) {
         Box::pin(async move {
             world.record(What::ShutDown { process: process as u16 });
             quorum.shutdown(Duration::from_secs(1)).await;
+            world.parts.ended(number);
+        }),
+    );
+}
+
+/// By a client of this process the operator says that its servers are new.
+pub fn init(world: &Arc<World>, process: usize) {
+    let Some(quorum) = world.quorums.of(process) else { return };
+    let number = world.parts.begun(process);
+    let world = world.clone();
+    world.clone().exec.spawn(
+        process,
+        Box::pin(async move {
+            // It is refused unless all of them answer, and none has served before.
+            let _ = quorum.init().await;
             world.parts.ended(number);
         }),
     );

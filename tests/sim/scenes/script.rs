@@ -143,11 +143,6 @@ pub fn forgets(node: usize) -> Cue {
     Cue::Crash { node, memory: Memory::Empty, down: Duration::from_millis(1) }
 }
 
-/// Restarts at once, with its data.
-pub fn restarts(node: usize) -> Cue {
-    Cue::Crash { node, memory: Memory::Kept, down: Duration::from_millis(1) }
-}
-
 pub fn pause(process: usize, last: u64) -> Cue {
     Cue::Pause { process, last: Duration::from_millis(last) }
 }

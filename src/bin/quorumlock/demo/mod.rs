@@ -19,6 +19,7 @@ use crate::cli::Demo;
 use crate::crew::Crew;
 use crate::exporter;
 use crate::failure::{Failure, Outcome, UNAVAILABLE};
+use crate::init;
 use crate::output;
 use crate::process::{self, Signals};
 use crate::servers::Servers;
@@ -37,8 +38,7 @@ const MASTERS: usize = 5;
 const TTL: Duration = Duration::from_secs(2);
 /// How often the view is drawn and the nodes are looked at.
 const TICK: Duration = Duration::from_millis(100);
-/// How long to wait for nodes that have just been started to take part: their quarantine, and the
-/// second in which they count their age.
+/// How long to wait for nodes to take part.
 const SETTLE: Duration = Duration::from_secs(5);
 /// The node that is killed.
 const VICTIM: usize = 1;
@@ -47,6 +47,9 @@ pub(crate) async fn demo(args: Demo, verbose: bool) -> Outcome {
     let mut signals = Signals::ending()?;
     exporter::start(args.metrics.as_deref(), None)?;
     let mut stage = Stage::set(&args)?;
+    if stage.servers.is_some() {
+        init::of_our_own(&stage.settings).await?;
+    }
     let quorum = stage.settings.builder()?.connect().await?;
     let shown = async {
         let show = stage.play(&args, &quorum, verbose).await?;
@@ -87,7 +90,7 @@ impl Stage {
 
     async fn play(&mut self, args: &Demo, quorum: &Quorum, verbose: bool) -> Result<Summary, Failure> {
         let view = View::new(args, quorum);
-        view.note("waiting until all nodes vote: a server just started may have forgotten locks");
+        view.note("waiting until all nodes vote");
         ready(quorum).await?;
         let crew = self.crew(args, verbose)?;
         let length = Duration::from_secs(u64::from(args.seconds));

@@ -1,8 +1,7 @@
 //! `quorumlock doctor`: whether the nodes are fit for locks, and what to mend.
 //!
 //! The library tells how a client sees the nodes. What it does not tell is asked over a connection
-//! of the doctor's own to each node, and nothing that is asked there changes anything. The library,
-//! as it connects, begins a node's record if it is missing.
+//! of the doctor's own to each node, and nothing that is asked there changes anything.
 
 mod checks;
 mod clock;
@@ -25,8 +24,8 @@ use crate::direct::target::Target;
 use crate::direct::validity::Papers;
 use crate::failure::{Failure, Outcome};
 use crate::output;
-use crate::settings::{self, Settings};
-use crate::status::{MAX_TTL, PROBE, nodes, wait, waits};
+use crate::settings::{self, DEFAULT_MAX_TTL, Settings};
+use crate::status::{PROBE, own_list, wait, waits};
 use domains::Domains;
 use exam::Exam;
 use seen::{Seen, Times};
@@ -72,14 +71,16 @@ async fn examined(quorum: &Quorum, settings: &Settings, domains: &[String]) -> R
         papers(targets.clone())
     );
     let inspected = quorum.inspect(PROBE).await?;
-    Ok(Seen { nodes: nodes(quorum).await?, inspected, exams, targets, papers, domains, times })
+    let nodes = quorum.nodes();
+    let list = own_list(settings, &nodes);
+    Ok(Seen { nodes, inspected, list, exams, targets, papers, domains, times })
 }
 
 /// Of `run`, with these settings and this environment.
 fn times(settings: &Settings) -> Result<Times, Failure> {
     Ok(Times {
         ttl: settings::ttl()?.or(settings.ttl).unwrap_or(TTL),
-        max_ttl: settings.max_ttl.unwrap_or(MAX_TTL),
+        max_ttl: settings.max_ttl.unwrap_or(DEFAULT_MAX_TTL),
         node_timeout: settings.node_timeout.unwrap_or(NODE_TIMEOUT),
         timeout: settings::time(settings::TIMEOUT)?.or(settings.timeout).unwrap_or(TIMEOUT),
     })

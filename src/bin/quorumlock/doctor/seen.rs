@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorumlock::{Inspected, NodeStatus};
+use quorumlock::{Inspected, List, NodeStatus};
 
 use super::domains::Domains;
 use super::exam::Exam;
@@ -24,6 +24,8 @@ pub(super) struct Times {
 pub(super) struct Seen {
     pub(super) nodes: Vec<NodeStatus>,
     pub(super) inspected: Inspected,
+    /// That of a client with these settings.
+    pub(super) list: List,
     pub(super) exams: Vec<Result<Exam, Failed>>,
     pub(super) targets: Vec<Target>,
     pub(super) papers: Vec<Papers>,
@@ -49,7 +51,7 @@ impl Seen {
             Err(failed) => Err(failed.why.clone()),
         };
         let lacks = self.exams.iter().map(lacks).collect();
-        Verdict::new(&self.nodes, &self.inspected, self.times.max_ttl).with_rights(lacks)
+        Verdict::new(&self.nodes, &self.inspected, &self.list).with_rights(lacks)
     }
 
     pub(super) fn each(&self) -> impl Iterator<Item = Node<'_>> {
@@ -87,11 +89,6 @@ impl<'a> Node<'a> {
     /// Why it refuses every write, if it does.
     pub(super) fn refuses_writes(&self) -> Option<&'a str> {
         self.lacks()?.writes.as_deref()
-    }
-
-    /// Why nothing is known of its user's rights, though it was reached.
-    pub(super) fn unasked(&self) -> Option<&'a str> {
-        self.told()?.lacks.as_ref().err().map(String::as_str)
     }
 
     fn lacks(&self) -> Option<&'a Lacks> {

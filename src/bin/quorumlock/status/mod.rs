@@ -2,6 +2,7 @@
 
 mod all;
 mod holders;
+mod idle;
 mod permits;
 mod seen;
 mod states;
@@ -11,7 +12,7 @@ mod waiting;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use quorumlock::{Error, NodeState, NodeStatus, Quorum};
+use quorumlock::{Error, List, NodeState, NodeStatus, Quorum};
 
 use crate::cli::Status;
 use crate::direct::rights::{Asked, asked};
@@ -21,20 +22,19 @@ use crate::output;
 use crate::settings::Settings;
 pub(crate) use all::gather;
 pub(crate) use holders::{cut, held_by, left, line, named, shown, waiting};
+pub(crate) use idle::{is_idle, is_unused};
 pub(crate) use permits::Permits;
 use seen::Seen;
 pub(crate) use states::{labels, plain, state, told, why, word};
 
 /// How long to wait for a quorum, unless told otherwise: nodes that are up take milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is looked whether it is known how they are.
+const LOOK: Duration = Duration::from_millis(10);
 /// How long to wait for nodes that are far away or hang, until it is known which.
 const FAR: Duration = Duration::from_secs(10);
 /// The library's default.
-pub(crate) const MAX_TTL: Duration = Duration::from_secs(60);
-/// The library's default.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long to wait for rosters to be told by themselves; then they are asked for.
-const ROSTERS: Duration = Duration::from_millis(500);
 /// Asked about where no name is given, to measure a round trip. Nobody is harmed by who holds it.
 pub(crate) const PROBE: &str = "quorumlock status";
 
@@ -74,11 +74,11 @@ async fn look(quorum: &Quorum, settings: &Settings, name: Option<String>) -> Res
         Some(name) => Permits::look(quorum, name, &inspected).await?,
         None => Permits::default(),
     };
-    let max_ttl = settings.max_ttl.unwrap_or(MAX_TTL);
-    let nodes = nodes(quorum).await?;
+    let nodes = quorum.nodes();
+    let list = own_list(settings, &nodes);
     // Of the nodes as they are shown: one that was admitted meanwhile is asked too.
     let rights = rights(&nodes, settings).await;
-    Ok(Seen { nodes, inspected, permits, name, max_ttl, rights })
+    Ok(Seen { nodes, inspected, permits, name, list, rights })
 }
 
 /// What acquiring needs and the users lack, and who refuses writes. To look at nodes takes less.
@@ -88,15 +88,9 @@ async fn rights(nodes: &[NodeStatus], settings: &Settings) -> Vec<Asked> {
     asked(settings, step, &worth).await
 }
 
-/// The nodes with their rosters. Those that have not told them by themselves are asked.
-pub(crate) async fn nodes(quorum: &Quorum) -> Result<Vec<NodeStatus>, Error> {
-    let mut nodes = quorum.nodes();
-    if nodes.iter().any(|node| node.run.is_some() && node.roster.is_none()) {
-        let members = quorum.members().await?;
-        let told = members.nodes.into_iter().map(|member| member.roster.ok());
-        nodes.iter_mut().zip(told).for_each(|(node, roster)| node.roster = node.roster.take().or(roster));
-    }
-    Ok(nodes)
+/// The list of a client with these settings.
+pub(crate) fn own_list(settings: &Settings, nodes: &[NodeStatus]) -> List {
+    settings.own_list(nodes.iter().map(|node| &*node.name))
 }
 
 pub(crate) fn waits(quorum: &Quorum) -> String {
@@ -109,20 +103,26 @@ pub(crate) fn waits(quorum: &Quorum) -> String {
 
 /// Waits until it is known how the nodes are. What keeps them from being ready is told by each.
 pub(crate) async fn wait(quorum: &Quorum, told: Option<Duration>) {
-    let _ = quorum.ready(told.unwrap_or(PATIENCE)).await;
+    let is_known = |node: &&NodeStatus| {
+        let is_others = matches!(node.state, NodeState::OtherList { .. } | NodeState::Twins { .. });
+        node.state.is_admitted() || is_others || is_unused(node)
+    };
+    let reached = || {
+        let nodes = quorum.nodes();
+        let found = nodes.iter().any(|node| matches!(node.state, NodeState::Duplicate { .. }));
+        found || 2 * nodes.iter().filter(is_known).count() > nodes.len()
+    };
+    let began = Instant::now();
+    while !reached() && began.elapsed() < told.unwrap_or(PATIENCE) {
+        tokio::time::sleep(LOOK).await;
+    }
     let end = Instant::now() + FAR;
     while told.is_none() && connecting(quorum) && Instant::now() < end {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    // Rosters are asked for once there is a connection.
-    let untold = || quorum.nodes().iter().any(|node| node.state.is_admitted() && node.roster.is_none());
-    let end = Instant::now() + ROSTERS;
-    while untold() && Instant::now() < end {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::time::sleep(LOOK).await;
     }
 }
 
 /// Whether it is not known yet how some node is.
 fn connecting(quorum: &Quorum) -> bool {
-    quorum.nodes().iter().any(|node| matches!(node.state, NodeState::Connecting | NodeState::Waiting { .. }))
+    quorum.nodes().iter().any(|node| node.state == NodeState::Connecting && !is_unused(node))
 }

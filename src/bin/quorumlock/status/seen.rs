@@ -1,9 +1,8 @@
 //! What was seen of the nodes and of a name, for people and for programs.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use quorumlock::{Agreement, Inspected, Inspection, NodeSet, NodeState, NodeStatus, Roster};
+use quorumlock::{Inspected, Inspection, List, NodeState, NodeStatus, Record};
 use serde_json::{Value, json};
 
 use super::holders::{cut, describe, known, left_over, line, said, says, shown, waiting, with_readers};
@@ -11,7 +10,8 @@ use super::permits::Permits;
 use super::states::{in_short, labels, why, word};
 use super::verdict::Verdict;
 use crate::direct::rights::Asked;
-use crate::duration::{exact, show};
+use crate::duration::show;
+use crate::lists::{Lists, Whose, described};
 use crate::output::{self, bold, dash, green, milliseconds, red, yellow};
 
 /// What is told of a name that is held for a period.
@@ -24,13 +24,14 @@ pub(super) struct Seen {
     /// Where it is the name of a semaphore.
     pub(super) permits: Permits,
     pub(super) name: Option<String>,
-    pub(super) max_ttl: Duration,
+    /// That of a client with these settings.
+    pub(super) list: List,
     pub(super) rights: Vec<Asked>,
 }
 
 impl Seen {
     pub(super) fn verdict(&self) -> Verdict<'_> {
-        Verdict::new(&self.nodes, &self.inspected, self.max_ttl).with_rights(self.rights.clone())
+        Verdict::new(&self.nodes, &self.inspected, &self.list).with_rights(self.rights.clone())
     }
 
     pub(super) fn lines(&self) -> Vec<String> {
@@ -44,8 +45,8 @@ impl Seen {
         let rows: Vec<_> = labels.map(|(index, label)| self.row(&verdict, label, index)).collect();
         let mut lines = output::table(heading, &rows);
         lines.push(String::new());
-        // Why rosters keep the whole list out is told once, below.
-        let told = |why: &String| verdict.kept_out().is_none() || !why.contains("unlisted: ");
+        // Another list that keeps this one out is told once, below.
+        let told = |why: &String| verdict.kept_out().is_none() || !why.starts_with("other list: ");
         let whys =
             self.nodes.iter().enumerate().filter_map(|(index, node)| {
                 Some(format!("{}: {}", node.node, why(&verdict, index, node).filter(told)?))
@@ -64,36 +65,24 @@ impl Seen {
         lines
     }
 
-    /// What clients have in common, as rosters tell.
+    /// Which list clients have in force.
     fn clients(&self) -> String {
-        let rosters: Vec<_> = self.nodes.iter().map(NodeStatus::latest).collect();
-        let (told, all) = (rosters.iter().flatten().count(), self.nodes.len());
-        let (agreed, differs) = match Agreement::of(&self.nodes) {
+        let lists = Lists::of_nodes(&self.list, &self.nodes);
+        let told = self.nodes.iter().filter(|node| node.run.is_some() && node.unreadable.is_none()).count();
+        let (own, all) = (lists.with(Whose::Own).len(), self.nodes.len());
+        let others = [lists.with(Whose::Rival), lists.with(Whose::Foreign)].concat();
+        match others.as_slice() {
             _ if told < self.verdict().quorum() => {
-                return format!(
-                    "nobody knows which clients use these nodes: {told} of {all} told it, so mend the others first"
-                );
+                format!("nobody knows which clients use these nodes: {told} of {all} told it, so mend the others first")
             }
-            Agreement::Nobody => return "no client is enrolled".to_owned(),
-            Agreement::One => ("one list", NodeSet::default()),
-            Agreement::But(these) => ("one list", these),
-            _ => ("several lists", NodeSet::default()),
-        };
-        let labels: Vec<_> = differs.iter().map(|node| &*self.nodes[node].node).collect();
-        let differing = match labels.as_slice() {
-            [] => String::new(),
-            [one] => format!("; the roster of {one} differs"),
-            some => format!("; the rosters of {} differ", some.join(", ")),
-        };
-        let all = || rosters.iter().flatten().filter(|roster| roster.nodes > 0);
-        let longest = all().map(|roster| roster.max_ttl).max().unwrap_or_default();
-        let theirs = rosters.iter().enumerate().filter(|(node, _)| !differs.contains(*node));
-        let theirs = Some(kinds(theirs.filter_map(|(_, roster)| *roster)));
-        // Each may have a part of the list only.
-        let kinds = theirs.filter(|kinds| !kinds.is_empty()).unwrap_or_else(|| kinds(all().copied()));
-        // Who is not enrolled yet has not told any.
-        let locks = if longest.is_zero() { String::new() } else { format!(", and locks of up to {}", exact(longest)) };
-        format!("clients have {agreed} {kinds}{locks}{differing}")
+            [] if own == 0 => "no list is in force: no client is connected".to_owned(),
+            [] => format!("clients have this list, which is in force on {own} of {all} nodes"),
+            some => {
+                let labels: Vec<_> = some.iter().map(|&node| &*self.nodes[node].node).collect();
+                let theirs = some.first().and_then(|&node| lists.at(node)).map(|(theirs, _)| described(&theirs.says));
+                format!("another list is in force on {}: {}", labels.join(", "), theirs.unwrap_or_default())
+            }
+        }
     }
 
     fn row(&self, verdict: &Verdict<'_>, label: &str, index: usize) -> Vec<String> {
@@ -157,6 +146,12 @@ impl Seen {
         }
         let (votes, all) = (self.verdict().votes(), self.nodes.len());
         let known = known(&self.inspected);
+        let waits = self.verdict().waiting_for_a_client();
+        if waits > 0 && self.verdict().can_acquire() {
+            let why =
+                format!("nobody can tell who holds it before a client has come: {waits} of {all} nodes wait for one");
+            return yellow(&format!("{name}: {why}{known}"));
+        }
         red(&format!("{name}: nobody can tell who holds it; {votes} of {all} nodes vote, which is no quorum{known}"))
     }
 
@@ -204,15 +199,8 @@ impl Seen {
             "no_wake_ups": node.no_wake_ups,
             "lacks": verdict.lacks(index),
             "counts": verdict.counts(index),
-            "listed": node.listed,
-            "roster": node.roster.as_ref().map(|roster| json!({
-                "n": roster.nodes,
-                "protocol": roster.protocol,
-                "max_ttl_ms": milliseconds(roster.max_ttl),
-                "servers": roster.servers.len(),
-                "lasts_ms": milliseconds(roster.lasts),
-                "retired_ms": roster.retired.map(milliseconds),
-            })),
+            "name": &*node.name,
+            "record": node.record.as_ref().map(record_json),
         });
         if let (Some(_), Ok(said)) = (&self.name, said) {
             object["holder"] = json!(said.holder);
@@ -240,11 +228,16 @@ impl Seen {
     }
 }
 
-/// How long the lists of these rosters are, and by which protocols they are used.
-fn kinds<'a>(rosters: impl Iterator<Item = &'a Roster>) -> String {
-    let kinds: BTreeSet<_> = rosters.filter(|it| it.nodes > 0).map(|it| (it.nodes, it.protocol)).collect();
-    let kind = |(nodes, protocol)| format!("of {nodes} nodes by protocol {protocol}");
-    kinds.into_iter().map(kind).collect::<Vec<_>>().join(", ")
+/// What a node says of itself and of its clients.
+fn record_json(record: &Record) -> Value {
+    let list = record.in_force.as_ref();
+    json!({
+        "id": &*record.id,
+        "age_ms": milliseconds(record.age),
+        "synced": record.synced,
+        "list": list.map(|list| &*list.says),
+        "list_left_ms": list.map(|list| milliseconds(list.left)),
+    })
 }
 
 /// Holder, time left, fence, and how many wait.

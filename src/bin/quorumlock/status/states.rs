@@ -4,23 +4,27 @@ use std::collections::HashSet;
 
 use quorumlock::{NodeState, NodeStatus};
 
+use super::idle::{is_idle, is_unused};
 use super::verdict::Verdict;
 use crate::duration::left;
 use crate::output::{green, red, yellow};
 
 /// A node and its state, as a part of a sentence.
 pub(crate) fn told(node: &NodeStatus) -> String {
-    format!("{} is {}", node.node, node.state)
+    match &node.state {
+        NodeState::OtherList { .. } | NodeState::Twins { .. } => format!("{}: {}", node.node, node.state),
+        state => format!("{} is {state}", node.node),
+    }
 }
 
 /// What keeps a node from voting, or from answering.
 pub(crate) fn why(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> Option<String> {
-    verdict.refusal(index).map(|refused| format!("{}, but {refused}", word(&node.state))).or_else(|| {
-        match &node.state {
-            NodeState::Up => None,
-            NodeState::Connecting => Some("connecting: not done yet; --connect-timeout waits longer for it".to_owned()),
-            state => Some(state.to_string()),
-        }
+    verdict.refusal(index).map(|refused| format!("{}, but {refused}", plain(node))).or_else(|| match &node.state {
+        _ if is_unused(node) => Some("unused: it has no record, since no client has come yet".to_owned()),
+        _ if is_idle(node) => Some("idle: the next client tells it which tokens were dealt, and it votes".to_owned()),
+        NodeState::Up => None,
+        NodeState::Connecting => Some("connecting: not done yet; --connect-timeout waits longer for it".to_owned()),
+        state => Some(state.to_string()),
     })
 }
 
@@ -41,6 +45,8 @@ pub(super) fn in_short(node: &NodeStatus) -> String {
 /// The same without a colour.
 pub(crate) fn plain(node: &NodeStatus) -> String {
     match node.state {
+        _ if is_unused(node) => "unused".to_owned(),
+        _ if is_idle(node) => "idle".to_owned(),
         NodeState::Quarantined { left: time, .. } => format!("quarantined {}", left(time)),
         _ => word(&node.state).to_owned(),
     }
@@ -52,8 +58,9 @@ pub(crate) fn state(node: &NodeStatus) -> String {
 
 fn coloured(node: &NodeStatus, text: &str) -> String {
     match node.state {
+        _ if is_unused(node) => yellow(text),
         NodeState::Up => green(text),
-        NodeState::Quarantined { .. } | NodeState::Waiting { .. } | NodeState::Connecting => yellow(text),
+        NodeState::Quarantined { .. } | NodeState::Connecting => yellow(text),
         _ => red(text),
     }
 }
@@ -64,11 +71,11 @@ pub(crate) const fn word(state: &NodeState) -> &'static str {
         NodeState::Up => "up",
         NodeState::Quarantined { .. } => "quarantined",
         NodeState::Connecting => "connecting",
-        NodeState::Waiting { .. } => "waiting",
         NodeState::Down { .. } => "down",
         NodeState::Replica => "replica",
         NodeState::Cluster => "cluster",
-        NodeState::Unlisted { .. } => "unlisted",
+        NodeState::OtherList { .. } => "other list",
+        NodeState::Twins { .. } => "two servers",
         NodeState::Duplicate { .. } => "duplicate",
         _ => "other",
     }

@@ -1,31 +1,47 @@
 //! What the nodes' states come to: whether a lock can be acquired, and what had better be mended.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use quorumlock::{Counted, Inspected, Inspection, NodeState, NodeStatus};
+use quorumlock::{Inspected, Inspection, List, NodeState, NodeStatus};
 
+use super::idle::{is_idle, is_unused};
 use crate::direct::mends::mend;
 use crate::direct::rights::{Asked, Lacks};
-use crate::duration::{exact, left};
+use crate::duration::left;
 use crate::failure::{UNAVAILABLE, USAGE};
+use crate::lists::{Lists, Whose, described};
+
+/// An uptime may be a second too long.
+const ROUNDED: Duration = Duration::from_secs(1);
 
 /// The nodes, and what each answered when it was asked about a name.
 pub(crate) struct Verdict<'a> {
     nodes: &'a [NodeStatus],
     inspected: &'a Inspected,
-    counted: Counted,
+    /// The nodes whose votes count, as far as lists go.
+    counted: BTreeSet<usize>,
+    /// Why this client acquires nothing, since another list of its name is in force.
+    kept_out: Option<String>,
     max_ttl: Duration,
     /// What is in the way of acquiring at each node; empty where nobody asked.
     rights: Vec<Asked>,
 }
 
 impl<'a> Verdict<'a> {
-    pub(crate) fn new(nodes: &'a [NodeStatus], inspected: &'a Inspected, max_ttl: Duration) -> Self {
-        let mut counted = Counted::of(nodes);
-        // Of the votes of a server that has not told its roster, nothing is known.
-        let told = (0..nodes.len()).filter(|&node| nodes[node].run.is_none() || nodes[node].roster.is_some());
-        counted.nodes = counted.nodes.and(told.collect());
-        Self { nodes, inspected, counted, max_ttl, rights: Vec::new() }
+    /// `list`: that of a client with these settings.
+    pub(crate) fn new(nodes: &'a [NodeStatus], inspected: &'a Inspected, list: &List) -> Self {
+        let lists = Lists::of_nodes(list, nodes);
+        let kept_out = lists.with(Whose::Rival).first().and_then(|&node| {
+            let (theirs, _) = lists.at(node)?;
+            let (node, theirs, ours) = (&nodes[node].node, described(&theirs.says), described(list.says()));
+            Some(format!("clients of another list use {node}: theirs is {theirs}; this one is {ours}"))
+        });
+        let counts = |node: &usize| {
+            kept_out.is_none() && !matches!(nodes[*node].state, NodeState::OtherList { .. } | NodeState::Twins { .. })
+        };
+        let counted = (0..nodes.len()).filter(counts).collect();
+        Self { nodes, inspected, counted, kept_out, max_ttl: list.max_ttl(), rights: Vec::new() }
     }
 
     /// With what was found out of the users' rights, and of writes, node by node.
@@ -65,7 +81,7 @@ impl<'a> Verdict<'a> {
     /// Whether so many nodes vote that a name is known to be free if they say so. Those without
     /// memory, which grant nothing, are among them.
     pub(super) fn quorum_knows(&self) -> bool {
-        self.knowing().filter(|(_, node)| node.state == NodeState::Up).count() >= self.quorum()
+        self.knowing().filter(|(_, node)| node.state == NodeState::Up && node.record.is_some()).count() >= self.quorum()
     }
 
     fn quorum_votes(&self) -> bool {
@@ -81,14 +97,31 @@ impl<'a> Verdict<'a> {
         let unknown: Vec<_> =
             (0..self.nodes.len()).filter(|&index| matches!(self.rights.get(index), Some(Err(_)))).collect();
         for index in unknown {
-            self.counted.nodes.remove(index);
+            self.counted.remove(&index);
         }
         self.can_acquire()
     }
 
-    /// Why rosters let no vote of this list count.
+    /// Why a client with this list acquires nothing.
     pub(super) fn kept_out(&self) -> Option<&str> {
-        self.counted.why.as_deref().filter(|_| self.counted.nodes.is_empty())
+        self.kept_out.as_deref()
+    }
+
+    /// How many nodes can be reached that no client has used yet.
+    pub(super) fn unused(&self) -> usize {
+        self.nodes.iter().filter(|node| is_unused(node)).count()
+    }
+
+    /// How many nodes vote as soon as a client has come, and not before.
+    pub(super) fn waiting_for_a_client(&self) -> usize {
+        self.nodes.iter().filter(|node| is_unused(node) || is_idle(node)).count()
+    }
+
+    /// How long it takes until an unused node votes: its first client waits for `max_ttl`, unless the
+    /// server has run for longer.
+    fn first_use(&self, node: &NodeStatus) -> Duration {
+        let old = node.uptime.is_some_and(|uptime| uptime > self.max_ttl + ROUNDED);
+        if old { Duration::ZERO } else { self.max_ttl }
     }
 
     /// 0 where `run` would begin, else what it would end with.
@@ -113,6 +146,11 @@ impl<'a> Verdict<'a> {
             return format!("{counted}: a client with this list acquires nothing: {why}");
         }
         match self.opens_in() {
+            Some(wait) if self.unused() >= self.quorum() => format!(
+                "{counted}: no client has used these nodes yet, and the first one waits for {}; if the servers are new, \
+                 `quorumlock init` makes them vote at once",
+                left(wait)
+            ),
             Some(wait) => format!("{counted}: no lock can be acquired for another {}, then a quorum votes", left(wait)),
             None if self.only_this_name() => format!("{counted}: this name cannot be locked, others can"),
             None => format!("{counted}: no lock can be acquired"),
@@ -140,40 +178,46 @@ impl<'a> Verdict<'a> {
     fn waits(&self) -> impl Iterator<Item = Duration> {
         let can = self.knowing().filter(|(index, node)| node.out_of_memory.is_none() && self.may_write(*index));
         can.filter_map(|(_, node)| match node.state {
+            _ if is_unused(node) => Some(self.first_use(node)),
+            _ if is_idle(node) => Some(Duration::ZERO),
             NodeState::Up => Some(Duration::ZERO),
             NodeState::Quarantined { left, .. } => Some(left),
             _ => None,
         })
     }
 
-    /// Those of them that answer, and can read their record.
+    /// Those of them that answer, and can read their record; or have none yet.
     fn knowing(&self) -> impl Iterator<Item = (usize, &NodeStatus)> {
-        let knows = self.counting().filter(|(_, node, said)| said.is_ok() && node.unreadable.is_none());
+        let knows =
+            self.counting().filter(|(_, node, said)| is_unused(node) || said.is_ok() && node.unreadable.is_none());
         knows.map(|(index, node, _)| (index, node))
     }
 
-    /// The nodes whose votes count, as far as rosters go, and what they answered.
+    /// The nodes whose votes count, as far as lists go, and what they answered.
     fn counting(&self) -> impl Iterator<Item = (usize, &NodeStatus, &Result<Inspection, String>)> {
         let all = self.nodes.iter().zip(&self.inspected.nodes).enumerate();
         all.filter(|(index, _)| self.counts(*index)).map(|(index, (node, (_, said)))| (index, node, said))
     }
 
-    /// Whether a node's vote counts, as far as rosters go.
+    /// Whether a node's vote counts, as far as lists go.
     pub(crate) fn counts(&self, index: usize) -> bool {
-        self.counted.nodes.contains(index)
+        self.counted.contains(&index)
     }
 
     /// Why a node that was reached has no vote: it refused, or it hangs, it can grant nothing, or
     /// its vote does not count.
     pub(crate) fn refusal(&self, index: usize) -> Option<String> {
         let (node, said) = (&self.nodes[index], &self.inspected.nodes[index].1);
+        if is_unused(node) {
+            return self.without_rights(index).or_else(|| self.without_writes(index));
+        }
         let refused = match (said, &node.unreadable) {
             (Err(why), _) if is_of_the_name(why) => format!("cannot lock this name: {why}"),
             (Err(why), _) => format!("does not answer: {why}"),
             (Ok(_), Some(why)) => format!("grants no lock: {why}"),
             (Ok(_), None) => {
                 let without = || self.without_rights(index).or_else(|| self.without_writes(index));
-                self.uncounted(index).or_else(|| without_memory(node)).or_else(without)?
+                without_memory(node).or_else(without)?
             }
         };
         Some(refused).filter(|_| node.state.is_admitted())
@@ -190,30 +234,6 @@ impl<'a> Verdict<'a> {
         Some(format!("grants no lock, as it refuses writes: {why}. {mend}"))
     }
 
-    /// Why its vote does not count.
-    fn uncounted(&self, index: usize) -> Option<String> {
-        if let Some(age) = retired(&self.nodes[index]) {
-            let (node, age) = (&self.nodes[index].node, left(age));
-            return Some(format!("it was retired {age} ago; `quorumlock members reset {node}` takes that back"));
-        }
-        if self.nodes[index].run.is_some() && self.nodes[index].roster.is_none() {
-            return Some("does not tell its roster, so nobody knows whether clients count its vote".to_owned());
-        }
-        self.counted.why.as_ref().filter(|_| !self.counts(index)).map(|why| format!("unlisted: {why}"))
-    }
-
-    /// Whether clients have a longer `max_ttl` than was given here.
-    pub(crate) fn longer(&self) -> Option<String> {
-        let rosters = self.nodes.iter().filter_map(NodeStatus::latest);
-        let theirs = rosters.filter(|roster| !roster.servers.is_empty()).map(|roster| roster.max_ttl).max()?;
-        (!self.max_ttl.is_zero() && theirs > self.max_ttl).then(|| {
-            let (theirs, ours) = (exact(theirs), exact(self.max_ttl));
-            format!(
-                "clients have a max_ttl, or ttl, of {theirs}, which counts for all; here it is {ours}: use one max_ttl"
-            )
-        })
-    }
-
     /// What does not keep locks from being acquired, and had better be mended.
     pub(super) fn warnings(&self) -> Vec<String> {
         let nodes = self.nodes.len();
@@ -225,7 +245,7 @@ impl<'a> Verdict<'a> {
             "max_ttl is 0 here: a client like that counts votes of nodes that may have forgotten who holds a lock"
                 .to_owned()
         });
-        let all = even.into_iter().chain(unguarded).chain(self.longer()).chain(self.nodes.iter().flat_map(of_node));
+        let all = even.into_iter().chain(unguarded).chain(self.nodes.iter().flat_map(of_node));
         all.chain(self.untold()).collect()
     }
 
@@ -243,11 +263,6 @@ impl<'a> Verdict<'a> {
 fn without_memory(node: &NodeStatus) -> Option<String> {
     let full = node.out_of_memory.is_some() && node.state == NodeState::Up;
     full.then(|| "grants no lock: it is out of memory".to_owned())
-}
-
-/// For how long it has been retired.
-fn retired(node: &NodeStatus) -> Option<Duration> {
-    node.latest()?.retired
 }
 
 /// Whether other names can be locked all the same: what is in the way is stored under this one.

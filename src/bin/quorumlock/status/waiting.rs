@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::states::told;
 use super::verdict::Verdict;
-use super::{MAX_TTL, connecting, rights};
+use super::{connecting, own_list, rights};
 use crate::duration::exact;
 use crate::output;
 use crate::settings::Settings;
@@ -27,11 +27,12 @@ pub(super) async fn until_a_quorum_votes(
     name: &str,
     time: Duration,
 ) -> Result<(), Error> {
-    let (began, max_ttl) = (Instant::now(), settings.max_ttl.unwrap_or(MAX_TTL));
+    let began = Instant::now();
     loop {
         let inspected = quorum.inspect(name).await?;
         let nodes = quorum.nodes();
-        let verdict = Verdict::new(&nodes, &inspected, max_ttl);
+        let list = own_list(settings, &nodes);
+        let verdict = Verdict::new(&nodes, &inspected, &list);
         let votes = verdict.can_acquire();
         if verdict.duplicate() || (votes && verdict.with_rights(rights(&nodes, settings).await).surely_acquires()) {
             break;

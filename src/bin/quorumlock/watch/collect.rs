@@ -7,6 +7,8 @@ use quorumlock::{Inspected, Inspection, Quorum};
 use super::convert::{self, Pace};
 use super::seen::Seen;
 use crate::direct::rights::Asked;
+use crate::settings::Settings;
+use crate::status::own_list;
 use crate::status::verdict::Verdict;
 
 /// The latest answer of each node.
@@ -17,15 +19,15 @@ pub(super) struct Collected {
     early: Vec<Option<Result<Inspection, String>>>,
     paces: Vec<Pace>,
     rights: Vec<Asked>,
-    max_ttl: Duration,
+    settings: Settings,
     named: bool,
 }
 
 impl Collected {
-    pub(super) fn new(quorum: Quorum, max_ttl: Duration, named: bool) -> Self {
+    pub(super) fn new(quorum: Quorum, settings: Settings, named: bool) -> Self {
         let nodes = quorum.nodes().len();
         let (early, paces) = (vec![None; nodes], vec![Pace::default(); nodes]);
-        Self { quorum, inspected: None, early, paces, rights: Vec::new(), max_ttl, named }
+        Self { quorum, inspected: None, early, paces, rights: Vec::new(), settings, named }
     }
 
     pub(super) fn asked(&mut self, node: usize) {
@@ -58,7 +60,8 @@ impl Collected {
         let nodes = self.quorum.nodes();
         match &self.inspected {
             Some(inspected) => {
-                let verdict = Verdict::new(&nodes, inspected, self.max_ttl).with_rights(self.rights.clone());
+                let list = own_list(&self.settings, &nodes);
+                let verdict = Verdict::new(&nodes, inspected, &list).with_rights(self.rights.clone());
                 convert::seen(&verdict, &nodes, inspected, &self.paces, self.named)
             }
             None => convert::unasked(&nodes),

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use quorumlock::{HeldNames, Inspected, Inspection, NodeState, NodeStatus};
+use quorumlock::{HeldNames, Inspected, Inspection, NodeState, NodeStatus, Record};
 
 use super::seen::{Hold, Mood, Names, Node, Seen};
 use crate::output::dash;
 use crate::status::verdict::Verdict;
-use crate::status::{cut, labels, left, plain, waiting, why, word};
+use crate::status::{cut, is_unused, labels, left, plain, waiting, why, word};
 
 /// A node that takes longer is shown as slow.
 const SLOW: Duration = Duration::from_millis(500);
@@ -109,18 +109,18 @@ const fn is_refused(state: &NodeState) -> bool {
 const fn mood(state: &NodeState) -> Mood {
     match state {
         NodeState::Up => Mood::Good,
-        NodeState::Quarantined { .. } | NodeState::Waiting { .. } | NodeState::Connecting => Mood::Doubtful,
+        NodeState::Quarantined { .. } | NodeState::Connecting => Mood::Doubtful,
         _ => Mood::Bad,
     }
 }
 
-/// What its record says: how long the list is that clients have, and whether it was retired.
+/// What its record says: how long the list is that clients have.
 fn record(node: &NodeStatus) -> String {
-    match node.latest() {
+    match &node.record {
         _ if node.unreadable.is_some() => "unreadable".to_owned(),
-        Some(roster) if roster.retired.is_some() => "retired".to_owned(),
-        Some(roster) if roster.nodes == 0 => "no client".to_owned(),
-        Some(roster) => format!("1 of {}", roster.nodes),
+        _ if is_unused(node) => "unused".to_owned(),
+        Some(Record { in_force: Some(list), .. }) => format!("1 of {}", list.says.split(' ').skip(3).count()),
+        Some(_) => "no client".to_owned(),
         None => dash(),
     }
 }

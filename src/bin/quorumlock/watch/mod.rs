@@ -32,7 +32,6 @@ use crate::duration::exact;
 use crate::failure::{Failure, Outcome};
 use crate::process::{self, Signals};
 use crate::settings::Settings;
-use crate::status::MAX_TTL;
 use collect::Collected;
 use keys::Next;
 use model::Model;
@@ -59,7 +58,7 @@ pub(crate) async fn watch(args: Watch) -> Outcome {
     let quorum = settings.onlooker()?.open()?;
     let mut signals = Signals::ending()?;
     let polls = Polls::begin(&settings, &quorum, args.name.as_deref(), args.every)?;
-    let collected = Collected::new(quorum.clone(), settings.max_ttl.unwrap_or(MAX_TTL), args.name.is_some());
+    let collected = Collected::new(quorum.clone(), settings.clone(), args.name.is_some());
     let model = Model::new(args.name, args.every);
     let screen = Screen::enter().map_err(|error| Failure::internal(format!("the terminal cannot be used: {error}")))?;
     let code = Watching { screen, model, collected, polls }.until_told(&mut signals).await;

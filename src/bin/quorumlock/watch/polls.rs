@@ -20,6 +20,8 @@ use crate::status::{NODE_TIMEOUT, PROBE, gather};
 
 /// How long nodes get to connect before they are asked.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is looked whether they have.
+const LOOK: Duration = Duration::from_millis(20);
 /// How many answers may wait to be read.
 const ANSWERS: usize = 256;
 /// However much is pushed, a node rests for so long between two questions.
@@ -65,7 +67,7 @@ impl Polls {
         let (mut tasks, round) = (JoinSet::new(), Arc::new(round));
         let asked = name.unwrap_or(PROBE).to_owned();
         for (node, address) in settings.nodes.iter().enumerate() {
-            // A list of its own: the answers of a whole list wait for its slowest node.
+            // A quorum of its own: the answers of a whole one wait for its slowest node.
             let alone = Settings { nodes: vec![address.clone()], ..settings.clone() }.onlooker()?.open()?;
             tasks.spawn(ask(alone, node, asked.clone(), rounds.clone(), told.clone()));
         }
@@ -110,7 +112,10 @@ async fn pushed(changes: impl Stream<Item = Leadership> + Send, round: Arc<watch
 
 /// Asks one node, one question a round: it skips those that begin while it is being asked.
 async fn ask(alone: Quorum, node: usize, name: String, mut rounds: watch::Receiver<()>, told: mpsc::Sender<Answer>) {
-    let _ = alone.ready(PATIENCE).await;
+    let began = Instant::now();
+    while alone.nodes()[0].run.is_none() && began.elapsed() < PATIENCE {
+        sleep(LOOK).await;
+    }
     loop {
         rounds.mark_unchanged();
         if told.send(Answer::Asked { node }).await.is_err() {

@@ -4,12 +4,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::time::advance;
 
-use super::stage::{MS, Stage, failed, granted, info, settled};
+use super::stage::{MS, Stage, failed, granted, settled};
 use crate::node::redis::QUEUE;
 use crate::node::redis::encode::BATCH;
 use crate::node::redis::tests::{SECOND, claimed, claimed_at_once, grants};
 use crate::node::redis::transport::Event;
-use crate::node::{Fault, FaultKind, Node, NodeState};
+use crate::node::{FaultKind, Node, NodeState};
 
 /// More calls wait than can be under way, and each of those takes its time.
 #[tokio::test(start_paused = true)]
@@ -135,42 +135,26 @@ async fn a_node_that_is_closed_waits_for_answers_as_long_as_one_may_take() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_reply_counts_before_it_is_confirmed_who_gave_it_when_the_node_is_closed_either() {
-    for (run, counts) in [("run", true), ("another", false)] {
-        let mut stage = Stage::new();
-        stage.admit().await;
-        let (loads, info_asked) = (stage.loads().await, stage.next("INFO").await);
-        let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
-        stage.node.close();
-        sent.reply(grants(1));
-        settled().await;
-        assert!(answers.try_recv().is_err(), "it is not known whose it is");
-        loads.into_iter().for_each(|load| load.reply("digest"));
-        info_asked.reply(info(run, 1_000));
-        let reply = answers.recv().await.unwrap();
-        assert_eq!(reply.is_ok(), counts, "{reply:?}");
-    }
+async fn server_without_the_script_gets_it_whole() {
+    let mut stage = Stage::up().await;
+    let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
+    sent.fail(FaultKind::Rejected, "NOSCRIPT No matching script");
+    stage.next("EVAL").await.reply(grants(1));
+    granted(&mut answers).await;
+    stage.is_quiet().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_without_the_script_gets_it_whole_and_counts_once_it_is_known() {
-    for (run, counts) in [("run", true), ("another", false)] {
-        let mut stage = Stage::up().await;
+async fn grant_with_another_record_counts_for_nothing() {
+    for id in ["another", "-"] {
+        let mut stage = Stage::guarded(60 * SECOND);
+        stage.admit().await;
         let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
-        sent.fail(FaultKind::Rejected, "NOSCRIPT No matching script");
-        stage.next("EVAL").await.reply(grants(1));
-        let asked = stage.next("INFO").await;
-        settled().await;
-        assert!(answers.try_recv().is_err(), "it is not known who ran it");
-        asked.reply(info(run, 1_000));
-        let reply = answers.recv().await.unwrap();
-        assert_eq!(reply.as_ref().err().map(Fault::kind), (!counts).then_some(FaultKind::Closed));
-        if counts {
-            stage.loads().await.into_iter().for_each(|load| load.reply("digest"));
-            stage.is_quiet().await;
-        } else {
-            stage.comes_down("another server answers at this address").await;
-        }
+        sent.reply(format!("1 0 1 {id}"));
+        let fault = answers.recv().await.unwrap().unwrap_err();
+        assert!(fault.kind() == FaultKind::Doubted && !fault.nothing_ran(), "{fault}");
+        assert_eq!(stage.client.doubted.load(Relaxed), 1);
+        assert!(matches!(stage.node.status().state, NodeState::Quarantined { .. }));
     }
 }
 

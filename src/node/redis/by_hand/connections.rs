@@ -6,9 +6,9 @@ use std::time::Duration;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::time::advance;
 
-use super::stage::{MS, Sent, Stage, failed, info, known, replied, settled};
-use crate::node::redis::tests::{SECOND, asked, claimed, grants};
-use crate::node::redis::transport::Event;
+use super::stage::{MS, Sent, Stage, failed, info, replied, settled};
+use crate::node::redis::tests::{SECOND, asked, claimed, grants, record};
+use crate::node::redis::transport::{Event, Value};
 use crate::node::{FaultKind, Node, NodeState, Outcome, Verb};
 
 #[tokio::test(start_paused = true)]
@@ -100,7 +100,6 @@ async fn a_connection_that_was_steady_is_made_again_at_once_and_one_that_was_not
     let mut stage = Stage::new();
     for (lasts, least, most) in [(SECOND, 25 * MS, 60 * MS), (6 * SECOND, Duration::ZERO, 5 * MS)] {
         stage.admit().await;
-        stage.confirm("run").await;
         settled().await;
         advance(lasts).await;
         let (dial, paused) = stage.redialed().await;
@@ -116,7 +115,6 @@ async fn connections_that_answered_are_made_again_after_the_least_pause() {
     let mut stage = Stage::new();
     stage.admit().await;
     for _ in 0..12 {
-        stage.confirm("run").await;
         settled().await;
         advance(SECOND / 2).await;
         let (dial, paused) = stage.redialed().await;
@@ -135,7 +133,6 @@ async fn connections_that_end_once_confirmed_are_made_again_ever_later() {
     stage.admit().await;
     let mut longest = Duration::ZERO;
     for _ in 0..12 {
-        stage.confirm("run").await;
         settled().await;
         let (dial, paused) = stage.redialed().await;
         longest = longest.max(paused);
@@ -147,26 +144,12 @@ async fn connections_that_end_once_confirmed_are_made_again_ever_later() {
     assert!(longest > SECOND / 2, "{longest:?}");
 }
 
-/// Where another answers each time, it is in trouble.
-#[tokio::test(start_paused = true)]
-async fn connections_that_were_not_confirmed_are_made_again_after_growing_pauses() {
-    let mut stage = Stage::new();
-    let began = stage.node.shared.host.now();
-    for _ in 0..12 {
-        stage.admit().await;
-        stage.confirm("another").await;
-        stage.comes_down("another server answers at this address").await;
-    }
-    assert!(stage.node.shared.host.now().since(began) > SECOND);
-}
-
 /// As servers do that have a `timeout`, with connections that are not subscribed.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_closes_idle_connections_is_asked_more_often() {
     let mut stage = Stage::new();
     stage.admit().await;
     for _ in 0..2 {
-        stage.confirm("run").await;
         settled().await;
         advance(2 * SECOND).await;
         stage.redialed().await.0.reply("");
@@ -174,7 +157,6 @@ async fn a_server_that_closes_idle_connections_is_asked_more_often() {
         stage.next("SUBSCRIBE").await.reply("");
         stage.is_up().await;
     }
-    stage.confirm("run").await;
     let began = stage.node.shared.host.now();
     for _ in 0..3 {
         stage.next("INFO").await.reply(info("run", 1_000));
@@ -214,14 +196,14 @@ async fn a_stepped_clock_is_told_and_counted_and_keeps_claims_from_being_sent() 
     let _recording = metrics::set_default_local_recorder(&recorder);
     let mut stage = Stage::guarded(60 * SECOND);
     stage.admit().await;
-    stage.confirm("run").await;
     let quarantined = |value| {
         told.render().contains(&format!("node_quarantined{{quorum=\"default\",node=\"redis://hand\"}} {value}\n"))
     };
-    for (time, doubted) in [(1_000_000, 0), (100_000_000, 1)] {
+    for (step, doubted) in [(0, 0), (99_000_000, 1)] {
         assert!(quarantined(0));
         let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
-        sent.reply(replied(time, &[]));
+        let passed = i64::try_from(stage.node.shared.host.now().since_origin().as_micros()).unwrap();
+        sent.reply(replied(1_000_000 + passed + step, &[]));
         let reply = answers.recv().await.unwrap();
         assert_eq!(reply.err().map(|fault| fault.kind()), (doubted > 0).then_some(FaultKind::Doubted));
         assert_eq!(stage.client.doubted.load(Relaxed), doubted);
@@ -229,10 +211,7 @@ async fn a_stepped_clock_is_told_and_counted_and_keeps_claims_from_being_sent() 
     assert!(quarantined(1), "{}", told.render());
     assert!(matches!(stage.node.status().state, NodeState::Quarantined { .. }));
     assert_eq!(failed(&mut claimed(&stage.node)).await, FaultKind::Quarantined);
-    // The node is asked for its record, by which it looks at its clock; and again if it refuses.
-    stage.next("EVALSHA").await.reply(replied(100_000_000, &["error", "OOM command not allowed"]));
     stage.next("INFO").await.reply(info("run", 1_005));
-    stage.next("EVALSHA").await.reply(replied(105_000_000, &["record", "1", "0", "run"]));
     let mut answers = asked(&stage.node, Verb::Release);
     stage.next("EVALSHA").await.reply(replied(105_000_000, &["released", "1"]));
     assert_eq!(answers.recv().await.unwrap().unwrap(), Outcome::Released { held: 1 });
@@ -253,13 +232,11 @@ async fn a_node_that_refuses_the_subscription_is_used_without_and_one_that_is_si
     stage.is_up().await;
     assert!(!stage.node.hints());
     assert_eq!(stage.node.status().no_wake_ups.as_deref(), Some("NOPERM no channel"));
-    stage.confirm("run").await;
     stage.events.send(Event::Ended("over".to_owned())).unwrap();
     stage.comes_down("over").await;
     stage.admit().await;
     assert!(stage.node.hints());
     assert_eq!(stage.node.status().no_wake_ups, None, "that was another connection");
-    stage.confirm("run").await;
     stage.events.send(Event::Ended("over".to_owned())).unwrap();
     stage.comes_down("over").await;
     assert!(!stage.node.hints(), "it has no connection");
@@ -275,12 +252,14 @@ async fn a_server_that_is_silent_while_it_is_greeted_is_told_with_the_question()
         let mut stage = Stage::new();
         stage.next("DIAL").await.reply("");
         let info = || info("run", 1_000).into();
-        for (command, answer) in
-            [("CLIENT", "OK".into()), ("SCRIPT", "digest".into()), ("INFO", info()), ("EVALSHA", known("run"))]
-        {
-            let sent = stage.next(command).await;
-            if command == silent { sent.fail(FaultKind::Timeout, "no answer in time") } else { sent.reply(answer) }
-        }
+        let answers = |sent: Sent, answer: Value| match sent.command == silent {
+            true => sent.fail(FaultKind::Timeout, "no answer in time"),
+            false => sent.reply(answer),
+        };
+        answers(stage.next("CLIENT").await, "OK".into());
+        stage.loads().await.into_iter().for_each(|load| answers(load, "digest".into()));
+        answers(stage.next("INFO").await, info());
+        answers(stage.next("EVALSHA").await, record("run"));
         stage.next("SUBSCRIBE").await.reply("");
         stage.comes_down(told).await;
     }

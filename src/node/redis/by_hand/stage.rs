@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::node::redis::RedisNode;
 use crate::node::redis::script::Script;
-use crate::node::redis::tests::{claimed, is_down, over, until};
+use crate::node::redis::tests::{ID, claimed, is_down, over, record, until};
 use crate::node::redis::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value};
 use crate::node::{Fault, FaultKind, Hint, Listener, Name, NodeState, Outcome, Reply};
 
@@ -157,11 +157,10 @@ impl Stage {
         Self { node: over(Arc::new(hand), client.clone(), max_ttl), client, sent, events }
     }
 
-    /// A node that has been admitted, and confirmed.
+    /// A node that has been admitted.
     pub(super) async fn up() -> Self {
         let mut stage = Self::new();
         stage.admit().await;
-        stage.confirm("run").await;
         stage
     }
 
@@ -188,9 +187,9 @@ impl Stage {
     /// The same, once it was dialed.
     pub(super) async fn greeted(&mut self) {
         self.next("CLIENT").await.reply("OK");
-        self.next("SCRIPT").await.reply("digest");
+        self.loads().await.into_iter().for_each(|load| load.reply("digest"));
         self.next("INFO").await.reply(info("run", 1_000));
-        self.next("EVALSHA").await.reply(known("run"));
+        self.next("EVALSHA").await.reply(record("run"));
     }
 
     /// The connection ends. Returns the next attempt to connect, and how long the pause before it
@@ -208,12 +207,6 @@ impl Stage {
 
     pub(super) async fn is_up(&self) {
         until(&self.node, |state| *state == NodeState::Up).await;
-    }
-
-    /// Answers who has the scripts.
-    pub(super) async fn confirm(&mut self, run: &str) {
-        self.loads().await.into_iter().for_each(|sent| sent.reply("digest"));
-        self.next("INFO").await.reply(info(run, 1_000));
     }
 
     /// Each script is loaded.
@@ -245,15 +238,10 @@ impl Stage {
     }
 }
 
-/// The record of a server that forgot nothing in this run.
-pub(super) fn known(run: &'static str) -> Value {
-    replied(1_000_000, &["record", "0", "0", run])
-}
-
 /// The reply to one operation at the server's time; no words tell that it went as asked.
 pub(super) fn replied(time: i64, words: &[&'static str]) -> Value {
     let reply = [Value::Integer(1)].into_iter().chain(words.iter().map(|&word| word.into())).collect();
-    let done = format!("{} {} 1", time / 1_000_000, time % 1_000_000);
+    let done = format!("{} {} 1 {ID}", time / 1_000_000, time % 1_000_000);
     let others = (!words.is_empty()).then_some(Value::Array(reply));
     Value::Array([done.into(), "".into()].into_iter().chain(others).collect())
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{advance, sleep};
 
-use super::stage::{MS, Sent, Stage, failed, granted, info, settled};
+use super::stage::{MS, Sent, Stage, failed, granted, settled};
 use crate::node::redis::tests::{SECOND, claimed, claimed_at_once, grants};
 use crate::node::redis::transport::Event;
 use crate::node::{FaultKind, Node, Outcome, Reply};
@@ -140,7 +140,6 @@ async fn a_lone_answer_that_the_script_is_unknown_is_the_batchers() {
     sent(&mut stage).pop().unwrap().fail(FaultKind::Rejected, "NOSCRIPT No matching script");
     assert!(answers.try_recv().is_err());
     stage.next("EVAL").await.reply(grants(1));
-    stage.next("INFO").await.reply(info("run", 1_000));
     granted(&mut answers).await;
 }
 
@@ -165,21 +164,6 @@ async fn what_is_submitted_together_is_sent_by_the_batcher() {
     assert!(sent(&mut stage).is_empty());
     stage.next("EVALSHA").await.reply(grants(2));
     granted(&mut answers).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn nothing_goes_straight_before_it_is_confirmed_who_answers() {
-    let mut stage = Stage::new();
-    stage.admit().await;
-    settled().await;
-    let confirms = sent(&mut stage);
-    let loads = confirms.iter().take_while(|sent| sent.command == "SCRIPT").count();
-    assert_eq!((loads, confirms.last().unwrap().command), (confirms.len() - 1, "INFO"));
-    let mut answers = claimed(&stage.node);
-    assert!(sent(&mut stage).is_empty());
-    stage.next("EVALSHA").await.reply(grants(1));
-    settled().await;
-    assert!(answers.try_recv().is_err(), "it is not known whose answer it is");
 }
 
 /// fred's timers are those of the caller's runtime, which may end before the answer comes.

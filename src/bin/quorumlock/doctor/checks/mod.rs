@@ -2,11 +2,11 @@
 
 mod clocks;
 mod encryption;
+mod lists;
 mod memory;
 mod persistence;
 mod quorum;
 mod rights;
-mod rosters;
 mod state;
 mod writes;
 
@@ -20,8 +20,7 @@ const AGAIN: &str = "Run the doctor again.";
 /// What all checks find, the worst first.
 pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
     let nodes = seen.each().flat_map(|node| of_node(node).into_iter().map(move |finding| finding.of(node.label())));
-    let members = rosters::members(seen);
-    sorted(quorum::findings(seen).into_iter().chain(nodes).chain(members).collect())
+    sorted(quorum::findings(seen).into_iter().chain(nodes).chain(lists::findings(seen)).collect())
 }
 
 fn of_node(node: Node<'_>) -> Vec<Finding> {

@@ -7,8 +7,8 @@ use super::super::finding::{Finding, Level};
 use super::super::seen::Seen;
 use crate::duration::exact;
 
-/// A shorter quarantine may end before a node was taught which tokens were dealt.
-const TEACHING: Duration = Duration::from_secs(10);
+/// A shorter quarantine may end before a node was synced with the others.
+const SYNCING: Duration = Duration::from_secs(10);
 
 pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
     [votes(seen), size(seen.nodes.len()), hosts(seen), guard(seen.times.max_ttl)]
@@ -24,7 +24,7 @@ fn votes(seen: &Seen) -> Finding {
         (true, _) => Finding::fine("quorum", what),
         (false, Some(_)) => Finding::new(Level::Warning, "no-quorum", what)
             .why("Nobody can acquire a lock before a quorum of nodes votes.")
-            .mend("Wait until the quarantines have ended."),
+            .mend("Wait until the quarantines have ended; if the servers are new, say `quorumlock init`."),
         (false, None) => Finding::new(Level::Unsafe, "no-quorum", what)
             .why("Nobody can acquire a lock, or tell who holds one.")
             .mend("Mend the nodes that have no vote, as the other findings say."),
@@ -72,11 +72,11 @@ fn guard(max_ttl: Duration) -> Finding {
             .mend("Set max_ttl to the longest ttl of any client; the default is 60 s.");
     }
     let what = format!("A restarted node does not vote for max_ttl, {}.", exact(max_ttl));
-    if max_ttl > TEACHING {
+    if max_ttl > SYNCING {
         return Finding::fine("restart-guard", what);
     }
     Finding::new(Level::Hint, "short-max-ttl", what)
-        .why("In so short a time a node may not be taught which tokens were dealt, and tokens depend on clocks then.")
+        .why("In so short a time a node may not learn which tokens were dealt, and tokens depend on clocks then.")
         .mend("Set max_ttl well above 10 s.")
 }
 

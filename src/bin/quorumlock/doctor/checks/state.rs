@@ -9,6 +9,7 @@ use crate::direct::login::{Kind, PASSWORD};
 use crate::direct::mends;
 use crate::duration::left;
 use crate::failure::refuses_login;
+use crate::status::{is_idle, is_unused};
 
 /// Where the doctor reached the node, and the library does not.
 const REACHED: &str = "Run the doctor again: it reached the node over a connection of its own.";
@@ -31,16 +32,17 @@ pub(super) fn findings(node: Node<'_>) -> Vec<Finding> {
 fn state(node: Node<'_>) -> Option<Finding> {
     let state = &node.status.state;
     Some(match state {
+        _ if is_unused(node.status) || is_idle(node.status) => Finding::fine("reachable", "It answers as a master."),
         NodeState::Up => Finding::fine("reachable", "It answers as a master."),
         NodeState::Quarantined { doubt: Doubt::ClockStepped, .. } => stepped(state),
+        NodeState::Quarantined { doubt: Doubt::Forgot, left } => forgot(state, *left),
         NodeState::Quarantined { left, .. } => quarantined(state, *left),
         NodeState::Down { why } => return down(node, why),
         NodeState::Replica => unfit("replica", "It is a replica.", "Name its master instead."),
         NodeState::Cluster => unfit("cluster", "It runs in cluster mode.", "Set cluster-enabled no."),
         NodeState::Duplicate { of } => duplicate(of),
-        NodeState::Waiting { .. } => waiting(state),
-        // Rosters tell why.
-        NodeState::Unlisted { .. } => return None,
+        // Told by the check of lists.
+        NodeState::OtherList { .. } | NodeState::Twins { .. } => return None,
         _ => unreachable(&format!("It is {state}."), node.exam.as_ref().map_or_else(|failed| &*failed.mend, |_| "")),
     })
 }
@@ -81,12 +83,6 @@ fn unreachable(what: &str, mend: &str) -> Finding {
         .mend(if mend.is_empty() { CHECK } else { mend })
 }
 
-fn waiting(state: &NodeState) -> Finding {
-    Finding::new(Level::Warning, "waiting", format!("It is {state}."))
-        .why("It has no vote until it is known that no clients of another list use that node.")
-        .mend("Start the node that does not answer, or wait.")
-}
-
 fn unfit(id: &'static str, what: &str, mend: &str) -> Finding {
     Finding::new(Level::Warning, id, what).why("It has no vote, so fewer of the other nodes may fail.").mend(mend)
 }
@@ -101,6 +97,12 @@ fn quarantined(state: &NodeState, time: std::time::Duration) -> Finding {
     Finding::new(Level::Warning, "quarantine", format!("It is {state}."))
         .why("It votes on no new lock until everything it may have forgotten has expired.")
         .mend(format!("Wait for {}. Restart one server at a time.", left(time)))
+}
+
+fn forgot(state: &NodeState, time: std::time::Duration) -> Finding {
+    Finding::new(Level::Warning, "forgot", format!("It is {state}."))
+        .why("It lost its record while it ran, and perhaps locks: by FLUSHALL, a deleted key, or an old state.")
+        .mend(format!("Find out who deletes keys there, and wait for {}.", left(time)))
 }
 
 fn stepped(state: &NodeState) -> Finding {

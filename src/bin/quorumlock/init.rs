@@ -1,0 +1,91 @@
+//! `quorumlock init`: the operator's word that servers are new.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use quorumlock::{NodeState, NodeStatus, Quorum};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::cli::Init;
+use crate::failure::{Failure, Outcome};
+use crate::output;
+use crate::settings::Settings;
+use crate::status::waits;
+
+/// How long connections may take to end.
+const FAREWELL: Duration = Duration::from_millis(500);
+/// How long nodes are waited for, unless told otherwise.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How often it is looked whether all answer.
+const LOOK: Duration = Duration::from_millis(20);
+const QUESTION: &str = "Are these servers new, so that nobody can hold a lock there?";
+
+pub(crate) async fn init(args: Init) -> Outcome {
+    let settings = Settings::with_nodes(&args.nodes)?;
+    let quorum = settings.onlooker()?.open()?;
+    output::telling(all_answer(&quorum, &settings), async { waits(&quorum) }).await;
+    let members = quorum.members().await?;
+    if members.nodes.iter().all(|node| matches!(node.record, Ok(Some(_)))) {
+        return said(&args, &quorum, Done::Before).await;
+    }
+    let names: Vec<_> = members.nodes.iter().map(|node| &*node.name).collect();
+    let what = format!("{} will vote at once", names.join(", "));
+    if !args.yes && !output::confirmed(&what, QUESTION).await? {
+        return said(&args, &quorum, Done::Refused(output::refused(&what))).await;
+    }
+    quorum.init().await?;
+    said(&args, &quorum, Done::Now).await
+}
+
+/// What it came to.
+enum Done {
+    Now,
+    Before,
+    Refused(String),
+}
+
+async fn said(args: &Init, quorum: &Quorum, done: Done) -> Outcome {
+    let nodes = quorum.nodes().len();
+    let (is_done, why) = match &done {
+        Done::Now => (true, None),
+        Done::Before => (false, None),
+        Done::Refused(why) => (false, Some(why)),
+    };
+    if args.json {
+        output::say(&json!({ "nodes": nodes, "done": is_done, "refused": why }).to_string()).await?;
+    } else if is_done {
+        output::say(&format!("{nodes} {} as of now", if nodes == 1 { "node votes" } else { "nodes vote" })).await?;
+    } else if why.is_none() {
+        output::say("all nodes have been used before: nothing was done; `quorumlock status` says when they vote")
+            .await?;
+    }
+    if why.is_some() {
+        output::note("nothing was done");
+    }
+    quorum.shutdown(FAREWELL).await;
+    Ok(if why.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Says it of servers of our own, which were started just now.
+pub(crate) async fn of_our_own(settings: &Settings) -> Result<(), Failure> {
+    let quorum = settings.onlooker()?.open()?;
+    all_answer(&quorum, settings).await;
+    quorum.init().await?;
+    quorum.shutdown(FAREWELL).await;
+    Ok(())
+}
+
+/// Waits until all nodes are connected to, but not where that is in vain.
+async fn all_answer(quorum: &Quorum, settings: &Settings) {
+    let (began, patience) = (Instant::now(), settings.connect_timeout.unwrap_or(PATIENCE));
+    let in_vain =
+        |node: &NodeStatus| matches!(node.state, NodeState::Replica | NodeState::Cluster | NodeState::Duplicate { .. });
+    while began.elapsed() < patience {
+        let nodes = quorum.nodes();
+        if nodes.iter().all(|node| node.run.is_some()) || nodes.iter().any(in_vain) {
+            return;
+        }
+        sleep(LOOK).await;
+    }
+}

@@ -1,0 +1,96 @@
+//! Which lists of nodes are in force, and which servers are behind the nodes' names, as their records
+//! say.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use quorumlock::{InForce, List, Members, NodeStatus, Record};
+
+use crate::duration::exact;
+use crate::words::harmless;
+
+/// Whose list is in force on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// That of a client with these settings.
+    Own,
+    /// Another one with the same name: one of the two is wrong.
+    Rival,
+    /// One with another name: the node is for others.
+    Foreign,
+}
+
+/// A list that was built from these settings, beside what the nodes' records say.
+pub(crate) struct Lists<'a> {
+    own: &'a List,
+    /// Each node's name, and its record.
+    nodes: Vec<(&'a str, Option<&'a Record>)>,
+}
+
+impl<'a> Lists<'a> {
+    /// What nodes said last that can be reached.
+    pub(crate) fn of_nodes(own: &'a List, nodes: &'a [NodeStatus]) -> Self {
+        let record = |node: &'a NodeStatus| node.record.as_ref().filter(|_| node.run.is_some());
+        Self { own, nodes: nodes.iter().map(|node| (&*node.name, record(node))).collect() }
+    }
+
+    pub(crate) fn of_members(own: &'a List, members: &'a Members) -> Self {
+        let record = |record: &'a Result<Option<Record>, String>| record.as_ref().ok().and_then(Option::as_ref);
+        Self { own, nodes: members.nodes.iter().map(|node| (&*node.name, record(&node.record))).collect() }
+    }
+
+    /// The list that is in force on a node.
+    pub(crate) fn at(&self, node: usize) -> Option<(&'a InForce, Whose)> {
+        let in_force = self.nodes[node].1?.in_force.as_ref()?;
+        let whose = match in_force.says.split(' ').next() {
+            _ if in_force.hash == *self.own.hash() => Whose::Own,
+            Some(name) if name == self.own.name() => Whose::Rival,
+            _ => Whose::Foreign,
+        };
+        Some((in_force, whose))
+    }
+
+    /// On which nodes such a list is in force.
+    pub(crate) fn with(&self, whose: Whose) -> Vec<usize> {
+        (0..self.nodes.len()).filter(|&node| self.at(node).is_some_and(|(_, of)| of == whose)).collect()
+    }
+
+    /// The ids of the servers that clients of this list met behind a node's name, and its own.
+    pub(crate) fn servers(&self, node: usize) -> BTreeSet<&'a str> {
+        let (name, own) = self.nodes[node];
+        let records = self.with(Whose::Own).into_iter().filter_map(|node| self.nodes[node].1);
+        let met = records.flat_map(|record| &record.seen).filter(|(of, _)| **of == *name).map(|(_, id)| &**id);
+        met.chain(own.map(|record| &*record.id)).collect()
+    }
+
+    /// The names behind which there is more than one server.
+    pub(crate) fn shared_names(&self) -> Vec<usize> {
+        (0..self.nodes.len()).filter(|&node| self.servers(node).len() > 1).collect()
+    }
+}
+
+/// A list as people read it, of its text in a record.
+pub(crate) fn described(says: &str) -> String {
+    let mut words = says.split(' ');
+    let (Some(name), Some(ms), Some(protocol)) = (words.next(), words.next(), words.next()) else {
+        return harmless(says);
+    };
+    let nodes: Vec<_> = words.collect();
+    let max_ttl = ms.parse().map_or_else(|_| ms.to_owned(), |ms| exact(Duration::from_millis(ms)));
+    let plural = if nodes.len() == 1 { "node" } else { "nodes" };
+    let (count, nodes) = (nodes.len(), nodes.join(", "));
+    harmless(&format!("\"{name}\" of {count} {plural}, max_ttl {max_ttl}, protocol {protocol}: {nodes}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_described_with_all_that_may_differ() {
+        let told = described("default 60000 4 a:6379 b:6379 c:6379");
+        assert_eq!(told, "\"default\" of 3 nodes, max_ttl 60 s, protocol 4: a:6379, b:6379, c:6379");
+        assert_eq!(described("jobs 0 4 a:6379"), "\"jobs\" of 1 node, max_ttl 0 s, protocol 4: a:6379");
+        assert_eq!(described("gar\u{1b}bled"), "gar\\u{1b}bled");
+    }
+}

@@ -1,0 +1,130 @@
+//! Servers that never served any client: they need not wait before they vote.
+
+use std::sync::Arc;
+
+use super::members::{look, record};
+use super::quorum::Quorum;
+use crate::error::{Error, ErrorKind, NodeCause, NodeReport, Result};
+use crate::node::operation::{Hello, Intent, OldAtOnce};
+use crate::node::{Fault, Operation, Reply};
+use crate::protocol::{Pages, Voters, answers};
+use crate::rules::list::Record;
+
+impl Quorum {
+    /// Says that the servers of all nodes are new: none of them ever served a client of these locks,
+    /// nor a server whose place it took. Then they vote at once, and not only after
+    /// [`max_ttl`](crate::QuorumBuilder::max_ttl).
+    ///
+    /// Call it once, by hand, before the first client comes, and on a quorum that only looks
+    /// ([`QuorumBuilder::onlooker`](crate::QuorumBuilder::onlooker) and
+    /// [`open`](crate::QuorumBuilder::open)): any other begins to use the nodes as it connects. **Never
+    /// put it into a script that runs again**: servers that lost their data would grant what is held.
+    ///
+    /// It asks first: every node must answer, and none may have a record, or a key under the key
+    /// prefix.
+    ///
+    /// # Errors
+    /// `Unavailable` if a node does not answer, has a record or has keys; then nothing was written.
+    /// Also if a node did not confirm it: those that did are ready, and the others vote after
+    /// `max_ttl`. `Config` outside of a Tokio runtime, `Closed` after a shutdown.
+    ///
+    /// # Cancel safety
+    /// Each node has done it, or not: those that have not vote after `max_ttl`.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example() -> quorumlock::Result<()> {
+    /// let nodes = ["redis://eu:6379", "redis://us:6379", "redis://asia:6379"];
+    /// quorumlock::Quorum::builder().nodes(nodes).onlooker().open()?.init().await
+    /// # }
+    /// ```
+    pub async fn init(&self) -> Result<()> {
+        self.0.usable()?;
+        let voters = self.all_met().await;
+        let patience = self.0.rules.round_timeout;
+        let looked = answers(voters, patience, |_| look(voters)).await;
+        all(voters, looked, "nothing was written: all nodes must answer, and be empty", is_unused)?;
+        self.have_no_keys(voters).await?;
+        let made = answers(voters, patience, |node| made(voters, node)).await;
+        all(voters, made, "not all nodes are ready: those that are not vote after max_ttl", is_made)
+    }
+
+    /// An error if some node has a key of these locks.
+    async fn have_no_keys(&self, voters: &Arc<Voters>) -> Result<()> {
+        let mut pages = Pages::begin(voters.nodes.len());
+        while let Some(turned) = pages.turn(voters, self.0.rules.round_timeout).await {
+            if let Some(name) = turned.names.first() {
+                return Err(Error::new(
+                    ErrorKind::Unavailable,
+                    format!("nothing was written: some node has keys of these locks, as of {name:?}, so it is not new"),
+                ));
+            }
+            pages.turned(turned);
+        }
+        match pages.unread() {
+            unread if unread.is_empty() => Ok(()),
+            unread => {
+                let message = "nothing was written: some node did not say whether it has keys of these locks";
+                Err(Error::new(ErrorKind::Unavailable, message).with_nodes(unread))
+            }
+        }
+    }
+}
+
+/// Makes a record that is old at once and needs nothing of other nodes, and puts the list in force.
+fn made(voters: &Voters, node: usize) -> Operation {
+    let process = voters.nodes[node].known().map_or_else(|| "".into(), |known| known.process);
+    let new = format!("{:016x}", voters.host.random()).into();
+    let (list, old, sync) = (voters.membership.list.clone(), Some(OldAtOnce::Init), Some(0));
+    Operation::Hello(Hello { intent: Intent::Put, new, process, list, old, knew: None, sync, seen: Vec::new() })
+}
+
+/// An error unless all nodes answered as they should: why each did not.
+fn all(
+    voters: &Voters,
+    replies: Vec<Reply>,
+    message: &str,
+    fits: impl Fn(Option<&Record>) -> Result<&'static str, &'static str>,
+) -> Result<()> {
+    let records: Vec<_> = replies.into_iter().map(record).collect();
+    let fit = |record: &Option<Record>| fits(record.as_ref()).is_ok();
+    if records.iter().all(|record| record.as_ref().is_ok_and(fit)) {
+        return Ok(());
+    }
+    let report = |(node, record): (usize, &Result<Option<Record>, Fault>)| {
+        let label = voters.nodes[node].label();
+        match record.as_ref().map(|record| fits(record.as_ref())) {
+            Ok(Ok(said)) => NodeReport::new(label, NodeCause::Agreed, said),
+            Ok(Err(said)) => NodeReport::new(label, NodeCause::Rejected, said),
+            Err(fault) => NodeReport::of_fault(label, fault),
+        }
+    };
+    let reports = records.iter().enumerate().map(report).collect();
+    Err(Error::new(ErrorKind::Unavailable, message).with_nodes(reports))
+}
+
+const fn is_unused(record: Option<&Record>) -> Result<&'static str, &'static str> {
+    match record {
+        None => Ok("it has no record"),
+        Some(_) => Err("it has a record: clients have used it, or one has connected just now"),
+    }
+}
+
+fn is_made(record: Option<&Record>) -> Result<&'static str, &'static str> {
+    match record {
+        Some(Record { word: Some(OldAtOnce::Init), .. }) => Ok("it votes"),
+        Some(_) => Err("a client has come meanwhile"),
+        None => Err("it made no record"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Quorum;
+
+    #[tokio::test]
+    async fn init_of_nodes_that_have_records_writes_nothing() {
+        let refused = Quorum::in_memory(3).unwrap().init().await.unwrap_err();
+        assert!(refused.is_unavailable() && refused.to_string().contains("it has a record"), "{refused}");
+    }
+}

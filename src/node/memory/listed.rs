@@ -1,0 +1,63 @@
+//! The list of nodes that a node has in force.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::millis;
+use crate::node::operation::{Hello, Intent};
+use crate::rules::list::InForce;
+
+/// The list that was put in force last.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Listed {
+    hash: Arc<str>,
+    says: Arc<str>,
+    /// Since when it has been in force.
+    begun: Duration,
+    until: Duration,
+    /// For how long it is put in force at a time.
+    lasts: Duration,
+}
+
+impl Listed {
+    /// The list that is in force behind a hello that may write, if that was in force before.
+    pub(super) fn behind(hello: &Hello, before: Option<Self>, now: Duration) -> Option<Self> {
+        let (list, lasts) = (&hello.list, millis(hello.list.lasts()));
+        let (hash, says) = (list.hash().clone(), list.says().clone());
+        let put = || Self { hash, says, begun: now, until: now + lasts, lasts };
+        let mut listed = before.or_else(|| (hello.intent == Intent::Put).then(put))?;
+        if listed.is(list.hash()) && listed.until < now + millis(list.fresh()) {
+            listed.until = now + lasts;
+        }
+        Some(listed)
+    }
+
+    /// It, if it is in force still. If it were for longer than it is put in force at a time, the clock
+    /// was set back.
+    pub(super) fn unexpired(&self, now: Duration) -> Option<Self> {
+        let until = self.until.min(now + self.lasts);
+        (until > now).then(|| Self { until, ..self.clone() })
+    }
+
+    pub(super) fn is(&self, hash: &str) -> bool {
+        *self.hash == *hash
+    }
+
+    /// The fields of a real node's hash.
+    pub(super) fn fields(&self) -> [(&'static str, String); 5] {
+        let millis = |time: Duration| time.as_millis().to_string();
+        [
+            ("list", self.hash.to_string()),
+            ("says", self.says.to_string()),
+            ("begun", millis(self.begun)),
+            ("until", millis(self.until)),
+            ("lasts", millis(self.lasts)),
+        ]
+    }
+
+    pub(super) fn told(&self, now: Duration) -> InForce {
+        let Self { hash, says, begun, until, .. } = self;
+        let (left, age) = (until.saturating_sub(now), now.saturating_sub(*begun));
+        InForce { hash: hash.clone(), says: says.clone(), left, age }
+    }
+}

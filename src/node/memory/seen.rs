@@ -1,0 +1,64 @@
+//! With which ids of records clients see nodes, by the nodes' names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::millis;
+use super::record::Record;
+use crate::node::operation::Hello;
+
+/// When each id was shown: a hash on a real node, which expires as a whole too.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Seen {
+    shown: BTreeMap<(Arc<str>, Arc<str>), Duration>,
+    until: Duration,
+}
+
+impl Seen {
+    pub(super) fn expire(&mut self, now: Duration) {
+        if self.until < now {
+            self.shown.clear();
+        }
+    }
+
+    /// A hello wrote something: an expiry comes first.
+    pub(super) fn touch(&mut self, hello: &Hello, now: Duration) {
+        self.until = now + millis(hello.list.spare());
+    }
+
+    /// Takes up what a client of the list that is in force shows. Each id is written now and then.
+    pub(super) fn show(&mut self, hello: &Hello, record: &Record, now: Duration) {
+        if !record.in_force(now).is_some_and(|list| list.is(hello.list.hash())) {
+            return;
+        }
+        let spare = millis(hello.list.spare());
+        self.shown.retain(|_, at| age(*at, now).is_some_and(|age| age < spare));
+        for pair in &hello.seen {
+            let at = self.shown.get(pair).and_then(|at| age(*at, now));
+            if at.is_none_or(|age| age * 3 >= spare) {
+                self.shown.insert(pair.clone(), now);
+                self.touch(hello, now);
+            }
+        }
+    }
+
+    /// The fields of a real node's hash.
+    pub(super) fn fields(&self) -> BTreeMap<String, String> {
+        let field =
+            |((name, id), at): (&(Arc<str>, Arc<str>), &Duration)| (format!("{name} {id}"), at.as_millis().to_string());
+        self.shown.iter().map(field).collect()
+    }
+
+    /// Those that are not too old.
+    pub(super) fn told(&self, hello: &Hello, now: Duration) -> Vec<(Arc<str>, Arc<str>)> {
+        let spare = millis(hello.list.spare());
+        let live = self.shown.iter().filter(|(_, at)| age(**at, now).is_some_and(|age| age < spare));
+        live.map(|(pair, _)| pair.clone()).collect()
+    }
+}
+
+/// How long ago that was; `None` if the clock was set back since.
+fn age(at: Duration, now: Duration) -> Option<Duration> {
+    now.checked_sub(at)
+}

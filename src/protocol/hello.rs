@@ -1,0 +1,153 @@
+//! Says hello to nodes: that makes their records, keeps this client's list in force there, and shows
+//! which of them may vote.
+//!
+//! One task a quorum. [`Book`] decides; this carries out what it plans, and waits for no node.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::membership::Membership;
+use super::voters::Voters;
+use crate::host::{Host, sleep_until};
+use crate::metrics::ListMeters;
+use crate::node::operation::Hello;
+use crate::node::{Operation, Reply, Sink};
+use crate::rules::book::{Book, Known, Plan, Standing, Wanted};
+use crate::rules::{LostReason, NodeSet, Tick};
+
+/// Two plans are so far apart at least, unless there is news: whatever is due, others get their turn.
+const GAP: Duration = Duration::from_millis(1);
+/// When it goes on after a log, a recorder of metrics or a node has panicked.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The locks of one client.
+pub(crate) trait Holdings: Send + Sync + 'static {
+    fn voters(&self) -> &Arc<Voters>;
+
+    /// Loses all of them.
+    fn lose_all(&self, reason: LostReason);
+}
+
+/// Says hello whenever that is due, until `closing`.
+pub(crate) async fn run(
+    host: Arc<dyn Host>,
+    mut greeter: Greeter,
+    holdings: Weak<impl Holdings>,
+    closing: CancellationToken,
+) {
+    let mut due = Tick::default();
+    loop {
+        tokio::select! {
+            biased;
+            () = closing.cancelled() => return,
+            () = greeter.news.notified() => {}
+            () = sleep_until(&host, due), if due != Tick::NEVER => {}
+        }
+        let Some(holdings) = holdings.upgrade() else { return };
+        let greeted = catch_unwind(AssertUnwindSafe(|| greeter.greet(&*holdings)));
+        let now = host.now();
+        due = greeted.unwrap_or(now + AGAIN).max(now + GAP);
+    }
+}
+
+/// What one client concludes of nodes' records.
+#[derive(Debug)]
+pub(crate) struct Greeter {
+    book: Book,
+    meters: ListMeters,
+    /// Notified when there is something new about a node.
+    news: Arc<Notify>,
+    answered: Arc<Answered>,
+    /// The nodes behind whose names two servers were seen when it was looked last.
+    twins: NodeSet,
+}
+
+impl Greeter {
+    /// Nothing is known yet.
+    pub(crate) fn new(voters: &Voters) -> Self {
+        let Membership { list, names, round_timeout, onlooker } = &voters.membership;
+        let book = Book::new(list.clone(), names.clone(), *round_timeout, *onlooker);
+        let meters = voters.meters.lists(voters.nodes.iter().map(|node| node.label()));
+        let news = voters.hints.node_news().clone();
+        let answered = Arc::new(Answered { news: news.clone(), failed: Mutex::default() });
+        Self { book, meters, news, answered, twins: NodeSet::default() }
+    }
+
+    /// Looks at all nodes, judges them, and sends the hellos that are due. When to do so again.
+    fn greet(&mut self, holdings: &impl Holdings) -> Tick {
+        let voters = holdings.voters();
+        let now = voters.host.now();
+        self.answered.take_failed().iter().for_each(|node| self.book.failed(node, now));
+        let known: Vec<_> = voters.nodes.iter().map(|node| node.known()).collect();
+        known.iter().enumerate().for_each(|(node, known)| self.book.heard(node, known.clone(), now));
+        let Plan { standings, hellos, other_list, due } =
+            self.book.plan(now, voters.meters.any_held(), voters.host.random());
+        // First: an acquisition that fails for want of votes tells why.
+        let is_new = voters.meet(other_list.clone());
+        voters.nodes.iter().zip(&standings).for_each(|(node, standing)| node.judged(standing.clone()));
+        let is_new = is_new && !voters.membership.onlooker;
+        if is_new {
+            holdings.lose_all(LostReason::OtherList);
+        }
+        for (node, wanted) in hellos {
+            let hello = Operation::Hello(hello(voters, known[node].as_ref(), wanted));
+            voters.ask(NodeSet::of(node), &Arc::new(hello), &self.answered);
+        }
+        // Last: a log or a recorder may block or panic.
+        let free = |node: usize| known[node].as_ref().is_some_and(|known| known.free_at <= now);
+        let is_twin = |&node: &usize| matches!(standings[node], Standing::Twins { .. }) && free(node);
+        let twins = (0..standings.len()).filter(is_twin).collect();
+        self.tell(voters, &standings, (other_list.as_deref(), is_new), twins);
+        due
+    }
+
+    /// Tells logs and metrics what is new: another list, and the nodes with two servers behind their
+    /// names. (For a while after a restart two ids are seen too: those in quarantine are left out.)
+    fn tell(&mut self, voters: &Voters, standings: &[Standing], list: (Option<&str>, bool), twins: NodeSet) {
+        let ((other_list, is_new), before) = (list, std::mem::replace(&mut self.twins, twins));
+        self.meters.tell(other_list.is_some(), twins);
+        if let Some(other) = other_list.filter(|_| is_new) {
+            tracing::warn!(quorum = %voters.meters.quorum(), "{other}");
+        }
+        for node in twins.without(before).iter() {
+            if let Standing::Twins { why } = &standings[node] {
+                tracing::warn!(node = %voters.nodes[node].label(), "no vote of this node counts: {why}");
+            }
+        }
+    }
+}
+
+/// What a node is sent of which this was known when it was planned.
+fn hello(voters: &Voters, known: Option<&Known>, wanted: Wanted) -> Hello {
+    let Wanted { intent, old, knew, sync, seen } = wanted;
+    let new = format!("{:016x}", voters.host.random()).into();
+    let process = known.map_or_else(|| "".into(), |known| known.process.clone());
+    Hello { intent, new, process, list: voters.membership.list.clone(), old, knew, sync, seen }
+}
+
+/// Takes the answers to hellos. The nodes themselves keep what they say.
+#[derive(Debug)]
+struct Answered {
+    news: Arc<Notify>,
+    /// The nodes that did not carry out the last one, or whose answer was lost.
+    failed: Mutex<NodeSet>,
+}
+
+impl Answered {
+    fn take_failed(&self) -> NodeSet {
+        std::mem::take(&mut *self.failed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Sink for Answered {
+    fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
+        if reply.is_err() {
+            self.failed.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
+        }
+        self.news.notify_one();
+    }
+}

@@ -1,0 +1,96 @@
+//! What the records of all nodes show together.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::node::{Node, Other};
+use super::{Book, Known, Standing};
+use crate::rules::doubt::LATE;
+use crate::rules::list::Record;
+use crate::rules::tick::Tick;
+
+impl Book {
+    /// Whether a node's votes count. Nothing counts while another list of this name is in force: a
+    /// client of that one may hold what this one would acquire.
+    pub(super) fn standing(&self, number: usize, now: Tick) -> Standing {
+        let node = &self.nodes[number];
+        let Some(known) = node.answer() else { return Standing::Unknown };
+        if let Some(why) = self.twins(number, now) {
+            return Standing::Twins { why };
+        }
+        if let Some(other) = node.other(now).or_else(|| self.other_list(now)) {
+            return Standing::OtherList { until: other.until, why: other.why.clone() };
+        }
+        let until = known.at + self.fresh();
+        let may_vote = self.onlooker || node.has(&self.list);
+        if may_vote && now < until { Standing::Counts { until } } else { Standing::Unknown }
+    }
+
+    /// Another list of this name that is in force on some node.
+    pub(super) fn other_list(&self, now: Tick) -> Option<&Other> {
+        self.nodes.iter().filter_map(|node| node.other(now)).find(|other| other.same_name)
+    }
+
+    /// How it shows that clients of this list meet two servers behind a node's name, if they do.
+    fn twins(&self, number: usize, now: Tick) -> Option<Arc<str>> {
+        let node = &self.nodes[number];
+        let shown = self.fresh_records(now).filter(|(at, _)| at.has(&self.list)).flat_map(|(_, record)| &record.seen);
+        let others = shown.filter(|(name, _)| *name == node.name).map(|(_, id)| &**id);
+        let ids: BTreeSet<&str> = others.chain(node.record().map(|record| &*record.id)).collect();
+        if ids.len() < 2 {
+            return None;
+        }
+        let (name, ids) = (&node.name, ids.into_iter().collect::<Vec<_>>().join(", "));
+        let why = format!(
+            "clients meet two servers behind the name {name} (records {ids}): make it lead to one of them for all, and \
+             stop the other"
+        );
+        Some(why.into())
+    }
+
+    /// Whether a record that is made on a node now may be old at once, as far as clients know: none
+    /// of them has seen another one there. The node looks at its INFO.
+    pub(super) fn may_be_first(&self, number: usize, now: Tick) -> bool {
+        let node = &self.nodes[number];
+        let shows = |record: &Record| record.seen.iter().any(|(name, _)| *name == node.name);
+        node.id.is_none() && !self.fresh_records(now).any(|(_, record)| shows(record))
+    }
+
+    /// The ids of all nodes' records, as far as they were seen lately.
+    pub(super) fn seen(&self, now: Tick) -> Vec<(Arc<str>, Arc<str>)> {
+        self.fresh_records(now).map(|(node, record)| (node.name.clone(), record.id.clone())).collect()
+    }
+
+    /// The ballot to which a node that forgot is synced now, if it is.
+    ///
+    /// Its fences are gone, and with them what kept tokens growing. But a token was granted by a
+    /// quorum, so N - quorum + 1 other nodes that never forgot include one that has it in its
+    /// `high`. They are asked once no running round can count any more what the node forgot. If too
+    /// few know when the node could vote again, what is known must do.
+    pub(super) fn sync(&self, number: usize, now: Tick) -> Option<u64> {
+        let pupil = self.nodes[number].answer()?;
+        pupil.record.as_ref().filter(|record| !record.synced && record.is_of(&pupil.process))?;
+        let is_later = |known: &Known| known.at > pupil.settles_at;
+        let others: Vec<&Record> = self
+            .fresh_records(now)
+            .filter(|(node, _)| node.name != self.nodes[number].name && node.answer().is_some_and(is_later))
+            .map(|(_, record)| record)
+            .collect();
+        let sure: Vec<&Record> = others.iter().copied().filter(|record| record.synced).collect();
+        if sure.len() >= self.size.blocking() as usize {
+            return highest(&sure);
+        }
+        let late = now > pupil.free_at + LATE && others.len() + 1 >= self.size.quorum() as usize;
+        late.then(|| highest(&others).unwrap_or_default())
+    }
+
+    /// The records of the nodes whose hello was answered lately.
+    fn fresh_records(&self, now: Tick) -> impl Iterator<Item = (&Node, &Record)> {
+        let fresh = self.fresh();
+        self.nodes.iter().filter_map(move |node| Some((node, node.fresh(fresh, now)?.record.as_ref()?)))
+    }
+}
+
+fn highest(records: &[&Record]) -> Option<u64> {
+    records.iter().map(|record| record.high).max()
+}

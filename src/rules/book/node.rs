@@ -1,0 +1,188 @@
+//! One node, as a client's book has it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Known;
+use crate::rules::doubt::LATE;
+use crate::rules::list::{InForce, Intent, List, Record, difference};
+use crate::rules::tick::Tick;
+
+/// Another list that was met on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Other {
+    /// When it ends unless it is kept in force, by this client's clock.
+    pub(super) until: Tick,
+    /// Whether its name is that of this client's list.
+    pub(super) same_name: bool,
+    pub(super) why: Arc<str>,
+}
+
+impl Other {
+    fn new(mine: &List, node: &str, in_force: &InForce, now: Tick) -> Self {
+        let name = in_force.says.split_ascii_whitespace().next();
+        Self {
+            until: now + in_force.left,
+            same_name: name.is_none_or(|name| name == mine.name()),
+            why: difference(mine, node, &in_force.says).into(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Node {
+    pub(super) name: Arc<str>,
+    known: Option<Known>,
+    /// The id of the record that was there when one was seen last, over whatever connection.
+    pub(super) id: Option<Arc<str>>,
+    other: Option<Other>,
+    /// When the first hello was sent that it has not answered, and when the last.
+    owes: Option<Tick>,
+    sent: Option<Tick>,
+    /// When it is asked anyway.
+    next: Tick,
+    /// How much the last hello was to change, and until when none like it follows.
+    last: (Intent, Tick),
+}
+
+impl Node {
+    /// A node that is being connected to.
+    pub(super) fn new(name: Arc<str>) -> Self {
+        let known = Some(Known { connecting: true, ..Known::default() });
+        let last = (Intent::Look, Tick::default());
+        Self { name, known, id: None, other: None, owes: None, sent: None, next: Tick::default(), last }
+    }
+
+    pub(super) fn heard(&mut self, list: &List, known: Option<Known>, now: Tick) {
+        let before = std::mem::replace(&mut self.known, known).filter(|known| !known.connecting);
+        let Some(answer) = self.known.as_ref().filter(|known| !known.connecting) else {
+            (self.owes, self.sent) = (None, None);
+            return;
+        };
+        match before {
+            Some(before) if (before.at, &before.record) == (answer.at, &answer.record) => return,
+            Some(_) => {}
+            // It came with the connection.
+            None => self.next = answer.at + list.every() / 10 * 9,
+        }
+        let at = answer.at;
+        if let Some(record) = &answer.record {
+            self.id = Some(record.id.clone());
+        }
+        self.sent = self.sent.filter(|&sent| at < sent);
+        self.owes = self.owes.filter(|&owes| at < owes).or(self.sent);
+        self.other = self.meets(list, now);
+    }
+
+    /// The other list that is in force there. What a doubted node says of lists lifts nothing.
+    fn meets(&self, list: &List, now: Tick) -> Option<Other> {
+        let in_force = self.record().and_then(|record| record.in_force.as_ref());
+        match in_force.filter(|in_force| in_force.hash != *list.hash()) {
+            Some(in_force) => Some(Other::new(list, &self.name, in_force, now)),
+            None => self.other.clone().filter(|_| self.is_doubted(now)),
+        }
+    }
+
+    fn is_doubted(&self, now: Tick) -> bool {
+        self.answer().is_none_or(|known| now < known.free_at) || !self.is_current()
+    }
+
+    /// What its last hello on the present connection returned.
+    pub(super) fn answer(&self) -> Option<&Known> {
+        self.known.as_ref().filter(|known| !known.connecting)
+    }
+
+    /// The same if that was sent no longer than `age` ago.
+    pub(super) fn fresh(&self, age: Duration, now: Tick) -> Option<&Known> {
+        self.answer().filter(|known| now < known.at + age)
+    }
+
+    pub(super) fn record(&self) -> Option<&Record> {
+        self.answer()?.record.as_ref()
+    }
+
+    pub(super) fn is_connecting(&self) -> bool {
+        self.known.as_ref().is_some_and(|known| known.connecting)
+    }
+
+    /// Whether it has a record, and that is of its present process.
+    fn is_current(&self) -> bool {
+        self.answer().is_some_and(|known| known.record.as_ref().is_some_and(|record| record.is_of(&known.process)))
+    }
+
+    /// Whether this list is in force there.
+    pub(super) fn has(&self, list: &List) -> bool {
+        let in_force = self.record().and_then(|record| record.in_force.as_ref());
+        self.is_current() && in_force.is_some_and(|in_force| in_force.hash == *list.hash())
+    }
+
+    /// Whether it has no record, or no list in force.
+    pub(super) fn lacks(&self) -> bool {
+        self.answer().is_some() && self.record().is_none_or(|record| record.in_force.is_none())
+    }
+
+    /// The other list that is in force there, as far as is known.
+    pub(super) fn other(&self, now: Tick) -> Option<&Other> {
+        self.other.as_ref().filter(|other| now < other.until)
+    }
+
+    /// Whether it was asked which list is in force there, so lately that one may be put in force
+    /// elsewhere.
+    pub(super) fn was_asked(&self, patience: Duration, now: Tick) -> bool {
+        self.fresh(patience * 2, now).is_some()
+    }
+
+    /// Whether it was asked, and does not answer.
+    pub(super) fn is_silent(&self, patience: Duration, now: Tick) -> bool {
+        self.owes.is_some_and(|owes| now >= owes + patience)
+    }
+
+    /// Whether what is known of it is not so any more. A hello shows what is so, or makes it so unless
+    /// it only `looks`.
+    pub(super) fn is_outdated(&self, looks: bool, now: Tick) -> bool {
+        let Some(known) = self.answer() else { return false };
+        let replaced = known.record.is_some() && !self.is_current();
+        let ended = self.other.is_some() && self.other(now).is_none();
+        known.stale || ended || (replaced && !looks)
+    }
+
+    /// Whether it is sent a hello now: one at a time, and no two alike in a row at once.
+    pub(super) fn is_due(&self, intent: Intent, urgent: bool, patience: Duration, now: Tick) -> bool {
+        let free = self.answer().is_some() && self.sent.is_none_or(|sent| now >= sent + patience);
+        let (last, again) = self.last;
+        let at_once = urgent && (now >= again || intent > last);
+        free && (at_once || now >= self.next)
+    }
+
+    /// A hello is sent; the next one follows at `next`, and one like it not before `again`.
+    pub(super) fn asked(&mut self, intent: Intent, now: Tick, next: Tick, again: Tick) {
+        self.sent = Some(now);
+        self.owes = self.owes.or(self.sent);
+        self.next = next;
+        self.last = (intent, again);
+    }
+
+    /// Its last hello was not answered, and none like it follows before `again`.
+    pub(super) fn failed(&mut self, again: Tick) {
+        self.sent = None;
+        self.last.1 = self.last.1.max(again);
+    }
+
+    /// When something changes by itself: a hello is due, or is not answered, or what one returned
+    /// does not count any more.
+    pub(super) fn changes(&self, urgent: bool, fresh: Duration, patience: Duration) -> [Option<Tick>; 8] {
+        let known = self.answer();
+        let asks = |at: Tick| known.filter(|_| self.sent.is_none()).map(|_| at);
+        let unsynced = known.filter(|known| known.record.as_ref().is_some_and(|record| !record.synced));
+        [
+            asks(self.next),
+            asks(self.last.1).filter(|_| urgent),
+            self.sent.map(|sent| sent + patience),
+            self.owes.map(|owes| owes + patience),
+            self.other.as_ref().map(|other| other.until),
+            known.map(|known| known.at + fresh),
+            unsynced.map(|known| known.settles_at),
+            unsynced.map(|known| known.free_at + LATE),
+        ]
+    }
+}

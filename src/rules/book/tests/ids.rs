@@ -1,0 +1,128 @@
+//! The ids of records: what hellos show of them, and what follows from those that others show.
+
+use super::*;
+
+fn shows(record: Record, seen: &[(&str, &str)]) -> Record {
+    let seen = seen.iter().map(|&(name, id)| (name.into(), id.into())).collect();
+    Record { seen, ..record }
+}
+
+#[test]
+fn two_ids_behind_one_name_leave_it_without_a_vote() {
+    let mut bench = Bench::up(3);
+    bench.passes(5);
+    let record = shows(bench.record(1), &[("a", "a1"), ("b", "b1"), ("c", "c1")]);
+    bench.hears(1, Some(record));
+    assert_eq!(bench.counts(), [0, 1, 2], "all see the same");
+    bench.passes(5);
+    let record = shows(bench.record(1), &[("a", "a1"), ("a", "a2")]);
+    bench.hears(1, Some(record.clone()));
+    assert_eq!(bench.counts(), [1, 2]);
+    let plan = bench.plan();
+    let Standing::Twins { why } = &plan.standings[0] else { panic!("{:?}", plan.standings[0]) };
+    assert!(why.contains("two servers behind the name a") && why.contains("a1, a2"), "{why}");
+    bench.passes(5);
+    let record = shows(record, &[("a", "a2")]);
+    bench.hears(1, Some(record));
+    assert_eq!(bench.counts(), [1, 2], "this client sees the other one");
+}
+
+#[test]
+fn two_ids_that_were_shown_long_ago_are_no_twins_any_more() {
+    let mut bench = Bench::up(3);
+    bench.passes(5);
+    let record = shows(bench.record(1), &[("a", "a2")]);
+    bench.hears(1, Some(record));
+    bench.passes(9_999);
+    bench.all_hear([0]);
+    assert_eq!(bench.counts(), [1]);
+    bench.passes(1);
+    assert_eq!(bench.counts(), [0], "b has not answered for 10 s");
+}
+
+#[test]
+fn ids_that_clients_of_another_list_show_make_no_twins() {
+    let mut bench = Bench::up(3);
+    bench.passes(5);
+    let team = List::new("team", ["a", "b", "x"], SECOND * 60);
+    let record = shows(bench.of_list(1, &team), &[("a", "a2")]);
+    bench.hears(1, Some(record));
+    assert_eq!(bench.counts(), [0, 2]);
+}
+
+#[test]
+fn hello_shows_the_ids_of_the_last_10_s_and_of_present_records_only() {
+    let mut bench = Bench::up(4);
+    bench.book.heard(3, None, bench.now);
+    bench.passes(10_000);
+    bench.all_hear([1]);
+    bench.hears(2, None);
+    let hello = bench.hello(0);
+    assert_eq!(hello.intent, Intent::Keep);
+    let seen: Vec<(Arc<str>, Arc<str>)> = vec![("b".into(), "b1".into())];
+    assert_eq!(hello.seen, seen, "a was heard 10 s ago, c has no record, d is away");
+}
+
+#[test]
+fn record_of_a_server_that_no_client_knew_is_old_at_once() {
+    let hello = |seen: &[(&str, &str)]| {
+        let mut bench = Bench::new(2);
+        let record = shows(bench.record(1), seen);
+        bench.hears(1, Some(record));
+        bench.hears(0, None);
+        bench.hello(0)
+    };
+    assert_eq!((hello(&[]).intent, hello(&[]).old), (Intent::Put, Some(OldAtOnce::FirstUse)));
+    assert_eq!(hello(&[("b", "b1")]).old, Some(OldAtOnce::FirstUse));
+    assert_eq!(hello(&[("a", "a1")]).old, None, "others knew a record there");
+}
+
+#[test]
+fn first_records_of_a_list_know_every_ballot() {
+    let sync = |others: Option<Record>| {
+        let mut bench = Bench::new(2);
+        bench.hears(0, None);
+        bench.hears(1, others);
+        bench.hello(0).sync
+    };
+    assert_eq!(sync(None), Some(0));
+    assert_eq!(sync(Some(Bench::new(2).record(1))), None, "the other node may know ballots");
+}
+
+#[test]
+fn record_of_a_server_whose_record_this_client_knew_is_young() {
+    let mut bench = Bench::up(1);
+    bench.passes(5);
+    bench.hears(0, None);
+    let hello = bench.hello(0);
+    assert_eq!((hello.intent, hello.old, hello.sync), (Intent::Put, None, None));
+    assert_eq!(hello.knew.as_deref(), Some("a1"), "so the node takes back what another client made old");
+}
+
+#[test]
+fn record_that_is_there_is_not_made_old() {
+    let mut bench = Bench::new(1);
+    let record = bench.without_list(0);
+    bench.hears(0, Some(record));
+    let hello = bench.hello(0);
+    assert_eq!((hello.intent, hello.old), (Intent::Put, None));
+}
+
+#[test]
+fn hello_shows_what_this_client_knew_of_the_node() {
+    let knew = |holds, bench: &mut Bench| {
+        bench.holds = holds;
+        bench.hello(0).knew
+    };
+    let new = || {
+        let mut bench = Bench::new(1);
+        bench.hears(0, None);
+        bench
+    };
+    assert_eq!(knew(false, &mut new()), None);
+    assert_eq!(knew(true, &mut new()).as_deref(), Some("held"), "it holds something by other nodes");
+    let mut bench = Bench::up(1);
+    bench.book.heard(0, None, bench.now);
+    bench.hears(0, None);
+    assert_eq!(knew(true, &mut bench).as_deref(), Some("a1"), "it knew that over another connection");
+}

@@ -1,0 +1,193 @@
+//! Lists that are put in force, kept, and met.
+
+use super::*;
+
+#[test]
+fn list_is_put_in_force_once_all_nodes_were_asked() {
+    let mut bench = Bench::new(3);
+    bench.hears(0, None);
+    let record = bench.without_list(1);
+    bench.hears(1, Some(record));
+    assert_eq!((bench.hellos(), bench.counts()), (vec![], vec![]), "c is being connected to");
+    bench.passes(5);
+    bench.all_hear([2]);
+    assert_eq!(bench.hellos(), [(0, Intent::Put), (1, Intent::Put)], "and c has it");
+    assert!(bench.hellos().is_empty(), "they were sent");
+    bench.passes(5);
+    bench.all_hear([0, 1]);
+    assert_eq!((bench.hellos(), bench.counts()), (vec![], vec![0, 1, 2]));
+}
+
+#[test]
+fn node_that_is_being_connected_to_is_waited_for_until_a_round_timeout_has_passed() {
+    let mut bench = Bench::new(2);
+    bench.hears(0, None);
+    assert_eq!(bench.plan().due, bench.now + SECOND);
+    bench.passes(999);
+    assert!(bench.hellos().is_empty());
+    bench.passes(1);
+    assert_eq!(bench.hellos(), [(0, Intent::Put)]);
+}
+
+#[test]
+fn node_that_cannot_be_reached_is_not_waited_for() {
+    let mut bench = Bench::new(2);
+    bench.hears(0, None);
+    bench.book.heard(1, None, bench.now);
+    assert_eq!(bench.hellos(), [(0, Intent::Put)]);
+}
+
+#[test]
+fn nodes_that_were_asked_long_ago_are_asked_again_before_a_list_is_put_in_force() {
+    let mut bench = Bench::up(3);
+    bench.passes(LATER);
+    let record = bench.without_list(0);
+    bench.hears(0, Some(record));
+    assert_eq!(bench.hellos(), [(1, Intent::Keep), (2, Intent::Keep)]);
+    bench.passes(5);
+    let other = bench.of_list(1, &stranger());
+    bench.hears(1, Some(other));
+    bench.all_hear([2]);
+    assert!(bench.hellos().is_empty(), "another list has come in force meanwhile");
+    let mut bench = Bench::up(3);
+    bench.passes(LATER);
+    bench.hears(0, None);
+    bench.plan();
+    bench.passes(5);
+    bench.all_hear([1, 2]);
+    assert_eq!(bench.hellos(), [(0, Intent::Put)]);
+}
+
+#[test]
+fn node_that_does_not_answer_is_waited_for_until_a_round_timeout_has_passed() {
+    let mut bench = Bench::up(3);
+    bench.passes(LATER);
+    bench.hears(0, None);
+    assert_eq!(bench.hellos(), [(1, Intent::Keep), (2, Intent::Keep)]);
+    bench.passes(5);
+    bench.all_hear([1]);
+    assert_eq!(bench.plan().due, bench.now + Duration::from_millis(995));
+    bench.passes(995);
+    assert!(bench.hellos().contains(&(0, Intent::Put)), "c is silent");
+}
+
+#[test]
+fn no_list_is_put_in_force_while_another_one_of_its_name_is_in_force_anywhere() {
+    let mut bench = Bench::new(3);
+    let (other, lacks) = (bench.of_list(1, &stranger()), bench.without_list(2));
+    bench.hears(0, None);
+    bench.hears(1, Some(other));
+    bench.hears(2, Some(lacks));
+    assert!(bench.hellos().is_empty());
+    bench.passes(4_500);
+    assert_eq!(bench.hellos(), [0, 1, 2].map(|node| (node, Intent::Look)));
+    bench.passes(5);
+    bench.hears(0, None);
+    let lacks = [1, 2].map(|node| bench.without_list(node));
+    lacks.into_iter().zip(1..).for_each(|(record, node)| bench.hears(node, Some(record)));
+    assert_eq!(bench.hellos(), [0, 1, 2].map(|node| (node, Intent::Put)), "it has lapsed");
+}
+
+#[test]
+fn list_of_another_name_keeps_its_node_from_voting_and_no_other() {
+    let mut bench = Bench::new(3);
+    let team = List::new("team", ["a", "x", "y"], SECOND * 60);
+    let other = bench.of_list(0, &team);
+    bench.hears(0, Some(other));
+    bench.all_hear([1]);
+    bench.hears(2, None);
+    let plan = bench.plan();
+    assert_eq!(plan.other_list, None);
+    assert_eq!(plan.hellos.len(), 1, "c is put in force all the same");
+    assert_eq!((plan.hellos[0].0, plan.hellos[0].1.intent), (2, Intent::Put));
+    let Standing::OtherList { until, why } = &plan.standings[0] else { panic!("{:?}", plan.standings[0]) };
+    assert!(*until == bench.now + SECOND * 70 && why.contains("[\"team\"]"), "{why}");
+    assert_eq!(bench.counts(), [1]);
+}
+
+#[test]
+fn another_list_of_this_name_stops_everything_for_as_long_as_it_is_in_force() {
+    let mut bench = Bench::up(3);
+    let other = bench.of_list(1, &stranger());
+    bench.passes(5);
+    bench.hears(1, Some(other));
+    let plan = bench.plan();
+    assert!(plan.other_list.as_ref().is_some_and(|why| why.contains("in force on b") && why.contains("[x]")));
+    assert!(plan.standings.iter().all(|standing| matches!(standing, Standing::OtherList { .. })), "{plan:?}");
+    bench.book.heard(1, None, bench.now);
+    bench.passes(69_999);
+    bench.all_hear([0, 2]);
+    assert!(bench.plan().other_list.is_some(), "b is away, and may have it still");
+    assert!(bench.counts().is_empty());
+    assert_eq!(bench.plan().due, bench.now + Duration::from_millis(1));
+    bench.passes(1);
+    assert_eq!((bench.plan().other_list, bench.counts()), (None, vec![0, 2]));
+}
+
+#[test]
+fn other_list_is_gone_once_a_node_that_is_not_doubted_says_so() {
+    let mut bench = Bench::up(3);
+    let (other, mine) = (bench.of_list(1, &stranger()), bench.record(1));
+    bench.passes(5);
+    bench.hears(1, Some(other));
+    let ends = bench.now + SECOND * 70;
+    let doubted = |bench: &mut Bench, known: Known| {
+        bench.passes(5);
+        bench.knows(1, Known { at: bench.now, ..known });
+        bench.plan().other_list.is_some()
+    };
+    let none = bench.known(None);
+    assert!(doubted(&mut bench, none), "it forgot all");
+    let young = Known { free_at: ends, ..bench.known(Some(Record { in_force: None, ..mine.clone() })) };
+    assert!(doubted(&mut bench, young), "its record is young");
+    let replaced = bench.known(Some(Record { process: "before".into(), ..mine.clone() }));
+    assert!(doubted(&mut bench, replaced), "it restarted");
+    let good = bench.known(Some(mine));
+    assert!(!doubted(&mut bench, good));
+    assert_eq!(bench.counts(), [0, 1, 2]);
+}
+
+/// So that of two lists which hold each other up both lapse.
+#[test]
+fn client_that_meets_another_list_of_its_name_keeps_its_own_nowhere() {
+    let mut bench = Bench::up(3);
+    bench.passes(5);
+    let other = bench.of_list(1, &stranger());
+    bench.hears(1, Some(other));
+    bench.passes(4_500);
+    let plan = bench.plan();
+    assert_eq!(plan.hellos.len(), 3);
+    assert!(plan.hellos.iter().all(|(_, wanted)| wanted.intent == Intent::Look && wanted.sync.is_none()), "{plan:?}");
+}
+
+#[test]
+fn node_whose_other_list_has_ended_is_asked_before_it_votes() {
+    let mut bench = Bench::up(3);
+    bench.passes(5);
+    let team = List::new("team", ["a", "x", "y"], SECOND * 60);
+    let brief = InForce { left: SECOND, ..in_force(&team) };
+    let other = Record { in_force: Some(brief), ..bench.record(0) };
+    bench.hears(0, Some(other));
+    assert!(bench.hellos().is_empty());
+    bench.passes(1_000);
+    assert_eq!((bench.counts(), bench.hellos()), (vec![1, 2], vec![]), "the hello was sent with the first plan");
+    bench.passes(5);
+    bench.all_hear([0]);
+    assert_eq!(bench.counts(), [0, 1, 2]);
+}
+
+#[test]
+fn onlooker_writes_nothing_and_judges_nodes_as_a_client_of_its_list() {
+    let mut bench = Bench::of(3, true);
+    let other = bench.of_list(1, &stranger());
+    bench.hears(0, None);
+    bench.all_hear([2]);
+    assert_eq!((bench.hellos(), bench.counts()), (vec![], vec![0, 2]));
+    bench.hears(1, Some(other));
+    assert_eq!(bench.counts(), [0; 0], "a client could acquire nothing");
+    bench.passes(4_500);
+    let plan = bench.plan();
+    assert!(plan.hellos.len() == 3 && plan.other_list.is_some());
+    let looks = |wanted: &Wanted| wanted.intent == Intent::Look && wanted.seen.is_empty() && wanted.old.is_none();
+    assert!(plan.hellos.iter().all(|(_, wanted)| looks(wanted)), "{:?}", plan.hellos);
+}

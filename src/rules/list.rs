@@ -1,0 +1,293 @@
+//! The list of a client, and a node's record of the list that is in force there.
+//!
+//! A list is what all clients of a set of nodes must have in common: its name, the nodes' names, the
+//! longest ttl and the protocol. `docs/protocol.md`, "One list", says what follows from it.
+
+mod difference;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use difference::difference;
+
+/// The protocol of this build.
+pub const PROTOCOL: u32 = 4;
+
+/// How often a client says hello to each node, unless its max_ttl is short.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// A list of nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct List {
+    name: Arc<str>,
+    nodes: Vec<Arc<str>>,
+    max_ttl: Duration,
+    protocol: u32,
+    says: Arc<str>,
+    hash: Arc<str>,
+}
+
+impl List {
+    /// The list `name` of these nodes, for clients of this build. No name may be empty or contain
+    /// white space.
+    #[must_use]
+    pub fn new(name: &str, nodes: impl IntoIterator<Item: AsRef<str>>, max_ttl: Duration) -> Self {
+        let mut nodes: Vec<Arc<str>> = nodes.into_iter().map(|node| Arc::from(node.as_ref())).collect();
+        nodes.sort_unstable();
+        Self::of(name, nodes, max_ttl, PROTOCOL)
+    }
+
+    /// Reads the text of a list. `None` if it is not one.
+    #[must_use]
+    pub fn parse(says: &str) -> Option<Self> {
+        let mut words = says.split_ascii_whitespace();
+        let name = words.next()?;
+        let max_ttl = Duration::from_millis(words.next()?.parse().ok()?);
+        let protocol = words.next()?.parse().ok()?;
+        let nodes: Vec<Arc<str>> = words.map(Arc::from).collect();
+        (!nodes.is_empty()).then(|| Self::of(name, nodes, max_ttl, protocol))
+    }
+
+    fn of(name: &str, nodes: Vec<Arc<str>>, max_ttl: Duration, protocol: u32) -> Self {
+        let says = format!("{name} {} {protocol} {}", max_ttl.as_millis(), nodes.join(" "));
+        let hash = format!("{:016x}", fnv1a(says.as_bytes()));
+        Self { name: name.into(), nodes, max_ttl, protocol, says: says.into(), hash: hash.into() }
+    }
+
+    /// The list's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The nodes' names, sorted.
+    #[must_use]
+    pub fn nodes(&self) -> &[Arc<str>] {
+        &self.nodes
+    }
+
+    /// The longest ttl; zero switches the restart guard off.
+    #[must_use]
+    pub const fn max_ttl(&self) -> Duration {
+        self.max_ttl
+    }
+
+    /// The list as nodes store it, for people: name, max_ttl in milliseconds, protocol, nodes.
+    #[must_use]
+    pub const fn says(&self) -> &Arc<str> {
+        &self.says
+    }
+
+    /// 16 hex digits that stand for the whole of it.
+    #[must_use]
+    pub const fn hash(&self) -> &Arc<str> {
+        &self.hash
+    }
+
+    /// How often a client says hello to each node: 5 s, or less with a max_ttl below 25 s.
+    #[must_use]
+    pub fn every(&self) -> Duration {
+        if self.max_ttl.is_zero() { EVERY } else { EVERY.min(self.max_ttl / 5) }
+    }
+
+    /// For how long nodes keep the ids that clients show, and by how much longer than max_ttl a list
+    /// stays in force.
+    #[must_use]
+    pub fn spare(&self) -> Duration {
+        self.every() * 3
+    }
+
+    /// For how long a hello puts the list in force.
+    #[must_use]
+    pub fn lasts(&self) -> Duration {
+        self.max_ttl + self.spare()
+    }
+
+    /// A hello puts the list in force anew if less than this is left.
+    #[must_use]
+    pub fn fresh(&self) -> Duration {
+        self.lasts() - self.every() * 2
+    }
+
+    /// The age of a record that is old at once.
+    #[must_use]
+    pub fn old(&self) -> Duration {
+        self.max_ttl + self.max_ttl / 50
+    }
+}
+
+/// FNV-1a, 64 bits: <http://www.isthe.com/chongo/tech/comp/fnv/>.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// How much a hello may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Intent {
+    /// It writes nothing.
+    Look,
+    /// It keeps the record that is there up to date, and the list in force.
+    Keep,
+    /// It also makes a record if there is none.
+    Make,
+    /// It also puts the list in force if none is.
+    Put,
+}
+
+impl Intent {
+    /// Its name in the script.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Look => "look",
+            Self::Keep => "keep",
+            Self::Make => "make",
+            Self::Put => "put",
+        }
+    }
+}
+
+/// Why nobody waits until a record is old.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OldAtOnce {
+    /// The operator said that the server never served (`quorumlock init`).
+    Init,
+    /// Nobody used the server before, and it has been up for longer than max_ttl.
+    FirstUse,
+}
+
+impl OldAtOnce {
+    /// Its name in the record.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Init => "init",
+            Self::FirstUse => "first",
+        }
+    }
+
+    /// Reads its name.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Init, Self::FirstUse].into_iter().find(|old| old.as_str() == word)
+    }
+}
+
+/// A node's record, as a hello returned it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// Random; another one is another record.
+    pub id: Arc<str>,
+    /// The server's process to which it belongs.
+    pub process: Arc<str>,
+    /// For how long the node has remembered what it granted.
+    pub age: Duration,
+    /// At least every ballot that was granted, withdrawn, released or revoked there.
+    pub high: u64,
+    /// The node grants no ballot up to this one.
+    pub floor: u64,
+    /// Whether its fences were raised to what other nodes know, or it never forgot any.
+    pub synced: bool,
+    /// Why it was old when it was made, if it was.
+    pub word: Option<OldAtOnce>,
+    /// The list that is in force there.
+    pub in_force: Option<InForce>,
+    /// Names of nodes, and the ids of the records that clients of that list see there.
+    pub seen: Vec<(Arc<str>, Arc<str>)>,
+}
+
+impl Record {
+    /// Whether it belongs to this process of a server; an empty one is not known.
+    pub(super) fn is_of(&self, process: &str) -> bool {
+        process.is_empty() || is_same_process(&self.process, process)
+    }
+}
+
+/// Whether what was stored of a process stands for the present one: a promoted master forgets of
+/// its promotion an hour after its last replica has gone (repl-backlog-ttl).
+pub(super) fn is_same_process(stored: &str, present: &str) -> bool {
+    stored.strip_prefix(present).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// A list that is in force on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct InForce {
+    /// What stands for it.
+    pub hash: Arc<str>,
+    /// Its text.
+    pub says: Arc<str>,
+    /// For how long it stays in force, unless a client keeps it there.
+    pub left: Duration,
+    /// For how long it has been in force.
+    pub age: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn list(nodes: &[&str]) -> List {
+        List::new("default", nodes, MINUTE)
+    }
+
+    #[test]
+    fn list_of_same_nodes_in_other_order_is_the_same() {
+        assert_eq!(list(&["b:1", "a:1"]), list(&["a:1", "b:1"]));
+        assert_eq!(&**list(&["b:1", "a:1"]).says(), "default 60000 4 a:1 b:1");
+    }
+
+    #[test]
+    fn each_part_of_a_list_changes_its_hash() {
+        let mine = list(&["a:1", "b:1"]);
+        let others = [
+            List::new("team", ["a:1", "b:1"], MINUTE),
+            list(&["a:1", "c:1"]),
+            list(&["a:1"]),
+            List::new("default", ["a:1", "b:1"], MINUTE * 2),
+            List::of("default", mine.nodes.clone(), MINUTE, PROTOCOL + 1),
+        ];
+        assert!(others.iter().all(|other| other.hash() != mine.hash()));
+        assert!(mine.hash().len() == 16 && mine.hash().chars().all(|digit| digit.is_ascii_hexdigit()));
+    }
+
+    #[test]
+    fn hash_is_the_published_one() {
+        // From the authors' test vectors.
+        assert_eq!(
+            [fnv1a(b""), fnv1a(b"a"), fnv1a(b"foobar")],
+            [0xcbf2_9ce4_8422_2325, 0xaf63_dc4c_8601_ec8c, 0x8594_4171_f739_67e8]
+        );
+    }
+
+    #[test]
+    fn text_of_a_list_is_read_back() {
+        let mine = list(&["b:1", "a:1"]);
+        assert_eq!(List::parse(mine.says()), Some(mine));
+        for text in ["", "default", "default 60000", "default 60000 4", "default x 4 a:1", "default 60000 x a:1"] {
+            assert_eq!(List::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn times_of_hello_shrink_with_a_short_max_ttl() {
+        let ms = |max_ttl| {
+            let list = List::new("default", ["a"], Duration::from_millis(max_ttl));
+            [list.every(), list.spare(), list.lasts(), list.fresh(), list.old()].map(|time| time.as_millis())
+        };
+        assert_eq!(ms(60_000), [5_000, 15_000, 75_000, 65_000, 61_200]);
+        assert_eq!(ms(10_000), [2_000, 6_000, 16_000, 12_000, 10_200]);
+        assert_eq!(ms(0), [5_000, 15_000, 15_000, 5_000, 0], "the guard is off");
+    }
+
+    #[test]
+    fn record_belongs_to_its_process_and_to_a_promoted_one_that_forgot_its_promotion() {
+        for (stored, present) in [("run", "run"), ("run/id", "run/id"), ("run/id", "run")] {
+            assert!(is_same_process(stored, present), "{stored} {present}");
+        }
+        for (stored, present) in [("run", "run/id"), ("runner", "run"), ("other", "run")] {
+            assert!(!is_same_process(stored, present), "{stored} {present}");
+        }
+    }
+}

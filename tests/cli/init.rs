@@ -1,0 +1,91 @@
+//! `quorumlock init`: new servers vote at once, and no others.
+
+use std::process::Command;
+
+use super::terminal::Asked;
+use super::{IN_VAIN, bare, done};
+use crate::common::new_servers;
+use crate::common::server::Server;
+
+/// The command over these servers with the restart guard, as everybody has it.
+fn guarded(servers: &[Server], words: &[&str]) -> Command {
+    let nodes: Vec<_> = servers.iter().map(Server::url).collect();
+    let mut command = bare();
+    command.env("QUORUMLOCK_NODES", nodes.join(",")).args(words);
+    command
+}
+
+fn have_no_record(servers: &[Server]) -> bool {
+    servers.iter().all(|server| server.record("id").is_empty())
+}
+
+#[tokio::test]
+async fn new_servers_vote_at_once_by_the_operators_word() {
+    let servers = new_servers(3).await;
+    let (code, out, err) = done(&mut guarded(&servers, &["init", "--yes"]));
+    assert_eq!((code, out.as_str()), (0, "3 nodes vote as of now\n"), "{err}");
+    let (code, out, err) = done(&mut guarded(&servers, &["run", "job", "-n", "--", "echo", "inside"]));
+    assert_eq!((code, out.as_str()), (0, "inside\n"), "{err}");
+    let (code, out, _) = done(&mut guarded(&servers, &["status"]));
+    assert!(code == 0 && out.contains("3 of 3 nodes vote"), "{out}");
+}
+
+#[tokio::test]
+async fn a_run_over_new_servers_says_both_ways_out_at_once() {
+    let servers = new_servers(3).await;
+    let (code, _, err) = done(&mut guarded(&servers, &["run", "job", "--timeout", "50s", "--", "true"]));
+    assert!(code == 69 && err.contains("quarantined for"), "{code} {err}");
+    assert!(err.contains("with a timeout above that") && err.contains("`quorumlock init`"), "{err}");
+    let (code, out, _) = done(&mut guarded(&servers, &["init", "--yes"]));
+    assert_eq!(
+        (code, out.as_str()),
+        (0, "all nodes have been used before: nothing was done; `quorumlock status` says when they vote\n")
+    );
+}
+
+#[tokio::test]
+async fn servers_that_all_have_a_record_are_left_as_they_are() {
+    let servers = new_servers(3).await;
+    servers.iter().for_each(Server::make_old);
+    let ids = || servers.iter().map(|server| server.record("id")).collect::<Vec<_>>();
+    let before = ids();
+    let (code, out, _) = done(&mut guarded(&servers, &["init", "--yes", "--json"]));
+    assert!(code == 0 && out.contains("\"done\":false") && out.contains("\"refused\":null"), "{out}");
+    assert_eq!(ids(), before);
+}
+
+#[tokio::test]
+async fn one_server_that_is_not_new_keeps_all_from_voting_at_once() {
+    let mut servers = new_servers(3).await;
+    servers[1].make_old();
+    let init = |servers: &[Server]| done(&mut guarded(servers, &["init", "--yes", "--connect-timeout", IN_VAIN]));
+    let (code, out, err) = init(&servers);
+    assert!(code == 69 && out.is_empty() && err.contains("it has a record"), "{code} {err}");
+    servers[1].command(&["FLUSHALL"]);
+    servers[2].take("job", "somebody");
+    let (code, _, err) = init(&servers);
+    assert!(code == 69 && err.contains("has keys of these locks") && err.contains("job"), "{code} {err}");
+    servers[2].command(&["FLUSHALL"]);
+    servers[0].kill();
+    let (code, _, err) = init(&servers);
+    assert!(code == 69 && err.contains("Connection refused"), "{code} {err}");
+    assert!(have_no_record(&servers[1..]), "nothing was written");
+}
+
+#[tokio::test]
+async fn it_asks_first_and_does_nothing_without_an_answer() {
+    let servers = new_servers(3).await;
+    let (code, out, err) = done(&mut guarded(&servers, &["init"]));
+    assert!(code == 1 && out.is_empty() && err.contains("say --yes") && err.contains("nothing was done"), "{err}");
+    let (code, out, _) = done(&mut guarded(&servers, &["init", "--json"]));
+    assert!(code == 1 && out.contains("\"done\":false") && out.contains("say --yes"), "{out}");
+    let mut asked = Asked::start(&mut guarded(&servers, &["init"]));
+    asked.answers("n\n");
+    let (code, out, err) = asked.done();
+    assert!(code == 1 && out.is_empty() && err.contains("Are these servers new"), "{err}");
+    assert!(have_no_record(&servers));
+    let mut asked = Asked::start(&mut guarded(&servers, &["init"]));
+    asked.answers("y\n");
+    let (code, out, err) = asked.done();
+    assert!(code == 0 && out.contains("3 nodes vote as of now"), "{out}{err}");
+}

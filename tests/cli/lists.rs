@@ -1,0 +1,102 @@
+//! Clients of two lists, and two servers behind one name: the command says so, and what to do.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::{Background, IN_VAIN, at_once, bare, done, line_of, over, run, until};
+use crate::common::server::Server;
+use crate::common::servers;
+
+/// A client of these servers that stays, once it has a lock.
+fn client(servers: &[Server], options: &[&str], folder: &Path) -> Background {
+    let client = Background::start(&mut run(servers, "job", options, "echo > $0/in; exec sleep 1000", folder));
+    line_of(&folder.join("in"));
+    client
+}
+
+fn name(server: &Server) -> String {
+    format!("127.0.0.1:{}", server.port())
+}
+
+#[tokio::test]
+async fn another_list_is_told_with_both_sides_in_one_line_and_what_to_do() {
+    let (servers, folder) = (servers(5).await, tempfile::tempdir().unwrap());
+    let _client = client(&servers[..3], &[], folder.path());
+    let tried = |servers: &[Server]| done(over(servers).args(["run", "job", "--timeout", IN_VAIN, "--", "true"]));
+    at_once([&servers[2..5], &servers[..5], &servers[..2]], |list| {
+        let (code, _, err) = tried(list);
+        assert_eq!(code, 69, "{err}");
+        let line = err.lines().find(|line| line.contains("another list")).unwrap_or_else(|| panic!("{err}"));
+        let sides = servers[..3].iter().chain(list);
+        assert!(sides.into_iter().all(|server| line.contains(&name(server))), "{line}");
+        assert!(line.contains("stop") && !err.contains("waits longer for nodes"), "{err}");
+    });
+    let (code, out, _) = done(over(&servers[2..]).args(["status", "job"]));
+    assert!(code == 69 && out.contains("a client with this list acquires nothing: "), "{out}");
+    assert!(out.contains("another list") && !out.contains("is free"), "{out}");
+}
+
+#[tokio::test]
+async fn another_max_ttl_is_another_list() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let _client = client(&servers, &[], folder.path());
+    let mut command = over(&servers);
+    command.env("QUORUMLOCK_MAX_TTL", "2h").args(["run", "job", "--timeout", IN_VAIN, "--", "true"]);
+    let (code, _, err) = done(&mut command);
+    assert!(code == 69 && err.contains("another list") && err.contains("7200 s") && err.contains("0 s"), "{err}");
+}
+
+#[tokio::test]
+async fn a_list_of_another_name_gets_no_votes_and_takes_nothing_away() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let mut holder = client(&servers, &["--ttl", "6s"], folder.path());
+    let tried = |words: &[&str]| {
+        let mut command = over(&servers);
+        command.args(["run", "other", "--timeout", IN_VAIN]).args(words).args(["--", "true"]);
+        done(&mut command)
+    };
+    let (code, _, err) = tried(&["--list", "jobs"]);
+    assert!(code == 69 && err.contains("another list"), "{err}");
+    let (code, _, err) = done(over(&servers).env("QUORUMLOCK_LIST", "jobs").args(["status"]));
+    assert_eq!(code, 69, "{err}");
+    assert_eq!(tried(&[]).0, 0, "its own clients go on");
+    assert!(holder.child().try_wait().unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_holder_that_meets_another_list_of_its_name_loses_its_lock_with_that_reason() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let holder = client(&servers, &["--ttl", "30s"], folder.path());
+    servers[2].put_in_force("default 60000 4 wrong:1 wrong:2 wrong:3", 60_000);
+    let (code, _, err) = holder.done();
+    assert!(code == 76 && err.contains("another list"), "{code}: {err}");
+}
+
+/// The same list, of which the first node is another server for some.
+fn with_first(first: &Server, others: &[Server], words: &[&str]) -> Command {
+    let others: Vec<_> = others.iter().map(Server::url).collect();
+    let mut command = bare();
+    let nodes = format!("{}?name=one,{}", first.url(), others.join(","));
+    command.env("QUORUMLOCK_NODES", nodes).env("QUORUMLOCK_MAX_TTL", "0").args(words);
+    command
+}
+
+#[tokio::test]
+async fn two_servers_behind_one_name_are_found_out_and_lose_their_vote() {
+    let servers = servers(4).await;
+    let [first, again, others @ ..] = &servers[..] else { panic!("four servers") };
+    let stays = |first: &Server, job: &str| {
+        Background::start(&mut with_first(first, others, &["run", job, "--timeout", "1h", "--", "sleep", "1000"]))
+    };
+    let (_one, other) = (stays(first, "one"), stays(again, "other"));
+    until("it is found out", || {
+        let (code, out, _) = done(&mut with_first(first, others, &["members"]));
+        code == 1 && out.contains("clients meet two servers behind the name one")
+    });
+    let doctor = || done(&mut with_first(first, others, &["doctor", "--json"])).1;
+    assert!(doctor().contains("\"two-servers\""), "{}", doctor());
+    let (code, _, err) = done(&mut with_first(first, others, &["run", "job", "-n", "--", "true"]));
+    assert_eq!(code, 0, "the other two are a quorum: {err}");
+    drop(other);
+    until("it is forgotten", || done(&mut with_first(first, others, &["members"])).0 == 0);
+}

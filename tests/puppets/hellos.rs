@@ -1,0 +1,75 @@
+//! Hellos: the client keeps its list in force, and stops where another list of that name is.
+
+use std::time::Duration;
+
+use quorumlock::node::operation::{Hello, Intent};
+use quorumlock::node::{FaultKind, Outcome, Verb};
+use quorumlock::{List, LostReason};
+
+use crate::answers::{Answer, fault, released};
+use crate::stage::{MINUTE, MS, PROCESS, SECOND, Stage, record};
+
+fn ours() -> List {
+    List::new("default", ["puppet://0", "puppet://1", "puppet://2"], MINUTE)
+}
+
+fn theirs() -> List {
+    List::new("default", ["puppet://2", "puppet://3", "puppet://4"], MINUTE)
+}
+
+/// The hello that these nodes are sent, and no others.
+async fn hello(stage: &Stage, nodes: &[usize], answer: impl Fn(usize) -> Answer) -> Hello {
+    let asked = stage.only(nodes, Verb::Hello, |node, _| answer(node)).await;
+    asked.hello.expect("what a hello has")
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_node_is_said_hello_to_every_five_seconds_and_told_all_ids() {
+    let stage = Stage::of_list(3);
+    for _ in 0..3 {
+        let after = stage.asked_after().await;
+        assert!((4_400 * MS..=5 * SECOND).contains(&after), "{after:?}");
+        let told = hello(&stage, &[0, 1, 2], |node| Some(Ok(Outcome::Hello(Some(record(node, &ours())))))).await;
+        assert_eq!((told.intent, &*told.process, told.list.hash()), (Intent::Keep, PROCESS, ours().hash()));
+        let ids: Vec<_> = told.seen.iter().map(|(name, id)| format!("{name} {id}")).collect();
+        assert_eq!(ids, ["puppet://0 record-0", "puppet://1 record-1", "puppet://2 record-2"]);
+        (0..3).for_each(|node| stage.told(node, Some(record(node, &ours()))));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_that_lost_its_record_makes_another_one_and_is_asked_again_if_it_does_not() {
+    let stage = Stage::of_list(3);
+    stage.quiet_for(SECOND).await;
+    stage.told(0, None);
+    let told = hello(&stage, &[0], |_| fault(FaultKind::Closed)).await;
+    assert_eq!((told.intent, told.old, told.knew.as_deref()), (Intent::Put, None, Some("record-0")));
+    let after = stage.asked_after().await;
+    assert!(after <= SECOND / 2, "{after:?}");
+    let again = hello(&stage, &[0], |_| Some(Ok(Outcome::Hello(Some(record(0, &ours())))))).await;
+    assert_eq!(again.intent, Intent::Put);
+    stage.told(0, Some(record(0, &ours())));
+    stage.quiet_for(2 * SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_list_of_this_name_takes_all_locks_away_until_it_is_gone() {
+    let stage = Stage::of_list(3);
+    let (guard, claim) = stage.won().await;
+    assert_eq!(claim.list, *ours().hash());
+    stage.told(2, Some(record(2, &theirs())));
+    assert_eq!(guard.lost().await, LostReason::OtherList);
+    stage.quiet_for(Duration::ZERO).await;
+    // Somebody may work under it still.
+    drop(guard);
+    stage.round(Verb::Release, |_, _| released()).await;
+    let trying = stage.try_acquire();
+    stage.round(Verb::Claim, |_, _| fault(FaultKind::Quarantined)).await;
+    let error = trying.await.unwrap().unwrap_err();
+    let said = error.to_string();
+    assert!(error.is_unavailable() && said.contains("another list is in force on puppet://2"), "{said}");
+    stage.told(2, Some(record(2, &ours())));
+    stage.quiet_for(Duration::ZERO).await;
+    let (guard, _) = stage.won().await;
+    drop(guard);
+}

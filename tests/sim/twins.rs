@@ -1,0 +1,185 @@
+//! Random worlds in which one name leads to two servers: split DNS, a failover that left the old
+//! server running, and a node that was replaced and comes back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::dice::Dice;
+use crate::faults::Action;
+use crate::judge::history::{Memory, What};
+use crate::lists::slow_down;
+use crate::plan::{FaultKind, Plan};
+use crate::world::World;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// In so many of a hundred random worlds.
+const SHARE: f64 = 0.05;
+/// How long after a new server came the first process is restarted, and how long after each the next.
+const RESTARTS: [Duration; 2] = [Duration::from_secs(25), Duration::from_secs(6)];
+
+/// Longer than any run.
+const FOREVER: Duration = Duration::from_secs(1_000_000);
+
+/// What happens to a node, once.
+#[derive(Clone, Copy, Debug)]
+pub struct Twin {
+    node: usize,
+    at: Duration,
+    how: How,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum How {
+    /// Its name leads some processes to another server for so long, which has a copy of what it
+    /// stores or nothing.
+    Split { copied: bool, last: Duration },
+    /// It is destroyed, and another server has its name when `max_ttl` is over. Perhaps it comes back
+    /// for some processes, so long after that.
+    Replaced { back: Option<Duration> },
+}
+
+/// One step of it.
+#[derive(Clone, Copy, Debug)]
+pub enum Move {
+    /// Some processes, or all, come to another server by that name.
+    Leads { node: usize, server: usize, all: bool },
+    /// All come to its own again.
+    Joined { node: usize },
+    /// A process ends, and another one of its clients begins.
+    Renewed(usize),
+}
+
+impl Twin {
+    /// Sometimes makes such a world out of a plain one.
+    pub fn draw(plan: &mut Plan, mut dice: Dice) {
+        if plan.nodes < 3 || !dice.chance(SHARE) {
+            return;
+        }
+        slow_down(plan, &mut dice);
+        plan.proxied = false;
+        plan.wall_skew = plan.wall_skew.min(SECOND);
+        plan.wall_behind = Duration::ZERO;
+        // Beside faults of other kinds too many nodes would forget.
+        let few = |fault: &FaultKind| matches!(fault, FaultKind::Cut | FaultKind::Pause | FaultKind::Kill);
+        plan.faults.retain(few);
+        plan.directed.clear();
+        plan.spares = 1;
+        plan.node_rates.push(1_000_000);
+        if dice.chance(0.3) {
+            plan.young = vec![plan.nodes];
+        }
+        let (node, at) = (dice.index(plan.nodes), SECOND.mul_f64(10.0 + 5.0 * dice.share()));
+        let last = SECOND.mul_f64(dice.pick(&[20.0, 40.0]));
+        let back = dice.chance(0.5).then(|| SECOND.mul_f64(20.0 * dice.share()));
+        let how = match dice.chance(0.6) {
+            true => How::Split { copied: dice.chance(0.4), last },
+            false => How::Replaced { back },
+        };
+        let twin = Self { node, at, how };
+        plan.length = twin.ends(plan) + 10 * SECOND;
+        plan.processes = plan.processes.max(3);
+        plan.clients = plan.clients.max(plan.processes);
+        plan.twin = Some(twin);
+    }
+
+    /// When all of it has happened.
+    fn ends(&self, plan: &Plan) -> Duration {
+        let [first, next] = RESTARTS;
+        match self.how {
+            How::Split { last, .. } => self.at + last,
+            How::Replaced { back } => {
+                let replaced = self.at + plan.max_ttl.mul_f64(1.03) + first + next * plan.processes as u32;
+                replaced + back.map_or(Duration::ZERO, |back| back + 20 * SECOND)
+            }
+        }
+    }
+}
+
+impl World {
+    /// Plans what happens to the node, if anything does.
+    pub fn plan_twins(self: &Arc<Self>) {
+        let plan = self.core.lock().unwrap().plan.clone();
+        let Some(Twin { node, at, how }) = plan.twin else { return };
+        let spare = plan.nodes;
+        let moves = |at, step| self.after(at, Action::Move(step));
+        match how {
+            How::Split { copied, last } => {
+                if copied {
+                    self.after(at, Action::Copy { from: node, to: spare });
+                }
+                moves(at, Move::Leads { node, server: spare, all: false });
+                moves(at + last, Move::Joined { node });
+            }
+            How::Replaced { back } => {
+                self.after(at, Action::Crash { node, memory: Memory::Kept, down: FOREVER });
+                let comes = at + plan.max_ttl.mul_f64(1.03);
+                moves(comes, Move::Leads { node, server: spare, all: true });
+                let [first, next] = RESTARTS;
+                (0..plan.processes)
+                    .for_each(|process| moves(comes + first + next * process as u32, Move::Renewed(process)));
+                if let Some(back) = back {
+                    let back = comes + first + next * plan.processes as u32 + back;
+                    self.after(back, Action::Restart { node, epoch: 1 });
+                    moves(back, Move::Leads { node, server: node, all: false });
+                    moves(back + 20 * SECOND, Move::Joined { node });
+                }
+            }
+        }
+    }
+
+    pub fn move_on(self: &Arc<Self>, step: Move) {
+        match step {
+            Move::Leads { node, server, all: true } => self.leads(node, server),
+            Move::Leads { node, server, all: false } => {
+                let mut core = self.core.lock().unwrap();
+                let live = core.live();
+                let whom: Vec<_> = live.into_iter().filter(|_| core.dice.chance(0.5)).collect();
+                drop(core);
+                self.split(node, &whom, server);
+            }
+            Move::Joined { node } => self.join(node),
+            Move::Renewed(process) => {
+                let dead = self.core.lock().unwrap().processes[process].dead;
+                if !dead {
+                    self.kill(process);
+                }
+            }
+        }
+    }
+
+    /// A name leads everybody to another server from now on.
+    pub fn leads(&self, node: usize, server: usize) {
+        let now = self.now();
+        let mut core = self.core.lock().unwrap();
+        core.homes[node] = server;
+        core.views.retain(|(_, name), _| *name != node);
+        let live = core.live();
+        core.reroute(now, node, &live, server, true);
+        core.history.record(now, What::Moved { node: node as u8, server: server as u8 });
+    }
+
+    /// A name leads these processes to another server.
+    pub fn split(&self, node: usize, whom: &[usize], server: usize) {
+        let now = self.now();
+        let mut core = self.core.lock().unwrap();
+        core.reroute(now, node, whom, server, true);
+        core.history.record(now, What::Split { node: node as u8, server: server as u8, split: true });
+    }
+
+    /// A name leads everybody to its own server again.
+    pub fn join(&self, node: usize) {
+        let now = self.now();
+        let mut core = self.core.lock().unwrap();
+        let (live, server) = (core.live(), core.homes[node]);
+        core.views.retain(|(_, name), _| *name != node);
+        core.reroute(now, node, &live, server, true);
+        core.history.record(now, What::Split { node: node as u8, server: server as u8, split: false });
+    }
+
+    /// A server has all that another one stores: it was its replica.
+    pub fn copy(&self, from: usize, to: usize) {
+        let mut core = self.core.lock().unwrap();
+        let copied = core.servers[from].copied();
+        core.servers[to].take_over(copied);
+    }
+}
