@@ -57,11 +57,11 @@ impl Rules {
         self.round_timeout * 2
     }
 
-    /// Those of a gate: it is held for as long as its holder waits, for as long as a hand-over lasts at
-    /// a time, so that one that dies delays those behind it no longer than another waiter.
+    /// The rules of a gate. Its holder keeps it while it waits for permits, for the length of a hand-over
+    /// at a time. So a holder that dies delays others no longer than a waiter that dies.
     ///
-    /// The checks of all rules hold for them. If clocks leave too little of so short a time, it is held
-    /// for the ttl, as any lock.
+    /// They pass the checks of all rules. If clocks leave too little of so short a time, the gate is
+    /// held for the ttl, as any lock.
     pub(crate) fn of_gate(&self, round_trip: Duration) -> Self {
         let lasts = handover::lasts(self.validity.ttl(), self.drift, round_trip);
         let validity = if leaves_enough(self.drift, lasts.ttl()) { lasts } else { self.validity };

@@ -194,7 +194,7 @@ impl Taking<'_> {
     /// Stands in the queues of permits until enough of them are held.
     async fn wait_for_more(&self, holding: &Holding, end: Tick) -> Result<()> {
         let others = self.others(holding);
-        // So many of them it stands in a queue of, or has stood.
+        // How many of them this has begun to wait for.
         let watched = AtomicUsize::new(0);
         let next = || {
             let rest = others.get(watched.load(Ordering::Relaxed)..)?;
@@ -218,7 +218,7 @@ impl Taking<'_> {
             match won {
                 Some(Ok((grant, open))) => {
                     holding.add(self.inner, grant, open)?;
-                    // More may be missing than it stands in queues of.
+                    // More may be missing than this waits for.
                     waits.extend(next());
                 }
                 Some(Err(error)) if error.is_closed() || error.is_config() => return Err(error),
@@ -234,8 +234,8 @@ impl Taking<'_> {
         self.granted(&name, self.rules, PERMIT, Patience::Until(end)).await
     }
 
-    /// Looks now and then whether some of those are free that it stands in no queue of, and takes as
-    /// many as it can.
+    /// Looks now and then for free permits among those that nothing waits for yet, and takes as many as
+    /// it can.
     async fn glance(&self, others: &[usize], watched: &AtomicUsize, holding: &Holding) -> (Grant, Open) {
         let unwatched = || others.get(watched.load(Ordering::Relaxed)..).unwrap_or_default();
         loop {

@@ -50,9 +50,9 @@ pub fn again(lasts: Duration, ttl: Duration, soon: bool) -> Duration {
     if soon { lasts / 4 } else { lasts.max(ttl / 3) }
 }
 
-/// How much later than another's hold ends a waiter asks again that a hand-over lasts so long for, by
-/// its best place in any queue. The first two ask at that moment. Those behind them give all before
-/// them time: a holder renews, and then all would ask at one moment, again and again.
+/// How long after the end of another's hold a waiter asks again, by its best place in any queue. The
+/// first two ask at once. Each place behind them adds a quarter of a hand-over, which lasts `lasts`.
+/// Otherwise all would ask at one moment, each time that a holder renews.
 #[must_use]
 pub fn defers(lasts: Duration, rank: u32) -> Duration {
     (lasts / 4).saturating_mul(rank.saturating_sub(2))

@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// SIGKILL comes this long before the end of the validity, or a quarter of the grace where that is
 /// less.
 const MARGIN: Duration = Duration::from_millis(500);
-/// So long may what was killed take to end, also if the lock is over before that.
+/// Killed processes have this long to end, even if the lock is over before.
 const DYING: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(args: Run) -> Outcome {

@@ -41,8 +41,8 @@ pub(super) struct Family {
     pub(super) may_lack: bool,
 }
 
-/// Whether `/proc` shows this process and its children by the numbers that it knows: not where it is
-/// that of another container, nor elsewhere than on Linux.
+/// Whether `/proc` shows this process and its children by the numbers that it knows: false if `/proc`
+/// is another container's, and on other systems than Linux.
 pub(super) fn is_shown() -> bool {
     let own = read_link("/proc/self").ok();
     own.and_then(|own| pid(own.to_str()?)) == Some(getpid())

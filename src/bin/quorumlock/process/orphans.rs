@@ -21,7 +21,7 @@ pub(super) fn reap() {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
-/// The same, and tells of each. How that one ended, if it has.
+/// The same, and calls `reaped` with each. Returns how `child` ended, if it has.
 pub(super) fn reap_with(child: Pid, mut reaped: impl FnMut(Pid)) -> io::Result<Option<ExitStatus>> {
     let mut ended = None;
     loop {

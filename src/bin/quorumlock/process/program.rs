@@ -28,8 +28,8 @@ const STOPS_WITHIN: Duration = Duration::from_secs(30);
 
 /// How often the stop signal is repeated, at most: a process can fork between two looks.
 const STOPS: u32 = 50;
-/// By these people and supervisors ask for the end. Others may be messages, as SIGHUP to read a
-/// configuration again.
+/// The signals by which people and supervisors ask for the end. Others may be messages: SIGHUP often
+/// means that a configuration is to be read again.
 const ASKING: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
 
 /// A command of the user's, with everything that it started.
@@ -45,7 +45,7 @@ pub(crate) struct Program {
     others: Vec<Pid>,
     /// How it ended, once it was reaped.
     ended: Option<ExitStatus>,
-    /// So long after a signal that may ask for the end, its end counts as asked for.
+    /// An end this soon after a signal that may ask for it counts as asked for.
     grace: Duration,
     told_to_stop: Option<Instant>,
     /// Since when it has stopped itself as a key would.
@@ -114,7 +114,7 @@ impl Program {
             if self.stops_by_itself() || told && self.is_stopped() {
                 // What the terminal does not reach, too.
                 self.stop().await;
-                // Who hears signals has its turn first, and drops this: a SIGCONT that came meanwhile
+                // The caller looks for signals first, and drops this future if one has come: a SIGCONT
                 // does not come again.
                 yield_now().await;
                 if self.ended.is_some() {

@@ -102,7 +102,7 @@ fn real_time(_: i32) -> Option<Signal> {
     None
 }
 
-/// Whether it asks to end.
+/// Whether it would end a program that does not handle it, and so may ask for the end.
 pub(crate) fn ends(signal: Signal) -> bool {
     !stops(signal) && ![Signal::USR1, Signal::USR2, Signal::CONT, Signal::CHILD].contains(&signal)
 }
