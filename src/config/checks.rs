@@ -7,7 +7,7 @@ use super::{MAX_TTL, SECOND};
 use crate::error::{Error, Result};
 use crate::metrics::Class;
 use crate::rules::validity::MAX_ROUND;
-use crate::rules::{Backoff, Drift, Validity};
+use crate::rules::{Backoff, Drift, Validity, handover};
 use crate::words::exact;
 
 /// The shortest ttl, 100 ms: of a shorter one, drift and round trips leave too little.
@@ -30,6 +30,8 @@ pub(crate) struct Rules {
     /// How long those wait who do not say.
     pub(crate) wait: Duration,
     pub(crate) max_rounds: Option<u32>,
+    /// The ttl by which waiters that are not among the first renew their places.
+    pub(crate) places: Duration,
     /// For how long nodes hold what they grant, where that is longer than the ttl and outlasts the
     /// lease. It is never part of a validity.
     pub(crate) period: Option<Duration>,
@@ -53,6 +55,20 @@ impl Rules {
     /// For how long a try goes on at most where votes are split again and again.
     pub(crate) fn longest_try(&self) -> Duration {
         self.round_timeout * 2
+    }
+
+    /// The rules of a gate. Its holder keeps it while it waits for permits, for the length of a hand-over
+    /// at a time. So a holder that dies delays others no longer than a waiter that dies.
+    ///
+    /// They pass the checks of all rules. If clocks leave too little of so short a time, the gate is
+    /// held for the ttl, as any lock.
+    pub(crate) fn of_gate(&self, round_trip: Duration) -> Self {
+        let lasts = handover::lasts(self.validity.ttl(), self.drift, round_trip);
+        let validity = if leaves_enough(self.drift, lasts.ttl()) { lasts } else { self.validity };
+        // So that a renewal without an answer leaves time for another.
+        let round_timeout = self.round_timeout.min(validity.length() / 3);
+        let (auto_renew, max_hold, min_validity) = (true, None, Duration::ZERO);
+        Self { validity, round_timeout, auto_renew, max_hold, min_validity, ..self.clone() }
     }
 
     /// For how long a caller waits for its turn in this process, where that is bounded.
@@ -103,9 +119,8 @@ impl LockOptions {
             let (constant, least) = (exact(constant), exact(LEAST_DRIFT));
             format!("drift_constant is {constant}; use at least {least}: nodes count whole milliseconds")
         })?;
-        let drift = self.drift.of(ttl);
-        require(drift < ttl / 2, || {
-            let (drift, ttl) = (exact(drift), exact(ttl));
+        require(leaves_enough(self.drift, ttl), || {
+            let (drift, ttl) = (exact(self.drift.of(ttl)), exact(ttl));
             format!("drift is {drift}, half of ttl or more; lower drift_constant or raise ttl ({ttl})")
         })?;
         let validity = Validity::new(ttl, self.drift);
@@ -151,11 +166,17 @@ impl LockOptions {
             fair: !self.barging,
             wait: self.wait.unwrap_or(10 * SECOND),
             max_rounds: self.max_rounds,
+            places: ttl,
             period: None,
             class: Class::named(self.metrics_class.as_deref().unwrap_or_default()),
             trace_name: self.trace_name,
         })
     }
+}
+
+/// Whether clocks leave more than half of a ttl.
+fn leaves_enough(drift: Drift, ttl: Duration) -> bool {
+    drift.of(ttl) < ttl / 2
 }
 
 pub(super) fn too_long(what: &str, time: Duration) -> String {
@@ -237,5 +258,26 @@ mod tests {
         let rules = LockOptions::default().ttl(MIN_TTL).checked(GUARD).unwrap();
         assert_eq!(rules.validity.length(), 97 * MS);
         assert!(rules.round_timeout * 3 <= rules.validity.length());
+    }
+
+    #[test]
+    fn gate_is_held_for_a_hand_over_and_renewed_in_rounds_that_fit() {
+        let gate = |options: LockOptions, trip| options.checked(GUARD).unwrap().of_gate(trip);
+        let options = || LockOptions::default().round_timeout(5 * SECOND);
+        for (trip, ttl) in [(Duration::ZERO, 3 * SECOND), (500 * MS, 5 * SECOND)] {
+            let rules = gate(options(), trip);
+            assert_eq!((rules.validity.ttl(), rules.places), (ttl, 30 * SECOND));
+            assert_eq!(rules.round_timeout, rules.validity.length() / 3);
+        }
+        assert_eq!(gate(options().round_timeout(100 * MS), Duration::ZERO).round_timeout, 100 * MS);
+    }
+
+    #[test]
+    fn gate_is_held_as_any_lock_if_clocks_leave_too_little_of_a_hand_over() {
+        for (constant, ttl) in [(1_400 * MS, 3 * SECOND), (1_500 * MS, 30 * SECOND), (4 * SECOND, 30 * SECOND)] {
+            let rules = LockOptions::default().drift_constant(constant).checked(GUARD).unwrap().of_gate(Duration::ZERO);
+            assert_eq!(rules.validity.ttl(), ttl, "{constant:?}");
+            assert!(rules.validity.length() > ttl / 2);
+        }
     }
 }

@@ -373,6 +373,7 @@ mod tests {
     struct After(u32, usize, Instant);
 
     impl After {
+        #[allow(clippy::disallowed_methods, reason = "its clock is the one that the test pauses")]
         fn new(seconds: u32, number: usize) -> Self {
             Self(seconds, number, Instant::now())
         }

@@ -14,7 +14,6 @@ use super::scoped::under;
 use super::taking::{TOO_LATE, Taking};
 use crate::config::{LockOptions, Rules};
 use crate::error::{Error, ErrorKind, Result};
-use crate::rules::handover;
 
 /// A number of permits on a name: at most so many are held at a time across all clients of the same
 /// nodes, each by one holder.
@@ -59,7 +58,6 @@ pub struct QuorumSemaphore {
     inner: Shared,
     pool: Result<Arc<Pool>, String>,
     rules: Arc<Rules>,
-    gate_rules: Arc<Rules>,
 }
 
 impl Quorum {
@@ -102,12 +100,7 @@ impl QuorumSemaphore {
     }
 
     fn new(quorum: &Quorum, pool: Result<Pool, String>, rules: Arc<Rules>) -> Self {
-        // Its holder may wait for long, and holds it for nothing else: as long as a hand-over lasts at a
-        // time, so that one that dies delays those behind it no longer than another waiter.
-        let validity = handover::lasts(rules.validity.ttl(), rules.drift, quorum.0.leases.voters.round_trip());
-        let gate =
-            Rules { validity, auto_renew: true, max_hold: None, min_validity: Duration::ZERO, ..(*rules).clone() };
-        Self { inner: Shared(quorum.0.clone()), pool: pool.map(Arc::new), rules, gate_rules: Arc::new(gate) }
+        Self { inner: Shared(quorum.0.clone()), pool: pool.map(Arc::new), rules }
     }
 
     /// Acquires `many` permits, or none, waiting for `timeout` at most: as long as fewer are free,
@@ -226,9 +219,9 @@ impl QuorumSemaphore {
                 "{many} permits of {name:?} are asked for; it has {permits}: ask for 1 to {permits}"
             )));
         }
-        let Self { inner: Shared(inner), rules, gate_rules, .. } = self;
+        let Self { inner: Shared(inner), rules, .. } = self;
         let (began, ticket) = (inner.host.now(), OnceLock::new());
-        Ok(Taking { inner, pool, rules, gate_rules, many: many as usize, began, ticket })
+        Ok(Taking { inner, pool, rules, many: many as usize, began, ticket })
     }
 
     fn pool(&self) -> Result<&Arc<Pool>> {

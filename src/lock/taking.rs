@@ -2,6 +2,7 @@
 //! the gate, one acquisition at a time.
 
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -32,8 +33,6 @@ pub(super) struct Taking<'a> {
     pub(super) inner: &'a Arc<Inner>,
     pub(super) pool: &'a Pool,
     pub(super) rules: &'a Arc<Rules>,
-    /// Of the gate, which is held for as long as its holder waits.
-    pub(super) gate_rules: &'a Arc<Rules>,
     /// How many are wanted.
     pub(super) many: usize,
     pub(super) began: Tick,
@@ -131,9 +130,9 @@ impl Taking<'_> {
     /// Waits at the gate, in its queue, and then for the permits. What is granted is given back
     /// where the gate is lost meanwhile: whoever has it then may wait for the same permits.
     async fn in_turn(&self, end: Tick) -> Result<Holding> {
-        let gate = [self.pool.gate.clone()].into();
-        let (grant, open) = self.granted(&gate, self.gate_rules, Who::Gate, Patience::Until(end)).await?;
-        let gate = self.hold_gate(grant, open)?;
+        let (gate, rules) = ([self.pool.gate.clone()].into(), self.gate_rules());
+        let (grant, open) = self.granted(&gate, &rules, Who::Gate, Patience::Until(end)).await?;
+        let gate = self.hold_gate(&rules, grant, open)?;
         tokio::select! {
             biased;
             _ = gate.lost() => Err(gate.lost_error()),
@@ -141,9 +140,14 @@ impl Taking<'_> {
         }
     }
 
+    /// By how far the nodes are now: the claim before, if any, has measured that.
+    fn gate_rules(&self) -> Arc<Rules> {
+        Arc::new(self.rules.of_gate(self.inner.leases.voters.round_trip()))
+    }
+
     /// A shutdown that did not see it waits until its release was sent.
-    fn hold_gate(&self, grant: Grant, open: Open) -> Result<LockGuard> {
-        let gate = LockGuard::new(&self.inner.leases, self.gate_rules, grant, None);
+    fn hold_gate(&self, rules: &Arc<Rules>, grant: Grant, open: Open) -> Result<LockGuard> {
+        let gate = LockGuard::new(&self.inner.leases, rules, grant, None);
         if self.inner.shut.is_cancelled() {
             drop(gate);
             drop(open);
@@ -189,19 +193,34 @@ impl Taking<'_> {
 
     /// Stands in the queues of permits until enough of them are held.
     async fn wait_for_more(&self, holding: &Holding, end: Tick) -> Result<()> {
-        let mut open = self.others(holding);
-        let unwatched = open.split_off(open.len().min(WATCHED));
-        let mut waits: FuturesUnordered<_> = open.into_iter().map(|number| self.wait_for(number, end)).collect();
+        let others = self.others(holding);
+        // How many of them this has begun to wait for.
+        let watched = AtomicUsize::new(0);
+        let next = || {
+            let rest = others.get(watched.load(Ordering::Relaxed)..)?;
+            let at = rest.iter().position(|&number| !self.has(holding, number))?;
+            watched.fetch_add(at + 1, Ordering::Relaxed);
+            Some(self.wait_for(rest[at], end))
+        };
+        let mut waits: FuturesUnordered<_> = (0..WATCHED).map_while(|_| next()).collect();
+        let mut glance = pin!(self.glance(&others, &watched, holding));
         let mut failed = None;
         while self.missing(holding) > 0 {
             let won = tokio::select! {
                 biased;
                 () = holding.locks.ending().cancelled() => return Err(holding.locks.lost_error()),
                 won = waits.next() => won,
-                won = self.glance(&unwatched, self.missing(holding)) => Some(Ok(won)),
+                won = &mut glance => {
+                    glance.set(self.glance(&others, &watched, holding));
+                    Some(Ok(won))
+                }
             };
             match won {
-                Some(Ok((grant, open))) => holding.add(self.inner, grant, open)?,
+                Some(Ok((grant, open))) => {
+                    holding.add(self.inner, grant, open)?;
+                    // More may be missing than this waits for.
+                    waits.extend(next());
+                }
                 Some(Err(error)) if error.is_closed() || error.is_config() => return Err(error),
                 Some(Err(error)) => failed = Some(error),
                 None => return Err(failed.unwrap_or_else(few)),
@@ -215,16 +234,18 @@ impl Taking<'_> {
         self.granted(&name, self.rules, PERMIT, Patience::Until(end)).await
     }
 
-    /// Looks now and then whether some of these are free, and takes as many as it can.
-    async fn glance(&self, numbers: &[usize], missing: usize) -> (Grant, Open) {
-        if numbers.is_empty() {
-            return std::future::pending().await;
-        }
+    /// Looks now and then for free permits among those that nothing waits for yet, and takes as many as
+    /// it can.
+    async fn glance(&self, others: &[usize], watched: &AtomicUsize, holding: &Holding) -> (Grant, Open) {
+        let unwatched = || others.get(watched.load(Ordering::Relaxed)..).unwrap_or_default();
         loop {
             sleep_until(&self.inner.host, self.inner.host.now() + GLANCE).await;
+            if unwatched().is_empty() {
+                return std::future::pending().await;
+            }
             let mut free = self.look().await;
-            free.retain(|number| numbers.contains(number));
-            free.truncate(missing);
+            free.retain(|number| unwatched().contains(number));
+            free.truncate(self.missing(holding));
             if free.is_empty() {
                 continue;
             }
@@ -263,8 +284,12 @@ impl Taking<'_> {
 
     /// The permits that are not held, those first that are likely to be free soon.
     fn others(&self, holding: &Holding) -> Vec<usize> {
-        let missing = |&number: &usize| holding.locks.token(&self.pool.permits[number]).is_none();
+        let missing = |&number: &usize| !self.has(holding, number);
         self.pool.preferred(self.inner, (0..self.pool.permits.len()).filter(missing))
+    }
+
+    fn has(&self, holding: &Holding, number: usize) -> bool {
+        holding.locks.token(&self.pool.permits[number]).is_some()
     }
 
     fn begin(&self) -> Holding {

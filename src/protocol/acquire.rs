@@ -216,7 +216,7 @@ impl Claimant<'_> {
         }
         // It has no place where it was granted something, or its ballot was stale.
         let soon = !waits || defeat.round.look(|tally| !tally.stale().is_empty());
-        Failed { failures, soon, told: defeat.changes_in() }
+        Failed { failures, soon, told: defeat.changes_in().map(|left| left.saturating_add(attempt.defers())) }
     }
 
     /// Waits for a random while, where no hints are to be had; and until a quorum votes, since

@@ -247,7 +247,13 @@ impl<'a> Attempt<'a> {
     /// How often it asks again, by its places.
     fn interval(&self, lasts: Validity) -> Duration {
         let soon = self.handed().rank().is_some_and(|rank| rank <= 2);
-        handover::again(lasts.ttl(), self.limits.validity.ttl(), soon)
+        handover::again(lasts.ttl(), self.limits.places, soon)
+    }
+
+    /// How much later than another's hold ends it asks again, by its places.
+    pub(super) fn defers(&self) -> Duration {
+        let rank = self.handed().rank().unwrap_or_default();
+        self.lasts.map_or(Duration::ZERO, |lasts| handover::defers(lasts.ttl(), rank))
     }
 
     /// The ballot to ask with: the same as before, or what was pushed, unless that was withdrawn or a

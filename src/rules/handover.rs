@@ -50,6 +50,14 @@ pub fn again(lasts: Duration, ttl: Duration, soon: bool) -> Duration {
     if soon { lasts / 4 } else { lasts.max(ttl / 3) }
 }
 
+/// How long after the end of another's hold a waiter asks again, by its best place in any queue. The
+/// first two ask at once. Each place behind them adds a quarter of a hand-over, which lasts `lasts`.
+/// Otherwise all would ask at one moment, each time that a holder renews.
+#[must_use]
+pub fn defers(lasts: Duration, rank: u32) -> Duration {
+    (lasts / 4).saturating_mul(rank.saturating_sub(2))
+}
+
 /// A registration that its node has confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Registered {
@@ -295,6 +303,13 @@ mod tests {
         assert_eq!(again(ms(3_040), 30 * SECOND, true), ms(760));
         assert_eq!(again(ms(3_040), 30 * SECOND, false), 10 * SECOND);
         assert_eq!(again(ms(300), ms(300), false), ms(300));
+    }
+
+    #[test]
+    fn waiters_ask_one_after_the_other_when_a_hold_has_ended() {
+        let ms = Duration::from_millis;
+        let deferred = [0, 1, 2, 3, 4, 14].map(|rank| defers(ms(3_040), rank));
+        assert_eq!(deferred, [0, 0, 0, 760, 1_520, 9_120].map(ms));
     }
 
     #[test]

@@ -2,14 +2,15 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::elect::elect;
 use super::screen::Screen;
-use super::{Background, command, line_of, over, run, runs, until};
+use super::{Background, comes_true, command, line_of, over, run, runs, until};
 use crate::common::server::Server;
-use crate::common::servers;
+use crate::common::{PATIENCE, servers};
 
 /// What Ctrl-C and Ctrl-Z type.
 pub(super) const INTERRUPT: &str = "\u{3}";
@@ -152,6 +153,36 @@ async fn what_is_started_during_a_suspension_stops_too() {
         until("all are stopped", || is_stopped(child));
     }
     told.send(Signal::CONT);
+    told.send(Signal::TERM);
+    assert_eq!(told.done().0, 143);
+}
+
+/// A supervisor that pauses it for a moment. Nobody sends another SIGCONT.
+#[tokio::test]
+async fn sigcont_right_behind_sigtstp_is_not_lost() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let starts = "echo $$ > $0/pid; for one in $(seq 200); do sleep 100 & done; echo > $0/started; wait";
+    let script = format!("setsid sh -c '{starts}' $0 & echo $PPID > $0/run; wait");
+    let own = run(&servers, "job", &["--ttl", "60s"], &script, folder.path());
+    let mut session = command("setsid");
+    session.arg(own.get_program()).args(own.get_args());
+    session.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut told = Background::start(&mut session);
+    let [run, pid, _] = ["run", "pid", "started"].map(|name| line_of(&folder.path().join(name)));
+    told.send(Signal::TSTP);
+    // It is stopped by SIGSTOP, while `run` stops all before itself.
+    let began = Instant::now();
+    while !is_stopped(&pid) && !is_stopped(&run) && began.elapsed() < PATIENCE {}
+    told.send(Signal::CONT);
+    let all_go_on = comes_true(|| {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        !children.split_whitespace().chain([run.as_str(), pid.as_str()]).any(is_stopped)
+    });
+    if !all_go_on {
+        let session = Pid::from_raw(pid.parse().unwrap()).unwrap();
+        kill_process_group(session, Signal::KILL).unwrap();
+    }
+    assert!(all_go_on);
     told.send(Signal::TERM);
     assert_eq!(told.done().0, 143);
 }

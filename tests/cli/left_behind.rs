@@ -1,13 +1,13 @@
 //! What a command of `quorumlock run` leaves behind.
 
 use std::path::Path;
-use std::process::Stdio;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 
 use super::elect::elect;
 use super::job_control::{FOREGROUND, shell};
-use super::{Background, at_once, command, done, line_of, over, run, runs, until};
+use super::{Background, at_once, done, line_of, over, run, runs, until};
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -145,6 +145,76 @@ async fn what_goes_on_after_the_commands_end_is_left_alone() {
     assert_eq!(servers[0].holder("job"), None);
 }
 
+/// SIGHUP may mean that it is to read its configuration again.
+#[tokio::test]
+async fn what_goes_on_long_after_a_sighup_is_left_alone() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let daemon = "setsid sh -c 'trap \"\" HUP; echo $$ > $0/session; exec sleep 100' $0 > /dev/null 2>&1 &";
+    let script =
+        format!("trap 'echo > $0/read' HUP; {daemon} echo $$ > $0/pid; until [ -e $0/go ]; do sleep 0.02; done");
+    let options = ["--ttl", "60s", "--kill-grace", "500ms"];
+    let mut told = Background::start(&mut run(&servers, "job", &options, &script, folder.path()));
+    let [daemon, _] = ["session", "pid"].map(|name| line_of(&folder.path().join(name)));
+    told.send(Signal::HUP);
+    line_of(&folder.path().join("read"));
+    // Longer than the grace.
+    std::thread::sleep(Duration::from_secs(1));
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    let (code, _, err) = told.done();
+    assert!(code == 0 && runs(&daemon), "{code}: {err}");
+    kill_process(Pid::from_raw(daemon.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+}
+
+/// `run` can open no file any more, and so does not see the processes.
+#[tokio::test]
+async fn lock_is_kept_while_processes_cannot_be_seen() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let options = ["--ttl", "60s", "--kill-grace", "500ms"];
+    let script = format!("echo $$ > $0/command; {FAMILY}");
+    let mut told = Background::start(&mut run(&servers, "job", &options, &script, folder.path()));
+    let (pids, command) = (family(folder.path()), line_of(&folder.path().join("command")));
+    let limited = Some(Pid::from_child(told.child()));
+    let none = Rlimit { current: Some(0), ..getrlimit(Resource::Nofile) };
+    let before = prlimit(limited, Resource::Nofile, none).unwrap();
+    told.send(Signal::TERM);
+    until("the command has ended", || !runs(&command));
+    // It looks again every 500 ms.
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(told.child().try_wait().unwrap().is_none() && servers[0].holder("job").is_some());
+    prlimit(limited, Resource::Nofile, before).unwrap();
+    let (code, _, err) = told.done();
+    assert!(code == 143 && !pids.iter().any(|pid| runs(pid)), "{code}: {err}");
+}
+
+/// In a session of its own, each starts the next one and ends. None heeds SIGTERM.
+const CHAIN: &str = r#"
+    trap "" TERM
+    next() {
+        [ -e "$0" ] || exit
+        : > "$0.beats"
+        [ $1 -lt 200 ] || exec sh "$0"
+        next $(($1 + 1)) &
+    }
+    next 0"#;
+
+#[tokio::test]
+async fn processes_that_start_each_other_end_with_a_lost_lock() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let [chain, beats] = ["chain", "chain.beats"].map(|name| folder.path().join(name));
+    std::fs::write(&chain, CHAIN).unwrap();
+    let script = "setsid sh $0/chain > /dev/null 2>&1 & while :; do sleep 0.05; done";
+    let robbed = Background::start(&mut run(&servers, "job", &["--ttl", "6s"], script, folder.path()));
+    until("they run", || beats.exists());
+    take_away(&servers, "job");
+    let (code, _, err) = robbed.done();
+    std::fs::remove_file(&beats).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let goes_on = beats.exists();
+    // It ends them.
+    std::fs::remove_file(&chain).unwrap();
+    assert!(code == 76 && !goes_on && !err.contains("goes on"), "{code} {goes_on}: {err}");
+}
+
 #[tokio::test]
 async fn orphans_are_reaped_while_the_lock_is_kept() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
@@ -161,29 +231,7 @@ async fn orphans_are_reaped_while_the_lock_is_kept() {
     assert_eq!(keeps.done().0, 3);
 }
 
-fn parent(pid: &str) -> u32 {
+pub(super) fn parent(pid: &str) -> u32 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").map_or(0, |(_, rest)| rest.split(' ').nth(1).unwrap().parse().unwrap())
-}
-
-/// As the first process of a container it is everybody's parent in the end.
-#[tokio::test]
-async fn as_the_first_process_it_reaps_orphans() {
-    let namespace = ["--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"];
-    if !command("unshare").args(namespace).arg("true").status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no namespaces can be made here (unshare)");
-        return;
-    }
-    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
-    let script = r"
-        for number in 1 2 3 4 5; do (sh -c 'echo $$ >> $0/orphans' $0 &); done
-        until [ $(cat $0/orphans | wc -l) = 5 ]; do sleep 0.02; done
-        for pid in $(cat $0/orphans); do while [ -e /proc/$pid ]; do sleep 0.02; done; done
-        echo $PPID; exit 7";
-    let own = run(&servers, "job", &[], script, folder.path());
-    let mut first = command("unshare");
-    first.args(namespace).arg(own.get_program()).args(own.get_args());
-    first.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let (code, out, err) = done(first.stdout(Stdio::piped()).stderr(Stdio::piped()));
-    assert_eq!((code, out.as_str()), (7, "1\n"), "{err}");
 }

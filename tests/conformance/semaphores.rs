@@ -196,6 +196,46 @@ async fn whoever_waits_for_one_of_many_is_told_of_any(world: impl World) {
     }
 }
 
+/// For how many permits of the semaphore `it` somebody waits.
+async fn waited_for(client: &Quorum, permits: u32) -> usize {
+    let names: Vec<_> = (0..permits).map(|number| format!("it/{number}")).collect();
+    let waited = join_all(names.iter().map(|name| waits(client, name))).await;
+    waited.into_iter().filter(|waits| *waits).count()
+}
+
+async fn whoever_waits_for_more_than_it_watches_gets_them(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let held = client.semaphore("it", 17).acquire(17, PATIENCE).await.unwrap();
+    let another = other.semaphore("it", 17);
+    let mut waiting = pin!(another.acquire(17, 60 * SECOND));
+    tokio::select! {
+        _ = &mut waiting => panic!("none is free"),
+        () = eventually("it waits for 16", async || waited_for(&client, 17).await == 16) => {}
+    }
+    held.release().await.unwrap();
+    assert_eq!(waiting.await.unwrap().permits().len(), 17);
+}
+
+async fn whoever_waits_for_more_than_it_watches_does_so_to_the_end(world: impl World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let semaphore = client.semaphore("it", 17);
+    let most = semaphore.acquire(16, PATIENCE).await.unwrap();
+    // Its hold ends last, so nobody stands in its queue.
+    tokio::time::sleep(100 * MS).await;
+    let last = one(&semaphore).await;
+    let another = other.semaphore("it", 17);
+    let began = tokio::time::Instant::now();
+    let mut waiting = pin!(another.acquire(17, SECOND));
+    tokio::select! {
+        _ = &mut waiting => panic!("none is free"),
+        () = eventually("it waits for 16", async || waited_for(&client, 17).await == 16) => {}
+    }
+    most.release().await.unwrap();
+    let error = waiting.await.unwrap_err();
+    assert!(error.is_timeout() && began.elapsed() >= SECOND, "{:?}: {error}", began.elapsed());
+    drop(last);
+}
+
 async fn whoever_gives_up_at_any_moment_leaves_nothing_behind(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let semaphore = client.semaphore("it", 3);
@@ -318,11 +358,14 @@ both! {
         an_uncontended_permit_costs_each_node_a_claim_and_two_releases,
         a_permit_that_is_free_is_found_among_many_that_are_held,
         whoever_waits_for_one_of_many_is_told_of_any,
+        whoever_waits_for_more_than_it_watches_gets_them,
         whoever_gives_up_at_any_moment_leaves_nothing_behind,
         whoever_loses_one_permit_loses_all,
         a_body_runs_with_its_permits_and_not_without,
         bad_numbers_and_names_are_refused_with_what_to_do,
         a_shutdown_ends_those_that_wait_and_frees_what_is_held,
         permits_are_held_by_a_majority_and_not_by_less;
-    memory 3 nodes: permits_are_renewed_for_as_long_as_they_are_held;
+    memory 3 nodes:
+        whoever_waits_for_more_than_it_watches_does_so_to_the_end,
+        permits_are_renewed_for_as_long_as_they_are_held;
 }

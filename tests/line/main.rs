@@ -8,6 +8,7 @@
     reason = "these are tests"
 )]
 
+mod gate;
 mod tries;
 mod voting;
 mod world;
@@ -261,23 +262,6 @@ async fn waiters_cut_off_long_ago_cost_the_next_one_nothing() {
     tokio::time::sleep(20_100 * MS).await;
     let took = queued.released().await;
     assert!(took <= 25 * MS, "{took:?}");
-}
-
-/// It has the gate, and its client dies. Nobody hears what it would be told.
-#[tokio::test(start_paused = true)]
-async fn waiter_for_permits_that_is_killed_delays_the_next_by_a_hand_over() {
-    let world = World::new(3, &millis(NEAR), &LockOptions::default());
-    let pool = |client: usize| world.clients[client].0.semaphore("pool", 1);
-    let holder = pool(0).acquire(1, PATIENCE).await.unwrap();
-    let dead = pool(1);
-    let waits = tokio::spawn(async move { dead.acquire(1, PATIENCE).await });
-    tokio::time::sleep(1_000 * MS).await;
-    world.clients[1].1.iter().for_each(Faults::kill);
-    waits.abort();
-    drop(holder);
-    let began = tokio::time::Instant::now();
-    drop(pool(2).acquire(1, PATIENCE).await.unwrap());
-    assert!(began.elapsed() <= (3_040 + 100) * MS, "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

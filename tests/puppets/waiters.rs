@@ -94,11 +94,11 @@ async fn what_is_said_to_others_wakes_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_asks_when_a_node_said_that_the_hold_ends() {
+async fn third_waiter_asks_a_quarter_of_a_hand_over_after_a_hold_ends() {
     let stage = Stage::with(3, true, ttl);
-    let _waiting = waiter(&stage, |node| if node == 1 { held(1) } else { held(60) }).await;
-    let took = stage.asked_after().await;
-    assert!((999 * MS..=1_002 * MS).contains(&took), "{took:?}");
+    let (_waiting, claim) = waiter(&stage, |node| if node == 1 { held(1) } else { held(60) }).await;
+    let (took, after) = (stage.asked_after().await, SECOND + claim.hand() / 4);
+    assert!((after - MS..=after + 2 * MS).contains(&took), "{took:?} and not {after:?}");
 }
 
 #[tokio::test(start_paused = true)]

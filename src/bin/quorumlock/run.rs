@@ -35,6 +35,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// SIGKILL comes this long before the end of the validity, or a quarter of the grace where that is
 /// less.
 const MARGIN: Duration = Duration::from_millis(500);
+/// Killed processes have this long to end, even if the lock is over before.
+const DYING: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(args: Run) -> Outcome {
     let describe = args.describe.clone();
@@ -218,7 +220,7 @@ async fn command_under(args: &Run, lease: View, grace: Duration, signals: &mut S
     variables.extend(lease.permit().map(|number| ("QUORUMLOCK_PERMIT", number.to_string())));
     let name = lease.names().join(", ");
     tracing::info!(name, token = lease.token(), "lock acquired");
-    let mut program = Program::start(&args.command, &variables)?;
+    let mut program = Program::start(&args.command, &variables, grace)?;
     Watch { lease, grace }.over(&mut program, signals).await
 }
 
@@ -411,7 +413,7 @@ impl Watch {
             let _ = timeout(time, program.gone()).await;
         }
         let in_time = program.has_ended();
-        let mut left = program.kill().await;
+        let left = program.kill(self.lost_and_over(end.max(Instant::now() + DYING))).await;
         let mut how = match (in_time, asked) {
             _ if !program.has_ended() => "the command could not be stopped",
             (true, _) => "the command was stopped",
@@ -419,9 +421,6 @@ impl Watch {
             (false, false) => "the command was stopped by SIGKILL",
         }
         .to_owned();
-        while !left.is_empty() && timeout(LOOK, self.lost_and_over(end)).await.is_err() {
-            left = program.kill().await;
-        }
         left.iter().for_each(|left| how += &format!("; {left} goes on"));
         (how, !left.is_empty())
     }

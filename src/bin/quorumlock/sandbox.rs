@@ -53,11 +53,11 @@ async fn until_told(settings: &Settings, signals: &mut Signals) -> Outcome {
 
 /// Runs the command, and leaves nothing of it behind.
 async fn with(args: &Sandbox, settings: &Settings, signals: &mut Signals) -> Outcome {
-    let mut program = Program::start(&args.command, &settings.variables())?;
+    let mut program = Program::start(&args.command, &settings.variables(), GRACE)?;
     let mut kill_in = None;
     let status = loop {
         tokio::select! {
-            status = program.wait() => break status?,
+            biased;
             signal = signals.next() => {
                 program.pass_on(signal);
                 // Interactive commands live on after Ctrl-C; others mean the end.
@@ -65,12 +65,13 @@ async fn with(args: &Sandbox, settings: &Settings, signals: &mut Signals) -> Out
                     kill_in.get_or_insert(Box::pin(sleep(GRACE)));
                 }
             }
+            status = program.wait() => break status?,
             () = async { match &mut kill_in { Some(pause) => pause.await, None => std::future::pending().await } } => {
-                program.kill().await;
+                program.kill(sleep(GRACE)).await;
                 break program.wait().await?;
             }
         }
     };
-    program.kill().await;
+    program.kill(sleep(GRACE)).await;
     Ok(process::code(status))
 }

@@ -1,41 +1,74 @@
 //! A process and its descendants, by `/proc`.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::read_to_string;
+use std::fs::{read_dir, read_link, read_to_string};
+use std::io;
 
-use rustix::process::Pid;
+use rustix::io::Errno;
+use rustix::process::{Pid, getpid};
 
-/// How often one look at all processes looks at their names, should they start others without end.
-const LOOKS: u32 = 100;
-
-/// A process that lives.
-#[derive(Clone, Copy)]
+/// A process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) pid: Pid,
     /// `None` where it is that of another container.
     pub(super) group: Option<Pid>,
-    pub(super) parent: Pid,
+    /// `None` where it is in another container, and of what the kernel started.
+    pub(super) parent: Option<Pid>,
     /// As `/proc` shows it: T if it is stopped, D if it waits and cannot stop.
     pub(super) state: char,
+    /// Whether it has ended, and its parent has not reaped it.
+    pub(super) ended: bool,
 }
 
 impl Member {
-    /// By a signal, or by a debugger.
-    pub(super) fn is_stopped(&self) -> bool {
-        ['T', 't'].contains(&self.state)
+    /// Whether it does nothing: by a signal, by a debugger, or since it waits and cannot stop. Z: its
+    /// first thread has ended, and of the others nothing is shown.
+    pub(super) fn rests(&self) -> bool {
+        ['T', 't', 'D', 'Z'].contains(&self.state)
     }
 }
 
-/// The children of a process; elsewhere than on Linux none can be seen.
+/// What one look finds of those that descend from a process.
+#[derive(Debug, Default)]
+pub(super) struct Family {
+    /// Those that live.
+    pub(super) members: Vec<Member>,
+    /// The process groups that nobody else is in.
+    pub(super) groups: HashSet<Pid>,
+    /// Whether more can live than was found: a child has ended that was not reaped, and may have left
+    /// another one behind; or something could not be read.
+    pub(super) may_lack: bool,
+}
+
+/// Whether `/proc` shows this process and its children by the numbers that it knows: false if `/proc`
+/// is another container's, and on other systems than Linux.
+pub(super) fn is_shown() -> bool {
+    let own = read_link("/proc/self").ok();
+    own.and_then(|own| pid(own.to_str()?)) == Some(getpid())
+}
+
+/// The children of a process.
 pub(super) fn children(parent: Pid) -> Vec<Pid> {
-    living().iter().filter(|member| member.parent == parent).map(|member| member.pid).collect()
+    below(parent, &[]).members.iter().filter(|member| member.parent == Some(parent)).map(|member| member.pid).collect()
 }
 
 /// All that descend from a process, but not through `others`.
-pub(super) fn below(ancestor: Pid, others: &[Pid]) -> Vec<Member> {
+///
+/// Of the children of this process none can be missing, unless it was started meanwhile: those that
+/// end stay until they are reaped.
+pub(super) fn below(ancestor: Pid, others: &[Pid]) -> Family {
+    let (all, whole) = seen(names, member);
+    let family = descent(&all, ancestor, others);
+    Family { may_lack: family.may_lack || !whole, ..family }
+}
+
+fn descent(all: &[Member], ancestor: Pid, others: &[Pid]) -> Family {
     let mut children: HashMap<Pid, Vec<Member>> = HashMap::new();
-    for member in living().into_iter().filter(|member| !others.contains(&member.pid)) {
-        children.entry(member.parent).or_default().push(member);
+    for member in all.iter().filter(|member| !others.contains(&member.pid)) {
+        if let Some(parent) = member.parent {
+            children.entry(parent).or_default().push(*member);
+        }
     }
     let mut family = children.remove(&ancestor).unwrap_or_default();
     let mut next = 0;
@@ -43,7 +76,17 @@ pub(super) fn below(ancestor: Pid, others: &[Pid]) -> Vec<Member> {
         family.extend(children.remove(&member.pid).unwrap_or_default());
         next += 1;
     }
-    family
+    let own: HashSet<Pid> = family.iter().map(|member| member.pid).collect();
+    // One that has ended has its group still: others may be in it that were started meanwhile.
+    let mut groups: HashSet<Pid> = family.iter().filter_map(|member| member.group).collect();
+    for group in all.iter().filter(|member| !own.contains(&member.pid)).filter_map(|member| member.group) {
+        groups.remove(&group);
+    }
+    // What is sent to the first process's group is sent to all processes.
+    groups.remove(&Pid::INIT);
+    let may_lack = family.iter().any(|member| member.ended && member.parent == Some(ancestor));
+    family.retain(|member| !member.ended);
+    Family { members: family, groups, may_lack }
 }
 
 /// What people know a process by.
@@ -60,134 +103,220 @@ pub(super) fn described(pid: Pid) -> String {
     format!("process {pid} ({}) of user {}", about("comm").trim(), name.unwrap_or(user))
 }
 
-/// All that live. None that was started before this returns, by one that is stopped or has ended by then,
-/// is missing.
-fn living() -> Vec<Member> {
-    let names = || {
-        let entries = std::fs::read_dir("/proc").into_iter().flatten();
-        entries.filter_map(|entry| pid(&entry.ok()?.file_name().into_string().ok()?)).collect()
-    };
-    settled(names, |pid| member(&pid.to_string()))
-}
-
-/// Looks at all processes, until a look at their names shows no other: one that was looked at may have
-/// started another just before, and have ended. Then that one has another parent, and is looked at again.
-fn settled(names: impl Fn() -> Vec<Pid>, look: impl Fn(Pid) -> Option<Member>) -> Vec<Member> {
-    let mut known: HashMap<Pid, Option<Member>> = HashMap::new();
-    // Those whose parent cannot be seen, though it lives: the kernel's, and those of other containers.
-    let mut strangers = HashSet::new();
-    for _ in 0..LOOKS {
-        let has_gone = |parent| matches!(known.get(parent), Some(None));
-        let orphans = known.values().flatten().filter(|member| has_gone(&member.parent));
-        let orphans: Vec<_> = orphans.copied().filter(|member| !strangers.contains(&member.pid)).collect();
-        let new: Vec<_> = names().into_iter().filter(|pid| !known.contains_key(pid)).collect();
-        if orphans.is_empty() && new.is_empty() {
-            break;
-        }
-        for Member { pid, parent, .. } in orphans {
-            let again = look(pid);
-            if again.is_some_and(|member| member.parent == parent) {
-                strangers.insert(pid);
+/// All processes, by one look at each, and whether all could be read. What others start meanwhile makes
+/// no look longer.
+fn seen(
+    names: impl FnOnce() -> io::Result<Vec<Pid>>,
+    look: impl Fn(Pid) -> io::Result<Option<Member>>,
+) -> (Vec<Member>, bool) {
+    let Ok(mut next) = names() else { return (Vec::new(), false) };
+    let mut known: HashMap<Pid, Member> = HashMap::new();
+    let mut whole = true;
+    // Twice: a parent that ended meanwhile, or was started, is not known. In the former case its
+    // children have another one by now.
+    for _ in 0..2 {
+        for pid in next {
+            match look(pid) {
+                Ok(Some(member)) => _ = known.insert(pid, member),
+                Ok(None) => _ = known.remove(&pid),
+                Err(_) => whole = false,
             }
-            known.insert(pid, again);
         }
-        for pid in new {
-            known.insert(pid, look(pid));
-        }
+        let is_known = |parent: &Pid| known.contains_key(parent);
+        let orphans = known.values().filter(|member| !member.parent.as_ref().is_none_or(is_known));
+        next = orphans.map(|member| member.pid).collect();
     }
-    let mut all: Vec<_> = known.into_values().flatten().collect();
+    let mut all: Vec<_> = known.into_values().collect();
     all.sort_unstable_by_key(|member| member.pid.as_raw_nonzero());
-    all
+    (all, whole)
 }
 
-fn member(process: &str) -> Option<Member> {
-    let (pid, stat) = (pid(process)?, stat(process)?);
-    let state = stat.first()?.chars().next()?;
+fn names() -> io::Result<Vec<Pid>> {
+    let mut names = Vec::new();
+    for entry in read_dir("/proc")? {
+        names.extend(entry?.file_name().to_str().and_then(pid));
+    }
+    Ok(names)
+}
+
+/// One process; `None` if it has gone, or is another user's and hidden (`hidepid`).
+fn member(pid: Pid) -> io::Result<Option<Member>> {
+    let stat = match stat(&pid.to_string()) {
+        Err(error) if is_hidden(&error) => return Ok(None),
+        stat => stat?,
+    };
+    let field = |number: usize| stat.get(number).map_or("", String::as_str);
+    let state = field(0).chars().next().unwrap_or('?');
     // One whose first thread alone has ended looks like a zombie, and has other threads.
-    let has_ended = ['Z', 'X'].contains(&state) && ["0", "1"].contains(&stat.get(17)?.as_str());
-    (!has_ended).then_some(Member { pid, parent: self::pid(stat.get(1)?)?, group: self::pid(stat.get(2)?), state })
+    let ended = ['Z', 'X'].contains(&state) && ["0", "1"].contains(&field(17));
+    Ok(Some(Member { pid, group: self::pid(field(2)), parent: self::pid(field(1)), state, ended }))
+}
+
+fn is_hidden(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::SRCH | Errno::PERM | Errno::ACCESS))
 }
 
 /// The fields of `/proc/PID/stat` from the third on: state, parent, group, session, terminal, the group
 /// in the terminal's foreground ..
-pub(super) fn stat(process: &str) -> Option<Vec<String>> {
-    let stat = read_to_string(format!("/proc/{process}/stat")).ok()?;
+pub(super) fn stat(process: &str) -> io::Result<Vec<String>> {
+    let stat = read_to_string(format!("/proc/{process}/stat"))?;
     // `pid (name) state ..`, where the name may hold anything.
-    Some(stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
+    Ok(stat.rsplit_once(')').unwrap_or_default().1.split_whitespace().map(str::to_owned).collect())
 }
 
 fn pid(text: &str) -> Option<Pid> {
-    Pid::from_raw(text.parse().ok()?)
+    Pid::from_raw(text.parse().ok().filter(|&number| number > 0)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
 
     use super::*;
 
-    /// Processes with their parents, and what happens when one of them is looked at.
+    fn numbered(number: i32) -> Pid {
+        Pid::from_raw(number).unwrap()
+    }
+
+    fn raw(pid: Pid) -> i32 {
+        pid.as_raw_nonzero().get()
+    }
+
+    /// A process that lives, without a group.
+    fn alive(number: i32, parent: i32) -> Member {
+        let parent = (parent > 0).then(|| numbered(parent));
+        Member { pid: numbered(number), group: None, parent, state: 'S', ended: false }
+    }
+
+    fn pids(members: &[Member]) -> Vec<i32> {
+        members.iter().map(|member| raw(member.pid)).collect()
+    }
+
+    /// Processes, and what happens when one of them is looked at.
     struct Stage {
-        lives: RefCell<Vec<(i32, i32)>>,
+        processes: RefCell<Vec<Member>>,
         ends: Vec<(i32, i32)>,
     }
 
     impl Stage {
-        fn pids(&self) -> Vec<Pid> {
-            self.lives.borrow().iter().filter_map(|(pid, _)| Pid::from_raw(*pid)).collect()
+        fn names(&self) -> io::Result<Vec<Pid>> {
+            Ok(self.processes.borrow().iter().map(|member| member.pid).collect())
         }
 
-        /// Some start another right before they are looked at, and end: that is a child of 1 then.
-        fn look(&self, pid: Pid) -> Option<Member> {
-            let mut lives = self.lives.borrow_mut();
-            if let Some((ended, started)) = self.ends.iter().find(|(ended, _)| *ended == pid.as_raw_nonzero().get()) {
-                lives.retain(|(pid, _)| pid != ended);
-                lives.iter_mut().filter(|(_, parent)| parent == ended).for_each(|(_, parent)| *parent = 1);
-                lives.push((*started, 1));
+        /// Some start another right before they are looked at, and end: that is a child of 1 then. A
+        /// child of 1 is not reaped.
+        fn look(&self, pid: Pid) -> io::Result<Option<Member>> {
+            let mut processes = self.processes.borrow_mut();
+            if let Some(&(ended, started)) = self.ends.iter().find(|(ended, _)| *ended == raw(pid)) {
+                let (parent, one) = (Some(numbered(ended)), Some(numbered(1)));
+                processes.retain(|member| raw(member.pid) != ended || member.parent == one);
+                for member in processes.iter_mut() {
+                    member.ended |= raw(member.pid) == ended;
+                    member.parent = if member.parent == parent { one } else { member.parent };
+                }
+                processes.push(alive(started, 1));
             }
-            let (_, parent) = lives.iter().find(|(other, _)| Pid::from_raw(*other) == Some(pid))?;
-            Some(Member { pid, group: None, parent: Pid::from_raw(*parent)?, state: 'S' })
+            Ok(processes.iter().find(|member| member.pid == pid).copied())
         }
     }
 
-    fn found(lives: &[(i32, i32)], ends: &[(i32, i32)]) -> Vec<(i32, i32)> {
-        let stage = Stage { lives: RefCell::new(lives.to_vec()), ends: ends.to_vec() };
-        let all = settled(|| stage.pids(), |pid| stage.look(pid));
-        let raw = |pid: Pid| pid.as_raw_nonzero().get();
-        let mut all: Vec<_> = all.into_iter().map(|member| (raw(member.pid), raw(member.parent))).collect();
-        all.sort_unstable();
-        all
+    /// What a look finds below 1, and whether more can live.
+    fn found(processes: &[(i32, i32)], ends: &[(i32, i32)]) -> (Vec<i32>, bool) {
+        let processes = processes.iter().map(|&(number, parent)| alive(number, parent)).collect();
+        let stage = Stage { processes: RefCell::new(processes), ends: ends.to_vec() };
+        let (all, whole) = seen(|| stage.names(), |pid| stage.look(pid));
+        let family = descent(&all, numbered(1), &[]);
+        assert!(whole);
+        (pids(&family.members), family.may_lack)
     }
 
     #[test]
-    fn process_that_was_started_during_a_look_is_found() {
-        assert_eq!(found(&[(1, 1), (2, 1)], &[]), [(1, 1), (2, 1)]);
-        assert_eq!(found(&[(1, 1), (2, 1)], &[(2, 3)]), [(1, 1), (3, 1)]);
-        assert_eq!(found(&[(1, 1), (2, 1)], &[(2, 3), (3, 4), (4, 5)]), [(1, 1), (5, 1)]);
+    fn family_is_all_that_descends_from_one() {
+        assert_eq!(found(&[(1, 0), (2, 1), (3, 2), (9, 0), (10, 9)], &[]), (vec![2, 3], false));
+    }
+
+    #[test]
+    fn births_of_strangers_make_no_look_longer() {
+        let (named, looks) = (Cell::new(0), Cell::new(0));
+        let names = || {
+            named.set(named.get() + 1);
+            Ok((1..=10 + named.get()).map(numbered).collect())
+        };
+        let (all, whole) = seen(names, |pid| {
+            looks.set(looks.get() + 1);
+            Ok(Some(alive(raw(pid), raw(pid) - 1)))
+        });
+        assert_eq!((all.len(), whole, named.get(), looks.get()), (11, true, 1, 11));
+    }
+
+    #[test]
+    fn child_that_ended_during_a_look_may_have_left_another() {
+        assert_eq!(found(&[(1, 0), (2, 1)], &[(2, 3)]), (vec![], true));
+        let chain: Vec<_> = (2..1_000).map(|pid| (pid, pid + 1)).collect();
+        assert_eq!(found(&[(1, 0), (2, 1)], &chain), (vec![], true));
     }
 
     #[test]
     fn process_whose_parent_ends_during_a_look_has_its_next_parent() {
-        assert_eq!(found(&[(1, 1), (5, 7), (7, 1)], &[(7, 8)]), [(1, 1), (5, 1), (8, 1)]);
+        assert_eq!(found(&[(1, 0), (4, 1), (5, 7), (7, 4)], &[(7, 8)]), (vec![4, 5], false));
+    }
+
+    #[test]
+    fn process_whose_parent_was_in_no_listing_has_its_next_parent() {
+        let looks = Cell::new(0);
+        let (all, whole) = seen(
+            || Ok(vec![numbered(1), numbered(5)]),
+            |pid| {
+                looks.set(looks.get() + 1);
+                let parent = if looks.get() < 3 { 7 } else { 1 };
+                Ok(Some(alive(raw(pid), if raw(pid) == 1 { 0 } else { parent })))
+            },
+        );
+        assert_eq!((all, whole), (vec![alive(1, 0), alive(5, 1)], true));
     }
 
     #[test]
     fn process_whose_parent_cannot_be_seen_is_looked_at_twice() {
-        let looks = RefCell::new(0);
-        let all = settled(
-            || [1, 2].into_iter().filter_map(Pid::from_raw).collect(),
+        let looks = Cell::new(0);
+        let (all, whole) = seen(
+            || Ok(vec![numbered(1), numbered(2)]),
             |pid| {
-                *looks.borrow_mut() += 1;
-                let parent = Pid::from_raw(1)?;
-                (pid != parent).then_some(Member { pid, group: None, parent, state: 'S' })
+                looks.set(looks.get() + 1);
+                Ok((raw(pid) != 1).then(|| alive(2, 1)))
             },
         );
-        assert_eq!((all.len(), looks.into_inner()), (1, 3));
+        assert_eq!((pids(&all), whole, looks.get()), (vec![2], true, 3));
     }
 
     #[test]
-    fn look_at_those_who_start_others_without_end_ends() {
-        let chain: Vec<_> = (2..1_000).map(|pid| (pid, pid + 1)).collect();
-        assert!(found(&[(1, 1), (2, 1)], &chain).len() <= 2);
+    fn look_that_cannot_read_something_is_not_whole() {
+        let refused = |number: i32| {
+            let look = move |pid| {
+                let failed = raw(pid) == number;
+                if failed { Err(Errno::NOMEM.into()) } else { Ok(Some(alive(raw(pid), 0))) }
+            };
+            seen(|| Ok(vec![numbered(1), numbered(2)]), look)
+        };
+        let told = [refused(1), refused(2)].map(|(all, whole)| (pids(&all), whole));
+        assert_eq!(told, [(vec![2], false), (vec![1], false)]);
+        assert!(!seen(|| Err(Errno::MFILE.into()), |_| Ok(None)).1);
+    }
+
+    #[test]
+    fn group_with_a_stranger_in_it_is_not_the_familys() {
+        let of = |member: Member, group: i32| Member { group: Some(numbered(group)), ..member };
+        let ended = Member { state: 'Z', ended: true, ..alive(6, 1) };
+        let all = [of(alive(1, 0), 1), of(alive(2, 1), 1), of(alive(3, 1), 3), of(alive(4, 1), 4), of(ended, 6)];
+        let all = [&all[..], &[of(alive(9, 0), 4), of(alive(5, 1), 5)]].concat();
+        let family = descent(&all, numbered(1), &[numbered(5)]);
+        assert_eq!((pids(&family.members), family.may_lack), (vec![2, 3, 4], true));
+        assert_eq!(family.groups, HashSet::from([3, 6].map(numbered)));
+    }
+
+    #[test]
+    fn own_process_is_shown() {
+        let own = member(getpid()).unwrap().unwrap();
+        assert_eq!((own.ended, is_shown()), (false, true));
+        assert_eq!(member(numbered(i32::MAX)).unwrap(), None);
     }
 }

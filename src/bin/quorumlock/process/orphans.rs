@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitOptions, wait};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, wait, waitid};
 
 /// From now on a descendant whose parent ends becomes our child: it cannot hide.
 #[cfg(target_os = "linux")]
@@ -21,15 +21,26 @@ pub(super) fn reap() {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
-/// The same. How that one ended, if it has.
-pub(super) fn reap_with(child: Pid) -> io::Result<Option<ExitStatus>> {
+/// The same, and calls `reaped` with each. Returns how `child` ended, if it has.
+pub(super) fn reap_with(child: Pid, mut reaped: impl FnMut(Pid)) -> io::Result<Option<ExitStatus>> {
     let mut ended = None;
     loop {
         match wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, status))) if pid == child => ended = Some(ExitStatus::from_raw(status.as_raw())),
-            Ok(Some(_)) => {}
+            Ok(Some((pid, status))) => {
+                reaped(pid);
+                if pid == child {
+                    ended = Some(ExitStatus::from_raw(status.as_raw()));
+                }
+            }
             Err(Errno::CHILD) if ended.is_none() => return Err(Errno::CHILD.into()),
             Ok(None) | Err(_) => return Ok(ended),
         }
     }
+}
+
+/// Whether there is no child at all, not even one that was not reaped. The kernel counts them at one
+/// moment. So if all orphans are adopted, no descendant is left.
+pub(super) fn are_gone() -> bool {
+    let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(waitid(WaitId::All, any), Err(Errno::CHILD))
 }

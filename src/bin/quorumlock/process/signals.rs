@@ -32,8 +32,12 @@ pub(crate) struct Signals(Vec<(Signal, Stream)>);
 
 impl Signals {
     /// All that would end this process, stop it or continue it, and the end of a child.
+    ///
+    /// Of several that have come SIGCONT is the last. In which order they came is not known, and a
+    /// program that is stopped after its SIGCONT is stopped for ever.
     pub(crate) fn all() -> Result<Self, Failure> {
-        Self::of((1..=LAST).filter_map(known).filter(|signal| !UNHEARD.contains(signal)))
+        let others = (1..=LAST).filter_map(known).filter(|signal| !UNHEARD.contains(signal) && *signal != Signal::CONT);
+        Self::of(others.chain([Signal::CONT]))
     }
 
     /// Those by which people and supervisors ask to end.
@@ -98,7 +102,7 @@ fn real_time(_: i32) -> Option<Signal> {
     None
 }
 
-/// Whether it asks to end.
+/// Whether it would end a program that does not handle it, and so may ask for the end.
 pub(crate) fn ends(signal: Signal) -> bool {
     !stops(signal) && ![Signal::USR1, Signal::USR2, Signal::CONT, Signal::CHILD].contains(&signal)
 }
