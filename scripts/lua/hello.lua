@@ -17,7 +17,7 @@
 --         seen     'NAME ID NAME ID ..', with which ids the client sees nodes
 -- Returns hello; and if there is a record: ID, PROCESS, AGE, HIGH, FLOOR, SYNCED (1 or 0), WHY it was old
 --         at once, or ''; of the list in force, or '', 0, 0, '': LIST, MS LEFT, MS SINCE THEN, WHAT IT
---         SAYS; and 'NAME ID' of all that clients see
+--         SAYS; and 'NAME ID AGE' of all that clients have seen
 
 local SEEN, LEVELS = KEYS[2], {look = 0, keep = 1, make = 2, put = 3}
 
@@ -98,7 +98,7 @@ return each(14, 1, function(at)
     end
   end
   for field in string.gmatch(shows and ids or '', '%S+ %S+') do
-    if not seen[field] or (now - seen[field]) * 3 >= spare + 0 then
+    if not seen[field] or (now - seen[field]) * 4 >= spare + 0 then
       seen[field] = digits(now)
       write(SEEN, field, seen[field])
     end
@@ -107,6 +107,6 @@ return each(14, 1, function(at)
   local reply = {'hello', id, it.process, max(0, now - it.since), high, floor, it.synced and 1 or 0, it.word or ''}
   reply[9], reply[10], reply[11] = force.list or '', max(0, ends - now), max(0, now - force.begun)
   reply[12] = force.says or ''
-  for field in pairs(seen) do reply[#reply + 1] = field end
+  for field, since in pairs(seen) do reply[#reply + 1] = field .. ' ' .. digits(now - since) end
   return reply
 end, true)

@@ -192,8 +192,19 @@ pub struct Record {
     pub word: Option<OldAtOnce>,
     /// The list that is in force there.
     pub in_force: Option<InForce>,
-    /// Names of nodes, and the ids of the records that clients of that list see there.
-    pub seen: Vec<(Arc<str>, Arc<str>)>,
+    /// Which records clients of that list have seen on nodes.
+    pub seen: Vec<Sighting>,
+}
+
+/// A client of the list in force saw a record on a node, and showed that in a hello.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Sighting {
+    /// The name of the node.
+    pub node: Arc<str>,
+    /// The id of the record.
+    pub id: Arc<str>,
+    /// How long ago that was.
+    pub age: Duration,
 }
 
 impl Record {

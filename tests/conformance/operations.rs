@@ -658,7 +658,7 @@ async fn ids_are_kept_for_a_while_and_of_clients_of_the_list_in_force_alone(node
         let seen = vec![("a:1".into(), id.into())];
         Hello { list: list(name), seen, ..hello(Intent::Keep) }
     };
-    let ids = |record: Record| record.seen.into_iter().map(|(_, id)| id.to_string()).collect::<Vec<_>>();
+    let ids = |record: Record| record.seen.into_iter().map(|seen| seen.id.to_string()).collect::<Vec<_>>();
     assert_eq!(ids(node.hello(sees("default", "one")).await), ["one"]);
     assert_eq!(ids(node.hello(sees("other", "two")).await), ["one"]);
     node.pass(10 * SECOND).await;

@@ -260,7 +260,7 @@ impl Twins {
 fn sorted(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Hello(Some(mut record)) => {
-            record.seen.sort_unstable();
+            record.seen.sort_unstable_by_key(|seen| (seen.node.clone(), seen.id.clone()));
             Outcome::Hello(Some(record))
         }
         other => other,

@@ -59,7 +59,7 @@ impl<'a> Lists<'a> {
     pub(crate) fn servers(&self, node: usize) -> BTreeSet<&'a str> {
         let (name, own) = self.nodes[node];
         let records = self.with(Whose::Own).into_iter().filter_map(|node| self.nodes[node].1);
-        let met = records.flat_map(|record| &record.seen).filter(|(of, _)| **of == *name).map(|(_, id)| &**id);
+        let met = records.flat_map(|record| &record.seen).filter(|seen| *seen.node == *name).map(|seen| &*seen.id);
         met.chain(own.map(|record| &*record.id)).collect()
     }
 

@@ -194,15 +194,15 @@ mod tests {
         };
         let ids = |store: &mut Store, now| {
             let record = said(store, hello(Intent::Look), now).unwrap();
-            record.seen.into_iter().map(|(_, id)| id.to_string()).collect::<Vec<_>>()
+            record.seen.into_iter().map(|seen| format!("{} {}", seen.id, seen.age.as_secs())).collect::<Vec<_>>()
         };
         let list = hello(Intent::Look).list;
         said(&mut store, shows("a", &list), BEGIN);
         said(&mut store, shows("b", &list), BEGIN + spare / 2);
         said(&mut store, shows("c", &Arc::new(List::new("other", ["node"], 60 * SECOND))), BEGIN + spare / 2);
-        assert_eq!(ids(&mut store, BEGIN + spare / 2), ["a", "b"]);
-        assert_eq!(ids(&mut store, BEGIN + spare), ["b"]);
-        assert_eq!(ids(&mut store, BEGIN), ["a"], "one that is ahead of the clock counts for nothing");
+        assert_eq!(ids(&mut store, BEGIN + spare / 2), ["a 7", "b 0"]);
+        assert_eq!(ids(&mut store, BEGIN + spare), ["b 7"]);
+        assert_eq!(ids(&mut store, BEGIN), ["a 0"], "one that is ahead of the clock counts for nothing");
     }
 
     #[test]

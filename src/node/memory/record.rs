@@ -108,7 +108,7 @@ impl Record {
     }
 
     /// What a hello returns.
-    pub(super) fn told(&self, seen: Vec<(Arc<str>, Arc<str>)>, now: Duration) -> list::Record {
+    pub(super) fn told(&self, seen: Vec<list::Sighting>, now: Duration) -> list::Record {
         list::Record {
             id: self.id.clone(),
             process: self.process.clone(),

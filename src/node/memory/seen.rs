@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::millis;
 use super::record::Record;
 use crate::node::operation::Hello;
+use crate::rules::list::Sighting;
 
 /// When each id was shown: a hash on a real node, which expires as a whole too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -36,7 +37,7 @@ impl Seen {
         self.shown.retain(|_, at| age(*at, now).is_some_and(|age| age < spare));
         for pair in &hello.seen {
             let at = self.shown.get(pair).and_then(|at| age(*at, now));
-            if at.is_none_or(|age| age * 3 >= spare) {
+            if at.is_none_or(|age| age * 4 >= spare) {
                 self.shown.insert(pair.clone(), now);
                 self.touch(hello, now);
             }
@@ -51,10 +52,13 @@ impl Seen {
     }
 
     /// Those that are not too old.
-    pub(super) fn told(&self, hello: &Hello, now: Duration) -> Vec<(Arc<str>, Arc<str>)> {
+    pub(super) fn told(&self, hello: &Hello, now: Duration) -> Vec<Sighting> {
         let spare = millis(hello.list.spare());
-        let live = self.shown.iter().filter(|(_, at)| age(**at, now).is_some_and(|age| age < spare));
-        live.map(|(pair, _)| pair.clone()).collect()
+        let told = |((node, id), at): (&(Arc<str>, Arc<str>), &Duration)| {
+            let age = age(*at, now).filter(|age| *age < spare)?;
+            Some(Sighting { node: node.clone(), id: id.clone(), age })
+        };
+        self.shown.iter().filter_map(told).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::node::{Node, Other};
 use super::{Book, Known, Standing};
 use crate::rules::doubt::LATE;
-use crate::rules::list::Record;
+use crate::rules::list::{Record, Sighting};
 use crate::rules::tick::Tick;
 
 impl Book {
@@ -31,12 +31,17 @@ impl Book {
         self.nodes.iter().filter_map(|node| node.other(now)).find(|other| other.same_name)
     }
 
-    /// How it shows that clients of this list meet two servers behind a node's name, if they do.
+    /// How it shows that clients of this list meet two servers behind a node's name, if they do. An id
+    /// that was seen before this record got its own is that of the record before it.
     fn twins(&self, number: usize, now: Tick) -> Option<Arc<str>> {
         let node = &self.nodes[number];
-        let shown = self.fresh_records(now).filter(|(at, _)| at.has(&self.list)).flat_map(|(_, record)| &record.seen);
-        let others = shown.filter(|(name, _)| *name == node.name).map(|(_, id)| &**id);
-        let ids: BTreeSet<&str> = others.chain(node.record().map(|record| &*record.id)).collect();
+        let (own, asked) = (node.record()?, node.answer()?.at);
+        let mut ids = BTreeSet::from([&*own.id]);
+        for (at, record) in self.fresh_records(now).filter(|(at, _)| at.has(&self.list)) {
+            let told = at.answer().map(|known| known.at).unwrap_or_default();
+            let is_later = |seen: &&Sighting| told + own.age > asked + seen.age;
+            ids.extend(record.seen.iter().filter(|seen| seen.node == node.name).filter(is_later).map(|seen| &*seen.id));
+        }
         if ids.len() < 2 {
             return None;
         }
@@ -52,7 +57,7 @@ impl Book {
     /// of them has seen another one there. The node looks at its INFO.
     pub(super) fn may_be_first(&self, number: usize, now: Tick) -> bool {
         let node = &self.nodes[number];
-        let shows = |record: &Record| record.seen.iter().any(|(name, _)| *name == node.name);
+        let shows = |record: &Record| record.seen.iter().any(|seen| seen.node == node.name);
         node.id.is_none() && !self.fresh_records(now).any(|(_, record)| shows(record))
     }
 

@@ -66,7 +66,8 @@ impl Node {
             None => self.next = answer.at + list.every() / 10 * 9,
         }
         let at = answer.at;
-        if let Some(record) = &answer.record {
+        // A record that is old at once is taken back by a hello that shows the id that was known.
+        if let Some(record) = answer.record.as_ref().filter(|record| record.word.is_none() || self.id.is_none()) {
             self.id = Some(record.id.clone());
         }
         self.sent = self.sent.filter(|&sent| at < sent);
@@ -110,6 +111,11 @@ impl Node {
         self.answer().is_some_and(|known| known.record.as_ref().is_some_and(|record| record.is_of(&known.process)))
     }
 
+    /// Whether its record is old at once, and this client knew another there.
+    fn is_to_be_taken_back(&self) -> bool {
+        self.record().is_some_and(|record| record.word.is_some() && self.id.as_ref() != Some(&record.id))
+    }
+
     /// Whether this list is in force there.
     pub(super) fn has(&self, list: &List) -> bool {
         let in_force = self.record().and_then(|record| record.in_force.as_ref());
@@ -143,7 +149,7 @@ impl Node {
         let Some(known) = self.answer() else { return false };
         let replaced = known.record.is_some() && !self.is_current();
         let ended = self.other.is_some() && self.other(now).is_none();
-        known.stale || ended || (replaced && !looks)
+        known.stale || ended || (!looks && (replaced || self.is_to_be_taken_back()))
     }
 
     /// Whether it is sent a hello now: one at a time, and no two alike in a row at once.

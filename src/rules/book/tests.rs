@@ -6,7 +6,7 @@ mod sync;
 mod when;
 
 use super::*;
-use crate::rules::list::InForce;
+use crate::rules::list::{InForce, Sighting};
 
 const SECOND: Duration = Duration::from_secs(1);
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];

@@ -1,11 +1,12 @@
 //! What a hello returns, as the node's record.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{fence, is_id, remaining, unsigned};
 use crate::node::operation::OldAtOnce;
 use crate::node::redis::transport::Value;
-use crate::rules::list::{InForce, Record};
+use crate::rules::list::{InForce, Record, Sighting};
 
 /// What a hello returns if there is a record.
 pub(super) fn read(items: &[Value]) -> Option<Record> {
@@ -35,10 +36,11 @@ fn old_at_once(word: &Value) -> Option<Option<OldAtOnce>> {
     }
 }
 
-/// The name of a node, and the id of a record that some client sees there.
-fn seen_as(pair: &Value) -> Option<(Arc<str>, Arc<str>)> {
-    let (name, id) = pair.text()?.split_once(' ')?;
-    Some((name.into(), id.into()))
+/// Which record some client saw on which node, and how many ms ago.
+fn seen_as(seen: &Value) -> Option<Sighting> {
+    let mut words = seen.text()?.split(' ');
+    let (node, id, age) = (words.next()?, words.next()?, words.next()?.parse().ok()?);
+    Some(Sighting { node: node.into(), id: id.into(), age: Duration::from_millis(age) })
 }
 
 fn shared(value: &Value) -> Option<Arc<str>> {
@@ -48,12 +50,11 @@ fn shared(value: &Value) -> Option<Arc<str>> {
 #[cfg(test)]
 mod tests {
     use std::iter::once;
-    use std::time::Duration;
 
     use super::*;
 
     const FULL: [&str; 13] =
-        ["id", "process", "12", "7", "5", "0", "first", "hash", "3", "4", "says", "a:1 01", "b:2 02"];
+        ["id", "process", "12", "7", "5", "0", "first", "hash", "3", "4", "says", "a:1 01 0", "b:2 02 9"];
 
     fn read(parts: &[&str]) -> Option<Record> {
         let items: Vec<_> = once("hello").chain(parts.iter().copied()).map(|part| part.to_owned().into()).collect();
@@ -77,14 +78,26 @@ mod tests {
         assert_eq!(read_plain, Some(plain.clone()));
         let (left, age) = (Duration::from_millis(3), Duration::from_millis(4));
         let in_force = Some(InForce { hash: "hash".into(), says: "says".into(), left, age });
-        let seen = vec![("a:1".into(), "01".into()), ("b:2".into(), "02".into())];
+        let sighting =
+            |node: &str, id: &str, ms| Sighting { node: node.into(), id: id.into(), age: Duration::from_millis(ms) };
+        let seen = vec![sighting("a:1", "01", 0), sighting("b:2", "02", 9)];
         let full = Record { synced: false, word: Some(OldAtOnce::FirstUse), in_force, seen, ..plain };
         assert_eq!(read(&FULL), Some(full));
     }
 
     #[test]
     fn record_that_is_not_whole_is_none() {
-        let broken = [(0, ""), (2, "-1"), (3, "9007199254740992"), (5, "x"), (6, "other"), (8, "-1"), (11, "a:1")];
+        let broken = [
+            (0, ""),
+            (2, "-1"),
+            (3, "9007199254740992"),
+            (5, "x"),
+            (6, "other"),
+            (8, "-1"),
+            (11, "a:1"),
+            (11, "a:1 01"),
+            (11, "a:1 01 -1"),
+        ];
         for (at, part) in broken {
             let mut parts = FULL;
             parts[at] = part;

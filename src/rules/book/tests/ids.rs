@@ -3,8 +3,27 @@
 use super::*;
 
 fn shows(record: Record, seen: &[(&str, &str)]) -> Record {
-    let seen = seen.iter().map(|&(name, id)| (name.into(), id.into())).collect();
+    showed(record, seen, Duration::ZERO)
+}
+
+fn showed(record: Record, seen: &[(&str, &str)], age: Duration) -> Record {
+    let seen = seen.iter().map(|&(node, id)| Sighting { node: node.into(), id: id.into(), age }).collect();
     Record { seen, ..record }
+}
+
+#[test]
+fn id_that_was_seen_before_this_record_got_its_own_is_no_twin() {
+    let mut bench = Bench::up(3);
+    bench.passes(5_000);
+    let mut restarted = bench.record(0);
+    restarted.age = Duration::from_secs(2);
+    bench.hears(0, Some(restarted));
+    bench.passes(1_000);
+    for (age, counts) in [(4_000, vec![0, 1, 2]), (3_000, vec![0, 1, 2]), (2_999, vec![1, 2])] {
+        let record = showed(bench.record(1), &[("a", "a0")], Duration::from_millis(age));
+        bench.hears(1, Some(record));
+        assert_eq!(bench.counts(), counts, "{age} ms ago");
+    }
 }
 
 #[test]
