@@ -214,10 +214,10 @@ pub fn an_established_client_beside_a_restart(script: &mut Script) {
 }
 
 /// All nodes restart at once with what they have stored, and are down for eight seconds: a lock
-/// outlives that, if it is longer than clients see two ids behind each name.
+/// outlives that, if enough is left of it for its nodes to extend it again.
 pub fn all_restart_with_their_memory(script: &mut Script) {
     let nodes = [1, 3][script.dice.index(2)];
-    script.world(nodes, 1, 60_000, 60_000);
+    script.world(nodes, 1, 24_000, 60_000);
     script.asks(100, 0, Part { must_keep: true, ..asks_for(5_000, 80_000) });
     let (at, down) = (script.about(3_000, 1_000), script.about(6_000, 1_500));
     for node in 0..nodes {

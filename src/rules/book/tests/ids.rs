@@ -145,3 +145,19 @@ fn hello_shows_what_this_client_knew_of_the_node() {
     bench.hears(0, None);
     assert_eq!(knew(true, &mut bench).as_deref(), Some("a1"), "it knew that over another connection");
 }
+
+#[test]
+fn record_that_is_old_at_once_is_taken_back_after_a_reconnection() {
+    let mut bench = Bench::up(2);
+    bench.passes(5);
+    bench.book.heard(0, None, bench.now);
+    let another = Record { id: "a2".into(), word: Some(OldAtOnce::Init), ..bench.record(0) };
+    bench.hears(0, Some(another.clone()));
+    let hello = bench.hello(0);
+    assert_eq!((hello.intent, hello.knew.as_deref()), (Intent::Keep, Some("a1")), "the greeting only looked");
+    bench.passes(5);
+    bench.hears(0, Some(Record { word: None, age: Duration::ZERO, ..another }));
+    assert!(bench.hellos().iter().all(|&(node, _)| node != 0), "it is taken back");
+    bench.passes(10_000);
+    assert_eq!(bench.hello(0).knew.as_deref(), Some("a2"));
+}
