@@ -227,7 +227,7 @@ pub use node::{Description, Inspection, Kind as HoldKind, NodeState, NodeStatus}
 pub use protocol::{Inspected, Taken};
 pub use rules::LostReason;
 pub use rules::doubt::Doubt;
-pub use rules::list::{InForce, List, OldAtOnce, Record};
+pub use rules::list::{InForce, List, OldAtOnce, Record, Sighting};
 
 // Their examples compile.
 #[cfg(doctest)]

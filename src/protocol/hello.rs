@@ -98,15 +98,14 @@ impl Greeter {
             voters.ask(NodeSet::of(node), &Arc::new(hello), &self.answered);
         }
         // Last: a log or a recorder may block or panic.
-        let free = |node: usize| known[node].as_ref().is_some_and(|known| known.free_at <= now);
-        let is_twin = |&node: &usize| matches!(standings[node], Standing::Twins { .. }) && free(node);
+        let is_twin = |&node: &usize| matches!(standings[node], Standing::Twins { .. });
         let twins = (0..standings.len()).filter(is_twin).collect();
         self.tell(voters, &standings, (other_list.as_deref(), is_new), twins);
         due
     }
 
     /// Tells logs and metrics what is new: another list, and the nodes with two servers behind their
-    /// names. (For a while after a restart two ids are seen too: those in quarantine are left out.)
+    /// names.
     fn tell(&mut self, voters: &Voters, standings: &[Standing], list: (Option<&str>, bool), twins: NodeSet) {
         let ((other_list, is_new), before) = (list, std::mem::replace(&mut self.twins, twins));
         self.meters.tell(other_list.is_some(), twins);

@@ -529,7 +529,7 @@ fn recorded(record: &Record) -> Vec<Value> {
     };
     let told = ["hello".into(), id.to_string().into(), process.to_string().into(), millis(*age), number(*high)];
     let more = [number(*floor), number((*synced).into()), word.into()];
-    let seen = seen.iter().map(|(name, id)| format!("{name} {id}").into());
+    let seen = seen.iter().map(|seen| format!("{} {} {}", seen.node, seen.id, seen.age.as_millis()).into());
     told.into_iter().chain(more).chain(list).chain(seen).collect()
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use quorumlock::{InForce, List, Members, NodeStatus, Record};
+use quorumlock::{InForce, List, Members, NodeStatus, Record, Sighting};
 
 use crate::duration::exact;
 use crate::words::harmless;
@@ -55,11 +55,13 @@ impl<'a> Lists<'a> {
         (0..self.nodes.len()).filter(|&node| self.at(node).is_some_and(|(_, of)| of == whose)).collect()
     }
 
-    /// The ids of the servers that clients of this list met behind a node's name, and its own.
+    /// The ids of the servers that clients of this list met behind a node's name, and its own. Those of
+    /// its record before a restart are left out.
     pub(crate) fn servers(&self, node: usize) -> BTreeSet<&'a str> {
         let (name, own) = self.nodes[node];
         let records = self.with(Whose::Own).into_iter().filter_map(|node| self.nodes[node].1);
-        let met = records.flat_map(|record| &record.seen).filter(|seen| *seen.node == *name).map(|seen| &*seen.id);
+        let is_later = |seen: &&'a Sighting| *seen.node == *name && own.is_none_or(|own| seen.age < own.age);
+        let met = records.flat_map(|record| &record.seen).filter(is_later).map(|seen| &*seen.id);
         met.chain(own.map(|record| &*record.id)).collect()
     }
 
