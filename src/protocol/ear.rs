@@ -168,7 +168,7 @@ impl Ear {
         let mut state = self.state();
         let (nodes, ballot) = (whom(&state.handed), asked.max(state.handed.top()));
         if !nodes.is_empty() {
-            state.handed.withdraw(ballot);
+            state.handed.withdraw();
             (state.pushed, state.pushes, state.late) = (None, NodeSet::default(), false);
         }
         (nodes, ballot)

@@ -190,8 +190,8 @@ impl<V: Votes> Acquisition<V> {
     /// The same if some nodes have handed the name over.
     fn combined(&self, ask: &Ask<V>, tally: ClaimTally, now: Tick, by: (&Handovers, NodeSet)) -> Option<Decision> {
         let (handed, voting) = by;
-        let Ask { t0, ballot, .. } = *ask;
-        let sum = Combination { terms: self.terms, t0, ballot, tally, handed, voting }.sum(now)?;
+        let (&Ask { t0, ballot, .. }, &Self { terms, withdrawn, .. }) = (ask, self);
+        let sum = Combination { terms, t0, ballot, tally, handed, withdrawn, voting }.sum(now)?;
         Some(match sum {
             Sum::Carried(carried) if now < carried.deadline.minus(carried.least) => {
                 Decision::Won(self.carried(&carried, handed))

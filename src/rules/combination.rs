@@ -33,6 +33,8 @@ pub(super) struct Combination<'a> {
     pub(super) ballot: u64,
     pub(super) tally: ClaimTally,
     pub(super) handed: &'a Handovers,
+    /// The highest ballot that the owner has withdrawn, at whatever node: no vote up to it counts.
+    pub(super) withdrawn: u64,
     /// The nodes that may vote.
     pub(super) voting: NodeSet,
 }
@@ -90,8 +92,8 @@ impl Combination<'_> {
         }
         let min_validity = self.terms.min_validity;
         // What has too little left may be renewed by an answer that is to come.
-        let enough = |push: &Pushed| now < push.ends().minus(push.least(min_validity));
-        if let Some(push) = self.handed.vote(node, now).filter(enough) {
+        let counts = |push: &Pushed| push.ballot > self.withdrawn && now < push.ends().minus(push.least(min_validity));
+        if let Some(push) = self.handed.vote(node, now).filter(counts) {
             let (ends, least) = (push.ends(), push.least(min_validity));
             return Some(Counted { node, ballot: push.ballot, t0: push.t0, ends, least, pushed: true });
         }

@@ -111,8 +111,6 @@ pub struct Handovers {
     open: NodeSet,
     /// The highest ballot that was pushed.
     top: u64,
-    /// The highest ballot that this owner has withdrawn, at whatever node.
-    withdrawn: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -171,10 +169,8 @@ impl Handovers {
         }
     }
 
-    /// The owner withdraws what it was granted with ballots up to this one, which is at least that of
-    /// each push so far.
-    pub fn withdraw(&mut self, ballot: u64) {
-        self.withdrawn = self.withdrawn.max(ballot);
+    /// The owner withdraws what was pushed so far.
+    pub fn withdraw(&mut self) {
         self.open = NodeSet::default();
     }
 
@@ -208,12 +204,10 @@ impl Handovers {
         vote.is_some()
     }
 
-    /// The vote of a node, if it counts at `now`: no vote does for longer than [`MAX_ROUND`], nor up
-    /// to a ballot that was withdrawn, at whatever node.
+    /// The vote of a node, if it counts at `now`: no vote does for longer than [`MAX_ROUND`].
     #[must_use]
     pub fn vote(&self, node: usize, now: Tick) -> Option<Pushed> {
-        let counts = |vote: &Pushed| vote.ballot > self.withdrawn;
-        self.nodes.get(node)?.vote.filter(|vote| counts(vote) && now < vote.t0 + MAX_ROUND && now < vote.ends())
+        self.nodes.get(node)?.vote.filter(|vote| now < vote.t0 + MAX_ROUND && now < vote.ends())
     }
 
     /// Whether no node pushed anything.
@@ -364,7 +358,6 @@ mod tests {
             |handed: &mut Handovers| handed.refused(0, registered(11, stamp(1, 101))),
             |handed: &mut Handovers| handed.stale(0),
             |handed: &mut Handovers| handed.granted(0),
-            |handed: &mut Handovers| handed.withdraw(7),
         ] {
             let mut handed = Handovers::default();
             handed.refused(0, registered(10, stamp(1, 100)));
@@ -398,16 +391,15 @@ mod tests {
         }
     }
 
-    /// A push may have come before the withdrawal of a higher ballot, at another node.
     #[test]
-    fn push_up_to_a_withdrawn_ballot_is_no_vote_and_open() {
-        for (ballot, counts) in [(9, false), (10, true)] {
-            let mut handed = Handovers::default();
-            handed.refused(0, registered(10, stamp(1, 100)));
-            handed.withdraw(9);
-            handed.push(0, ballot, LASTS, stamp(1, 101), true);
-            assert_eq!((handed.vote(0, at(11)).is_some(), handed.open()), (counts, NodeSet::of(0)), "{ballot}");
-        }
+    fn push_that_comes_after_a_withdrawal_is_open() {
+        let mut handed = Handovers::default();
+        handed.refused(0, registered(10, stamp(1, 100)));
+        handed.push(0, 9, LASTS, stamp(1, 101), true);
+        handed.withdraw();
+        assert!(handed.open().is_empty());
+        handed.push(0, 9, LASTS, stamp(1, 102), true);
+        assert_eq!(handed.open(), NodeSet::of(0));
     }
 
     #[test]

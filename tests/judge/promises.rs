@@ -136,7 +136,7 @@ impl Promises {
     /// Whether at some time from `from` to `until` the client could not hear of the node, or the node
     /// forgot what it was told.
     fn is_unheard(&self, client: u16, node: u8, from: Micros, until: Micros) -> bool {
-        let born = self.born.get(usize::from(client)).is_some_and(|&born| born > from && born <= until);
+        let born = self.born.get(usize::from(client)).is_some_and(|&born| (from..=until).contains(&born));
         let servers: Vec<u8> =
             std::iter::once(node).chain(self.others.get(&node).into_iter().flatten().copied()).collect();
         let of = servers.iter().flat_map(|&server| [Trouble::Down(server), Trouble::Hung(server)]);

@@ -411,7 +411,7 @@ impl Client {
             return Vec::new();
         }
         rules.withdraw(ballot);
-        self.handed.withdraw(ballot);
+        self.handed.withdraw();
         self.fresh = false;
         let next = self.next(ballot, now);
         self.state = State::Asking(rules);

@@ -259,3 +259,16 @@ fn pushes_of_nodes_that_may_not_vote_when_it_is_decided_do_not_count() {
     assert!(matches!(acquisition.decide_by(at(950), &two, NodeSet::first(2)), Some(Decision::Won(_))));
     assert_eq!(acquisition.decide_by(at(950), &two, NodeSet::of(0)), Some(Decision::Failed(Cause::Contended)));
 }
+
+/// The claim that was withdrawn did not wait: nothing had been handed over by then.
+#[test]
+fn pushes_up_to_a_withdrawn_ballot_count_for_nothing() {
+    for (pushed, wins) in [(9, false), (10, true)] {
+        let mut acquisition = acquisition(30_000);
+        ask(&mut acquisition, 0, 9, &[Vote::Granted, Vote::Unsent, Vote::Unsent]);
+        acquisition.withdraw(9);
+        ask(&mut acquisition, 900, 11, &[Vote::Refused; 3]);
+        let decision = acquisition.decide(at(950), &handed(&[(0, 900, pushed), (1, 900, pushed)]));
+        assert_eq!(matches!(decision, Some(Decision::Won(_))), wins, "{pushed}: {decision:?}");
+    }
+}
