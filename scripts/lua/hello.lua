@@ -12,7 +12,7 @@
 --                  the node before; or ''. And age: how old that is
 --         knew     an id that the client knew of this node; 'held': it holds a lock; or ''
 --         sync     a ballot that floor, mid and high are raised to, unless the node is synced; or -1.
---                  Beside `old` only if that makes the record old
+--                  Only if the record is made old now, or by a client of the list in force that knew it
 --         spare    for how long ids that were seen are kept
 --         seen     'NAME ID NAME ID ..', with which ids the client sees nodes
 -- Returns hello; and if there is a record: ID, PROCESS, AGE, HIGH, FLOOR, SYNCED (1 or 0), WHY it was old
@@ -75,11 +75,6 @@ return each(14, 1, function(at)
     end
     if it.word and knew ~= '' and knew ~= id then doubt() end
     if it.since + 0 > now then set({since = now}) end
-    if sync + 0 >= 0 and not it.synced and (old == '' or is_old and it.word) then
-      local told = min(sync, micros + FAR)
-      high, mid, floor = max(high, told), max(mid, told), max(floor, told)
-      set({high = high, mid = mid, floor = floor, synced = '1'})
-    end
     if it.list and ends <= now then
       set({list = false, ['until'] = false, begun = false, says = false, lasts = false})
     end
@@ -88,6 +83,12 @@ return each(14, 1, function(at)
     end
     if it.list == mine and ends < now + fresh then ends = now + lasts end
     if it.list and ends ~= it['until'] + 0 then set({['until'] = ends}) end
+    local knows = is_old and it.word or it.list == mine and knew == id
+    if sync + 0 >= 0 and not it.synced and knows then
+      local told = min(sync, micros + FAR)
+      high, mid, floor = max(high, told), max(mid, told), max(floor, told)
+      set({high = high, mid = mid, floor = floor, synced = '1'})
+    end
     rotate()
   end
   local shows = level >= LEVELS.keep and it.list == mine

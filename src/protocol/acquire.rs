@@ -109,11 +109,14 @@ impl Claimant<'_> {
     /// granted is released, and the places in all lines are given up.
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<(Grant, Open)> {
         let now = self.voters.host.now();
-        // A try waits for its turn no longer than for a round.
+        // A try waits for hellos and its turn together no longer than for a round.
         let whole = now + self.rules.round_timeout;
         let again = patience.again_until(now, self.rules);
         self.voters.may_acquire()?;
         self.may_vote_in_time(patience)?;
+        if patience.end().is_none() && self.voters.may_vote_soon() {
+            let _ = self.voters.votes(whole).await;
+        }
         let ticket = self.ticket.unwrap_or_else(|| self.voters.ticket());
         let places = self.turns(patience, whole).await?;
         let mut attempt = Attempt::new(self.voters, self.names, self.rules, self.who, self.may_have_note);

@@ -60,6 +60,9 @@ fn entry(reply: &Option<Reply>) -> Result<Inspection, Fault> {
         Some(Ok(Outcome::Inspected(entries))) => {
             entries.first().cloned().ok_or_else(|| Fault::new(FaultKind::Garbled, "the reply is empty"))
         }
+        Some(Ok(Outcome::Forgot)) => {
+            Err(Fault::new(FaultKind::Rejected, "it has no record: no client has come since it began, or forgot"))
+        }
         Some(Ok(_)) => Err(Fault::new(FaultKind::Garbled, "the reply is to another question")),
         Some(Err(fault)) => Err(fault.clone()),
         None => Err(Fault::new(FaultKind::Timeout, "no answer in time")),

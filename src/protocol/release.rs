@@ -307,6 +307,7 @@ impl Sink for Cleanup {
 fn held(reply: &Reply) -> Option<bool> {
     match reply {
         Ok(Outcome::Released { held }) => Some(*held > 0),
+        Ok(Outcome::Forgot) => Some(false),
         _ => None,
     }
 }

@@ -110,6 +110,13 @@ impl Voters {
         self.voting().len() >= self.size.quorum()
     }
 
+    /// Whether a quorum of nodes votes once hellos are answered that are on their way, or due: so it
+    /// is when this process stood still.
+    pub(crate) fn may_vote_soon(&self) -> bool {
+        let may = |node: &&Arc<dyn Node>| matches!(node.status().state, NodeState::Up | NodeState::Connecting);
+        !self.can_vote() && self.nodes.iter().filter(may).count() >= self.size.quorum() as usize
+    }
+
     /// Waits until a quorum may vote on claims, until `end` at most; returns whether one may.
     /// Nothing is claimed meanwhile.
     pub(crate) async fn votes(&self, end: Tick) -> bool {

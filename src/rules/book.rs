@@ -149,9 +149,9 @@ impl Book {
 
     /// A hello that was planned was not carried out, or its answer was lost.
     pub fn failed(&mut self, node: usize, now: Tick) {
-        let again = now + self.pause();
+        let (pause, longest) = (self.pause(), self.list.every());
         if let Some(node) = self.nodes.get_mut(node) {
-            node.failed(again);
+            node.failed(now, pause, longest);
         }
     }
 

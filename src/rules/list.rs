@@ -106,13 +106,14 @@ impl List {
     /// A hello puts the list in force anew if less than this is left.
     #[must_use]
     pub fn fresh(&self) -> Duration {
-        self.lasts() - self.every() * 2
+        self.lasts() - self.every()
     }
 
-    /// The age of a record that is old at once.
+    /// The age of a record that is old at once: above that which any client waits for, whatever
+    /// share its clocks may run apart by.
     #[must_use]
     pub fn old(&self) -> Duration {
-        self.max_ttl + self.max_ttl / 50
+        self.max_ttl + self.max_ttl / 4
     }
 }
 
@@ -287,9 +288,9 @@ mod tests {
             let list = List::new("default", ["a"], Duration::from_millis(max_ttl));
             [list.every(), list.spare(), list.lasts(), list.fresh(), list.old()].map(|time| time.as_millis())
         };
-        assert_eq!(ms(60_000), [5_000, 15_000, 75_000, 65_000, 61_200]);
-        assert_eq!(ms(10_000), [2_000, 6_000, 16_000, 12_000, 10_200]);
-        assert_eq!(ms(0), [5_000, 15_000, 15_000, 5_000, 0], "the guard is off");
+        assert_eq!(ms(60_000), [5_000, 15_000, 75_000, 70_000, 75_000]);
+        assert_eq!(ms(10_000), [2_000, 6_000, 16_000, 14_000, 12_500]);
+        assert_eq!(ms(0), [5_000, 15_000, 15_000, 10_000, 0], "the guard is off");
     }
 
     #[test]

@@ -30,7 +30,9 @@ struct Claimed {
     registered: BTreeMap<u8, Micros>,
     /// When its first claim was sent.
     first: Option<Micros>,
-    /// What nodes have handed over to it before it was heard that they refused its first claim.
+    /// When its first claim was sent that waits: nothing can have been handed over to it before.
+    first_wait: Option<Micros>,
+    /// What nodes have handed over to it before it was heard that they refused that claim.
     early: BTreeMap<u8, Op>,
     /// When nodes refused its claims, by when those were sent, and handed the name over to it: as
     /// parts of the history.
@@ -234,6 +236,9 @@ impl Rounds {
         match op.verb {
             Verb::Claim => {
                 claimed.first.get_or_insert(op.sent);
+                if op.waits {
+                    claimed.first_wait.get_or_insert(op.sent);
+                }
                 if claimed.is_stale(op) {
                     verdict.broken(Rule::AskedInVain, format!("n{} has called this ballot stale often", op.node));
                 }
@@ -375,8 +380,7 @@ impl Rounds {
                     claimed.votes.remove(&op.node);
                 }
                 claimed.registered.insert(op.node, op.sent);
-                // Nothing can have been handed over to it before it claimed.
-                let early = claimed.early.remove(&op.node).filter(|_| before && claimed.first == Some(op.sent));
+                let early = claimed.early.remove(&op.node).filter(|_| before && claimed.first_wait == Some(op.sent));
                 early.into_iter().for_each(|push| self.pushed(now, push));
             }
             (Verb::Renew, Answer::Extended) => self.extended(now, op),

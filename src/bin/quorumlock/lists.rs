@@ -56,11 +56,12 @@ impl<'a> Lists<'a> {
     }
 
     /// The ids of the servers that clients of this list met behind a node's name, and its own. Those of
-    /// its record before a restart are left out.
+    /// the record before this one are left out.
     pub(crate) fn servers(&self, node: usize) -> BTreeSet<&'a str> {
         let (name, own) = self.nodes[node];
         let records = self.with(Whose::Own).into_iter().filter_map(|node| self.nodes[node].1);
-        let is_later = |seen: &&'a Sighting| *seen.node == *name && own.is_none_or(|own| seen.age < own.age);
+        let spare = self.own.spare();
+        let is_later = |seen: &&'a Sighting| *seen.node == *name && own.is_none_or(|own| seen.age + spare < own.age);
         let met = records.flat_map(|record| &record.seen).filter(is_later).map(|seen| &*seen.id);
         met.chain(own.map(|record| &*record.id)).collect()
     }

@@ -76,11 +76,17 @@ impl Record {
             self.doubt(now);
         }
         self.since = self.since.min(signed(now));
-        let syncs = hello.old.is_none() || is_new && self.word.is_some();
-        if let Some(told) = hello.sync.filter(|_| syncs && !self.synced) {
+        self.list = Listed::behind(hello, self.in_force(now), now);
+        let makes_old = is_new && self.word.is_some();
+        if let Some(told) = hello.sync.filter(|_| !self.synced && (makes_old || self.is_known(hello))) {
             self.sync(told, precise);
         }
-        self.list = Listed::behind(hello, self.in_force(now), now);
+    }
+
+    /// Whether the hello comes from a client of the list in force that knew this record.
+    fn is_known(&self, hello: &Hello) -> bool {
+        let list = self.list.as_ref().is_some_and(|list| list.is(hello.list.hash()));
+        list && hello.knew.as_ref() == Some(&self.id)
     }
 
     /// Whether its process is this one. One that was promoted forgets that, and is the same still.

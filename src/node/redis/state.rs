@@ -147,7 +147,9 @@ impl State {
         };
         match operation {
             Operation::Claim(_) if !self.votes(now) => {
-                Err(Fault::new(FaultKind::Quarantined, self.node_state(now).to_string()))
+                let state = self.node_state(now);
+                let kind = if state == NodeState::Connecting { FaultKind::Down } else { FaultKind::Quarantined };
+                Err(Fault::new(kind, state.to_string()))
             }
             // Another process answers by now: the one that was meant has gone.
             Operation::Hello(hello) if !self.is_served_by(&hello.process) => {

@@ -22,7 +22,7 @@ impl Book {
             return Standing::OtherList { until: other.until, why: other.why.clone() };
         }
         let until = known.at + self.fresh();
-        let may_vote = self.onlooker || node.has(&self.list);
+        let may_vote = self.onlooker || node.has(&self.list, now);
         if may_vote && now < until { Standing::Counts { until } } else { Standing::Unknown }
     }
 
@@ -31,15 +31,16 @@ impl Book {
         self.nodes.iter().filter_map(|node| node.other(now)).find(|other| other.same_name)
     }
 
-    /// How it shows that clients of this list meet two servers behind a node's name, if they do. An id
-    /// that was seen before this record got its own is that of the record before it.
+    /// How it shows that clients of this list meet two servers behind a node's name, if they do. Until
+    /// this record has had its id for a while, other ids may be those of the record before it: clients
+    /// show these until they say hello again.
     fn twins(&self, number: usize, now: Tick) -> Option<Arc<str>> {
         let node = &self.nodes[number];
         let (own, asked) = (node.record()?, node.answer()?.at);
         let mut ids = BTreeSet::from([&*own.id]);
-        for (at, record) in self.fresh_records(now).filter(|(at, _)| at.has(&self.list)) {
+        for (at, record) in self.fresh_records(now).filter(|(at, _)| at.has(&self.list, now)) {
             let told = at.answer().map(|known| known.at).unwrap_or_default();
-            let is_later = |seen: &&Sighting| told + own.age > asked + seen.age;
+            let is_later = |seen: &&Sighting| told + own.age > asked + seen.age + self.list.spare();
             ids.extend(record.seen.iter().filter(|seen| seen.node == node.name).filter(is_later).map(|seen| &*seen.id));
         }
         if ids.len() < 2 {

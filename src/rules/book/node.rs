@@ -43,6 +43,8 @@ pub(super) struct Node {
     next: Tick,
     /// How much the last hello was to change, and until when none like it follows.
     last: (Intent, Tick),
+    /// How many were not carried out since one was.
+    failures: u32,
 }
 
 impl Node {
@@ -50,7 +52,8 @@ impl Node {
     pub(super) fn new(name: Arc<str>) -> Self {
         let known = Some(Known { connecting: true, ..Known::default() });
         let last = (Intent::Look, Tick::default());
-        Self { name, known, id: None, other: None, owes: None, sent: None, next: Tick::default(), last }
+        let next = Tick::default();
+        Self { name, known, id: None, other: None, owes: None, sent: None, next, last, failures: 0 }
     }
 
     pub(super) fn heard(&mut self, list: &List, known: Option<Known>, now: Tick) {
@@ -66,6 +69,7 @@ impl Node {
             None => self.next = answer.at + list.every() / 10 * 9,
         }
         let at = answer.at;
+        self.failures = 0;
         // A record that is old at once is taken back by a hello that shows the id that was known.
         if let Some(record) = answer.record.as_ref().filter(|record| record.word.is_none() || self.id.is_none()) {
             self.id = Some(record.id.clone());
@@ -116,10 +120,17 @@ impl Node {
         self.record().is_some_and(|record| record.word.is_some() && self.id.as_ref() != Some(&record.id))
     }
 
-    /// Whether this list is in force there.
-    pub(super) fn has(&self, list: &List) -> bool {
+    /// Whether this list is in force there still.
+    pub(super) fn has(&self, list: &List, now: Tick) -> bool {
         let in_force = self.record().and_then(|record| record.in_force.as_ref());
-        self.is_current() && in_force.is_some_and(|in_force| in_force.hash == *list.hash())
+        let own = in_force.is_some_and(|in_force| in_force.hash == *list.hash());
+        own && self.is_current() && self.lapses().is_some_and(|at| now < at)
+    }
+
+    /// When the list that is in force there lapses, unless it is kept.
+    fn lapses(&self) -> Option<Tick> {
+        let known = self.answer()?;
+        Some(known.at + known.record.as_ref()?.in_force.as_ref()?.left)
     }
 
     /// Whether it has no record, or no list in force.
@@ -149,7 +160,8 @@ impl Node {
         let Some(known) = self.answer() else { return false };
         let replaced = known.record.is_some() && !self.is_current();
         let ended = self.other.is_some() && self.other(now).is_none();
-        known.stale || ended || (!looks && (replaced || self.is_to_be_taken_back()))
+        let lapsed = self.lapses().is_some_and(|at| now >= at);
+        known.stale || ended || lapsed || (!looks && (replaced || self.is_to_be_taken_back()))
     }
 
     /// Whether it is sent a hello now: one at a time, and no two alike in a row at once.
@@ -168,15 +180,17 @@ impl Node {
         self.last = (intent, again);
     }
 
-    /// Its last hello was not answered, and none like it follows before `again`.
-    pub(super) fn failed(&mut self, again: Tick) {
+    /// Its last hello was not carried out. None like it follows for a while: longer each time.
+    pub(super) fn failed(&mut self, now: Tick, pause: Duration, longest: Duration) {
+        let wait = longest.min(pause * (1 << self.failures.min(8)));
+        self.failures = self.failures.saturating_add(1);
         self.sent = None;
-        self.last.1 = self.last.1.max(again);
+        self.last.1 = self.last.1.max(now + wait);
     }
 
     /// When something changes by itself: a hello is due, or is not answered, or what one returned
     /// does not count any more.
-    pub(super) fn changes(&self, urgent: bool, fresh: Duration, patience: Duration) -> [Option<Tick>; 8] {
+    pub(super) fn changes(&self, urgent: bool, fresh: Duration, patience: Duration) -> [Option<Tick>; 9] {
         let known = self.answer();
         let asks = |at: Tick| known.filter(|_| self.sent.is_none()).map(|_| at);
         let unsynced = known.filter(|known| known.record.as_ref().is_some_and(|record| !record.synced));
@@ -186,6 +200,7 @@ impl Node {
             self.sent.map(|sent| sent + patience),
             self.owes.map(|owes| owes + patience),
             self.other.as_ref().map(|other| other.until),
+            self.lapses(),
             known.map(|known| known.at + fresh),
             unsynced.map(|known| known.settles_at),
             unsynced.map(|known| known.free_at + LATE),
