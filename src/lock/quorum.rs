@@ -218,7 +218,7 @@ impl Quorum {
         let Some(registry) = &self.0.registry else { return Ok(()) };
         let (host, mut changes) = (&self.0.host, registry.subscribe());
         let began = host.now();
-        let admitted = self.changed_until(&mut changes, |nodes| admitted(nodes) >= self.quorum());
+        let admitted = self.changed_until(&mut changes, |nodes| self.usable(nodes) >= self.quorum());
         if before(host, began + patience, admitted).await.is_some() {
             // Nodes as near as those are about to come too: a lock that they grant outlives more.
             let grace = host.now().since(began) / GRACE;
@@ -290,6 +290,21 @@ impl Quorum {
     pub(crate) fn lose(&self, name: &str) -> Result<bool> {
         self.0.in_memory()?;
         Ok(self.0.leases.lose(&self.0.name(name)?, LostReason::Refused))
+    }
+
+    /// How many nodes can be used: who only looks needs no vote.
+    fn usable(&self, nodes: &[NodeStatus]) -> usize {
+        let looks = self.0.leases.voters.membership.onlooker;
+        let usable = |node: &&NodeStatus| {
+            let answers = match node.state {
+                NodeState::OtherList { .. } | NodeState::Twins { .. } => true,
+                // No client has come to it yet.
+                NodeState::Connecting => node.run.is_some(),
+                _ => false,
+            };
+            node.state.is_admitted() || looks && answers
+        };
+        nodes.iter().filter(usable).count()
     }
 
     fn quorum(&self) -> usize {

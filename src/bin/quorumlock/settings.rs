@@ -182,15 +182,19 @@ impl Settings {
     /// empty counts as not set. Not arguments: everybody can see those.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let nodes: Vec<_> = self.logged_in().iter().map(|node| node.replace(',', "%2C")).collect();
-        let list = self.list.clone().map(|name| (LIST, name));
-        let max_ttl = self.max_ttl.map(|time| (MAX_TTL, format!("{}ms", time.as_millis())));
-        let key_prefix = self.key_prefix.clone().map(|prefix| (KEY_PREFIX, prefix));
-        let files = [CONFIG, PASSWORD_FILE].into_iter().filter(|name| env::var_os(name).is_some());
-        let key_format = self.key_format.clone().map(|format| (KEY_FORMAT, format));
-        let transport = self.transport.map(|transport| (TRANSPORT, transport.to_string()));
-        let said = [Some((NODES, nodes.join(","))), list, max_ttl, key_prefix, key_format, transport];
-        let said = said.into_iter().flatten();
-        said.chain(files.map(|name| (name, String::new()))).chain(self.encryption.variables()).collect()
+        let set = [
+            (LIST, self.list.clone()),
+            (MAX_TTL, self.max_ttl.map(|time| format!("{}ms", time.as_millis()))),
+            (KEY_PREFIX, self.key_prefix.clone()),
+            (KEY_FORMAT, self.key_format.clone()),
+            (TRANSPORT, self.transport.map(|transport| transport.to_string())),
+            (CONFIG, None),
+            (PASSWORD_FILE, None),
+        ];
+        // What this process was told and does not have would reach the other one.
+        let told = |name: &str| env::var_os(name).map(|_| String::new());
+        let set = set.into_iter().filter_map(|(name, value)| Some((name, value.or_else(|| told(name))?)));
+        std::iter::once((NODES, nodes.join(","))).chain(set).chain(self.encryption.variables()).collect()
     }
 }
 

@@ -22,7 +22,7 @@ use crate::output;
 use crate::settings::Settings;
 pub(crate) use all::gather;
 pub(crate) use holders::{cut, held_by, left, line, named, shown, waiting};
-pub(crate) use idle::{is_idle, is_unused};
+pub(crate) use idle::{has_restarted_unseen, is_idle, is_unused};
 pub(crate) use permits::Permits;
 use seen::Seen;
 pub(crate) use states::{labels, plain, state, told, why, word};

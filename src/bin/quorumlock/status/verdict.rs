@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quorumlock::{Inspected, Inspection, List, NodeState, NodeStatus};
 
-use super::idle::{is_idle, is_unused};
+use super::idle::{has_restarted_unseen, is_idle, is_unused};
 use crate::direct::mends::mend;
 use crate::direct::rights::{Asked, Lacks};
 use crate::duration::left;
@@ -24,6 +24,8 @@ pub(crate) struct Verdict<'a> {
     /// Why this client acquires nothing, since another list of its name is in force.
     kept_out: Option<String>,
     max_ttl: Duration,
+    /// How old a server must be that first use may call old.
+    old: Duration,
     /// What is in the way of acquiring at each node; empty where nobody asked.
     rights: Vec<Asked>,
 }
@@ -41,7 +43,7 @@ impl<'a> Verdict<'a> {
             kept_out.is_none() && !matches!(nodes[*node].state, NodeState::OtherList { .. } | NodeState::Twins { .. })
         };
         let counted = (0..nodes.len()).filter(counts).collect();
-        Self { nodes, inspected, counted, kept_out, max_ttl: list.max_ttl(), rights: Vec::new() }
+        Self { nodes, inspected, counted, kept_out, max_ttl: list.max_ttl(), old: list.old(), rights: Vec::new() }
     }
 
     /// With what was found out of the users' rights, and of writes, node by node.
@@ -120,8 +122,24 @@ impl<'a> Verdict<'a> {
     /// How long it takes until an unused node votes: its first client waits for `max_ttl`, unless the
     /// server has run for longer.
     fn first_use(&self, node: &NodeStatus) -> Duration {
-        let old = node.uptime.is_some_and(|uptime| uptime > self.max_ttl + ROUNDED);
+        let old = node.uptime.is_some_and(|uptime| uptime > self.old + ROUNDED);
         if old { Duration::ZERO } else { self.max_ttl }
+    }
+
+    /// Whether no quorum votes before a client has come, and has waited for `max_ttl`.
+    fn needs_a_client(&self) -> bool {
+        let waits = |node: &NodeStatus| is_unused(node) && !self.first_use(node).is_zero();
+        let goes_on = |(_, node): &(usize, &NodeStatus)| {
+            let counts = is_unused(node) || matches!(node.state, NodeState::Up | NodeState::Quarantined { .. });
+            counts && !waits(node) && !has_restarted_unseen(node)
+        };
+        self.knowing().filter(goes_on).count() < self.quorum()
+    }
+
+    /// Nodes without a record that are taken to vote at once.
+    fn taken_for_old(&self) -> usize {
+        let old = |(_, node): &(usize, &NodeStatus)| is_unused(node) && self.first_use(node).is_zero();
+        self.knowing().filter(old).count()
     }
 
     /// 0 where `run` would begin, else what it would end with.
@@ -140,7 +158,14 @@ impl<'a> Verdict<'a> {
             return format!("{counted}: one server is behind two addresses, which `quorumlock run` refuses");
         }
         if self.can_acquire() {
-            return counted;
+            return match self.taken_for_old() {
+                0 => counted,
+                all => format!(
+                    "{counted}; {all} of them have no record yet, and vote at once unless they were flushed, evicted \
+                     keys or were replicas: then the first client waits for {}",
+                    left(self.max_ttl)
+                ),
+            };
         }
         if let Some(why) = self.kept_out() {
             return format!("{counted}: a client with this list acquires nothing: {why}");
@@ -149,6 +174,10 @@ impl<'a> Verdict<'a> {
             Some(wait) if self.unused() >= self.quorum() => format!(
                 "{counted}: no client has used these nodes yet, and the first one waits for {}; if the servers are new, \
                  `quorumlock init` makes them vote at once",
+                left(wait)
+            ),
+            Some(wait) if self.needs_a_client() => format!(
+                "{counted}: no client has come since these servers restarted, and the first one waits for {}",
                 left(wait)
             ),
             Some(wait) => format!("{counted}: no lock can be acquired for another {}, then a quorum votes", left(wait)),

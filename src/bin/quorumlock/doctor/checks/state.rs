@@ -9,7 +9,7 @@ use crate::direct::login::{Kind, PASSWORD};
 use crate::direct::mends;
 use crate::duration::left;
 use crate::failure::refuses_login;
-use crate::status::{is_idle, is_unused};
+use crate::status::{has_restarted_unseen, is_idle, is_unused};
 
 /// Where the doctor reached the node, and the library does not.
 const REACHED: &str = "Run the doctor again: it reached the node over a connection of its own.";
@@ -36,6 +36,7 @@ fn state(node: Node<'_>) -> Option<Finding> {
         NodeState::Up => Finding::fine("reachable", "It answers as a master."),
         NodeState::Quarantined { doubt: Doubt::ClockStepped, .. } => stepped(state),
         NodeState::Quarantined { doubt: Doubt::Forgot, left } => forgot(state, *left),
+        NodeState::Quarantined { left, .. } if has_restarted_unseen(node.status) => unseen(*left),
         NodeState::Quarantined { left, .. } => quarantined(state, *left),
         NodeState::Down { why } => return down(node, why),
         NodeState::Replica => unfit("replica", "It is a replica.", "Name its master instead."),
@@ -97,6 +98,12 @@ fn quarantined(state: &NodeState, time: std::time::Duration) -> Finding {
     Finding::new(Level::Warning, "quarantine", format!("It is {state}."))
         .why("It votes on no new lock until everything it may have forgotten has expired.")
         .mend(format!("Wait for {}. Restart one server at a time.", left(time)))
+}
+
+fn unseen(time: std::time::Duration) -> Finding {
+    Finding::new(Level::Warning, "quarantine", "It has restarted, and no client has come since.")
+        .why("It votes on no new lock until everything it may have forgotten has expired. That counts from its first client on.")
+        .mend(format!("The first client waits for {}. Restart one server at a time.", left(time)))
 }
 
 fn forgot(state: &NodeState, time: std::time::Duration) -> Finding {
