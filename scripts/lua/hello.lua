@@ -57,7 +57,7 @@ return each(14, 1, function(at)
   end
 
   if not it.id then
-    if next(it) then error({err = 'ERR the key ' .. KEYS[1] .. ' is no record of this protocol'}) end
+    if next(it) then error({err = 'ERR the key ' .. KEYS[1] .. ' is no record of this protocol: delete it'}) end
     if level < LEVELS.make or process == '' then return {'hello'} end
     id, high, mid, floor, rotated = new, 0, 0, 0, now
     is_old = old == 'init' or old == 'first' and kept_all(age)

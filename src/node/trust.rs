@@ -14,7 +14,7 @@ use crate::rules::doubt::Trust;
 pub fn trusted(reply: Reply, trust: Trust) -> Reply {
     match reply {
         Ok(Outcome::Granted { .. }) if !trust.grants => {
-            Err(Fault::new(FaultKind::Doubted, "it is quarantined, so its grant does not count"))
+            Err(Fault::new(FaultKind::Doubted, "it has no vote, so its grant does not count"))
         }
         Ok(Outcome::Extended) if !trust.extensions => Err(Fault::new(
             FaultKind::Doubted,

@@ -41,7 +41,9 @@ impl LostReason {
             }
             Self::MaxHold => "it was held for as long as max_hold allows",
             Self::Closed => "the quorum was shut down",
-            Self::OtherList => "another list of this name is in force on a node",
+            Self::OtherList => {
+                "another list of nodes with the name of this client's is in force on a node: `quorumlock members` shows both"
+            }
         }
     }
 }

@@ -67,16 +67,20 @@ fn addresses(
 ) -> Result<Vec<String>, String> {
     let address = |(node, number): (&NodeConfig, u32)| {
         let joined = parts(node).joined(&variable, later).map_err(|why| format!("node {number}: {why}"));
-        joined.map(|address| named(address, node.name.as_deref()))
+        named(joined?, node.name.as_deref()).map_err(|why| format!("node {number}: {why}"))
     };
     nodes.iter().zip(1..).map(address).collect()
 }
 
 /// The address with the node's name in the list.
-fn named(address: String, name: Option<&str>) -> String {
-    let Some(name) = name else { return address };
-    let joint = if address.contains('?') { '&' } else { '?' };
-    format!("{address}{joint}name={}", utf8_percent_encode(name, NON_ALPHANUMERIC))
+fn named(address: String, name: Option<&str>) -> Result<String, String> {
+    let Some(name) = name else { return Ok(address) };
+    let query = address.split_once('?').map(|(_, query)| query);
+    if query.is_some_and(|query| query.split('&').any(|part| part.starts_with("name="))) {
+        return Err("it has a name in its url and another one beside that; remove one of them".to_owned());
+    }
+    let joint = if query.is_some() { '&' } else { '?' };
+    Ok(format!("{address}{joint}name={}", utf8_percent_encode(name, NON_ALPHANUMERIC)))
 }
 
 fn parts(node: &NodeConfig) -> Parts<'_> {
@@ -152,6 +156,8 @@ mod tests {
         let node = |url: &str| nodes(&format!("[[nodes]]\nname = \"eu-1\"\nurl = \"{url}\"\n")).unwrap();
         assert_eq!(node("redis://eu"), ["redis://eu?name=eu%2D1"]);
         assert_eq!(node("rediss://eu?ca=/ca.pem"), ["rediss://eu?ca=/ca.pem&name=eu%2D1"]);
+        let twice = refused("[[nodes]]\nname = \"eu-1\"\nurl = \"redis://eu?db=1&name=eu-2\"\n");
+        assert!(twice.contains("node 1: it has a name in its url and another one beside that"), "{twice}");
     }
 
     #[test]

@@ -177,10 +177,29 @@ mod tests {
     #[test]
     fn record_is_synced_once() {
         let mut store = put(BEGIN);
+        let knew = Some("new".into());
         for (sync, bounds) in [(9, (9, 9)), (12, (9, 9))] {
-            let record = said(&mut store, Hello { sync: Some(sync), ..hello(Intent::Keep) }, BEGIN).unwrap();
+            let syncs = Hello { sync: Some(sync), knew: knew.clone(), ..hello(Intent::Keep) };
+            let record = said(&mut store, syncs, BEGIN).unwrap();
             assert_eq!((record.high, record.floor), bounds);
             assert!(record.synced);
+        }
+    }
+
+    #[test]
+    fn record_is_synced_by_clients_of_the_list_in_force_that_knew_it() {
+        let other = Arc::new(List::new("other", ["node"], 60 * SECOND));
+        let own = hello(Intent::Keep).list;
+        for (list, knew, synced) in [
+            (&own, Some("new"), true),
+            (&own, Some("another"), false),
+            (&own, None, false),
+            (&other, Some("new"), false),
+        ] {
+            let mut store = put(BEGIN);
+            let (list, knew) = (list.clone(), knew.map(Into::into));
+            let record = said(&mut store, Hello { sync: Some(9), list, knew, ..hello(Intent::Keep) }, BEGIN).unwrap();
+            assert_eq!(record.synced, synced);
         }
     }
 

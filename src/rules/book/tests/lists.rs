@@ -191,3 +191,17 @@ fn onlooker_writes_nothing_and_judges_nodes_as_a_client_of_its_list() {
     let looks = |wanted: &Wanted| wanted.intent == Intent::Look && wanted.seen.is_empty() && wanted.old.is_none();
     assert!(plan.hellos.iter().all(|(_, wanted)| looks(wanted)), "{:?}", plan.hellos);
 }
+
+#[test]
+fn own_list_counts_no_longer_than_it_is_in_force() {
+    let mut bench = Bench::up(1);
+    let mut record = bench.record(0);
+    record.in_force.as_mut().unwrap().left = SECOND;
+    bench.passes(5);
+    bench.hears(0, Some(record));
+    bench.passes(999);
+    assert_eq!((bench.counts(), bench.hellos()), (vec![0], vec![]));
+    assert_eq!(bench.plan().due, bench.now + Duration::from_millis(1));
+    bench.passes(1);
+    assert_eq!((bench.hellos(), bench.counts()), (vec![(0, Intent::Keep)], vec![]));
+}

@@ -104,6 +104,24 @@ fn hello_that_failed_is_sent_again_soon() {
 }
 
 #[test]
+fn hello_that_fails_again_and_again_is_sent_less_and_less_often() {
+    let mut bench = Bench::new(1);
+    bench.hears(0, None);
+    for pause in [250, 500, 1_000, 2_000, 4_000] {
+        assert_eq!(bench.hellos(), [(0, Intent::Put)]);
+        bench.book.failed(0, bench.now);
+        bench.passes(pause - 1);
+        assert!(bench.hellos().is_empty(), "{pause}");
+        bench.passes(1);
+    }
+    bench.hears(0, None);
+    assert_eq!(bench.hellos(), [(0, Intent::Put)]);
+    bench.book.failed(0, bench.now);
+    bench.passes(250);
+    assert_eq!(bench.hellos(), [(0, Intent::Put)], "one was carried out in between");
+}
+
+#[test]
 fn hello_that_is_not_answered_is_sent_again_after_a_round_timeout() {
     let mut bench = Bench::new(1);
     bench.hears(0, None);
