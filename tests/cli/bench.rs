@@ -104,7 +104,9 @@ fn the_keys_that_names_leave_behind_are_counted() {
     let [names, keys] = ["names", "keys_highest"].map(|field| number(&kept, field));
     assert!((1.0..=360.0).contains(&names), "no more than asked for: {kept}");
     assert!((names..=4.0 * names).contains(&keys) && number(&kept, "keys") <= keys, "fences outlast locks: {kept}");
-    assert!(number(&kept, "used_memory_highest") > number(&kept, "used_memory_empty"), "{kept}");
+    // So few names take less than the buffers of connections, which come and go.
+    let [memory, highest] = ["used_memory", "used_memory_highest"].map(|field| number(&kept, field));
+    assert!(0.0 < memory && memory <= highest, "{kept}");
     assert!(number(&kept, "client_memory") > 0.0 && kept["keys_growth"].is_null(), "too short to say: {kept}");
     let arguments = ["bench", "keys", "--rate", "50", "--minutes", "0.01", "--masters", "1", "--ttl", "1s"];
     let (code, out, _) = done(bare().args(arguments));

@@ -130,14 +130,15 @@ async fn what_nodes_push_is_shown_at_once() {
 }
 
 #[tokio::test]
-async fn a_holder_that_dies_loses_the_lock() {
+async fn a_holder_that_dies_is_not_said_to_have_released_the_lock() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let mut screen = Screen::start(&watching(&servers, &["job", "--every", "100ms"]), 80, 24);
     screen.shows("job is free");
     let mut holder = Background::start(&mut run(&servers, "job", &["--ttl", "6s"], "exec sleep 1000", folder.path()));
     screen.shows("job taken by");
     holder.send(Signal::KILL);
-    screen.shows("job lost by");
+    // On a busy machine it may have looked too late to be sure.
+    screen.comes_to("its end", |text| text.contains("job lost by") || text.contains("job no longer held by"));
     screen.types("q");
     assert_eq!(screen.ends(), 0);
 }

@@ -34,7 +34,7 @@ impl Member {
 pub(super) struct Family {
     /// Those that live.
     pub(super) members: Vec<Member>,
-    /// The process groups that nobody else is in.
+    /// The process groups that nobody else is in: none unless all processes could be read.
     pub(super) groups: HashSet<Pid>,
     /// Whether more can live than was found: a child has ended that was not reaped, and may have left
     /// another one behind; or something could not be read.
@@ -59,11 +59,10 @@ pub(super) fn children(parent: Pid) -> Vec<Pid> {
 /// end stay until they are reaped.
 pub(super) fn below(ancestor: Pid, others: &[Pid]) -> Family {
     let (all, whole) = seen(names, member);
-    let family = descent(&all, ancestor, others);
-    Family { may_lack: family.may_lack || !whole, ..family }
+    descent((&all, whole), ancestor, others)
 }
 
-fn descent(all: &[Member], ancestor: Pid, others: &[Pid]) -> Family {
+fn descent((all, whole): (&[Member], bool), ancestor: Pid, others: &[Pid]) -> Family {
     let mut children: HashMap<Pid, Vec<Member>> = HashMap::new();
     for member in all.iter().filter(|member| !others.contains(&member.pid)) {
         if let Some(parent) = member.parent {
@@ -84,7 +83,8 @@ fn descent(all: &[Member], ancestor: Pid, others: &[Pid]) -> Family {
     }
     // What is sent to the first process's group is sent to all processes.
     groups.remove(&Pid::INIT);
-    let may_lack = family.iter().any(|member| member.ended && member.parent == Some(ancestor));
+    groups.retain(|_| whole);
+    let may_lack = !whole || family.iter().any(|member| member.ended && member.parent == Some(ancestor));
     family.retain(|member| !member.ended);
     Family { members: family, groups, may_lack }
 }
@@ -225,7 +225,7 @@ mod tests {
         let processes = processes.iter().map(|&(number, parent)| alive(number, parent)).collect();
         let stage = Stage { processes: RefCell::new(processes), ends: ends.to_vec() };
         let (all, whole) = seen(|| stage.names(), |pid| stage.look(pid));
-        let family = descent(&all, numbered(1), &[]);
+        let family = descent((&all, whole), numbered(1), &[]);
         assert!(whole);
         (pids(&family.members), family.may_lack)
     }
@@ -308,9 +308,12 @@ mod tests {
         let ended = Member { state: 'Z', ended: true, ..alive(6, 1) };
         let all = [of(alive(1, 0), 1), of(alive(2, 1), 1), of(alive(3, 1), 3), of(alive(4, 1), 4), of(ended, 6)];
         let all = [&all[..], &[of(alive(9, 0), 4), of(alive(5, 1), 5)]].concat();
-        let family = descent(&all, numbered(1), &[numbered(5)]);
+        let family = descent((&all, true), numbered(1), &[numbered(5)]);
         assert_eq!((pids(&family.members), family.may_lack), (vec![2, 3, 4], true));
         assert_eq!(family.groups, HashSet::from([3, 6].map(numbered)));
+        let family = descent((&all, false), numbered(1), &[numbered(5)]);
+        assert_eq!(family.members.len(), 3);
+        assert!(family.groups.is_empty(), "one that could not be read may be in any of them");
     }
 
     #[test]

@@ -29,9 +29,10 @@ impl Pace {
         waits.max(self.took.unwrap_or_default()) > SLOW
     }
 
-    /// How old its answer is.
+    /// How old its answer is at most: it may be as old as the question.
     fn age(&self, now: Instant) -> Duration {
-        self.answered.map_or(Duration::ZERO, |answered| now.saturating_duration_since(answered))
+        let since = self.answered.map_or(Duration::ZERO, |answered| now.saturating_duration_since(answered));
+        since + self.took.unwrap_or_default()
     }
 }
 

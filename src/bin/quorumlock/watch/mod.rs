@@ -113,7 +113,7 @@ impl Watching {
             Answer::Told { node, said, took } => self.collected.told(node, said, took),
             Answer::All(inspected) => self.collected.all(*inspected),
             Answer::Rights(rights) => self.collected.rights(rights),
-            Answer::Names(names) => self.model.see_names(Instant::now(), names),
+            Answer::Names { names, began } => self.model.see_names(Instant::now(), names, began),
         }
     }
 

@@ -46,15 +46,15 @@ impl Model {
         self.seen = Some((now, seen));
     }
 
-    /// The names that are held now.
-    pub(super) fn see_names(&mut self, now: Instant, mut names: Names) {
+    /// The names that are held now. Nodes were asked from when that `began`.
+    pub(super) fn see_names(&mut self, now: Instant, mut names: Names, began: Instant) {
         if let Some((then, before)) = &self.names {
             for event in between(before, &names, now.saturating_duration_since(*then)) {
                 self.log.add(now, event);
             }
             go_on(before, &mut names);
         }
-        self.names = Some((now, names));
+        self.names = Some((began, names));
     }
 
     /// How the nodes are, in one line.

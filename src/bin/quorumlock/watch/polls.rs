@@ -46,7 +46,7 @@ pub(super) enum Answer {
     /// The rights that acquiring needs and the users lack, node by node.
     Rights(Vec<Asked>),
     /// The names that are held.
-    Names(Names),
+    Names { names: Names, began: Instant },
 }
 
 /// Questions under way. Dropping it ends them.
@@ -165,7 +165,8 @@ async fn search(quorum: Quorum, every: Duration, told: mpsc::Sender<Answer>) {
     loop {
         let (began, mut names) = (Instant::now(), quorum.held_names());
         let Ok((held, whole)) = gather(&mut names, LIMIT, |_, _| ()).await else { return };
-        if told.send(Answer::Names(convert::names(&names, &held, whole))).await.is_err() {
+        let names = convert::names(&names, &held, whole);
+        if told.send(Answer::Names { names, began }).await.is_err() {
             return;
         }
         sleep((began.elapsed() * RESTS).max(every).max(SEARCHES)).await;

@@ -69,7 +69,7 @@ fn of_all_names() -> (Model, Instant) {
     let (began, mut model) = (Instant::now(), Model::new(None, SECOND));
     model.see(began, seen(None));
     let names = (0..30).map(|number| (format!("orders/{number:02}"), held())).collect();
-    model.see_names(began, Names { held: names, whole: true, complete: true });
+    model.see_names(began, Names { held: names, whole: true, complete: true }, began);
     (model, began + 2 * SECOND)
 }
 
