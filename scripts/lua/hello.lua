@@ -4,7 +4,7 @@
 -- KEYS    P..node, P..node:seen
 -- ARGV    names    0
 --         intent   'look' writes nothing; 'keep'; 'make'; 'put': each does what those before it do
---         new      the id of the record, if it is made now, or its process is another one
+--         new      the id of the record, if it is made now, or doubted from now on
 --         process  that the client sees on this connection; or ''
 --         list, says, lasts     of the client: its hash, its text, for how long it is put in force
 --         fresh    it is put in force again if less than that is left
@@ -53,7 +53,8 @@ return each(14, 1, function(at)
     end
   end
   local function doubt()
-    set({since = now, word = false, synced = false})
+    id = new
+    set({id = id, since = now, word = false, synced = false})
   end
 
   if not it.id then
@@ -69,8 +70,7 @@ return each(14, 1, function(at)
     -- One that was promoted forgets that, and is the same still.
     local is_same = it.process == process or string.sub(it.process, 1, #process + 1) == process .. '/'
     if process ~= '' and not is_same then
-      id = new
-      set({id = id, process = process})
+      set({process = process})
       doubt()
     end
     if it.word and knew ~= '' and knew ~= id then doubt() end

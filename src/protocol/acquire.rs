@@ -114,8 +114,8 @@ impl Claimant<'_> {
         let again = patience.again_until(now, self.rules);
         self.voters.may_acquire()?;
         self.may_vote_in_time(patience)?;
-        if patience.end().is_none() && self.voters.may_vote_soon() {
-            let _ = self.voters.votes(whole).await;
+        if patience.end().is_none() {
+            self.voters.greeted(whole, self.shut).await;
         }
         let ticket = self.ticket.unwrap_or_else(|| self.voters.ticket());
         let places = self.turns(patience, whole).await?;

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use super::hints::Hints;
 use super::leftovers::{Cleanups, Leftovers, Open};
 use super::membership::Membership;
@@ -110,9 +112,15 @@ impl Voters {
         self.voting().len() >= self.size.quorum()
     }
 
-    /// Whether a quorum of nodes votes once hellos are answered that are on their way, or due: so it
-    /// is when this process stood still.
-    pub(crate) fn may_vote_soon(&self) -> bool {
+    /// Waits for hellos that are on their way, or due, if a quorum may vote then: so it is when this
+    /// process stood still. Until `end` at most.
+    pub(crate) async fn greeted(&self, end: Tick, shut: &CancellationToken) {
+        while self.may_vote_soon() && self.host.now() < end && !shut.is_cancelled() {
+            sleep_until(&self.host, end.min(self.host.now() + LOOK)).await;
+        }
+    }
+
+    fn may_vote_soon(&self) -> bool {
         let may = |node: &&Arc<dyn Node>| matches!(node.status().state, NodeState::Up | NodeState::Connecting);
         !self.can_vote() && self.nodes.iter().filter(may).count() >= self.size.quorum() as usize
     }

@@ -209,7 +209,7 @@ impl Book {
         let puts = puts && at.lacks();
         let asks = !looks && self.lacks.is_some() && !at.was_asked(self.round_timeout, now);
         let syncs = !looks && self.sync(node, now).is_some();
-        puts || asks || syncs || at.is_outdated(looks, now)
+        puts || asks || syncs || at.is_outdated(&self.list, looks, now)
     }
 
     /// Whether all nodes were asked lately which list is in force there: those that can be reached
@@ -247,7 +247,7 @@ impl Book {
         let waits = self.lacks.map(|lacks| lacks + self.round_timeout);
         let of = |number: usize| {
             let urgent = self.is_urgent(number, moment);
-            self.nodes[number].changes(urgent, self.fresh(), self.round_timeout)
+            self.nodes[number].changes(&self.list, urgent, self.fresh(), self.round_timeout)
         };
         let changes = (0..self.nodes.len()).flat_map(of).flatten();
         changes.chain(waits).filter(|&at| at > now).min().unwrap_or(Tick::NEVER)

@@ -82,8 +82,7 @@ pub struct Trust {
 
 /// How long after its quarantine a node that too few others can sync is synced all the same.
 pub(super) const LATE: Duration = Duration::from_secs(2);
-/// For how long at least a node that is not synced is taken to stay so: a hello changes it. Also by
-/// how much at least a record is younger than it was if that is news.
+/// For how long at least a node that is not synced is taken to stay so: a hello changes it.
 const SOON: Duration = Duration::from_secs(1);
 
 /// What is known of one node's memory and clock, across all connections to it.
@@ -153,11 +152,7 @@ impl RestartGuard {
             return;
         };
         self.compare(record, sent, received);
-        let young = self.wait(received, record.age);
-        // Its age is waited for anew: it was old at once, and a client knew better.
-        let anew = self.record.is_some() && young.until.since(self.young.until) > SOON;
-        self.news |= anew && !young.is_over(received);
-        self.young = young;
+        self.young = self.wait(received, record.age);
         self.granted.heard();
         self.record = Some(record.clone());
         self.present = true;

@@ -97,6 +97,13 @@ impl List {
         self.every() * 3
     }
 
+    /// For how long after a record got its id others that are shown may be those of the record before
+    /// it: clients show ids for two hellos.
+    #[must_use]
+    pub fn overlap(&self) -> Duration {
+        self.every() * 5 / 2
+    }
+
     /// For how long a hello puts the list in force.
     #[must_use]
     pub fn lasts(&self) -> Duration {

@@ -165,7 +165,7 @@ impl Promises {
         let born = self.born.get(usize::from(client)).copied();
         let lost = self.lost.get(&node).into_iter().flatten().map(|at| at + 1);
         of.into_iter()
-            .flat_map(|trouble| self.spans(trouble).iter().map(|span| span.1 + 1))
+            .flat_map(|trouble| self.spans(trouble).iter().map(|span| span.1.saturating_add(1)))
             .chain(born.map(|at| at + 1))
             .chain(lost)
             .collect()

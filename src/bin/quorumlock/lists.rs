@@ -60,8 +60,9 @@ impl<'a> Lists<'a> {
     pub(crate) fn servers(&self, node: usize) -> BTreeSet<&'a str> {
         let (name, own) = self.nodes[node];
         let records = self.with(Whose::Own).into_iter().filter_map(|node| self.nodes[node].1);
-        let spare = self.own.spare();
-        let is_later = |seen: &&'a Sighting| *seen.node == *name && own.is_none_or(|own| seen.age + spare < own.age);
+        // Nodes answered up to two hellos apart.
+        let before = self.own.overlap() + self.own.every() * 2;
+        let is_later = |seen: &&'a Sighting| *seen.node == *name && own.is_none_or(|own| seen.age + before < own.age);
         let met = records.flat_map(|record| &record.seen).filter(is_later).map(|seen| &*seen.id);
         met.chain(own.map(|record| &*record.id)).collect()
     }

@@ -69,11 +69,11 @@ impl Record {
     pub(super) fn meet(&mut self, hello: &Hello, is_new: bool, precise: Duration) {
         let now = millis(precise);
         if !hello.process.is_empty() && !self.is_of(&hello.process) {
-            (self.id, self.process) = (hello.new.clone(), hello.process.clone());
-            self.doubt(now);
+            self.process = hello.process.clone();
+            self.doubt(&hello.new, now);
         }
         if self.word.is_some() && hello.knew.as_ref().is_some_and(|knew| *knew != self.id) {
-            self.doubt(now);
+            self.doubt(&hello.new, now);
         }
         self.since = self.since.min(signed(now));
         self.list = Listed::behind(hello, self.in_force(now), now);
@@ -94,9 +94,9 @@ impl Record {
         self.process.strip_prefix(process).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// From now on it may have forgotten.
-    fn doubt(&mut self, now: Duration) {
-        (self.since, self.word, self.synced) = (signed(now), None, false);
+    /// From now on it may have forgotten: it is another record.
+    fn doubt(&mut self, id: &Arc<str>, now: Duration) {
+        (self.id, self.since, self.word, self.synced) = (id.clone(), signed(now), None, false);
     }
 
     /// Others know of ballots up to `told`.

@@ -21,9 +21,11 @@ impl Book {
         if let Some(other) = node.other(now).or_else(|| self.other_list(now)) {
             return Standing::OtherList { until: other.until, why: other.why.clone() };
         }
-        let until = known.at + self.fresh();
-        let may_vote = self.onlooker || node.has(&self.list, now);
-        if may_vote && now < until { Standing::Counts { until } } else { Standing::Unknown }
+        let until = match self.onlooker {
+            true => Some(known.at + self.fresh()),
+            false => node.counts_until(&self.list, self.fresh()).filter(|_| node.has(&self.list, now)),
+        };
+        until.filter(|&until| now < until).map_or(Standing::Unknown, |until| Standing::Counts { until })
     }
 
     /// Another list of this name that is in force on some node.
@@ -40,7 +42,7 @@ impl Book {
         let mut ids = BTreeSet::from([&*own.id]);
         for (at, record) in self.fresh_records(now).filter(|(at, _)| at.has(&self.list, now)) {
             let told = at.answer().map(|known| known.at).unwrap_or_default();
-            let is_later = |seen: &&Sighting| told + own.age > asked + seen.age + self.list.spare();
+            let is_later = |seen: &&Sighting| told + own.age > asked + seen.age + self.list.overlap();
             ids.extend(record.seen.iter().filter(|seen| seen.node == node.name).filter(is_later).map(|seen| &*seen.id));
         }
         if ids.len() < 2 {
@@ -76,6 +78,9 @@ impl Book {
     pub(super) fn sync(&self, number: usize, now: Tick) -> Option<u64> {
         let pupil = self.nodes[number].answer()?;
         pupil.record.as_ref().filter(|record| !record.synced && record.is_of(&pupil.process))?;
+        if !self.nodes[number].has(&self.list, now) {
+            return None;
+        }
         let is_later = |known: &Known| known.at > pupil.settles_at;
         let others: Vec<&Record> = self
             .fresh_records(now)

@@ -66,7 +66,7 @@ impl Node {
             Some(before) if (before.at, &before.record) == (answer.at, &answer.record) => return,
             Some(_) => {}
             // It came with the connection.
-            None => self.next = answer.at + list.every() / 10 * 9,
+            None => (self.next, self.last) = (answer.at + list.every() / 10 * 9, (Intent::Look, answer.at)),
         }
         let at = answer.at;
         self.failures = 0;
@@ -84,7 +84,7 @@ impl Node {
         let in_force = self.record().and_then(|record| record.in_force.as_ref());
         match in_force.filter(|in_force| in_force.hash != *list.hash()) {
             Some(in_force) => Some(Other::new(list, &self.name, in_force, now)),
-            None => self.other.clone().filter(|_| self.is_doubted(now)),
+            None => self.other.clone().filter(|other| now < other.until && self.is_doubted(now)),
         }
     }
 
@@ -120,17 +120,28 @@ impl Node {
         self.record().is_some_and(|record| record.word.is_some() && self.id.as_ref() != Some(&record.id))
     }
 
-    /// Whether this list is in force there still.
+    /// Whether this list is in force there, for longer than any lock lasts that is granted now.
     pub(super) fn has(&self, list: &List, now: Tick) -> bool {
-        let in_force = self.record().and_then(|record| record.in_force.as_ref());
-        let own = in_force.is_some_and(|in_force| in_force.hash == *list.hash());
-        own && self.is_current() && self.lapses().is_some_and(|at| now < at)
+        self.is_current() && self.outlasts(list).is_some_and(|at| now < at)
     }
 
-    /// When the list that is in force there lapses, unless it is kept.
-    fn lapses(&self) -> Option<Tick> {
+    /// Until when a lock that is granted ends before this list does. Clocks run apart by 1 %.
+    fn outlasts(&self, list: &List) -> Option<Tick> {
         let known = self.answer()?;
-        Some(known.at + known.record.as_ref()?.in_force.as_ref()?.left)
+        let in_force = known.record.as_ref()?.in_force.as_ref()?;
+        let longer = in_force.left.saturating_sub(list.max_ttl());
+        (in_force.hash == *list.hash()).then(|| known.at + longer * 99 / 100)
+    }
+
+    /// Until when its vote counts as far as this list goes, which is in force there.
+    pub(super) fn counts_until(&self, list: &List, fresh: Duration) -> Option<Tick> {
+        Some(self.outlasts(list)?.min(self.answer()?.at + fresh))
+    }
+
+    /// Whether this list lapses soon, unless it is kept in force: a greeting keeps nothing.
+    fn lapses_soon(&self, list: &List) -> bool {
+        let in_force = self.record().and_then(|record| record.in_force.as_ref());
+        in_force.is_some_and(|known| known.hash == *list.hash() && known.left < list.max_ttl() + list.every())
     }
 
     /// Whether it has no record, or no list in force.
@@ -156,12 +167,12 @@ impl Node {
 
     /// Whether what is known of it is not so any more. A hello shows what is so, or makes it so unless
     /// it only `looks`.
-    pub(super) fn is_outdated(&self, looks: bool, now: Tick) -> bool {
+    pub(super) fn is_outdated(&self, list: &List, looks: bool, now: Tick) -> bool {
         let Some(known) = self.answer() else { return false };
         let replaced = known.record.is_some() && !self.is_current();
         let ended = self.other.is_some() && self.other(now).is_none();
-        let lapsed = self.lapses().is_some_and(|at| now >= at);
-        known.stale || ended || lapsed || (!looks && (replaced || self.is_to_be_taken_back()))
+        let lapses = self.lapses_soon(list);
+        known.stale || ended || (!looks && (replaced || lapses || self.is_to_be_taken_back()))
     }
 
     /// Whether it is sent a hello now: one at a time, and no two alike in a row at once.
@@ -190,7 +201,7 @@ impl Node {
 
     /// When something changes by itself: a hello is due, or is not answered, or what one returned
     /// does not count any more.
-    pub(super) fn changes(&self, urgent: bool, fresh: Duration, patience: Duration) -> [Option<Tick>; 9] {
+    pub(super) fn changes(&self, list: &List, urgent: bool, fresh: Duration, patience: Duration) -> [Option<Tick>; 9] {
         let known = self.answer();
         let asks = |at: Tick| known.filter(|_| self.sent.is_none()).map(|_| at);
         let unsynced = known.filter(|known| known.record.as_ref().is_some_and(|record| !record.synced));
@@ -200,7 +211,7 @@ impl Node {
             self.sent.map(|sent| sent + patience),
             self.owes.map(|owes| owes + patience),
             self.other.as_ref().map(|other| other.until),
-            self.lapses(),
+            self.outlasts(list),
             known.map(|known| known.at + fresh),
             unsynced.map(|known| known.settles_at),
             unsynced.map(|known| known.free_at + LATE),

@@ -71,7 +71,7 @@ impl Bench {
             floor: 0,
             synced: true,
             word: None,
-            in_force: Some(in_force(&self.list)),
+            in_force: Some(InForce { left: self.list.lasts(), ..in_force(&self.list) }),
             seen: Vec::new(),
         }
     }

@@ -219,17 +219,9 @@ fn record_whose_word_was_taken_back_is_young_and_that_is_news() {
     let mut guard = guard();
     hears(&mut guard, &Record { word: Some(OldAtOnce::FirstUse), ..record("a", "run", 62) }, 10);
     assert_eq!(quarantine(&guard, 10), None);
-    hears(&mut guard, &record("a", "run", 2), 15);
-    assert_eq!(quarantine(&guard, 15), Some((QUARANTINE - SECOND * 2, Doubt::Restarted)));
+    hears(&mut guard, &record("b", "run", 2), 15);
+    assert_eq!(quarantine(&guard, 15), Some((QUARANTINE - SECOND * 2, Doubt::Forgot)));
     assert!(!guard.settled(at(15)) && guard.take_news());
-}
-
-#[test]
-fn slow_answer_at_the_end_of_a_quarantine_is_no_news() {
-    let mut guard = guard();
-    guard.hello(Some(&record("a", "run", 60)), ms(100_000), ms(100_000));
-    guard.hello(Some(&record("a", "run", 60)), ms(100_000), ms(100_600));
-    assert!(guard.quarantined(ms(100_600)).is_some() && !guard.take_news());
 }
 
 #[test]

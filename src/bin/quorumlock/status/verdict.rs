@@ -138,8 +138,7 @@ impl<'a> Verdict<'a> {
 
     /// Nodes without a record that are taken to vote at once.
     fn taken_for_old(&self) -> usize {
-        let old = |(_, node): &(usize, &NodeStatus)| is_unused(node) && self.first_use(node).is_zero();
-        self.knowing().filter(old).count()
+        self.able().filter(|node| is_unused(node) && self.first_use(node).is_zero()).count()
     }
 
     /// 0 where `run` would begin, else what it would end with.
@@ -158,11 +157,11 @@ impl<'a> Verdict<'a> {
             return format!("{counted}: one server is behind two addresses, which `quorumlock run` refuses");
         }
         if self.can_acquire() {
-            return match self.taken_for_old() {
-                0 => counted,
-                all => format!(
-                    "{counted}; {all} of them have no record yet, and vote at once unless they were flushed, evicted \
-                     keys or were replicas: then the first client waits for {}",
+            return match self.votes() - self.taken_for_old() < self.quorum() {
+                false => counted,
+                true => format!(
+                    "{counted}. Those without a record vote at once unless they were flushed, evicted keys or were \
+                     replicas: then the first client waits for {}",
                     left(self.max_ttl)
                 ),
             };
@@ -177,7 +176,7 @@ impl<'a> Verdict<'a> {
                 left(wait)
             ),
             Some(wait) if self.needs_a_client() => format!(
-                "{counted}: no client has come since these servers restarted, and the first one waits for {}",
+                "{counted}: no client has come since these servers restarted or were promoted, and the first one waits for {}",
                 left(wait)
             ),
             Some(wait) => format!("{counted}: no lock can be acquired for another {}, then a quorum votes", left(wait)),
@@ -205,14 +204,19 @@ impl<'a> Verdict<'a> {
 
     /// How long it takes until they vote, of all nodes that will.
     fn waits(&self) -> impl Iterator<Item = Duration> {
-        let can = self.knowing().filter(|(index, node)| node.out_of_memory.is_none() && self.may_write(*index));
-        can.filter_map(|(_, node)| match node.state {
+        self.able().filter_map(|node| match node.state {
             _ if is_unused(node) => Some(self.first_use(node)),
             _ if is_idle(node) => Some(Duration::ZERO),
             NodeState::Up => Some(Duration::ZERO),
             NodeState::Quarantined { left, .. } => Some(left),
             _ => None,
         })
+    }
+
+    /// Those that can grant a lock as soon as they vote.
+    fn able(&self) -> impl Iterator<Item = &NodeStatus> {
+        let can = self.knowing().filter(|(index, node)| node.out_of_memory.is_none() && self.may_write(*index));
+        can.map(|(_, node)| node)
     }
 
     /// Those of them that answer, and can read their record; or have none yet.

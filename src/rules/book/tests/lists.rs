@@ -193,15 +193,33 @@ fn onlooker_writes_nothing_and_judges_nodes_as_a_client_of_its_list() {
 }
 
 #[test]
-fn own_list_counts_no_longer_than_it_is_in_force() {
-    let mut bench = Bench::up(1);
-    let mut record = bench.record(0);
-    record.in_force.as_mut().unwrap().left = SECOND;
+fn own_list_counts_as_long_as_it_outlasts_what_is_granted() {
+    for (left, asks, counts_for) in
+        [(75_000, false, 9_999), (65_000, false, 4_950), (64_999, true, 4_949), (61_000, true, 990)]
+    {
+        let mut bench = Bench::new(1);
+        let mut record = bench.record(0);
+        record.in_force.as_mut().unwrap().left = Duration::from_millis(left);
+        bench.hears(0, Some(record));
+        assert_eq!(bench.hellos().first(), asks.then_some(&(0, Intent::Keep)), "{left}: a greeting keeps nothing");
+        bench.passes(counts_for - 1);
+        assert_eq!(bench.counts(), [0], "{left}");
+        bench.passes(2);
+        assert!(bench.counts().is_empty(), "{left}");
+    }
+}
+
+#[test]
+fn list_that_lapsed_on_a_doubted_node_asks_no_more() {
+    let mut bench = Bench::up(2);
+    let other = bench.of_list(1, &stranger());
     bench.passes(5);
-    bench.hears(0, Some(record));
-    bench.passes(999);
-    assert_eq!((bench.counts(), bench.hellos()), (vec![0], vec![]));
-    assert_eq!(bench.plan().due, bench.now + Duration::from_millis(1));
-    bench.passes(1);
-    assert_eq!((bench.hellos(), bench.counts()), (vec![(0, Intent::Keep)], vec![]));
+    bench.hears(1, Some(other));
+    bench.passes(70_000);
+    bench.all_hear([0]);
+    assert!(bench.hellos().contains(&(1, Intent::Keep)));
+    let doubted = Known { free_at: bench.now + SECOND * 60, ..bench.known(Some(bench.record(1))) };
+    bench.knows(1, doubted);
+    bench.passes(1_000);
+    assert!(bench.hellos().is_empty());
 }

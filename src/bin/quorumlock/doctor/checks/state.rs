@@ -101,7 +101,7 @@ fn quarantined(state: &NodeState, time: std::time::Duration) -> Finding {
 }
 
 fn unseen(time: std::time::Duration) -> Finding {
-    Finding::new(Level::Warning, "quarantine", "It has restarted, and no client has come since.")
+    Finding::new(Level::Warning, "quarantine", "It has restarted or was promoted, and no client has come since.")
         .why("It votes on no new lock until everything it may have forgotten has expired. That counts from its first client on.")
         .mend(format!("The first client waits for {}. Restart one server at a time.", left(time)))
 }
