@@ -82,7 +82,6 @@ where
     let alive = is_alive(&|name| discoveries.contains_key(name));
     if broken.is_empty() && exhausted && !alive {
         println!("nobody gets the lock as this scope is about: it shows nothing");
-        eprintln!("{:?}", discoveries.keys());
     }
     broken.is_empty() && exhausted && alive
 }

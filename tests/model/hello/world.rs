@@ -34,8 +34,11 @@ impl World {
     pub fn new(scope: &Scope) -> Self {
         let clients = (0..2 + usize::from(scope.third)).map(|number| Arc::new(Client::new(scope, number))).collect();
         let mut world = Self { nodes: Nodes::default(), clients, trouble: Trouble::NotYet, token: 0, fell: false };
-        // Whoever only says hello is there from the beginning on, and so is the first.
-        world.start(0);
+        // The one that only says hello is there from the beginning on. So is the first one, if they have
+        // one list: of two lists, either may come first.
+        if scope.is_alike() {
+            world.start(0);
+        }
         (2..world.clients.len()).for_each(|client| world.start(client));
         world
     }
