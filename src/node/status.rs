@@ -87,7 +87,7 @@ impl fmt::Display for NodeState {
 /// What is feared of a node.
 const fn suspicion(doubt: Doubt) -> &'static str {
     match doubt {
-        Doubt::Restarted => "this server is new or has restarted, and may have forgotten locks",
+        Doubt::Restarted => "this server is new, has restarted or forgot, and may have forgotten locks",
         Doubt::Forgot => "it forgot what it had granted (FLUSHALL, a deleted key, an old state)",
         Doubt::ClockStepped => "its clock was stepped, so it may have ended locks early",
         Doubt::Unsynced => "it waits for the others to tell it which tokens were dealt",

@@ -16,10 +16,9 @@ pub fn trusted(reply: Reply, trust: Trust) -> Reply {
         Ok(Outcome::Granted { .. }) if !trust.grants => {
             Err(Fault::new(FaultKind::Doubted, "it has no vote, so its grant does not count"))
         }
-        Ok(Outcome::Extended) if !trust.extensions => Err(Fault::new(
-            FaultKind::Doubted,
-            "it has just restarted or its clock was stepped, so its renewal does not count yet",
-        )),
+        Ok(Outcome::Extended) if !trust.extensions => {
+            Err(Fault::new(FaultKind::Doubted, "it is in doubt, so its renewal does not count yet"))
+        }
         other => other,
     }
 }

@@ -315,8 +315,8 @@ impl RestartGuard {
             self.doubted = Some((why, wait));
             return;
         };
-        // Another server has another clock.
-        let renames = (known, why) == (Doubt::ClockStepped, Doubt::Restarted);
+        // Another server has another clock, and another memory.
+        let renames = known != Doubt::Unsynced && why == Doubt::Restarted;
         let why = if last.until > wait.until && !renames { known } else { why };
         self.doubted = Some((why, last.longer(wait)));
     }

@@ -50,7 +50,7 @@ async fn nodes_that_no_client_has_used_have_no_record_and_no_list() {
     assert_eq!((code, &seen["verdict"]), (0, &"none".into()), "{seen}");
     assert!(seen["nodes"].as_array().unwrap().iter().all(|node| node["record"].is_null() && node["list"].is_null()));
     let (_, out, _) = done(over(&servers).arg("members"));
-    assert_eq!(out.matches("it has no record: no client has used it yet").count(), 3, "{out}");
+    assert_eq!(out.matches("it has no record: no client has come since it began, or forgot").count(), 3, "{out}");
     assert!(out.contains("no list is in force: clients of any list may come"), "{out}");
     assert!(servers.iter().all(|server| server.command(&["DBSIZE"]) == "0"), "to look writes nothing");
 }

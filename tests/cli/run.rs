@@ -246,7 +246,7 @@ async fn an_explanation_that_several_nodes_share_is_given_once() {
         command
     };
     let explained = |said: &str| {
-        assert_eq!(said.matches("this server is new or has restarted").count(), 1, "{said}");
+        assert_eq!(said.matches("this server is new, has restarted or forgot").count(), 1, "{said}");
         assert_eq!(said.matches("quarantined for").count(), 3, "{said}");
     };
     let (code, _, err) = done(&mut quarantined("1min"));

@@ -154,12 +154,12 @@ async fn new_servers_are_told_to_be_new_and_when_they_will_vote() {
     let servers = new_servers(3).await;
     let (code, said, _) = status(&mut guarded(&servers));
     assert_eq!(code, 69);
-    assert!(said.contains("unused: it has no record, since no client has come yet"), "{said}");
+    assert!(said.contains("no record: no client has come since it began, or forgot"), "{said}");
     assert!(said.contains("the first one waits for 60 min") && said.contains("`quorumlock init`"), "{said}");
     let servers = quarantined(3).await;
     let (code, said, _) = status(&mut guarded(&servers));
     assert_eq!(code, 69);
-    assert!(said.contains("this server is new or has restarted, and may have forgotten locks"), "{said}");
+    assert!(said.contains("this server is new, has restarted or forgot, and may have forgotten locks"), "{said}");
     assert!(said.contains("no lock can be acquired for another 61 min"), "{said}");
 }
 
@@ -168,7 +168,7 @@ async fn servers_that_have_run_for_longer_than_max_ttl_vote_with_their_first_cli
     let servers = new_servers(3).await;
     let tells = |words: &[&str]| done(over(&servers).env("QUORUMLOCK_MAX_TTL", "2s").args(words));
     let (code, out, err) = tells(&["status", "--wait"]);
-    assert!(code == 0 && out.contains("3 of 3 nodes vote") && out.contains("unused"), "{code}: {out}{err}");
+    assert!(code == 0 && out.contains("3 of 3 nodes vote") && out.contains("no record"), "{code}: {out}{err}");
     let (code, _, err) = tells(&["run", "job", "-n", "--ttl", "2s", "--", "true"]);
     assert_eq!(code, 0, "{err}");
 }

@@ -19,7 +19,7 @@ const FAREWELL: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How often it is looked whether all answer.
 const LOOK: Duration = Duration::from_millis(20);
-const QUESTION: &str = "Are these servers new, so that nobody can hold a lock there?";
+const QUESTION: &str = "Are these servers new, and not restarted or flushed, so that nobody can hold a lock there?";
 
 pub(crate) async fn init(args: Init) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;

@@ -223,7 +223,7 @@ fn remark(members: &NodeMembers) -> Option<String> {
     let node = &members.node;
     match &members.record {
         Err(why) => Some(format!("{node}: {why}")),
-        Ok(None) => Some(format!("{node}: it has no record: no client has used it yet")),
+        Ok(None) => Some(format!("{node}: it has no record: no client has come since it began, or forgot")),
         Ok(Some(record)) if !record.synced => Some(format!(
             "{node}: it does not know which tokens were dealt, until others tell it when its quarantine ends"
         )),

@@ -34,16 +34,18 @@ impl Book {
     }
 
     /// How it shows that clients of this list meet two servers behind a node's name, if they do. Until
-    /// this record has had its id for a while, other ids may be those of the record before it: clients
-    /// show these until they say hello again.
+    /// this record has had its id for a while, other ids may be those of the record before it. What was
+    /// shown after this client heard of the record may be the record after it.
     fn twins(&self, number: usize, now: Tick) -> Option<Arc<str>> {
         let node = &self.nodes[number];
         let (own, asked) = (node.record()?, node.answer()?.at);
         let mut ids = BTreeSet::from([&*own.id]);
         for (at, record) in self.fresh_records(now).filter(|(at, _)| at.has(&self.list, now)) {
             let told = at.answer().map(|known| known.at).unwrap_or_default();
-            let is_later = |seen: &&Sighting| told + own.age > asked + seen.age + self.list.overlap();
-            ids.extend(record.seen.iter().filter(|seen| seen.node == node.name).filter(is_later).map(|seen| &*seen.id));
+            let is_late = |seen: &Sighting| told + own.age > asked + seen.age + self.list.overlap();
+            let is_early = |seen: &Sighting| told + self.pause() <= asked + seen.age;
+            let counts = |seen: &&Sighting| seen.node == node.name && is_late(seen) && is_early(seen);
+            ids.extend(record.seen.iter().filter(counts).map(|seen| &*seen.id));
         }
         if ids.len() < 2 {
             return None;

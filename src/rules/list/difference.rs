@@ -16,13 +16,15 @@ pub fn difference(mine: &List, node: &str, says: &str) -> String {
             described(mine, mine)
         );
     };
-    format!(
-        "another list is in force on {node}: theirs is {}; this client's is {}; stop the clients that have the wrong \
-         list: the others go on {} later at the latest",
-        described(&theirs, mine),
-        described(mine, &theirs),
-        length(theirs.lasts().max(mine.lasts()))
-    )
+    let mend = match theirs.name == mine.name {
+        true => {
+            let later = length(theirs.lasts().max(mine.lasts()));
+            format!("stop the clients that have the wrong list: the others go on {later} later at the latest")
+        }
+        false => "the names differ, so give one of the lists other servers".to_owned(),
+    };
+    let (theirs, mine) = (described(&theirs, mine), described(mine, &theirs));
+    format!("another list is in force on {node}: theirs is {theirs}; this client's is {mine}; {mend}")
 }
 
 /// A list for people. What `other` does not have like that is in brackets.
@@ -67,6 +69,7 @@ mod tests {
         let told = difference(&mine, "a:1", "team 1500 3 a:1 b:1");
         assert!(told.contains("theirs is [\"team\"] of a:1, b:1 with [max_ttl 1500 ms] and [protocol 3];"), "{told}");
         assert!(told.contains("is [\"default\"] of a:1, b:1 with [max_ttl 60 s] and [protocol 4];"), "{told}");
+        assert!(told.ends_with("give one of the lists other servers"), "{told}");
     }
 
     #[test]

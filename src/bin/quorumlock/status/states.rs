@@ -20,7 +20,7 @@ pub(crate) fn told(node: &NodeStatus) -> String {
 /// What keeps a node from voting, or from answering.
 pub(crate) fn why(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> Option<String> {
     verdict.refusal(index).map(|refused| format!("{}, but {refused}", plain(node))).or_else(|| match &node.state {
-        _ if is_unused(node) => Some("unused: it has no record, since no client has come yet".to_owned()),
+        _ if is_unused(node) => Some("no record: no client has come since it began, or forgot".to_owned()),
         _ if is_idle(node) => Some("idle: the next client tells it which tokens were dealt, and it votes".to_owned()),
         NodeState::Up => None,
         NodeState::Connecting => Some("connecting: not done yet; --connect-timeout waits longer for it".to_owned()),
@@ -45,7 +45,7 @@ pub(super) fn in_short(node: &NodeStatus) -> String {
 /// The same without a colour.
 pub(crate) fn plain(node: &NodeStatus) -> String {
     match node.state {
-        _ if is_unused(node) => "unused".to_owned(),
+        _ if is_unused(node) => "no record".to_owned(),
         _ if is_idle(node) => "idle".to_owned(),
         NodeState::Quarantined { left: time, .. } => format!("quarantined {}", left(time)),
         _ => word(&node.state).to_owned(),

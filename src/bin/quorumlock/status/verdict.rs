@@ -109,8 +109,8 @@ impl<'a> Verdict<'a> {
         self.kept_out.as_deref()
     }
 
-    /// How many nodes can be reached that no client has used yet.
-    pub(super) fn unused(&self) -> usize {
+    /// How many nodes can be reached that have no record.
+    pub(crate) fn unused(&self) -> usize {
         self.nodes.iter().filter(|node| is_unused(node)).count()
     }
 
@@ -170,13 +170,13 @@ impl<'a> Verdict<'a> {
             return format!("{counted}: a client with this list acquires nothing: {why}");
         }
         match self.opens_in() {
-            Some(wait) if self.unused() >= self.quorum() => format!(
-                "{counted}: no client has used these nodes yet, and the first one waits for {}; if the servers are new, \
-                 `quorumlock init` makes them vote at once",
+            Some(wait) if self.unused() == self.nodes.len() => format!(
+                "{counted}: no client has come since these servers began, or forgot, and the first one waits for {}; if \
+                 they are new and never held a lock, `quorumlock init` makes them vote at once",
                 left(wait)
             ),
             Some(wait) if self.needs_a_client() => format!(
-                "{counted}: no client has come since these servers restarted or were promoted, and the first one waits for {}",
+                "{counted}: no client has come since some of these servers began, restarted or forgot, and the first one waits for {}",
                 left(wait)
             ),
             Some(wait) => format!("{counted}: no lock can be acquired for another {}, then a quorum votes", left(wait)),

@@ -215,7 +215,19 @@ mod tests {
         let (label, state, mood) = ("n1".to_owned(), word.to_owned(), Mood::Good);
         let why = why.map(str::to_owned);
         let (record, holder) = (String::new(), String::new());
-        Node { label, word, state, mood, why, round_trip: None, slow: false, record, holder, left: None }
+        Node {
+            label,
+            word,
+            state,
+            mood,
+            why,
+            round_trip: None,
+            slow: false,
+            memory: String::new(),
+            record,
+            holder,
+            left: None,
+        }
     }
 
     #[test]

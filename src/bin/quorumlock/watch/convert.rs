@@ -67,6 +67,7 @@ pub(super) fn unasked(nodes: &[NodeStatus]) -> Seen {
         why: is_refused(&node.state).then(|| node.state.to_string()),
         round_trip: node.round_trip,
         slow: false,
+        memory: memory(node),
         record: record(node),
         holder: dash(),
         left: None,
@@ -96,10 +97,15 @@ fn node(
         why: why(verdict, index, node),
         round_trip: pace.took.filter(|_| said.is_ok()).or(node.round_trip).filter(|_| node.state.is_admitted()),
         slow,
+        memory: memory(node),
         record: record(node),
         holder: holder(said, node),
         left: left.map(|left| left.saturating_sub(pace.age(now))),
     }
+}
+
+fn memory(node: &NodeStatus) -> String {
+    node.record.as_ref().map(|record| record.id.to_string()).unwrap_or_default()
 }
 
 /// Whether it does not come to vote by itself.
@@ -119,7 +125,7 @@ const fn mood(state: &NodeState) -> Mood {
 fn record(node: &NodeStatus) -> String {
     match &node.record {
         _ if node.unreadable.is_some() => "unreadable".to_owned(),
-        _ if is_unused(node) => "unused".to_owned(),
+        _ if is_unused(node) => "no record".to_owned(),
         Some(Record { in_force: Some(list), .. }) => format!("1 of {}", list.says.split(' ').skip(3).count()),
         Some(_) => "no client".to_owned(),
         None => dash(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::changes;
 use super::event::{Event, Kind, Log};
 use super::keys::Controls;
-use super::seen::{Hold, Mood, Names, Seen};
+use super::seen::{Hold, Mood, Names, Node, Seen};
 
 /// For how long nodes may disagree without a word: they are not asked at the same moment, so for a
 /// moment they do whenever a lock passes on.
@@ -21,6 +21,8 @@ pub(super) struct Model {
     pub(super) seen: Option<(Instant, Seen)>,
     pub(super) names: Option<(Instant, Names)>,
     pub(super) log: Log,
+    /// When it was seen last that fewer than a quorum of nodes have the memory that they had before.
+    forgot: Option<Instant>,
     sure: Option<Sure>,
 }
 
@@ -34,7 +36,16 @@ struct Sure {
 
 impl Model {
     pub(super) fn new(name: Option<String>, every: Duration) -> Self {
-        Self { name, every, controls: Controls::default(), seen: None, names: None, log: Log::default(), sure: None }
+        Self {
+            name,
+            every,
+            controls: Controls::default(),
+            seen: None,
+            names: None,
+            log: Log::default(),
+            forgot: None,
+            sure: None,
+        }
     }
 
     /// The nodes and the name, as they are now.
@@ -49,7 +60,7 @@ impl Model {
     /// The names that are held now. Nodes were asked from when that `began`.
     pub(super) fn see_names(&mut self, now: Instant, mut names: Names, began: Instant) {
         if let Some((then, before)) = &self.names {
-            for event in between(before, &names, now.saturating_duration_since(*then)) {
+            for event in between(before, &names, self.since(*then, now)) {
                 self.log.add(now, event);
             }
             go_on(before, &mut names);
@@ -68,20 +79,33 @@ impl Model {
 
     fn compare_nodes(&mut self, now: Instant, seen: &Seen) {
         let Some((_, before)) = &self.seen else { return };
+        let remembers = |(before, now): &(&Node, &Node)| !now.memory.is_empty() && before.memory == now.memory;
+        let remember = before.nodes.iter().zip(&seen.nodes).filter(remembers).count();
+        if !seen.nodes.is_empty() && remember <= seen.nodes.len() / 2 {
+            self.forgot = Some(now);
+        }
         for event in before.nodes.iter().zip(&seen.nodes).flat_map(|(before, now)| changes::of_node(before, now)) {
             self.log.add(now, event);
         }
     }
 
+    /// How long ago that was. If too few nodes have remembered since, nobody knows how long a hold
+    /// lasted: as if that was very long ago.
+    fn since(&self, then: Instant, now: Instant) -> Duration {
+        let forgot = self.forgot.is_some_and(|forgot| forgot >= then);
+        if forgot { Duration::MAX } else { now.saturating_duration_since(then) }
+    }
+
     fn compare_hold(&mut self, now: Instant, hold: &Hold) {
         let name = self.name.clone().unwrap_or_default();
+        let elapsed = self.sure.as_ref().map(|sure| self.since(sure.at, now)).unwrap_or_default();
         let Some(sure) = &mut self.sure else {
             // Where it begins is no event.
             self.sure = hold.agreed.then(|| Sure { at: now, hold: hold.clone(), unsure: None, told: false });
             return;
         };
         if hold.agreed {
-            let events = changes::of_hold(&name, &sure.hold, hold, now.saturating_duration_since(sure.at));
+            let events = changes::of_hold(&name, &sure.hold, hold, elapsed);
             events.into_iter().for_each(|event| self.log.add(now, event));
             let hold = changes::goes_on(&sure.hold, hold.clone());
             self.sure = Some(Sure { at: now, hold, unsure: None, told: false });
@@ -124,6 +148,7 @@ fn go_on(before: &Names, now: &mut Names) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::screens::node;
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -177,6 +202,25 @@ mod tests {
         assert_eq!(told(seen), ["lost by a: it was not renewed in time"]);
         let unseen = (0..10).map(|age| aged(9, age)).chain([free()]);
         assert_eq!(told(unseen), ["no longer held by a"]);
+    }
+
+    #[test]
+    fn what_a_quorum_forgot_was_not_released() {
+        let (began, mut model) = (Instant::now(), Model::new(Some("job".to_owned()), SECOND));
+        let nodes =
+            |ids: [&str; 3]| ids.map(|id| Node { memory: id.to_owned(), ..node(1, "up", "up", Mood::Good) }).to_vec();
+        let looks = [
+            (["1", "2", "3"], held("a")),
+            (["1", "2", "4"], free()),
+            (["1", "2", "4"], held("b")),
+            (["", "6", "4"], Hold::default()),
+            (["5", "6", "4"], free()),
+        ];
+        for (number, (ids, hold)) in (0..).zip(looks) {
+            model.see(began + SECOND * number, Seen { nodes: nodes(ids), ..seen(hold) });
+        }
+        let told: Vec<_> = model.log.iter().map(|(_, event)| event.text.clone()).collect();
+        assert_eq!(told, ["no longer held by b", "taken by b", "released by a"]);
     }
 
     fn names(held: &[(&str, &str)], whole: bool) -> Names {

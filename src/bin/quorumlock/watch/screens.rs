@@ -12,7 +12,7 @@ use super::seen::{Hold, Mood, Names, Node, Seen};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn node(number: u16, word: &'static str, state: &str, mood: Mood) -> Node {
+pub(super) fn node(number: u16, word: &'static str, state: &str, mood: Mood) -> Node {
     let is_up = word != "down";
     Node {
         label: format!("10.0.{number}.7:6379"),
@@ -22,6 +22,7 @@ fn node(number: u16, word: &'static str, state: &str, mood: Mood) -> Node {
         why: None,
         round_trip: is_up.then_some(Duration::from_millis(12)),
         slow: number == 2,
+        memory: if is_up { format!("{number}") } else { String::new() },
         record: if is_up { "1 of 5".to_owned() } else { "-".to_owned() },
         holder: if is_up { "host-a..21b4/7.0".to_owned() } else { "?".to_owned() },
         left: is_up.then_some(27 * SECOND),

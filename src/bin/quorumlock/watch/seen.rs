@@ -26,6 +26,8 @@ pub(super) struct Node {
     pub(super) round_trip: Option<Duration>,
     /// Whether its last answer took long, or the next one does.
     pub(super) slow: bool,
+    /// The id of its record, by which it is known whether it may have forgotten; empty if it has none.
+    pub(super) memory: String,
     /// What its record says of the list of nodes that clients have.
     pub(super) record: String,
     /// Whom it names as the holder.

@@ -45,8 +45,8 @@ fn another(theirs: &str, whose: Whose) -> Finding {
 }
 
 fn unused() -> Finding {
-    Finding::new(Level::Hint, "unused", "No client has used it yet.")
-        .why("It votes when its first client has waited for max_ttl, or at once if it has run for longer than that, and was never \
+    Finding::new(Level::Hint, "unused", "It has no record: no client has come since it began, or forgot.")
+        .why("It votes when its first client has waited for max_ttl, or at once if it has run for a quarter longer than that, and was never \
               flushed, evicted keys or was a replica.")
         .mend("If the servers are new, say `quorumlock init`.")
 }

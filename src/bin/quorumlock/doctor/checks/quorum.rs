@@ -24,7 +24,12 @@ fn votes(seen: &Seen) -> Finding {
         (true, _) => Finding::fine("quorum", what),
         (false, Some(_)) => Finding::new(Level::Warning, "no-quorum", what)
             .why("Nobody can acquire a lock before a quorum of nodes votes.")
-            .mend("Wait until the quarantines have ended; if the servers are new, say `quorumlock init`."),
+            .mend(match verdict.unused() == seen.nodes.len() {
+                true => {
+                    "Start a client, and wait; if the servers are new and never held a lock, say `quorumlock init`."
+                }
+                false => "Wait until the quarantines have ended.",
+            }),
         (false, None) => Finding::new(Level::Unsafe, "no-quorum", what)
             .why("Nobody can acquire a lock, or tell who holds one.")
             .mend("Mend the nodes that have no vote, as the other findings say."),
