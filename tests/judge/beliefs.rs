@@ -86,6 +86,9 @@ impl Lease {
     }
 }
 
+/// The lease of each process that was believed in for the longest time, and its number.
+type Longest<'a> = BTreeMap<u16, (u32, &'a Lease)>;
+
 /// All leases by their numbers.
 #[derive(Debug, Default)]
 pub struct Beliefs {
@@ -325,7 +328,7 @@ impl Beliefs {
     /// for those that nobody promised to keep apart.
     pub fn two_believers(&self, promises: &Promises, verdict: &mut Verdict) {
         // By team and name, of writers and of readers: the longest of each process.
-        let mut longest: BTreeMap<((u8, u8), bool), BTreeMap<u16, (u32, &Lease)>> = BTreeMap::new();
+        let mut longest: BTreeMap<((u8, u8), bool), Longest<'_>> = BTreeMap::new();
         let mut leases: Vec<_> = self.leases.iter().collect();
         leases.sort_by_key(|(_, lease)| lease.alone.1);
         for (&number, lease) in leases {

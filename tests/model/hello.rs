@@ -92,7 +92,7 @@ pub fn scopes(size: Size) -> Vec<Scope> {
     // The first holds by 1 and 2, the second reaches 0 and 1, and a third one all.
     let records = |name, fault| {
         let (cut, end) = ([&[0][..], &[2]], if small { 8 } else { 13 });
-        Scope { name, lists: ALIKE, third: true, cut, fault, ahead: 1_000_000, end, ..base }
+        Scope { name, lists: ALIKE, third: true, cut, fault, ahead: 1_000_000, end }
     };
     vec![
         base,

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use quorumlock::node::operation::{Hello, Intent};
 use quorumlock::node::{FaultKind, Outcome, Verb};
-use quorumlock::{List, LostReason};
+use quorumlock::{List, LostReason, NodeState};
 
-use crate::answers::{Answer, fault, released};
+use crate::answers::{Answer, fault, granted, nothing_held, released};
 use crate::stage::{MINUTE, MS, PROCESS, SECOND, Stage, record};
 
 fn ours() -> List {
@@ -72,4 +72,30 @@ async fn another_list_of_this_name_takes_all_locks_away_until_it_is_gone() {
     stage.quiet_for(Duration::ZERO).await;
     let (guard, _) = stage.won().await;
     drop(guard);
+}
+
+/// So it is when this process stood still: no vote counts before the next hello.
+#[tokio::test(start_paused = true)]
+async fn try_waits_for_hellos_that_are_due() {
+    let stage = Stage::new(3);
+    [0, 1].into_iter().for_each(|node| stage.turns(node, NodeState::Connecting));
+    let trying = stage.try_acquire();
+    stage.quiet_for(SECOND / 10).await;
+    stage.turns(1, NodeState::Up);
+    stage.round(Verb::Claim, |_, _| granted()).await;
+    assert!(trying.await.unwrap().unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_does_not_wait_for_hellos_where_no_quorum_will_vote() {
+    let stage = Stage::new(3);
+    let down = || NodeState::Down { why: "refused".into() };
+    stage.turns(0, down());
+    stage.turns(1, NodeState::Connecting);
+    let trying = stage.try_acquire();
+    stage.quiet_for(SECOND / 10).await;
+    stage.turns(1, down());
+    stage.round(Verb::Claim, |node, _| if node == 2 { granted() } else { fault(FaultKind::Down) }).await;
+    stage.only(&[2], Verb::Withdraw, |_, _| nothing_held()).await;
+    assert!(trying.await.unwrap().unwrap_err().is_unavailable());
 }

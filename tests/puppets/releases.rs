@@ -1,6 +1,6 @@
 //! Releases: on whom they are insisted, when they are tried again, and when no longer.
 
-use quorumlock::node::{FaultKind, Verb};
+use quorumlock::node::{FaultKind, Outcome, Verb};
 use quorumlock::{LockGuard, Released};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -83,6 +83,16 @@ async fn two_that_did_not_hold_it_tell_that_it_had_expired() {
     let (guard, _) = stage.won().await;
     let releasing = release(guard);
     stage.round(Verb::Release, |node, _| if node == 0 { SILENCE } else { nothing_held() }).await;
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::AlreadyExpired);
+}
+
+/// One without a record carries nothing out, and has nothing that could stay.
+#[tokio::test(start_paused = true)]
+async fn release_that_nodes_without_a_record_answer_is_confirmed() {
+    let stage = Stage::new(3);
+    let (guard, _) = stage.won().await;
+    let releasing = release(guard);
+    stage.round(Verb::Release, |node, _| if node == 0 { SILENCE } else { Some(Ok(Outcome::Forgot)) }).await;
     assert_eq!(releasing.await.unwrap().unwrap(), Released::AlreadyExpired);
 }
 

@@ -36,12 +36,7 @@ pub enum Cue {
     Save(usize),
     /// The running process loads that.
     Load(usize),
-    /// A name leads everybody to another server from now on.
-    Leads {
-        node: usize,
-        server: usize,
-    },
-    /// The same for one process.
+    /// A name leads one process to another server from now on.
     Splits {
         node: usize,
         process: usize,
@@ -258,7 +253,6 @@ impl World {
             Cue::Wipe(node) => self.change_memory(node, Memory::Empty),
             Cue::Save(node) => self.core.lock().unwrap().servers[node].save(),
             Cue::Load(node) => self.change_memory(node, Memory::Old),
-            Cue::Leads { node, server } => self.leads(node, server),
             Cue::Splits { node, process, server } => self.split(node, &[process], server),
             Cue::Copies { from, to } => self.copy(from, to),
             Cue::Inits(process) => part::init(self, process),

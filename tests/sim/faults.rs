@@ -34,8 +34,6 @@ pub enum Action {
         memory: Memory,
         down: Duration,
     },
-    /// It executes FLUSHALL.
-    Flush(usize),
     Restart {
         node: usize,
         epoch: u32,
@@ -84,7 +82,6 @@ impl World {
             Action::Unhang(node) => self.unhang(node),
             Action::Crash { node, memory, down } => self.crash(node, memory, down, false),
             Action::Promote { node, memory, down } => self.crash(node, memory, down, true),
-            Action::Flush(node) => self.flush(node),
             Action::Restart { node, epoch } => self.restart(node, epoch),
             Action::Resume(process) => self.resume(process),
             Action::Fell(process) => self.fell(process),

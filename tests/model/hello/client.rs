@@ -280,7 +280,7 @@ impl Client {
         let (now, quorum) = (nodes.now, self.size().quorum());
         let votes = asking.granted.and(self.voting(now));
         // No vote counts for longer than 5 s.
-        if votes.len() >= quorum && !self.other_list && now <= asking.t0 + TTL - 1 {
+        if votes.len() >= quorum && !self.other_list && now < asking.t0 + TTL {
             (self.asking, self.until, self.won) = (None, Some(asking.t0 + TTL - 1), true);
             return Some(asking.ballot);
         }

@@ -93,11 +93,6 @@ impl Script {
         self.once(Seen::Done, verb, process, Some(node), answer, 0, then);
     }
 
-    /// The same for the `nth` time.
-    pub fn once_done_again(&mut self, verb: Verb, process: usize, node: usize, answer: Answer, nth: u32, then: Cue) {
-        self.once(Seen::Done, verb, process, Some(node), answer, nth, then);
-    }
-
     /// The same for the first time after `at`.
     pub fn once_done_after(&mut self, at: u64, verb: Verb, process: usize, node: usize, answer: Answer, then: Cue) {
         let (process, node, answer) = (Some(process), Some(node), Some(answer));
