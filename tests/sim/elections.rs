@@ -23,6 +23,9 @@ const NAME: u8 = 0;
 /// An observer that is told of nothing looks every 5 s at least.
 const RARELY: Duration = Duration::from_millis(5_100);
 
+/// All clients have asked INFO again, which they do every 5 s.
+const PROBED: Duration = Duration::from_millis(6_100);
+
 /// What was proclaimed, and who looks.
 #[derive(Debug, Default)]
 pub struct Elections {
@@ -245,6 +248,11 @@ pub async fn finale(world: &Arc<World>, plan: &Plan) {
     let Some((process, quorum)) = quorums.first().cloned() else { return };
     drop(quorums);
     let (dice, patience) = (world.core.lock().unwrap().dice.fork(), plan.patience());
+    if plan.proxied {
+        // Behind a proxy clients learn by INFO alone that another process answers, and until all have,
+        // each doubts what the others wrote.
+        world.run(world.now() + micros(PROBED), || false).await;
+    }
     let mut client = Client::new(world.clone(), process, quorum, dice);
     let number = world.parts.begun(process);
     let task = async move {
