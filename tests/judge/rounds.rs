@@ -11,8 +11,9 @@ use super::rule::{Rule, Verdict};
 /// One try to hold a name: whose, and which name.
 pub type Try = (Owner, u8);
 
-/// How much later than its holder gave it up all nodes have been asked to release it.
-const SOON: Micros = 1_000;
+/// How much later than its holder gave it up all nodes have been asked to release it. One that is lost
+/// by its deadline is released by a timer, of whole milliseconds, at that.
+const SOON: Micros = 3_000;
 
 /// How often a node calls one ballot stale before its owner asks with another: answers may be on their
 /// way when it asks again.
