@@ -91,7 +91,12 @@ pub fn scopes(size: Size) -> Vec<Scope> {
     let lists = |name, fault, end| Scope { name, fault, end, ..base };
     // The first holds by 1 and 2, the second reaches 0 and 1, and a third one all.
     let records = |name, fault| {
-        let (cut, end) = ([&[0][..], &[2]], if small { 8 } else { 13 });
+        let end = match size {
+            Size::Small => 8,
+            Size::Medium => 9,
+            Size::Full => 13,
+        };
+        let cut = [&[0][..], &[2]];
         Scope { name, lists: ALIKE, third: true, cut, fault, ahead: 1_000_000, end }
     };
     vec![
