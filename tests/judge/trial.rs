@@ -287,7 +287,7 @@ fn of_sessions() {
     };
     finds(&[&gives(0, 1_000), &[asked(renew(1, 0, 2_000))]], None, "the rest is renewed");
     finds(&[&gives(0, 1_000), &[asked(renew(0, 0b10, 2_000))]], Some(Rule::NotFinal), "so is what was given up");
-    finds(&[&[released(0, 1_000)], &[asked(release(0, 2_500))]], Some(Rule::NeverReleased), "a millisecond late");
+    finds(&[&[released(0, 1_000)], &[asked(release(0, 4_500))]], Some(Rule::NeverReleased), "some milliseconds late");
     let done = did(2_000, release(0, 1_000), Answer::Released(true));
     finds(&[&gives(0, 1_000), &done, &[freed]], None, "a quorum has freed it");
     finds(&[&gives(0, 1_000), &[freed]], Some(Rule::NotFreed), "no quorum has freed it");
