@@ -292,7 +292,7 @@ impl Quorum {
         Ok(self.0.leases.lose(&self.0.name(name)?, LostReason::Refused))
     }
 
-    /// How many nodes can be used: who only looks needs no vote.
+    /// How many nodes can be used: a client that only looks needs no vote.
     fn usable(&self, nodes: &[NodeStatus]) -> usize {
         let looks = self.0.leases.voters.membership.onlooker;
         let usable = |node: &&NodeStatus| {

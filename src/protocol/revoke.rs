@@ -18,8 +18,8 @@ pub(crate) struct Revocation {
     pub(crate) from: Vec<String>,
     /// For how long anybody may hold it still, if anybody does.
     pub(crate) left: Option<Duration>,
-    /// Whether a quorum of nodes has done it that voted before and after: whoever holds the name has
-    /// a quorum, of which one of them tells.
+    /// Whether a quorum of nodes has done it that voted before and after: the holder of the name has a
+    /// quorum too, so one of these nodes has told of it.
     pub(crate) truthful: bool,
     /// What each node said, if that was not enough.
     pub(crate) reports: Vec<NodeReport>,

@@ -58,7 +58,7 @@ pub fn is_hello(words: &[String]) -> bool {
     words.iter().any(|word| word.ends_with("node:seen"))
 }
 
-/// The record of a server that never forgot anything. The list of whoever asks is in force.
+/// The record of a server that never forgot anything. The list of the client that asks is in force.
 fn hello(words: &[String]) -> Vec<u8> {
     let said = |argument: usize| words.get(5 + argument).map_or("", String::as_str);
     let (list, says) = (said(4), said(5));

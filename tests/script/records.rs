@@ -132,7 +132,7 @@ fn ahead_of(now: Duration, ahead: i64) -> u64 {
     u64::try_from(now.as_micros()).unwrap().saturating_add_signed(ahead)
 }
 
-/// The memory node and the real one. Both clocks stand still but for steps of the test.
+/// The memory node and the real one. Both clocks stand still except for steps of the test.
 struct Twins {
     clock: Clockwork,
     node: RedisNode,

@@ -109,7 +109,7 @@ pub struct Core {
     pub head_dies: bool,
     /// So many clients will have finished in the end.
     pub expected: u64,
-    /// The server that each node's name leads to, but for those processes that it leads elsewhere.
+    /// The server that each node's name leads to, except for the processes that it leads elsewhere.
     pub homes: Vec<usize>,
     pub views: BTreeMap<(usize, usize), usize>,
     /// The process that stands still while its configuration is replaced.
