@@ -33,10 +33,6 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
     fn elsewhere(&self) -> Option<Handle> {
         None
     }
-    /// Whether the caller is where the background tasks run, so that it may do what they would do.
-    fn is_home(&self) -> bool {
-        false
-    }
 }
 
 /// The machine's own clocks and randomness, and the Tokio runtime that the quorum was connected on.
@@ -73,14 +69,6 @@ impl Host for System {
     fn elsewhere(&self) -> Option<Handle> {
         elsewhere(&self.runtime)
     }
-
-    fn is_home(&self) -> bool {
-        is_home(&self.runtime)
-    }
-}
-
-fn is_home(home: &Handle) -> bool {
-    Handle::try_current().is_ok_and(|current| current.id() == home.id())
 }
 
 fn elsewhere(home: &Handle) -> Option<Handle> {
@@ -121,10 +109,6 @@ impl Host for TokioTime {
 
     fn elsewhere(&self) -> Option<Handle> {
         elsewhere(&self.runtime)
-    }
-
-    fn is_home(&self) -> bool {
-        is_home(&self.runtime)
     }
 }
 

@@ -247,7 +247,8 @@ async fn an_explanation_that_several_nodes_share_is_given_once() {
     };
     let explained = |said: &str| {
         assert_eq!(said.matches("this server is new, has restarted or forgot").count(), 1, "{said}");
-        assert_eq!(said.matches("quarantined for").count(), 3, "{said}");
+        // Two decide. The third may not be connected yet.
+        assert!((2..=3).contains(&said.matches("quarantined for").count()), "{said}");
     };
     let (code, _, err) = done(&mut quarantined("1min"));
     assert_eq!(code, 69);
@@ -339,7 +340,8 @@ async fn a_lock_lost_behind_the_commands_back_is_76_though_it_ended_by_itself() 
     let script = "echo $$ > $0/pid; until [ -e $0/go ]; do sleep 0.02; done";
     let robbed = Background::start(&mut run(&servers, "job", &["--ttl", "60s"], script, folder.path()));
     line_of(&folder.path().join("pid"));
-    servers.iter().for_each(|server| assert!(server.forget("job")));
+    // Two decide: the third may be asked later.
+    servers.iter().for_each(|server| until("the node holds the lock", || server.forget("job")));
     std::fs::write(folder.path().join("go"), "").unwrap();
     let (code, _, err) = robbed.done();
     assert!(code == 76 && err.contains("was lost while the command ran"), "{code}: {err}");

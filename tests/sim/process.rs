@@ -74,10 +74,6 @@ impl Host for SimHost {
     fn spawn(&self, task: Task) {
         self.world.exec.spawn(self.process, task);
     }
-
-    fn is_home(&self) -> bool {
-        true
-    }
 }
 
 /// A monotonic clock.

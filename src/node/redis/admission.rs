@@ -10,7 +10,7 @@ use super::decode::{garbled, returned};
 use super::encode::Call;
 use super::script::Script;
 use super::transport::{Answer, Argument, Connection, Value};
-use crate::host::Host;
+use crate::host::{Host, before};
 use crate::node::operation::Operation;
 use crate::node::reply::{Fault, FaultKind, Outcome};
 use crate::rules::Tick;
@@ -62,6 +62,8 @@ pub(super) struct Guest<'a> {
     pub(super) record: &'a str,
     /// The channel to be subscribed to, if any.
     pub(super) channel: Option<&'a str>,
+    /// How long a reply may take.
+    pub(super) timeout: Duration,
     /// The first hello. It does not name the process, since INFO is under way with it.
     pub(super) hello: &'a Operation,
 }
@@ -74,15 +76,18 @@ pub(super) async fn greet(
     host: &Arc<dyn Host>,
     guest: Guest<'_>,
 ) -> Result<Greeting, Fault> {
-    let Guest { name, channel, .. } = guest;
+    let Guest { name, channel, timeout, .. } = guest;
     let asked = host.now();
+    let until = asked + timeout;
     let named = connection.send("CLIENT", &[Argument::Word("SETNAME"), Argument::Text(name)]);
     let loaded: Vec<_> = Script::ALL.iter().map(|script| load(connection, *script)).collect();
-    let info = connection.send("INFO", &[]).map(|info| (info, host.now()));
-    let said = hello(connection, guest, "EVALSHA");
+    let info = in_time(host, until, connection.send("INFO", &[])).map(|info| (info, host.now()));
+    let said = in_time(host, until, hello(connection, guest, "EVALSHA"));
     let subscribed =
         channel.map_or_else(|| ready(Ok(())).boxed(), |channel| connection.subscribe(&[channel.to_owned()]));
-    let all = join5(named, join_all(loaded), info, said, subscribed);
+    let named = in_time(host, until, named);
+    let loaded = join_all(loaded.into_iter().map(|loaded| in_time(host, until, loaded)));
+    let all = join5(named, loaded, info, said, in_time(host, until, subscribed));
     let (named, loaded, (info, informed), said, subscribed) = all.await;
     if let Err(fault) = named {
         tracing::debug!(%fault, "the connection could not be named");
@@ -98,11 +103,18 @@ pub(super) async fn greet(
     };
     let said = match said {
         // If the subscription was refused too, the connection is of no further use.
-        Err(fault) if is_unknown_script(&fault) && hinting.is_ok() => hello(connection, guest, "EVAL").await,
+        Err(fault) if is_unknown_script(&fault) && hinting.is_ok() => {
+            in_time(host, host.now() + timeout, hello(connection, guest, "EVAL")).await
+        }
         said => said,
     };
     let (time, record) = heard(said, guest.hello)?;
     Ok(Greeting { server, asked, informed, greeted: host.now(), record, time, hinting })
+}
+
+/// The answer, unless it comes later than that.
+pub(super) async fn in_time<T>(host: &Arc<dyn Host>, until: Tick, answer: Answer<T>) -> Result<T, Fault> {
+    before(host, until, answer).await.unwrap_or_else(|| Err(Fault::new(FaultKind::Timeout, "no answer in time")))
 }
 
 fn hello(connection: &dyn Connection, guest: Guest<'_>, command: &'static str) -> Answer<Value> {

@@ -1,7 +1,6 @@
 //! Hands out replies to script calls: which of them count, and what they tell of the node.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::decode;
@@ -24,19 +23,18 @@ pub(super) struct Answers {
     /// Which connection to this node it is.
     pub(super) generation: u64,
     /// How many answers in a row did not come in time.
-    timeouts: AtomicU32,
+    timeouts: u32,
     /// The last answer may have overtaken messages that were received before it, and wait still.
-    overtook: AtomicBool,
+    pub(super) overtook: bool,
 }
 
 impl Answers {
     pub(super) const fn new(shared: Arc<Shared>, generation: u64) -> Self {
-        let (timeouts, overtook) = (AtomicU32::new(0), AtomicBool::new(false));
-        Self { shared, generation, timeouts, overtook }
+        Self { shared, generation, timeouts: 0, overtook: false }
     }
 
     /// Hands out replies. Returns why the generation must end, if it must.
-    pub(super) fn answer(&self, jobs: Vec<Job>, sent: Tick, received: Tick, value: &Value) -> Option<String> {
+    pub(super) fn answer(&mut self, jobs: Vec<Job>, sent: Tick, received: Tick, value: &Value) -> Option<String> {
         self.in_time();
         let Some(decode::Returned { time, id, unheard, mut replies }) = decode::returned(value, jobs.len()) else {
             self.fail_all(jobs, &decode::garbled());
@@ -97,12 +95,7 @@ impl Answers {
     pub(super) fn observe_push(&self, time: Duration) -> bool {
         let received = self.shared.host.now();
         let seen = self.observed(received, None, Shown::ByHello, |guard| guard.observe_push(time, received));
-        seen.trust.grants && !self.overtook.load(Relaxed)
-    }
-
-    /// An answer is handed out: whether it may overtake messages that were received before it.
-    pub(super) fn comes(&self, overtakes: bool) {
-        self.overtook.store(overtakes, Relaxed);
+        seen.trust.grants && !self.overtook
     }
 
     /// Which votes count at `received`, after the guard has looked at the node's clock: `look` returns
@@ -157,14 +150,15 @@ impl Answers {
     }
 
     /// An answer came.
-    pub(super) fn in_time(&self) {
-        self.timeouts.store(0, Relaxed);
+    pub(super) const fn in_time(&mut self) {
+        self.timeouts = 0;
     }
 
     /// An answer is an error, or did not come. Returns how many in a row did not come in time.
-    pub(super) fn count(&self, fault: &Fault) -> u32 {
+    pub(super) fn count(&mut self, fault: &Fault) -> u32 {
         if fault.kind() == FaultKind::Timeout {
-            return self.timeouts.fetch_add(1, Relaxed) + 1;
+            self.timeouts += 1;
+            return self.timeouts;
         }
         self.in_time();
         0

@@ -7,8 +7,9 @@ mod landing;
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
+use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -19,8 +20,7 @@ use super::messages::Messages;
 use super::patience::Patience;
 use super::script::Script;
 use super::transport::{Answer, Arguments, Connection, Event, Value};
-use super::wire::Wire;
-use super::{Job, Shared, scan};
+use super::{Job, QUEUE, Shared, scan};
 use crate::host::before;
 use crate::node::operation::Operation;
 use crate::node::reply::{Fault, FaultKind};
@@ -34,8 +34,10 @@ const TIMEOUTS: u32 = 3;
 /// The calls of one generation.
 pub(super) struct Batcher {
     shared: Arc<Shared>,
-    wire: Arc<Wire>,
-    answers: Arc<Answers>,
+    connection: Box<dyn Connection>,
+    /// Dropped before what is on its way: its callers may ask this node again.
+    queue: mpsc::Receiver<Job>,
+    answers: Answers,
     /// The server that was admitted.
     run_id: String,
     /// Since when nobody has used the connection, until the server is asked again whether it is the same.
@@ -43,33 +45,32 @@ pub(super) struct Batcher {
     flights: Flights,
     patience: Patience,
     messages: Messages,
-    /// The connection was just asked what happens to it: nothing, and it wakes this task.
-    asked: bool,
 }
 
 impl Batcher {
-    pub(super) fn new(shared: Arc<Shared>, connection: Box<dyn Connection>, run_id: String) -> Self {
+    /// Its calls, and where jobs for them go.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        connection: Box<dyn Connection>,
+        run_id: String,
+    ) -> (Self, mpsc::Sender<Job>) {
+        let (jobs, queue) = mpsc::channel(QUEUE);
         let mut state = shared.state();
         state.generations += 1;
         let generation = state.generations;
         drop(state);
-        let answers = Arc::new(Answers::new(shared.clone(), generation));
-        Self {
-            asked: false,
+        let batcher = Self {
+            connection,
+            queue,
+            answers: Answers::new(shared.clone(), generation),
             messages: Messages::new(shared.clone()),
-            wire: Arc::new(Wire::new(connection, Arc::downgrade(&answers))),
-            answers,
             run_id,
             unprobed: Some(shared.host.now()),
             flights: Flights::default(),
             patience: Patience::new(shared.host.clone(), shared.settings.timeout),
             shared,
-        }
-    }
-
-    /// Where callers send what needs no batch.
-    pub(super) fn wire(&self) -> Arc<Wire> {
-        self.wire.clone()
+        };
+        (batcher, jobs)
     }
 
     /// Runs until the connection ends or `closing` does. What was queued by then is still sent in
@@ -86,12 +87,12 @@ impl Batcher {
             let ended = tokio::select! {
                 biased;
                 // First: what happened meanwhile is looked at there, before a reply is handed out.
-                landed = landed(&self.wire, &mut self.flights, &mut self.patience) => match landed {
+                landed = landed(&mut self.flights, &mut self.patience) => match landed {
                     Some(landed) => self.land_in_order(landed).await,
                     None => self.give_up(),
                 },
-                event = poll_fn(|context| poll_event(&self.wire, &mut self.asked, context)), if !full => self.happened(event),
-                () = poll_fn(|context| self.wire.poll_queue(&mut batch, context)), if self.flights.len() < FLIGHTS => {
+                event = poll_fn(|context| self.connection.poll_event(context)), if !full => self.happened(event),
+                1.. = self.queue.recv_many(&mut batch, BATCH), if self.flights.len() < FLIGHTS => {
                     self.take_off(&mut batch);
                     None
                 }
@@ -117,8 +118,7 @@ impl Batcher {
 
     /// Sends what is queued still, waits for the answers as long as one may take, and ends.
     async fn finish(mut self) -> String {
-        self.wire.shut();
-        self.wire.close();
+        self.queue.close();
         let until = self.shared.host.now() + self.shared.settings.timeout;
         let host = self.shared.host.clone();
         let _ = before(&host, until, self.drained()).await;
@@ -127,11 +127,11 @@ impl Batcher {
 
     async fn drained(&mut self) {
         let mut batch = Vec::new();
-        while self.wire.take(&mut batch) {
+        while self.take(&mut batch) {
             self.take_off(&mut batch);
         }
-        while self.wire.is_under_way() {
-            match landed(&self.wire, &mut self.flights, &mut self.patience).await {
+        while self.flights.len() > 0 {
+            match landed(&mut self.flights, &mut self.patience).await {
                 Some(landed) => self.land(landed),
                 None => self.give_up(),
             };
@@ -140,14 +140,24 @@ impl Batcher {
 
     /// Answers all that was not sent. What was sent answers by itself, when its flight is dropped,
     /// that nobody knows.
-    fn end(self, why: String) -> String {
-        self.wire.close();
+    fn end(mut self, why: String) -> String {
+        self.queue.close();
         let mut batch = Vec::new();
-        while self.wire.take(&mut batch) {
+        while self.take(&mut batch) {
             let fault = Fault::new(FaultKind::Down, format!("down: {why}"));
             batch.drain(..).for_each(|job| self.shared.fail_job(job, &fault));
         }
         why
+    }
+
+    /// Takes what is queued, up to a full batch. Returns whether that was anything.
+    fn take(&mut self, batch: &mut Vec<Job>) -> bool {
+        while batch.len() < BATCH
+            && let Ok(job) = self.queue.try_recv()
+        {
+            batch.push(job);
+        }
+        !batch.is_empty()
     }
 
     fn take_off(&mut self, batch: &mut Vec<Job>) {
@@ -161,24 +171,22 @@ impl Batcher {
             self.shared.fail(job.request, Fault::new(FaultKind::Overloaded, "it waited too long to be sent"));
         }
         for job in batch.extract_if(.., |job| matches!(*job.request.operation, Operation::Scan(_))) {
-            let send = |command, arguments: &dyn Arguments| self.wire.send(command, arguments);
+            let send = |command, arguments: &dyn Arguments| self.connection.send(command, arguments);
             if let Some(answer) = scan::ask(send, &job.request.operation, &self.shared.settings.record) {
                 self.flights.push(Flight { what: What::Page(vec![job]), sent, answer });
             }
         }
         for batch in batches(batch.drain(..), |job| &job.request.operation) {
             let digest = batch.script.digest();
-            let answer = self.wire.send("EVALSHA", &self.script_call(digest, batch.script, &batch.jobs));
+            let answer = self.connection.send("EVALSHA", &self.script_call(digest, batch.script, &batch.jobs));
             self.launch(What::Batch(batch.jobs), sent, answer);
         }
-        // Last: nothing that callers send overtakes these.
-        self.wire.sent();
     }
 
     fn probe(&mut self) {
         let sent = self.shared.host.now();
         self.unprobed = None;
-        let answer = self.wire.send("INFO", &[]);
+        let answer = self.connection.send("INFO", &[]);
         self.launch(What::Probe, sent, answer);
     }
 
@@ -186,7 +194,7 @@ impl Batcher {
     /// script from then on. All within what is left of the call's time.
     fn again(&mut self, jobs: Vec<Job>, sent: Tick) {
         let Some(script) = jobs.first().map(|job| Script::of(job.request.operation.verb())) else { return };
-        let answer = self.wire.send("EVAL", &self.script_call(script.source(), script, &jobs));
+        let answer = self.connection.send("EVAL", &self.script_call(script.source(), script, &jobs));
         self.launch(What::Again(jobs), sent, answer);
     }
 
@@ -196,12 +204,8 @@ impl Batcher {
         let now = self.shared.host.now();
         let mut ended = None;
         while let Some(landed) = self.flights.give_up(|sent| self.patience.has_ended(sent, now), now) {
-            self.wire.landed();
             ended = self.land(landed).or(ended);
         }
-        // The timer has fired, and it is not known whether another one will run: until it does, each
-        // caller that sends by itself wakes this.
-        self.wire.unwatch(&mut self.flights);
         ended
     }
 
@@ -216,7 +220,7 @@ impl Batcher {
 
     /// The connection has ended: perhaps because nobody used it, as `timeout` makes servers do.
     fn note_idle_end(&self) {
-        if let Some(since) = self.unprobed.filter(|_| !self.wire.is_under_way()) {
+        if let Some(since) = self.unprobed.filter(|_| self.flights.len() == 0) {
             let idle = self.shared.host.now().since(since);
             self.shared.state().probing.ended_idle(idle);
         }
@@ -241,24 +245,19 @@ impl Drop for Batcher {
     /// queued as `main` returns. After a panic it only ends the connection, and answers all
     /// requests.
     fn drop(&mut self) {
+        self.queue.close();
         let mut batch = Vec::new();
-        while !std::thread::panicking() && self.wire.take(&mut batch) {
+        while !std::thread::panicking() && self.take(&mut batch) {
             self.take_off(&mut batch);
         }
-        drop(self.wire.end());
     }
 }
 
-/// What happens next to the connection, unless that was just asked.
-fn poll_event(wire: &Wire, asked: &mut bool, context: &mut Context<'_>) -> Poll<Event> {
-    if std::mem::take(asked) { Poll::Pending } else { wire.poll_event(context) }
-}
-
 /// The next command that has come back, or `None` where one may have had its time.
-async fn landed(wire: &Wire, flights: &mut Flights, patience: &mut Patience) -> Option<Landed> {
-    poll_fn(|context| match wire.poll_landed(flights, patience.host(), context) {
+async fn landed(flights: &mut Flights, patience: &mut Patience) -> Option<Landed> {
+    poll_fn(|context| match flights.poll_landed(patience.host(), context) {
         Poll::Ready(landed) => Poll::Ready(Some(landed)),
-        Poll::Pending => patience.poll(flights.first(), wire, context).map(|()| None),
+        Poll::Pending => patience.poll(flights.first(), context).map(|()| None),
     })
     .await
 }

@@ -59,16 +59,6 @@ impl Flights {
         self.0.push_back(flight);
     }
 
-    /// One that was sent before all others.
-    pub(super) fn push_first(&mut self, flight: Flight) {
-        self.0.push_front(flight);
-    }
-
-    /// Those that were sent behind these.
-    pub(super) fn append(&mut self, mut flights: Self) {
-        self.0.append(&mut flights.0);
-    }
-
     /// When the first of them was sent.
     pub(super) fn first(&self) -> Option<Tick> {
         self.0.iter().map(|flight| flight.sent).min()

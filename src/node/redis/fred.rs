@@ -6,7 +6,7 @@ mod values;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use fred::clients::Client;
@@ -25,7 +25,7 @@ use super::credentials::Site;
 use super::decode::refusal;
 use super::endpoint::{Address, Endpoint};
 use super::misfit::fits;
-use super::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value, polled};
+use super::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value, started};
 use super::trouble::handshake;
 use super::wording::{PANICKED, STRANGER, plain, words};
 use crate::node::reply::{Fault, FaultKind};
@@ -74,8 +74,6 @@ struct FredConnection {
     client: Client,
     task: ConnectHandle,
     slots: Arc<Slots>,
-    /// For how long an answer may take.
-    timeout: Duration,
     /// The next message, and where more come from.
     message: ReusableBoxFuture<'static, (Result<Message, RecvError>, broadcast::Receiver<Message>)>,
 }
@@ -89,7 +87,7 @@ impl FredConnection {
         let message = ReusableBoxFuture::new(message(client.message_rx()));
         let task = client.connect();
         let slots = Arc::new(Slots::new(client.clone()));
-        let mut this = Self { client, task, slots, timeout, message };
+        let mut this = Self { client, task, slots, message };
         this.connected(&limits).await.map_err(|(error, reached)| unreached(endpoint, reached, &error))?;
         Ok(this)
     }
@@ -126,7 +124,7 @@ impl FredConnection {
             };
             done.and(heard).map_err(fault)
         };
-        in_time(self.timeout, polled(done.boxed(), Waker::noop()))
+        started(done.boxed())
     }
 
     fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Event> {
@@ -152,22 +150,11 @@ async fn message(
 
 impl Connection for FredConnection {
     fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value> {
-        in_time(self.timeout, self.send_for(command, arguments, Waker::noop()))
-    }
-
-    /// fred's task reads a reply, and hands it to whoever waits; messages it has broadcast before.
-    fn wakes_freely(&self) -> bool {
-        true
-    }
-
-    /// fred queues a command when its future is polled first: polled now, commands go out in the
-    /// order of the calls.
-    fn send_for(&self, command: &'static str, arguments: &dyn Arguments, task: &Waker) -> Answer<Value> {
         if command == PROBE {
             keep_a_thread();
         }
         let reply = self.slots.call(command, sent(arguments));
-        polled(reply.map(|reply| reply.and_then(received).map_err(fault)).boxed(), task)
+        started(reply.map(|reply| reply.and_then(received).map_err(fault)).boxed())
     }
 
     fn subscribe(&self, channels: &[String]) -> Answer<()> {
@@ -198,18 +185,6 @@ fn keep_a_thread() {
     if std::panic::catch_unwind(work).is_err() {
         tracing::debug!("no thread starts; the next connection may need one");
     }
-}
-
-/// With a timer of its own.
-fn in_time<T: Send + 'static>(limit: Duration, answer: Answer<T>) -> Answer<T> {
-    let answered = async move {
-        tokio::select! {
-            biased;
-            answer = answer => answer,
-            () = tokio::time::sleep(limit) => Err(Fault::new(FaultKind::Timeout, "no answer in time")),
-        }
-    };
-    answered.boxed()
 }
 
 impl fmt::Debug for FredConnection {

@@ -18,7 +18,6 @@ mod encode;
 mod endpoint;
 mod flight;
 mod fred;
-mod lone;
 mod messages;
 mod meters;
 mod misfit;
@@ -41,14 +40,14 @@ pub mod transport;
 #[allow(unreachable_pub, reason = "public for simulations only")]
 pub(crate) mod transport;
 mod trouble;
-mod wire;
 mod wording;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use metrics::SharedString;
-use tokio::sync::watch;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use choice::Transport;
@@ -59,7 +58,7 @@ pub(crate) use registry::Registry;
 pub use tls::Tls;
 
 use super::hint::Listener;
-use super::operation::{Hello, Intent, Name, Operation, Verb};
+use super::operation::{Hello, Intent, Name, Operation};
 use super::reply::{Fault, FaultKind};
 use super::status::{NodeState, NodeStatus};
 use super::{Node, Request};
@@ -71,8 +70,6 @@ use meters::NodeMeters;
 use news::Followed;
 use state::{Link, State};
 use transport::Dialer;
-use wire::{Straight, Wire};
-use wording::PANICKED;
 
 /// How many operations may wait for one node.
 const QUEUE: usize = 4_096;
@@ -186,7 +183,7 @@ impl Shared {
         let submitted = self.host.now();
         let link = self.state().link_for(&request.operation, submitted);
         match link {
-            Ok(wire) => self.hand_over(&wire, Job { request, submitted, others: Vec::new() }),
+            Ok(queue) => self.queue(&queue, Job { request, submitted, others: Vec::new() }),
             Err(fault) => self.fail(request, fault),
         }
     }
@@ -194,40 +191,33 @@ impl Shared {
     /// Queues several operations as one, but for those that may not be sent.
     fn enqueue_all(&self, requests: Vec<Request>) {
         let submitted = self.host.now();
-        let (mut wire, mut allowed) = (None, Vec::with_capacity(requests.len()));
+        let (mut queue, mut allowed) = (None, Vec::with_capacity(requests.len()));
         for request in requests {
             let link = self.state().link_for(&request.operation, submitted);
             match link {
                 Ok(link) => {
-                    wire = Some(link);
+                    queue = Some(link);
                     allowed.push(request);
                 }
                 Err(fault) => self.fail(request, fault),
             }
         }
         let mut allowed = allowed.into_iter();
-        if let Some((wire, request)) = wire.zip(allowed.next()) {
-            self.hand_over(&wire, Job { request, submitted, others: allowed.collect() });
+        if let Some((queue, request)) = queue.zip(allowed.next()) {
+            self.queue(&queue, Job { request, submitted, others: allowed.collect() });
         }
     }
 
-    /// Sends a job at once, if somebody waits for it alone and this is a place from where that can
-    /// be done; else queues it.
-    fn hand_over(&self, wire: &Arc<Wire>, job: Job) {
-        let verb = job.request.operation.verb();
-        // A page of names is no script call.
-        let queued = !job.others.is_empty() || verb.can_gather() || verb == Verb::Scan;
-        let straight = match queued {
-            true => Straight::NotSent(job),
-            false => wire.straight(job, &self.settings.record, || self.host.is_home()),
-        };
-        let job = match straight {
-            Straight::Sent => return,
-            Straight::NotSent(job) => job,
-            Straight::Unknown(job) => return self.fail_job(job, &Fault::new(FaultKind::Closed, PANICKED)),
-        };
-        if let Err((job, fault)) = wire.queue(job) {
-            self.fail_job(job, &fault);
+    /// Puts a job behind all that were queued.
+    fn queue(&self, queue: &mpsc::Sender<Job>, job: Job) {
+        match queue.try_send(job) {
+            Ok(()) => {}
+            Err(TrySendError::Closed(job)) => {
+                self.fail_job(job, &Fault::new(FaultKind::Down, "the connection has just ended"));
+            }
+            Err(TrySendError::Full(job)) => {
+                self.fail_job(job, &Fault::new(FaultKind::Overloaded, format!("{QUEUE} operations are queued")));
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
+use super::admission::in_time;
 use super::transport::{Connection, Event};
 use crate::host::sleep_until;
 use crate::node::hint;
@@ -82,11 +83,12 @@ async fn listen(shared: &Shared, followed: &mut watch::Receiver<Followed>, heard
 async fn follow(shared: &Shared, connection: &dyn Connection, wanted: Names, heard: &mut Names) -> Result<(), Fault> {
     let channels = |names: &Names| names.iter().map(|name| hint::news(name.key())).collect::<Vec<_>>();
     let (new, old): (Names, Names) = (&wanted - heard, &*heard - &wanted);
+    let until = || shared.host.now() + shared.settings.timeout;
     if !old.is_empty() {
-        connection.unsubscribe(&channels(&old)).await?;
+        in_time(&shared.host, until(), connection.unsubscribe(&channels(&old))).await?;
     }
     if !new.is_empty() {
-        connection.subscribe(&channels(&new)).await?;
+        in_time(&shared.host, until(), connection.subscribe(&channels(&new))).await?;
     }
     *heard = wanted;
     // What was published before is not known.

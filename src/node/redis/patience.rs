@@ -1,7 +1,6 @@
 //! For how long commands may be on their way: one timer for all of a connection.
 //!
-//! It wakes the batcher when the first of them has had its time. Callers that send by themselves wake
-//! it only where it does not run: it runs on until a moment at which none is on its way.
+//! It wakes the batcher when the first of them has had its time.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,7 +9,6 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::wire::Wire;
 use crate::host::{Host, sleep_until};
 use crate::rules::Tick;
 
@@ -42,12 +40,11 @@ impl Patience {
 
     /// Whether one may have had its time by now, of which the first was sent at `first`. No command
     /// that is sent later, or again, ends before the one that the timer runs for.
-    pub(super) fn poll(&mut self, first: Option<Tick>, wire: &Wire, context: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll(&mut self, first: Option<Tick>, context: &mut Context<'_>) -> Poll<()> {
         if self.timer.is_none()
             && let Some(first) = first
         {
             self.timer = Some(timer(self.host.clone(), first + self.timeout).boxed());
-            wire.watch();
         }
         let Some(timer) = &mut self.timer else { return Poll::Pending };
         timer.poll_unpin(context).map(|()| self.timer = None)

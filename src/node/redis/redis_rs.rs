@@ -8,19 +8,18 @@ mod socket;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, RedisConnectionInfo, RedisResult, Value as RedisValue};
-use tokio::task::coop::unconstrained;
 
 use super::credentials::Site;
 use super::endpoint::Endpoint;
 use super::reach::{Reached, within};
-use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
+use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value, started};
 use crate::node::reply::{Fault, FaultKind};
 use driver::Driver;
 use errors::{fault, refused_by, unusable};
@@ -60,8 +59,6 @@ struct RedisRsConnection {
     driver: Arc<Driver>,
     pushes: Arc<Pushes>,
     log: Arc<Log>,
-    /// For how long an answer may take.
-    timeout: Duration,
 }
 
 impl RedisRsConnection {
@@ -75,7 +72,7 @@ impl RedisRsConnection {
         let opened = within(step, opened).await.ok_or_else(late)?;
         let (client, work) = opened.map_err(|error| unusable(endpoint, &error, &log))?;
         let driver = Arc::new(Driver::new(work.boxed(), log.clone()));
-        Ok(Self { client, driver, pushes, log, timeout: step })
+        Ok(Self { client, driver, pushes, log })
     }
 
     /// Sends what `reply` sends when it is polled first, waits for the answer and reads it.
@@ -84,14 +81,8 @@ impl RedisRsConnection {
         reply: impl Future<Output = RedisResult<T>> + Send + 'static,
         read: fn(T) -> Result<U, Fault>,
     ) -> Answer<U> {
-        let (driver, limit) = (self.driver.clone(), self.timeout);
-        let answer = async move {
-            match within(limit, driver.driven(pin!(reply))).await {
-                Some(Ok(reply)) => read(reply),
-                Some(Err(error)) => Err(fault(&error)),
-                None => Err(Fault::new(FaultKind::Timeout, "no answer in time")),
-            }
-        };
+        let driver = self.driver.clone();
+        let answer = async move { driver.driven(pin!(reply)).await.map_err(|error| fault(&error)).and_then(read) };
         started(answer.boxed())
     }
 }
@@ -135,16 +126,6 @@ impl Drop for RedisRsConnection {
     /// Answers that are still waited for keep the connection otherwise.
     fn drop(&mut self) {
         self.driver.end();
-    }
-}
-
-/// redis-rs queues a command when its future is polled first, and the driver writes it then: polled
-/// now, commands go out in the order of the calls.
-fn started<T: Send + 'static>(mut answer: Answer<T>) -> Answer<T> {
-    let now = unconstrained(&mut answer).poll_unpin(&mut Context::from_waker(Waker::noop()));
-    match now {
-        Poll::Ready(result) => std::future::ready(result).boxed(),
-        Poll::Pending => answer,
     }
 }
 

@@ -1,11 +1,11 @@
 //! What is known of one server by now, and whether it may be asked.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::Settings;
+use tokio::sync::mpsc;
+
+use super::{Job, Settings};
 use super::admission::Server;
-use super::wire::Wire;
 use crate::node::operation::{Intent, Operation};
 use crate::node::reply::{Fault, FaultKind};
 use crate::node::status::NodeState;
@@ -105,7 +105,7 @@ impl Probing {
 #[derive(Debug)]
 pub(super) enum Link {
     /// Where jobs go.
-    Up(Arc<Wire>),
+    Up(mpsc::Sender<Job>),
     /// Anything but up or quarantined.
     Out(NodeState),
 }
@@ -136,11 +136,11 @@ impl State {
         }
     }
 
-    pub(super) fn link_for(&mut self, operation: &Operation, now: Tick) -> Result<Arc<Wire>, Fault> {
+    pub(super) fn link_for(&mut self, operation: &Operation, now: Tick) -> Result<mpsc::Sender<Job>, Fault> {
         if let Operation::Renew(renew) = operation {
             self.renewals.seen(renew.ttl, now);
         }
-        let Link::Up(wire) = &self.link else {
+        let Link::Up(queue) = &self.link else {
             let state = self.node_state(now);
             let kind = if state.is_unfit() { FaultKind::Unfit } else { FaultKind::Down };
             return Err(Fault::new(kind, state.to_string()));
@@ -155,7 +155,7 @@ impl State {
             Operation::Hello(hello) if !self.is_served_by(&hello.process) => {
                 Err(Fault::new(FaultKind::Down, "it has restarted since"))
             }
-            _ => Ok(wire.clone()),
+            _ => Ok(queue.clone()),
         }
     }
 

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{Greeting, Guest, Server, greet};
 use super::batcher::Batcher;
 use super::transport::Connection;
-use super::wire::Wire;
 use super::wording::PANICKED;
-use super::{Link, Shared};
+use super::{Job, Link, Shared};
 use crate::host::{before, sleep_until};
 use crate::node::operation::Intent;
 use crate::node::reply::Fault;
@@ -82,8 +82,8 @@ async fn admitted(shared: &Arc<Shared>) -> Result<Batcher, NodeState> {
         (connection, greeting) = met(shared, None).await?;
     }
     admissible(shared, &greeting.server)?;
-    let batcher = Batcher::new(shared.clone(), connection, greeting.server.run_id.clone());
-    publish(shared, greeting, batcher.wire());
+    let (batcher, queue) = Batcher::new(shared.clone(), connection, greeting.server.run_id.clone());
+    publish(shared, greeting, queue);
     Ok(batcher)
 }
 
@@ -92,7 +92,7 @@ async fn met(shared: &Shared, channel: Option<&str>) -> Result<(Box<dyn Connecti
     let met = async {
         let connection = dialer.dial(settings.timeout).await?;
         let hello = shared.first_hello();
-        let guest = Guest { name: &settings.client_name, record: &settings.record, channel, hello: &hello };
+        let guest = Guest { name: &settings.client_name, record: &settings.record, channel, hello: &hello, timeout: settings.timeout };
         let greeting = greet(&*connection, host, guest).await?;
         Ok((connection, greeting))
     };
@@ -119,7 +119,7 @@ fn admissible(shared: &Shared, server: &Server) -> Result<(), NodeState> {
     Ok(())
 }
 
-fn publish(shared: &Shared, greeting: Greeting, wire: Arc<Wire>) {
+fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     let Greeting { server, asked, informed, greeted, record, time, hinting } = greeting;
     let now = shared.host.now();
     let mut state = shared.state();
@@ -138,7 +138,7 @@ fn publish(shared: &Shared, greeting: Greeting, wire: Arc<Wire>) {
     state.server = Some(server);
     state.hinting = hinting.unwrap_or(false);
     let lost = !matches!(&state.link, Link::Out(NodeState::Connecting));
-    state.link = Link::Up(wire);
+    state.link = Link::Up(queue);
     let told = state.memory(now);
     drop(state);
     // Its loss was a warning, and nobody should have to look elsewhere for the end of it.
@@ -164,11 +164,8 @@ pub(super) fn lower(shared: &Shared, told: NodeState, expected: bool) {
     shared.registry.leave(shared.index);
     let mut state = shared.state();
     let news = !matches!(&state.link, Link::Out(known) if *known == told);
-    let before = std::mem::replace(&mut state.link, Link::Out(told.clone()));
+    state.link = Link::Out(told.clone());
     drop(state);
-    // Outside of the lock: it may hold a job that was queued at the last moment, which is answered
-    // when it is dropped, to somebody who may ask this node again.
-    drop(before);
     // A node that stays down is told once, and one that we left is no news.
     if news && !expected {
         tracing::warn!(node = %shared.label, "{told}");

@@ -1,7 +1,7 @@
 //! One node over a transport that the test plays, on a virtual clock.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,11 +12,10 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
-use super::wire::Wire;
-use super::{Job, Link, RedisNode, Registry, Settings, supervisor};
+use super::{RedisNode, Registry, Settings};
 use crate::host::{Host, TokioTime};
 use crate::node::operation::Intent;
-use crate::node::{Claim, FaultKind, Hint, Listener, Node, NodeState, Outcome};
+use crate::node::{Claim, Hint, Listener, Node, NodeState, Outcome};
 use crate::node::{Reply, ReplyTo, Request, Sink, Verb};
 use crate::rules::list::List;
 
@@ -263,28 +262,4 @@ async fn offset_of_the_nodes_clock_is_known_from_its_first_reply_on() {
     until(&node, |state| *state == NodeState::Up).await;
     // Dialing took a millisecond.
     assert_eq!(node.clock_ahead(), Some(999_000));
-}
-
-/// Asks the node again as soon as it is answered, as a caller does.
-struct Again(Arc<super::Shared>, UnboundedSender<FaultKind>);
-
-impl Sink for Again {
-    fn deliver(self: Arc<Self>, _: usize, reply: Reply) {
-        let _ = self.1.send(reply.unwrap_err().kind());
-        assert!(self.0.state.try_lock().is_ok(), "it is answered under the node's lock, and would wait for ever");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_job_that_was_queued_at_the_last_moment_is_answered_outside_of_the_lock() {
-    let script = Arc::new(Script { event: Some(|| Poll::Pending), ..Script::default() });
-    let node = node(&script, Arc::default());
-    let connection = Box::new(Line { script });
-    let wire = Arc::new(Wire::new(connection, Weak::new()));
-    let (told, mut answers) = mpsc::unbounded_channel();
-    let request = request(Verb::Claim, Arc::new(Again(node.shared.clone(), told)));
-    wire.queue(Job { request, submitted: node.shared.host.now(), others: Vec::new() }).unwrap();
-    node.shared.state().link = Link::Up(wire);
-    supervisor::lower(&node.shared, NodeState::Replica, true);
-    assert_eq!(answers.recv().await, Some(FaultKind::Closed));
 }

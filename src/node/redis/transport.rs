@@ -4,8 +4,6 @@
 //! fred is behind it in `fred.rs`; simulations bring their own servers.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -26,8 +24,7 @@ pub trait Dialer: fmt::Debug + Send + Sync + 'static {
         0
     }
 
-    /// Opens a connection and authenticates on it. No step of that, and later nothing that is sent
-    /// by [`Connection::send`], may take longer than `timeout`.
+    /// Opens a connection and authenticates on it. No step of that may take longer than `timeout`.
     ///
     /// # Cancel safety
     /// Safe: a connection that nobody took is closed.
@@ -52,20 +49,8 @@ pub type Answer<T> = BoxFuture<'static, Result<T, Fault>>;
 /// it ends it.
 pub trait Connection: fmt::Debug + Send + Sync + 'static {
     /// Sends a command behind all that were sent before. It is on its way when this returns, and is
-    /// never withdrawn: dropping the answer only means that nobody reads it.
+    /// never withdrawn: dropping the answer only means that nobody reads it. It has no limit of time.
     fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value>;
-
-    /// Whether whoever waits for an answer is woken where all that follows from it may be done at
-    /// once: by a task, in the order in which the answers came, behind the events that came before.
-    fn wakes_freely(&self) -> bool {
-        false
-    }
-
-    /// As [`send`](Self::send), but whoever asks gives up by itself what takes too long. Until
-    /// something else polls the answer, it wakes `task` when that may be ready.
-    fn send_for(&self, command: &'static str, arguments: &dyn Arguments, task: &Waker) -> Answer<Value> {
-        polled(self.send(command, arguments), task)
-    }
 
     /// Listens to these channels too. What is published after the answer came is pushed over this
     /// connection. If the server refuses, the connection is of no further use: replies may be taken
@@ -79,16 +64,12 @@ pub trait Connection: fmt::Debug + Send + Sync + 'static {
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event>;
 }
 
-/// An answer that wakes this task from now on, wherever it is polled next. If it is ready already,
-/// the task is woken at once.
-pub fn polled<T: Send + 'static>(mut answer: Answer<T>, task: &Waker) -> Answer<T> {
-    // Where whoever sends this has had its turn, Tokio would wake the task from there, with nothing
-    // to tell it.
-    match pin!(unconstrained(&mut answer)).poll(&mut Context::from_waker(task)) {
-        Poll::Ready(result) => {
-            task.wake_by_ref();
-            ready(result).boxed()
-        }
+/// An answer that was polled once: both client libraries queue a command when its future is polled
+/// first. So commands go out in the order of the calls.
+pub(super) fn started<T: Send + 'static>(mut answer: Answer<T>) -> Answer<T> {
+    // Where the task has had its turn, Tokio would let it look as if the command could not be queued.
+    match unconstrained(&mut answer).poll_unpin(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => ready(result).boxed(),
         Poll::Pending => answer,
     }
 }

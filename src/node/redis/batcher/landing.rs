@@ -22,18 +22,14 @@ impl Batcher {
         // However many came before, most of them have been looked at: what counts is whether any
         // waits still.
         self.messages.start_again();
-        self.asked = false;
         while ended.is_none() && !self.messages.are_enough() {
             // Whatever else this task has done in this turn: Tokio would let it look as if there
             // was none.
-            let event = poll_fn(|context| Poll::Ready(self.wire.poll_event(context)));
-            let Poll::Ready(event) = unconstrained(event).await else {
-                self.asked = true;
-                break;
-            };
+            let event = poll_fn(|context| Poll::Ready(self.connection.poll_event(context)));
+            let Poll::Ready(event) = unconstrained(event).await else { break };
             ended = self.happened(event);
         }
-        self.answers.comes(self.messages.are_enough());
+        self.answers.overtook = self.messages.are_enough();
         let landed = self.land(landed);
         ended.or(landed)
     }
@@ -77,7 +73,7 @@ impl Batcher {
         }
     }
 
-    fn count(&self, fault: &Fault) -> Option<String> {
+    fn count(&mut self, fault: &Fault) -> Option<String> {
         let timeouts = self.answers.count(fault);
         (timeouts >= TIMEOUTS).then(|| format!("{TIMEOUTS} answers in a row did not come in time"))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use tokio::time::advance;
+use tokio::time::{advance, sleep};
 
 use super::stage::{MS, Stage, failed, granted, settled};
 use crate::node::redis::QUEUE;
@@ -221,4 +221,61 @@ async fn a_push_that_an_answer_may_have_overtaken_does_not_count_and_later_ones_
     stage.says(PUSH);
     settled().await;
     assert_eq!(stage.counted(), before + 1);
+}
+
+/// Its answer may have come meanwhile, and be read by a task that runs later.
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_before_the_process_stood_still_is_heard_after_that() {
+    for late in [20 * MS, 60 * SECOND] {
+        let mut stage = Stage::up().await;
+        let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
+        settled().await;
+        advance(SECOND + late).await;
+        sleep(10 * MS).await;
+        sent.reply(grants(1));
+        granted(&mut answers).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_answered_after_the_process_stood_still_is_given_up() {
+    let mut stage = Stage::up().await;
+    let (_sent, mut answers) = stage.calls(1).await.pop().unwrap();
+    settled().await;
+    advance(60 * SECOND).await;
+    let began = stage.node.shared.host.now();
+    assert_eq!(failed(&mut answers).await, FaultKind::Timeout);
+    assert!(stage.node.shared.host.now().since(began) < SECOND, "soon");
+}
+
+/// What is handed over counts only behind the reply that said it might be.
+#[tokio::test(start_paused = true)]
+async fn an_answer_does_not_overtake_what_was_pushed_before_it() {
+    let mut stage = Stage::up().await;
+    let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
+    stage.says("7 0");
+    sent.reply(grants(1));
+    granted(&mut answers).await;
+    assert_eq!(stage.client.hints.load(Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_when_the_connection_ended_is_unknown() {
+    let mut stage = Stage::up().await;
+    let (_sent, mut answers) = stage.calls(1).await.pop().unwrap();
+    stage.events.send(Event::Ended("gone".to_owned())).unwrap();
+    assert_eq!(failed(&mut answers).await, FaultKind::Closed);
+}
+
+/// It may have been sent, so it is not sent again.
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_while_the_connection_panicked_is_unknown_and_the_connection_ends() {
+    let mut stage = Stage::up().await;
+    settled().await;
+    // Nobody takes what is sent.
+    let (_, nobody) = tokio::sync::mpsc::unbounded_channel();
+    drop(std::mem::replace(&mut stage.sent, nobody));
+    let mut answers = claimed(&stage.node);
+    assert_eq!(failed(&mut answers).await, FaultKind::Closed);
+    stage.comes_down("panicked").await;
 }

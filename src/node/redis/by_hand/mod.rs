@@ -4,4 +4,3 @@ mod calls;
 mod connections;
 mod news;
 mod stage;
-mod straight;

@@ -74,10 +74,6 @@ impl Connection for Hand {
         self.ask(command)
     }
 
-    fn wakes_freely(&self) -> bool {
-        true
-    }
-
     fn subscribe(&self, _: &[String]) -> Answer<()> {
         let subscribed = self.ask("SUBSCRIBE");
         async move { subscribed.await.map(drop) }.boxed()

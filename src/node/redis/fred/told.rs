@@ -180,10 +180,10 @@ fn each_probe_keeps_a_thread_for_the_next_connection() {
         #[allow(clippy::disallowed_methods, reason = "fred's own type is that of such a task")]
         let task = tokio::spawn(std::future::pending());
         let slots = Arc::new(Slots::new(client.clone()));
-        let connection = FredConnection { client, task, slots, timeout: STEP, message };
-        drop(connection.send_for("EVALSHA", &[], Waker::noop()));
+        let connection = FredConnection { client, task, slots, message };
+        drop(connection.send("EVALSHA", &[]));
         let before = started.load(Relaxed);
-        drop(connection.send_for("INFO", &[], Waker::noop()));
+        drop(connection.send("INFO", &[]));
         while started.load(Relaxed) == before {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
