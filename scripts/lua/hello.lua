@@ -19,33 +19,13 @@
 --         at once, or ''; of the list in force, or '', 0, 0, '': LIST, MS LEFT, MS SINCE THEN, WHAT IT
 --         SAYS; and 'NAME ID AGE' of all that clients have seen
 
-local SEEN, LEVELS = KEYS[2], {look = 0, keep = 1, make = 2, put = 3}
-
-local function fields(key)
-  local stored, all = call('HGETALL', key), {}
-  for i = 1, #stored, 2 do all[stored[i]] = stored[i + 1] end
-  return all
-end
-
--- Whether nobody can have used the node before: its process has been up for longer than locks last,
--- never was a replica, and removed no keys but those that it was told to remove.
-local function kept_all(age)
-  local info = call('INFO', 'server') .. call('INFO', 'stats') .. call('INFO', 'replication')
-  local uptime, commands = match(info, 'uptime_in_seconds:(%-?%d+)') or 0, call('INFO', 'commandstats')
-  if match(commands, 'cmdstat_flush%a+:') or match(commands, 'cmdstat_swapdb:') then return false end
-  return uptime * 1000 - 1000 > age + 0 and match(info, 'evicted_keys:0%s') and match(info, 'master_replid2:0+%s')
-end
+local LEVELS = {look = 0, keep = 1, make = 2, put = 3}
 
 return each(14, 1, function(at)
-  local _, intent, new, process, mine, says, lasts, fresh, old, age, knew, sync, spare, ids = unpack(ARGV, at, at + 13)
+  local _, intent, new, process, mine, says, lasts, fresh, old, age, knew, sync
+  _, intent, new, process, mine, says, lasts, fresh, old, age, knew, sync, spare, ids = unpack(ARGV, at, at + 13)
   local it, seen, level, is_old = fields(KEYS[1]), fields(SEEN), LEVELS[intent], false
 
-  -- PEXPIRE first, stored or not: without memory Redis refuses a script whose first write is HSET.
-  local function write(key, field, value)
-    call('PEXPIRE', SEEN, spare)
-    if value then call('HSET', key, field, value) else call('HDEL', key, field) end
-    call('PEXPIRE', SEEN, spare)
-  end
   local function set(changes)
     for field, value in pairs(changes) do
       it[field] = type(value) == 'number' and digits(value) or value
@@ -92,18 +72,7 @@ return each(14, 1, function(at)
     rotate()
   end
   local shows = level >= LEVELS.keep and it.list == mine
-  for field, since in pairs(seen) do
-    if now < since + 0 or now - since >= spare + 0 then
-      seen[field] = nil
-      if shows then call('HDEL', SEEN, field) end
-    end
-  end
-  for field in string.gmatch(shows and ids or '', '%S+ %S+') do
-    if not seen[field] or (now - seen[field]) * 4 >= spare + 0 then
-      seen[field] = digits(now)
-      write(SEEN, field, seen[field])
-    end
-  end
+  see(seen, shows)
   local force = ends > now and it or {begun = now}
   local reply = {'hello', id, it.process, max(0, now - it.since), high, floor, it.synced and 1 or 0, it.word or ''}
   reply[9], reply[10], reply[11] = force.list or '', max(0, ends - now), max(0, now - force.begun)

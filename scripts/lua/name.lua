@@ -6,9 +6,9 @@ local READERS, WAITING, QUEUE, NOTE = 1, 2, 3, 4
 -- The operation that is carried out, as its script says. Its first name has its keys from `first` on.
 local first, names, owner, is_reader, kind, ttl, ballot, ticket, lasts, again, next_ballot
 
--- Lua makes the functions of a script anew at each call. Those that few operations need are made by
--- more(), when the first operation needs them.
-local more
+-- Lua makes the functions of a script anew at each call. Those that few operations need are made when
+-- the first operation needs them: more() returns those of readers.lua, waiters.lua and queue.lua.
+local more, made
 
 -- What is stored of a name, and who holds it: for a reader itself, or the writer that keeps it out;
 -- for others the writer, or the last reader.

@@ -29,15 +29,29 @@ macro_rules! joined {
     };
 }
 
+/// A script that carries out operations on names. Behind its first two files is `more()`, which the
+/// second one declares.
+macro_rules! of_names {
+    ($file:literal) => {
+        concat!(
+            joined!("common", "name"),
+            "function more()\nmade = made or (function()\n",
+            joined!("readers", "waiters", "queue"),
+            "end)()\nreturn made\nend\n",
+            joined!($file)
+        )
+    };
+}
+
 /// All of them.
 static SOURCES: LazyLock<[Source; Script::ALL.len()]> = LazyLock::new(|| {
     [
-        joined!("common", "name", "more", "claim"),
-        joined!("common", "name", "more", "renew"),
-        joined!("common", "name", "more", "release"),
-        joined!("common", "name", "more", "revoke"),
-        joined!("common", "name", "more", "inspect"),
-        joined!("common", "hello"),
+        of_names!("claim"),
+        of_names!("renew"),
+        of_names!("release"),
+        of_names!("revoke"),
+        of_names!("inspect"),
+        joined!("common", "seen", "hello"),
     ]
     .map(Source::of)
 });

@@ -240,12 +240,15 @@ mod tests {
     const SCRIPTS: &str = concat!(
         include_str!("../../../../scripts/lua/common.lua"),
         include_str!("../../../../scripts/lua/name.lua"),
-        include_str!("../../../../scripts/lua/more.lua"),
+        include_str!("../../../../scripts/lua/readers.lua"),
+        include_str!("../../../../scripts/lua/waiters.lua"),
+        include_str!("../../../../scripts/lua/queue.lua"),
         include_str!("../../../../scripts/lua/claim.lua"),
         include_str!("../../../../scripts/lua/renew.lua"),
         include_str!("../../../../scripts/lua/release.lua"),
         include_str!("../../../../scripts/lua/revoke.lua"),
         include_str!("../../../../scripts/lua/inspect.lua"),
+        include_str!("../../../../scripts/lua/seen.lua"),
         include_str!("../../../../scripts/lua/hello.lua"),
     );
     /// Words in capitals that are no commands.

@@ -1,0 +1,89 @@
+-- The queue of a name, and the hand-over to its waiters.
+
+-- Takes it out of the queue. Whether it had a place.
+local function drop(it, who)
+  waiting(it, 1)
+  -- Of a claim this may be the first write, which must be one that may be refused.
+  if claims and not wrote then call('HSET', it.lock, 'queue', '1') end
+  if call('ZREM', KEYS[it.at + QUEUE], who) == 0 then return false end
+  try('HDEL', KEYS[it.at + WAITING], who)
+  for place, known in ipairs(it.line) do
+    if known.who == who then table.remove(it.line, place) end
+  end
+  if not waiting(it, 1) then
+    call('HDEL', it.lock, 'queue')
+    it.queue = nil
+  end
+  return true
+end
+
+-- The first that lives; the dead before it are dropped. The claim of a waiter looks no further than
+-- that one's place, and that of a reader passes others.
+local function head(it, by_claim)
+  local at, known = 1, waiting(it, 1)
+  while known and not (by_claim and known.who == owner) do
+    if by_claim and is_reader and known.reads then
+      at = at + 1
+    elseif lives(known) then
+      return known
+    else
+      drop(it, known.who)
+    end
+    known = waiting(it, at)
+  end
+end
+
+-- Those that have become the first or the second do not know, and are to ask again: when a hand-over
+-- to them would be half over. If a name is free and the first could not be handed it, both at once.
+local function tell(it, is_stuck)
+  for at = 1, it.line and 2 or 0 do
+    local known = waiting(it, at)
+    if known and (is_stuck or not known.knows) then
+      known.knows = true
+      wake(known, digits(not is_stuck and known.lasts and max(known.lasts / 2 - known.age, 0) or 0))
+    end
+  end
+end
+
+-- Takes the owner out of the queue. Whether it had a place.
+local function leave(it)
+  local had = drop(it, owner)
+  tell(it)
+  return had
+end
+
+-- Takes a place, or renews it. Which it is, from 1.
+local function join(it)
+  local queue, said = KEYS[it.at + QUEUE], KEYS[it.at + WAITING]
+  local expires = digits(max(2 * again + 1, call('PTTL', queue)))
+  call('HSET', said, owner, format('%d %d %d %s', lasts, again, now, kind))
+  call('PEXPIRE', said, expires)
+  call('ZADD', queue, ticket, owner)
+  call('PEXPIRE', queue, expires)
+  if not it.queue then call('HSET', it.lock, 'queue', '1') end
+  return call('ZRANK', queue, owner) + 1
+end
+
+-- Hands a name that no writer holds to the first waiter that lives; to all readers at the head
+-- together. Who could hold it, and was not handed it.
+local function hand_over(it, with)
+  local known, is_stuck
+  while it.ends <= now and it.queue and not is_stuck do
+    known = head(it)
+    if not known or it.reader and not known.reads then break end
+    is_stuck = with <= max(it.fence, floor)
+    if not is_stuck then
+      local who, lasts = known.who, known.lasts
+      drop(it, who)
+      if known.reads then read(it, who, lasts, with) else hold(it, who, known.kind, with, '1', lasts) end
+      wake(known, format('%s %d %d %d %s', who, with, micros, lasts, it.lock))
+    end
+  end
+  tell(it, is_stuck)
+  return is_stuck and known.who
+end
+
+return {
+  write = write, last_reader = last_reader, settle = settle, look = look, read = read,
+  head = head, leave = leave, join = join, hand_over = hand_over
+}

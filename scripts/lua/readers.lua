@@ -1,0 +1,67 @@
+-- Readers hold a name together. Each has a hold of its own.
+
+-- Writes again what is ahead of the clock. Without memory this goes on, except in claims: the first
+-- write removes a field that is not there, so that the key keeps its expiry.
+local function write(key, field, value)
+  if inspects then return end
+  if not claims then call('HDEL', key, '') end
+  call('HSET', key, field, value)
+end
+
+-- The last of the readers, of those with ballots above this one; and how many there are.
+local function last_reader(it, above)
+  local last, many = nil, 0
+  for reader, known in pairs(it.reading) do
+    many = many + 1
+    if known.ballot > above and (not last or known.ends > it.reading[last].ends) then last = reader end
+  end
+  return last, many
+end
+
+-- Who reads has changed. Without readers the name's fence takes up theirs.
+local function settle(it)
+  it.reader = last_reader(it, -1)
+  it.read_ends = it.reader and it.reading[it.reader].ends
+  if not it.reader then it.fence, it.read_fence = max(it.fence, it.read_fence), 0 end
+end
+
+local function look(it)
+  local key = KEYS[it.at + READERS]
+  local stored = call('HGETALL', key)
+  for at = 1, #stored, 2 do
+    local ends, lasts, with = match(stored[at + 1], '^(%d+) (%d+) (%d+)$')
+    if ends and ends + 0 > now then
+      if ends + 0 > now + lasts then
+        ends = now + lasts
+        write(key, stored[at], format('%d %s %s', ends, lasts, with))
+      end
+      it.reading[stored[at]] = {ends = ends + 0, ttl = lasts + 0, ballot = with + 0}
+    elseif not claims and not inspects then
+      call('HDEL', key, stored[at])
+    end
+  end
+  settle(it)
+  local mine = is_reader and it.reading[owner]
+  if mine then
+    it.holder, it.holds_until, it.holds_with = owner, mine.ends, mine.ballot
+  elseif it.reader and not is_reader and not it.holder then
+    it.holder, it.holds_until, it.holds_with = it.reader, it.read_ends, it.read_fence
+  end
+end
+
+-- It reads for so long, or as long as it did before, with this ballot or a higher one that it had. A
+-- writer whose time is over stays out if the clock goes back.
+local function read(it, who, ttl, ballot)
+  local key, had = KEYS[it.at + READERS], it.reading[who] or {ends = 0, ballot = 0}
+  local mine = {ends = now + ttl, ttl = ttl, ballot = max(ballot, had.ballot)}
+  if had.ends > mine.ends then mine.ends, mine.ttl = had.ends, had.ttl end
+  it.reading[who] = mine
+  settle(it)
+  local expires = digits(it.read_ends - now + KEEP)
+  if not claims then call('PEXPIRE', key, expires) end
+  call('HSET', key, who, format('%d %d %d', mine.ends, mine.ttl, mine.ballot))
+  call('PEXPIRE', key, expires)
+  if it.owner then free(it) end
+  it.read_fence = max(it.read_fence, ballot)
+  keep(it)
+end

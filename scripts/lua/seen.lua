@@ -1,0 +1,43 @@
+-- What hello reads and writes beside the record's own fields.
+
+local SEEN = KEYS[2]
+-- For how long ids that were seen are kept, and those that the client sees, as hello's arguments say.
+local spare, ids
+
+local function fields(key)
+  local stored, all = call('HGETALL', key), {}
+  for i = 1, #stored, 2 do all[stored[i]] = stored[i + 1] end
+  return all
+end
+
+-- PEXPIRE first, stored or not: without memory Redis refuses a script whose first write is HSET.
+local function write(key, field, value)
+  call('PEXPIRE', SEEN, spare)
+  if value then call('HSET', key, field, value) else call('HDEL', key, field) end
+  call('PEXPIRE', SEEN, spare)
+end
+
+-- Whether nobody can have used the node before: its process has been up for longer than locks last,
+-- never was a replica, and removed no keys but those that it was told to remove.
+local function kept_all(age)
+  local info = call('INFO', 'server') .. call('INFO', 'stats') .. call('INFO', 'replication')
+  local uptime, commands = match(info, 'uptime_in_seconds:(%-?%d+)') or 0, call('INFO', 'commandstats')
+  if match(commands, 'cmdstat_flush%a+:') or match(commands, 'cmdstat_swapdb:') then return false end
+  return uptime * 1000 - 1000 > age + 0 and match(info, 'evicted_keys:0%s') and match(info, 'master_replid2:0+%s')
+end
+
+-- Drops what was seen too long ago. If the client is of the list in force, what it sees is stored.
+local function see(seen, shows)
+  for field, since in pairs(seen) do
+    if now < since + 0 or now - since >= spare + 0 then
+      seen[field] = nil
+      if shows then call('HDEL', SEEN, field) end
+    end
+  end
+  for field in string.gmatch(shows and ids or '', '%S+ %S+') do
+    if not seen[field] or (now - seen[field]) * 4 >= spare + 0 then
+      seen[field] = digits(now)
+      write(SEEN, field, seen[field])
+    end
+  end
+end

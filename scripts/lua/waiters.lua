@@ -1,0 +1,46 @@
+-- Those that wait for a name, in the order of their tickets, and what each said when it asked.
+
+-- Who a waiter is, and what it said: how long a hand-over to it lasts, in what time it asks again,
+-- when it asked, what for. In a key of another type nobody waits. If the clock was set back since, it
+-- asked now.
+local function waiter(key, who, ticket)
+  local client, mark, number = match(who, '^(.*)/(s?)(%d+)$')
+  local it = {who = who, ticket = ticket + 0, reads = mark == 's', number = number}
+  it.channel = client and string.sub(KEYS[1], 1, -5) .. 'wake:' .. client
+  local text = try('HGET', key, who)
+  local lasts, again, asked, kind = match(type(text) == 'string' and text or '', '^(%d+) (%d+) (%d+) (%d+)$')
+  if not lasts then return it end
+  it.lasts, it.kind, it.age, it.is_silent = lasts + 0, kind, max(now - asked, 0), now - asked > 2 * again
+  if now < asked + 0 then write(key, who, format('%s %s %d %s', lasts, again, now, kind)) end
+  return it
+end
+
+-- Number `at` of the queue, of which some are read at a time. The first two know their places.
+local function waiting(it, at)
+  local line = it.line or {}
+  if not line[at] and not line.is_whole then
+    local found = call('ZRANGE', KEYS[it.at + QUEUE], #line, #line + 2, 'WITHSCORES')
+    for i = 1, #found, 2 do
+      line[#line + 1] = waiter(KEYS[it.at + WAITING], found[i], found[i + 1])
+      line[#line].knows = not it.line and i < 4
+    end
+    it.line, line.is_whole = line, #found < 6
+  end
+  return line[at]
+end
+
+local function wake(known, what)
+  local done = known.channel and try('PUBLISH', known.channel, known.number .. ' ' .. what)
+  -- This user may not publish.
+  if type(done) == 'table' then unpublished = done.err end
+end
+
+-- Whether it asks again as it said, and its client has subscribed. A user who may not ask for that
+-- hands over to the dead too.
+local function lives(known)
+  if known.lives then return true end
+  if not known.channel or not known.lasts or known.is_silent then return false end
+  local found = try('PUBSUB', 'NUMSUB', known.channel)
+  known.lives = found.err or found[2] > 0
+  return known.lives
+end
