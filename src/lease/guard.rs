@@ -205,7 +205,7 @@ impl fmt::Debug for Lease {
 /// **A drop as `main` returns, also by `?`, may send nothing:** the runtime ends before that, and
 /// nodes hold the lock until its ttl ends, which is a warning. Use
 /// [`try_run`](crate::QuorumLock::try_run), or call [`Quorum::shutdown`](crate::Quorum::shutdown)
-/// before `main` returns. (With the transport redis-rs the release is sent before the drop returns.)
+/// before `main` returns. (With the transport redis-rs it is sent before the runtime has ended.)
 ///
 /// What can be asked of it, and awaited, it has from
 /// [`Lease`]: [`token`](Lease::token), [`remaining`](Lease::remaining), [`lost`](Lease::lost) and so

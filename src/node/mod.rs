@@ -6,8 +6,6 @@
 //!
 //! Public with the feature `unstable` only: any release may change it.
 
-#[cfg(feature = "unstable")]
-pub mod fault;
 pub mod hint;
 pub mod inspection;
 pub mod memory;

@@ -138,14 +138,6 @@ impl Outcome {
             queued.stamp = stamp;
         }
     }
-
-    /// Notes over which connection it came.
-    #[cfg(feature = "unstable")]
-    pub(crate) const fn of_generation(&mut self, generation: u64) {
-        if let Self::Held { queued: Some(queued), .. } = self {
-            queued.stamp.generation = generation;
-        }
-    }
 }
 
 impl fmt::Display for Outcome {

@@ -25,6 +25,12 @@ use server::Server;
 /// machines stall.
 pub const PATIENCE: Duration = Duration::from_secs(50);
 
+/// Until whatever asks comes behind all that wait: two clients know the clocks of nodes to half a round
+/// trip each, and order waiters by them.
+pub async fn later() {
+    tokio::time::sleep(Duration::from_secs(2)).await;
+}
+
 /// Waits until `condition` holds, and fails with `what` if it never does.
 pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let began = Instant::now();

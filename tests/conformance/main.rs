@@ -9,6 +9,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../fault/mod.rs"]
+mod fault;
 mod world;
 
 /// Makes two tests of each scenario, over so many nodes; of those behind `memory` one.

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::join_all;
 use quorumlock::{LostReason, Quorum, QuorumRwLock};
 
-use crate::common::{PATIENCE, eventually};
+use crate::common::{PATIENCE, eventually, later};
 use crate::world::World;
 
 const MS: Duration = Duration::from_millis(1);
@@ -54,7 +54,7 @@ async fn readers_that_come_after_a_writer_that_waits_enter_after_it(world: impl 
         () = eventually("the writer waits", async || wait_for(&clients[0], 1).await) => {}
     }
     assert!(three.try_read().await.unwrap().is_none(), "a writer waits");
-    tokio::time::sleep(2 * MS).await;
+    later().await;
     let mut late = pin!(three.read(30 * SECOND));
     tokio::select! {
         _ = &mut writer => panic!("it is read"),
@@ -84,7 +84,7 @@ async fn readers_behind_a_writer_that_gives_up_enter_beside_those_that_read(worl
             _ = &mut writer => panic!("it is read"),
             () = eventually("the writer waits", async || wait_for(&other, 1).await) => {}
         }
-        tokio::time::sleep(2 * MS).await;
+        later().await;
         tokio::select! {
             _ = &mut writer => panic!("it is read"),
             _ = &mut late => panic!("a writer waits"),
@@ -185,7 +185,7 @@ async fn a_writer_becomes_a_reader_without_a_gap(world: impl World) {
         _ = &mut reads => panic!("it is written"),
         () = eventually("the reader waits", async || wait_for(&client, 1).await) => {}
     }
-    tokio::time::sleep(2 * MS).await;
+    later().await;
     let mut writes = pin!(same.write(30 * SECOND));
     tokio::select! {
         _ = &mut reads => panic!("it is written"),
@@ -201,7 +201,7 @@ async fn a_writer_becomes_a_reader_without_a_gap(world: impl World) {
     // Who waited before the other writer enters with it, and that one after both.
     let beside = tokio::select! {
         biased;
-        _ = &mut writes => panic!("it is read"),
+        writer = &mut writes => panic!("it is read: {writer:?}"),
         beside = &mut reads => beside.unwrap(),
     };
     assert!(reader.is_held());

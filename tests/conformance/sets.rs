@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::join_all;
 use quorumlock::{MAX_NAMES, Quorum, Released};
 
-use crate::common::{PATIENCE, eventually};
+use crate::common::{PATIENCE, eventually, later};
 use crate::world::World;
 
 const MS: Duration = Duration::from_millis(1);
@@ -77,8 +77,7 @@ async fn a_set_that_waits_keeps_the_names_before_that_one(world: impl World) {
     }
     // Whoever comes later does not get that name first.
     assert!(late.lock("a").try_acquire().await.unwrap().is_none());
-    // On a paused clock it would have come at the same moment.
-    tokio::time::sleep(2 * MS).await;
+    later().await;
     let lock = late.lock("a");
     let mut single = pin!(lock.acquire(30 * SECOND));
     tokio::select! {

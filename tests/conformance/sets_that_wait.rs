@@ -79,9 +79,9 @@ both! {
 mod apart {
     use std::sync::Arc;
 
+    use crate::fault::{Faults, FaultyNode};
     use quorumlock::QuorumBuilder;
     use quorumlock::host::{Host, TokioTime};
-    use quorumlock::node::fault::{Faults, FaultyNode};
     use quorumlock::node::{Inspection, MemoryNode, Name, Node, Outcome, Verb};
     use tokio::runtime::Handle;
     use tokio::time::{Instant, sleep};

@@ -34,8 +34,8 @@ async fn believes(lock: QuorumLock, other: Lease) -> u64 {
 mod memory {
     use std::sync::Arc;
 
+    use crate::fault::{Faults, FaultyNode};
     use quorumlock::host::{Host, TokioTime};
-    use quorumlock::node::fault::{Faults, FaultyNode};
     use quorumlock::node::{MemoryNode, Node};
     use quorumlock::{LostReason, Quorum};
     use tokio::runtime::Handle;

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::fault::{Faults, FaultyNode};
 use quorumlock::host::{Host, TokioTime};
-use quorumlock::node::fault::{Faults, FaultyNode};
 use quorumlock::node::{Inspection, MemoryNode, Name, Node, Outcome, Verb};
 use quorumlock::{Quorum, QuorumBuilder};
 use tokio::runtime::Handle;

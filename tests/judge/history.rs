@@ -359,6 +359,8 @@ pub enum What {
     },
     /// A node has carried out what ends a wait, and the place in line is still there.
     PlaceKept(Op),
+    /// A node has granted a claim though the list that is in force there is not the client's.
+    GrantedToOther(Op),
     TasksLeft {
         process: u16,
         tasks: u32,

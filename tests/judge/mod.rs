@@ -237,6 +237,10 @@ impl Judge {
             }
             What::Submitted(op) => op.each().for_each(|op| self.submitted(op)),
             What::Did(op, answer) => op.each().for_each(|op| self.did(now, op, answer)),
+            What::GrantedToOther(op) => {
+                let why = format!("n{} granted a claim of a list that is not in force there", op.server);
+                verdict.broken(Rule::GrantedToOther, why);
+            }
             What::Delivered(op, answer) => {
                 let rounds = self.rounds.as_mut();
                 rounds.into_iter().for_each(|rounds| op.each().for_each(|op| rounds.delivered(now, op, answer)));

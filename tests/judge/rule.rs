@@ -56,6 +56,8 @@ pub enum Rule {
     StolenOnNode,
     /// A node granted one ballot to two owners.
     GrantedTwice,
+    /// A node granted a claim of another list than the one in force there.
+    GrantedToOther,
     /// A caller got no answer in time.
     NoAnswer,
     /// After all faults had ended, a caller did not get the lock.
@@ -95,6 +97,7 @@ impl Rule {
             Self::NewerUndone => "newer_undone",
             Self::StolenOnNode => "stolen_on_node",
             Self::GrantedTwice => "granted_twice",
+            Self::GrantedToOther => "granted_to_other",
             Self::NoAnswer => "no_answer",
             Self::Starved => "starved",
             Self::AskedInVain => "asked_in_vain",

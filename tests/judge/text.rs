@@ -150,6 +150,10 @@ impl fmt::Display for Line<'_> {
                 write!(f, "n{}  keeps in line, after ", op.node)?;
                 self.op(f, &op)
             }
+            What::GrantedToOther(op) => {
+                write!(f, "n{}  granted to another list ", op.server)?;
+                self.op(f, &op)
+            }
             other => write!(f, "{other:?}"),
         }
     }

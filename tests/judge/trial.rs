@@ -251,6 +251,8 @@ fn of_nodes() {
     let given_back = [&[asked(back)][..], &did(1_050, back, Answer::Released(true))].concat();
     let asked_all = [asked(claim), asked(lifted), asked(release), asked(after)];
     finds(&[&asked_all, &two, &twice, &given_back], Some(Rule::GrantedTwice), "a ballot that another was lifted to");
+    let other_list = event(11, What::GrantedToOther(claim));
+    finds(&[&first, &[other_list], &released], Some(Rule::GrantedToOther), "a claim of another list");
     let stale = |times: u64| {
         let asks = |at| [&[asked(Op { sent: at, ..claim })][..], &did(at, claim, Answer::Stale)].concat();
         [(0..times).flat_map(|time| asks(10 + time)).collect::<Vec<_>>(), vec![asked(release)]].concat()

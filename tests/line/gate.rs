@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::fault::Faults;
 use futures::future::join_all;
 use quorumlock::node::Verb;
-use quorumlock::node::fault::Faults;
 use quorumlock::{Error, Inspected, LockOptions, Quorum};
 
 use super::NEAR;

@@ -8,7 +8,11 @@
     reason = "these are tests"
 )]
 
+#[path = "../fault/mod.rs"]
+mod fault;
+mod faults;
 mod gate;
+mod played;
 mod tries;
 mod voting;
 mod world;
@@ -17,8 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::fault::Faults;
 use quorumlock::LockOptions;
-use quorumlock::node::fault::Faults;
 
 use crate::world::{MS, PATIENCE, World, millis};
 

@@ -4,9 +4,9 @@
 use std::future::Future;
 use std::time::Duration;
 
+use crate::fault::Faults;
 use futures::future::join_all;
 use quorumlock::node::Verb;
-use quorumlock::node::fault::Faults;
 use quorumlock::{LockOptions, Quorum, Result};
 use tokio::time::Instant;
 

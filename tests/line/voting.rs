@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::fault::{Faults, FaultyNode};
 use quorumlock::host::{Host, TokioTime};
-use quorumlock::node::fault::{Faults, FaultyNode};
 use quorumlock::node::operation::{Hello, Intent};
 use quorumlock::node::{
     Listener, MemoryNode, Node, NodeState, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Sink, Verb,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::fault::{Faults, FaultyNode};
 use quorumlock::host::{Host, TokioTime};
-use quorumlock::node::fault::{Faults, FaultyNode};
 use quorumlock::node::{MemoryNode, Node};
 use quorumlock::{LockOptions, Quorum};
 use tokio::runtime::Handle;

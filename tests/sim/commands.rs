@@ -414,6 +414,11 @@ impl Core {
         if kept {
             self.history.record(now, What::PlaceKept(op));
         }
+        if let (Operation::Claim(claim), Outcome::Granted { .. }) = (operation, &outcome)
+            && !self.servers[at].has_in_force(&claim.list, now)
+        {
+            self.history.record(now, What::GrantedToOther(op));
+        }
         self.waited(now, at, channel, (operation, &outcome));
         for hint in self.servers[at].hints() {
             let to = hint.granted.as_ref().map(|granted| self.handed_over(op, granted));

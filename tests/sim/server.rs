@@ -197,6 +197,11 @@ impl Server {
         }
     }
 
+    /// Whether the list that is in force there is this one.
+    pub fn has_in_force(&mut self, hash: &str, now: Micros) -> bool {
+        self.record(now).and_then(|record| record.in_force).is_some_and(|list| *list.hash == *hash)
+    }
+
     /// Whether its process is known to have forgotten no ballot.
     pub fn is_synced(&self, now: Micros) -> bool {
         let told = self.store.clone().apply(&LOOK, self.time(now));

@@ -26,12 +26,6 @@ impl Verb {
     pub const ALL: [Self; 8] =
         [Self::Claim, Self::Renew, Self::Release, Self::Withdraw, Self::Revoke, Self::Inspect, Self::Hello, Self::Scan];
 
-    /// Whether it can share the next call with what else is due: no caller waits for its answer.
-    #[must_use]
-    pub const fn can_gather(self) -> bool {
-        matches!(self, Self::Renew | Self::Hello)
-    }
-
     /// The verb's name in the script and in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -19,7 +19,7 @@ use crate::words::harmless;
 /// The answers of one generation.
 #[derive(Debug)]
 pub(super) struct Answers {
-    pub(super) shared: Arc<Shared>,
+    shared: Arc<Shared>,
     /// Which connection to this node it is.
     pub(super) generation: u64,
     /// How many answers in a row did not come in time.

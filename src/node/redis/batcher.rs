@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TryRecvError};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -150,12 +150,16 @@ impl Batcher {
         why
     }
 
-    /// Takes what is queued, up to a full batch. Returns whether that was anything.
+    /// Takes what was queued before the queue was closed, up to a full batch. Returns whether that was
+    /// anything.
     fn take(&mut self, batch: &mut Vec<Job>) -> bool {
-        while batch.len() < BATCH
-            && let Ok(job) = self.queue.try_recv()
-        {
-            batch.push(job);
+        while batch.len() < BATCH {
+            match self.queue.try_recv() {
+                Ok(job) => batch.push(job),
+                // A caller is about to queue one: it had a place before the queue was closed.
+                Err(TryRecvError::Empty) => std::thread::yield_now(),
+                Err(TryRecvError::Disconnected) => break,
+            }
         }
         !batch.is_empty()
     }

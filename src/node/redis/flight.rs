@@ -1,7 +1,6 @@
 //! Commands that are on their way, and what came back.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::task::{Context, Poll};
 
 use futures::FutureExt;
@@ -39,15 +38,9 @@ pub(super) struct Landed {
     pub(super) result: Result<Value, Fault>,
 }
 
-impl fmt::Debug for Flight {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flight").field("sent", &self.sent).finish_non_exhaustive()
-    }
-}
-
 /// The commands on their way, in the order in which they were sent: a server answers them in that,
 /// so the first is mostly the next to land. There are so few that all can be asked.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Flights(VecDeque<Flight>);
 
 impl Flights {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::{Job, Settings};
 use super::admission::Server;
+use super::{Job, Settings};
 use crate::node::operation::{Intent, Operation};
 use crate::node::reply::{Fault, FaultKind};
 use crate::node::status::NodeState;

@@ -92,7 +92,13 @@ async fn met(shared: &Shared, channel: Option<&str>) -> Result<(Box<dyn Connecti
     let met = async {
         let connection = dialer.dial(settings.timeout).await?;
         let hello = shared.first_hello();
-        let guest = Guest { name: &settings.client_name, record: &settings.record, channel, hello: &hello, timeout: settings.timeout };
+        let guest = Guest {
+            name: &settings.client_name,
+            record: &settings.record,
+            channel,
+            hello: &hello,
+            timeout: settings.timeout,
+        };
         let greeting = greet(&*connection, host, guest).await?;
         Ok((connection, greeting))
     };
@@ -164,8 +170,11 @@ pub(super) fn lower(shared: &Shared, told: NodeState, expected: bool) {
     shared.registry.leave(shared.index);
     let mut state = shared.state();
     let news = !matches!(&state.link, Link::Out(known) if *known == told);
-    state.link = Link::Out(told.clone());
+    let before = std::mem::replace(&mut state.link, Link::Out(told.clone()));
     drop(state);
+    // Outside of the lock: a job that was queued at the last moment is answered when its queue is dropped,
+    // to somebody who may ask this node again.
+    drop(before);
     // A node that stays down is told once, and one that we left is no news.
     if news && !expected {
         tracing::warn!(node = %shared.label, "{told}");

@@ -172,7 +172,7 @@ impl Sink for Inbox {
     }
 }
 
-fn request(verb: Verb, sink: Arc<dyn Sink>) -> Request {
+pub(super) fn request(verb: Verb, sink: Arc<dyn Sink>) -> Request {
     let operation = Claim { ttl: SECOND, ..Claim::sample("a", "host/1/uuid/1.0", 1) }.with_verb(verb);
     Request { operation: Arc::new(operation), reply: ReplyTo::new(0, sink) }
 }

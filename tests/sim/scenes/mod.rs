@@ -104,6 +104,7 @@ pub static SCENES: &[Scene] = &[
     scene!(records::an_old_copy_is_loaded),
     scene!(records::stepped_between_two_hellos),
     scene!(records::a_holder_renews_where_it_was_forgotten),
+    scene!(records::a_holder_outlives_that_one_node_after_the_other_forgets),
     scene!(records::flushed_before_newcomers_come),
     scene!(records::deleted_by_hand_and_others_know_its_id),
     scene!(records::deleted_by_hand_and_who_knew_it_comes_back),

@@ -117,6 +117,20 @@ pub fn a_holder_renews_where_it_was_forgotten(script: &mut Script) {
     script.at(95_000, Cue::Kill(0));
 }
 
+/// A holds by n0 and n1, and n2 is down. n0 restarts empty, and n1 does so before A's next renewal is
+/// due: A has had it renewed on n0 before that.
+pub fn a_holder_outlives_that_one_node_after_the_other_forgets(script: &mut Script) {
+    script.world(3, 1, 60_000, 60_000);
+    script.jitter = 50;
+    script.at(1_000, Cue::Crash { node: 2, memory: Memory::Kept, down: millis(END) });
+    script.asks(2_000, 0, Part { must_keep: true, ..holds() });
+    let at = script.about(3_500, 1_000);
+    script.at(at, forgets(0));
+    let at = script.about(13_000, 2_000);
+    script.at(at, forgets(1));
+    script.at(95_000, Cue::Kill(0));
+}
+
 /// FLUSHALL on n0. M, which knew it not before, makes the record, and B comes.
 pub fn flushed_before_newcomers_come(script: &mut Script) {
     world(script, 3, 1);

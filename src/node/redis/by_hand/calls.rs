@@ -1,15 +1,17 @@
 //! Calls: what waits, what is sent, and what counts.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{advance, sleep};
 
 use super::stage::{MS, Stage, failed, granted, settled};
-use crate::node::redis::QUEUE;
 use crate::node::redis::encode::BATCH;
-use crate::node::redis::tests::{SECOND, claimed, claimed_at_once, grants};
+use crate::node::redis::tests::{SECOND, claimed, claimed_at_once, grants, request};
 use crate::node::redis::transport::Event;
-use crate::node::{FaultKind, Node, NodeState};
+use crate::node::redis::{Job, Link, QUEUE, Shared, supervisor};
+use crate::node::{FaultKind, Node, NodeState, Reply, Sink, Verb};
 
 /// More calls wait than can be under way, and each of those takes its time.
 #[tokio::test(start_paused = true)]
@@ -38,7 +40,7 @@ async fn what_waited_longer_than_a_command_may_take_is_not_sent() {
     stage.is_quiet().await;
 }
 
-/// Whoever sent them, and whatever else is answered meanwhile.
+/// Whatever else is answered meanwhile.
 #[tokio::test(start_paused = true)]
 async fn what_is_not_answered_in_time_is_unknown_and_nothing_waits_for_it() {
     let mut stage = Stage::up().await;
@@ -278,4 +280,52 @@ async fn what_was_sent_while_the_connection_panicked_is_unknown_and_the_connecti
     let mut answers = claimed(&stage.node);
     assert_eq!(failed(&mut answers).await, FaultKind::Closed);
     stage.comes_down("panicked").await;
+}
+
+/// Between having a place in the queue and being in it, a caller can be kept up.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_was_queued_at_the_last_moment_is_answered_outside_of_the_lock() {
+    let stage = Stage::up().await;
+    let (told, mut answers) = tokio::sync::mpsc::unbounded_channel();
+    let (jobs, queue) = tokio::sync::mpsc::channel(1);
+    let place = jobs.try_reserve_owned().unwrap();
+    drop(queue);
+    let again = Arc::new(Again(stage.node.shared.clone(), told));
+    let request = request(Verb::Claim, again);
+    let jobs = place.send(Job { request, submitted: stage.node.shared.host.now(), others: Vec::new() });
+    stage.node.shared.state().link = Link::Up(jobs);
+    supervisor::lower(&stage.node.shared, NodeState::Replica, true);
+    assert_eq!(answers.recv().await, Some(FaultKind::Closed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_caller_had_a_place_before_the_node_was_closed_is_sent() {
+    let mut stage = Stage::up().await;
+    let jobs = match &stage.node.shared.state().link {
+        Link::Up(jobs) => jobs.clone(),
+        Link::Out(state) => panic!("it is {state}"),
+    };
+    let place = jobs.clone().try_reserve_owned().unwrap();
+    let (told, _answers) = tokio::sync::mpsc::unbounded_channel();
+    let request = request(Verb::Release, Arc::new(Again(stage.node.shared.clone(), told)));
+    let job = Job { request, submitted: stage.node.shared.host.now(), others: Vec::new() };
+    let late = std::thread::spawn(move || {
+        while !jobs.is_closed() {
+            std::thread::yield_now();
+        }
+        drop(place.send(job));
+    });
+    stage.node.close();
+    let _unanswered = stage.next("EVALSHA").await;
+    late.join().unwrap();
+}
+
+/// Asks the node again as soon as it is answered, as a caller does.
+struct Again(Arc<Shared>, UnboundedSender<FaultKind>);
+
+impl Sink for Again {
+    fn deliver(self: Arc<Self>, _: usize, reply: Reply) {
+        let _ = self.1.send(reply.unwrap_err().kind());
+        assert!(self.0.state.try_lock().is_ok(), "it is answered under the node's lock, and would wait for ever");
+    }
 }

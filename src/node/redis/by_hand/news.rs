@@ -60,6 +60,18 @@ async fn a_refused_subscription_is_tried_again_seldom() {
     assert_eq!(stage.client.news.load(Relaxed), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_is_not_answered_is_given_up_and_tried_again() {
+    let mut stage = Stage::up().await;
+    stage.node.follow(&name("a"), true);
+    next(&mut stage, "DIAL").await.reply("");
+    let _unanswered = next(&mut stage, "SUBSCRIBE").await;
+    next(&mut stage, "DIAL").await.reply("");
+    next(&mut stage, "SUBSCRIBE").await.reply("");
+    settled().await;
+    assert_eq!(stage.client.news.load(Relaxed), 1);
+}
+
 /// The old one may be dead without a sign.
 #[tokio::test(start_paused = true)]
 async fn a_new_connection_that_carries_votes_makes_one_for_news_too() {

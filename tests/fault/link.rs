@@ -6,11 +6,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use crate::host::{Host, sleep_until};
-use crate::node::trust::trusted;
-use crate::node::{Fault, FaultKind, Node, Operation, Reply, ReplyTo, Request, Sink, Verb};
-use crate::rules::Tick;
-use crate::rules::doubt::Trust;
+use quorumlock::host::{Host, sleep_until};
+use quorumlock::node::trust::trusted;
+use quorumlock::node::{Fault, FaultKind, Node, Operation, Outcome, Reply, ReplyTo, Request, Sink, Verb};
+use quorumlock::rules::Tick;
+use quorumlock::rules::doubt::Trust;
 
 /// How long an answer may take unless told otherwise, as real nodes have it by default.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -151,8 +151,8 @@ impl Link {
             return;
         }
         let mut reply = trusted(reply, Trust { grants: true, extensions: now >= state.settled });
-        if let Ok(outcome) = &mut reply {
-            outcome.of_generation(waiting.life);
+        if let Ok(Outcome::Held { queued: Some(queued), .. }) = &mut reply {
+            queued.stamp.generation = waiting.life;
         }
         let due = state.due(now, state.reply_delay, state.replies.back().map(|answer| answer.due), &*self.host);
         state.replies.push_back(Answer { due, waiting, reply });

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::link::Link;
-use crate::host::sleep_until;
-use crate::node::{Hint, Listener, Name, Node};
+use quorumlock::host::sleep_until;
+use quorumlock::node::{Hint, Listener, Name, Node};
 
 /// Takes the node's hints, and gives them on as late as replies, or not at all.
 #[derive(Debug)]

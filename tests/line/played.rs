@@ -9,10 +9,11 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::advance;
 
-use super::{Faults, FaultyNode};
-use crate::host::{Host, TokioTime};
-use crate::node::{FaultKind, Hint, Listener, Name, Node, NodeState, NodeStatus, Operation, Outcome};
-use crate::node::{Reply, ReplyTo, Request, Sink, Verb};
+use quorumlock::host::{Host, TokioTime};
+use quorumlock::node::{FaultKind, Hint, Listener, Name, Node, NodeState, NodeStatus, Operation, Outcome};
+use quorumlock::node::{Reply, ReplyTo, Request, Sink, Verb};
+
+use crate::fault::{Faults, FaultyNode};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
