@@ -169,7 +169,7 @@ impl Book {
         for (node, wanted) in &hellos {
             self.nodes[*node].asked(wanted.intent, now, next, again);
         }
-        let other_list = self.other_list(now).map(|other| other.why.clone());
+        let other_list = self.other_list(now).map(|(on, other)| format!("{on}: {}", other.why).into());
         Plan { standings, hellos, other_list, due: self.due(moment) }
     }
 

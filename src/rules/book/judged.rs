@@ -18,8 +18,11 @@ impl Book {
         if let Some(why) = self.twins(number, now) {
             return Standing::Twins { why };
         }
-        if let Some(other) = node.other(now).or_else(|| self.other_list(now)) {
+        if let Some(other) = node.other(now) {
             return Standing::OtherList { until: other.until, why: other.why.clone() };
+        }
+        if let Some((on, other)) = self.other_list(now) {
+            return Standing::OtherList { until: other.until, why: on.into() };
         }
         let until = match self.onlooker {
             true => Some(known.at + self.fresh()),
@@ -28,9 +31,10 @@ impl Book {
         until.filter(|&until| now < until).map_or(Standing::Unknown, |until| Standing::Counts { until })
     }
 
-    /// Another list of this name that is in force on some node.
-    pub(super) fn other_list(&self, now: Tick) -> Option<&Other> {
-        self.nodes.iter().filter_map(|node| node.other(now)).find(|other| other.same_name)
+    /// Another list of this name that is in force on some node, and where that is, for people.
+    pub(super) fn other_list(&self, now: Tick) -> Option<(String, &Other)> {
+        let node = self.nodes.iter().find(|node| node.other(now).is_some_and(|other| other.same_name))?;
+        Some((format!("another list is in force on {}", node.name), node.other(now)?))
     }
 
     /// How it shows that clients of this list meet two servers behind a node's name, if they do. Until

@@ -15,16 +15,17 @@ pub(super) struct Other {
     pub(super) until: Tick,
     /// Whether its name is that of this client's list.
     pub(super) same_name: bool,
+    /// In what it differs, and what to do.
     pub(super) why: Arc<str>,
 }
 
 impl Other {
-    fn new(mine: &List, node: &str, in_force: &InForce, now: Tick) -> Self {
+    fn new(mine: &List, in_force: &InForce, now: Tick) -> Self {
         let name = in_force.says.split_ascii_whitespace().next();
         Self {
             until: now + in_force.left,
             same_name: name.is_none_or(|name| name == mine.name()),
-            why: difference(mine, node, &in_force.says).into(),
+            why: difference(mine, &in_force.says).into(),
         }
     }
 }
@@ -83,7 +84,7 @@ impl Node {
     fn meets(&self, list: &List, now: Tick) -> Option<Other> {
         let in_force = self.record().and_then(|record| record.in_force.as_ref());
         match in_force.filter(|in_force| in_force.hash != *list.hash()) {
-            Some(in_force) => Some(Other::new(list, &self.name, in_force, now)),
+            Some(in_force) => Some(Other::new(list, in_force, now)),
             None => self.other.clone().filter(|other| now < other.until && self.is_doubted(now)),
         }
     }

@@ -1,20 +1,14 @@
 //! What people are told of two lists that are not the same.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::List;
 
-/// Says that another list is in force on a node: both lists, the difference in brackets, and what to
-/// do.
+/// Says in what another list that is in force on a node differs from a client's, and what to do.
 #[must_use]
-pub fn difference(mine: &List, node: &str, says: &str) -> String {
+pub fn difference(mine: &List, says: &str) -> String {
     let Some(theirs) = List::parse(says) else {
-        return format!(
-            "another list is in force on {node}: {says:?}, which this version cannot read; this client's is {}; stop \
-             the clients that have the wrong list",
-            described(mine, mine)
-        );
+        return format!("it is {says:?}, which this version cannot read; stop the clients that have the wrong list");
     };
     let mend = match theirs.name == mine.name {
         true => {
@@ -23,22 +17,21 @@ pub fn difference(mine: &List, node: &str, says: &str) -> String {
         }
         false => "the names differ, so give one of the lists other servers".to_owned(),
     };
-    let (theirs, mine) = (described(&theirs, mine), described(mine, &theirs));
-    format!("another list is in force on {node}: theirs is {theirs}; this client's is {mine}; {mend}")
+    let differs = match (lacking(&theirs, mine), lacking(mine, &theirs)) {
+        (more, less) if less.is_empty() => format!("it also has {more}"),
+        (more, less) if more.is_empty() => format!("it lacks {less}"),
+        (more, less) => format!("it has {more} where this client's list has {less}"),
+    };
+    format!("{differs}; {mend}")
 }
 
-/// A list for people. What `other` does not have like that is in brackets.
-fn described(list: &List, other: &List) -> String {
-    let marked = |text: String, same: bool| if same { text } else { format!("[{text}]") };
-    let node = |node: &Arc<str>| marked(node.escape_debug().to_string(), other.nodes.contains(node));
-    let nodes: Vec<_> = list.nodes.iter().map(node).collect();
-    let name = marked(format!("{:?}", list.name), list.name == other.name);
-    let max_ttl = marked(format!("max_ttl {}", length(list.max_ttl)), list.max_ttl == other.max_ttl);
-    let protocol = match list.protocol == other.protocol {
-        true => String::new(),
-        false => format!(" and [protocol {}]", list.protocol),
-    };
-    format!("{name} of {} with {max_ttl}{protocol}", nodes.join(", "))
+/// What a list has, for people, and the other does not have.
+fn lacking(list: &List, other: &List) -> String {
+    let name = (list.name != other.name).then(|| format!("the name {:?}", list.name));
+    let max_ttl = (list.max_ttl != other.max_ttl).then(|| format!("max_ttl {}", length(list.max_ttl)));
+    let protocol = (list.protocol != other.protocol).then(|| format!("protocol {}", list.protocol));
+    let nodes = list.nodes.iter().filter(|node| !other.nodes.contains(node)).map(|node| node.escape_debug().to_string());
+    name.into_iter().chain(nodes).chain(max_ttl).chain(protocol).collect::<Vec<_>>().join(", ")
 }
 
 fn length(time: Duration) -> String {
@@ -57,24 +50,26 @@ mod tests {
     }
 
     #[test]
-    fn difference_of_two_lists_is_in_brackets() {
-        let (mine, theirs) = (list(&["a:1", "b:1"]), list(&["a:1", "x:1"]));
-        let told = difference(&mine, "a:1", theirs.says());
+    fn what_differs_in_two_lists_is_told_and_nothing_else() {
+        let mine = list(&["a:1", "b:1"]);
+        let stop = "; stop the clients that have the wrong list: the others go on 75 s later at the latest";
+        for (theirs, told) in [
+            (list(&["a:1", "x:1"]), "it has x:1 where this client's list has b:1"),
+            (list(&["a:1", "b:1", "x:1", "y:1"]), "it also has x:1, y:1"),
+            (list(&["a:1"]), "it lacks b:1"),
+        ] {
+            assert_eq!(difference(&mine, theirs.says()), format!("{told}{stop}"));
+        }
         assert_eq!(
-            told,
-            "another list is in force on a:1: theirs is \"default\" of a:1, [x:1] with max_ttl 60 s; this client's is \
-             \"default\" of a:1, [b:1] with max_ttl 60 s; stop the clients that have the wrong list: the others go on \
-             75 s later at the latest"
+            difference(&mine, "team 1500 3 a:1 b:1"),
+            "it has the name \"team\", max_ttl 1500 ms, protocol 3 where this client's list has the name \"default\", \
+             max_ttl 60 s, protocol 4; the names differ, so give one of the lists other servers"
         );
-        let told = difference(&mine, "a:1", "team 1500 3 a:1 b:1");
-        assert!(told.contains("theirs is [\"team\"] of a:1, b:1 with [max_ttl 1500 ms] and [protocol 3];"), "{told}");
-        assert!(told.contains("is [\"default\"] of a:1, b:1 with [max_ttl 60 s] and [protocol 4];"), "{told}");
-        assert!(told.ends_with("give one of the lists other servers"), "{told}");
     }
 
     #[test]
     fn list_that_cannot_be_read_is_shown_as_it_is() {
-        let told = difference(&list(&["a:1"]), "a:1", "what\n");
-        assert!(told.contains(r#"is in force on a:1: "what\n", which"#) && told.contains("stop"), "{told}");
+        let told = difference(&list(&["a:1"]), "what\n");
+        assert!(told.starts_with(r#"it is "what\n", which"#) && told.contains("stop"), "{told}");
     }
 }
