@@ -28,6 +28,9 @@ async fn new_servers_vote_at_once_by_the_operators_word() {
     assert_eq!((code, out.as_str()), (0, "inside\n"), "{err}");
     let (code, out, _) = done(&mut guarded(&servers, &["status"]));
     assert!(code == 0 && out.contains("3 of 3 nodes vote"), "{out}");
+    // Their records are not as old as they say, and no server is.
+    let (_, out, _) = done(&mut guarded(&servers, &["members"]));
+    assert_eq!(out.split_whitespace().filter(|word| *word == "init").count(), 3, "{out}");
 }
 
 #[tokio::test]

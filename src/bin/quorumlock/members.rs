@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quorumlock::{InForce, NodeMembers, NodeState, Record};
+use quorumlock::{InForce, NodeMembers, NodeState, OldAtOnce, Record};
 use serde_json::{Value, json};
 
 use crate::cli::Members;
@@ -136,7 +136,7 @@ impl Seen<'_> {
         let record = match &members.record {
             Err(_) => "?".to_owned(),
             Ok(None) => dash(),
-            Ok(Some(record)) => show(record.age),
+            Ok(Some(record)) => record.word.map_or_else(|| show(record.age), |word| of_word(word).to_owned()),
         };
         let servers = self.lists.servers(node).len();
         let servers = if servers > 1 { red(&servers.to_string()) } else { servers.to_string() };
@@ -209,7 +209,16 @@ impl Seen<'_> {
 }
 
 fn of_record(record: &Record) -> Value {
-    json!({ "id": &*record.id, "age_ms": milliseconds(record.age), "synced": record.synced })
+    let (age, old) = (milliseconds(record.age), record.word.map(of_word));
+    json!({ "id": &*record.id, "age_ms": age, "old_at_once": old, "synced": record.synced })
+}
+
+/// Why a record was old when it was made: its age says no more than that.
+const fn of_word(word: OldAtOnce) -> &'static str {
+    match word {
+        OldAtOnce::Init => "init",
+        OldAtOnce::FirstUse => "first use",
+    }
 }
 
 /// The node's address, and its name where that is another.
