@@ -19,7 +19,7 @@ use std::time::Duration;
 use common::postgres::Postgres;
 use common::program::command;
 use common::server::Server;
-use common::{PATIENCE, servers, unguarded};
+use common::{ConnectAll, PATIENCE, servers, unguarded};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Where Cargo puts an example. `cargo test` builds them all; with `--test examples` alone it does
@@ -176,7 +176,7 @@ async fn a_leader_whose_lock_was_revoked_stops_and_campaigns_again() {
     let servers = servers(3).await;
     let worker = Example::start("leader_worker", &["one:1"], &servers);
     let token = worker.says("leads with token");
-    let quorum = unguarded(&servers).connect().await.unwrap();
+    let quorum = unguarded(&servers).connect_all().await;
     quorum.revoke("scheduler").await.unwrap();
     assert_ne!(worker.says("leads with token"), token);
     worker.ended_by(Signal::INT);
@@ -187,7 +187,7 @@ async fn a_request_is_refused_while_another_ships_the_order() {
     let servers = servers(3).await;
     let service = Example::start("web_service", &["127.0.0.1:0"], &servers);
     let address = service.line().strip_prefix("listening on http://").unwrap().to_owned();
-    let quorum = unguarded(&servers).connect().await.unwrap();
+    let quorum = unguarded(&servers).connect_all().await;
     let other = quorum.lock("orders/42").acquire(Duration::from_secs(10)).await.unwrap();
     assert_eq!(post(&address, "/orders/42/ship"), (409, "another request ships it\n".to_owned()));
     assert_eq!(post(&address, "/orders/43/ship").0, 200);

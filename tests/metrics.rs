@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::asked::Asked;
 use common::node::ask;
 use common::server::Server;
-use common::{PATIENCE, eventually, servers, unguarded};
+use common::{ConnectAll, PATIENCE, eventually, servers, unguarded};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use quorumlock::host::{Host, TokioTime};
 use quorumlock::metrics::{Kind, METRICS, buckets};
@@ -103,7 +103,7 @@ async fn every_metric_of_the_table_appears_with_its_labels_and_no_lock_name() {
     }
     let url = |server: &Server| format!("redis://{SECRET}:{SECRET}@127.0.0.1:{}", server.port());
     let builder = common::builder().nodes(servers.iter().map(url)).max_ttl(Duration::ZERO);
-    let quorum = builder.ttl(3 * SECOND).connect().await.unwrap();
+    let quorum = builder.ttl(3 * SECOND).connect_all().await;
 
     holds_and_waits(&quorum).await;
     let now = Exposition::of(&recorder);
@@ -131,7 +131,7 @@ async fn every_series_exists_at_zero_from_connect() {
     let recorder = exporter().build_recorder();
     let (told, _local) = (recorder.handle(), metrics::set_default_local_recorder(&recorder));
     let servers = servers(1).await;
-    let _quorum = unguarded(&servers).connect().await.unwrap();
+    let _quorum = unguarded(&servers).connect_all().await;
     let (now, node) = (Exposition::of(&told), servers[0].url());
     let one = |name: &'static str, label: &'static str, values: &'static [&'static str]| {
         values.iter().map(move |value| (name, vec![(label, *value)]))
@@ -193,7 +193,7 @@ async fn a_process_has_at_most_300_series_at_five_nodes() {
     let recorder = exporter().build_recorder();
     let (told, _local) = (recorder.handle(), metrics::set_default_local_recorder(&recorder));
     let servers = servers(5).await;
-    let quorum = unguarded(&servers).connect().await.unwrap();
+    let quorum = unguarded(&servers).connect_all().await;
     let connected = Exposition::of(&told).samples.len();
     assert!(connected <= 300, "{connected} series");
     let guard = quorum.lock(name("counted")).acquire(PATIENCE).await.unwrap();
@@ -264,7 +264,7 @@ async fn loses(quorum: &Quorum, servers: &[Server], spare: &[Server]) {
     guard.lost().await;
     let manual = quorum.options().auto_renew(false);
     quorum.lock_with(name("expires"), &manual).unwrap().acquire(PATIENCE).await.unwrap().lost().await;
-    let other = unguarded(spare).connect().await.unwrap();
+    let other = unguarded(spare).connect_all().await;
     let guard = other.lock(name("shut")).acquire(PATIENCE).await.unwrap();
     other.shutdown(PATIENCE).await;
     guard.lost().await;

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use common::{servers, unguarded};
+use common::{ConnectAll, servers, unguarded};
 use quorumlock::Released;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_real_servers_grant_one_lock_at_a_time() {
     let servers = servers(5).await;
-    let quorum = unguarded(&servers).connect().await.unwrap();
+    let quorum = unguarded(&servers).connect_all().await;
     let inside = Arc::new(AtomicU32::new(0));
     let task = |_| {
         let (lock, inside) = (quorum.lock("orders/42"), inside.clone());

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use quorumlock::{LostReason, Owner, Quorum, testing};
 
-use common::{PATIENCE, servers, unguarded};
+use common::{ConnectAll, PATIENCE, servers, unguarded};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -77,7 +77,7 @@ async fn who_loses_one_name_of_a_set_loses_all_and_an_owner_all_its_guards() {
 #[tokio::test]
 async fn what_is_not_in_memory_or_has_no_name_is_refused() {
     let servers = servers(1).await;
-    let quorum = unguarded(&servers).connect().await.unwrap();
+    let quorum = unguarded(&servers).connect_all().await;
     let guard = quorum.lock("it").acquire(PATIENCE).await.unwrap();
     for error in [testing::hold(&quorum, "other").await.unwrap_err(), testing::lose(&quorum, "it").unwrap_err()] {
         assert!(error.is_config() && error.to_string().contains("need Quorum::in_memory"), "{error}");

@@ -6,13 +6,13 @@ use quorumlock::{ErrorKind, Released};
 
 use crate::SECOND;
 use crate::common::server::Server;
-use crate::common::{PATIENCE, eventually, new_servers, servers, unguarded};
+use crate::common::{ConnectAll, PATIENCE, eventually, new_servers, servers, unguarded};
 
 /// What breaks one node's keys, and what is said of it.
 async fn one_is_survived_and_a_majority_is_told(name: &str, hint: &str, harm: impl Fn(&Server)) {
     let servers = servers(3).await;
     // What a node refuses to release is tried again for as long as that.
-    let quorum = unguarded(&servers).ttl(6 * SECOND).connect().await.unwrap();
+    let quorum = unguarded(&servers).ttl(6 * SECOND).connect_all().await;
     harm(&servers[0]);
     let guard = quorum.lock(name).acquire(PATIENCE).await.expect("two of three grant");
     assert_eq!(guard.release().await.unwrap(), Released::Released);
@@ -40,7 +40,7 @@ async fn a_key_of_another_type_in_the_way() {
     .await;
     let servers = servers(1).await;
     harm(&servers[0]);
-    let quorum = unguarded(&servers).connect().await.unwrap();
+    let quorum = unguarded(&servers).connect_all().await;
     assert!(quorum.lock("wrong").acquire(Duration::ZERO).await.is_err());
     assert!(quorum.force_release("wrong").await.is_err());
     assert_eq!(servers[0].command(&["LRANGE", "quorumlock:{wrong}", "0", "-1"]), "somebody", "nothing is lost");
@@ -56,7 +56,7 @@ async fn another_programs_hash_in_the_way() {
     one_is_survived_and_a_majority_is_told("theirs", "no lock of this protocol", harm).await;
     let servers = servers(1).await;
     harm(&servers[0]);
-    let quorum = unguarded(&servers).connect().await.unwrap();
+    let quorum = unguarded(&servers).connect_all().await;
     assert!(quorum.lock("theirs").acquire(Duration::ZERO).await.is_err());
     assert!(quorum.force_release("theirs").await.is_err());
     assert_eq!(servers[0].command(&["HGETALL", "quorumlock:{theirs}"]), "precious 1", "nothing is lost");
@@ -66,9 +66,9 @@ async fn another_programs_hash_in_the_way() {
 async fn a_queue_of_another_type_in_the_way_leaves_no_hold_behind() {
     let servers = servers(1).await;
     servers[0].command(&["SET", "quorumlock:{queue}:queue", "precious"]);
-    let quorum = unguarded(&servers).connect().await.unwrap();
+    let quorum = unguarded(&servers).connect_all().await;
     let guard = quorum.lock("queue").acquire(PATIENCE).await.unwrap();
-    let other = unguarded(&servers).connect().await.unwrap();
+    let other = unguarded(&servers).connect_all().await;
     for client in [&quorum, &other] {
         let error = client.lock("queue").acquire(Duration::from_millis(100)).await.unwrap_err();
         let told = error.to_string();
@@ -86,9 +86,9 @@ async fn a_queue_of_another_type_in_the_way_leaves_no_hold_behind() {
 async fn a_key_in_the_place_of_the_registrations_keeps_nobody_from_the_lock() {
     let servers = servers(1).await;
     servers[0].command(&["SET", "quorumlock:{hands}:waiting", "precious"]);
-    let quorum = unguarded(&servers).connect().await.unwrap();
+    let quorum = unguarded(&servers).connect_all().await;
     let guard = quorum.lock("hands").acquire(PATIENCE).await.unwrap();
-    let other = unguarded(&servers).connect().await.unwrap();
+    let other = unguarded(&servers).connect_all().await;
     let error = other.lock("hands").acquire(Duration::from_millis(100)).await.unwrap_err();
     assert!(error.to_string().contains("the key quorumlock:{hands}:waiting is a string"), "{error}");
     assert_eq!(servers[0].command(&["EXISTS", "quorumlock:{hands}:queue"]), "0", "nobody waits");
@@ -130,7 +130,7 @@ async fn a_node_without_memory() {
 #[tokio::test]
 async fn nodes_that_run_out_of_memory_still_renew_and_release() {
     let servers = servers(3).await;
-    let quorum = unguarded(&servers).ttl(3 * SECOND).connect().await.unwrap();
+    let quorum = unguarded(&servers).ttl(3 * SECOND).connect_all().await;
     let guard = quorum.lock("full").acquire(PATIENCE).await.unwrap();
     servers.iter().for_each(|server| assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK"));
     let until = tokio::time::Instant::now() + 6 * SECOND;
@@ -143,7 +143,7 @@ async fn nodes_that_run_out_of_memory_still_renew_and_release() {
 #[tokio::test]
 async fn notes_are_stored_by_nodes_without_memory() {
     let servers = servers(3).await;
-    let quorum = unguarded(&servers).ttl(3 * SECOND).connect().await.unwrap();
+    let quorum = unguarded(&servers).ttl(3 * SECOND).connect_all().await;
     let guard = quorum.lock("full").describe("what it is for").acquire(PATIENCE).await.unwrap();
     let leader = quorum.election("office").campaign(PATIENCE).await.unwrap();
     eventually("it is stored", async || quorum.inspect("full").await.unwrap().description().is_some()).await;
@@ -167,7 +167,7 @@ async fn a_key_in_the_place_of_a_note_keeps_nobody_from_the_lock() {
     for [command, name] in [["RPUSH", "list"], ["SET", "text"]] {
         let (servers, key) = (servers(1).await, format!("quorumlock:{{{name}}}:note"));
         servers[0].command(&[command, &key, "precious"]);
-        let quorum = unguarded(&servers).connect().await.unwrap();
+        let quorum = unguarded(&servers).connect_all().await;
         let leader = quorum.election(name).campaign(PATIENCE).await.unwrap();
         leader.proclaim("here").await.unwrap();
         let seen = quorum.inspect(name).await.unwrap();
@@ -182,7 +182,7 @@ async fn a_key_in_the_place_of_a_note_keeps_nobody_from_the_lock() {
 async fn a_fence_near_its_end_is_told_with_what_to_do() {
     let servers = servers(1).await;
     servers[0].set_fence("used", (1 << 53) - 1);
-    let quorum = unguarded(&servers).connect().await.unwrap();
+    let quorum = unguarded(&servers).connect_all().await;
     let error = quorum.lock("used").try_acquire().await.unwrap_err();
     assert!(error.is_unavailable() && error.to_string().contains("delete the name's key"), "{error}");
     assert!(quorum.lock("other").try_acquire().await.unwrap().is_some(), "no other name is harmed");

@@ -3,7 +3,7 @@
 use quorumlock::{LockOptions, Quorum, Released};
 
 use crate::SECOND;
-use crate::common::{servers, unguarded};
+use crate::common::{ConnectAll, servers, unguarded};
 
 #[tokio::test]
 async fn empty_huge_and_nul_names_are_refused_by_every_call() {
@@ -31,7 +31,7 @@ async fn empty_huge_and_nul_names_are_refused_by_every_call() {
 #[tokio::test]
 async fn names_with_braces_emoji_and_the_longest_name_are_locks_of_their_own() {
     let servers = servers(3).await;
-    let quorum = unguarded(&servers).connect().await.unwrap();
+    let quorum = unguarded(&servers).connect_all().await;
     let longest = "🔒".repeat(256);
     let mut guards = Vec::new();
     for name in ["a", "{a}", "{a}:gate", "a}:gate", "{}", "}", "{", "🔒", "a b\r\nc\t\"'", &longest] {

@@ -14,7 +14,7 @@ use crate::common::beside::listens;
 use crate::common::logs::Logs;
 use crate::common::program::command;
 use crate::common::server::Server;
-use crate::common::{PATIENCE, eventually, servers, unguarded};
+use crate::common::{ConnectAll, PATIENCE, eventually, servers, unguarded};
 use crate::{SECOND, builder};
 
 #[test]
@@ -43,7 +43,7 @@ fn a_guard_that_outlives_its_runtime_is_dropped_in_peace() {
     let runtime = Runtime::new().unwrap();
     let (quorum, guard) = runtime.block_on(async {
         let servers = servers(1).await;
-        let quorum = unguarded(&servers).connect().await.unwrap();
+        let quorum = unguarded(&servers).connect_all().await;
         let guard = quorum.lock("held").acquire(PATIENCE).await.unwrap();
         (quorum, guard)
     });
@@ -57,7 +57,7 @@ fn a_guard_that_outlives_its_runtime_is_dropped_in_peace() {
 fn orphaned(servers: &[Server]) -> (Quorum, quorumlock::LockGuard, quorumlock::Session) {
     let runtime = Runtime::new().unwrap();
     runtime.block_on(async {
-        let quorum = unguarded(servers).wait(PATIENCE).connect().await.unwrap();
+        let quorum = unguarded(servers).wait(PATIENCE).connect_all().await;
         let guard = quorum.lock("held").acquire(SECOND).await.unwrap();
         let session = quorum.session().grant(SECOND).await.unwrap();
         (quorum, guard, session)

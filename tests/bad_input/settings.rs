@@ -6,7 +6,7 @@ use futures::FutureExt;
 use quorumlock::{LockOptions, Quorum, Released};
 
 use crate::common::logs::Logs;
-use crate::common::{servers, unguarded};
+use crate::common::{ConnectAll, servers, unguarded};
 use crate::{SECOND, builder, refused};
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn a_lock_that_lets_clocks_run_further_apart_than_its_quorum_does_is_refus
 #[tokio::test]
 async fn a_timeout_of_zero_makes_one_try() {
     let servers = servers(3).await;
-    let quorum = unguarded(&servers).connect().await.unwrap();
+    let quorum = unguarded(&servers).connect_all().await;
     let guard = quorum.lock("zero").acquire(Duration::ZERO).await.unwrap();
     assert!(quorum.lock("zero").acquire(Duration::ZERO).await.unwrap_err().is_timeout());
     assert!(guard.is_held());
@@ -62,7 +62,7 @@ async fn a_timeout_of_zero_makes_one_try() {
 #[tokio::test]
 async fn an_endless_timeout_waits_until_the_lock_is_free() {
     let servers = servers(3).await;
-    let (first, second) = (unguarded(&servers).connect().await.unwrap(), unguarded(&servers).connect().await.unwrap());
+    let (first, second) = (unguarded(&servers).connect_all().await, unguarded(&servers).connect_all().await);
     let guard = first.lock("endless").acquire(Duration::MAX).await.unwrap();
     let (next, mine) = (second.lock("endless"), first.lock("endless"));
     let held_again = async {
@@ -101,7 +101,7 @@ async fn no_memory_node_and_too_many_are_refused() {
 async fn an_even_number_of_nodes_works_and_is_warned_of() {
     let logs = Logs::capture();
     let mut servers = servers(4).await;
-    let quorum = unguarded(&servers).connect().await.unwrap();
+    let quorum = unguarded(&servers).connect_all().await;
     assert!(logs.text().contains("an even number of nodes tolerates no more failures than one node fewer"));
     servers[3].kill();
     assert!(quorum.lock("even").try_acquire().await.unwrap().is_some());

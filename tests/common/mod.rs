@@ -1,5 +1,11 @@
 //! What tests share: real servers, and waiting for conditions.
-#![allow(dead_code, unreachable_pub, missing_debug_implementations, reason = "each test uses its part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_debug_implementations,
+    async_fn_in_trait,
+    reason = "each test uses its part"
+)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 pub mod asked;
@@ -83,4 +89,19 @@ pub fn builder() -> QuorumBuilder {
 /// A builder for a quorum of `servers` without the restart guard: one that restarts votes at once.
 pub fn unguarded(servers: &[Server]) -> QuorumBuilder {
     builder().nodes(servers.iter().map(Server::url)).max_ttl(Duration::ZERO)
+}
+
+/// [`QuorumBuilder::connect`] returns when a quorum of nodes is admitted. A test that says what each node
+/// does waits for all of them.
+pub trait ConnectAll {
+    async fn connect_all(self) -> Quorum;
+}
+
+impl ConnectAll for QuorumBuilder {
+    async fn connect_all(self) -> Quorum {
+        let quorum = self.connect().await.unwrap();
+        let admitted = async || quorum.nodes().iter().all(|node| node.state.is_admitted());
+        eventually("all nodes are admitted", admitted).await;
+        quorum
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::PATIENCE;
+use crate::common::{PATIENCE, eventually};
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -65,6 +65,10 @@ async fn more_readers_than_nodes_name_are_all_released(world: impl World) {
     let mut readers = Vec::new();
     for _ in 0..30 {
         readers.push(lock.read(PATIENCE).await.unwrap());
+    }
+    // Two nodes decide. On the third a claim that comes behind the release of its reader is granted.
+    for node in world.all() {
+        eventually("the node has all readers", async || world.look(node, "read").await.count == 30).await;
     }
     let taken = other.force_release("read").await.unwrap();
     assert_eq!((taken.left, taken.from.len()), (Some(Duration::ZERO), 30), "{taken:?}");

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::common::logs::Logs;
 use crate::common::server::Server;
-use crate::common::{PATIENCE, eventually, new_servers, refused, servers, unguarded};
+use crate::common::{ConnectAll, PATIENCE, eventually, new_servers, refused, servers, unguarded};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -21,7 +21,7 @@ mod redis {
     #[tokio::test]
     async fn a_server_that_lost_the_script_gets_it_again_within_the_same_call() {
         let servers = servers(3).await;
-        let client = unguarded(&servers).connect().await.unwrap();
+        let client = unguarded(&servers).connect_all().await;
         for _ in 0..3 {
             servers.iter().for_each(|server| assert_eq!(server.command(&["SCRIPT", "FLUSH"]), "OK"));
             let guard = client.lock("flushed").try_acquire().await.unwrap().expect("one round is enough");
@@ -44,7 +44,7 @@ mod redis {
     async fn a_replica_is_refused_and_named_as_one() {
         let servers = servers(3).await;
         replicate(&servers[2], &servers[0]).await;
-        let quorum = unguarded(&servers).connect().await.unwrap();
+        let quorum = unguarded(&servers).connect_all().await;
         eventually("the replica is noticed", async || quorum.nodes()[2].state == NodeState::Replica).await;
         assert!(quorum.lock("voted").try_acquire().await.unwrap().is_some(), "two masters are a quorum");
         replicate(&servers[1], &servers[0]).await;
@@ -54,7 +54,7 @@ mod redis {
     #[tokio::test]
     async fn a_master_that_becomes_a_replica_loses_its_vote() {
         let servers = servers(3).await;
-        let quorum = unguarded(&servers).connect().await.unwrap();
+        let quorum = unguarded(&servers).connect_all().await;
         replicate(&servers[2], &servers[0]).await;
         let _guard = quorum.lock("demoted").acquire(PATIENCE).await.unwrap();
         eventually("the replica is noticed", async || quorum.nodes()[2].state == NodeState::Replica).await;
@@ -80,7 +80,7 @@ mod redis {
     async fn the_restart_guard_switched_off_is_warned_of() {
         let logs = Logs::capture();
         let servers = servers(1).await;
-        let _quorum = unguarded(&servers).connect().await.unwrap();
+        let _quorum = unguarded(&servers).connect_all().await;
         assert!(logs.text().contains("the restart guard is off"));
     }
 

@@ -7,7 +7,7 @@ use quorumlock::{LostReason, NodeCause, NodeState, Quorum, QuorumBuilder};
 
 use crate::common::proxy::{Proxy, Way};
 use crate::common::server::Server;
-use crate::common::{PATIENCE, eventually, refused, servers, unguarded};
+use crate::common::{ConnectAll, PATIENCE, eventually, refused, servers, unguarded};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -147,7 +147,7 @@ async fn two_servers_behind_one_name_with_no_other_node_in_common_are_not_found_
 #[tokio::test]
 async fn all_go_on_when_a_node_has_restarted_empty() {
     let mut all = servers(3).await;
-    let clients = [unguarded(&all).connect().await.unwrap(), unguarded(&all).connect().await.unwrap()];
+    let clients = [unguarded(&all).connect_all().await, unguarded(&all).connect_all().await];
     let guard = clients[0].lock("held").acquire(PATIENCE).await.unwrap();
     all[2].restart().await;
     eventually("the list is in force there again", async || clients.iter().all(all_vote)).await;
@@ -306,7 +306,7 @@ async fn a_connected_client_asks_once_for_a_lock() {
     };
     let mut asked = Vec::new();
     for _ in 0..10 {
-        let quorum = unguarded(&servers).connect().await.unwrap();
+        let quorum = unguarded(&servers).connect_all().await;
         quorum.lock("first").acquire(PATIENCE).await.unwrap().release().await.unwrap();
         let before = calls();
         let guard = quorum.lock("a").acquire(PATIENCE).await.unwrap();

@@ -9,7 +9,7 @@ use quorumlock::Quorum;
 use crate::common::clockwork::library;
 use crate::common::program::command;
 use crate::common::server::Server;
-use crate::common::{eventually, servers, unguarded};
+use crate::common::{ConnectAll, eventually, servers, unguarded};
 
 const NODES: &str = "QUORUMLOCK_TEST_NODES";
 const MINUTE: Duration = Duration::from_secs(60);
@@ -53,7 +53,7 @@ async fn waiting(quorum: &Quorum, count: u32) {
 #[tokio::test]
 async fn a_process_whose_wall_clock_is_an_hour_slow_is_served_behind_who_came_earlier() {
     let servers = servers(3).await;
-    let (holder, early) = (unguarded(&servers).connect().await.unwrap(), unguarded(&servers).connect().await.unwrap());
+    let (holder, early) = (unguarded(&servers).connect_all().await, unguarded(&servers).connect_all().await);
     let guard = holder.lock("order").acquire(MINUTE).await.unwrap();
     let lock = early.lock("order");
     let first = tokio::spawn(async move { lock.acquire(MINUTE).await.unwrap().token() });
@@ -72,7 +72,7 @@ async fn a_process_whose_wall_clock_is_an_hour_slow_is_served_behind_who_came_ea
 #[tokio::test]
 async fn where_all_nodes_forgot_the_token_of_a_process_whose_wall_clock_is_slow_is_lower() {
     let servers = servers(3).await;
-    let earlier = unguarded(&servers).connect().await.unwrap();
+    let earlier = unguarded(&servers).connect_all().await;
     let token = earlier.lock("order").acquire(MINUTE).await.unwrap().token();
     earlier.shutdown(MINUTE).await;
     for server in &servers {

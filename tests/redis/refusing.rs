@@ -12,13 +12,13 @@ use crate::common::clockwork::Clockwork;
 use crate::common::logs::Logs;
 use crate::common::node::{Recorder, ask_all, heard, real};
 use crate::common::server::{Server, ask};
-use crate::common::{PATIENCE, eventually, servers, unguarded};
+use crate::common::{ConnectAll, PATIENCE, eventually, servers, unguarded};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A lock that is held on one server. Its ttl is far longer than the test.
 async fn held(servers: &[Server]) -> (Quorum, LockGuard) {
-    let quorum = unguarded(servers).connect().await.unwrap();
+    let quorum = unguarded(servers).connect_all().await;
     let guard = quorum.lock("held").acquire(PATIENCE).await.unwrap();
     (quorum, guard)
 }

@@ -6,7 +6,7 @@ use quorumlock::{Doubt, ErrorKind, LostReason, NodeState, Quorum};
 
 use crate::common::proxy::Proxy;
 use crate::common::server::Server;
-use crate::common::{PATIENCE, eventually, new_servers, servers};
+use crate::common::{ConnectAll, PATIENCE, eventually, new_servers, servers};
 use crate::{MAX_TTL, guarded, is_quarantined, quarantined, voting};
 
 const NOW: Duration = Duration::ZERO;
@@ -169,7 +169,7 @@ async fn a_new_client_cannot_know_that_a_server_was_emptied_and_made_old_before_
 #[tokio::test]
 async fn what_is_done_once_may_be_done_again_after_a_quorum_forgot_it() {
     let servers = servers(3).await;
-    let client = async || crate::common::unguarded(&servers).connect().await.unwrap();
+    let client = async || crate::common::unguarded(&servers).connect_all().await;
     let period = Duration::from_secs(3_600);
     client().await.once("report", period).claim().await.unwrap().unwrap().done().await.unwrap();
     assert!(client().await.once("report", period).claim().await.unwrap().is_none());

@@ -7,7 +7,7 @@ use quorumlock::{Leader, NodeState, Quorum, Released};
 
 use crate::common::logs::Logs;
 use crate::common::server::Server;
-use crate::common::{PATIENCE, eventually, servers, unguarded};
+use crate::common::{ConnectAll, PATIENCE, eventually, servers, unguarded};
 use crate::sessions::calls_of;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -136,7 +136,7 @@ async fn a_leader_that_may_not_publish_proclaims_and_is_seen() {
     let _logs = Logs::capture();
     let servers = servers(3).await;
     let [leads] = clients(&servers, &["resetchannels"]).await;
-    let looks = unguarded(&servers).connect().await.unwrap();
+    let looks = unguarded(&servers).connect_all().await;
     let mut leaders = looks.election("it").observe().unwrap().boxed();
     let leader = leads.election("it").campaign(PATIENCE).await.unwrap();
     let seen = async {

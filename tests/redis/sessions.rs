@@ -6,7 +6,7 @@ use futures::future::try_join_all;
 use quorumlock::{LockOptions, Quorum, Session};
 
 use crate::common::server::Server;
-use crate::common::{PATIENCE, eventually, servers, unguarded};
+use crate::common::{ConnectAll, PATIENCE, eventually, servers, unguarded};
 
 const TTL: Duration = Duration::from_secs(30);
 /// Enough for a busy machine: what is sent again is counted again.
@@ -41,7 +41,7 @@ async fn renewed(session: &Session) {
 async fn many_locks_are_renewed_and_released_by_a_call_for_128_of_them() {
     let servers = servers(3).await;
     let options = LockOptions::default().ttl(TTL).round_timeout(ANSWERS);
-    let quorum = unguarded(&servers).options(options).node_timeout(ANSWERS).connect().await.unwrap();
+    let quorum = unguarded(&servers).options(options).node_timeout(ANSWERS).connect_all().await;
     let session = quorum.session().grant(PATIENCE).await.unwrap();
     let names: Vec<_> = (0..CALLS as usize * BATCH).map(|number| format!("name/{number}")).collect();
     for some in names.chunks(BATCH) {

@@ -30,7 +30,8 @@ fn lacking(list: &List, other: &List) -> String {
     let name = (list.name != other.name).then(|| format!("the name {:?}", list.name));
     let max_ttl = (list.max_ttl != other.max_ttl).then(|| format!("max_ttl {}", length(list.max_ttl)));
     let protocol = (list.protocol != other.protocol).then(|| format!("protocol {}", list.protocol));
-    let nodes = list.nodes.iter().filter(|node| !other.nodes.contains(node)).map(|node| node.escape_debug().to_string());
+    let nodes =
+        list.nodes.iter().filter(|node| !other.nodes.contains(node)).map(|node| node.escape_debug().to_string());
     name.into_iter().chain(nodes).chain(max_ttl).chain(protocol).collect::<Vec<_>>().join(", ")
 }
 
