@@ -300,9 +300,11 @@ impl Pair {
         prop_assert_eq!(real, memory, "the record is made");
         for batch in batches {
             let batch: Vec<_> = batch.into_iter().map(|sketch| operation(sketch, &names)).collect();
-            let real = ask_all(&self.node, &batch).await;
-            for (operation, real) in batch.iter().zip(real) {
+            let mut real: Vec<_> = ask_all(&self.node, &batch).await.into_iter().map(Some).collect();
+            for number in RedisNode::order(&batch.iter().cloned().map(Arc::new).collect::<Vec<_>>()) {
                 let hears = |client: &str| self.publishes && client == CLIENT;
+                let operation = &batch[number];
+                let real = real[number].take().unwrap();
                 let (real, memory) = (real.unwrap(), store.apply_heard(operation, now, &hears));
                 prop_assert!(same(&real, &memory), "{operation:?}\n  script: {real:?}\n  memory: {memory:?}");
             }

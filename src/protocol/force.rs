@@ -14,8 +14,7 @@ use crate::node::{Fault, Inspection, Name, Release, Revoke};
 use crate::rules::ballot::LIMIT;
 use crate::rules::tally::Freed;
 
-/// How often a name is freed whose holders were revoked: of readers, a node names one at a time. What
-/// is left ends by itself.
+/// How often a name is freed whose holders were revoked: of readers, a node names one at a time.
 const TRIES: u32 = 1_000;
 
 /// What was taken away, and from whom.
@@ -44,10 +43,11 @@ pub(crate) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Durat
 
 /// Frees a name on every node at once.
 pub(crate) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<Taken> {
-    let end = voters.host.now() + patience;
     let taking = Taking::look(voters, name, patience).await?;
     // First: so none that came before goes on, of however many.
     let (Taken { from, mut left, fence }, known) = taking.revoke().await?;
+    // By then all have ended by themselves.
+    let end = voters.host.now() + left.unwrap_or_default();
     let mut from = BTreeSet::from_iter(from);
     for _ in 0..TRIES {
         let survey = Survey::of(voters, name, patience).await;
@@ -103,8 +103,10 @@ impl<'a> Taking<'a> {
     /// Releases the name for these owners.
     async fn free(&self, owners: &BTreeSet<String>) -> Result<()> {
         let until = self.voters.host.now() + self.patience;
-        for owner in owners {
-            let cleanup = Cleanup::start(self.voters, self.release(owner), Whom::all(self.voters.everyone()));
+        let start =
+            |owner: &String| Cleanup::start(self.voters, self.release(owner), Whom::all(self.voters.everyone()));
+        let cleanups: Vec<_> = owners.iter().map(start).collect();
+        for cleanup in cleanups {
             match before(&self.voters.host, until, cleanup.freed()).await {
                 Some(Freed::Held | Freed::Gone) => {}
                 Some(Freed::Unknown) | None => return Err(refused(self.name)),

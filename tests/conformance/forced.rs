@@ -6,6 +6,7 @@ use crate::common::{PATIENCE, eventually};
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
 /// No token below 2^53 is above it.
 const CORRUPT: u64 = (1 << 53) - 1;
 const DAY: u64 = 24 * 3_600 * 1_000_000;
@@ -91,6 +92,21 @@ both! {
 mod lost {
     use super::*;
     use crate::world::Memory;
+
+    /// It takes longer than one round may.
+    #[tokio::test(start_paused = true)]
+    async fn readers_that_far_nodes_name_one_by_one_are_all_released() {
+        let world = Memory::start(3).await;
+        let (client, other) = (world.client().await, world.client().await);
+        world.faults.iter().for_each(|node| node.delay(100 * MS, 100 * MS));
+        let lock = client.rw_lock("read");
+        let mut readers = Vec::new();
+        for _ in 0..30 {
+            readers.push(lock.read(PATIENCE).await.unwrap());
+        }
+        let taken = other.force_release("read").await.unwrap();
+        assert_eq!((taken.left, taken.from.len()), (Some(Duration::ZERO), 30), "{taken:?}");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_forced_release_that_a_node_did_not_hear_of_is_tried_again() {

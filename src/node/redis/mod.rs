@@ -278,6 +278,15 @@ impl RedisNode {
         Self { shared, closing: closing.clone(), _closes: closing.drop_guard() }
     }
 
+    /// In which order operations that are submitted at once reach a node: those on one name in theirs.
+    #[cfg(feature = "unstable")]
+    #[must_use]
+    pub fn order(operations: &[Arc<Operation>]) -> Vec<usize> {
+        let numbered = operations.iter().enumerate();
+        let calls = encode::batches(numbered, |(_, operation)| operation);
+        calls.into_iter().flat_map(|call| call.jobs).map(|(number, _)| number).collect()
+    }
+
     /// The node at `address` without a quorum around it and without the restart guard, for tests of
     /// single operations.
     ///
