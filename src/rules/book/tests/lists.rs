@@ -113,7 +113,9 @@ fn another_list_of_this_name_stops_everything_for_as_long_as_it_is_in_force() {
     bench.hears(1, Some(other));
     let plan = bench.plan();
     assert!(
-        plan.other_list.as_ref().is_some_and(|why| why.contains("in force on b") && why.contains("it has x where"))
+        plan.other_list
+            .as_ref()
+            .is_some_and(|why| why.contains("in force on b") && why.contains("it has x, y, z where"))
     );
     assert!(plan.standings.iter().all(|standing| matches!(standing, Standing::OtherList { .. })), "{plan:?}");
     bench.book.heard(1, None, bench.now);
