@@ -18,21 +18,30 @@ pub fn difference(mine: &List, says: &str) -> String {
         false => "the names differ, so give one of the lists other servers".to_owned(),
     };
     let differs = match (lacking(&theirs, mine), lacking(mine, &theirs)) {
-        (more, less) if less.is_empty() => format!("it also has {more}"),
-        (more, less) if more.is_empty() => format!("it lacks {less}"),
-        (more, less) => format!("it has {more} where this client's list has {less}"),
+        (more, less) if more.is_empty() && less.is_empty() => String::new(),
+        (more, less) if less.is_empty() => format!(": theirs also has {more}"),
+        (more, less) if more.is_empty() => format!(": theirs lacks {less}"),
+        (more, less) => format!(": theirs has {more} in place of {less}"),
     };
-    format!("{differs}; {mend}")
+    let (theirs, mine) = (described(&theirs, mine), described(mine, &theirs));
+    format!("theirs is {theirs}, and this client's is {mine}{differs}; {mend}")
 }
 
-/// What a list has, for people, and the other does not have.
+/// A list for people, without the names of its nodes.
+fn described(list: &List, other: &List) -> String {
+    let protocol = match list.protocol == other.protocol {
+        true => String::new(),
+        false => format!(" and protocol {}", list.protocol),
+    };
+    let (nodes, max_ttl) = (list.nodes.len(), length(list.max_ttl));
+    format!("{:?} of {nodes} {} with max_ttl {max_ttl}{protocol}", list.name, if nodes == 1 { "node" } else { "nodes" })
+}
+
+/// The nodes that a list has, for people, and the other does not have.
 fn lacking(list: &List, other: &List) -> String {
-    let name = (list.name != other.name).then(|| format!("the name {:?}", list.name));
-    let max_ttl = (list.max_ttl != other.max_ttl).then(|| format!("max_ttl {}", length(list.max_ttl)));
-    let protocol = (list.protocol != other.protocol).then(|| format!("protocol {}", list.protocol));
     let nodes =
         list.nodes.iter().filter(|node| !other.nodes.contains(node)).map(|node| node.escape_debug().to_string());
-    name.into_iter().chain(nodes).chain(max_ttl).chain(protocol).collect::<Vec<_>>().join(", ")
+    nodes.collect::<Vec<_>>().join(", ")
 }
 
 fn length(time: Duration) -> String {
@@ -51,20 +60,23 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_in_two_lists_is_told_and_nothing_else() {
+    fn both_lists_are_told_with_the_nodes_that_differ() {
         let mine = list(&["a:1", "b:1"]);
         let stop = "; stop the clients that have the wrong list: the others go on 75 s later at the latest";
-        for (theirs, told) in [
-            (list(&["a:1", "x:1"]), "it has x:1 where this client's list has b:1"),
-            (list(&["a:1", "b:1", "x:1", "y:1"]), "it also has x:1, y:1"),
-            (list(&["a:1"]), "it lacks b:1"),
+        for (theirs, nodes, told) in [
+            (list(&["a:1", "x:1"]), "2 nodes", "theirs has x:1 in place of b:1"),
+            (list(&["a:1", "b:1", "x:1", "y:1"]), "4 nodes", "theirs also has x:1, y:1"),
+            (list(&["a:1"]), "1 node", "theirs lacks b:1"),
         ] {
-            assert_eq!(difference(&mine, theirs.says()), format!("{told}{stop}"));
+            let both = format!(
+                "theirs is \"default\" of {nodes} with max_ttl 60 s, and this client's is \"default\" of 2 nodes"
+            );
+            assert_eq!(difference(&mine, theirs.says()), format!("{both} with max_ttl 60 s: {told}{stop}"));
         }
         assert_eq!(
             difference(&mine, "team 1500 3 a:1 b:1"),
-            "it has the name \"team\", max_ttl 1500 ms, protocol 3 where this client's list has the name \"default\", \
-             max_ttl 60 s, protocol 4; the names differ, so give one of the lists other servers"
+            "theirs is \"team\" of 2 nodes with max_ttl 1500 ms and protocol 3, and this client's is \"default\" of 2 \
+             nodes with max_ttl 60 s and protocol 4; the names differ, so give one of the lists other servers"
         );
     }
 
