@@ -31,8 +31,8 @@ use server::Server;
 /// machines stall.
 pub const PATIENCE: Duration = Duration::from_secs(50);
 
-/// Until whatever asks comes behind all that wait: two clients know the clocks of nodes to half a round
-/// trip each, and order waiters by them.
+/// Waits until a caller that asks now comes behind all that wait. Nodes order waiters by tickets, which
+/// clients make from the clocks of nodes. A client knows these clocks to half a round trip.
 pub async fn later() {
     tokio::time::sleep(Duration::from_secs(2)).await;
 }
