@@ -27,7 +27,7 @@ struct Claimed {
     renewals: BTreeMap<Micros, u64>,
     /// The last vote for a claim of each node, by a reply or a push.
     votes: BTreeMap<u8, Vote>,
-    /// When the last claim was sent that each node has refused.
+    /// When the last claim was sent that each node has refused and that waits.
     registered: BTreeMap<u8, Micros>,
     /// When its first claim was sent.
     first: Option<Micros>,
@@ -380,7 +380,9 @@ impl Rounds {
                 if !before {
                     claimed.votes.remove(&op.node);
                 }
-                claimed.registered.insert(op.node, op.sent);
+                if op.waits {
+                    claimed.registered.insert(op.node, op.sent);
+                }
                 let early = claimed.early.remove(&op.node).filter(|_| before && claimed.first_wait == Some(op.sent));
                 early.into_iter().for_each(|push| self.pushed(now, push));
             }

@@ -55,6 +55,7 @@ pub fn judge_the_judge() {
     of_readers();
     of_periods();
     of_observers();
+    of_pushes();
     of_free_names();
 }
 
@@ -437,6 +438,30 @@ fn of_periods() {
     finds(nodes(), &[&a, &denied], None, "somebody had it");
     let back = [event(40, What::ClockStepped { node: 0, by_ms: -5_000 })];
     finds(nodes(), &[&a, &back, &skipped(1_500_000)], None, "the node's clock was set back");
+}
+
+/// How long a push lets a waiter believe.
+fn of_pushes() {
+    let plain = op(Verb::Claim, 0, 10);
+    let waits = Op { waits: true, sent: 30_000, ..plain };
+    let handed = Op { ballot: 9, hand: 100, ..waits };
+    let [queued, told] = did(40_000, waits, Answer::Refused);
+    let told = event(60_000, told.what);
+    let pushed = event(60_000, What::Pushed(handed));
+    let won = |until| {
+        let by = What::Acquired { process: 0, ask: 0, name: 0, lease: 0, token: 9, until, shared: false, owner: None };
+        [event(60_000, by), Holder(0).released(61_000), asked(op(Verb::Release, 0, 61_000))]
+    };
+    let begins = [&[asked(plain)][..], &did(20, plain, Answer::Refused), &[asked(waits), queued]].concat();
+    let finds = |heard: [Event; 2], until, rule, why: &str| {
+        let handed = [event(50_000, What::HandedOver(handed))];
+        let known = [&begins[..], &handed, &heard, &won(until)].concat();
+        finds(Some(watched([0; 2])), &known, rule, why);
+    };
+    // A hundred milliseconds less one and two, from when the claim was sent that waits.
+    finds([told, pushed], 127_000, None, "heard of in order");
+    finds([pushed, told], 127_000, None, "the push was heard of first: a claim that did not wait registered nothing");
+    finds([pushed, told], 129_000, Some(Rule::BelievedTooLong), "longer than that");
 }
 
 /// Names that are free though somebody waits for them.
