@@ -12,8 +12,8 @@ use crate::lock::Quorum;
 /// How long the last drop waits for releases: where `main` returns, they would not be sent after it.
 const FLUSH: Duration = Duration::from_millis(250);
 
-/// How long releases may go on after that. Nobody waits for it.
-const FAREWELL: Duration = Duration::from_secs(10);
+/// How long releases may go on after that: nobody waits for it, and on a busy machine many take long.
+const FAREWELL: Duration = Duration::from_secs(60);
 
 /// A quorum and the runtime that it lives on. Shared by its handles, locks and guards.
 #[derive(Debug)]

@@ -191,9 +191,8 @@ impl Quorum {
     ///
     /// # Errors
     /// `Unavailable` if no quorum of nodes confirmed it, or so many are quarantined that [nobody
-    /// can tell](Inspected::is_conclusive) who held it, or it passed to another holder each time it
-    /// was asked for; then it may be held still. `Config` for a bad name, `Closed` after a
-    /// shutdown.
+    /// can tell](Inspected::is_conclusive) who held it; then it may be held still. `Config` for a
+    /// bad name, `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Each node has released the name, or not; ask again.

@@ -10,7 +10,7 @@ use super::revoke::{Revocation, revoke};
 use super::voters::Voters;
 use crate::error::{Error, ErrorKind, NodeCause, NodeReport, Result};
 use crate::host::before;
-use crate::node::{Fault, Inspection, Name, Release, Revoke};
+use crate::node::{Fault, Inspection, Name, Operation, Release, Revoke};
 use crate::rules::ballot::LIMIT;
 use crate::rules::tally::Freed;
 
@@ -26,7 +26,8 @@ pub struct Taken {
     /// named any.
     pub from: Vec<String>,
     /// For how long it may be held still, by the nodes' clocks; zero where it was freed at once,
-    /// and `None` if nobody held it.
+    /// and `None` if nobody held it. Of readers that a node no longer names, since others came
+    /// meanwhile, it may be longer than they are held.
     pub left: Option<Duration>,
     /// Tokens that were dealt before it was asked for are below this, and those that are dealt
     /// from now on are above. What was dealt in between may be either.
@@ -46,23 +47,27 @@ pub(crate) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) 
     let taking = Taking::look(voters, name, patience).await?;
     // First: so none that came before goes on, of however many.
     let (Taken { from, mut left, fence }, known) = taking.revoke().await?;
-    // By then all have ended by themselves.
-    let end = voters.host.now() + left.unwrap_or_default();
-    let mut from = BTreeSet::from_iter(from);
+    let mut freed = BTreeSet::new();
     for _ in 0..TRIES {
         let survey = Survey::of(voters, name, patience).await;
-        let revoked: BTreeSet<_> =
-            survey.heard().filter(|said| said.is_revoked()).filter_map(|said| said.holder.clone()).collect();
+        let owners = |is_meant: fn(&Inspection) -> bool| {
+            survey.heard().filter(move |said| is_meant(said)).filter_map(|said| said.holder.clone())
+        };
+        // A node that does not confirm it is asked again by itself.
+        let revoked: BTreeSet<_> = owners(Inspection::is_revoked).filter(|owner| !freed.contains(owner)).collect();
         if revoked.is_empty() {
-            left = left.map(|_| Duration::ZERO);
-        }
-        if revoked.is_empty() || voters.host.now() >= end {
+            taking.is_told(&survey)?;
+            // A node names one reader, and rather one that was not revoked: that may hide others.
+            let is_clear = !owners(|said| !said.is_revoked()).any(|owner| Operation::is_shared(&owner));
+            left = left.map(|left| if is_clear { Duration::ZERO } else { left });
             break;
         }
-        taking.free(&revoked).await?;
-        from.extend(revoked);
+        taking.free(&revoked, left.unwrap_or_default()).await?;
+        left.get_or_insert_default();
+        freed.extend(revoked);
     }
     known?;
+    let from = BTreeSet::from_iter(from.into_iter().chain(freed));
     Ok(Taken { from: Vec::from_iter(from), left, fence })
 }
 
@@ -79,13 +84,20 @@ impl<'a> Taking<'a> {
     /// Asks the nodes for their bars.
     async fn look(voters: &'a Arc<Voters>, name: &'a Name, patience: Duration) -> Result<Self> {
         let survey = Survey::of(voters, name, patience).await;
-        let heard = || survey.heard();
-        if heard().count() < voters.size.quorum() as usize {
-            return Err(refused(name).with_nodes(reports(voters, &survey)));
+        let mut taking = Self { voters, name, ballot: 0, patience };
+        taking.is_told(&survey)?;
+        survey.heard().for_each(|said| voters.seen(said.fence));
+        let told = survey.heard().map(|said| said.fence).filter(|&fence| fence < LIMIT - 1).max().unwrap_or(0);
+        taking.ballot = voters.ballot(told)?;
+        Ok(taking)
+    }
+
+    /// An error if less than a quorum of nodes has answered.
+    fn is_told(&self, survey: &Survey) -> Result<()> {
+        if survey.heard().count() < self.voters.size.quorum() as usize {
+            return Err(refused(self.name).with_nodes(reports(self.voters, survey)));
         }
-        heard().for_each(|said| voters.seen(said.fence));
-        let told = heard().map(|said| said.fence).filter(|&fence| fence < LIMIT - 1).max().unwrap_or(0);
-        Ok(Self { voters, name, ballot: voters.ballot(told)?, patience })
+        Ok(())
     }
 
     /// Lets each hold end by itself. What was taken away; and an error where nobody can tell whether
@@ -100,11 +112,11 @@ impl<'a> Taking<'a> {
         Ok((Taken { from, left, fence: self.ballot }, known))
     }
 
-    /// Releases the name for these owners.
-    async fn free(&self, owners: &BTreeSet<String>) -> Result<()> {
+    /// Releases the name for these owners, which may hold it for so long.
+    async fn free(&self, owners: &BTreeSet<String>, left: Duration) -> Result<()> {
         let until = self.voters.host.now() + self.patience;
         let start =
-            |owner: &String| Cleanup::start(self.voters, self.release(owner), Whom::all(self.voters.everyone()));
+            |owner: &String| Cleanup::start(self.voters, self.release(owner, left), Whom::all(self.voters.everyone()));
         let cleanups: Vec<_> = owners.iter().map(start).collect();
         for cleanup in cleanups {
             match before(&self.voters.host, until, cleanup.freed()).await {
@@ -115,10 +127,10 @@ impl<'a> Taking<'a> {
         Ok(())
     }
 
-    fn release(&self, owner: &str) -> Release {
+    fn release(&self, owner: &str, left: Duration) -> Release {
         let names = [self.name.clone()].into();
-        // Tried again for that long.
-        let ttl = Duration::from_secs(60);
+        // Tried again for that long: a node that told nothing may hold it for longer.
+        let ttl = left.max(Duration::from_secs(60));
         let (owner, token, ballot) = (owner.into(), self.ballot, self.ballot);
         let next = self.voters.next_ballot(ballot);
         Release { names, owner, ttl, token, ballot, next }

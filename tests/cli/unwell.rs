@@ -87,7 +87,7 @@ async fn a_node_that_is_not_waited_for_is_told_to_need_more_time() {
     let servers = servers(3).await;
     servers[1].stop();
     let (code, out, err) = done(over(&servers).args(["status", "--connect-timeout", IN_VAIN]));
-    assert!(code == 0 && out.contains(&format!("{}: connecting: not done yet", servers[1].url())), "{out}{err}");
+    assert!(code == 0 && out.contains(&format!("{}: connecting: no answer so far", servers[1].url())), "{out}{err}");
 }
 
 #[tokio::test]

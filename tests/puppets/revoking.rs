@@ -161,24 +161,87 @@ async fn where_nodes_refuse_it_the_error_says_why() {
     assert_eq!(why.len(), 2, "{error}");
 }
 
+/// A name is freed by force, and nodes are asked to revoke it.
+async fn forced(stage: &Stage, revoked: impl Fn(usize) -> Answer) -> (JoinHandle<Result<Taken>>, u64) {
+    let quorum = stage.quorum.clone();
+    let freeing = tokio::spawn(async move { quorum.force_release("it").await });
+    look(stage).await;
+    let revocation = stage.round(Verb::Revoke, |node, _| revoked(node)).await;
+    (freeing, revocation.ballot)
+}
+
+/// Held with this ballot, where all up to `over` are revoked.
+fn named(owner: &str, ballot: u64, over: u64) -> Answer {
+    let held = Inspection::held(owner.to_owned(), 1, Some(9 * SECOND), over).with_ballots(ballot, over);
+    Some(Ok(Outcome::Inspected(vec![held])))
+}
+
 /// Of readers, each node names one at a time. What came later is left alone.
 #[tokio::test(start_paused = true)]
 async fn name_that_is_freed_by_force_is_freed_until_no_node_names_whom_it_revoked() {
     let stage = Stage::new(3);
-    let quorum = stage.quorum.clone();
-    let freeing = tokio::spawn(async move { quorum.force_release("it").await });
-    look(&stage).await;
-    let revocation = stage.round(Verb::Revoke, |_, _| held_by("one", 7, 9 * SECOND)).await;
-    let over = revocation.ballot;
-    let named =
-        |owner: &str, ballot| Inspection::held(owner.to_owned(), 1, Some(9 * SECOND), over).with_ballots(ballot, over);
+    let (freeing, over) = forced(&stage, |_| held_by("one", 7, 9 * SECOND)).await;
     for owner in ["one", "two"] {
-        stage.round(Verb::Inspect, |_, _| Some(Ok(Outcome::Inspected(vec![named(owner, 7)])))).await;
+        stage.round(Verb::Inspect, |_, _| named(owner, 7, over)).await;
         let release = stage.round(Verb::Release, |_, _| released()).await;
         assert_eq!((&*release.owner, release.token, release.ballot), (owner, over, over));
     }
-    stage.round(Verb::Inspect, |_, _| Some(Ok(Outcome::Inspected(vec![named("three", over + 1)])))).await;
+    stage.round(Verb::Inspect, |_, _| named("three", over + 1, over)).await;
     let taken = freeing.await.unwrap().unwrap();
     assert_eq!((taken.left, taken.fence), (Some(Duration::ZERO), over));
     assert_eq!(taken.from, ["one", "two"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn name_of_which_too_few_nodes_tell_is_not_said_to_be_freed() {
+    for answers in [0, 1] {
+        let stage = Stage::new(3);
+        let (freeing, over) = forced(&stage, |_| held_by("one", 7, 9 * SECOND)).await;
+        let free = || Some(Ok(Outcome::Inspected(vec![Inspection::free(over)])));
+        stage.round(Verb::Inspect, |node, _| if node < answers { free() } else { SILENCE }).await;
+        let error = freeing.await.unwrap().unwrap_err();
+        assert!(error.is_unavailable() && error.nodes().len() == 3, "{error}");
+    }
+}
+
+/// A quorum that votes said that nobody holds it, so nobody waited for the third.
+#[tokio::test(start_paused = true)]
+async fn what_one_node_holds_for_an_owner_that_died_is_freed_by_force() {
+    let stage = Stage::new(3);
+    let (freeing, over) = forced(&stage, |node| if node < 2 { free() } else { SILENCE }).await;
+    let nobody = || Some(Ok(Outcome::Inspected(vec![Inspection::free(over)])));
+    let told = |node| if node < 2 { nobody() } else { named("one", 7, over) };
+    stage.round(Verb::Inspect, |node, _| told(node)).await;
+    let release = stage.round(Verb::Release, |_, _| released()).await;
+    assert_eq!(&*release.owner, "one");
+    stage.round(Verb::Inspect, |_, _| nobody()).await;
+    let taken = freeing.await.unwrap().unwrap();
+    assert_eq!((taken.left, taken.from), (Some(Duration::ZERO), vec!["one".to_owned()]));
+}
+
+/// The others confirm the release, so it is asked again by itself.
+#[tokio::test(start_paused = true)]
+async fn node_that_frees_nothing_is_not_asked_without_end() {
+    let stage = Stage::new(3);
+    let (freeing, over) = forced(&stage, |_| held_by("one", 7, 9 * SECOND)).await;
+    for freed in [false, true] {
+        let nobody = || Some(Ok(Outcome::Inspected(vec![Inspection::free(over)])));
+        let told = |node| if node == 0 || !freed { named("one", 7, over) } else { nobody() };
+        stage.round(Verb::Inspect, |node, _| told(node)).await;
+        if !freed {
+            stage.round(Verb::Release, |node, _| if node == 0 { refused() } else { released() }).await;
+        }
+    }
+    let taken = freeing.await.unwrap().unwrap();
+    assert_eq!((taken.left, taken.from), (Some(Duration::ZERO), vec!["one".to_owned()]));
+}
+
+/// A node names one reader, and rather one that was not revoked.
+#[tokio::test(start_paused = true)]
+async fn reader_that_came_since_may_hide_one_that_was_revoked() {
+    let stage = Stage::new(3);
+    let (freeing, over) = forced(&stage, |_| held_by("c/1/x/s1", 7, 9 * SECOND)).await;
+    stage.round(Verb::Inspect, |_, _| named("c/1/x/s2", over + 1, over)).await;
+    let taken = freeing.await.unwrap().unwrap();
+    assert_eq!(taken.left, Some(9 * SECOND), "it may be held still");
 }

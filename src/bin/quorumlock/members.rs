@@ -13,8 +13,10 @@ use crate::failure::{Outcome, UNAVAILABLE, USAGE};
 use crate::lists::{Lists, Whose, described};
 use crate::output::{self, dash, green, milliseconds, red, yellow};
 use crate::settings::Settings;
-use crate::status::waits;
+use crate::status::{wait, waits};
 
+/// What is left to wait for when all that are not slow are known.
+const WAITED: Duration = Duration::from_millis(1);
 /// How long connections may take to end.
 const FAREWELL: Duration = Duration::from_millis(500);
 /// A check failed.
@@ -22,8 +24,13 @@ const DIFFERS: u8 = 1;
 
 pub(crate) async fn members(args: Members) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
-    let quorum = settings.onlooker()?.open()?;
-    let members = output::telling(quorum.members(), async { waits(&quorum) }).await?;
+    // Those that are slow are waited for here.
+    let quorum = settings.onlooker()?.connect_timeout(WAITED).open()?;
+    let members = async {
+        wait(&quorum, settings.connect_timeout).await;
+        quorum.members().await
+    };
+    let members = output::telling(members, async { waits(&quorum) }).await?;
     let duplicate = quorum.nodes().iter().any(|node| matches!(node.state, NodeState::Duplicate { .. }));
     let own = settings.own_list(members.nodes.iter().map(|node| &*node.name));
     let seen = Seen { nodes: &members.nodes, lists: Lists::of_members(&own, &members), says: own.says(), duplicate };

@@ -334,7 +334,9 @@ fn fault(error: FredError) -> Fault {
         FredKind::Parse | FredKind::Protocol => FaultKind::Garbled,
         FredKind::Backpressure => FaultKind::Overloaded,
         // fred's task has ended, and says nothing of the server.
-        FredKind::Unknown if error.details().starts_with("Failed to send command") => FaultKind::Closed,
+        FredKind::Unknown if ["Failed to send command to router.", "channel closed"].contains(&error.details()) => {
+            FaultKind::Closed
+        }
         _ => refusal(error.details()),
     };
     let message = match kind {

@@ -31,8 +31,8 @@ pub(crate) use states::{labels, plain, state, told, why, word};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked whether it is known how they are.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long to wait for nodes that are far away or hang, until it is known which.
-const FAR: Duration = Duration::from_secs(10);
+/// How long the others have at least, once a quorum is known.
+const AFTERWARDS: Duration = Duration::from_secs(1);
 /// The library's default.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Asked about where no name is given, to measure a round trip. Nobody is harmed by who holds it.
@@ -101,7 +101,9 @@ pub(crate) fn waits(quorum: &Quorum) -> String {
     )
 }
 
-/// Waits until it is known how the nodes are. What keeps them from being ready is told by each.
+/// Waits until it is known how a quorum of nodes is, and as long again for the others, so that one
+/// which hangs delays nobody, and one which is far away is seen. A user may say how long connecting
+/// may take instead. What keeps nodes from being ready is told by each.
 pub(crate) async fn wait(quorum: &Quorum, told: Option<Duration>) {
     let is_known = |node: &&NodeStatus| {
         let is_others = matches!(node.state, NodeState::OtherList { .. } | NodeState::Twins { .. });
@@ -116,8 +118,8 @@ pub(crate) async fn wait(quorum: &Quorum, told: Option<Duration>) {
     while !reached() && began.elapsed() < told.unwrap_or(PATIENCE) {
         tokio::time::sleep(LOOK).await;
     }
-    let end = Instant::now() + FAR;
-    while told.is_none() && connecting(quorum) && Instant::now() < end {
+    let end = told.unwrap_or_else(|| began.elapsed() + began.elapsed().max(AFTERWARDS));
+    while connecting(quorum) && began.elapsed() < end {
         tokio::time::sleep(LOOK).await;
     }
 }

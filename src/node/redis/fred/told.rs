@@ -107,6 +107,7 @@ fn what_a_failed_command_says_of_the_node() {
             FaultKind::Closed,
             "the connection ended before the answer",
         ),
+        (FredKind::Unknown, "channel closed", FaultKind::Closed, "the connection ended before the answer"),
         (FredKind::Unknown, "ERR x", FaultKind::Rejected, "ERR x"),
     ] {
         let told_of = fault(FredError::new(kind, details));

@@ -44,7 +44,14 @@ fn state(node: Node<'_>) -> Option<Finding> {
         NodeState::Duplicate { of } => duplicate(of),
         // Told by the check of lists.
         NodeState::OtherList { .. } | NodeState::Twins { .. } => return None,
-        _ => unreachable(&format!("It is {state}."), node.exam.as_ref().map_or_else(|failed| &*failed.mend, |_| "")),
+        // The doctor's own attempt has ended, and may know why.
+        _ => {
+            return node
+                .exam
+                .as_ref()
+                .err()
+                .map_or_else(|| Some(unreachable(&format!("It is {state}."), "")), |failed| down(node, &failed.why));
+        }
     })
 }
 
