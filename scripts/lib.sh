@@ -112,3 +112,11 @@ test_programs() {
   cargo test --locked --no-run --message-format=json "$@" 2>/dev/null |
     jq -r 'select(.executable != null and .profile.test) | .executable'
 }
+
+# another_package FOLDER: names the package of a copy of the tree otherwise, so that what is compiled for one serves the other: Cargo names its
+# results by the package, and would take the copy's for the tree's.
+another_package() {
+  sed -i -e '0,/^name = "quorumlock"$/s//name = "quorumlock-copy"/' \
+    -e 's/^quorumlock = { path = "\."/quorumlock = { package = "quorumlock-copy", path = "."/' "$1/Cargo.toml"
+  sed -i -e 's/^name = "quorumlock"$/name = "quorumlock-copy"/' -e 's/^ "quorumlock",$/ "quorumlock-copy",/' "$1/Cargo.lock"
+}

@@ -70,68 +70,8 @@
 //! * With the feature `unstable`: `rules` holds the rules in pure form, `node` the port to one
 //!   node, `host` what is taken from the machine.
 //!
-//! # What is promised
+#![doc = include_str!("../docs/guarantees.md")]
 //!
-//! * **One holder at a time**, also when nodes restart empty, clocks are stepped, and messages
-//!   are late, lost or out of order. Clocks need not show the same time; they may run apart by
-//!   the drift (1 % and 2 ms by default). A guard counts as held only for `ttl - drift` from
-//!   *before* the nodes were asked, on a clock that counts suspended time.
-//! * **Tokens grow** from holder to holder, whatever the clients' clocks show, also if nodes forgot
-//!   what they stored: they get the highest token from the others before they vote again. Only readers
-//!   that hold a name together have tokens [in no order](QuorumRwLock#tokens).
-//! * **First come, first served**, across processes: each node keeps one queue per name and hands
-//!   a free name to the first waiter. A waiter that dies delays nobody: the next one is served in
-//!   its place. A waiter that is cut off or stands still delays the next one once, by 3 s (by up to
-//!   5 s if nodes are far).
-//! * **Loss is reported before the ttl ends**, by a timer in the client, and is final: a lost
-//!   lock never becomes held again. A lock that was [taken away](Quorum::revoke) keeps others out
-//!   until its guard is dropped, or until its deadline.
-//! * **A node that restarted or forgot does not vote on claims** until every lock that it can have
-//!   forgotten has expired. Neither does a node whose clock was stepped, nor one by whose name two
-//!   servers are seen.
-//! * **What may have been granted is released**, also when the answer never came or the caller's
-//!   future was dropped.
-//! * **"Nobody can tell" and "somebody else holds it" are different errors.**
-//!
-//! # What is not
-//!
-//! * A process that is paused between checking its lock and writing may write late. Only the
-//!   storage can refuse that write, by the token: [`fence`] has helpers for that.
-//! * A node that forgets a lock and keeps its record can grant the lock twice, and it forgets a
-//!   revocation too: keys deleted by hand, eviction, a snapshot that was taken while it ran.
-//! * A client that is new cannot know what happened to a node before, if that left no trace: a
-//!   stepped clock, or a record that was deleted with the locks and made anew by another client as
-//!   that of an old server. Each `quorumlock run` is a new client.
-//! * A client does not notice a step of a node's clock that is undone before the node's next
-//!   answer, or that is smaller than a round trip and 1 % of the time since the last answer.
-//! * Clocks that run apart by more than 1 %, even for a while, are not covered. chrony corrects
-//!   an offset at up to 8 % unless `maxslewrate` is set. The client's clock must also count the
-//!   time that the machine is suspended: it does not on macOS and BSD, nor in a virtual machine
-//!   that is paused from outside.
-//! * Two servers behind one address, as after a failover that left the old one running, are found
-//!   out within 10 s, if clients of both sides reach one node. Until then there may be two holders.
-//! * Clients with different [lists](QuorumBuilder::list_name) may both hold a lock if their lists
-//!   share only nodes that are unreachable, that restarted empty, or where a list of a third name is
-//!   in force. So may clients with different key prefixes. Otherwise those that come later acquire
-//!   nothing. Clients wait for no node that does not answer: that is the price.
-//! * Nodes and clients are trusted. A running client that was cloned, or restored from a snapshot,
-//!   is two.
-//! * A node that sends a reply without end, or over fred arrays nested some hundreds deep, can fill
-//!   a client's memory or crash it: redis-protocol 6, which reads replies for fred, limits neither.
-//!   Use `rediss://` where others can reach the connection.
-//! * Tokens rest on wall clocks if too few nodes remember: if fewer than N - quorum + 1 others know
-//!   which tokens were dealt when the quarantine of a node ends that forgot, if `max_ttl` is zero, and
-//!   once a fence was met that is more than a day ahead of the nodes' clocks.
-//! * [`Once`] may let something happen twice in a period, if so many servers lose their data within
-//!   it that no quorum remembers.
-//! * [`force_release`](Quorum::force_release) frees the name at once. The holder learns of it with
-//!   its next renewal, and until then may treat the lock as held. [`revoke`](Quorum::revoke) does
-//!   not.
-//! * First come, first served holds to about a round trip: places go by estimates of the nodes'
-//!   clocks. Callers that turned [`fair`](LockOptions::fair) off overtake those who wait.
-//!
-//! After any of the second to fourth, keep clients away from the node for `max_ttl`: stop it, or
-//! close its port. By then nothing that it forgot is still held.
 //! [`Doubt`](Doubt#what-cannot-be-seen) has the whole list about nodes.
 //!
 //! # Runtime
@@ -233,6 +173,15 @@ pub use rules::list::{InForce, List, OldAtOnce, Record, Sighting};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide.md")]
+struct Guide;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/deploy.md")]
+struct Deploy;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/observability.md")]
+struct Observability;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/migrating.md")]
 struct Migrating;

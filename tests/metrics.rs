@@ -43,7 +43,7 @@ fn sample(line: &str) -> Sample {
     Sample { name: name.to_owned(), labels, value: value.parse().unwrap() }
 }
 
-/// As a user has it who did what README says.
+/// As a user has it who did what docs/observability.md says.
 fn exporter() -> PrometheusBuilder {
     buckets().fold(PrometheusBuilder::new(), |builder, (name, bounds)| {
         builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), bounds).unwrap()

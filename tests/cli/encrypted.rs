@@ -1,5 +1,5 @@
 //! TLS by options, the environment and a file, with a user whose password is in a file: what
-//! README, "TLS and users", says.
+//! docs/deploy.md, "TLS and users", says.
 
 use quorumlock::{Credentials, CredentialsProvider, PasswordFile};
 
@@ -7,7 +7,7 @@ use super::{bare, done};
 use crate::common::certificates::Certificates;
 use crate::common::server::Server;
 
-/// What README gives to the user for locks.
+/// What docs/deploy.md gives to the user for locks.
 const RIGHTS: [&str; 6] = ["on", ">passw0rd", "~quorumlock:*", "&quorumlock:*", "+@all", "-@dangerous"];
 
 #[tokio::test]

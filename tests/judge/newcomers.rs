@@ -1,5 +1,5 @@
 //! What a client cannot know: "what happened to a node before it first connected, if no trace is
-//! left: a stepped clock" ("What is not promised" in docs/protocol.md). The node may have ended
+//! left: a stepped clock" ("What is not promised" in docs/guarantees.md). The node may have ended
 //! early what it granted before that, so a client that takes the name away may not hear of it.
 
 use std::collections::BTreeMap;

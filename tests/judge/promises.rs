@@ -1,4 +1,4 @@
-//! What is not promised (docs/protocol.md has the list): whether one of its points covers that two
+//! What is not promised (docs/guarantees.md has the list): whether one of its points covers that two
 //! held one name, or that a token is below an earlier one. Of clients of one list that is never so,
 //! unless a name leads to two servers.
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::history::Micros;
 
 /// Where nobody need sync nodes to what they forgot: what clocks carry all the same, since a node that
-/// forgot has no vote for a while. See "What is not promised" in docs/protocol.md.
+/// forgot has no vote for a while. See "What is not promised" in docs/guarantees.md.
 #[derive(Clone, Copy, Debug)]
 pub struct Clocks {
     /// The least that a client's clock showed at time zero.

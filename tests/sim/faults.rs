@@ -437,7 +437,7 @@ impl Core {
 
     /// How far a node's clock is stepped: further than any hold lasts, or as little as a reply must
     /// show. A step that is smaller than the uncertainty of a round trip is seen by nobody ("What
-    /// is not" in README).
+    /// is not promised").
     fn clock_step(&mut self) -> Duration {
         let most = self.plan.step();
         let least = 2 * self.plan.node_timeout + Duration::from_millis(200);

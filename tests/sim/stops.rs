@@ -106,7 +106,7 @@ impl World {
     }
 
     /// A process begins, which has seen no node before. Where the clock of one was stepped, or it
-    /// forgot, it cannot know ("What is not" in README: a clock stepped before this client first
+    /// forgot, it cannot know ("What is not promised": a clock stepped before this client first
     /// connected), so it waits until whatever that did is over.
     pub fn begin_process(self: &Arc<Self>, region: usize, clients: usize, deployment: usize) {
         if self.comes_too_late(deployment, clients) {

@@ -248,10 +248,12 @@ async fn a_flood_of_messages_does_not_keep_callers_from_their_answers() {
     for flood in [|| Poll::Ready(Event::Message("hello".to_owned())), || Poll::Ready(Event::Missed)] {
         let script = Arc::new(Script { event: Some(flood), ..Script::default() });
         let listener = Arc::new(Missed::default());
+        let began = std::time::Instant::now();
         let node = node(&script, listener.clone());
         until(&node, |state| *state == NodeState::Up).await;
         assert_eq!(claimed(&node).recv().await.unwrap().unwrap(), Outcome::Granted { fence: 1 });
-        assert!(listener.0.load(Relaxed) <= 2, "all who wait ask once, not each time");
+        let most = 2 + began.elapsed().as_secs();
+        assert!(u64::from(listener.0.load(Relaxed)) <= most, "all who wait ask once a second, not each time");
     }
 }
 

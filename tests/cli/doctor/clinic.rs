@@ -8,7 +8,7 @@ use crate::common::clockwork::{Clockwork, aged};
 use crate::common::server::Server;
 use crate::{bare, done};
 
-/// A user as README, "Access rights", has it.
+/// A user as docs/deploy.md, "Access rights", has it.
 pub(super) const RIGHTS: [&str; 5] = ["~quorumlock:*", "&quorumlock:*", "+@all", "-@dangerous", "+info"];
 
 /// Servers that have been up for an hour and vote, with a user for locks.

@@ -43,7 +43,7 @@ fn commands(effect: Effect, missing: &str) -> Finding {
     };
     Finding::new(level, id, format!("The user lacks {missing}."))
         .why(why)
-        .mend(format!("ACL SETUSER the user with {missing}, or as README, \"Access rights\", says."))
+        .mend(format!("ACL SETUSER the user with {missing}, or as docs/deploy.md, \"Access rights\", says."))
 }
 
 fn keys(missing: &str) -> Finding {
