@@ -248,6 +248,7 @@ async fn a_flood_of_messages_does_not_keep_callers_from_their_answers() {
     for flood in [|| Poll::Ready(Event::Message("hello".to_owned())), || Poll::Ready(Event::Missed)] {
         let script = Arc::new(Script { event: Some(flood), ..Script::default() });
         let listener = Arc::new(Missed::default());
+        #[allow(clippy::disallowed_methods, reason = "this is a test")]
         let began = std::time::Instant::now();
         let node = node(&script, listener.clone());
         until(&node, |state| *state == NodeState::Up).await;

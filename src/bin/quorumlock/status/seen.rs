@@ -52,7 +52,11 @@ impl Seen {
                 Some(format!("{}: {}", node.node, why(&verdict, index, node).filter(told)?))
             });
         lines.extend(output::explained_once(whys).iter().map(|why| yellow(why)));
-        let colour = if verdict.can_acquire() { green } else { red };
+        let colour = match verdict.can_acquire() {
+            true if verdict.is_bare() => yellow,
+            true => green,
+            false => red,
+        };
         lines.push(colour(&verdict.sentence()));
         lines.push(self.clients());
         lines.extend(verdict.warnings().iter().map(|warning| yellow(&format!("warning: {warning}"))));

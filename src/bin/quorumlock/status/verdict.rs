@@ -94,6 +94,12 @@ impl<'a> Verdict<'a> {
         self.quorum_votes() && !self.duplicate()
     }
 
+    /// Whether locks can be acquired, and not any more once another node fails, though the list has
+    /// nodes to spare.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.can_acquire() && self.votes() == self.quorum() && self.quorum() < self.nodes.len()
+    }
+
     /// The same of nodes that said whether this client may write there.
     pub(super) fn surely_acquires(mut self) -> bool {
         let unknown: Vec<_> =
@@ -158,6 +164,7 @@ impl<'a> Verdict<'a> {
         }
         if self.can_acquire() {
             return match self.votes() - self.taken_for_old() < self.quorum() {
+                false if self.is_bare() => format!("{counted}: the next failure stops all locks"),
                 false => counted,
                 true => format!(
                     "{counted}. Those without a record vote at once unless they were flushed, evicted keys or were \

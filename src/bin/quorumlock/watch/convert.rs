@@ -54,7 +54,12 @@ pub(super) fn seen(
         told: quorum_left(inspected, &vec![Duration::ZERO; ages.len()], verdict.quorum()),
         ..hold(inspected)
     });
-    Seen { nodes: rows, verdict: verdict.sentence(), can_acquire: verdict.can_acquire(), hold }
+    let mood = match verdict.can_acquire() {
+        true if verdict.is_bare() => Mood::Doubtful,
+        true => Mood::Good,
+        false => Mood::Bad,
+    };
+    Seen { nodes: rows, verdict: verdict.sentence(), mood, hold }
 }
 
 /// The nodes before any of them was asked.
@@ -73,7 +78,7 @@ pub(super) fn unasked(nodes: &[NodeStatus]) -> Seen {
         left: None,
     };
     let rows = labels(nodes).into_iter().zip(nodes).map(row).collect();
-    Seen { nodes: rows, verdict: "waiting for the nodes' first answers".to_owned(), can_acquire: false, hold: None }
+    Seen { nodes: rows, verdict: "waiting for the nodes' first answers".to_owned(), mood: Mood::Bad, hold: None }
 }
 
 fn node(

@@ -72,8 +72,7 @@ impl Model {
     pub(super) fn verdict(&self) -> (String, Mood) {
         match &self.seen {
             None => ("looking at the nodes".to_owned(), Mood::Doubtful),
-            Some((_, seen)) if seen.can_acquire => (seen.verdict.clone(), Mood::Good),
-            Some((_, seen)) => (seen.verdict.clone(), Mood::Bad),
+            Some((_, seen)) => (seen.verdict.clone(), seen.mood),
         }
     }
 
@@ -162,7 +161,7 @@ mod tests {
     }
 
     fn seen(hold: Hold) -> Seen {
-        Seen { nodes: Vec::new(), verdict: String::new(), can_acquire: true, hold: Some(hold) }
+        Seen { nodes: Vec::new(), verdict: String::new(), mood: Mood::Good, hold: Some(hold) }
     }
 
     /// What is told where a second passes between two looks.

@@ -50,7 +50,12 @@ fn seen(hold: Option<Hold>) -> Seen {
         node(4, "down", "down", Mood::Bad),
         node(5, "up", "up", Mood::Good),
     ];
-    Seen { nodes, verdict: "3 of 5 nodes vote; a quorum is 3".to_owned(), can_acquire: true, hold }
+    Seen {
+        nodes,
+        verdict: "3 of 5 nodes vote; a quorum is 3: the next failure stops all locks".to_owned(),
+        mood: Mood::Doubtful,
+        hold,
+    }
 }
 
 fn event(kind: Kind, subject: &str, text: &str) -> Event {

@@ -66,7 +66,7 @@ pub(super) struct Seen {
     pub(super) nodes: Vec<Node>,
     /// How many nodes vote and what that means, in one sentence.
     pub(super) verdict: String,
-    pub(super) can_acquire: bool,
+    pub(super) mood: Mood,
     /// `None` until the nodes have been asked, and where no name is watched.
     pub(super) hold: Option<Hold>,
 }

@@ -21,6 +21,9 @@ fn votes(seen: &Seen) -> Finding {
     let verdict = seen.verdict();
     let what = format!("{}.", verdict.sentence());
     match (verdict.can_acquire(), verdict.opens_in().filter(|wait| !wait.is_zero())) {
+        (true, _) if verdict.is_bare() => Finding::new(Level::Warning, "bare-quorum", what)
+            .why("Nobody can acquire a lock once another node fails.")
+            .mend("Mend the nodes that have no vote, as the other findings say."),
         (true, _) => Finding::fine("quorum", what),
         (false, Some(_)) => Finding::new(Level::Warning, "no-quorum", what)
             .why("Nobody can acquire a lock before a quorum of nodes votes.")
