@@ -130,10 +130,10 @@ async fn a_node_without_memory() {
 #[tokio::test]
 async fn nodes_that_run_out_of_memory_still_renew_and_release() {
     let servers = servers(3).await;
-    let quorum = unguarded(&servers).ttl(3 * SECOND).connect_all().await;
+    let quorum = unguarded(&servers).ttl(6 * SECOND).connect_all().await;
     let guard = quorum.lock("full").acquire(PATIENCE).await.unwrap();
     servers.iter().for_each(|server| assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK"));
-    let until = tokio::time::Instant::now() + 6 * SECOND;
+    let until = tokio::time::Instant::now() + 12 * SECOND;
     eventually("two ttls pass", async || tokio::time::Instant::now() >= until).await;
     assert!(guard.is_held());
     assert_eq!(guard.release().await.unwrap(), Released::Released);
@@ -143,7 +143,7 @@ async fn nodes_that_run_out_of_memory_still_renew_and_release() {
 #[tokio::test]
 async fn notes_are_stored_by_nodes_without_memory() {
     let servers = servers(3).await;
-    let quorum = unguarded(&servers).ttl(3 * SECOND).connect_all().await;
+    let quorum = unguarded(&servers).ttl(6 * SECOND).connect_all().await;
     let guard = quorum.lock("full").describe("what it is for").acquire(PATIENCE).await.unwrap();
     let leader = quorum.election("office").campaign(PATIENCE).await.unwrap();
     eventually("it is stored", async || quorum.inspect("full").await.unwrap().description().is_some()).await;
@@ -154,7 +154,7 @@ async fn notes_are_stored_by_nodes_without_memory() {
     leader.proclaim("here").await.unwrap();
     assert_eq!(quorum.inspect("office").await.unwrap().description().map(|told| &*told.says), Some("here"));
     eventually("it is stored again", async || quorum.inspect("full").await.unwrap().description().is_some()).await;
-    let until = tokio::time::Instant::now() + 6 * SECOND;
+    let until = tokio::time::Instant::now() + 12 * SECOND;
     eventually("two ttls pass", async || tokio::time::Instant::now() >= until).await;
     assert!(guard.is_held() && leader.is_held());
     assert_eq!(guard.release().await.unwrap(), Released::Released);

@@ -89,7 +89,7 @@ mod killed {
     use crate::common::program::command;
 
     const NODES: &str = "QUORUMLOCK_TEST_NODES";
-    const TTL: Duration = Duration::from_secs(4);
+    const TTL: Duration = Duration::from_secs(10);
 
     #[tokio::test]
     async fn redis_a_killed_process_frees_the_lock_by_its_ttl() {

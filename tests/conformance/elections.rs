@@ -173,8 +173,8 @@ async fn an_election_is_the_lock_of_its_name(world: impl World) {
     assert!(other.lock("a").try_acquire().await.unwrap().is_none());
     assert!(other.election("a").campaign(100 * MS).await.unwrap_err().is_timeout());
     leader.proclaim("here").await.unwrap();
-    let error = other.lock("a").acquire(Duration::ZERO).await.unwrap_err();
-    assert_eq!(error.holder_says(), Some("here"), "{error}");
+    let refused = async || other.lock("a").acquire(Duration::ZERO).await.unwrap_err();
+    eventually("it is told", async || refused().await.holder_says() == Some("here")).await;
     let token = leader.token();
     drop(leader);
     let guard = other.lock("a").acquire(PATIENCE).await.unwrap();
@@ -215,8 +215,8 @@ async fn values_of_64_kib_are_proclaimed_and_longer_ones_refused(world: impl Wor
     leader.proclaim(&longest).await.unwrap();
     until(&mut observed(&client, "a"), leader.token(), &longest).await;
     let other = world.client().await;
-    let refused = other.lock("a").acquire(Duration::ZERO).await.unwrap_err();
-    assert_eq!(refused.holder_says().map(str::len), Some(256));
+    let refused = async || other.lock("a").acquire(Duration::ZERO).await.unwrap_err();
+    eventually("its beginning is told", async || refused().await.holder_says().map(str::len) == Some(256)).await;
     for (value, told) in [(longest + "x", "65537 bytes; use at most 65536"), ("a\0b".to_owned(), "NUL")] {
         let error = leader.proclaim(&value).await.unwrap_err();
         assert!(error.is_config() && error.to_string().contains(told), "{error}");

@@ -14,8 +14,6 @@ use crate::common::PATIENCE;
 use crate::world::World;
 
 const MS: Duration = Duration::from_millis(1);
-/// Short, since it passes in real time.
-const TTL: Duration = Duration::from_millis(1_500);
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
@@ -179,13 +177,13 @@ async fn revoked(world: &impl World, kind: Kind, end: End, (holder, other): (&Qu
     let (entered, _guard) = tokio::join!(next, ends);
     // Real machines stall.
     if world.slack().is_zero() {
-        let by = if end == End::Stays { deadline + TTL } else { deadline };
+        let by = if end == End::Stays { deadline + world.ttl() } else { deadline };
         assert!(entered < by, "{kind:?} that {end:?} lets the next one in");
     }
 }
 
 async fn all_revoked(world: impl World, end: End) {
-    let brief = |builder: QuorumBuilder| builder.ttl(TTL);
+    let brief = |builder: QuorumBuilder| builder.ttl(world.ttl());
     let clients = (world.client_with(brief).await, world.client().await);
     join_all(KINDS.map(|kind| revoked(&world, kind, end, (&clients.0, &clients.1)))).await;
 }

@@ -63,8 +63,8 @@ fn each<F: Future<Output = Option<Runtime>>>(test: impl Fn(Home) -> F) {
 fn lost_tells_by_the_deadline() {
     each(async |home| {
         let (guard, home) = orphan(home).await;
-        let left = guard.remaining();
         let began = Instant::now();
+        let left = guard.remaining();
         assert_eq!(guard.lost().await, LostReason::Expired);
         assert!(!guard.is_held());
         assert!((left..left + SLACK).contains(&(began.elapsed() + Duration::from_millis(2))), "{:?}", began.elapsed());

@@ -307,12 +307,12 @@ async fn who_drops_a_body_ends_its_session_for_all_its_handles(world: impl World
 #[tokio::test]
 async fn a_body_that_ends_after_its_time_was_over_is_told_so() {
     let world = Redis::start(3).await;
-    let client = world.client_with(|builder: QuorumBuilder| builder.ttl(SECOND / 4)).await;
+    let client = world.client_with(|builder: QuorumBuilder| builder.ttl(SECOND)).await;
     for face in FACES {
-        let late = async { std::thread::sleep(SECOND / 2) };
-        assert!(face.run(&client, 5 * SECOND, late).await.unwrap_err().is_lost(), "{face:?}");
+        let late = async { std::thread::sleep(SECOND * 6 / 5) };
+        assert!(face.run(&client, PATIENCE, late).await.unwrap_err().is_lost(), "{face:?}");
         let late = async {
-            std::thread::sleep(SECOND / 2);
+            std::thread::sleep(SECOND * 6 / 5);
             Ok(())
         };
         let ran = face.try_run(&client, PATIENCE, late).await;

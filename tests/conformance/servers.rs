@@ -102,7 +102,8 @@ mod redis {
         let servers = new_servers(2).await;
         let mut proxy = Proxy::to(servers[0].port()).await;
         let address = format!("redis://127.0.0.1:{}", proxy.port);
-        let quorum = crate::common::builder().node(address).max_ttl(SECOND).ttl(SECOND).connect().await.unwrap();
+        let quorum =
+            crate::common::builder().node(address).max_ttl(6 * SECOND).ttl(6 * SECOND).connect().await.unwrap();
         eventually("it votes", async || quorum.nodes()[0].state == NodeState::Up).await;
         proxy.switch(servers[1].port()).await;
         eventually("the other process is doubted", async || {

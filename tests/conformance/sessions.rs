@@ -495,8 +495,9 @@ async fn names_that_make_no_sense_are_refused_and_nothing_is_lost(world: impl Wo
     }
     let error = session.try_lock(["one more"]).await.unwrap_err();
     assert!(error.is_config() && error.to_string().contains("more than 10000 names"), "{error}");
-    session.unlock(["name/4321"]).await.unwrap();
-    session.try_lock(["one more"]).await.unwrap();
+    // Both stand behind the renewals of so many, and may not be answered in time.
+    drop(session.unlock(["name/4321"]).await);
+    eventually("there is room", async || session.try_lock(["one more"]).await.is_ok()).await;
     assert_eq!((session.held().len(), session.is_alive()), (MAX_SESSION_NAMES, true));
     // So many may take a slow node longer than a round: then they are released behind it.
     drop(session.revoke().await);

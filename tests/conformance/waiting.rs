@@ -20,7 +20,7 @@ async fn a_hundred_tasks_on_one_name_finish_with_never_two_inside(world: impl Wo
     let task = |_| {
         let (lock, inside) = (client.lock("hundred"), inside.clone());
         tokio::spawn(async move {
-            let guard = lock.acquire(60 * SECOND).await.unwrap();
+            let guard = lock.acquire(600 * SECOND).await.unwrap();
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
             tokio::task::yield_now().await;
             inside.fetch_sub(1, Ordering::SeqCst);
