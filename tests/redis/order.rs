@@ -9,7 +9,7 @@ use quorumlock::Quorum;
 use crate::common::clockwork::library;
 use crate::common::program::command;
 use crate::common::server::Server;
-use crate::common::{ConnectAll, eventually, servers, unguarded};
+use crate::common::{ConnectAll, eventually, later, servers, unguarded};
 
 const NODES: &str = "QUORUMLOCK_TEST_NODES";
 const MINUTE: Duration = Duration::from_secs(60);
@@ -58,6 +58,7 @@ async fn a_process_whose_wall_clock_is_an_hour_slow_is_served_behind_who_came_ea
     let lock = early.lock("order");
     let first = tokio::spawn(async move { lock.acquire(MINUTE).await.unwrap().token() });
     waiting(&holder, 1).await;
+    later().await;
     let mut child = slow(&servers);
     waiting(&holder, 2).await;
     guard.release().await.unwrap();
