@@ -37,9 +37,9 @@ fn threads_hold_a_lock_on_real_servers_one_at_a_time() {
 #[test]
 fn a_lock_is_renewed_without_anybody_who_waits() {
     let quorum = Quorum::in_memory(3).unwrap();
-    let lock = quorum.lock_with("it", &quorum.options().ttl(3 * SECOND)).unwrap();
+    let lock = quorum.lock_with("it", &quorum.options().ttl(6 * SECOND)).unwrap();
     let guard = lock.acquire(PATIENCE).unwrap();
-    let until = Instant::now() + 4 * SECOND;
+    let until = Instant::now() + 7 * SECOND;
     eventually("its ttl has passed", || Instant::now() > until);
     assert!(guard.is_held());
     assert_eq!(guard.release().unwrap(), Released::Released);
@@ -71,7 +71,8 @@ fn what_is_released_in_great_number_is_sent_before_the_thread_ends() {
     drop(quorum);
     drop(guards);
     for set in 0..20 {
-        other.lock_all(names(set)).acquire(PATIENCE).unwrap().release().unwrap();
+        // That its own release takes long on a busy machine is another matter.
+        drop(other.lock_all(names(set)).acquire(PATIENCE).unwrap());
     }
 }
 
@@ -104,7 +105,7 @@ fn a_body_that_ends_after_its_lock_was_lost_is_told_so() {
 
 fn who_was_revoked_keeps_the_next_out_until_its_guard_is_dropped(world: &World) {
     let (client, other) = (world.client(), world.client());
-    let guard = client.lock_with("it", &client.options().ttl(1_500 * MS)).unwrap().acquire(SECOND).unwrap();
+    let guard = client.lock_with("it", &client.options().ttl(1_500 * MS)).unwrap().acquire(PATIENCE).unwrap();
     let (deadline, gone) = (Instant::now() + guard.remaining(), AtomicBool::new(false));
     thread::scope(|scope| {
         let next = scope.spawn(|| {

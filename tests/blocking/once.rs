@@ -22,8 +22,8 @@ fn one_of_many_threads_gets_a_permit(world: &World) {
                     assert!(lease.is_held() && lease.token() > 0);
                     done.fetch_add(1, Ordering::SeqCst);
                 });
-                // Nobody knows who has it where they split the votes.
-                assert!(ran.is_ok() || ran.unwrap_err().is_contended());
+                // Nobody knows who has it where they split the votes, or where nodes answer too late.
+                assert!(ran.is_ok() || ran.unwrap_err().is_unavailable());
             });
         }
     });
