@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::inspect::Survey;
-use super::release::{Cleanup, Whom};
+use super::release::{Cleanup, Undoing, Whom};
 use super::revoke::{Revocation, revoke};
 use super::voters::Voters;
 use crate::error::{Error, ErrorKind, NodeCause, NodeReport, Result};
 use crate::host::before;
-use crate::node::{Fault, Inspection, Name, Operation, Release, Revoke};
+use crate::node::{Fault, Inspection, Name, Operation, Revoke, Withdraw};
 use crate::rules::ballot::LIMIT;
-use crate::rules::tally::Freed;
 
 /// How often a name is freed whose holders were revoked: of readers, a node names one at a time.
 const TRIES: u32 = 1_000;
+
+/// For how long a node that does not confirm it is asked again at least, and as often as for a lease.
+const AGAIN: Duration = Duration::from_secs(60);
 
 /// What was taken away, and from whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,16 +52,15 @@ pub(crate) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) 
     let mut freed = BTreeSet::new();
     for _ in 0..TRIES {
         let survey = Survey::of(voters, name, patience).await;
-        let owners = |is_meant: fn(&Inspection) -> bool| {
-            survey.heard().filter(move |said| is_meant(said)).filter_map(|said| said.holder.clone())
-        };
+        let revoked = survey.heard().filter(|said| said.is_revoked()).filter_map(|said| said.holder.clone());
         // A node that does not confirm it is asked again by itself.
-        let revoked: BTreeSet<_> = owners(Inspection::is_revoked).filter(|owner| !freed.contains(owner)).collect();
+        let revoked: BTreeSet<_> = revoked.filter(|owner| !freed.contains(owner)).collect();
         if revoked.is_empty() {
             taking.is_told(&survey)?;
-            // A node names one reader, and rather one that was not revoked: that may hide others.
-            let is_clear = !owners(|said| !said.is_revoked()).any(|owner| Operation::is_shared(&owner));
-            left = left.map(|left| if is_clear { Duration::ZERO } else { left });
+            let free = survey.heard().filter(|said| is_free(said)).count();
+            if free >= voters.size.quorum() as usize {
+                left = left.map(|_| Duration::ZERO);
+            }
             break;
         }
         taking.free(&revoked, left.unwrap_or_default()).await?;
@@ -112,28 +113,28 @@ impl<'a> Taking<'a> {
         Ok((Taken { from, left, fence: self.ballot }, known))
     }
 
-    /// Releases the name for these owners, which may hold it for so long.
+    /// Takes back from these owners what they may hold for so long. They may go on: what they are
+    /// granted with higher ballots stays theirs.
     async fn free(&self, owners: &BTreeSet<String>, left: Duration) -> Result<()> {
         let until = self.voters.host.now() + self.patience;
-        let start =
-            |owner: &String| Cleanup::start(self.voters, self.release(owner, left), Whom::all(self.voters.everyone()));
+        let start = |owner: &String| {
+            Cleanup::start(self.voters, self.withdrawal(owner, left), Whom::all(self.voters.everyone()))
+        };
         let cleanups: Vec<_> = owners.iter().map(start).collect();
         for cleanup in cleanups {
-            match before(&self.voters.host, until, cleanup.freed()).await {
-                Some(Freed::Held | Freed::Gone) => {}
-                Some(Freed::Unknown) | None => return Err(refused(self.name)),
+            if before(&self.voters.host, until, cleanup.confirmed()).await != Some(true) {
+                return Err(refused(self.name));
             }
         }
         Ok(())
     }
 
-    fn release(&self, owner: &str, left: Duration) -> Release {
-        let names = [self.name.clone()].into();
+    fn withdrawal(&self, owner: &str, left: Duration) -> Undoing {
+        let (names, owner, ballot) = ([self.name.clone()].into(), owner.into(), self.ballot);
         // Tried again for that long: a node that told nothing may hold it for longer.
-        let ttl = left.max(Duration::from_secs(60));
-        let (owner, token, ballot) = (owner.into(), self.ballot, self.ballot);
+        let (ttl, lease) = (left.max(AGAIN), AGAIN);
         let next = self.voters.next_ballot(ballot);
-        Release { names, owner, ttl, token, ballot, next }
+        Undoing { lease, ..Withdraw { names, owner, ttl, ballot, next }.into() }
     }
 
     /// Too few of those that have done it vote: others may know of another holder.
@@ -155,6 +156,12 @@ fn reports(voters: &Voters, survey: &Survey) -> Vec<NodeReport> {
         }
     };
     survey.said.iter().enumerate().map(report).collect()
+}
+
+/// Whether a node names nobody from whom the name was revoked. It names one reader, and rather one that
+/// was not revoked: that may hide others.
+fn is_free(said: &Inspection) -> bool {
+    said.holder.as_ref().is_none_or(|owner| !said.is_revoked() && !Operation::is_shared(owner))
 }
 
 /// Some owners in a sentence; nothing where there are none.

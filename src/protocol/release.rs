@@ -174,6 +174,16 @@ impl Cleanup {
         }
     }
 
+    /// Waits until it is clear whether a quorum has carried it out.
+    pub(super) async fn confirmed(&self) -> bool {
+        loop {
+            if let Some(confirmed) = self.state().tally.confirmed() {
+                return confirmed;
+            }
+            self.decided.notified().await;
+        }
+    }
+
     /// Its caller gets the error that no quorum has confirmed it.
     pub(crate) fn told(&self) {
         self.state().over = true;

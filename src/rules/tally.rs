@@ -245,6 +245,18 @@ impl ReleaseTally {
         }
     }
 
+    /// Whether a quorum has carried it out, as soon as no later answer can change that.
+    #[must_use]
+    pub const fn confirmed(&self) -> Option<bool> {
+        if self.held + self.gone >= self.size.quorum() {
+            Some(true)
+        } else if self.unknown >= self.size.blocking() {
+            Some(false)
+        } else {
+            None
+        }
+    }
+
     /// The verdict, as soon as no later answer can change it.
     #[must_use]
     pub const fn verdict(&self) -> Option<Freed> {

@@ -382,9 +382,10 @@ impl Rounds {
                 }
                 if op.waits {
                     claimed.registered.insert(op.node, op.sent);
+                    let early =
+                        claimed.early.remove(&op.node).filter(|_| before && claimed.first_wait == Some(op.sent));
+                    early.into_iter().for_each(|push| self.pushed(now, push));
                 }
-                let early = claimed.early.remove(&op.node).filter(|_| before && claimed.first_wait == Some(op.sent));
-                early.into_iter().for_each(|push| self.pushed(now, push));
             }
             (Verb::Renew, Answer::Extended) => self.extended(now, op),
             _ => {}

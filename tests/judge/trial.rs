@@ -453,15 +453,21 @@ fn of_pushes() {
         [event(60_000, by), Holder(0).released(61_000), asked(op(Verb::Release, 0, 61_000))]
     };
     let begins = [&[asked(plain)][..], &did(20, plain, Answer::Refused), &[asked(waits), queued]].concat();
-    let finds = |heard: [Event; 2], until, rule, why: &str| {
+    let finds = |heard: &[Event], until, rule, why: &str| {
         let handed = [event(50_000, What::HandedOver(handed))];
-        let known = [&begins[..], &handed, &heard, &won(until)].concat();
+        let known = [&begins[..], &handed, heard, &won(until)].concat();
         finds(Some(watched([0; 2])), &known, rule, why);
     };
     // A hundred milliseconds less one and two, from when the claim was sent that waits.
-    finds([told, pushed], 127_000, None, "heard of in order");
-    finds([pushed, told], 127_000, None, "the push was heard of first: a claim that did not wait registered nothing");
-    finds([pushed, told], 129_000, Some(Rule::BelievedTooLong), "longer than that");
+    finds(&[told, pushed], 127_000, None, "heard of in order");
+    finds(&[pushed, told], 127_000, None, "the push was heard of first: a claim that did not wait registered nothing");
+    finds(
+        &[pushed, event(60_000, did(20, plain, Answer::Refused)[1].what), told],
+        127_000,
+        None,
+        "and so late is another",
+    );
+    finds(&[pushed, told], 129_000, Some(Rule::BelievedTooLong), "longer than that");
 }
 
 /// Names that are free though somebody waits for them.

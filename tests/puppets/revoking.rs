@@ -7,7 +7,7 @@ use quorumlock::rules::doubt::Doubt;
 use quorumlock::{ErrorKind, List, Result, Taken};
 use tokio::task::JoinHandle;
 
-use crate::answers::{Answer, SILENCE, released};
+use crate::answers::{Answer, SILENCE, nothing_held, released};
 use crate::asked::Asked;
 use crate::stage::{MINUTE, SECOND, Stage, record};
 
@@ -183,8 +183,8 @@ async fn name_that_is_freed_by_force_is_freed_until_no_node_names_whom_it_revoke
     let (freeing, over) = forced(&stage, |_| held_by("one", 7, 9 * SECOND)).await;
     for owner in ["one", "two"] {
         stage.round(Verb::Inspect, |_, _| named(owner, 7, over)).await;
-        let release = stage.round(Verb::Release, |_, _| released()).await;
-        assert_eq!((&*release.owner, release.token, release.ballot), (owner, over, over));
+        let release = stage.round(Verb::Withdraw, |_, _| released()).await;
+        assert_eq!((&*release.owner, release.ballot), (owner, over));
     }
     stage.round(Verb::Inspect, |_, _| named("three", over + 1, over)).await;
     let taken = freeing.await.unwrap().unwrap();
@@ -212,8 +212,18 @@ async fn what_one_node_holds_for_an_owner_that_died_is_freed_by_force() {
     let nobody = || Some(Ok(Outcome::Inspected(vec![Inspection::free(over)])));
     let told = |node| if node < 2 { nobody() } else { named("one", 7, over) };
     stage.round(Verb::Inspect, |node, _| told(node)).await;
-    let release = stage.round(Verb::Release, |_, _| released()).await;
-    assert_eq!(&*release.owner, "one");
+    // That one node is down is no reason not to know it: those that are left are a quorum.
+    let answer = |node| {
+        if node == 1 {
+            SILENCE
+        } else if node == 2 {
+            released()
+        } else {
+            nothing_held()
+        }
+    };
+    let withdrawal = stage.round(Verb::Withdraw, |node, _| answer(node)).await;
+    assert_eq!(&*withdrawal.owner, "one");
     stage.round(Verb::Inspect, |_, _| nobody()).await;
     let taken = freeing.await.unwrap().unwrap();
     assert_eq!((taken.left, taken.from), (Some(Duration::ZERO), vec!["one".to_owned()]));
@@ -229,11 +239,27 @@ async fn node_that_frees_nothing_is_not_asked_without_end() {
         let told = |node| if node == 0 || !freed { named("one", 7, over) } else { nobody() };
         stage.round(Verb::Inspect, |node, _| told(node)).await;
         if !freed {
-            stage.round(Verb::Release, |node, _| if node == 0 { refused() } else { released() }).await;
+            stage.round(Verb::Withdraw, |node, _| if node == 0 { refused() } else { released() }).await;
         }
     }
     let taken = freeing.await.unwrap().unwrap();
     assert_eq!((taken.left, taken.from), (Some(Duration::ZERO), vec!["one".to_owned()]));
+}
+
+/// The others are down by now.
+#[tokio::test(start_paused = true)]
+async fn name_that_one_of_two_nodes_holds_still_is_not_said_to_be_free() {
+    let stage = Stage::new(3);
+    let (freeing, over) = forced(&stage, |_| held_by("one", 7, 9 * SECOND)).await;
+    stage.round(Verb::Inspect, |_, _| named("one", 7, over)).await;
+    stage.round(Verb::Withdraw, |node, _| if node == 0 { refused() } else { released() }).await;
+    let told = |node| match node {
+        0 => named("one", 7, over),
+        1 => Some(Ok(Outcome::Inspected(vec![Inspection::free(over)]))),
+        _ => SILENCE,
+    };
+    stage.round(Verb::Inspect, |node, _| told(node)).await;
+    assert_eq!(freeing.await.unwrap().unwrap().left, Some(9 * SECOND));
 }
 
 /// A node names one reader, and rather one that was not revoked.

@@ -40,7 +40,7 @@ pub(super) struct Batcher {
     answers: Answers,
     /// The server that was admitted.
     run_id: String,
-    /// Since when the connection is there, until it is used or the server is asked again whether it is the same.
+    /// Since when nobody has used the connection, until the server is asked again whether it is the same.
     unprobed: Option<Tick>,
     flights: Flights,
     patience: Patience,
@@ -180,11 +180,11 @@ impl Batcher {
                 self.flights.push(Flight { what: What::Page(vec![job]), sent, answer });
             }
         }
-        self.unprobed = None;
         for batch in batches(batch.drain(..), |job| &job.request.operation) {
             let digest = batch.script.digest();
             // To write those before it may take long.
             let sent = self.shared.host.now();
+            self.unprobed = self.unprobed.map(|_| sent);
             let answer = self.connection.send("EVALSHA", &self.script_call(digest, batch.script, &batch.jobs));
             self.launch(What::Batch(batch.jobs), sent, answer);
         }

@@ -46,11 +46,10 @@ fn state(node: Node<'_>) -> Option<Finding> {
         NodeState::OtherList { .. } | NodeState::Twins { .. } => return None,
         // The doctor's own attempt has ended, and may know why.
         _ => {
-            return node
-                .exam
-                .as_ref()
-                .err()
-                .map_or_else(|| Some(unreachable(&format!("It is {state}."), "")), |failed| down(node, &failed.why));
+            return node.exam.as_ref().err().map_or_else(
+                || Some(unreachable(&format!("It is {state}."), REACHED)),
+                |failed| down(node, &failed.why),
+            );
         }
     })
 }
