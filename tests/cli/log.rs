@@ -39,7 +39,9 @@ async fn events_have_their_fields_beside_the_message() {
     let nodes = servers.iter().map(Server::url);
     let up: Vec<_> = said.iter().filter(|object| object["message"] == "up").map(|object| &object["node"]).collect();
     assert!(nodes.into_iter().all(|node| up.contains(&&Value::from(node))), "{said:#?}");
-    let (code, said) = logged(over(&servers).args(["run", "job", "--log-format=json", "--", "true"]));
+    let (code, mut said) = logged(over(&servers).args(["run", "job", "--log-format=json", "--", "true"]));
+    // A note, on a busy machine.
+    said.retain(|object| !object["message"].as_str().unwrap().starts_with("waiting for a quorum of nodes, "));
     assert!(code == 0 && said.iter().all(|object| object["level"] == "WARN"), "-v tells more: {said:#?}");
 }
 

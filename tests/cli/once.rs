@@ -4,7 +4,8 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use super::{Background, done, over, until};
+use super::left_behind::exists;
+use super::{Background, done, line_of, over, until};
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -77,10 +78,11 @@ async fn whoever_takes_it_away_is_told_that_now_is_what_frees_it() {
 #[tokio::test]
 async fn the_lock_is_kept_after_the_command_ended_until_a_signal_comes() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
-    let ended = folder.path().join("ended");
-    let script = format!("touch {}; exit 3", ended.display());
+    let file = folder.path().join("pid");
+    let script = format!("echo $$ > {}; exit 3", file.display());
     let mut keeps = Background::start(&mut run(&servers, &["job", "--at-least", "1h"], &script));
-    until("the command has ended", || ended.exists());
+    let pid = line_of(&file);
+    until("the command has ended, and that was noticed", || !exists(&pid));
     let (code, _, err) = done(&mut run(&servers, &["job", "-n"], "true"));
     assert_eq!(code, 75, "{err}");
     keeps.send(Signal::TERM);

@@ -23,7 +23,8 @@ use crate::common::servers;
 const SECOND: Duration = Duration::from_secs(1);
 /// Of all locks here.
 const TTL: Duration = Duration::from_secs(6);
-/// What the dashboard asks that has no answer while all is well.
+/// What the dashboard asks that has no answer while all is well. One node that is slow for once gives it
+/// an answer for a minute.
 const EMPTY_WHILE_WELL: [&str; 1] = ["Failed operations"];
 
 /// One that scrapes these every second, and evaluates the alerts more often.
@@ -165,7 +166,7 @@ async fn a_real_prometheus_has_an_answer_to_each_question_of_the_dashboard_and_f
 
     let queries = dashboard();
     let well = EMPTY_WHILE_WELL.map(str::to_owned).into();
-    until("each panel has data", || prometheus.empty_panels(&queries) == well);
+    until("each panel has data", || prometheus.empty_panels(&queries).is_subset(&well));
     let acquired = "quorumlock_acquisitions_total{job=\"run\",outcome=\"acquired\"}";
     assert_eq!(prometheus.one(acquired), 1.0);
     let p99 = "histogram_quantile(0.99, sum by (le) (quorumlock_acquire_duration_seconds_bucket))";
