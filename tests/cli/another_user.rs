@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use super::elect::elect;
 use super::{Background, done, line_of, over, run, runs, until};
+use crate::common::program;
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -28,7 +29,8 @@ fn with_setuid() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
     let program = folder.path().join("become");
-    std::fs::copy("/usr/bin/setpriv", &program).unwrap();
+    // Copied by another process: no test that starts one at this moment hands the open file on.
+    assert!(program::command("cp").arg("/usr/bin/setpriv").arg(&program).status().unwrap().success());
     std::fs::set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
     Some(folder)
 }
@@ -37,6 +39,14 @@ fn started(mut command: Command, folder: &Path) -> Background {
     // No pipes: what goes on would keep them open.
     let err = File::create(folder.join("err")).unwrap();
     Background::start(command.uid(NOBODY).gid(NOBODY).stdout(Stdio::null()).stderr(err))
+}
+
+/// The pid of what became root, once it is what it is named as.
+fn sleeper(folder: &Path) -> String {
+    let pid = line_of(&folder.join("pid"));
+    let named = || std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
+    until("its shell became sleep", named);
+    pid
 }
 
 fn says(folder: &Path) -> String {
@@ -60,7 +70,7 @@ async fn a_command_that_cannot_be_signalled_is_named_and_kept_locked() {
     }] {
         let command = make(&servers, "job", &["--ttl", "15s"], AS_ROOT, folder.path());
         let mut told = started(command, folder.path());
-        let pid = line_of(&folder.path().join("pid"));
+        let pid = sleeper(folder.path());
         told.send(Signal::TERM);
         let named = format!("process {pid} (sleep) of user root cannot be signalled");
         until("it is said", || says(folder.path()).contains(&named));
@@ -80,7 +90,7 @@ async fn a_lost_lock_is_76_though_the_command_goes_on() {
     let Some(folder) = with_setuid() else { return };
     let servers = servers(3).await;
     let told = started(run(&servers, "job", &["--ttl", "6s"], AS_ROOT, folder.path()), folder.path());
-    let pid = line_of(&folder.path().join("pid"));
+    let pid = sleeper(folder.path());
     take_away(&servers);
     let (code, ..) = told.done();
     let err = says(folder.path());
@@ -96,7 +106,7 @@ async fn what_can_be_signalled_ends_beside_what_cannot() {
     let servers = servers(3).await;
     let script = format!("sleep 100 & echo $! > $0/child; ({AS_ROOT}) & wait");
     let told = started(run(&servers, "job", &["--ttl", "6s"], &script, folder.path()), folder.path());
-    let [child, pid] = ["child", "pid"].map(|name| line_of(&folder.path().join(name)));
+    let (child, pid) = (line_of(&folder.path().join("child")), sleeper(folder.path()));
     take_away(&servers);
     let (code, ..) = told.done();
     let err = says(folder.path());

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::{bare, done, until};
 
-/// Runs a benchmark of one second and returns its object.
-fn contention(options: &[&str]) -> Value {
-    bench(&[&["contention", "--seconds", "1"], options].concat())
+/// Runs a benchmark of so many seconds and returns its object.
+fn contention(seconds: u32, options: &[&str]) -> Value {
+    bench(&[&["contention", "--seconds", &seconds.to_string()], options].concat())
 }
 
 /// Runs a benchmark and returns its object.
@@ -28,7 +28,9 @@ fn number(summary: &Value, field: &str) -> f64 {
 #[test]
 fn it_tells_how_the_lock_passes_from_one_to_the_next() {
     let options = ["--workers", "4", "--processes", "2", "--masters", "3", "--hold", "2ms", "--latency", "4ms"];
-    let summary = contention(&options);
+    // On a busy machine a second may be too short for each worker to have its turn.
+    let mut summaries = [1, 2, 4, 8, 16].into_iter().map(|seconds| contention(seconds, &options));
+    let summary = summaries.find(|summary| number(summary, "least_sections") > 0.0).expect("each has had its turn");
     for field in ["acquire_p50_ms", "acquire_p99_ms", "acquire_max_ms", "most_sections", "least_sections"] {
         assert!(number(&summary, field) > 0.0, "{field} in {summary}");
     }
@@ -36,14 +38,15 @@ fn it_tells_how_the_lock_passes_from_one_to_the_next() {
     assert!(number(&summary, "split_rounds_per_section") < 1.0, "{summary}");
     let commands = number(&summary, "commands_per_section");
     assert!((2.0..=20.0).contains(&commands), "a quorum of nodes is asked for each section: {summary}");
-    // No handover is faster than a message can go there and back.
-    assert!(number(&summary, "handover_p50_ms") >= 4.0 && number(&summary, "sections_per_second") < 170.0, "{summary}");
+    // No handover is faster than a message can go there and back. By how much the proxies are late, up to
+    // 0.4 ms, is measured when they start and taken off: they may be less late afterwards.
+    assert!(number(&summary, "handover_p50_ms") >= 3.6 && number(&summary, "sections_per_second") < 180.0, "{summary}");
     assert!(number(&summary, "hold_p50_ms") >= 2.0, "{summary}");
 }
 
 #[test]
 fn barging_asks_more_often_and_no_more_than_one_of_both_can_be_had() {
-    let summary = contention(&["--workers", "2", "--masters", "3", "--unfair"]);
+    let summary = contention(1, &["--workers", "2", "--masters", "3", "--unfair"]);
     assert_eq!(number(&summary, "overlaps"), 0.0);
     assert_eq!(done(bare().args(["bench", "contention", "--unfair", "--strict"])).0, 64);
     assert_eq!(done(bare().args(["bench", "contention", "--latency", "1ms,2ms"])).0, 64);

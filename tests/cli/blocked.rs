@@ -101,9 +101,14 @@ async fn what_a_blocked_pipe_could_not_take_is_counted() {
     let names: Vec<_> = (0..150).map(|number| format!("{number}{}", "x".repeat(860))).collect();
     let script = "echo > $0/runs; until [ -e $0/go ]; do sleep 0.02; done";
     let mut command = over(&servers);
-    command.arg("run").args(names).args(["-v", "--", "sh", "-c", script]).arg(folder.path());
-    let holder = Background::start(command.stderr(full));
+    command.arg("run").args(names).args(["-v", "--timeout", "1h", "--", "sh", "-c", script]).arg(folder.path());
+    // What it says of the node and of the lock comes when its first message waits for room already.
+    servers[0].stop();
+    let mut holder = Background::start(command.stderr(full));
     drop(command);
+    let pid = holder.child().id();
+    until("its first message waits", || waits_in_a_pipe(pid, 2));
+    servers[0].resume();
     line_of(&folder.path().join("runs"));
     let reader = std::thread::spawn(move || {
         let mut said = String::new();
@@ -154,17 +159,18 @@ fn results_that_nobody_reads_keep_no_signal_from_ending_it() {
         let (_unread, full) = full_pipe();
         let mut command = Background::start(bare().args(words).stdout(full));
         let pid = command.child().id();
-        until("it waits until its results are read", || waits_in_a_pipe(pid));
+        until("it waits until its results are read", || waits_in_a_pipe(pid, 1));
         command.send(Signal::TERM);
         assert_eq!(command.done().0, 143, "{words:?}");
     }
 }
 
-/// Whether one of its threads waits for room in a pipe: it writes to its standard output.
-fn waits_in_a_pipe(pid: u32) -> bool {
+/// Whether one of its threads waits for room in a pipe: it writes to standard output, 1, or standard
+/// error, 2.
+fn waits_in_a_pipe(pid: u32, to: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let write_of = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("syscall")).ok();
-    threads.filter_map(|thread| write_of(thread.ok()?)).any(|call| call.starts_with("1 0x1 "))
+    threads.filter_map(|thread| write_of(thread.ok()?)).any(|call| call.starts_with(&format!("1 {to:#x} ")))
 }
 
 #[tokio::test]

@@ -1,5 +1,8 @@
 //! What becomes of signals that `quorumlock run` gets, and of those that its parent ignores.
 
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::slice;
 
@@ -20,6 +23,13 @@ fn send(runs: &mut [Background], signal: u32) {
     // As rustix cannot: it knows no real-time signals.
     let mut kill = command("sh");
     assert!(kill.args(["-c", "kill -$0 $*", &signal.to_string()]).args(pids).status().unwrap().success());
+}
+
+/// Has the script's `read` return: a signal that comes between its look for signals and the wait for a line
+/// would be heeded with the next line only. Opened for both, since there may be no reader any more.
+fn wake(folder: &Path) {
+    let mut fifo = File::options().read(true).write(true).open(folder.join("fifo")).unwrap();
+    fifo.write_all(b"\n").unwrap();
 }
 
 #[tokio::test]
@@ -43,12 +53,15 @@ async fn every_signal_that_would_end_it_is_passed_on() {
         send(&mut told, signal);
         for folder in &folders {
             let got = || std::fs::read_to_string(folder.join("got")).unwrap_or_default();
-            until(&format!("the command got {signal}"), || got() == format!("{signal}\n"));
+            until(&format!("the command got {signal}"), || {
+                wake(folder);
+                got() == format!("{signal}\n")
+            });
         }
     }
     for (told, folder) in told.into_iter().zip(folders) {
         std::fs::write(folder.join("go"), "").unwrap();
-        std::fs::write(folder.join("fifo"), "\n").unwrap();
+        wake(folder);
         let (code, _, err) = told.done();
         assert_eq!(code, 7, "{err}");
     }

@@ -47,7 +47,8 @@ async fn a_lock_that_is_taken_and_a_node_that_goes_down_are_shown_on_any_size() 
         text.lines().any(|line| line.starts_with("job is held by") && line.contains(&pid))
     });
     screen.shows("note \"deploy #812\", held for");
-    screen.comes_to("an event", |text| text.contains("ago    job taken by"));
+    let taken = |line: &str| line.contains(" ago ") && line.contains("job taken by");
+    screen.comes_to("an event", |text| text.lines().any(taken));
     screen.comes_to("that its list is in force", |text| row(text, &servers[0]).contains("1 of 3"));
     servers[2].kill();
     screen.comes_to("that the node is down", |text| row(text, &servers[2]).ends_with("down"));
