@@ -26,9 +26,9 @@ fn robbed(servers: &[Server], words: &[&str], folder: &Path) -> Background {
     command.args(words).args(["--again", "--ttl", "9s", "--timeout", "60s", "--", "sh", "-c", SCRIPT]).arg(folder);
     let running = Background::start(&mut command);
     until("it runs", || tokens(folder).len() == 1);
-    let left = std::fs::read_to_string(folder.join("left")).unwrap();
+    let left = line_of(&folder.join("left"));
     servers.iter().for_each(|server| server.take("job", "somebody/else"));
-    until("the command has ended, and what it left", || !runs(left.trim()));
+    until("the command has ended, and what it left", || !runs(&left));
     running
 }
 

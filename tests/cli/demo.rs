@@ -52,16 +52,21 @@ async fn nodes_that_forget_make_overlaps_and_the_demo_fails() {
     let over_now = &AtomicBool::new(false);
     // A process for each worker: within one process they wait for each other, whatever nodes
     // forget.
-    let demo = || done(over(&servers).args(["demo", "--seconds", "1", "--processes", "8", "--json"]));
+    let demo = |seconds: u32| {
+        done(over(&servers).args(["demo", "--seconds", &seconds.to_string(), "--processes", "8", "--json"]))
+    };
     let (code, out, err) = std::thread::scope(|scope| {
         for server in &servers {
             let forgets = ["DEL", "quorumlock:{quorumlock-demo}"];
-            scope.spawn(move || server.repeat(&forgets, over_now, Duration::from_secs(100)));
+            scope.spawn(move || server.repeat(&forgets, over_now, Duration::from_secs(3_600)));
         }
-        // It is chance who asks when: several overlaps in most runs.
-        let ended = (0..20).map(|_| demo()).find(|(code, ..)| *code != 0).unwrap_or_else(demo);
+        // It is chance who asks when: several overlaps in most seconds of a machine that is not busy.
+        let longer = [1, 2, 4, 8].into_iter().chain([16; 16]);
+        // In a thread of its own: if it panics, the others must end all the same.
+        let demos = scope.spawn(|| longer.map(demo).find(|(code, ..)| *code != 0).expect("a demo that fails"));
+        let ended = demos.join();
         over_now.store(true, Ordering::Relaxed);
-        ended
+        ended.unwrap()
     });
     let summary: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {err}"));
     assert!(number(&summary, "overlaps") > 0, "{summary}");
@@ -98,5 +103,5 @@ pub(super) fn workers_of(parent: &str) -> Vec<String> {
         let child = stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.split(' ').nth(1) == Some(parent));
         child && read("cmdline").contains("demo-worker")
     };
-    pids.filter(is_worker).collect()
+    pids.filter(is_worker).inspect(|pid| super::note(pid)).collect()
 }

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::terminal::Asked;
-use super::{IN_VAIN, bare, done};
+use super::{EACH_NODE, IN_VAIN, bare, done};
 use crate::common::new_servers;
 use crate::common::server::Server;
 
@@ -26,7 +26,7 @@ async fn new_servers_vote_at_once_by_the_operators_word() {
     assert_eq!((code, out.as_str()), (0, "3 nodes vote as of now\n"), "{err}");
     let (code, out, err) = done(&mut guarded(&servers, &["run", "job", "-n", "--", "echo", "inside"]));
     assert_eq!((code, out.as_str()), (0, "inside\n"), "{err}");
-    let (code, out, _) = done(&mut guarded(&servers, &["status"]));
+    let (code, out, _) = done(guarded(&servers, &["status"]).args(EACH_NODE));
     assert!(code == 0 && out.contains("3 of 3 nodes vote"), "{out}");
     // Their records are not as old as they say, and no server is.
     let (_, out, _) = done(&mut guarded(&servers, &["members"]));

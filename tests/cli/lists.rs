@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use super::{Background, IN_VAIN, at_once, bare, done, line_of, over, run, until};
+use super::{Background, EACH_NODE, IN_VAIN, at_once, bare, done, line_of, over, run, until};
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -34,7 +34,7 @@ async fn another_list_is_told_with_both_sides_in_one_line_and_what_to_do() {
         assert!(theirs.symmetric_difference(&mine).all(|name| line.contains(name)), "{line}");
         assert!(line.contains("stop") && !err.contains("waits longer for nodes"), "{err}");
     });
-    let (code, out, _) = done(over(&servers[2..]).args(["status", "job"]));
+    let (code, out, _) = done(over(&servers[2..]).args(["status", "job"]).args(EACH_NODE));
     assert!(code == 69 && out.contains("a client with this list acquires nothing: "), "{out}");
     assert!(out.contains("another list") && !out.contains("is free"), "{out}");
 }
@@ -55,14 +55,14 @@ async fn a_list_of_another_name_gets_no_votes_and_takes_nothing_away() {
     let mut holder = client(&servers, &["--ttl", "6s"], folder.path());
     let tried = |words: &[&str]| {
         let mut command = over(&servers);
-        command.args(["run", "other", "--timeout", IN_VAIN]).args(words).args(["--", "true"]);
+        command.args(["run", "other", "--timeout"]).args(words).args(["--", "true"]);
         done(&mut command)
     };
-    let (code, _, err) = tried(&["--list", "jobs"]);
+    let (code, _, err) = tried(&[IN_VAIN, "--list", "jobs"]);
     assert!(code == 69 && err.contains("other list: theirs is \"default\" of 3 nodes"), "{err}");
     let (code, _, err) = done(over(&servers).env("QUORUMLOCK_LIST", "jobs").args(["status"]));
     assert_eq!(code, 69, "{err}");
-    assert_eq!(tried(&[]).0, 0, "its own clients go on");
+    assert_eq!(tried(&["1h"]).0, 0, "its own clients go on");
     assert!(holder.child().try_wait().unwrap().is_none());
 }
 

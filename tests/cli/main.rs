@@ -45,6 +45,8 @@ mod unwell;
 mod usage;
 mod watch;
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -63,6 +65,10 @@ use rustix::process::{Pid, Signal, kill_process};
 /// A timeout that passes in vain, of a command that has something else to do before it passes: long
 /// enough for that on a busy machine. What is to succeed gets an hour.
 const IN_VAIN: &str = "5s";
+
+/// For what tells of each node where none hangs: it waits until it knows how all of them are. Not where a
+/// quorum is down, which it would wait for.
+const EACH_NODE: [&str; 4] = ["--connect-timeout", "50s", "--node-timeout", "20s"];
 
 /// The command without nodes: nothing of the caller's environment reaches it but which transport is
 /// tested.
@@ -117,7 +123,9 @@ fn line_of(file: &Path) -> String {
         text = std::fs::read_to_string(file).unwrap_or_default();
         text.ends_with('\n')
     });
-    text.trim().to_owned()
+    let line = text.trim();
+    note(line);
+    line.to_owned()
 }
 
 /// Waits until `condition` holds, and fails with `what` if it never does.
@@ -146,10 +154,30 @@ fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Whether a process runs: a zombie that its parent has not noticed yet does not.
+thread_local! {
+    /// When the processes began whose pids this test has read: a pid may be another's later.
+    static BEGAN: RefCell<HashMap<String, String>> = RefCell::default();
+}
+
+/// Remembers which process has that pid now, if it is one.
+fn note(pid: &str) {
+    if let Some((_, began)) = stat(pid) {
+        BEGAN.with_borrow_mut(|noted| noted.insert(pid.to_owned(), began));
+    }
+}
+
+/// Whether a process runs, the same as when its pid was read: a zombie that its parent has not noticed
+/// yet does not.
 fn runs(pid: &str) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    let is_noted = |began| BEGAN.with_borrow(|noted| noted.get(pid).is_none_or(|noted| *noted == began));
+    stat(pid).is_some_and(|(state, began)| !["Z", "X"].contains(&&*state) && is_noted(began))
+}
+
+/// The state of a process, and when it began.
+fn stat(pid: &str) -> Option<(String, String)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ').map(str::to_owned);
+    Some((fields.next()?, fields.nth(18)?))
 }
 
 /// A child of a test, killed with it.

@@ -6,7 +6,8 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use super::terminal::Asked;
-use super::{Background, IN_VAIN, done, line_of, over, run, runs, until};
+use super::{Background, EACH_NODE, IN_VAIN, done, line_of, over, run, runs, until};
+use crate::common::server::Server;
 use crate::common::servers;
 
 #[tokio::test]
@@ -55,8 +56,10 @@ async fn whatever_is_revoked_lets_the_next_in_when_its_command_has_ended() {
     let start = |words: &[&str], script: &str| {
         let folder = folder.path().join(words[1]);
         std::fs::create_dir_all(&folder).unwrap();
-        let options = ["--ttl", "3s", "--timeout", "30s", "--", "sh", "-c", script];
-        Background::start(over(&servers).args(words).args(options).arg(folder))
+        // The grace is above the three seconds that a hand-over lasts. With one just below, the next command
+        // would be told to end before the first renewal.
+        let options = ["--ttl", "18s", "--kill-grace", "4s", "--timeout", "1h"];
+        Background::start(over(&servers).args(words).args(options).args(["--", "sh", "-c", script]).arg(folder))
     };
     let holders = PAIRS.map(|(holds, ..)| start(holds, "trap '' TERM; echo $$ > $0/pid; while :; do sleep 1; done"));
     let pids = PAIRS.map(|(holds, ..)| line_of(&folder.path().join(holds[1]).join("pid")));
@@ -216,9 +219,9 @@ async fn nor_is_it_about_who_came_meanwhile_on_one_node() {
 async fn who_is_named_by_too_few_nodes_is_told_and_asked_about() {
     let servers = servers(3).await;
     servers[1].take("job", "somebody");
-    let (code, out, err) = done(over(&servers).args(["status", "job"]));
+    let (code, out, err) = done(over(&servers).args(["status", "job"]).args(EACH_NODE));
     assert!(code == 0 && out.contains("job is free on a quorum of nodes, and others name somebody"), "{out}{err}");
-    let (code, out, err) = done(over(&servers).args(["release", "job", "--force"]));
+    let (code, out, err) = done(over(&servers).args(["release", "job", "--force"]).args(EACH_NODE));
     assert!(code == 1 && out.is_empty() && err.contains("others name somebody"), "{out}{err}");
     let (code, out, err) = done(over(&servers).args(["release", "job", "--force", "--yes"]));
     // A quorum is enough: the node that names somebody may not be among those that were heard in time.
@@ -226,15 +229,20 @@ async fn who_is_named_by_too_few_nodes_is_told_and_asked_about() {
     assert!(code == 0 && told, "{out}{err}");
 }
 
+/// A client that keeps its list in force for as long as a test asks: it ends with its standard input.
+fn client(servers: &[Server]) -> Background {
+    let mut command = over(servers);
+    command.args(["run", "other", "--", "sh", "-c", "echo runs; cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut client = Background::start(&mut command);
+    client.first_line();
+    client
+}
+
 /// Its nodes know of nobody, and clients that may hold it are clients of others.
 #[tokio::test]
 async fn over_a_list_that_is_not_the_clients_no_name_is_told_to_be_free() {
     let servers = servers(5).await;
-    // A client of the other list, for as long as this test asks: it ends with its standard input.
-    let mut command = over(&servers[..3]);
-    command.args(["run", "other", "--", "sh", "-c", "echo runs; cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut other = Background::start(&mut command);
-    other.first_line();
+    let _other = client(&servers[..3]);
     for words in [&["release", "job", "--force"][..], &["release", "job", "--force", "--yes"]] {
         let (code, out, err) = done(over(&servers[2..]).args(words));
         assert!(!out.contains("free") && !out.contains("revoked"), "{words:?}: {out}{err}");
@@ -242,7 +250,7 @@ async fn over_a_list_that_is_not_the_clients_no_name_is_told_to_be_free() {
         let told = ["another list", "nobody can tell"].iter().any(|told| err.contains(told));
         assert!(code != 0 && told, "{words:?}: {code}: {out}{err}");
     }
-    let (code, out, _) = done(over(&servers[2..]).args(["status", "job"]));
+    let (code, out, _) = done(over(&servers[2..]).args(["status", "job"]).args(EACH_NODE));
     assert!(code == 69 && out.contains("nobody can tell who holds it"), "{out}");
 }
 
@@ -250,15 +258,13 @@ async fn over_a_list_that_is_not_the_clients_no_name_is_told_to_be_free() {
 #[tokio::test]
 async fn a_shell_with_another_max_ttl_is_told_so_and_calls_nothing_free() {
     let servers = servers(3).await;
-    assert_eq!(done(over(&servers).args(["run", "other", "--", "true"])).0, 0);
+    let _client = client(&servers);
     servers[..2].iter().for_each(|server| server.take("job", "somebody"));
-    let asked = |words: &[&str]| {
-        done(over(&servers).env("QUORUMLOCK_MAX_TTL", "2h").args(words).args(["--connect-timeout", "1s"]))
-    };
+    let asked = |words: &[&str]| done(over(&servers).env("QUORUMLOCK_MAX_TTL", "2h").args(words));
     for words in [&["status", "job"][..], &["release", "job", "--force"], &["release", "job", "--force", "--yes"]] {
-        let (_, out, err) = asked(words);
+        let (_, out, err) = asked(&[words, &["--connect-timeout", "1s"]].concat());
         assert!(!out.contains("free"), "{words:?}: {out}{err}");
     }
-    let (code, out, _) = asked(&["status", "job"]);
+    let (code, out, _) = asked(&[&["status", "job"], &EACH_NODE[..]].concat());
     assert!(code == 69 && out.contains("another list") && out.contains("somebody"), "{out}");
 }

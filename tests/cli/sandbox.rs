@@ -4,11 +4,11 @@ use std::io::{BufRead, BufReader};
 
 use rustix::process::Signal;
 
-use super::{Background, bare, done, line_of, runs, until};
+use super::{Background, bare, done, line_of, note, runs, until};
 
 /// The processes that serve a list of addresses.
 fn serving(nodes: &str) -> Vec<String> {
-    nodes.split(',').map(|node| pid_at(node.strip_prefix("redis://").unwrap())).collect()
+    nodes.split(',').map(|node| pid_at(node.strip_prefix("redis://").unwrap())).inspect(|pid| note(pid)).collect()
 }
 
 fn pid_at(address: &str) -> String {

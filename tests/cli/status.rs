@@ -1,32 +1,40 @@
 //! `quorumlock status`.
 
+use std::process::Command;
 use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::Value;
 
 use super::unwell::{guarded, quarantined};
-use super::{Background, IN_VAIN, at_once, done, line_of, over, run};
+use super::{Background, EACH_NODE, IN_VAIN, at_once, done, line_of, over, run};
 use crate::common::proxy::{Proxy, Way};
 use crate::common::server::Server;
 use crate::common::{new_servers, servers};
 
-fn json(command: &mut std::process::Command) -> (i32, Value) {
+fn json(command: &mut Command) -> (i32, Value) {
     let (code, out, err) = done(command);
     (code, serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}")))
+}
+
+/// `quorumlock status WORDS`, once it knows how each node is.
+fn status(servers: &[Server], words: &[&str]) -> Command {
+    let mut command = over(servers);
+    command.arg("status").args(words).args(EACH_NODE);
+    command
 }
 
 #[tokio::test]
 async fn a_node_that_is_down_is_told_with_its_reason() {
     let mut servers = servers(3).await;
     servers[1].kill();
-    let (code, out, _) = done(over(&servers).arg("status"));
+    let (code, out, _) = done(&mut status(&servers, &[]));
     assert_eq!(code, 0);
     let line = |port: u16| out.lines().find(|line| line.contains(&format!(":{port} "))).unwrap().to_owned();
     assert!(line(servers[0].port()).ends_with("up") && line(servers[1].port()).ends_with("down"), "{out}");
     assert!(out.contains(&format!("{}: down: Connection refused\n", servers[1].url())), "{out}");
     assert!(out.contains("2 of 3 nodes vote; a quorum is 2\nno list is in force"), "{out}");
-    let (code, seen) = json(over(&servers).args(["status", "--json"]));
+    let (code, seen) = json(&mut status(&servers, &["--json"]));
     assert_eq!((code, &seen["votes"], &seen["quorum_votes"]), (0, &2.into(), &true.into()));
     assert_eq!((&seen["nodes"][1]["state"], &seen["nodes"][1]["version"]), (&"down".into(), &Value::Null));
     assert!(seen["nodes"][0]["round_trip_ms"].as_f64().unwrap() > 0.0);
@@ -39,7 +47,7 @@ async fn nodes_that_are_far_away_are_waited_for() {
     let far = join_all(servers.iter().map(|server| Proxy::start(server.port()))).await;
     far.iter().for_each(|proxy| proxy.both(Way::Delay(Duration::from_millis(350))));
     let urls: Vec<_> = far.iter().map(Proxy::url).collect();
-    let (code, seen) = json(over(&servers).args(["status", "--json", "--nodes", &urls.join(",")]));
+    let (code, seen) = json(&mut status(&servers, &["--json", "--nodes", &urls.join(",")]));
     assert_eq!((code, &seen["votes"]), (0, &3.into()), "{seen}");
     assert!(seen["nodes"][0]["round_trip_ms"].as_f64().unwrap() > 690.0, "{seen}");
 }
@@ -85,8 +93,8 @@ async fn whoever_waits_for_a_quorum_sees_it_when_it_votes_or_is_told_that_none_d
 #[tokio::test]
 async fn whoever_waits_does_so_until_quarantines_have_ended() {
     let servers = new_servers(3).await;
-    let brief = |words: &[&str]| done(over(&servers).env("QUORUMLOCK_MAX_TTL", "6s").args(words));
-    let (code, _, err) = brief(&["run", "job", "--timeout", "1s", "--ttl", "6s", "--", "true"]);
+    let brief = |words: &[&str]| done(over(&servers).env("QUORUMLOCK_MAX_TTL", "20s").args(words));
+    let (code, _, err) = brief(&["run", "job", "--timeout", IN_VAIN, "--ttl", "6s", "--", "true"]);
     assert!(code == 69 && err.contains("quarantined for"), "{code}: {err}");
     let (code, out, err) = brief(&["status", "--wait"]);
     assert!(code == 0 && out.contains("nodes vote; a quorum is 2"), "{code}: {out}{err}");
@@ -97,31 +105,31 @@ async fn whoever_waits_does_so_until_quarantines_have_ended() {
 #[tokio::test]
 async fn a_node_that_may_have_forgotten_is_quarantined() {
     let servers = quarantined(3).await;
-    let (code, seen) = json(guarded(&servers).args(["status", "--json"]));
+    let (code, seen) = json(guarded(&servers).args(["status", "--json"]).args(EACH_NODE));
     assert_eq!((code, &seen["votes"]), (69, &0.into()));
     let node = &seen["nodes"][0];
     assert_eq!(node["state"], "quarantined");
     assert!(node["why"].as_str().unwrap().contains("restarted"));
     assert!(node["quarantine_ms"].as_f64().unwrap() > 1e6);
-    let (_, out, _) = done(guarded(&servers).arg("status"));
+    let (_, out, _) = done(guarded(&servers).arg("status").args(EACH_NODE));
     assert!(out.contains("quarantined for") && out.contains("no lock can be acquired"), "{out}");
 }
 
 #[tokio::test]
 async fn a_held_name_is_shown_with_holder_count_time_and_fence() {
     let (servers, folder) = (servers(5).await, tempfile::tempdir().unwrap());
-    let (_, free) = json(over(&servers).args(["status", "job", "--json"]));
+    let (_, free) = json(&mut status(&servers, &["job", "--json"]));
     assert_eq!((&free["held"], &free["agreed"], &free["holder"]), (&false.into(), &true.into(), &Value::Null));
     let script = "echo $QUORUMLOCK_FENCING_TOKEN > $0/token; exec sleep 1000";
     let mut holder = Background::start(&mut run(&servers, "job", &[], script, folder.path()));
     let token = line_of(&folder.path().join("token"));
-    let (code, held) = json(over(&servers).args(["status", "job", "--json"]));
+    let (code, held) = json(&mut status(&servers, &["job", "--json"]));
     assert_eq!((code, &held["held"], &held["count"]), (0, &true.into(), &1.into()));
     assert_eq!(held["fence"].to_string(), token);
     let pid = format!("/{}/", holder.child().id());
     assert!(held["holder"].as_str().unwrap().contains(&pid), "{held}");
     assert!((1.0..=30_000.0).contains(&held["remaining_ms"].as_f64().unwrap()), "{held}");
-    let (_, out, _) = done(over(&servers).args(["status", "job"]));
+    let (_, out, _) = done(&mut status(&servers, &["job"]));
     assert!(out.contains("job is held by") && out.contains(&token), "{out}");
     let table: Vec<_> = out.lines().take_while(|line| !line.is_empty()).collect();
     assert!(table.len() == 6 && table.iter().all(|line| line.chars().count() <= 80), "{out}");
@@ -141,13 +149,13 @@ async fn the_line_is_shown() {
     let script = "echo > $0/in; exec sleep 1000";
     let _holder = Background::start(&mut run(&servers, "job", &[], script, folder.path()));
     super::until("it is held", || folder.path().join("in").exists());
-    let (_, alone) = json(over(&servers).args(["status", "job", "--json"]));
+    let (_, alone) = json(&mut status(&servers, &["job", "--json"]));
     assert_eq!((&alone["waiting"], &alone["turn"]), (&0.into(), &Value::Null));
     let options = ["--timeout", "1h"];
     let _one = Background::start(&mut run(&servers, "job", &options, "true", folder.path()));
     let _other = Background::start(&mut run(&servers, "job", &options, "true", folder.path()));
     in_line(&servers, 2);
-    let (_, out, _) = done(over(&servers).args(["status", "job"]));
+    let (_, out, _) = done(&mut status(&servers, &["job"]));
     assert!(out.contains("2 wait in the queue"), "{out}");
 }
 
@@ -177,10 +185,10 @@ async fn what_the_holder_says_is_shown_and_told_to_whoever_waits_in_vain() {
     let _holder = Background::start(&mut run(&servers, "job", &note, script, folder.path()));
     super::until("it is held", || folder.path().join("in").exists());
     super::until("the nodes know it", || {
-        let (_, seen) = json(over(&servers).args(["status", "job", "--json"]));
+        let (_, seen) = json(&mut status(&servers, &["job", "--json"]));
         seen["says"] == "deploy #812" && seen["held_for_ms"].as_f64().unwrap() > 0.0
     });
-    let (_, out, _) = done(over(&servers).args(["status", "job"]));
+    let (_, out, _) = done(&mut status(&servers, &["job"]));
     assert!(out.contains("its holder says \"deploy #812\", and has held it for"), "{out}");
     let (code, _, err) = done(&mut run(&servers, "job", &["--timeout", "0"], "true", folder.path()));
     assert!(code == 75 && err.contains("whoever holds it says \"deploy #812\""), "{code}: {err}");
@@ -191,25 +199,25 @@ async fn what_the_holder_says_is_shown_and_told_to_whoever_waits_in_vain() {
 #[tokio::test]
 async fn all_names_that_are_held_are_shown() {
     let (mut servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
-    let (code, out, _) = done(over(&servers).args(["status", "--all"]));
+    let (code, out, _) = done(&mut status(&servers, &["--all"]));
     assert_eq!((code, &*out), (0, "0 names are held\n"));
     let script = "echo > $0/two; exec sleep 1000";
     let options = ["job/2", "--describe", "deploy #812"];
     let _two = Background::start(&mut run(&servers, "job/1", &options, script, folder.path()));
     super::until("they are held", || folder.path().join("two").exists());
     super::until("the nodes know it", || {
-        let (_, seen) = json(over(&servers).args(["status", "--all", "--json"]));
+        let (_, seen) = json(&mut status(&servers, &["--all", "--json"]));
         let names = seen["names"].as_array().unwrap().clone();
         names.len() == 2 && names.iter().all(|name| name["says"] == "deploy #812" && name["remaining_ms"].is_number())
     });
-    let (code, out, _) = done(over(&servers).args(["status", "--all"]));
+    let (code, out, _) = done(&mut status(&servers, &["--all"]));
     let rows: Vec<_> = out.lines().collect();
     assert!(code == 0 && rows[1].starts_with("job/1 ") && rows[2].starts_with("job/2 "), "{out}");
     assert!(rows[2].ends_with("deploy #812") && out.ends_with("2 names are held\n"), "{out}");
-    let (_, out, _) = done(over(&servers).args(["status", "--all", "--limit", "1"]));
+    let (_, out, _) = done(&mut status(&servers, &["--all", "--limit", "1"]));
     assert!(out.contains("more than 1 names are held; --limit shows more") && !out.contains("job/2"), "{out}");
     servers[0].kill();
-    let (code, out, _) = done(over(&servers).args(["status", "--all"]));
+    let (code, out, _) = done(&mut status(&servers, &["--all"]));
     assert!(code == 0 && out.contains("not read: ") && out.contains("2 names are held"), "{out}");
     servers[1].kill();
     let (code, seen) = json(over(&servers).args(["status", "--all", "--json", "--connect-timeout", "300ms"]));

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Background, IN_VAIN, at_once, bare, done, over};
+use super::{Background, EACH_NODE, IN_VAIN, at_once, bare, done, over};
 use crate::common::server::Server;
 use crate::common::{new_servers, servers};
 
@@ -22,9 +22,18 @@ fn nodes(urls: &[String]) -> Command {
     command
 }
 
-/// What `status` says of a name: its code, its text, and its object.
+/// What `status` says of a name, once it knows how each node is: its code, its text, and its object.
 fn status(command: &mut Command) -> (i32, String, Value) {
-    let (text, json) = (Background::start(command.args(["status", "job"])), Background::start(command.arg("--json")));
+    told(command.args(["status", "job"]).args(EACH_NODE))
+}
+
+/// The same where a quorum is down.
+fn status_of_few(command: &mut Command) -> (i32, String, Value) {
+    told(command.args(["status", "job"]))
+}
+
+fn told(command: &mut Command) -> (i32, String, Value) {
+    let (text, json) = (Background::start(command), Background::start(command.arg("--json")));
     let ((code, out, err), (same, object, _)) = (text.done(), json.done());
     assert_eq!(code, same, "{out}{err}{object}");
     (code, out + &err, serde_json::from_str(&object).unwrap())
@@ -40,7 +49,7 @@ async fn a_quorum_that_refuses_to_answer_is_69_and_the_missing_right_is_named() 
     ] {
         // Scripts that are known need not be loaded.
         servers.iter().for_each(|server| assert_eq!(server.command(&["SCRIPT", "FLUSH"]), "OK"));
-        let (code, said, object) = status(&mut limited(&servers, rights));
+        let (code, said, object) = status_of_few(&mut limited(&servers, rights));
         assert_eq!((code, &object["votes"], &object["quorum_votes"]), (69, &0.into(), &false.into()), "{said}");
         assert!(said.contains("NOPERM") && said.contains(missing), "{said}");
         assert!(!said.contains("look again") && said.contains("nobody can tell who holds it"), "{said}");
@@ -76,7 +85,7 @@ async fn one_node_that_refuses_to_answer_is_told_and_does_not_vote() {
 async fn a_node_that_hangs_is_waited_for_and_that_is_said() {
     let servers = servers(3).await;
     servers[1].stop();
-    let (code, _, err) = done(over(&servers).args(["status", "--node-timeout", IN_VAIN]));
+    let (code, _, err) = done(over(&servers).args(["status", "--connect-timeout", IN_VAIN, "--node-timeout", IN_VAIN]));
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("waiting for the nodes; "), "{err}");
     assert!(err.contains(&format!("{} is connecting", servers[1].url())), "{err}");
@@ -137,8 +146,12 @@ async fn an_even_number_of_nodes_is_warned_of() {
 /// Servers whose records a client has just made, which asked for a quarantine of an hour.
 pub(super) async fn quarantined(count: usize) -> Vec<Server> {
     let servers = new_servers(count).await;
-    let (code, _, err) = done(guarded(&servers).args(["run", "job", "--timeout", "1s", "--", "true"]));
-    assert!(code == 69 && err.contains("quarantined for"), "{code} {err}");
+    // It fails as soon as a quorum is known to be quarantined: the others may have no record then.
+    super::until("each has a record", || {
+        let (code, _, err) = done(guarded(&servers).args(["run", "job", "--timeout", "50s", "--", "true"]));
+        assert!(code == 69 && err.contains("quarantined for"), "{code} {err}");
+        servers.iter().all(|server| !server.record("id").is_empty())
+    });
     servers
 }
 
@@ -201,7 +214,7 @@ async fn a_node_whose_record_cannot_be_read_grants_nothing_and_is_told_to() {
     assert_eq!(servers[1].command(&["SET", "quorumlock:node", "theirs"]), "OK");
     servers[2].command(&["DEL", "quorumlock:node"]);
     assert_eq!(servers[2].command(&["HSET", "quorumlock:node", "theirs", "1"]), "1");
-    let (code, said, object) = status(&mut over(&servers));
+    let (code, said, object) = status_of_few(&mut over(&servers));
     assert_eq!((code, &object["votes"], &object["quorum_votes"]), (69, &1.into(), &false.into()), "{said}");
     assert!(said.contains("down: WRONGTYPE the key quorumlock:node is a string"), "{said}");
     assert!(said.contains("down: ERR the key quorumlock:node is no record of this protocol"), "{said}");
@@ -307,7 +320,7 @@ async fn what_is_no_redis_is_told_to_be_none() {
     let http = crate::common::fake::Fake::start(|_| b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()).await;
     let nowhere = format!("redis://{}", "x".repeat(300));
     let mut command = nodes(&[http.url(), nowhere]);
-    let (code, said, _) = status(command.env("RUST_BACKTRACE", "0"));
+    let (code, said, _) = status_of_few(command.env("RUST_BACKTRACE", "0"));
     assert_eq!(code, 69);
     assert!(said.contains("does not speak the Redis protocol") && !said.contains("HELLO"), "{said}");
     assert!(said.contains("failed to lookup address") && !said.contains("Custom {"), "{said}");
@@ -323,10 +336,10 @@ async fn a_max_ttl_of_zero_is_warned_of() {
 #[tokio::test]
 async fn which_nodes_have_another_list_in_force_is_told() {
     let servers = servers(3).await;
-    let (_, out, _) = done(over(&servers).arg("status"));
+    let (_, out, _) = done(over(&servers).arg("status").args(EACH_NODE));
     assert!(out.contains("no list is in force: no client is connected\n"), "{out}");
     assert_eq!(done(over(&servers).args(["run", "job", "--", "true"])).0, 0);
-    let (_, out, _) = done(over(&servers).arg("status"));
+    let (_, out, _) = done(over(&servers).arg("status").args(EACH_NODE));
     assert!(out.contains("clients have this list, which is in force on 3 of 3 nodes\n"), "{out}");
     servers[2].put_in_force("jobs 60000 4 other:1", 600_000);
     let (code, said, object) = status(&mut over(&servers));
@@ -343,7 +356,7 @@ async fn which_nodes_have_another_list_in_force_is_told() {
 async fn nodes_whose_record_is_another_key_tell_nothing_of_clients() {
     let servers = servers(3).await;
     servers[..2].iter().for_each(|server| _ = server.command(&["SET", "quorumlock:node", "theirs"]));
-    let (code, said, object) = status(&mut over(&servers));
+    let (code, said, object) = status_of_few(&mut over(&servers));
     assert_eq!((code, &object["votes"], &object["agreed"]), (69, &1.into(), &false.into()), "{said}");
     assert!(said.contains("nobody knows which clients use these nodes: 1 of 3 told it"), "{said}");
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::clinic::{Clinic, RIGHTS, doctor, faults, finding, finds, report, user};
 use crate::common::fake::{Fake, well};
 use crate::common::server::Server;
-use crate::{Background, IN_VAIN, at_once, bare, done};
+use crate::{Background, EACH_NODE, IN_VAIN, at_once, bare, done};
 
 #[tokio::test]
 async fn fault_6_a_missing_right_is_named_command_by_command() {
@@ -85,7 +85,8 @@ async fn each_of_the_least_rights_is_named_where_it_is_missing() {
         let mut words = vec!["ACL", "SETUSER", user, "reset", "resetchannels", "on", ">pw"];
         words.extend(all.iter().copied().filter(|known| *known != right));
         assert_eq!(server.command(&words), "OK");
-        report(&mut doctor(&[format!("redis://{user}:pw@127.0.0.1:{}", server.port())])).1
+        let url = format!("redis://{user}:pw@127.0.0.1:{}", server.port());
+        report(doctor(&[url]).args(["--node-timeout", "20s"])).1
     };
     let nothing = lacking("all", "");
     assert!(!nothing.to_string().contains("\"right-"), "{nothing:#}");
@@ -114,7 +115,7 @@ async fn where_a_quorum_lacks_a_right_that_acquiring_needs_nothing_says_that_it_
     user(clinic.server(1), &lacking);
     let object = finds(&mut clinic.doctor(), 2, &["no-quorum", "right-command"]);
     assert!(finding(&object, "no-quorum")["what"].as_str().unwrap().contains("1 of 3 nodes vote"), "{object:#}");
-    let (code, out, err) = asked(&clinic.urls(), "quorumlock:", &["status"]);
+    let (code, out, err) = asked(&clinic.urls(), "quorumlock:", &[&["status"], &EACH_NODE[..]].concat());
     assert!(code == 69 && out.contains("1 of 3 nodes vote") && out.contains("the user lacks +hset"), "{out}{err}");
     let wait = Background::start(command(&clinic.urls(), "quorumlock:").args(["status", "--wait", IN_VAIN]));
     let (code, _, err) =
@@ -157,8 +158,10 @@ async fn run_status_and_doctor_agree_on_what_each_missing_right_costs() {
         // Longer than a third of its lease, after which it is renewed.
         let job = ["run", "--ttl", "6s", "--timeout", timeout, "job", "--", "sleep", "2.1"];
         let (run, _, said) = asked(&urls, &prefix, &job);
-        let (status, ..) = asked(&urls, &prefix, &["status", "--node-timeout", "20s"]);
-        let (doctor, object) = report(command(&urls, &prefix).args(["doctor", "--node-timeout", "20s"]));
+        // Where the node is down, it would be waited for.
+        let patience = if votes { &EACH_NODE[..] } else { &["--node-timeout", "20s"] };
+        let (status, ..) = asked(&urls, &prefix, &[&["status"], patience].concat());
+        let (doctor, object) = report(command(&urls, &prefix).arg("doctor").args(patience));
         // 75: a claim that was refused midway is in its own way until its lease has expired.
         let refused = [69, 75].contains(&run);
         assert!(if votes { run == 0 } else { refused }, "{right}: {run} {said}");
