@@ -13,7 +13,7 @@ use crate::lock::Quorum;
 const FLUSH: Duration = Duration::from_millis(250);
 
 /// How long releases may go on after that: nobody waits for it, and on a busy machine many take long.
-const FAREWELL: Duration = Duration::from_secs(60);
+const FAREWELL: Duration = Duration::from_secs(30);
 
 /// A quorum and the runtime that it lives on. Shared by its handles, locks and guards.
 #[derive(Debug)]

@@ -87,7 +87,7 @@ async fn fault_2_a_replica_is_told_and_its_master_has_one() {
     });
     // With its master's data it has its users too: those are not replicated, so the doctor still
     // logs in.
-    finds(&mut clinic.doctor(), 1, &["has-replicas", "replica"]);
+    finds(&mut clinic.doctor(), 1, &["bare-quorum", "has-replicas", "replica"]);
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn fault_3_one_server_behind_two_addresses_is_unsafe() {
 async fn fault_4_a_node_that_is_down_is_a_warning_and_without_a_quorum_unsafe() {
     let mut clinic = Clinic::open(3).await;
     clinic.0[2].server.kill();
-    let object = finds(&mut clinic.doctor(), 1, &["unreachable"]);
+    let object = finds(&mut clinic.doctor(), 1, &["bare-quorum", "unreachable"]);
     assert_eq!(finding(&object, "unreachable")["nodes"], serde_json::json!([clinic.server(2).url()]));
     clinic.0[1].server.kill();
     finds(&mut clinic.doctor(), 2, &["no-quorum", "unreachable"]);
@@ -113,7 +113,7 @@ async fn fault_5_a_wrong_password_is_told_and_not_repeated() {
     let clinic = Clinic::open(3).await;
     let mut urls = clinic.urls();
     urls[0] = urls[0].replace(":pw@", ":secretive@");
-    let object = finds(&mut doctor(&urls), 1, &["password"]);
+    let object = finds(&mut doctor(&urls), 1, &["bare-quorum", "password"]);
     assert!(!object.to_string().contains("secretive"), "{object:#}");
     assert!(!done(&mut doctor(&urls)).1.contains("secretive"));
 }
@@ -163,7 +163,7 @@ async fn what_no_node_told_is_told_as_not_known() {
 async fn fault_8_a_server_without_memory_is_told() {
     let clinic = Clinic::open(3).await;
     assert_eq!(clinic.server(0).command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
-    let object = finds(&mut clinic.doctor(), 1, &["memory"]);
+    let object = finds(&mut clinic.doctor(), 1, &["bare-quorum", "memory"]);
     assert!(finding(&object, "memory")["what"].as_str().unwrap().contains("no memory left"), "{object:#}");
     assert_eq!(clinic.server(1).command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
     finds(&mut clinic.doctor(), 2, &["no-quorum", "memory"]);
@@ -226,7 +226,7 @@ async fn fault_12_all_nodes_on_one_host_or_a_majority_is_a_warning() {
 async fn fault_13_another_list_of_this_name_and_of_another_are_told_apart() {
     let clinic = Clinic::open(3).await;
     clinic.server(2).put_in_force("jobs 60000 4 other:1", 600_000);
-    let object = finds(&mut clinic.doctor(), 1, &["other-list"]);
+    let object = finds(&mut clinic.doctor(), 1, &["bare-quorum", "other-list"]);
     assert!(finding(&object, "other-list")["why"].as_str().unwrap().contains("different names"), "{object:#}");
     clinic.server(2).put_in_force("default 60000 4 other:1", 600_000);
     let object = finds(&mut clinic.doctor(), 2, &["no-quorum", "other-list"]);
@@ -245,7 +245,7 @@ async fn fault_15_servers_that_no_client_has_used_are_told_to_be_unused() {
 async fn fault_14_a_server_that_refuses_writes_is_told() {
     let clinic = Clinic::open(3).await;
     without_replicas(clinic.server(0));
-    let object = finds(&mut clinic.doctor(), 1, &["no-replicas"]);
+    let object = finds(&mut clinic.doctor(), 1, &["bare-quorum", "no-replicas"]);
     assert!(
         finding(&object, "no-replicas")["mend"].as_str().unwrap().contains("min-replicas-to-write 0"),
         "{object:#}"
@@ -257,7 +257,7 @@ async fn fault_14_a_server_that_refuses_writes_is_told() {
     }
     // It refuses PING too, which follows a subscription: that is no missing right.
     without_a_disk(clinic.server(2));
-    let object = finds(&mut clinic.doctor(), 1, &["write-error"]);
+    let object = finds(&mut clinic.doctor(), 1, &["bare-quorum", "write-error"]);
     assert!(
         finding(&object, "write-error")["what"].as_str().unwrap().contains("refuses writes: MISCONF"),
         "{object:#}"
@@ -328,7 +328,7 @@ async fn new_servers_are_quarantined_which_is_a_warning_that_ends() {
 async fn a_node_that_hangs_keeps_the_doctor_from_nothing_but_that_node() {
     let clinic = Clinic::open(3).await;
     clinic.server(1).stop();
-    finds(clinic.doctor().args(["--node-timeout", IN_VAIN]), 1, &["unreachable"]);
+    finds(clinic.doctor().args(["--node-timeout", IN_VAIN]), 1, &["bare-quorum", "unreachable"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -56,9 +56,9 @@ async fn whatever_is_revoked_lets_the_next_in_when_its_command_has_ended() {
     let start = |words: &[&str], script: &str| {
         let folder = folder.path().join(words[1]);
         std::fs::create_dir_all(&folder).unwrap();
-        // The grace is above the three seconds that a hand-over lasts. With one just below, the next command
-        // would be told to end before the first renewal.
-        let options = ["--ttl", "18s", "--kill-grace", "4s", "--timeout", "1h"];
+        // The grace, 2.4 s, is just below what a hand-over lasts: the next command must not be told to end
+        // before the first renewal.
+        let options = ["--ttl", "12s", "--timeout", "1h"];
         Background::start(over(&servers).args(words).args(options).args(["--", "sh", "-c", script]).arg(folder))
     };
     let holders = PAIRS.map(|(holds, ..)| start(holds, "trap '' TERM; echo $$ > $0/pid; while :; do sleep 1; done"));

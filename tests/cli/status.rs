@@ -33,7 +33,10 @@ async fn a_node_that_is_down_is_told_with_its_reason() {
     let line = |port: u16| out.lines().find(|line| line.contains(&format!(":{port} "))).unwrap().to_owned();
     assert!(line(servers[0].port()).ends_with("up") && line(servers[1].port()).ends_with("down"), "{out}");
     assert!(out.contains(&format!("{}: down: Connection refused\n", servers[1].url())), "{out}");
-    assert!(out.contains("2 of 3 nodes vote; a quorum is 2\nno list is in force"), "{out}");
+    assert!(
+        out.contains("2 of 3 nodes vote; a quorum is 2: the next failure stops all locks\nno list is in force"),
+        "{out}"
+    );
     let (code, seen) = json(&mut status(&servers, &["--json"]));
     assert_eq!((code, &seen["votes"], &seen["quorum_votes"]), (0, &2.into(), &true.into()));
     assert_eq!((&seen["nodes"][1]["state"], &seen["nodes"][1]["version"]), (&"down".into(), &Value::Null));

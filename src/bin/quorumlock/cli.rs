@@ -176,7 +176,8 @@ pub(crate) struct Nodes {
     /// with the feature redis-rs [default: fred, or QUORUMLOCK_TRANSPORT]
     #[arg(long, value_name = "NAME")]
     pub(crate) transport: Option<Transport>,
-    /// How long to wait for a quorum of nodes [default: 15s; of `run` its timeout, which bounds it]
+    /// How long to wait for a quorum of nodes [default: 15s; of `run` its timeout, which bounds it].
+    /// Commands that only look wait for all nodes so long [default: 2s once a quorum votes, else 10s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) connect_timeout: Option<Duration>,
     /// How long one node may take for one answer, or one step of connecting [default: 2s]

@@ -47,12 +47,36 @@ pub(crate) async fn with_password(
 /// Waits until a quorum of nodes is there, for `patience` at most, which `option` sets. If all of
 /// them refuse the login it ends at once, since they would again, unless the password `rotates`.
 pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str, rotates: bool) -> Result<(), Failure> {
-    let ready = output::telling(quorum.ready(patience), async { waits_for_nodes(patience, quorum) });
+    let ready = output::telling(quorum.ready(patience), async {
+        waits_for_nodes(patience, quorum, |node| !node.state.is_admitted())
+    });
     tokio::select! {
         biased;
         ready = ready => ready.map_err(|error| no_quorum(error, quorum, option)),
         () = all_refuse(quorum), if !rotates => Err(no_login(&quorum.nodes())),
     }
+}
+
+/// One try is one with nodes that vote: waits for a quorum of them until `patience` has passed since it
+/// `began`, unless so many do not vote by then that there will be none.
+pub(crate) async fn a_vote(quorum: &Quorum, began: Instant, patience: Duration) {
+    let votes = async {
+        loop {
+            let (nodes, left) = (quorum.nodes(), patience.saturating_sub(began.elapsed()));
+            let is_most =
+                |is: &dyn Fn(&NodeState) -> bool| 2 * nodes.iter().filter(|node| is(&node.state)).count() > nodes.len();
+            let may_vote = |state: &NodeState| match state {
+                NodeState::Quarantined { left: quarantine, .. } => *quarantine <= left,
+                state => matches!(state, NodeState::Up | NodeState::Connecting | NodeState::Down { .. }),
+            };
+            if left.is_zero() || is_most(&|state| *state == NodeState::Up) || !is_most(&may_vote) {
+                return;
+            }
+            sleep(LOOK).await;
+        }
+    };
+    let does_not = |node: &&NodeStatus| node.state != NodeState::Up;
+    output::telling(votes, async { waits_for_nodes(patience, quorum, does_not) }).await;
 }
 
 async fn all_refuse(quorum: &Quorum) {
@@ -72,9 +96,9 @@ fn no_login(nodes: &[NodeStatus]) -> Failure {
 }
 
 /// Which nodes a quorum lacks.
-fn waits_for_nodes(patience: Duration, quorum: &Quorum) -> String {
+fn waits_for_nodes(patience: Duration, quorum: &Quorum, lacks: impl Fn(&&NodeStatus) -> bool) -> String {
     let nodes = quorum.nodes();
-    let lacking = output::explained_once(nodes.iter().filter(|node| !node.state.is_admitted()).map(told)).join("; ");
+    let lacking = output::explained_once(nodes.iter().filter(lacks).map(told)).join("; ");
     format!("waiting for a quorum of nodes, for {} at most; {lacking}", exact(patience))
 }
 

@@ -27,7 +27,7 @@ pub(crate) async fn members(args: Members) -> Outcome {
     // Those that are slow are waited for here.
     let quorum = settings.onlooker()?.connect_timeout(WAITED).open()?;
     let members = async {
-        wait(&quorum, settings.connect_timeout).await;
+        wait(&quorum, args.nodes.connect_timeout).await;
         quorum.members().await
     };
     let members = output::telling(members, async { waits(&quorum) }).await?;

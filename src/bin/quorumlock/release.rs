@@ -27,7 +27,7 @@ pub(crate) async fn release(args: Release) -> Outcome {
     let quorum = settings.onlooker()?.connect().await;
     let quorum = quorum.map_err(|error| Failure::from(error).and("nothing was released"))?;
     // A node that is slow may name a holder that the others do not.
-    output::telling(wait(&quorum, settings.connect_timeout), async { waits(&quorum) }).await;
+    output::telling(wait(&quorum, args.nodes.connect_timeout), async { waits(&quorum) }).await;
     let seen = quorum.inspect(&args.name).await?;
     let once = seen.is_once();
     no_semaphore(&args.name, &quorum, &seen).await?;

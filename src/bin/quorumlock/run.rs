@@ -12,7 +12,7 @@ use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use crate::cli::{Elect, Run};
-use crate::connecting::{a_quorum, with_password};
+use crate::connecting::{a_quorum, a_vote, with_password};
 use crate::duration::{exact, show};
 use crate::exporter;
 use crate::failure::{Failure, LOST, Outcome, TIMEOUT as NOT_ACQUIRED, below};
@@ -121,11 +121,20 @@ async fn with_a_quorum(
         Err(signal) => return Ok(process::ended_by(signal)),
     };
     let quorum = builder.ttl(ttl).connect_timeout(patience).open()?;
-    // With less it would be stopped at once.
-    let wanted = wanted(&quorum, args, &quorum.options().fair(!args.unfair).min_validity(grace))?;
+    // A hand-over is renewed when a quarter of it has passed. If the grace began before that, the
+    // command would be stopped at once.
+    let least = grace + grace / 2;
+    let wanted = wanted(&quorum, args, &quorum.options().fair(!args.unfair).min_validity(least))?;
     let option = wait.option(settings.connect_timeout);
     let rotates = secret.is_some_and(|secret| secret.is_regular());
-    match unless_told(signals, a_quorum(&quorum, patience, option, rotates)).await {
+    let ready = async {
+        a_quorum(&quorum, patience, option, rotates).await?;
+        if args.no_wait {
+            a_vote(&quorum, wait.began, patience).await;
+        }
+        Ok::<_, Failure>(())
+    };
+    match unless_told(signals, ready).await {
         Ok(ready) => ready?,
         Err(signal) => return Ok(process::ended_by(signal)),
     }

@@ -42,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) async fn doctor(args: Doctor) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
     let quorum = settings.onlooker()?.open()?;
-    let seen = output::telling(examined(&quorum, &settings, &args.domains), async { waits(&quorum) }).await?;
+    let seen = output::telling(examined(&quorum, &settings, &args), async { waits(&quorum) }).await?;
     let findings = checks::findings(&seen);
     if args.json {
         output::say(&report::json(&seen, &findings).to_string()).await?;
@@ -53,7 +53,8 @@ pub(crate) async fn doctor(args: Doctor) -> Outcome {
     Ok(ExitCode::from(finding::code(&findings)))
 }
 
-async fn examined(quorum: &Quorum, settings: &Settings, domains: &[String]) -> Result<Seen, Failure> {
+async fn examined(quorum: &Quorum, settings: &Settings, args: &Doctor) -> Result<Seen, Failure> {
+    let domains = &args.domains;
     let targets = settings.logged_in();
     let tls = settings.encryption.own();
     let targets = targets.iter().map(|node| Target::parse(node, &tls)).collect::<Result<Vec<_>, _>>()?;
@@ -66,7 +67,7 @@ async fn examined(quorum: &Quorum, settings: &Settings, domains: &[String]) -> R
     let exams = join_all(targets.iter().map(|target| exam(target.clone(), names.clone(), times.node_timeout)));
     let (exams, (), domains, papers) = tokio::join!(
         exams,
-        wait(quorum, settings.connect_timeout),
+        wait(quorum, args.nodes.connect_timeout),
         resolved(domains.to_vec(), targets.clone()),
         papers(targets.clone())
     );

@@ -27,12 +27,12 @@ pub(crate) use permits::Permits;
 use seen::Seen;
 pub(crate) use states::{labels, plain, state, told, why, word};
 
-/// How long to wait for a quorum, unless told otherwise: nodes that are up take milliseconds.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked whether it is known how they are.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long the others have at least, once a quorum is known.
-const AFTERWARDS: Duration = Duration::from_secs(1);
+/// How long to wait for nodes that are far away or hang, until it is known which.
+const FAR: Duration = Duration::from_secs(10);
+/// How long the others have at least, once a quorum votes.
+const AFTERWARDS: Duration = Duration::from_secs(2);
 /// The library's default.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Asked about where no name is given, to measure a round trip. Nobody is harmed by who holds it.
@@ -47,7 +47,7 @@ pub(crate) async fn status(args: Status) -> Outcome {
             let votes = waiting::until_a_quorum_votes(&quorum, &settings, name, time);
             output::telling(votes, async { waiting::waits(&quorum, time) }).await?;
         }
-        None => output::telling(wait(&quorum, settings.connect_timeout), async { waits(&quorum) }).await,
+        None => output::telling(wait(&quorum, args.nodes.connect_timeout), async { waits(&quorum) }).await,
     }
     if args.all {
         return all::all(&quorum, args.limit, args.json).await;
@@ -101,30 +101,32 @@ pub(crate) fn waits(quorum: &Quorum) -> String {
     )
 }
 
-/// Waits until it is known how a quorum of nodes is, and as long again for the others, so that one
-/// which hangs delays nobody, and one which is far away is seen. A user may say how long connecting
-/// may take instead. What keeps nodes from being ready is told by each.
+/// Waits until it is known how the nodes are. Once a quorum votes, the others have two seconds more, or
+/// as long again as that took: one that hangs delays nobody for long, and one that is far away is
+/// seen. A user may say how long connecting may take instead. What keeps nodes from being ready is told
+/// by each.
 pub(crate) async fn wait(quorum: &Quorum, told: Option<Duration>) {
-    let is_known = |node: &&NodeStatus| {
-        let is_others = matches!(node.state, NodeState::OtherList { .. } | NodeState::Twins { .. });
-        node.state.is_admitted() || is_others || is_unused(node)
-    };
-    let reached = || {
-        let nodes = quorum.nodes();
-        let found = nodes.iter().any(|node| matches!(node.state, NodeState::Duplicate { .. }));
-        found || 2 * nodes.iter().filter(is_known).count() > nodes.len()
-    };
     let began = Instant::now();
-    while !reached() && began.elapsed() < told.unwrap_or(PATIENCE) {
-        tokio::time::sleep(LOOK).await;
-    }
-    let end = told.unwrap_or_else(|| began.elapsed() + began.elapsed().max(AFTERWARDS));
+    let mut end = told.unwrap_or(FAR);
+    let mut votes = false;
     while connecting(quorum) && began.elapsed() < end {
+        if !votes && told.is_none() && a_quorum_votes(quorum) {
+            votes = true;
+            end = began.elapsed() + began.elapsed().max(AFTERWARDS);
+        }
         tokio::time::sleep(LOOK).await;
     }
 }
 
+fn a_quorum_votes(quorum: &Quorum) -> bool {
+    let nodes = quorum.nodes();
+    let votes = |node: &&NodeStatus| node.state == NodeState::Up || is_idle(node) || is_unused(node);
+    2 * nodes.iter().filter(votes).count() > nodes.len()
+}
+
 /// Whether it is not known yet how some node is.
 fn connecting(quorum: &Quorum) -> bool {
-    quorum.nodes().iter().any(|node| node.state == NodeState::Connecting && !is_unused(node))
+    let nodes = quorum.nodes();
+    nodes.iter().any(|node| node.state == NodeState::Connecting && !is_unused(node))
+        && !nodes.iter().any(|node| matches!(node.state, NodeState::Duplicate { .. }))
 }

@@ -23,7 +23,9 @@ pub(crate) fn why(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> Opt
         _ if is_unused(node) => Some("no record: no client has come since it began, or forgot".to_owned()),
         _ if is_idle(node) => Some("idle: the next client tells it which tokens were dealt, and it votes".to_owned()),
         NodeState::Up => None,
-        NodeState::Connecting => Some("connecting: no answer so far; --connect-timeout waits longer for it".to_owned()),
+        NodeState::Connecting => Some(
+            "connecting: no answer so far, so it hangs or is far away; --connect-timeout 10s says which".to_owned(),
+        ),
         state => Some(state.to_string()),
     })
 }
