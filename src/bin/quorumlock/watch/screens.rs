@@ -93,7 +93,7 @@ fn a_name_on_a_usual_terminal() {
     let lines = drawn(&mut of_a_name(), 80, 24);
     let expected = [
         "quorumlock watch: job                                                  every 1 s",
-        "3 of 5 nodes vote; a quorum is 3",
+        "3 of 5 nodes vote; a quorum is 3: the next failure stops all locks",
         "",
         "node           trip     holder              left    record      state",
         "10.0.1.7:6379  12.0 ms  host-a..21b4/7.0    27 s    1 of 5      up",
@@ -125,7 +125,7 @@ fn a_name_on_a_small_terminal() {
     let lines = drawn(&mut of_a_name(), 40, 10);
     let expected = [
         "quorumlock watch: job          every 1 s",
-        "3 of 5 nodes vote; a quorum is 3",
+        "3 of 5 nodes vote; a quorum is 3: the ..",
         "node           trip     state",
         "10.0.1.7:6379  12.0 ms  up",
         "and 4 more, 2 of them up",
@@ -143,7 +143,7 @@ fn all_names_on_a_usual_terminal() {
     let lines = drawn(&mut of_all_names(), 80, 24);
     let expected = [
         "quorumlock watch: all names                                            every 1 s",
-        "3 of 5 nodes vote; a quorum is 3",
+        "3 of 5 nodes vote; a quorum is 3: the next failure stops all locks",
         "",
         "node           trip     record      state",
         "10.0.1.7:6379  12.0 ms  1 of 5      up",
