@@ -121,9 +121,7 @@ async fn with_a_quorum(
         Err(signal) => return Ok(process::ended_by(signal)),
     };
     let quorum = builder.ttl(ttl).connect_timeout(patience).open()?;
-    // A hand-over is renewed when a quarter of it has passed. If the grace began before that, the
-    // command would be stopped at once.
-    let least = grace + grace / 2;
+    let least = times::least(grace, ttl);
     let wanted = wanted(&quorum, args, &quorum.options().fair(!args.unfair).min_validity(least))?;
     let option = wait.option(settings.connect_timeout);
     let rotates = secret.is_some_and(|secret| secret.is_regular());

@@ -87,6 +87,13 @@ pub(crate) fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, 
     }
 }
 
+/// How much must be left of a lock when it is acquired. What is handed over is renewed when a quarter
+/// of it has passed: if the grace began before that, the command would be stopped at once. A third of
+/// the ttl, and the drift, stay for a round of claims.
+pub(crate) fn least(grace: Duration, ttl: Duration) -> Duration {
+    (grace + grace / 2).min(ttl * 11 / 20)
+}
+
 /// A ttl that nobody gave as an option must not be above `max_ttl` either; who gave none is told
 /// what to give.
 fn fits(ttl: Duration, origin: &str, max_ttl: Option<Duration>) -> Result<Duration, Failure> {
@@ -121,6 +128,18 @@ mod tests {
         let began = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
         let again = Wait { began, timeout: Duration::from_secs(40) }.again();
         assert!(again.began > began && again.timeout == Duration::from_secs(40));
+    }
+
+    #[test]
+    fn what_is_acquired_outlasts_the_grace_and_a_round_fits_before_that() {
+        for ttl in [20, 100, 3_000, 12_000, 30_000].map(Duration::from_millis) {
+            let length = ttl - ttl / 100 - Duration::from_millis(2);
+            for grace in [ttl / 50, ttl / 5, ttl * 2 / 5, ttl / 2] {
+                let least = least(grace, ttl);
+                assert!(grace < least && least <= length - length / 3, "{grace:?} of {ttl:?}: {least:?}");
+            }
+            assert_eq!(least(ttl / 5, ttl), ttl * 3 / 10, "a quarter of it is above what the grace leaves");
+        }
     }
 
     #[test]
