@@ -1,8 +1,8 @@
 //! One run: from a seed to a history, and to what the judge says of it.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorumlock::rules::validity::MAX_ROUND;
@@ -135,21 +135,20 @@ fn finished(world: &World) -> u64 {
 /// When all is over, nothing must be left.
 async fn settle(world: &Arc<World>, plan: &Plan) {
     let quorums = world.quorums.all();
-    let quiet = Arc::new(AtomicU64::new(0));
+    let quiet = Arc::new(Mutex::new(BTreeSet::new()));
     for (process, quorum) in &quorums {
-        let (quorum, quiet, bit) = (quorum.clone(), quiet.clone(), 1 << (process % 64));
+        let (quorum, quiet, number) = (quorum.clone(), quiet.clone(), *process);
         let task = async move {
             quorum.quiet().await;
-            quiet.fetch_or(bit, Ordering::Relaxed);
+            quiet.lock().unwrap().insert(number);
         };
         world.exec.spawn(*process, Box::pin(task));
     }
-    let all = quorums.iter().fold(0, |all, (process, _)| all | 1 << (process % 64));
     let limit = world.now() + micros(4 * plan.max_ttl + 10 * Duration::from_secs(1));
-    world.run(limit, || quiet.load(Ordering::Relaxed) == all).await;
+    world.run(limit, || quiet.lock().unwrap().len() == quorums.len()).await;
     for (process, quorum) in &quorums {
         let process_number = *process as u16;
-        if quiet.load(Ordering::Relaxed) & 1 << (process % 64) == 0 {
+        if !quiet.lock().unwrap().contains(process) {
             world.record(What::NotQuiet { process: process_number });
         }
         let (lines, timers, ears) = quorum.in_use();
