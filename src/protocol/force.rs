@@ -52,12 +52,13 @@ pub(crate) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) 
     let mut freed = BTreeSet::new();
     for _ in 0..TRIES {
         let survey = Survey::of(voters, name, patience).await;
-        let revoked = survey.heard().filter(|said| said.is_revoked()).filter_map(|said| said.holder.clone());
+        // Also at a node that the revocation has not reached.
+        let revoked = survey.heard().filter(|said| said.ballot <= fence).filter_map(|said| said.holder.clone());
         // A node that does not confirm it is asked again by itself.
         let revoked: BTreeSet<_> = revoked.filter(|owner| !freed.contains(owner)).collect();
         if revoked.is_empty() {
             taking.is_told(&survey)?;
-            let free = survey.heard().filter(|said| is_free(said)).count();
+            let free = survey.heard().filter(|said| is_free(said, fence)).count();
             if free >= voters.size.quorum() as usize {
                 left = left.map(|_| Duration::ZERO);
             }
@@ -158,10 +159,10 @@ fn reports(voters: &Voters, survey: &Survey) -> Vec<NodeReport> {
     survey.said.iter().enumerate().map(report).collect()
 }
 
-/// Whether a node names nobody from whom the name was revoked. It names one reader, and rather one that
+/// Whether a node names nobody who holds it with a ballot up to this one. It names one reader, and rather one that
 /// was not revoked: that may hide others.
-fn is_free(said: &Inspection) -> bool {
-    said.holder.as_ref().is_none_or(|owner| !said.is_revoked() && !Operation::is_shared(owner))
+fn is_free(said: &Inspection, fence: u64) -> bool {
+    said.holder.as_ref().is_none_or(|owner| said.ballot > fence && !Operation::is_shared(owner))
 }
 
 /// Some owners in a sentence; nothing where there are none.

@@ -262,6 +262,23 @@ async fn name_that_one_of_two_nodes_holds_still_is_not_said_to_be_free() {
     assert_eq!(freeing.await.unwrap().unwrap().left, Some(9 * SECOND));
 }
 
+#[tokio::test(start_paused = true)]
+async fn holder_at_a_node_that_the_revocation_has_not_reached_is_freed_too() {
+    let stage = Stage::new(3);
+    let (freeing, over) = forced(&stage, |node| if node == 2 { SILENCE } else { held_by("one", 7, 9 * SECOND) }).await;
+    let told = |node| match node {
+        0 => Some(Ok(Outcome::Inspected(vec![Inspection::free(over)]))),
+        1 => SILENCE,
+        _ => named("one", 7, 0),
+    };
+    stage.round(Verb::Inspect, |node, _| told(node)).await;
+    let withdrawal = stage.round(Verb::Withdraw, |node, _| if node == 1 { SILENCE } else { released() }).await;
+    assert_eq!((&*withdrawal.owner, withdrawal.ballot), ("one", over));
+    let nobody = || Some(Ok(Outcome::Inspected(vec![Inspection::free(over)])));
+    stage.round(Verb::Inspect, |node, _| if node == 1 { SILENCE } else { nobody() }).await;
+    assert_eq!(freeing.await.unwrap().unwrap().left, Some(Duration::ZERO));
+}
+
 /// A node names one reader, and rather one that was not revoked.
 #[tokio::test(start_paused = true)]
 async fn reader_that_came_since_may_hide_one_that_was_revoked() {

@@ -125,10 +125,11 @@ async fn with_a_quorum(
     let wanted = wanted(&quorum, args, &quorum.options().fair(!args.unfair).min_validity(least))?;
     let option = wait.option(settings.connect_timeout);
     let rotates = secret.is_some_and(|secret| secret.is_regular());
+    let began = Instant::now();
     let ready = async {
         a_quorum(&quorum, patience, option, rotates).await?;
         if args.no_wait {
-            a_vote(&quorum, wait.began, patience).await;
+            a_vote(&quorum, began, patience).await;
         }
         Ok::<_, Failure>(())
     };
