@@ -158,7 +158,7 @@ pub async fn hold(quorum: &Quorum, name: &str) -> Result<Hold> {
 }
 
 /// Whoever holds `name` by `quorum`, or by a clone of it, loses it now, with
-/// [`LostReason::Refused`](crate::LostReason::Refused); with it the other names of a set. Returns
+/// [`LostReason::Revoked`](crate::LostReason::Revoked); with it the other names of a set. Returns
 /// whether anybody held it. Who has it by [`hold`] keeps it.
 ///
 /// # Errors

@@ -138,7 +138,7 @@ async fn every_series_exists_at_zero_from_connect() {
     };
     let outcomes = ["acquired", "contended", "timeout", "unavailable", "cancelled", "error"].as_slice();
     let mut series: Vec<_> =
-        one("quorumlock_locks_lost_total", "reason", &["expired", "refused", "max_hold", "closed", "other_list"])
+        one("quorumlock_locks_lost_total", "reason", &["expired", "revoked", "forgotten", "max_hold", "closed", "other_list"])
             .chain(one("quorumlock_renewals_total", "outcome", &["extended", "lost", "unclear"]))
             .chain(one("quorumlock_rounds_total", "verdict", &["won", "failed", "stale", "timeout"]))
             .chain(one("quorumlock_hints_total", "outcome", &["heard", "wasted"]))

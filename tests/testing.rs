@@ -55,7 +55,7 @@ async fn whoever_holds_the_lock_loses_it_now() {
     let cancelled = guard.cancellation();
     assert!(testing::lose(&quorum.clone(), "it").unwrap());
     assert!(!guard.is_held() && cancelled.is_cancelled() && other.is_held());
-    assert_eq!(guard.lost().now_or_never(), Some(LostReason::Refused));
+    assert_eq!(guard.lost().now_or_never(), Some(LostReason::Revoked));
     assert!(!testing::lose(&quorum, "it").unwrap(), "it is lost already");
     assert!(quorum.lock("it").try_acquire().await.unwrap().is_none(), "its guard keeps others out");
     let token = guard.token();

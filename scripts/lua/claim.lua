@@ -19,7 +19,8 @@ local GATE = 3
 
 -- Whether it is held as a gate, and this is no gate, or the other way round.
 local function misused(it, is_gate)
-  return it.holder and (it.ends > now and it.kind == GATE) ~= is_gate
+  local held_as_gate = it.ends > now and it.kind == GATE
+  return it.holder and held_as_gate ~= is_gate
 end
 
 -- Others hold the name, or come before this claim. As a writer sees it: a reader may have to wait for a
@@ -39,19 +40,20 @@ local function stale(seen, bar)
   return {'stale', bar}
 end
 
--- Why name number i is not granted. One that waits takes its place.
+-- Why name number i is not granted; nothing if it is. A claim that waits takes its place.
 local function refusal(seen, i, follows)
   local it = seen[i]
   if follows > 0 and follows <= it.over then return {'lost', ''} end
-  if misused(it, kind == '3') then return {'misused', i} end
+  if misused(it, kind + 0 == GATE) then return {'misused', i} end
   -- A claim that becomes a reader without a gap: both owners have one number.
   local downgrades = is_reader and it.ends > now and string.gsub(it.owner, '/(%d+)$', '/s%1') == owner
   if it.holder == owner then
-    -- A floor is above its ballot if that was granted while the node was doubted, and it was synced
-    -- since. Of a reader, the fence may be below what it was handed over with.
+    -- The fence may be below what a reader was handed over with. The floor may be above the ballot of a
+    -- hold, if the node was synced since.
     local with = it.holds_with
-    local is_late = ballot < with or ballot <= max(floor, it.over) or ballot <= it.fence and ballot ~= with
-    return is_late and stale(seen, max(it.bar, with))
+    local is_again, is_new = ballot == with, ballot > max(it.fence, with)
+    local is_good = (is_again or is_new) and ballot > max(floor, it.over)
+    return not is_good and stale(seen, max(it.bar, with))
   end
   if it.holder and not downgrades then return held(it) end
   if ballot <= it.bar then return stale(seen, it.bar) end

@@ -42,13 +42,13 @@ local function rotate()
   call('HSET', KEYS[1], 'high', digits(high), 'mid', digits(mid), 'floor', digits(floor), 'rotated', digits(now))
 end
 
--- Why an operation failed. Redis does not say which of its keys is of another type, and before version
--- 7 it puts in front where in the script that was. (Lua makes each function anew at each call: one
--- without locals of the script costs little.)
+-- Why an operation failed, for people. Redis does not say which of its keys is of another type, and
+-- before version 7 it puts in front where in the script that was.
 local function explain(failure, first, last, keys)
   local text = type(failure) == 'table' and failure.err or tostring(failure)
   text = string.gsub(text, '^@?[%w_]+: ?%d+: %-?', '')
-  for at = first, string.find(text, '^WRONGTYPE') and last or 0 do
+  if not string.find(text, '^WRONGTYPE') then return text end
+  for at = first, last do
     local kind, right = redis.pcall('TYPE', KEYS[at]).ok, (at - first) % keys == 3 and 'zset' or 'hash'
     if kind and kind ~= right and kind ~= 'none' then return 'WRONGTYPE the key ' .. KEYS[at] .. ' is a ' .. kind end
   end

@@ -10,7 +10,7 @@
 --         fresh    it is put in force again if less than that is left
 --         old      why a record that is made now is old at once: 'init'; 'first', if nobody can have used
 --                  the node before; or ''. And age: how old that is
---         knew     an id that the client knew of this node; 'held': it holds a lock; or ''
+--         knew     an id that the client knew of this node; 'held': it knew none, and holds a lock; or ''
 --         sync     a ballot that floor, mid and high are raised to, unless the node is synced; or -1.
 --                  Only if the record is made old now, or by a client of the list in force that knew it
 --         spare    for how long ids that were seen are kept
@@ -41,13 +41,13 @@ return each(14, 1, function(at)
     if next(it) then error({err = 'ERR the key ' .. KEYS[1] .. ' is no record of this protocol: delete it'}) end
     if level < LEVELS.make or process == '' then return {'hello'} end
     id, high, mid, floor, rotated = new, 0, 0, 0, now
-    is_old = old == 'init' or old == 'first' and kept_all(age)
+    is_old = old == 'init' or (old == 'first' and kept_all(age))
     set({id = id, process = process, high = high, mid = mid, floor = floor, rotated = now})
     set({since = is_old and now - age or now, word = is_old and old})
   end
   local ends = it.list and min(it['until'], now + it.lasts) or 0
   if level >= LEVELS.keep then
-    -- One that was promoted forgets that, and is the same still.
+    -- RUN, or RUN/REPLICATION after a promotion. A server forgets its promotion, and is the same still.
     local is_same = it.process == process or string.sub(it.process, 1, #process + 1) == process .. '/'
     if process ~= '' and not is_same then
       set({process = process})
@@ -63,7 +63,7 @@ return each(14, 1, function(at)
     end
     if it.list == mine and ends < now + fresh then ends = now + lasts end
     if it.list and ends ~= it['until'] + 0 then set({['until'] = ends}) end
-    local knows = is_old and it.word or it.list == mine and knew == id
+    local knows = (is_old and it.word) or (it.list == mine and knew == id)
     if sync + 0 >= 0 and not it.synced and knows then
       local told = min(sync, micros + FAR)
       high, mid, floor = max(high, told), max(mid, told), max(floor, told)

@@ -2,7 +2,7 @@
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
 -- ARGV    names
--- Returns inspected, then for each name HOLDER or '', COUNT, MS LEFT (-2: free), FENCE, LENGTH of
+-- Returns inspected, then for each name HOLDER or '', COUNT, MS LEFT (-2: free), BAR, LENGTH of
 --         the queue, NOTE or '', KIND, BALLOT, OVER. If readers hold it:
 --         one of them, not a revoked one if there is another; how many; until the last ends.
 
@@ -28,7 +28,7 @@ return each(1, 5, function(at, key)
     elseif holder then
       count, left, what, with = it.count + 0, it.ends - now, it.kind, it.ballot
     end
-    local fence, waiting = max(it.fence, it.read_fence), call('ZCARD', KEYS[it.at + QUEUE])
+    local fence, waiting = max(it.fence, it.read_fence, floor), call('ZCARD', KEYS[it.at + QUEUE])
     local note = it.holder and note_of(it) or ''
     for _, part in ipairs({holder or '', count, left, fence, waiting, note, what, with, it.over}) do
       reply[#reply + 1] = part

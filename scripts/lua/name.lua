@@ -1,13 +1,15 @@
 -- The keys of a name: docs/protocol.md says what is in them. A field that is not there is 0 or ''.
 
-local REMEMBERED = 3600000
+-- For longer than any lock lasts.
+local REMEMBERED = 90000000
 -- Where its other keys are, behind it.at.
 local READERS, WAITING, QUEUE, NOTE = 1, 2, 3, 4
 -- The operation that is carried out, as its script says. Its first name has its keys from `first` on.
 local first, names, owner, is_reader, kind, ttl, ballot, ticket, lasts, again, next_ballot
 
 -- Lua makes the functions of a script anew at each call. Those that few operations need are made when
--- the first operation needs them: more() returns those of readers.lua, waiters.lua and queue.lua.
+-- the first operation needs them: who sends this script puts readers.lua, waiters.lua and queue.lua into
+-- the function more().
 local more, made
 
 -- What is stored of a name, and who holds it: for a reader itself, or the writer that keeps it out;
@@ -27,8 +29,7 @@ local function look(at)
   end
   if it.ends > now then it.holder, it.holds_until, it.holds_with = it.owner, it.ends, it.ballot end
   if it.readers then more().look(it) end
-  -- The ballots of readers need not be above each other.
-  it.bar = max(it.fence, is_reader and 0 or it.read_fence, floor)
+  it.bar = max(it.fence, floor)
   return it
 end
 
@@ -38,18 +39,19 @@ local function look_all()
   return seen
 end
 
--- Only readers may hold the name from now on.
+-- No writer holds the name any more.
 local function free(it)
   call('HDEL', it.lock, 'until', 'ttl', 'owner', 'kind', 'ballot', 'count')
   it.ends, it.owner = 0, nil
 end
 
--- Stores the fences and these fields. The key expires when the floor is above its fence, which the
--- record knows unless it is too far ahead; and no sooner than an hour after a revocation.
+-- Stores the fences and these fields. The key stays until the floor has passed its fence, or, if that is
+-- too far ahead for the record, until the clock has; and while a revocation is remembered.
 local function keep(it, ...)
   local last, fence = max(it.ends, now, it.read_ends or 0), max(it.fence, it.read_fence)
   local till = fence > micros + FAR and max(last, math.ceil(fence / 1000)) or last
   local expires = digits(max(till + KEEP, min(it.revoked_until or 0, now + REMEMBERED)) - now)
+  -- First, where nothing may be refused. A key that is new has no expiry yet.
   local done = not claims and call('PEXPIRE', it.lock, expires) == 1
   call('HSET', it.lock, 'fence', digits(it.fence), ...)
   if it.reader then

@@ -18,7 +18,7 @@ local function drop(it, who)
 end
 
 -- The first that lives; the dead before it are dropped. The claim of a waiter looks no further than
--- that one's place, and that of a reader passes others.
+-- that one's place, and that of a reader looks past readers, to the first writer.
 local function head(it, by_claim)
   local at, known = 1, waiting(it, 1)
   while known and not (by_claim and known.who == owner) do
@@ -35,6 +35,7 @@ end
 
 -- Those that have become the first or the second do not know, and are to ask again: when a hand-over
 -- to them would be half over. If a name is free and the first could not be handed it, both at once.
+-- Nothing rests on it.
 local function tell(it, is_stuck)
   for at = 1, it.line and 2 or 0 do
     local known = waiting(it, at)
@@ -65,7 +66,7 @@ local function join(it)
 end
 
 -- Hands a name that no writer holds to the first waiter that lives; to all readers at the head
--- together. Who could hold it, and was not handed it.
+-- together. Returns the waiter for which the ballot was too low.
 local function hand_over(it, with)
   local known, is_stuck
   while it.ends <= now and it.queue and not is_stuck do

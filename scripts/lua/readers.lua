@@ -49,8 +49,7 @@ local function look(it)
   end
 end
 
--- It reads for so long, or as long as it did before, with this ballot or a higher one that it had. A
--- writer whose time is over stays out if the clock goes back.
+-- It reads for so long, or as long as it did before, with this ballot or a higher one that it had.
 local function read(it, who, ttl, ballot)
   local key, had = KEYS[it.at + READERS], it.reading[who] or {ends = 0, ballot = 0}
   local mine = {ends = now + ttl, ttl = ttl, ballot = max(ballot, had.ballot)}
@@ -61,6 +60,7 @@ local function read(it, who, ttl, ballot)
   if not claims then call('PEXPIRE', key, expires) end
   call('HSET', key, who, format('%d %d %d', mine.ends, mine.ttl, mine.ballot))
   call('PEXPIRE', key, expires)
+  -- A writer whose time is over stays out if the clock goes back.
   if it.owner then free(it) end
   it.read_fence = max(it.read_fence, ballot)
   keep(it)

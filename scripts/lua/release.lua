@@ -1,5 +1,5 @@
--- Gives names up: the owner has ended, or it goes on and takes back what it was granted with
--- ballots up to this one.
+-- Gives names up: the owner has ended, whatever ballot it was handed them with; or it goes on, and takes
+-- back what it was granted with ballots up to this one.
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
 -- ARGV    names, owner, mode ('lock' or 'reader')
@@ -12,10 +12,10 @@
 local has_ended, token
 
 local function give_up(it)
-  local is_higher = ballot > max(it.fence, it.read_fence)
+  local raises = ballot > max(it.fence, it.read_fence)
   if is_reader then
     local reader = it.reading[owner]
-    it.mine = reader and reader.ballot <= ballot
+    it.mine = reader and (has_ended or reader.ballot <= ballot)
     if it.mine then
       call('HDEL', KEYS[it.at + READERS], owner)
       it.reading[owner] = nil
@@ -24,14 +24,14 @@ local function give_up(it)
     more().settle(it)
     return keep(it)
   end
-  local is_over = has_ended or it.ballot <= ballot
-  it.mine = it.holder == owner and is_over
-  if it.owner == owner and is_over then
+  local ends_it = has_ended or it.ballot <= ballot
+  it.mine = it.holder == owner and ends_it
+  if it.owner == owner and ends_it then
     it.was = it.kind
     free(it)
   end
   it.fence, it.over = max(it.fence, ballot), max(it.over, token)
-  if not it.mine or is_higher then return keep(it, 'over', digits(it.over)) end
+  if not it.mine or raises then return keep(it, 'over', digits(it.over)) end
   -- The key outlasts the end of the hold, and so this.
   if has_ended then call('HSET', it.lock, 'over', digits(it.over)) end
 end
@@ -51,7 +51,7 @@ return each(7, 5, function(at, key)
   is_reader, has_ended = mode == 'reader', verb == 'release'
   rotate()
   local seen, freed = look_all(), 0
-  -- First, for all names: nothing that fails later keeps them from others.
+  -- All names first: if a hand-over fails, none stays held.
   for _, it in ipairs(seen) do
     give_up(it)
     if it.mine then freed = freed + 1 end

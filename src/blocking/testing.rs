@@ -49,7 +49,7 @@
 //! let late = quorum.lock("orders/42").acquire_default()?;
 //! assert!(testing::lose(&quorum, "orders/42")?);
 //! assert!(!late.is_held());
-//! assert_eq!(late.lost(Duration::from_secs(1))?, Some(LostReason::Refused));
+//! assert_eq!(late.lost(Duration::from_secs(1))?, Some(LostReason::Revoked));
 //! // What was lost keeps others out until its guard is dropped, or until its deadline.
 //! let token = late.token();
 //! drop(late);

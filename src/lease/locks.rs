@@ -204,7 +204,7 @@ impl Locks {
                     Some(united) => return Ok(united),
                     None => return Err(self.lost_error()),
                 },
-                (Renewal::Lost, _) => self.lose(LostReason::Refused),
+                (Renewal::Lost, votes) => self.lose(votes.why_lost()),
                 (Renewal::Unclear, _) => {
                     let (round_trip, random) = (self.leases.voters.round_trip(), self.leases.voters.host.random());
                     let pause = self.rules.backoff.pause(tries, round_trip, random);

@@ -288,7 +288,7 @@ impl Quorum {
     #[cfg(feature = "testing")]
     pub(crate) fn lose(&self, name: &str) -> Result<bool> {
         self.0.in_memory()?;
-        Ok(self.0.leases.lose(&self.0.name(name)?, LostReason::Refused))
+        Ok(self.0.leases.lose(&self.0.name(name)?, LostReason::Revoked))
     }
 
     /// How many nodes can be used: a client that only looks needs no vote.

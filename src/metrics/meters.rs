@@ -177,7 +177,7 @@ impl Meters {
                 self.margin.record(share(margin, of));
             }
             Renewed::Unclear { .. } => self.renewals.count(RenewalEnded::Unclear),
-            Renewed::Lost(LostReason::Refused) => self.renewals.count(RenewalEnded::Lost),
+            Renewed::Lost(LostReason::Revoked | LostReason::Forgotten) => self.renewals.count(RenewalEnded::Lost),
             Renewed::Lost(_) | Renewed::Over => {}
         }
     }

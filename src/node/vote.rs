@@ -25,6 +25,7 @@ pub fn renewed(reply: &Reply) -> RenewVote {
     match reply {
         Ok(Outcome::Extended) => RenewVote::Extended,
         Ok(Outcome::Healed | Outcome::Forgot) => RenewVote::Healed,
+        Ok(Outcome::Lost { holder }) if holder.is_empty() => RenewVote::Revoked,
         Ok(Outcome::Lost { .. }) => RenewVote::Lost,
         Err(fault) if fault.nothing_ran() => RenewVote::Unsent,
         _ => RenewVote::Unknown,
@@ -111,6 +112,7 @@ mod tests {
             (Ok(Outcome::Healed), RenewVote::Healed),
             (Ok(Outcome::Forgot), RenewVote::Healed),
             (Ok(Outcome::Lost { holder: "other".to_owned() }), RenewVote::Lost),
+            (Ok(Outcome::Lost { holder: String::new() }), RenewVote::Revoked),
             (unanswered(FaultKind::Overloaded), RenewVote::Unsent),
             (unanswered(FaultKind::Doubted), RenewVote::Unknown),
             (Ok(Outcome::Inspected(vec![Inspection::free(0)])), RenewVote::Unknown),

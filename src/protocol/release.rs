@@ -189,6 +189,15 @@ impl Cleanup {
         self.state().over = true;
     }
 
+    /// Whether the node had held all names, as it says.
+    fn had_held(&self, reply: &Reply) -> Option<bool> {
+        match reply {
+            Ok(Outcome::Released { held }) => Some(*held as usize == self.operation.names().len()),
+            Ok(Outcome::Forgot) => Some(false),
+            _ => None,
+        }
+    }
+
     /// Takes note of one answer. Returns whether some nodes should be asked again.
     fn note(&self, node: usize, reply: &Reply) -> bool {
         // Dropped outside of the lock.
@@ -196,7 +205,7 @@ impl Cleanup {
         let mut state = self.state();
         state.waiting.remove(node);
         if state.tries == 1 {
-            state.tally.count(held(reply));
+            state.tally.count(self.had_held(reply));
         }
         if worth_another_try(reply, state.tries) && self.whom.insist.contains(node) {
             state.unconfirmed.insert(node);
@@ -305,20 +314,12 @@ impl Sink for Cleanup {
         // From here on others' code runs, which may panic.
         self.decided.notify_one();
         self.traced();
-        if let Some(voters) = voters.filter(|_| held(&reply) == Some(true) && self.whom.unheard.contains(node)) {
+        if let Some(voters) = voters.filter(|_| self.had_held(&reply) == Some(true) && self.whom.unheard.contains(node)) {
             voters.meters.late_grant();
         }
         if !has_room {
             tracing::warn!("too many releases are unconfirmed; what is left behind expires by itself");
         }
-    }
-}
-
-fn held(reply: &Reply) -> Option<bool> {
-    match reply {
-        Ok(Outcome::Released { held }) => Some(*held > 0),
-        Ok(Outcome::Forgot) => Some(false),
-        _ => None,
     }
 }
 

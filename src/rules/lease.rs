@@ -263,7 +263,7 @@ impl Tenure {
         }
         match heard.renewal {
             Renewal::Extended => self.extended(heard.t0, heard.votes, now),
-            Renewal::Lost => self.end(LostReason::Refused),
+            Renewal::Lost => self.end(heard.votes.why_lost()),
             Renewal::Unclear => {
                 let failures = self.failures;
                 self.failures = failures.saturating_add(1);

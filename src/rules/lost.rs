@@ -8,8 +8,11 @@ use std::fmt;
 pub enum LostReason {
     /// Its validity ended before a quorum renewed it.
     Expired,
-    /// So many nodes hold it for others, or for nobody, that no quorum can hold it for us.
-    Refused,
+    /// It was revoked: [`revoke`](crate::Quorum::revoke), [`force_release`](crate::Quorum::force_release),
+    /// or `quorumlock release --force`.
+    Revoked,
+    /// So many nodes forgot it, or hold it for others, that no quorum can hold it for us.
+    Forgotten,
     /// It was held for as long as [`max_hold`](crate::LockOptions::max_hold) allows.
     MaxHold,
     /// The quorum was shut down.
@@ -19,14 +22,16 @@ pub enum LostReason {
 }
 
 impl LostReason {
-    pub(crate) const ALL: [Self; 5] = [Self::Expired, Self::Refused, Self::MaxHold, Self::Closed, Self::OtherList];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Expired, Self::Revoked, Self::Forgotten, Self::MaxHold, Self::Closed, Self::OtherList];
 
     /// The reason's name in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Expired => "expired",
-            Self::Refused => "refused",
+            Self::Revoked => "revoked",
+            Self::Forgotten => "forgotten",
             Self::MaxHold => "max_hold",
             Self::Closed => "closed",
             Self::OtherList => "other_list",
@@ -36,8 +41,9 @@ impl LostReason {
     pub(crate) const fn explanation(self) -> &'static str {
         match self {
             Self::Expired => "its validity ended before a quorum renewed it",
-            Self::Refused => {
-                "no quorum of nodes holds it for this client any more: it was taken away, or they forgot it"
+            Self::Revoked => "it was revoked: somebody took it away",
+            Self::Forgotten => {
+                "no quorum of nodes holds it for this client any more: they forgot it, or its keys were deleted"
             }
             Self::MaxHold => "it was held for as long as max_hold allows",
             Self::Closed => "the quorum was shut down",
@@ -61,8 +67,8 @@ mod tests {
     #[test]
     fn each_reason_has_a_name_for_metrics_and_an_explanation_for_people() {
         let all = LostReason::ALL;
-        assert_eq!(all.map(LostReason::as_str), ["expired", "refused", "max_hold", "closed", "other_list"]);
-        let words = ["validity ended", "taken away", "max_hold", "shut down", "another list"];
+        assert_eq!(all.map(LostReason::as_str), ["expired", "revoked", "forgotten", "max_hold", "closed", "other_list"]);
+        let words = ["validity ended", "took it away", "forgot it", "max_hold", "shut down", "another list"];
         assert!(all.iter().zip(words).all(|(reason, word)| reason.to_string().contains(word)));
     }
 }

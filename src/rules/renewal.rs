@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::lost::LostReason;
 use super::node_set::NodeSet;
 use super::tally::Size;
 use super::tick::Tick;
@@ -17,6 +18,8 @@ pub enum RenewVote {
     Healed,
     /// It holds the name for somebody else.
     Lost,
+    /// Locks with this token are over there: the lock was revoked.
+    Revoked,
     /// It did not answer, gave no usable answer, or is in doubt: see
     /// [`RestartGuard::settled`](super::RestartGuard::settled).
     Unknown,
@@ -47,6 +50,7 @@ pub struct RenewalTally {
     extended: NodeSet,
     backers: NodeSet,
     absent: NodeSet,
+    revoked: NodeSet,
     unknown: NodeSet,
     unsent: NodeSet,
 }
@@ -56,7 +60,7 @@ impl RenewalTally {
     #[must_use]
     pub fn new(size: Size) -> Self {
         let none = NodeSet::default();
-        Self { size, extended: none, backers: none, absent: none, unknown: none, unsent: none }
+        Self { size, extended: none, backers: none, absent: none, revoked: none, unknown: none, unsent: none }
     }
 
     /// Counts a node's vote. Each node must be counted once.
@@ -67,6 +71,10 @@ impl RenewalTally {
                 self.backers.insert(node);
             }
             RenewVote::Healed | RenewVote::Lost => self.absent.insert(node),
+            RenewVote::Revoked => {
+                self.absent.insert(node);
+                self.revoked.insert(node);
+            }
             RenewVote::Unknown => self.unknown.insert(node),
             RenewVote::Unsent => self.unsent.insert(node),
         }
@@ -97,9 +105,17 @@ impl RenewalTally {
         self.extended = self.extended.and(other.extended);
         self.backers = self.backers.or(other.backers);
         self.absent = self.absent.or(other.absent);
+        self.revoked = self.revoked.or(other.revoked);
         self.unknown = self.unknown.or(other.unknown);
         self.unsent = self.unsent.and(other.unsent);
         self
+    }
+
+    /// Why the names are lost, if they are. A node that forgot a lock forgot its revocation too, so one that
+    /// knows of it is enough.
+    #[must_use]
+    pub const fn why_lost(&self) -> LostReason {
+        if self.revoked.is_empty() { LostReason::Forgotten } else { LostReason::Revoked }
     }
 
     /// The nodes that may have heard of the renewal.
@@ -215,6 +231,18 @@ mod tests {
         assert_eq!(verdict(5, &[Healed, Healed, Healed]), Some(Renewal::Lost));
         assert_eq!(verdict(5, &[Extended, Extended, Healed, Lost, Lost]), Some(Renewal::Lost));
         assert_eq!(verdict(5, &[Healed, Healed, Extended, Extended, Extended]), Some(Renewal::Extended));
+    }
+
+    #[test]
+    fn a_lost_lock_was_revoked_if_any_node_says_so() {
+        use RenewVote::{Healed, Lost, Revoked};
+        let why = |votes: &[RenewVote]| {
+            let mut tally = RenewalTally::new(Size::of(3));
+            votes.iter().enumerate().for_each(|(node, &vote)| tally.count(node, vote));
+            (tally.verdict(), tally.why_lost())
+        };
+        assert_eq!(why(&[Revoked, Healed]), (Some(Renewal::Lost), LostReason::Revoked));
+        assert_eq!(why(&[Lost, Healed]), (Some(Renewal::Lost), LostReason::Forgotten));
     }
 
     #[test]

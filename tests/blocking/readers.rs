@@ -95,7 +95,7 @@ fn a_thread_learns_that_it_was_lost_or_was_not(world: &World) {
     assert_eq!(watch.join().unwrap().unwrap(), None, "it was released");
     let error = lock.run_write(PATIENCE, |lease| {
         client.revoke("a").unwrap();
-        assert!(matches!(lease.lost(PATIENCE).unwrap(), Some(LostReason::Refused | LostReason::Expired)));
+        assert!(matches!(lease.lost(PATIENCE).unwrap(), Some(LostReason::Revoked | LostReason::Expired)));
         assert_eq!(lease.lost(Duration::ZERO).unwrap(), lease.lost(Duration::MAX).unwrap());
     });
     assert!(error.unwrap_err().is_lost());

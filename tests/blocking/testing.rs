@@ -39,7 +39,7 @@ fn whoever_holds_the_lock_loses_it_at_once() {
     let told = thread::spawn(move || lease.lost(PATIENCE));
     assert!(lose(&quorum.clone(), "it").unwrap());
     assert!(!guard.is_held() && other.is_held());
-    assert_eq!(told.join().unwrap().unwrap(), Some(LostReason::Refused));
+    assert_eq!(told.join().unwrap().unwrap(), Some(LostReason::Revoked));
     assert!(!lose(&quorum, "it").unwrap(), "it is lost already");
     assert!(quorum.lock("it").try_acquire().unwrap().is_none(), "its guard keeps others out");
     let token = guard.token();

@@ -56,7 +56,7 @@ struct Hold {
 }
 
 fn told(lost: impl Future<Output = LostReason> + Send + 'static) -> BoxFuture<'static, ()> {
-    lost.map(|reason| assert_eq!(reason, LostReason::Refused)).boxed()
+    lost.map(|reason| assert_eq!(reason, LostReason::Revoked)).boxed()
 }
 
 /// A hold of a guard that has a lease.

@@ -94,7 +94,7 @@ async fn loss_is_told_with_the_next_renewal_when_a_majority_of_keys_is_deleted(w
     for node in 0..3 {
         world.delete(node, "deleted").await;
     }
-    assert_eq!(lost(&world, &guard).await, LostReason::Refused);
+    assert_eq!(lost(&world, &guard).await, LostReason::Forgotten);
     assert!(Instant::now() < deadline, "told with the renewal, not by the deadline");
     client.quiet().await;
     world.freed("deleted").await;
@@ -110,7 +110,7 @@ async fn loss_is_told_with_the_next_renewal_when_others_hold_a_majority(world: i
             world.take(node, "taken").await;
         }
     }
-    assert_eq!(lost(&world, &guard).await, LostReason::Refused, "one healed and two taken count together");
+    assert_eq!(lost(&world, &guard).await, LostReason::Forgotten, "one healed and two taken count together");
     drop(guard);
     client.quiet().await;
     assert_eq!(world.holders("taken").await, 2, "the foreigner's two; ours are released");
@@ -185,7 +185,7 @@ async fn a_forced_release_tells_the_old_holder_and_kills_its_token(world: impl W
     let taken = other.force_release("forced").await.unwrap();
     assert_eq!((taken.left, taken.from.len()), (Some(Duration::ZERO), 1), "{taken:?}");
     assert!(taken.fence > guard.token() && other.inspect("forced").await.unwrap().fence() == taken.fence);
-    assert_eq!(lost(&world, &guard).await, LostReason::Refused);
+    assert_eq!(lost(&world, &guard).await, LostReason::Revoked);
     holder.quiet().await;
     world.freed("forced").await;
     assert_eq!(other.force_release("forced").await.unwrap().left, None, "nobody holds it");

@@ -248,7 +248,7 @@ async fn who_loses_one_lock_loses_all(world: impl World) {
     let holder = other.lock("d").acquire(PATIENCE).await.unwrap();
     let waiting = tokio::spawn(async move { waiting.lock(["d"], 60 * SECOND).await });
     other.revoke("c").await.unwrap();
-    assert_eq!(lost(&session).await, LostReason::Refused);
+    assert_eq!(lost(&session).await, LostReason::Revoked);
     let error = waiting.await.unwrap().unwrap_err();
     assert!(error.is_lost() && error.to_string().contains("taken away"), "{error}");
     for name in ["a", "b", "c"] {

@@ -227,6 +227,7 @@ impl Judge {
             }
             What::ClockStepped { node, by_ms } => {
                 self.newcomers.stepped(now, node, by_ms);
+                self.nodes.stepped(node);
                 self.rounds.as_mut().into_iter().for_each(|rounds| rounds.stepped(node, by_ms));
             }
             What::Connected { process, node } => self.newcomers.connected(now, process, node),
@@ -251,7 +252,7 @@ impl Judge {
                     rounds.handed_over(now, op, at);
                     rounds.has(now, op);
                 });
-                self.nodes.handed_over(op, &mut self.verdict);
+                self.nodes.handed_over(now, op, &mut self.verdict);
             }
             What::Idle { node, name, owner, since, by } => self.idle(now, node, (owner, name), since..by),
             What::Pushed(op) => self.rounds.as_mut().into_iter().for_each(|rounds| rounds.pushed(now, op)),
@@ -395,7 +396,7 @@ impl Judge {
             _ => {}
         }
         self.line.did(op, answer);
-        self.nodes.did(op, answer, &mut self.verdict);
+        self.nodes.did(now, op, answer, &mut self.verdict);
     }
 
     fn forgot(&mut self, now: Micros, node: u8) {

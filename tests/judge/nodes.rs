@@ -3,20 +3,24 @@
 
 use std::collections::HashMap;
 
-use super::history::{Answer, Op, Owner, Verb};
+use super::history::{Answer, Micros, Op, Owner, Verb};
 use super::rule::{Rule, Verdict};
 
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     owner: Owner,
     ballot: u64,
+    /// Until then at least, by a clock that runs fast.
+    until: Micros,
 }
+
+/// A reader's ballot, and until when it reads at least.
+type Reads = (u64, Micros);
 
 #[derive(Debug, Default)]
 pub struct Nodes {
     holds: HashMap<(u8, u8), Hold>,
-    /// With which ballots readers read.
-    reads: HashMap<(u8, u8, Owner), u64>,
+    reads: HashMap<(u8, u8, Owner), Reads>,
     /// The ballot up to which an owner's claims of a name were withdrawn, or any once it has ended; but
     /// not of readers: others that read may have kept their fence from being the name's.
     tombs: HashMap<(u8, u8, Owner), u64>,
@@ -31,7 +35,8 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    pub fn did(&mut self, op: Op, answer: Answer, verdict: &mut Verdict) {
+    pub fn did(&mut self, now: Micros, op: Op, answer: Answer, verdict: &mut Verdict) {
+        let until = now + lasts(op.ttl);
         if op.verb == Verb::Revoke && !matches!(answer, Answer::Fault | Answer::Forgot) {
             let revoked = self.revoked.entry((op.server, op.name)).or_default();
             *revoked = op.ballot.max(*revoked);
@@ -39,13 +44,13 @@ impl Nodes {
         match answer {
             Answer::Granted => {
                 self.late_claim(op, verdict);
-                self.granted(op, verdict);
+                self.granted(op, until, verdict);
             }
             Answer::Extended | Answer::Healed => {
                 self.late_renewal(op, verdict);
-                self.hold(op);
+                self.hold(op, until);
             }
-            Answer::Released(held) => self.released(op, held, verdict),
+            Answer::Released(held) => self.released(now, op, held, verdict),
             Answer::Refused | Answer::Stale | Answer::Forgot | Answer::Fault | Answer::Other => {}
         }
     }
@@ -59,23 +64,31 @@ impl Nodes {
         self.revoked.retain(|&(at, _), _| at != node);
     }
 
-    /// With a release, the node granted the name to the next.
-    pub fn handed_over(&mut self, op: Op, verdict: &mut Verdict) {
-        self.granted(op, verdict);
+    /// Its clock was stepped: when its holds end is not known any more.
+    pub fn stepped(&mut self, node: u8) {
+        self.holds.iter_mut().filter(|((at, _), _)| *at == node).for_each(|(_, hold)| hold.until = 0);
+        self.reads.iter_mut().filter(|((at, ..), _)| *at == node).for_each(|(_, (_, until))| *until = 0);
     }
 
-    fn granted(&mut self, op: Op, verdict: &mut Verdict) {
+    /// With a release, the node granted the name to the next.
+    pub fn handed_over(&mut self, now: Micros, op: Op, verdict: &mut Verdict) {
+        self.granted(op, now + lasts(op.hand), verdict);
+    }
+
+    fn granted(&mut self, op: Op, until: Micros, verdict: &mut Verdict) {
         self.revoked(op, op.ballot, verdict);
         let won = self.won.entry((op.name, op.owner)).or_default();
         *won = op.ballot.max(*won);
         // Of readers, several may have one ballot. What it had with a higher one has ended: else the node
         // would have called this one stale.
         if op.shared {
-            self.reads.insert((op.server, op.name, op.owner), op.ballot);
+            let (ballot, _) = self.reads.entry((op.server, op.name, op.owner)).or_default();
+            *ballot = op.ballot;
+            self.hold(op, until);
             return;
         }
         let held = self.holds.get(&(op.server, op.name)).is_some_and(|hold| hold.owner == op.owner);
-        self.hold(op);
+        self.hold(op, until);
         // Who holds it, by healing perhaps, is only told so. (Clients may choose the same ballot:
         // one of them is refused.)
         if held {
@@ -88,16 +101,16 @@ impl Nodes {
         }
     }
 
-    /// It holds it with this ballot, or a higher one that it had.
-    fn hold(&mut self, op: Op) {
+    /// It holds it with this ballot, or a higher one that it had. A reader loses no time by another ask.
+    fn hold(&mut self, op: Op, until: Micros) {
         let Op { server: node, name, owner, ballot, .. } = op;
         if op.shared {
-            let reads = self.reads.entry((node, name, owner)).or_default();
-            *reads = ballot.max(*reads);
+            let (known, ends) = self.reads.entry((node, name, owner)).or_default();
+            (*known, *ends) = (ballot.max(*known), until.max(*ends));
             return;
         }
         let had = self.holds.get(&(node, name)).filter(|hold| hold.owner == owner).map_or(0, |hold| hold.ballot);
-        self.holds.insert((node, name), Hold { owner, ballot: ballot.max(had) });
+        self.holds.insert((node, name), Hold { owner, ballot: ballot.max(had), until });
     }
 
     fn late_claim(&self, op: Op, verdict: &mut Verdict) {
@@ -122,7 +135,7 @@ impl Nodes {
         }
     }
 
-    fn released(&mut self, op: Op, held: bool, verdict: &mut Verdict) {
+    fn released(&mut self, now: Micros, op: Op, held: bool, verdict: &mut Verdict) {
         let key = (op.server, op.name, op.owner);
         if !op.shared {
             // Whoever has ended is granted nothing any more, whatever it asked with.
@@ -134,13 +147,24 @@ impl Nodes {
         }
         if held {
             self.freed(op, verdict);
+        } else if op.verb == Verb::Release && self.holds_until(op) > now {
+            verdict.broken(Rule::KeptOnNode, format!("n{} holds it still for an owner that has ended", op.server));
         }
+    }
+
+    /// Until when its owner holds it at least; 0 if it does not.
+    fn holds_until(&self, op: Op) -> Micros {
+        if op.shared {
+            return self.reads.get(&(op.server, op.name, op.owner)).map_or(0, |(_, until)| *until);
+        }
+        let hold = self.holds.get(&(op.server, op.name)).filter(|hold| hold.owner == op.owner);
+        hold.map_or(0, |hold| hold.until)
     }
 
     fn freed(&mut self, op: Op, verdict: &mut Verdict) {
         let newer = |ballot: u64| op.verb == Verb::Withdraw && ballot > op.ballot;
         let ballot = match op.shared {
-            true => self.reads.remove(&(op.server, op.name, op.owner)),
+            true => self.reads.remove(&(op.server, op.name, op.owner)).map(|(ballot, _)| ballot),
             false => {
                 let hold = self.holds.remove(&(op.server, op.name));
                 if hold.is_some_and(|hold| hold.owner != op.owner) {
@@ -153,4 +177,9 @@ impl Nodes {
             verdict.broken(Rule::NewerUndone, format!("n{} withdrew a grant with a higher ballot", op.server));
         }
     }
+}
+
+/// For how long a node holds what lasts so many ms, if its clock runs fast.
+fn lasts(ms: u32) -> Micros {
+    Micros::from(ms) * 980
 }

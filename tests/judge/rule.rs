@@ -50,6 +50,8 @@ pub enum Rule {
     RenewedApart,
     /// A claim was granted after its own release or withdrawal, or a renewal after its release.
     LateClaim,
+    /// A node carried out a release, and holds the name for its owner still.
+    KeptOnNode,
     /// A withdrawal freed what was granted with a higher ballot.
     NewerUndone,
     /// A node took the name from one owner for another.
@@ -94,6 +96,7 @@ impl Rule {
             Self::HeldAmiss => "held_amiss",
             Self::RenewedApart => "renewed_apart",
             Self::LateClaim => "late_claim",
+            Self::KeptOnNode => "kept_on_node",
             Self::NewerUndone => "newer_undone",
             Self::StolenOnNode => "stolen_on_node",
             Self::GrantedTwice => "granted_twice",

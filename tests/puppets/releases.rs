@@ -86,6 +86,18 @@ async fn two_that_did_not_hold_it_tell_that_it_had_expired() {
     assert_eq!(releasing.await.unwrap().unwrap(), Released::AlreadyExpired);
 }
 
+/// Another has one of its names since, by force.
+#[tokio::test(start_paused = true)]
+async fn a_set_of_which_nodes_held_one_name_only_had_expired() {
+    let stage = Stage::new(3);
+    let lock = stage.quorum.lock_all(["a", "b"]);
+    let acquiring = tokio::spawn(async move { lock.acquire(10 * SECOND).await });
+    stage.round(Verb::Claim, |_, _| granted()).await;
+    let releasing = release(acquiring.await.unwrap().unwrap());
+    stage.round(Verb::Release, |_, _| Some(Ok(Outcome::Released { held: 1 }))).await;
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::AlreadyExpired);
+}
+
 /// One without a record carries nothing out, and has nothing that could stay.
 #[tokio::test(start_paused = true)]
 async fn release_that_nodes_without_a_record_answer_is_confirmed() {

@@ -178,7 +178,7 @@ fn taken() -> Answer {
 /// Lets a lock be lost for that reason. Where nobody answers its renewals, that is at its deadline.
 async fn lose(stage: &Stage, guard: &LockGuard, reason: LostReason) {
     match reason {
-        LostReason::Refused => drop(stage.round(Verb::Renew, |_, _| taken()).await),
+        LostReason::Forgotten => drop(stage.round(Verb::Renew, |_, _| taken()).await),
         LostReason::Closed => stage.quorum.shutdown(SECOND / 10).await,
         _ => {}
     }
@@ -188,7 +188,7 @@ async fn lose(stage: &Stage, guard: &LockGuard, reason: LostReason) {
 /// Whoever watches may block or panic: the holder knows by then, and a shutdown's release was sent.
 #[tokio::test(start_paused = true)]
 async fn a_loss_is_counted_and_logged_after_its_holder_was_told() {
-    for reason in [LostReason::Refused, LostReason::Expired, LostReason::Closed] {
+    for reason in [LostReason::Forgotten, LostReason::Expired, LostReason::Closed] {
         let Watched { stage, watcher, _log } = Watched::new();
         let (guard, _) = stage.won().await;
         let (told, asked, seen) = (guard.cancellation(), stage.asked(Verb::Release), Arc::<Mutex<Vec<_>>>::default());
@@ -249,7 +249,7 @@ async fn whoever_panics_at_the_loss_of_one_lock_keeps_no_other_from_being_renewe
         let watched = Watched::new();
         let (stage, one) = (&watched.stage, watched.stage.won().await.0);
         watched.panics_at(what);
-        lose(stage, &one, LostReason::Refused).await;
+        lose(stage, &one, LostReason::Forgotten).await;
         stage.round(Verb::Release, |_, _| released()).await;
         let acquiring = stage.acquire_other("other", SECOND);
         stage.round(Verb::Claim, |_, _| granted()).await;
@@ -274,7 +274,7 @@ async fn session(stage: &Stage, names: &[&'static str]) -> Session {
 /// The same as for a lock.
 async fn lose_session(stage: &Stage, session: &Session, reason: LostReason) {
     match reason {
-        LostReason::Refused => drop(stage.round(Verb::Renew, |_, _| taken()).await),
+        LostReason::Forgotten => drop(stage.round(Verb::Renew, |_, _| taken()).await),
         LostReason::Closed => stage.quorum.shutdown(SECOND / 10).await,
         _ => {}
     }
@@ -283,7 +283,7 @@ async fn lose_session(stage: &Stage, session: &Session, reason: LostReason) {
 
 #[tokio::test(start_paused = true)]
 async fn the_loss_of_a_session_is_counted_and_logged_after_its_holder_was_told() {
-    for reason in [LostReason::Refused, LostReason::Expired, LostReason::Closed] {
+    for reason in [LostReason::Forgotten, LostReason::Expired, LostReason::Closed] {
         let Watched { stage, watcher, _log } = Watched::new();
         let session = session(&stage, &["a", "b"]).await;
         let (told, asked, seen) = (session.cancellation(), stage.asked(Verb::Release), Arc::<Mutex<Vec<_>>>::default());
@@ -315,7 +315,7 @@ async fn whoever_panics_at_the_loss_of_a_session_keeps_nobody_from_being_told() 
         let session = session(stage, &["a", "b"]).await;
         let token = session.cancellation();
         watched.panics_at(what);
-        lose_session(stage, &session, LostReason::Refused).await;
+        lose_session(stage, &session, LostReason::Forgotten).await;
         assert!(token.is_cancelled(), "{what}");
         stage.some(0..3, Verb::Renew, |_, _| taken()).await;
         for _ in 0..2 {

@@ -296,6 +296,6 @@ async fn a_lock_whose_only_node_forgot_it_is_told_lost_at_the_next_renewal() {
     let quorum = voting(guarded([server.url()]).ttl(3 * MAX_TTL).max_ttl(3 * MAX_TTL)).await;
     let guard = quorum.lock("a").acquire(PATIENCE).await.unwrap();
     server.restart().await;
-    assert_eq!(guard.lost().await, LostReason::Refused, "and not when its time is over");
+    assert_eq!(guard.lost().await, LostReason::Forgotten, "and not when its time is over");
     is_quarantined(&quorum, 0).await;
 }

@@ -11,7 +11,7 @@ use crate::node::inspection::Description;
 use crate::node::operation::{Kind, Note, Operation, Renew};
 
 /// For how long it is remembered that something was revoked, also if the name is not used.
-const REMEMBERED: Duration = Duration::from_secs(3_600);
+const REMEMBERED: Duration = Duration::from_secs(90_000);
 
 /// Who holds a name, or held it until its time was over.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -247,8 +247,8 @@ impl Entry {
         }
         let noted = self.is_described_by(owner);
         self.note.take_if(|_| noted);
-        let up_to = if Operation::is_shared(owner) { ballot } else { u64::MAX };
-        self.let_go(owner, up_to, ballot, precise)
+        // It may have been handed one that it has not heard of.
+        self.let_go(owner, u64::MAX, ballot, precise)
     }
 
     /// The owner takes back what it was granted with ballots up to this one. Whether it held the name

@@ -194,13 +194,13 @@ mod tests {
 
     /// A renewal that was on its way for so long would heal the name, and the next one count.
     #[test]
-    fn what_is_over_is_remembered_as_long_as_fences_and_an_hour_if_revoked() {
+    fn what_is_over_is_remembered_as_long_as_fences_and_25_hours_if_revoked() {
         for (verb, later, lost) in [
             (Verb::Release, 104, true),
             (Verb::Release, 106, false),
             (Verb::Revoke, 106, true),
-            (Verb::Revoke, 3_599, true),
-            (Verb::Revoke, 3_600, false),
+            (Verb::Revoke, 89_999, true),
+            (Verb::Revoke, 90_000, false),
         ] {
             let (mut store, began) = (Store::made("m"), 1_000 * SECOND);
             store.apply(&claim("a", "me", 7).with_verb(verb), began);
@@ -576,6 +576,16 @@ mod tests {
         // Also of one that did not read.
         store.apply(&release("e/s1", 11), SECOND);
         assert_eq!(store.apply(&reads("f/s1", 11), SECOND), Outcome::Stale { fence: 11 });
+    }
+
+    #[test]
+    fn release_of_a_reader_ends_what_it_was_handed_with_a_higher_ballot() {
+        let gives_up = Claim::sample("a", "c/s1", 8);
+        for (operation, held) in [(Release::of(&gives_up).into(), 1), (Withdraw::of(&gives_up, 8, 0).into(), 0)] {
+            let mut store = Store::made("m");
+            store.apply(&shared("a", "c/s1", 9, None), SECOND);
+            assert_eq!(store.apply(&operation, SECOND), Outcome::Released { held });
+        }
     }
 
     #[test]

@@ -323,10 +323,11 @@ impl Work<'_> {
         let mut entry = self.store.entries.get(name.key()).cloned().unwrap_or_default();
         let now = self.now;
         entry.expire(now);
+        let bar = entry.highest().max(self.floor());
         let seen = entry.holder(now).map_or_else(
-            || Self::look_at_readers(&entry, now),
+            || Self::look_at_readers(&entry, bar, now),
             |hold| {
-                Inspection::held(hold.owner.to_string(), hold.count, Some(hold.until - now), entry.highest())
+                Inspection::held(hold.owner.to_string(), hold.count, Some(hold.until - now), bar)
                     .with_kind(hold.kind)
                     .with_ballots(hold.ballot, entry.over)
             },
@@ -339,11 +340,11 @@ impl Work<'_> {
     }
 
     /// Of the readers one is named that was not revoked, if there is one.
-    fn look_at_readers(entry: &Entry, now: Duration) -> Inspection {
+    fn look_at_readers(entry: &Entry, bar: u64, now: Duration) -> Inspection {
         let named = entry.readers.last_above(entry.over, now).or_else(|| entry.readers.last(now));
-        let Some(holder) = named else { return Inspection::free(entry.highest()).with_ballots(0, entry.over) };
+        let Some(holder) = named else { return Inspection::free(bar).with_ballots(0, entry.over) };
         let (left, ballot) = (entry.readers.ends() - now, entry.readers.of(holder, now).map_or(0, |it| it.ballot));
-        Inspection::held(holder.to_owned(), entry.readers.len(now), Some(left), entry.highest())
+        Inspection::held(holder.to_owned(), entry.readers.len(now), Some(left), bar)
             .with_ballots(ballot, entry.over)
     }
 

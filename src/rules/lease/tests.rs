@@ -210,7 +210,7 @@ fn what_has_ended_sets_no_timer() {
     let mut tenure = tenure(None);
     let lost = votes(&[(0, RenewVote::Lost), (1, RenewVote::Lost)]);
     let heard = Heard { t0: at(300), renewal: Renewal::Lost, votes: &lost, doubted: NodeSet::first(3) };
-    assert_eq!(tenure.renewed(heard, pace(5), at(320)), (Renewed::Lost(LostReason::Refused), None));
+    assert_eq!(tenure.renewed(heard, pace(5), at(320)), (Renewed::Lost(LostReason::Forgotten), None));
     let votes = extended(2);
     let heard = Heard { renewal: Renewal::Extended, votes: &votes, ..heard };
     assert_eq!(tenure.renewed(heard, pace(5), at(330)), (Renewed::Over, None));
@@ -221,11 +221,11 @@ fn what_has_ended_sets_no_timer() {
 fn what_is_lost_lingers_until_its_old_deadline() {
     let mut tenure = tenure(None);
     assert!(!tenure.lingers(at(320)), "it is held");
-    tenure.lose(LostReason::Refused);
+    tenure.lose(LostReason::Forgotten);
     assert_eq!(tenure.deadline_reached(at(986)), Expiry::Later(at(988)));
     assert!(tenure.lingers(at(988).minus(Duration::from_nanos(1))) && !tenure.lingers(at(988)));
     assert_eq!(tenure.deadline_reached(at(988)), Expiry::Over);
-    assert_eq!(tenure.phase(), Phase::Lost(LostReason::Refused));
+    assert_eq!(tenure.phase(), Phase::Lost(LostReason::Forgotten));
 }
 
 #[test]

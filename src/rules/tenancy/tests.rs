@@ -138,7 +138,7 @@ fn its_deadlines_timer_ends_it_a_little_before_the_first_deadline_and_is_set_aga
 #[test]
 fn of_what_is_lost_each_lock_lingers_until_its_own_deadline() {
     let (mut tenancy, first, second) = two();
-    tenancy.lose(LostReason::Refused);
+    tenancy.lose(LostReason::Forgotten);
     assert_eq!(tenancy.deadline_reached(at(986)), Expiry::Later(at(988)));
     assert!(tenancy.expired(at(987)).is_empty());
     assert_eq!((tenancy.expired(at(988)), tenancy.deadline_reached(at(988))), (vec![first], Expiry::Over));
@@ -178,7 +178,7 @@ fn with_one_lock_all_are_lost() {
     let (mut tenancy, ..) = two();
     let sent = tenancy.renew(at(330));
     let lost = renewed(&mut tenancy, sent[1], RenewVote::Lost, 340);
-    assert_eq!((lost, tenancy.phase()), (Renewed::Lost(LostReason::Refused), Phase::Lost(LostReason::Refused)));
+    assert_eq!((lost, tenancy.phase()), (Renewed::Lost(LostReason::Forgotten), Phase::Lost(LostReason::Forgotten)));
     assert_eq!(renewed(&mut tenancy, sent[0], RenewVote::Extended, 341), Renewed::Over, "lost is final");
     assert!(!tenancy.is_alive(at(341)) && !tenancy.release(at(341)) && !tenancy.lose(LostReason::Closed));
     assert!(tenancy.renew(at(900)).is_empty() && tenancy.timers(Timers::default()) == Timers::default());
@@ -195,7 +195,7 @@ fn a_renewal_that_names_what_was_given_up_since_loses_nothing_and_may_renew_the_
     let extended = renewed(&mut tenancy, sent[0], RenewVote::Extended, 350);
     assert!(matches!(extended, Renewed::Extended { .. }), "who extends it held all of it then");
     let lost = renewed(&mut tenancy, again[0], RenewVote::Lost, 360);
-    assert_eq!(lost, Renewed::Lost(LostReason::Refused), "this one named only the rest");
+    assert_eq!(lost, Renewed::Lost(LostReason::Forgotten), "this one named only the rest");
 }
 
 #[test]

@@ -152,6 +152,7 @@ pub static SCENES: &[Scene] = &[
     scene!(readers::handed_over_with_a_ballot_that_it_does_not_know),
     scene!(united::a_set_that_was_cut_off_ends_when_another_has_one_of_its_names),
     scene!(united::one_name_of_a_set_is_taken_away_right_before_the_last_comes),
+    scene!(readers::a_reader_gives_up_before_it_hears_of_a_hand_over),
     scene!(readers::readers_among_writers),
     scene!(readers::a_writer_among_readers),
     scene!(readers::a_writer_gives_up_between_two_readers),

@@ -5,6 +5,8 @@ use super::script::{NEVER, Script, millis, pause};
 use crate::cue::Cue;
 use crate::judge::history::Verb;
 
+const HOUR: u64 = 3_600_000;
+
 /// A has n0 and n1. B, which waits for these, is granted n2 and withdraws that, and its withdrawals
 /// come late: when it was handed n0 and n1, cannot reach n1 any more, and rests on n0 and n2.
 fn withdrawn_late(script: &mut Script) {
@@ -75,10 +77,10 @@ pub fn released_when_another_has_a_token_below_what_was_asked_with(script: &mut 
 /// A has n0 and n1, and it is taken away on n1 and n2. From then on it reaches n0 and n2, where what
 /// was revoked must be known for longer than a fence.
 pub fn revoked_longer_ago_than_fences_are_kept(script: &mut Script) {
-    script.world(3, 2, 200_000, 200_000);
+    script.world(3, 2, 4 * HOUR, 4 * HOUR);
     script.node_timeout(1_000);
     script.hold_back(0, &[2], 0..500, NEVER);
-    script.asks(20, 0, Part { hold: millis(300_000), ..Part::default() });
+    script.asks(20, 0, Part { hold: millis(5 * HOUR), ..Part::default() });
     script.hold_back(0, &[1], 500..NEVER, NEVER);
     script.hold_back(1, &[0], 0..NEVER, NEVER);
     let at = script.about(600, 2_000);

@@ -53,6 +53,18 @@ pub fn handed_over_with_a_ballot_that_it_does_not_know(script: &mut Script) {
     script.asks(50, 1, Part { must: true, ..reads(hold + 1_200, 100) });
 }
 
+/// A writer lets go, and the reader behind it gives up before it hears that it was handed the name. The
+/// next writer gets it at once.
+pub fn a_reader_gives_up_before_it_hears_of_a_hand_over(script: &mut Script) {
+    script.world(3, 3, 8_000, 9_000);
+    script.jitter = 2;
+    let hold = script.about(300, 200);
+    script.asks(0, 0, writes(1_000, hold));
+    script.asks(20, 1, reads(hold + 80, 100));
+    script.hold_one_way(1, &[0, 1, 2], 1, hold - 10..hold + 300, hold + 300);
+    script.asks(hold + 200, 2, Part { must: true, ..writes(1_500, 20) });
+}
+
 /// One of two readers dies, and the other goes on for a while: the name is read no more when that
 /// one has let go, and the other's time is over.
 pub fn a_reader_that_died_among_others(script: &mut Script) {
