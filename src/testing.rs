@@ -140,9 +140,9 @@ impl fmt::Debug for Hold {
     }
 }
 
-/// Lets somebody else hold `name`, a client of the same nodes, until what is returned is dropped.
-/// Waits for up to 10 s where it is held. It is a lock, which [`Once`](crate::Once) refuses: let a
-/// clone of the quorum claim that instead.
+/// Another client of the same nodes holds `name` until the returned value is dropped. Waits for up
+/// to 10 s where it is held. It is a lock, which [`Once`](crate::Once) refuses: let a clone of the
+/// quorum claim that instead.
 ///
 /// # Errors
 /// `Timeout` if others held it until then; `Config` for a bad name, and for a quorum whose nodes

@@ -137,13 +137,16 @@ async fn every_series_exists_at_zero_from_connect() {
         values.iter().map(move |value| (name, vec![(label, *value)]))
     };
     let outcomes = ["acquired", "contended", "timeout", "unavailable", "cancelled", "error"].as_slice();
-    let mut series: Vec<_> =
-        one("quorumlock_locks_lost_total", "reason", &["expired", "revoked", "forgotten", "max_hold", "closed", "other_list"])
-            .chain(one("quorumlock_renewals_total", "outcome", &["extended", "lost", "unclear"]))
-            .chain(one("quorumlock_rounds_total", "verdict", &["won", "failed", "stale", "timeout"]))
-            .chain(one("quorumlock_hints_total", "outcome", &["heard", "wasted"]))
-            .chain(one("quorumlock_acquisitions_total", "outcome", outcomes))
-            .collect();
+    let mut series: Vec<_> = one(
+        "quorumlock_locks_lost_total",
+        "reason",
+        &["expired", "revoked", "forgotten", "max_hold", "closed", "other_list"],
+    )
+    .chain(one("quorumlock_renewals_total", "outcome", &["extended", "lost", "unclear"]))
+    .chain(one("quorumlock_rounds_total", "verdict", &["won", "failed", "stale", "timeout"]))
+    .chain(one("quorumlock_hints_total", "outcome", &["heard", "wasted"]))
+    .chain(one("quorumlock_acquisitions_total", "outcome", outcomes))
+    .collect();
     for (operation, outcome) in [
         ("claim", "ok"),
         ("claim", "refused"),

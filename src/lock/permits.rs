@@ -20,8 +20,8 @@ use crate::words::{about, exact};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Permit {
-    /// Which of the semaphore's permits it is, from 0: no two holders have the same one. So it can
-    /// stand for one of several things that are used, as a device or a port.
+    /// Which of the semaphore's permits it is, from 0: no two holders have the same one. So the
+    /// number can select one of several resources, such as devices or ports.
     pub number: u32,
     /// The fencing token: greater than that of everyone who held this permit before.
     pub token: u64,

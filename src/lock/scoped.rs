@@ -9,7 +9,7 @@ use crate::rules::LostReason;
 /// What is held while a body runs. Dropping it gives it up, and waits for nothing: where the body
 /// panics, or is dropped with whoever waits for it.
 pub(super) trait Scope {
-    /// What the body is given. It has no share in holding it.
+    /// What the body is given. Keeping this view does not keep the lock.
     type View;
 
     fn view(&self) -> Self::View;

@@ -178,7 +178,7 @@ impl Taking<'_> {
         }
     }
 
-    /// Takes as many of these as are missing, if all those are free.
+    /// Claims as many of the `free` permits as are still needed, all of them or none.
     async fn try_more(&self, holding: &Holding, free: &[usize]) -> Result<()> {
         let wanted = &free[..free.len().min(self.missing(holding))];
         if wanted.is_empty() {

@@ -39,7 +39,7 @@ pub(crate) enum Patience {
     Once,
     /// The same for a caller that may wait, and then asks in another way.
     First,
-    /// Without waiting for anybody. Rounds in which votes were split are made again, until a moment.
+    /// Does not wait for holders. Repeats a round whose votes were split, until this deadline.
     Try(Tick),
     /// Until a moment; one round is always made, once it is this caller's turn.
     Until(Tick),

@@ -23,7 +23,8 @@ pub(super) struct State {
     ask_at: Tick,
     /// When it asked last.
     asked: Tick,
-    /// Whom the name may be handed over to, and for how long.
+    /// The current owner of this acquisition, and how long a hand-over to it lasts. `None` before
+    /// its first claim.
     present: Option<(Arc<str>, Duration)>,
     pub(super) handed: Handovers,
     /// When it was handed over first since it asked last.

@@ -68,7 +68,7 @@ impl Hearing {
 
 /// Whoever releases what a node has handed over to an owner that has ended.
 pub(super) trait TakesBack: std::fmt::Debug + Send + Sync {
-    /// It is to be handed over to the next.
+    /// Releases this grant at the node, so that the node hands the name to its next waiter.
     fn take_back(&self, node: usize, granted: &HandedOver);
 }
 

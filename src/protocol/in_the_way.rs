@@ -5,8 +5,8 @@
 
 use crate::node::{Operation, Outcome, Reply};
 
-/// Whether `quorum` of these answers name one that is in the way; `None` as long as that depends on
-/// answers that are to come.
+/// Whether at least `quorum` replies name the same holder (all readers count as one). `None` while
+/// missing replies can still decide that.
 pub(super) fn in_the_way(replies: &[Option<Reply>], quorum: u32) -> Option<bool> {
     let named: Vec<_> = replies.iter().flatten().filter_map(named).collect();
     let alike = |one: &&str| named.iter().filter(|other| is_same(one, other)).count();

@@ -18,8 +18,8 @@ pub(crate) struct Occupied {
     pub(crate) held: Option<Duration>,
     /// Whether somebody waits for it.
     pub(crate) wanted: bool,
-    /// Whether it is held, and no gate of a semaphore, where so many nodes say so that no quorum is
-    /// left.
+    /// Whether so many nodes hold the name as a lock, not as a gate, that no quorum can grant a
+    /// gate.
     pub(crate) locked: bool,
 }
 

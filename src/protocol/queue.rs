@@ -183,8 +183,8 @@ impl Place {
         self.pass_turn();
     }
 
-    /// It has the turn, if that was free. Those behind are not told yet: if it comes too late, what
-    /// the one before told stands.
+    /// Takes the turn if it was free. `head` is not reset yet: if this caller gives up before it
+    /// asks, the callers behind it still need the report of the caller before.
     pub(super) const fn begin(&mut self, free: bool) {
         if free {
             self.first = true;

@@ -314,7 +314,8 @@ impl Sink for Cleanup {
         // From here on others' code runs, which may panic.
         self.decided.notify_one();
         self.traced();
-        if let Some(voters) = voters.filter(|_| self.had_held(&reply) == Some(true) && self.whom.unheard.contains(node)) {
+        if let Some(voters) = voters.filter(|_| self.had_held(&reply) == Some(true) && self.whom.unheard.contains(node))
+        {
             voters.meters.late_grant();
         }
         if !has_room {
@@ -408,7 +409,7 @@ mod tests {
         voters.cleaned().await;
     }
 
-    /// A node that does not answer before the test does.
+    /// A fake node that replies only when the test sends the reply.
     #[derive(Debug, Default)]
     struct Slow(Mutex<Vec<Request>>);
 

@@ -50,7 +50,8 @@ impl<T: Count> Round<T> {
         Self::watched(nodes, ballot, tally, None)
     }
 
-    /// The same of an owner that waits.
+    /// A round of an owner that waits in the nodes' queues: `watch` records the places that nodes
+    /// confirm.
     pub(super) fn watched(nodes: usize, ballot: u64, tally: T, watch: Option<Watch>) -> Arc<Self> {
         let state = State { tally, replies: (0..nodes).map(|_| None).collect() };
         Arc::new(Self { ballot, watch, state: Mutex::new(state), decided: Notify::new() })

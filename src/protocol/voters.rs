@@ -98,8 +98,8 @@ impl Voters {
         !self.claimed.is_empty()
     }
 
-    /// The nodes whose votes on claims count now: none while another list of this one's name is in
-    /// force.
+    /// The nodes whose votes on claims count now. No vote counts while a different list of the same
+    /// name is in force on any node.
     pub(crate) fn voting(&self) -> NodeSet {
         if self.other().is_some() {
             return NodeSet::default();

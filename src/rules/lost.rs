@@ -67,7 +67,10 @@ mod tests {
     #[test]
     fn each_reason_has_a_name_for_metrics_and_an_explanation_for_people() {
         let all = LostReason::ALL;
-        assert_eq!(all.map(LostReason::as_str), ["expired", "revoked", "forgotten", "max_hold", "closed", "other_list"]);
+        assert_eq!(
+            all.map(LostReason::as_str),
+            ["expired", "revoked", "forgotten", "max_hold", "closed", "other_list"]
+        );
         let words = ["validity ended", "took it away", "forgot it", "max_hold", "shut down", "another list"];
         assert!(all.iter().zip(words).all(|(reason, word)| reason.to_string().contains(word)));
     }

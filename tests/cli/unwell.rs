@@ -179,11 +179,11 @@ async fn new_servers_are_told_to_be_new_and_when_they_will_vote() {
 #[tokio::test]
 async fn servers_that_have_run_for_longer_than_max_ttl_vote_with_their_first_client() {
     let servers = new_servers(3).await;
-    let tells = |words: &[&str]| done(over(&servers).env("QUORUMLOCK_MAX_TTL", "2s").args(words));
+    let tells = |words: &[&str]| done(over(&servers).env("QUORUMLOCK_MAX_TTL", "6s").args(words));
     // The third may have been asked for its uptime a moment too early.
     let (code, out, err) = tells(&["status", "--wait"]);
     assert!(code == 0 && out.contains(" of 3 nodes vote") && out.contains("no record"), "{code}: {out}{err}");
-    let (code, _, err) = tells(&["run", "job", "-n", "--ttl", "2s", "--", "true"]);
+    let (code, _, err) = tells(&["run", "job", "-n", "--ttl", "6s", "--", "true"]);
     assert_eq!(code, 0, "{err}");
 }
 
@@ -319,12 +319,12 @@ async fn what_a_server_says_does_nothing_to_a_terminal() {
 #[tokio::test]
 async fn a_max_ttl_below_the_default_ttl_keeps_nobody_from_looking_or_releasing() {
     let servers = servers(1).await;
-    let short = ["--max-ttl", "1s"];
+    let short = ["--max-ttl", "20s"];
     let (code, out, err) = done(over(&servers).arg("status").args(short));
     assert_eq!(code, 0, "{out}{err}");
     assert_eq!(done(over(&servers).args(["release", "job", "--force", "--yes"]).args(short)).0, 0);
     let (code, _, err) = done(over(&servers).args(["run", "job"]).args(short).args(["--", "true"]));
-    assert!(code == 64 && err.contains("ttl is 30 s (the default), above max_ttl (1 s); use --ttl 1s"), "{err}");
+    assert!(code == 64 && err.contains("ttl is 30 s (the default), above max_ttl (20 s); use --ttl 20s"), "{err}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

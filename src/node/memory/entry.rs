@@ -101,7 +101,7 @@ impl Entry {
         if shared { held } else { held.or_else(|| self.last_reader(now)) }
     }
 
-    /// In what time nobody keeps this owner out any more.
+    /// The time until no other owner's hold blocks this owner; zero if none does.
     pub(super) fn free_in(&self, owner: &str, now: Duration) -> Duration {
         self.kept(owner, now).map_or(Duration::ZERO, |kept| kept.left)
     }

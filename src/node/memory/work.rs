@@ -344,8 +344,7 @@ impl Work<'_> {
         let named = entry.readers.last_above(entry.over, now).or_else(|| entry.readers.last(now));
         let Some(holder) = named else { return Inspection::free(bar).with_ballots(0, entry.over) };
         let (left, ballot) = (entry.readers.ends() - now, entry.readers.of(holder, now).map_or(0, |it| it.ballot));
-        Inspection::held(holder.to_owned(), entry.readers.len(now), Some(left), bar)
-            .with_ballots(ballot, entry.over)
+        Inspection::held(holder.to_owned(), entry.readers.len(now), Some(left), bar).with_ballots(ballot, entry.over)
     }
 
     /// One more reads the name; so may all readers at the head of the queue.

@@ -11,7 +11,8 @@ pub enum Verb {
     Release,
     /// Take back what asks of an owner were granted: the owner goes on.
     Withdraw,
-    /// Let all holds with tokens up to a number end: they are not renewed any more. Frees nothing.
+    /// Stop the renewal of all holds with tokens up to a ballot. Each ends at its own expiry; none
+    /// is freed now. Frees nothing.
     Revoke,
     /// Look, and write nothing.
     Inspect,

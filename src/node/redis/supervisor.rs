@@ -27,8 +27,8 @@ const STEADY: Duration = Duration::from_secs(5);
 /// How long a connection that was confirmed lasts at least, so that the server is well: one that is
 /// at its limit of clients may end each at once.
 const USEFUL: Duration = Duration::from_millis(250);
-/// How many times a command's time dialing and greeting may take at most. Each of their steps has
-/// its own limit, by which it is known which one was slow; this one is for a transport without.
+/// Connecting may take at most this many command timeouts. Each step of it has its own limit, so
+/// the error names the slow step. This total is for a transport whose steps have none.
 const PATIENCE: u32 = 12;
 
 /// Keeps the node connected until `closing`.

@@ -102,8 +102,8 @@ impl Tls {
         self
     }
 
-    /// The name, or IP address, that the servers' certificates are for, instead of the host of each
-    /// address: where nodes are reached by other names, as through a tunnel.
+    /// The host name or IP address that the servers' certificates must have. Default: the host of
+    /// each address. Set this if clients reach the nodes by another name, such as through a tunnel.
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self

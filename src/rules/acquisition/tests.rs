@@ -190,7 +190,11 @@ fn a_lift_waits_for_its_own_answers() {
         lifted.last_mut().unwrap().votes.count(2, Vote::Refused);
         assert_eq!(lifted.decide(at(950), &two), None, "those that pushed will grant it");
         lifted.last_mut().unwrap().votes.count(0, Vote::Unknown);
-        assert_eq!(lifted.decide(at(950), &two), Some(Decision::Lift), "or not, or are not heard");
+        assert_eq!(
+            lifted.decide(at(950), &two),
+            Some(Decision::Lift),
+            "two of three nodes did not grant this ballot, so the client tries a higher one"
+        );
     }
 }
 
@@ -216,8 +220,8 @@ fn who_was_only_refused_withdraws_nothing_and_forgets_no_node_that_may_have_gran
     waits.refused(0, Some(Registered { t0: at(0), lasts, stamp, rank: 1, first: false }));
     assert!(acquisition.only_waits(&waits, false));
     let pushed = handed(&[(0, 0, 7)]);
-    assert!(acquisition.only_waits(&pushed, true), "it is to be claimed");
-    assert!(!acquisition.only_waits(&pushed, false), "it was, and it is a minority");
+    assert!(acquisition.only_waits(&pushed, true), "the push is new: claim with its ballot, and withdraw nothing");
+    assert!(!acquisition.only_waits(&pushed, false), "the push was claimed without success: withdraw");
     for _ in 0..LIFTS {
         acquisition.wait();
         ask(&mut acquisition, 10, 6, &[Vote::Refused; 3]);

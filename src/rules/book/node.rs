@@ -1,4 +1,5 @@
-//! One node, as a client's book has it.
+//! What a client knows of one node: its last reply to a hello, its record, and other lists that
+//! were seen there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use crate::rules::tick::Tick;
 /// Another list that was met on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Other {
-    /// When it ends unless it is kept in force, by this client's clock.
+    /// When the other list lapses, by this client's clock, if no client extends it.
     pub(super) until: Tick,
     /// Whether its name is that of this client's list.
     pub(super) same_name: bool,

@@ -175,7 +175,7 @@ fn what_is_extended_is_renewed_again_before_a_third_of_its_validity_has_passed()
     assert!(latest <= at(300) + third && latest > at(300) + (third - ms(6)), "{latest:?}");
     assert!(soonest <= at(300) + third * 7 / 8 && soonest > at(300) + (third * 7 / 8 - ms(6)), "{soonest:?}");
     let by_hand = Pace { auto_renew: false, ..pace(5) };
-    assert_eq!(tenure(None).renewed(heard, by_hand, at(320)).1, None, "it has its full time");
+    assert_eq!(tenure(None).renewed(heard, by_hand, at(320)).1, None, "without auto_renew, no further renewal is due");
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub fn difference(mine: &List, says: &str) -> String {
     format!("theirs is {theirs}, and this client's is {mine}{differs}; {mend}")
 }
 
-/// A list for people, without the names of its nodes.
+/// Describes a list in a message: its name, number of nodes and max_ttl, but no node names.
 fn described(list: &List, other: &List) -> String {
     let protocol = match list.protocol == other.protocol {
         true => String::new(),

@@ -28,7 +28,7 @@ pub(super) fn read(items: &[Value]) -> Option<Record> {
     })
 }
 
-/// Why the record was old at once, if it was.
+/// Why a node with this record may vote without waiting for `max_ttl`, or `None`.
 fn old_at_once(word: &Value) -> Option<Option<OldAtOnce>> {
     match word.text()? {
         "" => Some(None),
