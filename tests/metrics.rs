@@ -346,7 +346,7 @@ fn counted(told: &Exposition) {
     for outcome in ["extended", "lost"] {
         told.at_least(1.0, "quorumlock_renewals_total", &[("outcome", outcome)]);
     }
-    for reason in ["refused", "expired", "closed"] {
+    for reason in ["forgotten", "expired", "closed"] {
         assert_eq!(told.sum("quorumlock_locks_lost_total", &[("reason", reason)]), 1.0, "{reason}");
     }
     told.at_least(2.0, "quorumlock_split_rounds_total", &[]);

@@ -86,7 +86,7 @@ async fn each_lock_of_a_session_is_counted_until_the_last_of_its_names_is_free()
     stage.round(Verb::Renew, |_, _| lost.clone()).await;
     session.lost().await;
     assert_eq!(
-        (held(), value(&handle, "quorumlock_locks_lost_total{quorum=\"default\",reason=\"refused\"}")),
+        (held(), value(&handle, "quorumlock_locks_lost_total{quorum=\"default\",reason=\"revoked\"}")),
         (0.0, 1.0)
     );
 }
