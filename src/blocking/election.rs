@@ -1,17 +1,19 @@
-//! Elections: who holds a name leads.
+//! Elections: the holder of a name leads, and others see it.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::confirmed::confirmed;
-use super::leader::{Leader, LeaderLease};
-use super::leaders::Leaders;
+use futures::stream::{BoxStream, StreamExt};
+
+use super::lock::Lease;
 use super::quorum::Quorum;
-use super::worker::Worker;
+use super::worker::{Blocking, Worker, debug_as_async, guard};
 use crate::config::LockOptions;
 use crate::error::{Error, Result};
-use crate::lock::Election as Contest;
+use crate::lease::Released;
+use crate::lock::Leadership;
 
 /// An election: at most one leads at a time, and everybody else can see who does and what it
 /// proclaimed. [`quorumlock::Election`](crate::Election) for threads.
@@ -20,25 +22,67 @@ use crate::lock::Election as Contest;
 ///
 /// # Examples
 /// ```
-/// # fn main() -> quorumlock::Result<()> {
 /// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
 /// use std::thread;
-/// use std::time::Duration;
 ///
 /// let election = quorum.election("scheduler");
 /// let mut leaders = election.observe()?;
 /// let observer = thread::spawn(move || leaders.next());
 ///
-/// let leader = election.campaign(Duration::from_secs(5))?;
+/// let leader = election.campaign_default()?;
 /// let seen = observer.join().unwrap().expect("somebody leads")?;
 /// assert_eq!(seen.token, leader.token());
 /// leader.resign()?;
-/// # Ok(())
-/// # }
+/// # Ok::<(), quorumlock::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Election {
-    election: Contest,
+pub struct Election(Blocking<crate::Election>);
+
+/// An office that is held: see [`Election`]. It is kept as long as this lives, and given up when it
+/// is dropped. All else it has from [`LeaderLease`].
+///
+/// # Examples
+/// ```
+/// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
+/// let leader = quorum.election("scheduler").campaign_default()?;
+/// leader.proclaim("10.0.0.7:8080")?;
+/// leader.resign()?;
+/// # Ok::<(), quorumlock::Error>(())
+/// ```
+#[must_use = "the office is given up when its leader is dropped"]
+pub struct Leader(Blocking<crate::Leader>, LeaderLease);
+
+/// A view of an office that is held: cheap to clone, and without a share in keeping it. It can
+/// [proclaim](Self::proclaim) for the leader.
+///
+/// All else it has from [`Lease`]: [`lost`](Lease::lost), [`token`](crate::Lease::token) and so on.
+///
+/// # Examples
+/// ```
+/// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
+/// use std::thread;
+///
+/// let leader = quorum.election("scheduler").campaign_default()?;
+/// let lease = leader.lease();
+/// thread::spawn(move || lease.proclaim("10.0.0.7:8080")).join().unwrap()?;
+/// leader.resign()?;
+/// # Ok::<(), quorumlock::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct LeaderLease(Blocking<crate::LeaderLease>, Lease);
+
+/// Leaders and what they proclaim, in the order of their tokens: see [`Election::observe`].
+///
+/// `next` waits on this thread for as long as there is nothing new. The iterator ends when the
+/// quorum is shut down, from any thread. Within a Tokio runtime it returns a `Config` error and
+/// ends.
+///
+/// It asks the nodes only while a call waits for it. Dropping it leaves nothing behind in the
+/// client; nodes forget it within 30 s.
+#[must_use = "it looks at nothing until it is asked for the next leader"]
+pub struct Leaders {
+    /// Or why there are no more.
+    stream: Result<BoxStream<'static, Leadership>>,
     worker: Arc<Worker>,
 }
 
@@ -46,7 +90,7 @@ impl Quorum {
     /// The election on `name`: see [`Quorum::election`](crate::Quorum::election).
     #[must_use]
     pub fn election(&self, name: impl AsRef<str>) -> Election {
-        Election { election: self.0.quorum.election(name), worker: self.0.clone() }
+        Election(self.0.wrap(self.0.inner.election(name)))
     }
 
     /// The election on `name` with options of its own.
@@ -54,7 +98,7 @@ impl Quorum {
     /// # Errors
     /// As [`lock_with`](Self::lock_with).
     pub fn election_with(&self, name: impl AsRef<str>, options: &LockOptions) -> Result<Election> {
-        Ok(Election { election: self.0.quorum.election_with(name, options)?, worker: self.0.clone() })
+        Ok(Election(self.0.wrap(self.0.inner.election_with(name, options)?)))
     }
 }
 
@@ -63,11 +107,10 @@ impl Election {
     /// [`Election::campaign`](crate::Election::campaign).
     ///
     /// # Errors
-    /// As [`QuorumLock::acquire`](super::QuorumLock::acquire): `Timeout` if others led until the
-    /// time ended.
+    /// As [`QuorumLock::acquire`](super::QuorumLock::acquire): `Timeout` if others led all the time.
     pub fn campaign(&self, timeout: Duration) -> Result<Leader> {
-        let office = self.worker.wait(self.election.campaign(timeout))??;
-        Ok(Leader::new(office, self.worker.clone()))
+        let leader = self.0.wait(self.0.inner.campaign(timeout))?;
+        Ok(Leader::new(self.0.wrap(leader)))
     }
 
     /// Waits until this caller leads, for as long as its options say: by default 10 s.
@@ -75,44 +118,24 @@ impl Election {
     /// # Errors
     /// As [`campaign`](Self::campaign).
     pub fn campaign_default(&self) -> Result<Leader> {
-        let office = self.worker.wait(self.election.campaign_default())??;
-        Ok(Leader::new(office, self.worker.clone()))
+        let leader = self.0.wait(self.0.inner.campaign_default())?;
+        Ok(Leader::new(self.0.wrap(leader)))
     }
 
-    /// Waits until this caller leads, runs `body`, and resigns.
-    ///
-    /// A thread cannot be stopped: a body that runs for long asks what it is given
-    /// ([`ensure`](crate::Lease::ensure), [`lost`](super::Lease::lost)) whether to go on. If the
-    /// body panics, the office is given up in the background.
+    /// Waits until this caller leads, runs `body`, and resigns, as
+    /// [`QuorumLock::run`](super::QuorumLock::run) does.
     ///
     /// # Errors
-    /// As [`campaign`](Self::campaign), and `Lost` if the office was lost before the body ended. A
-    /// resignation that no quorum confirms is not an error here.
-    ///
-    /// # Examples
-    /// ```
-    /// # fn main() -> quorumlock::Result<()> {
-    /// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
-    /// use std::time::Duration;
-    ///
-    /// let election = quorum.election("scheduler");
-    /// election.try_run(Duration::from_secs(5), |leader| leader.proclaim("10.0.0.7:8080"))?;
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// As [`campaign`](Self::campaign), and `Lost` if the office was lost before the body ended.
     pub fn run<T>(&self, timeout: Duration, body: impl FnOnce(&LeaderLease) -> T) -> Result<T> {
-        let leader = self.campaign(timeout)?;
-        let output = body(&leader);
-        leader.ensure(Duration::ZERO)?;
-        confirmed(leader.resign());
-        Ok(output)
+        self.campaign(timeout)?.while_held(body)
     }
 
     /// As [`run`](Self::run), for a body that can fail: one `Result`, with the errors of both. The
-    /// office is given up whatever the body comes to.
+    /// office is given up in either case.
     ///
     /// # Errors
-    /// As [`run`](Self::run), turned into the body's kind of error, and what the body returns.
+    /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
     pub fn try_run<T, E: From<Error>>(
         &self,
         timeout: Duration,
@@ -127,13 +150,85 @@ impl Election {
     /// # Errors
     /// `Config` for a bad name or within a Tokio runtime; `Closed` after a shutdown.
     pub fn observe(&self) -> Result<Leaders> {
-        let stream = self.worker.wait(async { self.election.observe() })??;
-        Ok(Leaders::new(stream, self.worker.clone()))
+        let stream = self.0.wait(async { self.0.inner.observe() })?;
+        Ok(Leaders { stream: Ok(stream.boxed()), worker: self.0.worker.clone() })
     }
 }
 
-impl fmt::Debug for Election {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.election, f)
+impl Leader {
+    /// Gives the office up: the next candidate may lead at once. Waits until a quorum has confirmed
+    /// it: see [`Leader::resign`](crate::Leader::resign).
+    ///
+    /// # Errors
+    /// As [`LockGuard::release`](super::LockGuard::release).
+    pub fn resign(self) -> Result<Released> {
+        self.0.worker.wait(self.0.inner.resign())?
     }
 }
+
+impl LeaderLease {
+    fn new(view: Blocking<crate::LeaderLease>) -> Self {
+        let lease = Lease::new(view.wrap((*view.inner).clone()));
+        Self(view, lease)
+    }
+
+    /// Tells a value to all who [observe](Election::observe): see
+    /// [`LeaderLease::proclaim`](crate::LeaderLease::proclaim).
+    ///
+    /// # Errors
+    /// As for the async method. `Config` within a Tokio runtime: nothing was sent.
+    pub fn proclaim(&self, value: impl AsRef<str>) -> Result<()> {
+        self.0.wait(self.0.inner.proclaim(value))
+    }
+}
+
+impl Deref for LeaderLease {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.1
+    }
+}
+
+impl Leaders {
+    /// The next leader, or value, if there is one within `timeout`; `None` otherwise. Nothing is
+    /// missed by that.
+    ///
+    /// # Errors
+    /// `Closed` after a shutdown; `Config` within a Tokio runtime, which does not end the iterator.
+    pub fn next_within(&mut self, timeout: Duration) -> Result<Option<Leadership>> {
+        let stream = self.stream.as_mut().map_err(|error| error.clone())?;
+        match self.worker.within(timeout, stream.next())? {
+            None => Ok(None),
+            Some(Some(news)) => Ok(Some(news)),
+            Some(None) => {
+                self.stream = Err(Error::closed());
+                Err(Error::closed())
+            }
+        }
+    }
+}
+
+impl Iterator for Leaders {
+    type Item = Result<Leadership>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let stream = self.stream.as_mut().ok()?;
+        let next = self.worker.wait(stream.next());
+        match &next {
+            Ok(Some(_)) => {}
+            Ok(None) => self.stream = Err(Error::closed()),
+            Err(refused) => self.stream = Err(refused.clone()),
+        }
+        next.transpose()
+    }
+}
+
+impl fmt::Debug for Leaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leaders").field("over", &self.stream.is_err()).finish_non_exhaustive()
+    }
+}
+
+guard!(Leader, LeaderLease, resign);
+debug_as_async!(Election, LeaderLease);

@@ -1,44 +1,127 @@
-//! The lock itself.
+//! A lock, its guard, and the view of what is held.
 
-use std::fmt;
-use std::sync::Arc;
+use std::ops::Deref;
 use std::time::Duration;
 
-use super::confirmed::confirmed;
-use super::guard::LockGuard;
-use super::lease::Lease;
-use super::worker::Worker;
+use super::quorum::Quorum;
+use super::worker::{Blocking, debug_as_async, guard};
+use crate::config::LockOptions;
 use crate::error::{Error, Result};
-use crate::lock::{Owner, QuorumLock as Lock};
+use crate::lease::Released;
+use crate::lock::Owner;
+use crate::rules::LostReason;
 
 /// A lock on a name, or on several, held by at most one at a time across all clients of the same
 /// nodes: [`quorumlock::QuorumLock`](crate::QuorumLock) for threads.
 ///
 /// Cheap to clone, `Send` and `Sync`. Threads that use the same `QuorumLock`, or clones of it,
 /// exclude each other, unless they have one [`Owner`].
+///
+/// # Examples
+/// ```
+/// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
+/// use std::time::Duration;
+///
+/// let lock = quorum.lock("orders/42");
+/// let guard = lock.acquire(Duration::from_secs(5))?;
+/// assert!(lock.try_acquire()?.is_none());
+/// guard.release()?;
+/// let token = lock.run(Duration::from_secs(5), |lease| lease.token())?;
+/// # assert!(token > 0);
+/// # Ok::<(), quorumlock::Error>(())
+/// ```
 #[derive(Clone)]
-pub struct QuorumLock {
-    lock: Lock,
-    worker: Arc<Worker>,
+pub struct QuorumLock(Blocking<crate::QuorumLock>);
+
+/// A held lock. It is renewed as long as this lives, and released when it is dropped.
+///
+/// Drop does not wait, except that the last drop of all handles and guards waits for releases, for up
+/// to 250 ms. Prefer [`release`](Self::release), which returns the result. All else it has from
+/// [`Lease`]: [`lost`](Lease::lost), [`token`](crate::Lease::token),
+/// [`is_held`](crate::Lease::is_held), [`ensure`](crate::Lease::ensure) and so on.
+///
+/// # Examples
+/// ```
+/// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
+/// use std::time::Duration;
+///
+/// let guard = quorum.lock("orders/42").acquire_default()?;
+/// // Give guard.token() to the storage with every write.
+/// guard.ensure(Duration::from_secs(1))?;
+/// assert_eq!(guard.lost(Duration::from_millis(10))?, None);
+/// guard.release()?;
+/// # Ok::<(), quorumlock::Error>(())
+/// ```
+#[must_use = "the lock is released when its guard is dropped"]
+pub struct LockGuard(Blocking<crate::LockGuard>, Lease);
+
+/// A view of a held lock: cheap to clone, and without a share in holding it.
+///
+/// All but [`lost`](Self::lost) it has from [`quorumlock::Lease`](crate::Lease):
+/// [`token`](crate::Lease::token), [`is_held`](crate::Lease::is_held),
+/// [`ensure`](crate::Lease::ensure) and so on. It keeps the quorum's thread, not the lock.
+///
+/// # Examples
+/// ```
+/// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
+/// use std::time::Duration;
+///
+/// let guard = quorum.lock("orders/42").acquire_default()?;
+/// let lease = guard.lease();
+/// let watch = std::thread::spawn(move || lease.lost(Duration::MAX));
+/// guard.release()?;
+/// assert_eq!(watch.join().unwrap()?, None, "it was released, not lost");
+/// # Ok::<(), quorumlock::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Lease(Blocking<crate::Lease>);
+
+impl Quorum {
+    /// The lock on `name`: see [`Quorum::lock`](crate::Quorum::lock).
+    #[must_use]
+    pub fn lock(&self, name: impl AsRef<str>) -> QuorumLock {
+        QuorumLock(self.0.wrap(self.0.inner.lock(name)))
+    }
+
+    /// The lock on `name` with options of its own.
+    ///
+    /// # Errors
+    /// As [`Quorum::lock_with`](crate::Quorum::lock_with).
+    pub fn lock_with(&self, name: impl AsRef<str>, options: &LockOptions) -> Result<QuorumLock> {
+        Ok(QuorumLock(self.0.wrap(self.0.inner.lock_with(name, options)?)))
+    }
+
+    /// The lock on all of `names`: see [`Quorum::lock_all`](crate::Quorum::lock_all).
+    #[must_use]
+    pub fn lock_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> QuorumLock {
+        QuorumLock(self.0.wrap(self.0.inner.lock_all(names)))
+    }
+
+    /// The lock on all of `names` with options of its own.
+    ///
+    /// # Errors
+    /// As [`lock_with`](Self::lock_with).
+    pub fn lock_all_with(
+        &self,
+        names: impl IntoIterator<Item = impl AsRef<str>>,
+        options: &LockOptions,
+    ) -> Result<QuorumLock> {
+        Ok(QuorumLock(self.0.wrap(self.0.inner.lock_all_with(names, options)?)))
+    }
 }
 
 impl QuorumLock {
-    pub(super) const fn new(lock: Lock, worker: Arc<Worker>) -> Self {
-        Self { lock, worker }
-    }
-
-    /// The same lock, where `owner` acquires it: see
-    /// [`QuorumLock::owned_by`](crate::QuorumLock::owned_by).
+    /// The same lock, acquired by `owner`: see [`QuorumLock::owned_by`](crate::QuorumLock::owned_by).
     #[must_use]
     pub fn owned_by(self, owner: &Owner) -> Self {
-        Self { lock: self.lock.owned_by(owner), ..self }
+        Self(Blocking { inner: self.0.inner.owned_by(owner), ..self.0 })
     }
 
     /// The same lock with a note on what it is held for: see
     /// [`QuorumLock::describe`](crate::QuorumLock::describe).
     #[must_use]
     pub fn describe(&self, note: impl AsRef<str>) -> Self {
-        Self { lock: self.lock.describe(note), worker: self.worker.clone() }
+        Self(self.0.wrap(self.0.inner.describe(note)))
     }
 
     /// Acquires the lock, waiting for `timeout` at most: see
@@ -47,22 +130,9 @@ impl QuorumLock {
     /// # Errors
     /// `Timeout` if others held it until the time ended; `Unavailable` if too few nodes could vote
     /// at that time; `Config` for a bad name or within a Tokio runtime; `Closed` after a shutdown.
-    ///
-    /// # Examples
-    /// ```
-    /// # fn main() -> quorumlock::Result<()> {
-    /// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
-    /// use std::time::Duration;
-    ///
-    /// let guard = quorum.lock("orders/42").acquire(Duration::from_secs(5))?;
-    /// assert!(quorum.lock("orders/42").try_acquire()?.is_none());
-    /// guard.release()?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn acquire(&self, timeout: Duration) -> Result<LockGuard> {
-        let guard = self.worker.wait(self.lock.acquire(timeout))??;
-        Ok(LockGuard::new(guard, self.worker.clone()))
+        let guard = self.0.wait(self.0.inner.acquire(timeout))?;
+        Ok(LockGuard::new(self.0.wrap(guard)))
     }
 
     /// Acquires the lock, waiting for as long as its options say: by default 10 s.
@@ -70,21 +140,20 @@ impl QuorumLock {
     /// # Errors
     /// As [`acquire`](Self::acquire).
     pub fn acquire_default(&self) -> Result<LockGuard> {
-        let guard = self.worker.wait(self.lock.acquire_default())??;
-        Ok(LockGuard::new(guard, self.worker.clone()))
+        let guard = self.0.wait(self.0.inner.acquire_default())?;
+        Ok(LockGuard::new(self.0.wrap(guard)))
     }
 
-    /// Acquires it if nobody has it, and waits for nobody. `None` means that somebody else holds the
-    /// lock or is about to; an error means that nobody can tell. Where votes are split it tries
-    /// again, for two round timeouts at most: see
+    /// Acquires the lock if nobody has it, and does not wait for others. `None` means that somebody
+    /// else holds the lock or is about to; an error means that nobody can tell: see
     /// [`QuorumLock::try_acquire`](crate::QuorumLock::try_acquire).
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes could vote, or votes stayed split; `Config` for a bad name or within a Tokio
-    /// runtime; `Closed` after a shutdown.
+    /// `Unavailable` if too few nodes could vote, or votes stayed split; `Config` for a bad name or
+    /// within a Tokio runtime; `Closed` after a shutdown.
     pub fn try_acquire(&self) -> Result<Option<LockGuard>> {
-        let guard = self.worker.wait(self.lock.try_acquire())??;
-        Ok(guard.map(|guard| LockGuard::new(guard, self.worker.clone())))
+        let guard = self.0.wait(self.0.inner.try_acquire())?;
+        Ok(guard.map(|guard| LockGuard::new(self.0.wrap(guard))))
     }
 
     /// Acquires the lock, runs `body`, and releases it.
@@ -95,30 +164,13 @@ impl QuorumLock {
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire), and `Lost` if the lock was lost before the body ended. A
-    /// release that no quorum confirms is not an error here: the body's work was done while the
-    /// lock was held.
-    ///
-    /// # Examples
-    /// ```
-    /// # fn main() -> quorumlock::Result<()> {
-    /// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
-    /// use std::time::Duration;
-    ///
-    /// let token = quorum.lock("orders/42").run(Duration::from_secs(5), |lease| lease.token())?;
-    /// # assert!(token > 0);
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// release that no quorum confirms is only logged: the work was done while the lock was held.
     pub fn run<T>(&self, timeout: Duration, body: impl FnOnce(&Lease) -> T) -> Result<T> {
-        let guard = self.acquire(timeout)?;
-        let output = body(&guard);
-        guard.ensure(Duration::ZERO)?;
-        confirmed(guard.release());
-        Ok(output)
+        self.acquire(timeout)?.while_held(body)
     }
 
     /// As [`run`](Self::run), for a body that can fail: one `Result`, with the errors of both. The
-    /// lock is released whatever the body comes to.
+    /// lock is released in either case.
     ///
     /// # Errors
     /// As [`run`](Self::run), turned into the body's kind of error, and what the body returns.
@@ -131,8 +183,49 @@ impl QuorumLock {
     }
 }
 
-impl fmt::Debug for QuorumLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.lock, f)
+impl LockGuard {
+    /// Holds the lock once more: see [`LockGuard::reenter`](crate::LockGuard::reenter).
+    ///
+    /// # Errors
+    /// `Lost` if the lock is not held any more.
+    pub fn reenter(&self) -> Result<Self> {
+        Ok(Self::new(self.0.wrap(self.0.inner.reenter()?)))
+    }
+
+    /// Gives this hold up; with the last, releases the lock on every node, and waits until a quorum
+    /// has confirmed it: see [`LockGuard::release`](crate::LockGuard::release).
+    ///
+    /// # Errors
+    /// `Unavailable` if too few nodes answered in time; `Config` within a Tokio runtime. The
+    /// release goes on in the background then, and what it does not reach expires by itself.
+    pub fn release(self) -> Result<Released> {
+        self.0.worker.wait(self.0.inner.release())?
     }
 }
+
+impl Lease {
+    pub(super) const fn new(lease: Blocking<crate::Lease>) -> Self {
+        Self(lease)
+    }
+
+    /// Waits until the lock is lost, for `timeout` at most, and returns why. `None` means that it was
+    /// not lost by then, or that it was released. So it can stand in the place of a pause:
+    /// `while lease.lost(pause)?.is_none() { .. }` works every `pause` until the lock is lost.
+    ///
+    /// # Errors
+    /// `Config` within a Tokio runtime.
+    pub fn lost(&self, timeout: Duration) -> Result<Option<LostReason>> {
+        self.0.lost(timeout, self.0.inner.outcome())
+    }
+}
+
+impl Deref for Lease {
+    type Target = crate::Lease;
+
+    fn deref(&self) -> &crate::Lease {
+        &self.0.inner
+    }
+}
+
+guard!(LockGuard, Lease, release);
+debug_as_async!(QuorumLock, Lease);

@@ -2,28 +2,26 @@
 //!
 //! A [`Quorum`] here has a runtime of its own, with one thread, which renews what is held and ends
 //! with the last handle and guard. Each call waits on the thread that makes it. The types have the
-//! names and methods of those at the crate's root, which say what is promised; only what follows is
-//! another:
+//! names and methods of those at the crate's root, which say what is promised. The differences:
 //!
 //! * `lost` takes a timeout, and returns why the lock was lost, or `None`: [`Lease::lost`].
-//! * `run` and `try_run` call a closure. They cannot stop it when the lock is lost, as they stop a
-//!   future: it asks what it is given.
+//! * `run` and `try_run` call a closure. They can stop a future when the lock is lost, but not a
+//!   closure: it asks its lease.
 //! * [`Election::observe`] and [`Quorum::held_names`] are iterators.
-//! * [`Session::current`] is that of the thread.
+//! * [`Session::current`] is the one of the thread.
 //! * With the feature `testing`, the module `testing` has what tests of your own code need.
 //! * [`Quorum::connect`], [`Quorum::open`] and [`Quorum::in_memory_with`] take a
 //!   [`QuorumBuilder`](crate::QuorumBuilder).
 //!
 //! **Within a Tokio runtime every call is refused** with a `Config` error, in
 //! [`spawn_blocking`](https://docs.rs/tokio/latest/tokio/task/fn.spawn_blocking.html) too: a call
-//! that waits would keep the runtime's thread from everything else. There is
-//! [`quorumlock::Quorum`](crate::Quorum) for those. What a call would have used up, as
-//! [`LockGuard::release`] does, is released in the background then. Dropping quorums and guards is
-//! fine everywhere, and so is what asks no node, such as [`Session::held`].
+//! that waits would keep the runtime's thread from everything else. Use
+//! [`quorumlock::Quorum`](crate::Quorum) there. What a refused call would have used up, as
+//! [`LockGuard::release`] does, is released in the background. Quorums and guards may be dropped
+//! everywhere, and calls that ask no node, such as [`Session::held`], are fine too.
 //!
 //! # Examples
 //! ```
-//! # fn main() -> quorumlock::Result<()> {
 //! use quorumlock::blocking::Quorum;
 //! use std::time::Duration;
 //!
@@ -34,43 +32,24 @@
 //! // Give guard.token() to the storage with every write.
 //! guard.ensure(Duration::from_secs(1))?;
 //! guard.release()?;
-//! # Ok(())
-//! # }
+//! # Ok::<(), quorumlock::Error>(())
 //! ```
 
-mod confirmed;
 mod election;
-mod guard;
-mod held_names;
-mod leader;
-mod leaders;
-mod lease;
 mod lock;
-mod members;
 mod once;
-mod permits;
 mod quorum;
-mod rwguards;
 mod rwlock;
 mod semaphore;
 mod session;
-mod session_builder;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod worker;
 
-pub use election::Election;
-pub use guard::LockGuard;
-pub use held_names::HeldNames;
-pub use leader::{Leader, LeaderLease};
-pub use leaders::Leaders;
-pub use lease::Lease;
-pub use lock::QuorumLock;
+pub use election::{Election, Leader, LeaderLease, Leaders};
+pub use lock::{Lease, LockGuard, QuorumLock};
 pub use once::{Once, OncePermit};
-pub use permits::{PermitsGuard, PermitsLease};
-pub use quorum::Quorum;
-pub use rwguards::{ReadGuard, WriteGuard};
-pub use rwlock::QuorumRwLock;
-pub use semaphore::QuorumSemaphore;
-pub use session::Session;
-pub use session_builder::SessionBuilder;
+pub use quorum::{HeldNames, Quorum};
+pub use rwlock::{QuorumRwLock, ReadGuard, WriteGuard};
+pub use semaphore::{PermitsGuard, PermitsLease, QuorumSemaphore};
+pub use session::{Session, SessionBuilder};

@@ -1,20 +1,15 @@
 //! Once a period: the first of many wins, and the others skip.
 
-use std::fmt;
-use std::ops::Deref;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::confirmed::confirmed;
-use super::lease::Lease;
+use super::lock::Lease;
 use super::quorum::Quorum;
-use super::worker::{Worker, refuse_within_a_runtime};
+use super::worker::{Blocking, confirmed, debug_as_async, guard, refuse_within_a_runtime};
 use crate::config::LockOptions;
 use crate::error::{Error, Result};
 use crate::lease::Released;
-use crate::lock::{Once as Job, OncePermit as Permit};
 
-/// Something to be done once in each period, by whoever of many comes first:
+/// Something to be done once in each period, by the first of many who comes:
 /// [`quorumlock::Once`](crate::Once) for threads, which says what is promised and how to choose a
 /// period.
 ///
@@ -22,7 +17,6 @@ use crate::lock::{Once as Job, OncePermit as Permit};
 ///
 /// # Examples
 /// ```
-/// # fn main() -> quorumlock::Result<()> {
 /// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
 /// use std::time::Duration;
 ///
@@ -33,21 +27,35 @@ use crate::lock::{Once as Job, OncePermit as Permit};
 ///     permit.done()?;
 /// }
 /// assert!(report.claim()?.is_none(), "it was done in this period");
-/// # Ok(())
-/// # }
+/// # Ok::<(), quorumlock::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Once {
-    job: Job,
-    worker: Arc<Worker>,
-}
+pub struct Once(Blocking<crate::Once>);
+
+/// The right to do something in this period: see [`Once`]. However it ends, the period goes on,
+/// unless it is [undone](Self::undo). All else it has from [`Lease`].
+///
+/// # Examples
+/// ```
+/// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
+/// use std::time::Duration;
+///
+/// let report = quorum.once("report", Duration::from_secs(55 * 60));
+/// let permit = report.claim()?.expect("nobody had it");
+/// // The disk is full.
+/// permit.undo()?;
+/// assert!(report.claim()?.is_some(), "another caller may try in this period");
+/// # Ok::<(), quorumlock::Error>(())
+/// ```
+#[must_use = "dropping it uses it up: nobody else gets one in this period"]
+pub struct OncePermit(Blocking<crate::OncePermit>, Lease);
 
 impl Quorum {
     /// What is to be done once in each `period`, under `name`: see
     /// [`Quorum::once`](crate::Quorum::once).
     #[must_use]
     pub fn once(&self, name: impl AsRef<str>, period: Duration) -> Once {
-        Once { job: self.0.quorum.once(name, period), worker: self.0.clone() }
+        Once(self.0.wrap(self.0.inner.once(name, period)))
     }
 
     /// The same with options of its own.
@@ -55,7 +63,7 @@ impl Quorum {
     /// # Errors
     /// As [`lock_with`](Self::lock_with).
     pub fn once_with(&self, name: impl AsRef<str>, period: Duration, options: &LockOptions) -> Result<Once> {
-        Ok(Once { job: self.0.quorum.once_with(name, period, options)?, worker: self.0.clone() })
+        Ok(Once(self.0.wrap(self.0.inner.once_with(name, period, options)?)))
     }
 }
 
@@ -63,7 +71,7 @@ impl Once {
     /// The same with a note on what it is for: see [`Once::describe`](crate::Once::describe).
     #[must_use]
     pub fn describe(&self, note: impl AsRef<str>) -> Self {
-        Self { job: self.job.describe(note), worker: self.worker.clone() }
+        Self(self.0.wrap(self.0.inner.describe(note)))
     }
 
     /// A permit, if nobody has had one in this period; `None` otherwise: see
@@ -72,48 +80,25 @@ impl Once {
     /// # Errors
     /// As [`Once::claim`](crate::Once::claim), and `Config` within a Tokio runtime.
     pub fn claim(&self) -> Result<Option<OncePermit>> {
-        let permit = self.worker.wait(self.job.claim())??;
-        Ok(permit.map(|permit| OncePermit::new(permit, self.worker.clone())))
+        let permit = self.0.wait(self.0.inner.claim())?;
+        Ok(permit.map(|permit| OncePermit::new(self.0.wrap(permit))))
     }
 
-    /// Runs `body` if nobody has had a permit in this period; `None` otherwise.
-    ///
-    /// A thread cannot be stopped: a body that runs for long asks its lease
-    /// ([`ensure`](crate::Lease::ensure), [`lost`](Lease::lost)) whether to go on. The permit is
-    /// used, also if the body panics.
+    /// Runs `body` if nobody has had a permit in this period, as
+    /// [`QuorumLock::run`](super::QuorumLock::run) does; `None` otherwise. The permit is used, also if
+    /// the body panics.
     ///
     /// # Errors
     /// As [`claim`](Self::claim), and `Lost` if the permit was lost before the body ended.
     pub fn run<T>(&self, body: impl FnOnce(&Lease) -> T) -> Result<Option<T>> {
-        let Some(permit) = self.claim()? else { return Ok(None) };
-        let output = body(&permit);
-        permit.ensure(Duration::ZERO)?;
-        confirmed(permit.done());
-        Ok(Some(output))
+        self.claim()?.map(|permit| permit.while_held(body)).transpose()
     }
 
     /// As [`run`](Self::run), for a body that can fail. If it does, the permit is given back, and
     /// another caller may try in this period.
     ///
     /// # Errors
-    /// As [`run`](Self::run), turned into the body's kind of error, and what the body returns.
-    ///
-    /// # Examples
-    /// ```
-    /// # fn main() -> quorumlock::Result<()> {
-    /// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
-    /// use std::time::Duration;
-    ///
-    /// type Failed = Box<dyn std::error::Error>;
-    ///
-    /// let report = quorum.once("report", Duration::from_secs(55 * 60));
-    /// let failed = report.try_run(|_| Err::<(), Failed>("disk full".into()));
-    /// assert!(failed.is_err());
-    /// // It may be tried again.
-    /// assert!(report.try_run(|_| Ok::<_, Failed>(())).is_ok_and(|done| done.is_some()));
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
     pub fn try_run<T, E: From<Error>>(&self, body: impl FnOnce(&Lease) -> Result<T, E>) -> Result<Option<T>, E> {
         let Some(permit) = self.claim()? else { return Ok(None) };
         match body(&permit) {
@@ -130,50 +115,7 @@ impl Once {
     }
 }
 
-impl fmt::Debug for Once {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.job, f)
-    }
-}
-
-/// The right to do something in this period: see [`Once`]. How it is [`lost`](Lease::lost), its
-/// [`token`](crate::Lease::token) and what remains of it, it has from [`Lease`].
-///
-/// However it ends, the period goes on, unless it is [undone](Self::undo).
-///
-/// # Examples
-/// ```
-/// # fn main() -> quorumlock::Result<()> {
-/// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
-/// use std::time::Duration;
-///
-/// let report = quorum.once("report", Duration::from_secs(55 * 60));
-/// let permit = report.claim()?.expect("nobody had it");
-/// // The disk is full.
-/// permit.undo()?;
-/// assert!(report.claim()?.is_some(), "another caller may try in this period");
-/// # Ok(())
-/// # }
-/// ```
-#[must_use = "whoever drops it has used it: nobody else gets one in this period"]
-pub struct OncePermit {
-    // Dropped before the runtime that it lives on.
-    permit: Permit,
-    lease: Lease,
-}
-
 impl OncePermit {
-    fn new(permit: Permit, worker: Arc<Worker>) -> Self {
-        let lease = Lease::new(permit.lease(), worker);
-        Self { permit, lease }
-    }
-
-    /// A view that can be given away; it does not keep the permit.
-    #[must_use]
-    pub fn lease(&self) -> Lease {
-        self.lease.clone()
-    }
-
     /// It is done: nobody else does it until the period is over. See
     /// [`OncePermit::done`](crate::OncePermit::done).
     ///
@@ -181,8 +123,7 @@ impl OncePermit {
     /// As [`OncePermit::done`](crate::OncePermit::done); `Config` within a Tokio runtime, and it is
     /// done all the same.
     pub fn done(self) -> Result<Released> {
-        let Self { permit, lease } = self;
-        lease.worker().wait(permit.done())?
+        self.0.worker.wait(self.0.inner.done())?
     }
 
     /// It was not done: another caller may try in this period. See
@@ -192,25 +133,14 @@ impl OncePermit {
     /// `Unavailable` if too few nodes answered in time; `Config` within a Tokio runtime. It goes on
     /// in the background then, as long as this process lives.
     pub fn undo(self) -> Result<Released> {
-        let Self { permit, lease } = self;
+        // A permit that is dropped has been used: it must be given back before this is refused.
         if let Err(refused) = refuse_within_a_runtime() {
-            permit.give_back();
+            self.0.inner.give_back();
             return Err(refused);
         }
-        lease.worker().wait(permit.undo())?
+        self.0.worker.wait(self.0.inner.undo())?
     }
 }
 
-impl Deref for OncePermit {
-    type Target = Lease;
-
-    fn deref(&self) -> &Lease {
-        &self.lease
-    }
-}
-
-impl fmt::Debug for OncePermit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.permit, f)
-    }
-}
+guard!(OncePermit, Lease, done);
+debug_as_async!(Once);

@@ -1,29 +1,25 @@
-//! The quorum: hands out locks by name.
+//! The quorum: its nodes, and who holds what.
 
-use std::fmt;
-use std::sync::Arc;
+use std::ops::Deref;
 use std::time::Duration;
 
-use super::lock::QuorumLock;
-use super::worker::Worker;
+use super::worker::{Blocking, debug_as_async};
 use crate::config::LockOptions;
 use crate::error::Result;
-use crate::lock::{Quorum as Nodes, QuorumBuilder};
+use crate::lock::{Members, QuorumBuilder};
 use crate::node::NodeStatus;
 use crate::protocol::{Inspected, Taken};
 
 /// N independent nodes that vote on who holds a name: [`quorumlock::Quorum`](crate::Quorum) for
 /// threads. Cheap to clone, `Send` and `Sync`.
 ///
-/// When the last handle, lock and guard are dropped, its thread ends, as soon as what was released
-/// has been sent. Except within a Tokio runtime that drop waits for it, for up to 250 ms, so that a
-/// guard that is dropped as `main` returns is released. Leases, sessions and iterators keep it too.
-/// A `static` is never dropped, so nothing waits for what its quorum releases last: call
-/// [`shutdown`](Self::shutdown) before `main` returns.
+/// Its thread ends after the last handle, lock and guard are dropped, as soon as all releases have
+/// been sent. Leases, sessions and iterators keep it too. Except within a Tokio runtime, the last
+/// drop waits for the releases, for up to 250 ms: so a guard that is dropped as `main` returns is
+/// released. A `static` is never dropped: call [`shutdown`](Self::shutdown) before `main` returns.
 ///
 /// # Examples
 /// ```
-/// # fn main() -> quorumlock::Result<()> {
 /// use quorumlock::blocking::Quorum;
 /// use std::time::Duration;
 ///
@@ -32,32 +28,49 @@ use crate::protocol::{Inspected, Taken};
 /// assert!(quorum.inspect("orders/42")?.holder().is_some());
 /// guard.release()?;
 /// quorum.shutdown(Duration::from_secs(1))?;
-/// # Ok(())
-/// # }
+/// # Ok::<(), quorumlock::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Quorum(pub(super) Arc<Worker>);
+pub struct Quorum(pub(super) Blocking<crate::Quorum>);
+
+/// The names that are held, page by page: see [`Quorum::held_names`].
+///
+/// Each page is what [`HeldNames::next`](crate::HeldNames::next) returns. It has
+/// [`unread`](crate::HeldNames::unread), [`missed`](crate::HeldNames::missed) and
+/// [`is_complete`](crate::HeldNames::is_complete) from
+/// [`quorumlock::HeldNames`](crate::HeldNames), also after the last page.
+///
+/// An error ends it: `Config` within a Tokio runtime, `Closed` after a shutdown.
+///
+/// # Examples
+/// ```
+/// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
+/// # let _guard = quorum.lock("orders/42").acquire_default()?;
+/// let mut names = quorum.held_names();
+/// for page in &mut names {
+///     for (name, inspected) in page? {
+///         println!("{name} is held by {:?}", inspected.holder());
+/// #       assert_eq!(name, "orders/42");
+///     }
+/// }
+/// assert!(names.is_complete());
+/// # Ok::<(), quorumlock::Error>(())
+/// ```
+pub struct HeldNames(
+    Blocking<crate::HeldNames>,
+    /// Whether it has ended.
+    bool,
+);
 
 impl Quorum {
-    /// Connects, and returns when a quorum of nodes is admitted: see [`QuorumBuilder::connect`].
+    /// Connects, and returns when a quorum of nodes is admitted: see [`QuorumBuilder::connect`]. A
+    /// process that forks connects after it has forked.
     ///
     /// # Errors
     /// As [`QuorumBuilder::connect`]; `Config` within a Tokio runtime, `Unavailable` if the system
-    /// gives no thread. A process that forks connects after it has forked.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # fn main() -> quorumlock::Result<()> {
-    /// use quorumlock::blocking::Quorum;
-    ///
-    /// let nodes = ["redis://eu:6379", "redis://us:6379", "redis://asia:6379"];
-    /// let quorum = Quorum::connect(quorumlock::Quorum::builder().nodes(nodes))?;
-    /// # drop(quorum);
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// gives no thread.
     pub fn connect(builder: QuorumBuilder) -> Result<Self> {
-        Worker::start(builder.connect()).map(Self)
+        Blocking::start(builder.connect()).map(Self)
     }
 
     /// Starts to connect and returns at once: see [`QuorumBuilder::open`].
@@ -66,25 +79,25 @@ impl Quorum {
     /// `Config` if a setting makes no sense, or within a Tokio runtime; `Unavailable` if the system
     /// gives no thread.
     pub fn open(builder: QuorumBuilder) -> Result<Self> {
-        Worker::start(async { builder.open() }).map(Self)
+        Blocking::start(async { builder.open() }).map(Self)
     }
 
-    /// Connects to the nodes that the environment names: see [`Quorum::from_env`](Nodes::from_env).
+    /// Connects to the nodes that the environment names: see
+    /// [`Quorum::from_env`](crate::Quorum::from_env).
     ///
     /// # Errors
-    /// As [`Quorum::from_env`](Nodes::from_env), and as [`connect`](Self::connect).
+    /// As [`Quorum::from_env`](crate::Quorum::from_env) and [`connect`](Self::connect).
     pub fn from_env() -> Result<Self> {
-        Worker::start(Nodes::from_env()).map(Self)
+        Blocking::start(crate::Quorum::from_env()).map(Self)
     }
 
     /// A quorum of `nodes` nodes in this process's memory, for examples and tests. It excludes
     /// within this process only.
     ///
     /// # Errors
-    /// `Config` for no node or more than 64, and within a Tokio runtime; `Unavailable` if the
-    /// system gives no thread.
+    /// As [`open`](Self::open); `Config` also for no node or more than 64.
     pub fn in_memory(nodes: usize) -> Result<Self> {
-        Worker::start(async { Nodes::in_memory(nodes) }).map(Self)
+        Blocking::start(async { crate::Quorum::in_memory(nodes) }).map(Self)
     }
 
     /// The same with settings: see [`QuorumBuilder::in_memory`].
@@ -92,100 +105,108 @@ impl Quorum {
     /// # Errors
     /// As [`in_memory`](Self::in_memory), and `Config` if a setting makes no sense.
     pub fn in_memory_with(builder: QuorumBuilder, nodes: usize) -> Result<Self> {
-        Worker::start(async { builder.in_memory(nodes) }).map(Self)
-    }
-
-    /// The lock on `name`: see [`Quorum::lock`](Nodes::lock).
-    #[must_use]
-    pub fn lock(&self, name: impl AsRef<str>) -> QuorumLock {
-        QuorumLock::new(self.0.quorum.lock(name), self.0.clone())
-    }
-
-    /// The lock on `name` with options of its own.
-    ///
-    /// # Errors
-    /// As [`Quorum::lock_with`](Nodes::lock_with).
-    pub fn lock_with(&self, name: impl AsRef<str>, options: &LockOptions) -> Result<QuorumLock> {
-        Ok(QuorumLock::new(self.0.quorum.lock_with(name, options)?, self.0.clone()))
-    }
-
-    /// The lock on all of `names`: see [`Quorum::lock_all`](Nodes::lock_all).
-    #[must_use]
-    pub fn lock_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> QuorumLock {
-        QuorumLock::new(self.0.quorum.lock_all(names), self.0.clone())
-    }
-
-    /// The lock on all of `names` with options of its own.
-    ///
-    /// # Errors
-    /// As [`lock_with`](Self::lock_with).
-    pub fn lock_all_with(
-        &self,
-        names: impl IntoIterator<Item = impl AsRef<str>>,
-        options: &LockOptions,
-    ) -> Result<QuorumLock> {
-        Ok(QuorumLock::new(self.0.quorum.lock_all_with(names, options)?, self.0.clone()))
+        Blocking::start(async { builder.in_memory(nodes) }).map(Self)
     }
 
     /// The options of locks that set no others, to start from for [`lock_with`](Self::lock_with).
     #[must_use]
     pub fn options(&self) -> LockOptions {
-        self.0.quorum.options()
+        self.0.inner.options()
     }
 
     /// How each node is, in the order in which they were configured.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeStatus> {
-        self.0.quorum.nodes()
+        self.0.inner.nodes()
     }
 
-    /// Asks all nodes who holds `name`: see [`Quorum::inspect`](Nodes::inspect).
+    /// Asks all nodes who holds `name`: see [`Quorum::inspect`](crate::Quorum::inspect).
     ///
     /// # Errors
     /// `Config` for a bad name or within a Tokio runtime, `Closed` after a shutdown.
     pub fn inspect(&self, name: &str) -> Result<Inspected> {
-        self.0.wait(self.0.quorum.inspect(name))?
+        self.0.wait(self.0.inner.inspect(name))
     }
 
-    /// Takes `name` away from whoever holds it, and makes no two holders: see
-    /// [`Quorum::revoke`](Nodes::revoke).
+    /// Takes `name` away from its holder, and makes no two holders: see
+    /// [`Quorum::revoke`](crate::Quorum::revoke).
     ///
     /// # Errors
-    /// As [`Quorum::revoke`](Nodes::revoke), and `Config` within a Tokio runtime.
+    /// As [`Quorum::revoke`](crate::Quorum::revoke), and `Config` within a Tokio runtime.
     pub fn revoke(&self, name: &str) -> Result<Taken> {
-        self.0.wait(self.0.quorum.revoke(name))?
+        self.0.wait(self.0.inner.revoke(name))
     }
 
-    /// Frees `name` at once, whoever holds it; **until the holder learns of it there may be two**:
-    /// see [`Quorum::force_release`](Nodes::force_release).
+    /// Frees `name` at once; **until its holder learns of it there may be two**: see
+    /// [`Quorum::force_release`](crate::Quorum::force_release).
     ///
     /// # Errors
-    /// As [`Quorum::force_release`](Nodes::force_release), and `Config` within a Tokio runtime.
+    /// As [`Quorum::force_release`](crate::Quorum::force_release), and `Config` within a Tokio runtime.
     pub fn force_release(&self, name: &str) -> Result<Taken> {
-        self.0.wait(self.0.quorum.force_release(name))?
+        self.0.wait(self.0.inner.force_release(name))
     }
 
-    /// Waits until a quorum of nodes is admitted: see [`Quorum::ready`](Nodes::ready).
+    /// Looks for all held names: see [`Quorum::held_names`](crate::Quorum::held_names).
+    #[must_use]
+    pub fn held_names(&self) -> HeldNames {
+        HeldNames(self.0.wrap(self.0.inner.held_names()), false)
+    }
+
+    /// Asks all nodes for their records of the list: see [`Quorum::members`](crate::Quorum::members).
     ///
     /// # Errors
-    /// As [`Quorum::ready`](Nodes::ready), and `Config` within a Tokio runtime.
-    pub fn ready(&self, patience: Duration) -> Result<()> {
-        self.0.wait(self.0.quorum.ready(patience))?
+    /// `Config` within a Tokio runtime, `Closed` after a shutdown. Nodes that do not answer are
+    /// part of the result.
+    pub fn members(&self) -> Result<Members> {
+        self.0.wait(self.0.inner.members())
     }
 
-    /// Stops: nobody acquires any more, locks that are held are lost and released, and what is
-    /// being released is waited for until `deadline` from now: see
-    /// [`Quorum::shutdown`](Nodes::shutdown).
+    /// Says that the servers of all nodes are new: see [`Quorum::init`](crate::Quorum::init).
+    ///
+    /// # Errors
+    /// As [`Quorum::init`](crate::Quorum::init). `Config` within a Tokio runtime: nothing was sent.
+    pub fn init(&self) -> Result<()> {
+        self.0.wait(self.0.inner.init())
+    }
+
+    /// Waits until a quorum of nodes is admitted: see [`Quorum::ready`](crate::Quorum::ready).
+    ///
+    /// # Errors
+    /// As [`Quorum::ready`](crate::Quorum::ready), and `Config` within a Tokio runtime.
+    pub fn ready(&self, patience: Duration) -> Result<()> {
+        self.0.wait(self.0.inner.ready(patience))
+    }
+
+    /// Stops: nobody acquires any more, and locks that are held are lost and released. Waits for
+    /// releases until `deadline` from now: see [`Quorum::shutdown`](crate::Quorum::shutdown).
     ///
     /// # Errors
     /// `Config` within a Tokio runtime; then nothing was stopped.
     pub fn shutdown(&self, deadline: Duration) -> Result<()> {
-        self.0.wait(self.0.quorum.shutdown(deadline))
+        self.0.worker.wait(self.0.inner.shutdown(deadline))
     }
 }
 
-impl fmt::Debug for Quorum {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0.quorum, f)
+impl Iterator for HeldNames {
+    type Item = Result<Vec<(String, Inspected)>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Self(names, over) = self;
+        if *over {
+            return None;
+        }
+        let page = names.worker.wait(names.inner.next()).and_then(|page| page).transpose();
+        *over = !matches!(page, Some(Ok(_)));
+        page
     }
 }
+
+impl Deref for HeldNames {
+    type Target = crate::HeldNames;
+
+    fn deref(&self) -> &crate::HeldNames {
+        &self.0.inner
+    }
+}
+
+debug_as_async!(Quorum, HeldNames);

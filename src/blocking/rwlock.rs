@@ -1,17 +1,13 @@
 //! Many readers, or one writer.
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::confirmed::confirmed;
-use super::lease::Lease;
+use super::lock::Lease;
 use super::quorum::Quorum;
-use super::rwguards::{ReadGuard, WriteGuard};
-use super::worker::Worker;
+use super::worker::{Blocking, debug_as_async, guard};
 use crate::config::LockOptions;
 use crate::error::{Error, Result};
-use crate::lock::{QuorumRwLock as Lock, ReadGuard as Reader, WriteGuard as Writer};
+use crate::lease::Released;
 
 /// A lock on a name that many readers hold together, or one writer alone:
 /// [`quorumlock::QuorumRwLock`](crate::QuorumRwLock) for threads.
@@ -20,33 +16,57 @@ use crate::lock::{QuorumRwLock as Lock, ReadGuard as Reader, WriteGuard as Write
 ///
 /// # Examples
 /// ```
-/// # fn main() -> quorumlock::Result<()> {
 /// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
-/// use std::time::Duration;
-///
 /// let prices = quorum.rw_lock("prices");
-/// let one = prices.read(Duration::from_secs(5))?;
-/// let other = prices.read(Duration::from_secs(5))?;
+/// let one = prices.read_default()?;
+/// let other = prices.read_default()?;
 /// assert!(prices.try_write()?.is_none());
 /// one.release()?;
 /// other.release()?;
-/// let writer = prices.write(Duration::from_secs(5))?;
+/// let writer = prices.write_default()?;
 /// let reader = writer.downgrade()?;
 /// assert!(reader.is_held());
-/// # Ok(())
-/// # }
+/// # Ok::<(), quorumlock::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct QuorumRwLock {
-    lock: Lock,
-    worker: Arc<Worker>,
-}
+pub struct QuorumRwLock(Blocking<crate::QuorumRwLock>);
+
+/// A [`QuorumRwLock`] held as a reader. It is renewed as long as this lives, and released when it is
+/// dropped.
+///
+/// # Examples
+/// ```
+/// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
+/// let reader = quorum.rw_lock("prices").read_default()?;
+/// assert!(reader.is_held());
+/// reader.release()?;
+/// # Ok::<(), quorumlock::Error>(())
+/// ```
+#[must_use = "the lock is released when its guard is dropped"]
+pub struct ReadGuard(Blocking<crate::ReadGuard>, Lease);
+
+/// A [`QuorumRwLock`] held as the writer. It is renewed as long as this lives, and released when it
+/// is dropped.
+///
+/// # Examples
+/// ```
+/// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
+/// let prices = quorum.rw_lock("prices");
+/// let writer = prices.write_default()?;
+/// let reader = writer.downgrade()?;
+/// // It sees what the writer wrote: nobody else wrote since.
+/// assert!(prices.try_write()?.is_none());
+/// reader.release()?;
+/// # Ok::<(), quorumlock::Error>(())
+/// ```
+#[must_use = "the lock is released when its guard is dropped"]
+pub struct WriteGuard(Blocking<crate::WriteGuard>, Lease);
 
 impl Quorum {
     /// The reader-writer lock on `name`: see [`Quorum::rw_lock`](crate::Quorum::rw_lock).
     #[must_use]
     pub fn rw_lock(&self, name: impl AsRef<str>) -> QuorumRwLock {
-        QuorumRwLock { lock: self.0.quorum.rw_lock(name), worker: self.0.clone() }
+        QuorumRwLock(self.0.wrap(self.0.inner.rw_lock(name)))
     }
 
     /// The reader-writer lock on `name` with options of its own.
@@ -54,7 +74,7 @@ impl Quorum {
     /// # Errors
     /// As [`lock_with`](Self::lock_with).
     pub fn rw_lock_with(&self, name: impl AsRef<str>, options: &LockOptions) -> Result<QuorumRwLock> {
-        Ok(QuorumRwLock { lock: self.0.quorum.rw_lock_with(name, options)?, worker: self.0.clone() })
+        Ok(QuorumRwLock(self.0.wrap(self.0.inner.rw_lock_with(name, options)?)))
     }
 }
 
@@ -65,7 +85,8 @@ impl QuorumRwLock {
     /// # Errors
     /// As [`QuorumLock::acquire`](super::QuorumLock::acquire).
     pub fn read(&self, timeout: Duration) -> Result<ReadGuard> {
-        self.worker.wait(self.lock.read(timeout))?.map(|guard| self.reader(guard))
+        let guard = self.0.wait(self.0.inner.read(timeout))?;
+        Ok(ReadGuard::new(self.0.wrap(guard)))
     }
 
     /// Acquires it as the writer, waiting for `timeout` at most: see
@@ -74,7 +95,8 @@ impl QuorumRwLock {
     /// # Errors
     /// As [`QuorumLock::acquire`](super::QuorumLock::acquire).
     pub fn write(&self, timeout: Duration) -> Result<WriteGuard> {
-        self.worker.wait(self.lock.write(timeout))?.map(|guard| self.writer(guard))
+        let guard = self.0.wait(self.0.inner.write(timeout))?;
+        Ok(WriteGuard::new(self.0.wrap(guard)))
     }
 
     /// Acquires it as a reader, waiting for as long as its options say: by default 10 s.
@@ -82,7 +104,8 @@ impl QuorumRwLock {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn read_default(&self) -> Result<ReadGuard> {
-        self.worker.wait(self.lock.read_default())?.map(|guard| self.reader(guard))
+        let guard = self.0.wait(self.0.inner.read_default())?;
+        Ok(ReadGuard::new(self.0.wrap(guard)))
     }
 
     /// Acquires it as the writer, waiting for as long as its options say: by default 10 s.
@@ -90,61 +113,51 @@ impl QuorumRwLock {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn write_default(&self) -> Result<WriteGuard> {
-        self.worker.wait(self.lock.write_default())?.map(|guard| self.writer(guard))
+        let guard = self.0.wait(self.0.inner.write_default())?;
+        Ok(WriteGuard::new(self.0.wrap(guard)))
     }
 
-    /// Acquires it as a reader if no writer has it, and waits for nobody. `None` means that a writer
-    /// holds it or is about to; an error means that nobody can tell.
+    /// Acquires it as a reader if no writer has it, and does not wait for others. `None` means that a
+    /// writer holds it or is about to; an error means that nobody can tell.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`](super::QuorumLock::try_acquire).
     pub fn try_read(&self) -> Result<Option<ReadGuard>> {
-        let guard = self.worker.wait(self.lock.try_read())??;
-        Ok(guard.map(|guard| self.reader(guard)))
+        let guard = self.0.wait(self.0.inner.try_read())?;
+        Ok(guard.map(|guard| ReadGuard::new(self.0.wrap(guard))))
     }
 
-    /// Acquires it as the writer if nobody has it, and waits for nobody. `None` means that somebody
-    /// else holds it or is about to; an error means that nobody can tell.
+    /// Acquires it as the writer if nobody has it, and does not wait for others. `None` means that
+    /// somebody else holds it or is about to; an error means that nobody can tell.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`](super::QuorumLock::try_acquire).
     pub fn try_write(&self) -> Result<Option<WriteGuard>> {
-        let guard = self.worker.wait(self.lock.try_write())??;
-        Ok(guard.map(|guard| self.writer(guard)))
+        let guard = self.0.wait(self.0.inner.try_write())?;
+        Ok(guard.map(|guard| WriteGuard::new(self.0.wrap(guard))))
     }
 
-    /// Runs `body` while it is held as a reader, as [`QuorumLock::run`](super::QuorumLock::run)
-    /// does.
+    /// Runs `body` with it held as a reader, as [`QuorumLock::run`](super::QuorumLock::run) does.
     ///
     /// # Errors
     /// As [`QuorumLock::run`](super::QuorumLock::run).
     pub fn run_read<T>(&self, timeout: Duration, body: impl FnOnce(&Lease) -> T) -> Result<T> {
-        let guard = self.read(timeout)?;
-        let output = body(&guard);
-        guard.ensure(Duration::ZERO)?;
-        confirmed(guard.release());
-        Ok(output)
+        self.read(timeout)?.while_held(body)
     }
 
-    /// Runs `body` while it is held as the writer, as [`QuorumLock::run`](super::QuorumLock::run)
-    /// does.
+    /// Runs `body` with it held as the writer, as [`QuorumLock::run`](super::QuorumLock::run) does.
     ///
     /// # Errors
     /// As [`QuorumLock::run`](super::QuorumLock::run).
     pub fn run_write<T>(&self, timeout: Duration, body: impl FnOnce(&Lease) -> T) -> Result<T> {
-        let guard = self.write(timeout)?;
-        let output = body(&guard);
-        guard.ensure(Duration::ZERO)?;
-        confirmed(guard.release());
-        Ok(output)
+        self.write(timeout)?.while_held(body)
     }
 
     /// As [`run_read`](Self::run_read), for a body that can fail: one `Result`, with the errors of
-    /// both. The lock is released whatever the body comes to.
+    /// both. The lock is released in either case.
     ///
     /// # Errors
-    /// As [`run_read`](Self::run_read), turned into the body's kind of error, and what the body
-    /// returns.
+    /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
     pub fn try_run_read<T, E: From<Error>>(
         &self,
         timeout: Duration,
@@ -153,12 +166,11 @@ impl QuorumRwLock {
         self.run_read(timeout, body)?
     }
 
-    /// As [`run_write`](Self::run_write), for a body that can fail: one `Result`, with the errors
-    /// of both. The lock is released whatever the body comes to.
+    /// As [`run_write`](Self::run_write), for a body that can fail: one `Result`, with the errors of
+    /// both. The lock is released in either case.
     ///
     /// # Errors
-    /// As [`run_write`](Self::run_write), turned into the body's kind of error, and what the body
-    /// returns.
+    /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
     pub fn try_run_write<T, E: From<Error>>(
         &self,
         timeout: Duration,
@@ -166,18 +178,48 @@ impl QuorumRwLock {
     ) -> Result<T, E> {
         self.run_write(timeout, body)?
     }
+}
 
-    fn reader(&self, guard: Reader) -> ReadGuard {
-        ReadGuard::new(guard, self.worker.clone())
+impl ReadGuard {
+    /// Gives it up, as [`LockGuard::release`](super::LockGuard::release) does.
+    ///
+    /// # Errors
+    /// As [`LockGuard::release`](super::LockGuard::release).
+    pub fn release(self) -> Result<Released> {
+        self.0.worker.wait(self.0.inner.release())?
     }
 
-    fn writer(&self, guard: Writer) -> WriteGuard {
-        WriteGuard::new(guard, self.worker.clone())
+    /// Always refused: see [`ReadGuard::upgrade`](crate::ReadGuard::upgrade).
+    ///
+    /// # Errors
+    /// `Config`, and nothing changes.
+    pub fn upgrade(&self) -> Result<WriteGuard> {
+        Ok(WriteGuard::new(self.0.wrap(self.0.inner.upgrade()?)))
     }
 }
 
-impl fmt::Debug for QuorumRwLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.lock, f)
+impl WriteGuard {
+    /// Gives it up, as [`LockGuard::release`](super::LockGuard::release) does.
+    ///
+    /// # Errors
+    /// As [`LockGuard::release`](super::LockGuard::release).
+    pub fn release(self) -> Result<Released> {
+        self.0.worker.wait(self.0.inner.release())?
+    }
+
+    /// Becomes a reader, without a moment in which another writer could enter: see
+    /// [`WriteGuard::downgrade`](crate::WriteGuard::downgrade).
+    ///
+    /// # Errors
+    /// As [`WriteGuard::downgrade`](crate::WriteGuard::downgrade), and `Config` within a Tokio
+    /// runtime. Then the lock is released.
+    pub fn downgrade(self) -> Result<ReadGuard> {
+        let Blocking { inner, worker } = self.0;
+        let inner = worker.wait(inner.downgrade())??;
+        Ok(ReadGuard::new(Blocking { inner, worker }))
     }
 }
+
+guard!(ReadGuard, Lease, release);
+guard!(WriteGuard, Lease, release);
+debug_as_async!(QuorumRwLock);

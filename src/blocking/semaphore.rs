@@ -1,16 +1,14 @@
 //! A semaphore: at most so many at a time.
 
-use std::fmt;
-use std::sync::Arc;
+use std::ops::Deref;
 use std::time::Duration;
 
-use super::confirmed::confirmed;
-use super::permits::{PermitsGuard, PermitsLease};
 use super::quorum::Quorum;
-use super::worker::Worker;
+use super::worker::{Blocking, debug_as_async, guard};
 use crate::config::LockOptions;
 use crate::error::{Error, Result};
-use crate::lock::QuorumSemaphore as Semaphore;
+use crate::lease::Released;
+use crate::rules::LostReason;
 
 /// A number of permits on a name: at most so many are held at a time across all clients of the same
 /// nodes, each by one holder. [`quorumlock::QuorumSemaphore`](crate::QuorumSemaphore) for threads.
@@ -20,36 +18,64 @@ use crate::lock::QuorumSemaphore as Semaphore;
 ///
 /// # Examples
 /// ```
-/// # fn main() -> quorumlock::Result<()> {
 /// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
-/// use std::time::Duration;
-///
 /// let licences = quorum.semaphore("licences", 3);
-/// let two = licences.acquire(2, Duration::from_secs(5))?;
-/// let one = licences.acquire(1, Duration::from_secs(5))?;
+/// let two = licences.acquire_default(2)?;
+/// let one = licences.acquire_default(1)?;
 /// assert!(licences.try_acquire(1)?.is_none());
 /// two.release()?;
 /// assert!(licences.try_acquire(2)?.is_some());
 /// # drop(one);
-/// # Ok(())
-/// # }
+/// # Ok::<(), quorumlock::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct QuorumSemaphore {
-    semaphore: Semaphore,
-    worker: Arc<Worker>,
-}
+pub struct QuorumSemaphore(Blocking<crate::QuorumSemaphore>);
+
+/// Held permits of a [`QuorumSemaphore`]. They are renewed together as long as this lives, lost
+/// together, and released when it is dropped. All else it has from [`PermitsLease`].
+///
+/// # Examples
+/// ```
+/// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
+/// let guard = quorum.semaphore("ports", 4).acquire_default(1)?;
+/// let port = 8080 + guard.permits()[0].number;
+/// assert!((8080..8084).contains(&port));
+/// guard.release()?;
+/// # Ok::<(), quorumlock::Error>(())
+/// ```
+#[must_use = "the permits are released when their guard is dropped"]
+pub struct PermitsGuard(Blocking<crate::PermitsGuard>, PermitsLease);
+
+/// A view of held permits: cheap to clone, and without a share in holding them.
+///
+/// All but [`lost`](Self::lost) it has from [`quorumlock::PermitsLease`](crate::PermitsLease):
+/// [`permits`](crate::PermitsLease::permits), [`is_held`](crate::PermitsLease::is_held),
+/// [`ensure`](crate::PermitsLease::ensure) and so on. It keeps the quorum's thread, not the permits.
+///
+/// # Examples
+/// ```
+/// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
+/// use std::time::Duration;
+///
+/// let guard = quorum.semaphore("licences", 3).acquire_default(2)?;
+/// let lease = guard.lease();
+/// let watch = std::thread::spawn(move || lease.lost(Duration::MAX));
+/// guard.release()?;
+/// assert_eq!(watch.join().unwrap()?, None, "they were released, not lost");
+/// # Ok::<(), quorumlock::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct PermitsLease(Blocking<crate::PermitsLease>);
 
 impl Quorum {
     /// The semaphore on `name` with so many permits: see
     /// [`Quorum::semaphore`](crate::Quorum::semaphore).
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> QuorumSemaphore {
-        QuorumSemaphore { semaphore: self.0.quorum.semaphore(name, permits), worker: self.0.clone() }
+        QuorumSemaphore(self.0.wrap(self.0.inner.semaphore(name, permits)))
     }
 
-    /// The semaphore on `name` with options of its own: see
-    /// [`Quorum::semaphore_with`](crate::Quorum::semaphore_with).
+    /// The semaphore on `name` with options of its own.
     ///
     /// # Errors
     /// As [`lock_with`](Self::lock_with), and `Config` for a bad number.
@@ -59,8 +85,7 @@ impl Quorum {
         permits: u32,
         options: &LockOptions,
     ) -> Result<QuorumSemaphore> {
-        let semaphore = self.0.quorum.semaphore_with(name, permits, options)?;
-        Ok(QuorumSemaphore { semaphore, worker: self.0.clone() })
+        Ok(QuorumSemaphore(self.0.wrap(self.0.inner.semaphore_with(name, permits, options)?)))
     }
 }
 
@@ -69,11 +94,10 @@ impl QuorumSemaphore {
     /// [`QuorumSemaphore::acquire`](crate::QuorumSemaphore::acquire).
     ///
     /// # Errors
-    /// As [`QuorumSemaphore::acquire`](crate::QuorumSemaphore::acquire), and `Config` within a
-    /// Tokio runtime.
+    /// As [`QuorumLock::acquire`](super::QuorumLock::acquire), and `Config` for a bad number.
     pub fn acquire(&self, many: u32, timeout: Duration) -> Result<PermitsGuard> {
-        let guard = self.worker.wait(self.semaphore.acquire(many, timeout))??;
-        Ok(PermitsGuard::new(guard, self.worker.clone()))
+        let guard = self.0.wait(self.0.inner.acquire(many, timeout))?;
+        Ok(PermitsGuard::new(self.0.wrap(guard)))
     }
 
     /// Acquires `many` permits, waiting for as long as its options say: by default 10 s.
@@ -81,56 +105,34 @@ impl QuorumSemaphore {
     /// # Errors
     /// As [`acquire`](Self::acquire).
     pub fn acquire_default(&self, many: u32) -> Result<PermitsGuard> {
-        let guard = self.worker.wait(self.semaphore.acquire_default(many))??;
-        Ok(PermitsGuard::new(guard, self.worker.clone()))
+        let guard = self.0.wait(self.0.inner.acquire_default(many))?;
+        Ok(PermitsGuard::new(self.0.wrap(guard)))
     }
 
-    /// Takes `many` permits if they are free, and waits for nobody. `None` means that fewer are
-    /// free, or that others wait for some or acquire them at this moment; an error means that
-    /// nobody can tell.
+    /// Takes `many` permits if they are free, and does not wait for others: see
+    /// [`QuorumSemaphore::try_acquire`](crate::QuorumSemaphore::try_acquire).
     ///
     /// # Errors
     /// `Unavailable` if too few nodes could vote; else as [`acquire`](Self::acquire).
     pub fn try_acquire(&self, many: u32) -> Result<Option<PermitsGuard>> {
-        let guard = self.worker.wait(self.semaphore.try_acquire(many))??;
-        Ok(guard.map(|guard| PermitsGuard::new(guard, self.worker.clone())))
+        let guard = self.0.wait(self.0.inner.try_acquire(many))?;
+        Ok(guard.map(|guard| PermitsGuard::new(self.0.wrap(guard))))
     }
 
-    /// Acquires `many` permits, runs `body`, and releases them.
-    ///
-    /// A thread cannot be stopped: a body that runs for long asks its lease
-    /// ([`ensure`](crate::PermitsLease::ensure), [`lost`](PermitsLease::lost)) whether to go on. If
-    /// the body panics, the permits are released in the background.
+    /// Acquires `many` permits, runs `body`, and releases them, as
+    /// [`QuorumLock::run`](super::QuorumLock::run) does.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), and `Lost` if they were lost before the body ended. A release
-    /// that no quorum confirms is not an error here.
-    ///
-    /// # Examples
-    /// ```
-    /// # fn main() -> quorumlock::Result<()> {
-    /// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
-    /// use std::time::Duration;
-    ///
-    /// let ports = quorum.semaphore("ports", 4);
-    /// let port = ports.run(1, Duration::from_secs(5), |lease| 8080 + lease.permits()[0].number)?;
-    /// assert!((8080..8084).contains(&port));
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// As [`acquire`](Self::acquire), and `Lost` if they were lost before the body ended.
     pub fn run<T>(&self, many: u32, timeout: Duration, body: impl FnOnce(&PermitsLease) -> T) -> Result<T> {
-        let guard = self.acquire(many, timeout)?;
-        let output = body(&guard);
-        guard.ensure(Duration::ZERO)?;
-        confirmed(guard.release());
-        Ok(output)
+        self.acquire(many, timeout)?.while_held(body)
     }
 
     /// As [`run`](Self::run), for a body that can fail: one `Result`, with the errors of both. The
-    /// permits are released whatever the body comes to.
+    /// permits are released in either case.
     ///
     /// # Errors
-    /// As [`run`](Self::run), turned into the body's kind of error, and what the body returns.
+    /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
     pub fn try_run<T, E: From<Error>>(
         &self,
         many: u32,
@@ -141,8 +143,39 @@ impl QuorumSemaphore {
     }
 }
 
-impl fmt::Debug for QuorumSemaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.semaphore, f)
+impl PermitsGuard {
+    /// Releases all of them on every node, and waits until a quorum has confirmed it: see
+    /// [`PermitsGuard::release`](crate::PermitsGuard::release).
+    ///
+    /// # Errors
+    /// As [`LockGuard::release`](super::LockGuard::release).
+    pub fn release(self) -> Result<Released> {
+        self.0.worker.wait(self.0.inner.release())?
     }
 }
+
+impl PermitsLease {
+    const fn new(lease: Blocking<crate::PermitsLease>) -> Self {
+        Self(lease)
+    }
+
+    /// Waits until one of them is lost, and with it all, for `timeout` at most, and returns why.
+    /// `None` means that none was lost by then, or that they were released.
+    ///
+    /// # Errors
+    /// `Config` within a Tokio runtime.
+    pub fn lost(&self, timeout: Duration) -> Result<Option<LostReason>> {
+        self.0.lost(timeout, self.0.inner.outcome())
+    }
+}
+
+impl Deref for PermitsLease {
+    type Target = crate::PermitsLease;
+
+    fn deref(&self) -> &crate::PermitsLease {
+        &self.0.inner
+    }
+}
+
+guard!(PermitsGuard, PermitsLease, release);
+debug_as_async!(QuorumSemaphore, PermitsLease);

@@ -1,17 +1,16 @@
 //! A session: one lease that owns many locks.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::quorum::Quorum;
-use super::worker::Worker;
-use crate::error::{NodeReport, Result};
+use super::worker::{Blocking, confirmed, debug_as_async};
+use crate::config::LockOptions;
+use crate::error::{Error, NodeReport, Result};
 use crate::lease::Released;
-use crate::lock::Session as Lease;
 use crate::rules::LostReason;
 
 thread_local! {
@@ -27,12 +26,11 @@ thread_local! {
 ///
 /// # Examples
 /// ```
-/// # fn main() -> quorumlock::Result<()> {
-/// use quorumlock::blocking::Quorum;
+/// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
+/// use quorumlock::blocking::Session;
 /// use std::time::Duration;
 ///
 /// let second = Duration::from_secs(1);
-/// let quorum = Quorum::in_memory(3)?;
 /// let session = quorum.session().ttl(10 * second).grant(5 * second)?;
 /// session.lock(["chunk/1", "chunk/2"], 5 * second)?;
 /// session.try_lock(["chunk/7"])?;
@@ -43,48 +41,131 @@ thread_local! {
 /// let refused = other.try_lock(["chunk/7", "chunk/8"]).unwrap_err();
 /// assert!(refused.is_contended() && &*refused.conflicts()[0].name == "chunk/7");
 ///
-/// session.unlock(["chunk/7"])?;
+/// // Code below that is not given the session finds it.
+/// session.scope(|| Session::current().expect("within a scope").unlock(["chunk/7"]))?;
 /// session.ensure(second)?;
 /// session.revoke()?;
 /// other.lock(["chunk/1", "chunk/7"], 5 * second)?;
-/// # Ok(())
-/// # }
+/// # Ok::<(), quorumlock::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Session {
-    // Dropped before the runtime that sends its releases.
-    session: Lease,
-    worker: Arc<Worker>,
-}
+pub struct Session(Blocking<crate::Session>);
+
+/// Options of a session, on the way to [`grant`](Self::grant).
+///
+/// # Examples
+/// ```
+/// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
+/// use std::time::Duration;
+///
+/// let second = Duration::from_secs(1);
+/// let session = quorum.session().ttl(10 * second).grant(5 * second)?;
+/// assert!(session.is_alive() && session.held().is_empty());
+///
+/// let chunks = ["chunk/1", "chunk/2"];
+/// quorum.session().try_run(5 * second, |session| session.lock(chunks, 5 * second))?;
+/// assert!(quorum.lock("chunk/1").try_acquire()?.is_some(), "it was revoked after that");
+/// # Ok::<(), quorumlock::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "a builder does nothing until the session is granted"]
+pub struct SessionBuilder(Blocking<crate::SessionBuilder>);
 
 impl Quorum {
+    /// A session, which owns many locks: see [`Quorum::session`](crate::Quorum::session).
+    /// [`grant`](SessionBuilder::grant) begins it.
+    pub fn session(&self) -> SessionBuilder {
+        SessionBuilder(self.0.wrap(self.0.inner.session()))
+    }
+
     /// The session of this quorum that has this [`id`](Session::id), for other code of the process:
     /// see [`Quorum::join_session`](crate::Quorum::join_session).
     #[must_use]
     pub fn join_session(&self, id: &str) -> Option<Session> {
-        let session = self.0.quorum.join_session(id)?;
-        Some(Session::new(session, self.0.clone()))
+        Some(Session(self.0.wrap(self.0.inner.join_session(id)?)))
     }
 }
 
+impl SessionBuilder {
+    /// For how long nodes hold the session's locks unless they are renewed. Default: that of the
+    /// quorum's options, 30 s. See [`LockOptions::ttl`].
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self(Blocking { inner: self.0.inner.ttl(ttl), ..self.0 })
+    }
+
+    /// The options of all locks of the session. Default: those of the quorum. See
+    /// [`SessionBuilder::options`](crate::SessionBuilder::options).
+    pub fn options(self, options: LockOptions) -> Self {
+        Self(Blocking { inner: self.0.inner.options(options), ..self.0 })
+    }
+
+    /// Begins the session, as soon as a quorum of nodes votes; waits for that for `timeout` at
+    /// most: see [`SessionBuilder::grant`](crate::SessionBuilder::grant).
+    ///
+    /// # Errors
+    /// As for the async method, and `Config` within a Tokio runtime.
+    pub fn grant(self, timeout: Duration) -> Result<Session> {
+        let Blocking { inner, worker } = self.0;
+        let inner = worker.wait(inner.grant(timeout))??;
+        Ok(Session(Blocking { inner, worker }))
+    }
+
+    /// Begins the session, waiting for as long as its options say: by default 10 s.
+    ///
+    /// # Errors
+    /// As [`grant`](Self::grant).
+    pub fn grant_default(self) -> Result<Session> {
+        let Blocking { inner, worker } = self.0;
+        let inner = worker.wait(inner.grant_default())??;
+        Ok(Session(Blocking { inner, worker }))
+    }
+
+    /// Begins a session as [`grant`](Self::grant) does, runs `body` with it, and revokes it, for
+    /// all its handles, also if the body panics.
+    ///
+    /// It cannot stop the body, as [`QuorumLock::run`](super::QuorumLock::run) cannot: the body asks
+    /// its session. If somebody else revokes that, the body goes on, and finds it ended.
+    ///
+    /// # Errors
+    /// As [`grant`](Self::grant), and `Lost` if the session was lost before the body ended.
+    pub fn run<T>(self, timeout: Duration, body: impl FnOnce(&Session) -> T) -> Result<T> {
+        let session = Ending(self.grant(timeout)?);
+        let output = body(&session.0);
+        session.0.0.inner.not_lost()?;
+        confirmed(session.0.revoke());
+        Ok(output)
+    }
+
+    /// As [`run`](Self::run), for a body that can fail: one `Result`, with the errors of both. The
+    /// session is revoked in either case.
+    ///
+    /// # Errors
+    /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
+    pub fn try_run<T, E: From<Error>>(
+        self,
+        timeout: Duration,
+        body: impl FnOnce(&Session) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run(timeout, body)?
+    }
+}
+
+/// A session that ends for all its handles when this is dropped.
+struct Ending(Session);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.0.inner.end();
+    }
+}
+
+// Methods of one line are not left to `Deref`: `sessions.iter().all(Session::is_alive)` needs them.
 impl Session {
-    pub(super) const fn new(session: Lease, worker: Arc<Worker>) -> Self {
-        Self { session, worker }
-    }
-
-    pub(super) fn not_lost(&self) -> Result<()> {
-        self.session.not_lost()
-    }
-
-    pub(super) fn end(&self) {
-        self.session.end();
-    }
-
     /// By this, other code of the same process finds the session: [`Quorum::join_session`] on the
     /// same quorum.
     #[must_use]
     pub fn id(&self) -> &str {
-        self.session.id()
+        self.0.inner.id()
     }
 
     /// Acquires all of `names`, or none, waiting for `timeout` at most: see
@@ -94,38 +175,37 @@ impl Session {
     /// As [`Session::lock`](crate::Session::lock), and `Config` within a Tokio runtime. What was
     /// held before is held still, unless the session is lost.
     pub fn lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>, timeout: Duration) -> Result<()> {
-        self.worker.wait(self.session.lock(names, timeout))?
+        self.0.wait(self.0.inner.lock(names, timeout))
     }
 
-    /// Acquires all of `names` if nobody has any of them, else none, and waits for nobody.
+    /// Acquires all of `names` if nobody has any of them, else none, and does not wait for others.
     ///
     /// # Errors
     /// `Contended` if others hold some of them, or are about to; else as for [`lock`](Self::lock).
     pub fn try_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<()> {
-        self.worker.wait(self.session.try_lock(names))?
+        self.0.wait(self.0.inner.try_lock(names))
     }
 
     /// Gives these names up, and waits until a quorum of nodes has confirmed it: see
     /// [`Session::unlock`](crate::Session::unlock).
     ///
     /// # Errors
-    /// As [`Session::unlock`](crate::Session::unlock). `Config` within a Tokio runtime; then
-    /// nothing was freed.
+    /// As for the async method. `Config` within a Tokio runtime: nothing was freed.
     pub fn unlock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Released> {
-        self.worker.wait(self.session.unlock(names))?
+        self.0.wait(self.0.inner.unlock(names))
     }
 
     /// The names that are held, in their order, each with its fencing token: see
     /// [`Session::held`](crate::Session::held). Empty once the session has ended.
     #[must_use]
     pub fn held(&self) -> Vec<(Arc<str>, u64)> {
-        self.session.held()
+        self.0.inner.held()
     }
 
-    /// The fencing token of `name`; `None` where the session does not hold it.
+    /// The fencing token of `name`; `None` if the session does not hold it.
     #[must_use]
     pub fn token(&self, name: &str) -> Option<u64> {
-        self.session.token(name)
+        self.0.inner.token(name)
     }
 
     /// Ends the session for all its handles: frees all locks, on every node, and waits until a
@@ -135,77 +215,57 @@ impl Session {
     /// `Unavailable` if too few nodes answered in time: the releases go on in the background.
     /// `Config` within a Tokio runtime: then nothing was freed.
     pub fn revoke(&self) -> Result<Released> {
-        self.worker.wait(self.session.revoke())?
+        self.0.wait(self.0.inner.revoke())
     }
 
     /// What is left of the validity of the lock that ends first; zero once the session has ended.
     /// See [`Session::remaining`](crate::Session::remaining).
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.session.remaining()
+        self.0.inner.remaining()
     }
 
-    /// Whether the session lives at this moment, and so holds all its locks. Never true past the
-    /// deadline of one of them, whatever timers do.
+    /// Whether the session lives at this moment, and so holds all its locks: see
+    /// [`Session::is_alive`](crate::Session::is_alive).
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        self.session.is_alive()
+        self.0.inner.is_alive()
     }
 
-    /// Checks that all locks are held for at least `least` from now: before a write that takes so
-    /// long.
+    /// Checks that all locks are held for at least `least` from now: see
+    /// [`Session::ensure`](crate::Session::ensure).
     ///
     /// # Errors
     /// `Lost` if they are not.
     pub fn ensure(&self, least: Duration) -> Result<()> {
-        self.session.ensure(least)
+        self.0.inner.ensure(least)
     }
 
-    /// Waits until the session is lost, for `timeout` at most, and returns why; `None` where it was
-    /// not lost by then, and as soon as it is revoked.
+    /// Waits until the session is lost, for `timeout` at most, and returns why. `None` means that it
+    /// was not lost by then, or that it was revoked.
     ///
     /// # Errors
     /// `Config` within a Tokio runtime.
     pub fn lost(&self, timeout: Duration) -> Result<Option<LostReason>> {
-        let outcome = self.worker.within(timeout, self.session.outcome())?;
-        Ok(outcome.flatten())
+        self.0.lost(timeout, self.0.inner.outcome())
     }
 
-    /// A token that is cancelled when the session is lost, for whatever takes one: see
+    /// A token that is cancelled when the session is lost: see
     /// [`Session::cancellation`](crate::Session::cancellation).
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
-        self.session.cancellation()
+        self.0.inner.cancellation()
     }
 
-    /// What each node said to the last renewal, of a lock that this did not renew. Empty where it
-    /// renewed all, and where none was made.
+    /// What each node said to the last renewal, if that did not renew all: see
+    /// [`Session::failed_renewal`](crate::Session::failed_renewal).
     #[must_use]
     pub fn failed_renewal(&self) -> Vec<NodeReport> {
-        self.session.failed_renewal()
+        self.0.inner.failed_renewal()
     }
 
     /// Runs `body` with this session as the [current](Self::current) one of this thread, for code
     /// below that is not given it. Threads that `body` starts do not have it.
-    ///
-    /// # Examples
-    /// ```
-    /// # fn main() -> quorumlock::Result<()> {
-    /// # let quorum = quorumlock::blocking::Quorum::in_memory(3)?;
-    /// use quorumlock::blocking::Session;
-    /// use std::time::Duration;
-    ///
-    /// fn below() -> quorumlock::Result<()> {
-    ///     let session = Session::current().expect("called within a scope");
-    ///     session.lock(["orders/42"], Duration::from_secs(5))
-    /// }
-    ///
-    /// let session = quorum.session().grant(Duration::from_secs(5))?;
-    /// session.scope(below)?;
-    /// assert!(session.token("orders/42").is_some());
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn scope<T>(&self, body: impl FnOnce() -> T) -> T {
         let _before = Before(exchange(Some(self.clone())));
         body()
@@ -233,8 +293,4 @@ fn exchange(session: Option<Session>) -> Option<Session> {
     CURRENT.try_with(|current| current.replace(session)).ok().flatten()
 }
 
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.session, f)
-    }
-}
+debug_as_async!(Session, SessionBuilder);

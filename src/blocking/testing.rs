@@ -1,17 +1,15 @@
 //! How to test your own code that uses locks without async: contention and loss. With the features
 //! `blocking` and `testing`.
 //!
-//! As [`quorumlock::testing`](crate::testing), which says more; only what follows is another. Time
-//! cannot be paused here: a quorum has a thread of its own, on which it passes as it does
-//! elsewhere. So let the code under test take its timeouts and its ttl from settings, and give it
-//! short ones.
+//! As [`quorumlock::testing`](crate::testing), which says more. But time cannot be paused here: a
+//! quorum has a thread of its own. So let the code under test take its timeouts and its ttl from
+//! settings, and give it short ones.
 //!
 //! # Contention
 //!
 //! [`hold`] takes a lock as another process would, and keeps it until it is dropped.
 //!
 //! ```
-//! # fn main() -> quorumlock::Result<()> {
 //! use quorumlock::Result;
 //! use quorumlock::blocking::{Quorum, testing};
 //! use std::time::Duration;
@@ -30,17 +28,15 @@
 //! assert!(!ship(&quorum, "orders/42", Duration::from_millis(50))?);
 //! drop(other);
 //! assert!(ship(&quorum, "orders/42", Duration::from_secs(5))?);
-//! # Ok(())
-//! # }
+//! # Ok::<(), quorumlock::Error>(())
 //! ```
 //!
 //! # Loss
 //!
-//! [`lose`] makes whoever holds a lock lose it at this moment. It is there to test that your code
-//! notices, since nothing can stop a closure.
+//! [`lose`] makes the holder of a lock lose it at this moment. Test with it that your code notices,
+//! since nothing can stop a closure.
 //!
 //! ```
-//! # fn main() -> quorumlock::Result<()> {
 //! use quorumlock::LostReason;
 //! use quorumlock::blocking::{Quorum, testing};
 //! use std::time::Duration;
@@ -56,58 +52,44 @@
 //! // Your storage: it must refuse that token once it has seen next.token().
 //! let next = quorum.lock("orders/42").acquire_default()?;
 //! assert!(token < next.token());
-//! # Ok(())
-//! # }
+//! # Ok::<(), quorumlock::Error>(())
 //! ```
 
-use std::fmt;
-use std::sync::Arc;
-
 use super::quorum::Quorum;
-use super::worker::Worker;
+use super::worker::{Blocking, debug_as_async};
 use crate::error::Result;
-use crate::testing::{self, Hold as Held};
+use crate::testing;
 
-/// A lock that somebody else holds, until this is dropped: [`testing::Hold`](Held)
-/// for threads. It is never lost, and keeps the quorum's thread.
+/// A lock that somebody else holds, until this is dropped: [`testing::Hold`] for threads. It is
+/// never lost, and keeps the quorum's thread.
 #[must_use = "it is held until this is dropped"]
-pub struct Hold {
-    // Dropped before the runtime that sends its release.
-    held: Held,
-    _worker: Arc<Worker>,
-}
+pub struct Hold(Blocking<testing::Hold>);
 
 impl Hold {
     /// The fencing token with which it is held.
     #[must_use]
     pub fn token(&self) -> u64 {
-        self.held.token()
+        self.0.inner.token()
     }
 }
 
-impl fmt::Debug for Hold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.held, f)
-    }
-}
+debug_as_async!(Hold);
 
 /// Lets somebody else hold `name`, a client of the same nodes, until what is returned is dropped.
-/// Waits for up to 10 s where it is held.
+/// Waits for up to 10 s if it is held.
 ///
 /// # Errors
 /// As [`testing::hold`]; `Config` within a Tokio runtime.
 pub fn hold(quorum: &Quorum, name: &str) -> Result<Hold> {
-    let worker = &quorum.0;
-    let held = worker.wait(testing::hold(&worker.quorum, name))??;
-    Ok(Hold { held, _worker: worker.clone() })
+    let held = quorum.0.wait(testing::hold(&quorum.0.inner, name))?;
+    Ok(Hold(quorum.0.wrap(held)))
 }
 
-/// Whoever holds `name` by `quorum`, or by a clone of it, loses it now: see
-/// [`testing::lose`]. Returns whether anybody held it. Waits for nothing.
+/// Makes the holder of `name` by `quorum`, or by a clone of it, lose it now: see
+/// [`testing::lose`]. Returns whether anybody held it. Does not wait.
 ///
 /// # Errors
 /// As [`testing::lose`]; `Config` within a Tokio runtime.
 pub fn lose(quorum: &Quorum, name: &str) -> Result<bool> {
-    let worker = &quorum.0;
-    worker.wait(async { testing::lose(&worker.quorum, name) })?
+    quorum.0.wait(async { testing::lose(&quorum.0.inner, name) })
 }

@@ -1,4 +1,4 @@
-//! The runtime of a quorum that is used without async.
+//! The runtime of a quorum that is used without async, and what the types here have in common.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::lease::Released;
 use crate::lock::Quorum;
+use crate::rules::LostReason;
 
 /// How long the last drop waits for releases: where `main` returns, they would not be sent after it.
 const FLUSH: Duration = Duration::from_millis(250);
@@ -18,14 +20,14 @@ const FAREWELL: Duration = Duration::from_secs(30);
 /// A quorum and the runtime that it lives on. Shared by its handles, locks and guards.
 #[derive(Debug)]
 pub(super) struct Worker {
-    pub(super) quorum: Quorum,
+    quorum: Quorum,
     /// There until this is dropped.
     runtime: Option<Runtime>,
 }
 
 impl Worker {
     /// Starts a runtime, and on it a quorum.
-    pub(super) fn start(opened: impl Future<Output = Result<Quorum>>) -> Result<Arc<Self>> {
+    fn start(opened: impl Future<Output = Result<Quorum>>) -> Result<Arc<Self>> {
         refuse_within_a_runtime()?;
         let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("quorumlock").enable_all().build();
         let runtime = runtime.map_err(|error| {
@@ -90,3 +92,98 @@ pub(super) fn refuse_within_a_runtime() -> Result<()> {
         )),
     }
 }
+
+/// Something of the async API, and the runtime that it lives on. Each type here has one.
+#[derive(Clone)]
+pub(super) struct Blocking<T> {
+    // Dropped before the runtime, which sends its releases.
+    pub(super) inner: T,
+    pub(super) worker: Arc<Worker>,
+}
+
+impl Blocking<Quorum> {
+    /// Starts a runtime, and on it a quorum.
+    pub(super) fn start(opened: impl Future<Output = Result<Quorum>>) -> Result<Self> {
+        let worker = Worker::start(opened)?;
+        Ok(Self { inner: worker.quorum.clone(), worker })
+    }
+}
+
+impl<T> Blocking<T> {
+    /// Something else that lives on the same runtime.
+    pub(super) fn wrap<U>(&self, inner: U) -> Blocking<U> {
+        Blocking { inner, worker: self.worker.clone() }
+    }
+
+    /// Waits for `future` on this thread.
+    pub(super) fn wait<U>(&self, future: impl Future<Output = Result<U>>) -> Result<U> {
+        self.worker.wait(future)?
+    }
+
+    /// Waits for `outcome`, for `timeout` at most, and returns the reason if it was lost by then.
+    pub(super) fn lost(
+        &self,
+        timeout: Duration,
+        outcome: impl Future<Output = Option<LostReason>>,
+    ) -> Result<Option<LostReason>> {
+        Ok(self.worker.within(timeout, outcome)?.flatten())
+    }
+}
+
+/// Logs a release after a body that nobody confirmed. It is no error: the body's work was done while
+/// the lock was held.
+pub(super) fn confirmed(released: Result<Released>) {
+    if let Err(error) = released {
+        tracing::warn!(%error, "released without confirmation");
+    }
+}
+
+/// `Debug` for types whose first field is a [`Blocking`]: as the async type has it.
+macro_rules! debug_as_async {
+    ($($Type:ident),+) => {$(
+        impl std::fmt::Debug for $Type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Debug::fmt(&self.0.inner, f)
+            }
+        }
+    )+};
+}
+pub(super) use debug_as_async;
+
+/// What all guards have in common. A guard is `struct Guard(Blocking<crate::Guard>, Lease)`: the view
+/// is there to be dereferenced to. `release` is the method that gives the guard up.
+macro_rules! guard {
+    ($Guard:ident, $Lease:ident, $release:ident) => {
+        impl $Guard {
+            pub(super) fn new(guard: Blocking<crate::$Guard>) -> Self {
+                let lease = $Lease::new(guard.wrap(guard.inner.lease()));
+                Self(guard, lease)
+            }
+
+            /// A view that can be given away; it does not keep what is held.
+            #[must_use]
+            pub fn lease(&self) -> $Lease {
+                self.1.clone()
+            }
+
+            /// Runs `body` while this is held, and then gives it up. It is dropped if `body` panics.
+            pub(super) fn while_held<T>(self, body: impl FnOnce(&$Lease) -> T) -> Result<T> {
+                let output = body(&self);
+                self.ensure(std::time::Duration::ZERO)?;
+                super::worker::confirmed(self.$release());
+                Ok(output)
+            }
+        }
+
+        impl std::ops::Deref for $Guard {
+            type Target = $Lease;
+
+            fn deref(&self) -> &$Lease {
+                &self.1
+            }
+        }
+
+        super::worker::debug_as_async!($Guard);
+    };
+}
+pub(super) use guard;
