@@ -120,3 +120,10 @@ another_package() {
     -e 's/^quorumlock = { path = "\."/quorumlock = { package = "quorumlock-copy", path = "."/' "$1/Cargo.toml"
   sed -i -e 's/^name = "quorumlock"$/name = "quorumlock-copy"/' -e 's/^ "quorumlock",$/ "quorumlock-copy",/' "$1/Cargo.lock"
 }
+
+# lab_program: builds the program of benches/lab and prints where it is. In the same target folder: most of what it depends on is there already.
+lab_program() {
+  local target=${CARGO_TARGET_DIR:-target}
+  cargo build --locked --quiet --release --manifest-path benches/lab/Cargo.toml --target-dir "$target" >&2
+  echo "$target/release/quorumlock-lab"
+}

@@ -71,7 +71,7 @@ pub(crate) enum Command {
     Init(Init),
     /// Contends for one lock from several processes, kills a node, and counts overlaps
     Demo(Demo),
-    /// Measures how a lock passes from one to the next, and what locks cost
+    /// Measures how a lock passes from one to the next, and how long locks take
     #[command(subcommand)]
     Bench(Bench),
     /// Prints what a shell needs to complete this command line

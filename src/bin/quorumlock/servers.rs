@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::failure::{Failure, UNAVAILABLE};
@@ -69,21 +68,6 @@ impl Servers {
         if let Some(server) = self.list.get_mut(index) {
             server.kill();
         }
-    }
-
-    /// Stops one: connections stay open and nothing answers.
-    pub(crate) fn stop(&self, index: usize) -> io::Result<()> {
-        self.signal(index, Signal::STOP)
-    }
-
-    /// Lets a stopped one go on.
-    pub(crate) fn resume(&self, index: usize) -> io::Result<()> {
-        self.signal(index, Signal::CONT)
-    }
-
-    fn signal(&self, index: usize, signal: Signal) -> io::Result<()> {
-        let process = self.list.get(index).and_then(|server| server.process.as_ref());
-        Ok(kill_process(Pid::from_child(process.ok_or(io::ErrorKind::NotFound)?), signal)?)
     }
 
     /// Starts one again at its address. It has forgotten everything.

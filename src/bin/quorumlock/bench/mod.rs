@@ -1,13 +1,7 @@
 //! `quorumlock bench`: what can be measured, over servers of its own or over the user's nodes.
 
 mod contention;
-mod cost;
 mod distance;
-mod faults;
-mod flat;
-mod keys;
-mod leases;
-pub(crate) mod probe;
 mod progress;
 mod samples;
 mod sections;
@@ -19,11 +13,10 @@ pub(crate) mod worker;
 
 use std::time::Duration;
 
-use quorumlock::{Quorum, QuorumLock, Transport};
+use quorumlock::Transport;
 
 use crate::cli::bench::Bench;
-use crate::demo::all_vote;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::process::{self, Signals};
 use crate::servers::Servers;
 use crate::settings::Settings;
@@ -46,11 +39,7 @@ async fn measured(args: Bench) -> Outcome {
         Bench::Uncontended(args) => uncontended::measured(&args).await,
         Bench::Throughput(args) => throughput::measured(&args).await,
         Bench::Distance(args) => distance::measured(&args).await,
-        Bench::Faults(args) => faults::measured(&args).await,
-        Bench::Leases(args) => leases::measured(&args).await,
         Bench::Contention(args) => contention::measured(&args).await,
-        Bench::Cost(args) => cost::measured(&args).await,
-        Bench::Keys(args) => keys::measured(&args).await,
     }
 }
 
@@ -58,20 +47,6 @@ async fn measured(args: Bench) -> Outcome {
 /// make clients wait.
 fn unguarded(ports: &[u16], transport: Option<Transport>) -> Settings {
     Settings { nodes: Servers::at(ports), max_ttl: Some(Duration::ZERO), transport, ..Settings::default() }
-}
-
-/// A quorum over these servers, all of which vote.
-async fn connected(ports: &[u16], transport: Option<Transport>) -> Result<Quorum, Failure> {
-    let quorum = unguarded(ports, transport).builder()?.connect().await?;
-    all_vote(&quorum, SETTLE).await;
-    Ok(quorum)
-}
-
-/// Acquires and releases.
-async fn pair(lock: &QuorumLock) -> Result<(), Failure> {
-    let guard = lock.acquire(TIMEOUT).await?;
-    guard.release().await?;
-    Ok(())
 }
 
 /// `part` of `whole`, unless there is no whole.

@@ -1,17 +1,13 @@
 //! How far a benchmark is, on a terminal; elsewhere nothing is shown.
 
 use std::io::IsTerminal;
-use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output;
 
 /// Gone when it is dropped.
-pub(super) struct Progress {
-    bar: ProgressBar,
-    began: Instant,
-}
+pub(super) struct Progress(ProgressBar);
 
 impl Progress {
     /// Of so many steps.
@@ -22,27 +18,17 @@ impl Progress {
         let style = ProgressStyle::with_template("{bar:40.green/black} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_message(what.to_owned());
-        Self { bar, began: Instant::now() }
-    }
-
-    /// Of a length of time.
-    pub(super) fn time(what: &str, length: Duration) -> Self {
-        Self::steps(what, u64::try_from(length.as_millis()).unwrap_or(u64::MAX))
+        Self(bar)
     }
 
     /// One step further.
     pub(super) fn step(&self) {
-        self.bar.inc(1);
-    }
-
-    /// As far as time has passed.
-    pub(super) fn tick(&self) {
-        self.bar.set_position(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX));
+        self.0.inc(1);
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.0.finish_and_clear();
     }
 }

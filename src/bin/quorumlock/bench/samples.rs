@@ -13,8 +13,6 @@ use crate::failure::Failure;
 pub(super) struct Samples {
     acquire: Vec<Duration>,
     release: Vec<Duration>,
-    /// Pairs of which one failed.
-    pub(super) failed: u64,
 }
 
 impl Samples {
@@ -32,7 +30,6 @@ impl Samples {
     pub(super) fn add(&mut self, other: Self) {
         self.acquire.extend(other.acquire);
         self.release.extend(other.release);
-        self.failed += other.failed;
     }
 
     pub(super) fn pairs(&self) -> usize {
@@ -57,7 +54,6 @@ impl Samples {
             ("release_p50_ms", of(self.released(0.5))),
             ("release_p99_ms", of(self.released(0.99))),
             ("pairs", self.pairs().into()),
-            ("failed", self.failed.into()),
         ]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))

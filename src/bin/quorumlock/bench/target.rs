@@ -15,8 +15,8 @@ use crate::settings::Settings;
 
 pub(super) struct Target {
     pub(super) settings: Settings,
-    /// Servers of our own; none where nodes were given.
-    pub(super) servers: Option<Servers>,
+    /// Servers of our own, gone with this; none where nodes were given.
+    _servers: Option<Servers>,
 }
 
 impl Target {
@@ -32,11 +32,11 @@ impl Target {
         }
         let settings = Settings::collect(&place.nodes)?;
         if !settings.nodes.is_empty() {
-            return Ok(Self { settings, servers: None });
+            return Ok(Self { settings, _servers: None });
         }
         let servers = Servers::start(usize::from(place.masters))?;
         let ports = latency::apart(&servers.ports(), distances)?;
-        Ok(Self { settings: unguarded(&ports, settings.transport), servers: Some(servers) })
+        Ok(Self { settings: unguarded(&ports, settings.transport), _servers: Some(servers) })
     }
 
     /// A quorum over them, a majority of which votes.
@@ -50,11 +50,6 @@ impl Target {
         }
         let said = output::explained_once(nodes.iter().map(|node| format!("{}: {}", node.node, node.state)));
         Err(Failure::new(UNAVAILABLE, format!("no quorum of nodes votes:\n  {}", said.join("\n  "))))
-    }
-
-    /// How many script calls all of them have carried out; only servers of our own are asked.
-    pub(super) fn script_calls(&self) -> Result<Option<u64>, Failure> {
-        Ok(self.servers.as_ref().map(Servers::script_calls).transpose()?)
     }
 }
 

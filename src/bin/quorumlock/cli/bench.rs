@@ -19,18 +19,8 @@ pub(crate) enum Bench {
     /// What a lock takes, as a multiple of the round trip to the node that completes a quorum. Over the
     /// nodes that are given, or servers of its own at chosen distances
     Distance(Distance),
-    /// How much slower locks are while nodes are stopped and killed. Over servers of its own alone
-    Faults(Faults),
-    /// Holds many locks for a time: what keeping them costs, and whether one is lost. Over the nodes that
-    /// are given, or servers of its own
-    Leases(Leases),
     /// Workers in several processes take turns at one lock
     Contention(Contention),
-    /// What an acquisition and its release cost the nodes and the client, beside a hand-written SET
-    /// NX and compare-and-delete
-    Cost(Cost),
-    /// What nodes and this process keep of names that are used once, and whether it grows
-    Keys(Keys),
 }
 
 // Over which nodes. (A comment of documentation would replace what is said of the subcommand.)
@@ -86,40 +76,6 @@ pub(crate) struct Distance {
 }
 
 #[derive(Args)]
-pub(crate) struct Faults {
-    /// How many servers
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(3..=64))]
-    pub(crate) masters: u8,
-    /// Up to how many of them fail together [default: as many as the others can do without]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=31))]
-    pub(crate) failing: Option<u8>,
-    /// How long to measure healthy nodes, and as long each fault
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
-    pub(crate) seconds: u32,
-    /// Prints one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args)]
-pub(crate) struct Leases {
-    #[command(flatten)]
-    pub(crate) place: Place,
-    /// How many locks
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    pub(crate) leases: u32,
-    /// For how long the nodes hold each unless it is renewed [default: 30s, or QUORUMLOCK_TTL]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
-    pub(crate) ttl: Option<Duration>,
-    /// How long to hold them once all are acquired. Renewals come every third of the ttl
-    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub(crate) seconds: u32,
-    /// Prints one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args)]
 pub(crate) struct Contention {
     /// How many workers in all
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -149,53 +105,6 @@ pub(crate) struct Contention {
     /// Prints one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Args)]
-pub(crate) struct Cost {
-    /// How many acquisitions with their releases to measure in each phase
-    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    pub(crate) pairs: u32,
-    /// How many tasks make a crowd, each with a name of its own
-    #[arg(long, value_name = "T", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) tasks: u32,
-    /// How many connections the hand-written crowd has to each node, at most one a task
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) connections: u32,
-    /// In how many turns the phases are measured, so that a noisy machine is fair to all
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub(crate) rounds: u32,
-    /// How many servers
-    #[arg(long, alias = "nodes", value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=64))]
-    pub(crate) masters: u8,
-    /// Prints one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args)]
-pub(crate) struct Keys {
-    /// How many fresh names a second
-    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) rate: u32,
-    /// For how long; part of a minute will do
-    #[arg(long, value_name = "N", default_value = "10", value_parser = minutes)]
-    pub(crate) minutes: Duration,
-    /// For how long a name is acquired. Nodes keep it for 105 s more: a run that is to show whether
-    /// they keep more and more takes over twice that
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
-    pub(crate) ttl: Duration,
-    /// How many servers
-    #[arg(long, alias = "nodes", value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=64))]
-    pub(crate) masters: u8,
-    /// Prints one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-fn minutes(text: &str) -> Result<Duration, String> {
-    let minutes = text.parse::<f64>().ok().filter(|minutes| (0.001..=10_000.0).contains(minutes));
-    minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)).ok_or_else(|| "0.001 to 10000 minutes".to_owned())
 }
 
 #[derive(Args)]

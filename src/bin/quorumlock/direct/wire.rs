@@ -102,7 +102,7 @@ impl Wire {
 }
 
 /// A command as it goes over the wire.
-pub(crate) fn request(command: &[&str]) -> Vec<u8> {
+fn request(command: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
     for word in command {
         bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());

@@ -48,7 +48,8 @@ impl Exam {
 
     /// The value of a field of INFO.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
-        crate::bench::probe::field(self.info.as_deref().ok()?, name)
+        let mut lines = self.info.as_deref().ok()?.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
     }
 
     pub(super) fn number(&self, name: &str) -> Option<u64> {

@@ -144,7 +144,7 @@ fn failing(report: &Report) -> Vec<Line> {
     lines
 }
 
-/// From `quorumlock bench leases`, where its rows were added.
+/// From `leases`, where its rows were added.
 fn many(report: &Report) -> Vec<Line> {
     let leases = |name: &str| report.figure("leases", None, OURS, name);
     vec![
@@ -156,7 +156,7 @@ fn many(report: &Report) -> Vec<Line> {
     ]
 }
 
-/// From `quorumlock bench keys`, where its rows were added: how many names there were, and by how
+/// From `keys`, where its rows were added: how many names there were, and by how
 /// much what is kept of them grew since half the time.
 fn names(report: &Report) -> Vec<Line> {
     let figure = |name: &str| report.figure("names", None, OURS, name);

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use super::reach;
 use crate::contender::Kind;
-use crate::reach;
 use crate::table::{Report, short};
 
 /// What tables show: a title, and where its figure is.

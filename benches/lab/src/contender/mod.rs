@@ -17,8 +17,7 @@ use tokio::time::timeout;
 use distributed_lock::DistributedLock;
 use fred_floor::FredFloor;
 use hand::Hand;
-use ours::Ours;
-pub use ours::{Quorums, TTL};
+pub use ours::{Ours, Quorums, TTL, all_vote};
 use quorumlock::Transport;
 use redis_floor::RedisFloor;
 use rslock::Rslock;
@@ -69,6 +68,8 @@ pub enum Kind {
     OursRedis,
     Rslock,
     DistributedLock,
+    /// Not one of [`Kind::ALL`]: what `cost` compares with.
+    Plain,
 }
 
 impl Kind {
@@ -84,6 +85,7 @@ impl Kind {
             Self::OursRedis => "quorumlock, redis-rs",
             Self::Rslock => "rslock",
             Self::DistributedLock => "distributed-lock-redis",
+            Self::Plain => "SET, by hand",
         }
     }
 
@@ -104,6 +106,7 @@ impl Kind {
             Self::OursRedis => Lock::OursRedis(Ours::connect(ports, Transport::RedisRs).await?),
             Self::Rslock => Lock::Rslock(Rslock::open(ports)),
             Self::DistributedLock => Lock::DistributedLock(DistributedLock::connect(ports).await?),
+            Self::Plain => Lock::Plain(Hand::connect(ports, scripts).await?),
         })
     }
 }
@@ -117,6 +120,7 @@ pub enum Lock {
     OursRedis(Ours),
     Rslock(Rslock),
     DistributedLock(DistributedLock),
+    Plain(Hand),
 }
 
 /// What an acquisition and its release took.
@@ -142,6 +146,7 @@ impl Lock {
             Self::Ours(ours) | Self::OursRedis(ours) => ours.pair(name).await,
             Self::Rslock(lock) => lock.pair(name).await,
             Self::DistributedLock(lock) => lock.pair(name).await,
+            Self::Plain(hand) => hand.plain_pair(name, number).await,
         }
     }
 
@@ -155,11 +160,11 @@ impl Lock {
         }
     }
 
-    /// Does what `work` says. All but the hand-written floor have tasks that read and write in the
-    /// background; that one does both in here.
+    /// Does what `work` says. All but what is written by hand have tasks that read and write in the
+    /// background; that does both in here.
     pub async fn drive<T>(&self, work: impl Future<Output = T>) -> T {
         match self {
-            Self::Hand(hand) => hand.drive(work).await,
+            Self::Hand(hand) | Self::Plain(hand) => hand.drive(work).await,
             _ => work.await,
         }
     }
@@ -175,6 +180,7 @@ impl Lock {
             Self::OursRedis(_) => "ours-redis",
             Self::Rslock(_) => "rslock",
             Self::DistributedLock(_) => "distributed",
+            Self::Plain(_) => "plain",
         }
     }
 

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::contender::Kind;
 use crate::stage::Turns;
 
 /// One figure over all rounds.
@@ -11,7 +10,7 @@ pub struct Figure {
     pub median: f64,
     pub lowest: f64,
     pub highest: f64,
-    /// The median of what it was in each round as a multiple of the hand-written floor's.
+    /// The median of what it was in each round as a multiple of the floor's.
     pub to_floor: Option<f64>,
 }
 
@@ -37,8 +36,7 @@ pub struct Report {
 impl Report {
     /// Adds what all contenders did in one scenario. The first of them is the floor.
     pub fn add(&mut self, scenario: &str, at: Option<f64>, turns: &[Turns]) {
-        let floor = turns.iter().find(|turns| turns.kind == Kind::Hand);
-        self.rows.extend(turns.iter().map(|turns| row(scenario, at, turns, floor)));
+        self.rows.extend(turns.iter().map(|one| row(scenario, at, one, turns.first())));
     }
 
     /// Adds figures that are measured once.
@@ -70,7 +68,7 @@ impl Report {
         self.row(scenario, at, contender)?.failed.clone()
     }
 
-    /// A figure as a multiple of the hand-written floor's, round by round.
+    /// A figure as a multiple of the floor's, round by round.
     pub fn to_floor(&self, scenario: &str, at: Option<f64>, contender: &str, name: &str) -> Option<f64> {
         self.row(scenario, at, contender)?.figures.get(name)?.to_floor
     }
@@ -94,6 +92,25 @@ impl Report {
         let wanted = |row: &&Row| row.scenario == scenario && row.contender == contender;
         let point = |row: &Row| Some((row.at?, of(row.figures.get(name)?)));
         self.rows.iter().filter(wanted).filter_map(point).filter(|(_, value)| value.is_finite()).collect()
+    }
+
+    /// Prints the rows of a scenario: a column a figure, with its multiple of the floor's.
+    pub fn show(&self, scenario: &str, at: Option<f64>, columns: &[(&str, &str)]) {
+        let rows = self.rows.iter().filter(|row| row.scenario == scenario && row.at == at);
+        let cell = |figure: &Figure| {
+            let ratio = figure.to_floor.map(|ratio| format!(" ({ratio:.2})")).unwrap_or_default();
+            short(figure.median) + &ratio
+        };
+        let line = |row: &Row| {
+            let figures =
+                columns.iter().map(|(_, name)| row.figures.get(*name).map(cell).unwrap_or_else(|| "-".to_owned()));
+            let failed = row.failed.clone().unwrap_or_default();
+            [row.contender.clone()].into_iter().chain(figures).chain([failed]).collect()
+        };
+        let rows: Vec<Vec<_>> = rows.map(line).collect();
+        let heading: Vec<_> =
+            ["contender"].into_iter().chain(columns.iter().map(|(title, _)| *title)).chain([""]).collect();
+        print(&heading, &rows);
     }
 }
 
@@ -157,4 +174,9 @@ pub fn short(value: f64) -> String {
         1.0.. => format!("{value:.2}"),
         _ => format!("{value:.3}"),
     }
+}
+
+/// Three digits after the point.
+pub fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
 }

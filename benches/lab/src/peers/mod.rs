@@ -1,30 +1,21 @@
-//! Measures quorumlock beside other locks over Redis, and beside floors: what any lock must cost
-//! that asks five nodes at once. All of it runs on the same servers, in turn, in one process on one
-//! thread; compare what one run prints and nothing else.
+//! `peers`: quorumlock beside other locks over Redis, and beside floors: what any lock must cost that
+//! asks five nodes at once. All of them run on the same servers, in turn.
 
-mod contender;
 mod markdown;
 mod plots;
 mod reach;
 mod relay;
 mod scenario;
-mod servers;
-mod stage;
-mod table;
-mod turn;
 
 use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::Parser;
-
-use contender::{Kind, Result};
+use crate::contender::{Kind, Result};
+use crate::table::Report;
 use scenario::Scenario;
-use table::Report;
 
-#[derive(Parser)]
-#[command(about)]
-struct Args {
+#[derive(clap::Args)]
+pub struct Args {
     /// What is measured
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Scenario::ALL)]
     scenario: Vec<Scenario>,
@@ -51,9 +42,7 @@ struct Args {
     date: Option<String>,
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
-    let args = Args::parse();
+pub async fn measure(args: &Args) -> Result<()> {
     let mut report = Report::default();
     let names = |part: &str, kind: &Kind| match Kind::ALL.iter().any(|kind| kind.name() == part) {
         true => kind.name() == part,

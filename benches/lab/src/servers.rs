@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// How long a server may take to start, and for one answer.
@@ -30,7 +31,7 @@ impl Server {
     pub fn start() -> io::Result<Self> {
         let mut met = io::Error::other("no free port");
         for _ in 0..ATTEMPTS {
-            match Self::launch() {
+            match free_port().and_then(Self::launch) {
                 Ok(server) => return Ok(server),
                 Err(error) => met = error,
             }
@@ -38,8 +39,7 @@ impl Server {
         Err(met)
     }
 
-    fn launch() -> io::Result<Self> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+    fn launch(port: u16) -> io::Result<Self> {
         let folder = TempDir::new()?;
         let mut process = Command::new("redis-server")
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
@@ -63,9 +63,36 @@ impl Server {
         self.port
     }
 
+    /// Lets nothing answer any more; connections stay open.
+    pub fn stop(&self) -> io::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.process), Signal::STOP)?)
+    }
+
+    /// Lets a stopped one go on.
+    pub fn resume(&self) -> io::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.process), Signal::CONT)?)
+    }
+
+    /// Ends it with SIGKILL.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.process.kill()?;
+        self.process.wait().map(drop)
+    }
+
+    /// Starts a killed one again at its address. It has forgotten everything.
+    pub fn restart(&mut self) -> io::Result<()> {
+        *self = Self::launch(self.port)?;
+        Ok(())
+    }
+
+    /// A section of INFO.
+    pub fn info(&mut self, section: &str) -> io::Result<String> {
+        self.probe.text(&["INFO", section])
+    }
+
     pub fn counts(&mut self) -> io::Result<Counts> {
-        let commands = self.probe.text(&["INFO", "commandstats"])?.lines().filter_map(calls).collect();
-        let cpu = cpu(&self.probe.text(&["INFO", "cpu"])?);
+        let commands = self.info("commandstats")?.lines().filter_map(calls).collect();
+        let cpu = cpu(&self.info("cpu")?);
         Ok(Counts { commands, cpu: cpu.ok_or_else(|| io::Error::other("a server does not tell its CPU time"))? })
     }
 
@@ -80,6 +107,10 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
 /// The counters of all servers, once all that was sent to them is done.
@@ -146,11 +177,18 @@ fn calls(line: &str) -> Option<(String, u64)> {
     (command != "info").then(|| (command.to_owned(), count))
 }
 
+/// In user and in kernel space. Servers that do not tell it of one thread tell it of all.
 fn cpu(info: &str) -> Option<Duration> {
-    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let seconds =
-        |name: &str| field(&format!("{name}_main_thread")).or_else(|| field(name))?.trim().parse::<f64>().ok();
+    let seconds = |name: &str| {
+        let thread = field(info, &format!("{name}_main_thread"));
+        thread.or_else(|| field(info, name))?.parse::<f64>().ok()
+    };
     Duration::try_from_secs_f64(seconds("used_cpu_user")? + seconds("used_cpu_sys")?).ok()
+}
+
+/// The value of a line `name:value` of INFO.
+pub fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
 /// A connection over which a server is asked about itself.
@@ -192,5 +230,26 @@ pub fn write_request(bytes: &mut Vec<u8>, command: &[&str]) {
         let _ = write!(bytes, "${}\r\n", word.len());
         bytes.extend_from_slice(word.as_bytes());
         bytes.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn info_itself_is_not_counted() {
+        let lines = ["cmdstat_set:calls=12,usec=3", "cmdstat_script|load:calls=1,usec=9", "cmdstat_info:calls=5", "#"];
+        let read: Vec<_> = lines.into_iter().filter_map(calls).collect();
+        assert_eq!(read, [("set".to_owned(), 12), ("script|load".to_owned(), 1)]);
+    }
+
+    #[test]
+    fn cpu_time_of_the_main_thread_is_preferred() {
+        let all = "used_cpu_sys:1.5\r\nused_cpu_user:2.5\r\nused_cpu_sys_children:9\r\n";
+        assert_eq!(cpu(all), Some(Duration::from_secs(4)));
+        let one = format!("{all}used_cpu_sys_main_thread:1.0\r\nused_cpu_user_main_thread:2.0\r\n");
+        assert_eq!(cpu(&one), Some(Duration::from_secs(3)));
+        assert_eq!(cpu(""), None);
     }
 }

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::contender::{Lock, Result, Took};
-use crate::servers::{Counts, Server, settled};
+use crate::servers::{Counts, Server, field, settled};
 
 /// What a pair may take before it counts as one that failed.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -177,4 +177,11 @@ fn micros(time: Duration) -> f64 {
 pub fn client_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// The memory of this process that is in use, in bytes, where the system says it.
+pub fn client_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kib = field(&status, "VmRSS")?.strip_suffix("kB")?.trim().parse::<u64>().ok();
+    Some(kib? * 1_024)
 }

@@ -1,6 +1,6 @@
 //! Healthy nodes on loopback: one task, and a crowd.
 
-use super::{part, show};
+use super::part;
 use crate::contender::{Kind, Result};
 use crate::stage::Stage;
 use crate::table::Report;
@@ -35,7 +35,7 @@ pub async fn again(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()
 async fn one_task(name: &str, kinds: &[Kind], work: Work, report: &mut Report) -> Result<()> {
     let turns = Stage::set(NODES)?.compare(kinds, ROUNDS, |_| work).await?;
     report.add(name, None, &turns);
-    show(report, name, None, &COLUMNS);
+    report.show(name, None, &COLUMNS);
     Ok(())
 }
 
@@ -46,6 +46,6 @@ pub async fn crowd(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()
     report.add("crowd", None, &turns);
     let mut columns = COLUMNS;
     columns[0] = ("pairs a second", "pairs_per_second");
-    show(report, "crowd", None, &columns);
+    report.show("crowd", None, &columns);
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::{part, show};
+use super::part;
 use crate::contender::{Kind, Quorums, Result};
 use crate::stage::Stage;
 use crate::table::{Report, print, short};
@@ -25,7 +25,7 @@ pub async fn nodes(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()
         let at = Some(nodes as f64);
         let turns = Stage::set(nodes)?.compare(kinds, 3, |_| Work::Fresh { pairs: part(400, share) }).await?;
         report.add("nodes", at, &turns);
-        show(report, "nodes", at, &[("pair p50, ms", "pair_p50_ms"), ("p99, ms", "pair_p99_ms")]);
+        report.show("nodes", at, &[("pair p50, ms", "pair_p50_ms"), ("p99, ms", "pair_p99_ms")]);
     }
     Ok(())
 }
@@ -43,7 +43,7 @@ pub async fn tasks(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()
             ("pair p99, ms", "pair_p99_ms"),
             ("client CPU, us", "client_cpu_us"),
         ];
-        show(report, "tasks", at, &columns);
+        report.show("tasks", at, &columns);
     }
     Ok(())
 }

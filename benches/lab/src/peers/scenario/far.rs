@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::part;
 use crate::contender::{Kind, Lock, Result, quorum};
-use crate::relay::{Relay, round_trip};
+use crate::peers::relay::{Relay, round_trip};
 use crate::stage::{PATIENCE, Stage};
 use crate::table::{Report, print, short};
 use crate::turn::{Work, unmeasured};

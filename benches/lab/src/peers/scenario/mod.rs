@@ -9,7 +9,7 @@ mod growth;
 use clap::ValueEnum;
 
 use crate::contender::{Kind, Result};
-use crate::table::{Report, print, short};
+use crate::table::Report;
 
 /// Which one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -66,23 +66,4 @@ impl Scenario {
 /// `share` of `many`, and one at least.
 fn part(many: u32, share: f64) -> u32 {
     ((f64::from(many) * share) as u32).max(1)
-}
-
-/// Prints the rows of a scenario: a column a figure, with its multiple of the floor's.
-fn show(report: &Report, scenario: &str, at: Option<f64>, columns: &[(&str, &str)]) {
-    let rows = report.rows.iter().filter(|row| row.scenario == scenario && row.at == at);
-    let cell = |figure: &crate::table::Figure| {
-        let ratio = figure.to_floor.map(|ratio| format!(" ({ratio:.2})")).unwrap_or_default();
-        short(figure.median) + &ratio
-    };
-    let line = |row: &crate::table::Row| {
-        let figures =
-            columns.iter().map(|(_, name)| row.figures.get(*name).map(cell).unwrap_or_else(|| "-".to_owned()));
-        let failed = row.failed.clone().unwrap_or_default();
-        [row.contender.clone()].into_iter().chain(figures).chain([failed]).collect()
-    };
-    let rows: Vec<Vec<_>> = rows.map(line).collect();
-    let heading: Vec<_> =
-        ["contender"].into_iter().chain(columns.iter().map(|(title, _)| *title)).chain([""]).collect();
-    print(&heading, &rows);
 }

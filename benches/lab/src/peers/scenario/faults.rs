@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 
 use crate::contender::{Kind, Lock, Result};
-use crate::relay::{Relay, Way};
+use crate::peers::relay::{Relay, Way};
 use crate::stage::Stage;
 use crate::table::{Report, print, short};
 use crate::turn::{Figures, during, first};

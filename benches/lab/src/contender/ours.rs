@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use quorumlock::{LockGuard, Quorum, QuorumBuilder, Transport};
+use quorumlock::{LockGuard, NodeState, Quorum, QuorumBuilder, Transport};
+use tokio::time::sleep;
 
 use super::{Result, Took};
 
@@ -10,8 +11,10 @@ use super::{Result, Took};
 pub const TTL: Duration = Duration::from_secs(30);
 /// How long to wait for a lock that nobody else wants.
 const TIMEOUT: Duration = Duration::from_secs(20);
+/// How long to wait until all nodes vote. It takes some ten milliseconds; under a profiler, seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
 
-pub struct Ours(Quorum);
+pub struct Ours(pub Quorum);
 
 impl Ours {
     pub async fn connect(ports: &[u16], transport: Transport) -> Result<Self> {
@@ -45,4 +48,19 @@ impl Quorums {
         let nodes = ports.iter().map(|port| format!("redis://127.0.0.1:{port}"));
         Quorum::builder().nodes(nodes).max_ttl(Duration::ZERO).ttl(TTL)
     }
+}
+
+/// Waits until all nodes vote.
+///
+/// # Errors
+/// If that takes longer than a minute.
+pub async fn all_vote(quorum: &Quorum) -> Result<()> {
+    let began = Instant::now();
+    while quorum.nodes().iter().any(|node| node.state != NodeState::Up) {
+        if began.elapsed() > PATIENCE {
+            return Err("not all nodes vote".into());
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
 }

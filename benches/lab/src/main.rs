@@ -1,0 +1,47 @@
+//! The lab: what is measured for the figures of benches/README.md, over redis-servers of its own, in
+//! one process on one thread. Compare what one run prints and nothing else.
+
+mod contender;
+mod cost;
+mod faults;
+mod keys;
+mod leases;
+mod peers;
+mod servers;
+mod stage;
+mod table;
+mod turn;
+
+use clap::Parser;
+
+#[derive(Parser)]
+#[command(about)]
+enum Lab {
+    /// This library beside other locks, and beside what any lock must cost
+    Peers(peers::Args),
+    /// What an acquisition and its release cost the nodes and the client, beside a hand-written SET NX
+    /// and compare-and-delete, and over redis-rs beside fred
+    Cost(cost::Args),
+    /// Holds many locks for a time: what keeping them costs, and whether one is lost. Prints an object
+    Leases(leases::Args),
+    /// What nodes and this process keep of names that are used once, and whether it grows. Prints an
+    /// object
+    Keys(keys::Args),
+    /// How much slower locks are while nodes are stopped and killed
+    Faults(faults::Args),
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> contender::Result<()> {
+    let lab = Lab::parse();
+    if cfg!(debug_assertions) {
+        eprintln!("this is a debug build: its times mean nothing");
+    }
+    match lab {
+        Lab::Peers(args) => peers::measure(&args).await,
+        Lab::Cost(args) => cost::measure(&args).await,
+        Lab::Leases(args) => leases::measure(&args).await,
+        Lab::Keys(args) => keys::measure(&args).await,
+        Lab::Faults(args) => faults::measure(&args).await,
+    }
+}
