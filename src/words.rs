@@ -60,6 +60,11 @@ pub(crate) fn harmless(text: &str) -> String {
     shown
 }
 
+/// `1 node`, `2 nodes`: of words whose plural ends with an s.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// How many of several names are shown.
 const SHOWN: usize = 3;
 
@@ -91,6 +96,11 @@ fn coarse(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_of_a_kind_has_no_plural() {
+        assert_eq!([0, 1, 2].map(|count| counted(count, "node")), ["0 nodes", "1 node", "2 nodes"]);
+    }
 
     #[test]
     fn of_many_names_the_first_are_shown() {

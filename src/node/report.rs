@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::reply::{Fault, FaultKind, Outcome, Reply};
-use super::status::{NodeState, NodeStatus};
+use super::status::{NodeState, NodeStatus, UNLISTED};
 use crate::error::{NodeCause, NodeReport};
 
 impl NodeReport {
@@ -23,7 +23,11 @@ impl NodeReport {
 
     /// How a node is.
     pub(crate) fn of_status(status: &NodeStatus) -> Self {
-        Self::new(&status.node, status.state.cause(), status.state.to_string())
+        let said = match (&status.state, &status.run) {
+            (NodeState::Connecting, Some(_)) => UNLISTED.to_owned(),
+            (state, _) => state.to_string(),
+        };
+        Self::new(&status.node, status.state.cause(), said)
     }
 }
 

@@ -64,6 +64,9 @@ impl NodeState {
     }
 }
 
+/// How a node is that is connected, and not of use before this client's list is in force there.
+pub(crate) const UNLISTED: &str = "connected, and this client's list is not in force there yet";
+
 impl fmt::Display for NodeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -142,8 +142,14 @@ impl<'a> Taking<'a> {
     fn unknown(&self, taken: &Revocation) -> Error {
         let done = all_of(&taken.from)
             .map_or_else(|| "the nodes name no holder".to_owned(), |owners| format!("it was taken away from {owners}"));
-        let why = self.voters.other_list().unwrap_or_else(|| "too few of the nodes that vote have answered".into());
-        let message = format!("nobody can tell who holds {:?}, since {why}; {done}", self.name);
+        let message = match self.voters.other_list() {
+            // First: it says what to do.
+            Some(other) => format!("{other}; until then nobody can tell who holds {:?}; {done}", self.name),
+            None => format!(
+                "nobody can tell who holds {:?}, since too few of the nodes that vote have answered; {done}",
+                self.name
+            ),
+        };
         Error::new(ErrorKind::Unavailable, message).with_nodes(taken.reports.clone())
     }
 }

@@ -260,7 +260,7 @@ impl Drop for Cleanup {
         if self.open.is_late() {
             tracing::warn!(
                 name,
-                "the release of a lock was not confirmed before its quorum shut down, so nodes may hold it until its ttl ends"
+                "the release of a lock was not confirmed before this client ended, so nodes may hold it until its ttl ends"
             );
         } else {
             tracing::warn!(

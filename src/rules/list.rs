@@ -72,6 +72,12 @@ impl List {
         self.max_ttl
     }
 
+    /// The protocol of its clients.
+    #[must_use]
+    pub const fn protocol(&self) -> u32 {
+        self.protocol
+    }
+
     /// The list as nodes store it, for people: name, max_ttl in milliseconds, protocol, nodes.
     #[must_use]
     pub const fn says(&self) -> &Arc<str> {

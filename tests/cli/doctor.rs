@@ -230,7 +230,8 @@ async fn fault_13_another_list_of_this_name_and_of_another_are_told_apart() {
     assert!(finding(&object, "other-list")["why"].as_str().unwrap().contains("different names"), "{object:#}");
     clinic.server(2).put_in_force("default 60000 4 other:1", 600_000);
     let object = finds(&mut clinic.doctor(), 2, &["no-quorum", "other-list"]);
-    assert!(finding(&object, "other-list")["mend"].as_str().unwrap().contains("Stop the clients"), "{object:#}");
+    let what = finding(&object, "other-list")["what"].as_str().unwrap();
+    assert!(what.contains("ours has 3 nodes, theirs has 1 node: ") && what.contains("stop the clients"), "{object:#}");
 }
 
 #[tokio::test]
@@ -322,6 +323,53 @@ async fn new_servers_are_quarantined_which_is_a_warning_that_ends() {
     let servers = quarantined(3).await;
     let (code, object) = report(guarded(&servers).args(["doctor", "--domains", "a,b,c"]));
     assert_eq!((code, faults(&object)), (1, vec!["no-quorum", "quarantine"]), "{object:#}");
+}
+
+/// It has run for long, so that only INFO tells it from one that was never used.
+#[tokio::test]
+async fn a_server_that_was_flushed_is_told_to_have_forgot_and_not_to_be_new() {
+    let clinic = Clinic::open(3).await;
+    clinic.server(2).command(&["FLUSHALL"]);
+    let object = finds(&mut clinic.doctor(), 1, &["forgot"]);
+    let forgot = finding(&object, "forgot");
+    assert!(forgot["what"].as_str().unwrap().contains("(FLUSHALL, FLUSHDB or SWAPDB ran there)"), "{object:#}");
+    assert!(forgot["mend"].as_str().unwrap().contains("do not say `quorumlock init`"), "{object:#}");
+    let soon = &finding(&object, "quorum-soon")["mend"];
+    assert_eq!(soon, "Let a client run for 60 s.", "{object:#}");
+    let of_clinic = |words: &[&str]| {
+        let mut command = bare();
+        done(command.env("QUORUMLOCK_NODES", clinic.urls().join(",")).args(words))
+    };
+    let (code, out, err) = of_clinic(&["status"]);
+    assert!(code == 0 && out.contains("2 of 3 nodes vote; a quorum is 2. One more votes 60 s after"), "{out}{err}");
+    assert!(out.contains("it forgot while it ran, and may have forgotten locks (FLUSHALL"), "{out}");
+    let (_, out, _) = of_clinic(&["status", "--json"]);
+    let object: Value = serde_json::from_str(&out).unwrap();
+    let counts: Vec<_> = object["nodes"].as_array().unwrap().iter().map(|node| &node["counts"]).collect();
+    assert_eq!((counts, &object["votes"]), (vec![&true.into(), &true.into(), &false.into()], &2.into()), "{out}");
+    // Once a client has made its record, all know when it votes.
+    super::until("it has a record", || {
+        let (code, _, err) = of_clinic(&["run", "job", "--timeout", "50s", "--", "true"]);
+        assert_eq!(code, 0, "{err}");
+        !clinic.server(2).record("id").is_empty()
+    });
+    let object = finds(&mut clinic.doctor(), 1, &["forgot"]);
+    assert!(finding(&object, "forgot")["what"].as_str().unwrap().contains(", and votes in "), "{object:#}");
+    assert!(finding(&object, "quorum-soon")["mend"].as_str().unwrap().starts_with("Wait for "), "{object:#}");
+    clinic.server(1).command(&["FLUSHALL"]);
+    let (code, out, _) = of_clinic(&["status"]);
+    assert!(code == 69 && out.contains("1 of 3 nodes vote") && !out.contains("init"), "{out}");
+}
+
+#[tokio::test]
+async fn a_password_that_the_server_does_not_ask_for_is_a_hint() {
+    let clinic = Clinic::open(1).await;
+    let url = clinic.server(0).url().replace("redis://", "redis://:pw@");
+    let (_, object) = report(&mut doctor(&[url]));
+    let told = finding(&object, "password");
+    assert!(told["level"] == "hint" && told["mend"].as_str().unwrap().contains("give none here"), "{object:#}");
+    let all = object["findings"].as_array().unwrap();
+    assert!(all.iter().all(|finding| finding["id"] != "exam"), "{object:#}");
 }
 
 #[tokio::test]

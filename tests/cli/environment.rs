@@ -67,7 +67,7 @@ async fn the_command_lines_file_goes_before_and_an_empty_name_is_none() {
     let (code, out, err) = done(bare().env("QUORUMLOCK_CONFIG", &other).args(["status", "--config"]).arg(&file));
     assert_eq!(code, 0, "{err}");
     assert!(out.contains(&ours[0].port().to_string()) && !out.contains(&others[0].port().to_string()), "{out}");
-    assert!(status(over(&ours).env("QUORUMLOCK_CONFIG", "")).contains("1 of 1 nodes vote"));
+    assert!(status(over(&ours).env("QUORUMLOCK_CONFIG", "")).contains("1 of 1 node votes"));
     let (code, _, err) = done(bare().env("QUORUMLOCK_CONFIG", "").arg("status"));
     assert!(code == 64 && err.contains("no node is configured") && err.contains("QUORUMLOCK_CONFIG"), "{err}");
 }

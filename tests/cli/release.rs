@@ -116,6 +116,12 @@ async fn without_a_quorum_nothing_is_claimed_to_be_released() {
         done(over(&servers).args(["release", "job", "--force", "--yes", "--connect-timeout", IN_VAIN]));
     assert_eq!((code, out.as_str()), (69, ""));
     assert!(err.ends_with("\n  nothing was released\n"), "{err}");
+    // Long before its time is over.
+    until("it says at once what it waits for", || {
+        let brief = ["--connect-timeout", "900ms"];
+        let (code, _, err) = done(over(&servers).args(["release", "job", "--force", "--yes"]).args(brief));
+        code == 69 && err.contains("waiting for a quorum of nodes, for 900 ms at most; 1 of 3 nodes vote: ")
+    });
 }
 
 #[tokio::test]
@@ -244,11 +250,12 @@ async fn over_a_list_that_is_not_the_clients_no_name_is_told_to_be_free() {
     let servers = servers(5).await;
     let _other = client(&servers[..3]);
     for words in [&["release", "job", "--force"][..], &["release", "job", "--force", "--yes"]] {
-        let (code, out, err) = done(over(&servers[2..]).args(words));
+        let (code, out, err) = done(over(&servers[2..]).args(words).args(EACH_NODE));
         assert!(!out.contains("free") && !out.contains("revoked"), "{words:?}: {out}{err}");
-        // Whichever nodes it is connected to first.
-        let told = ["another list", "nobody can tell"].iter().any(|told| err.contains(told));
-        assert!(code != 0 && told, "{words:?}: {code}: {out}{err}");
+        let shared =
+            format!("another list is in force on 127.0.0.1:{}: ours and theirs have 3 nodes", servers[2].port());
+        assert!(code == 69 && err.contains(&shared), "{words:?}: {code}: {out}{err}");
+        assert!(err.contains("stop the clients") && err.ends_with("\n  nothing was released\n"), "{err}");
     }
     let (code, out, _) = done(over(&servers[2..]).args(["status", "job"]).args(EACH_NODE));
     assert!(code == 69 && out.contains("nobody can tell who holds it"), "{out}");

@@ -209,7 +209,7 @@ async fn who_waits_for_nodes_that_do_not_vote_is_told_why() {
     command.args(["run", "job", "--nodes", &url, "--timeout", "1h", "--", "true"]);
     let mut waits = Background::start(&mut command);
     waits.says(&format!(
-        "waiting for \"job\", for 60 min at most; 0 of 1 nodes vote, which is no quorum: {url} is quarantined"
+        "waiting for \"job\", for 60 min at most; 0 of 1 node votes, which is no quorum: {url} is quarantined"
     ));
 }
 
@@ -238,7 +238,8 @@ fn who_waits_for_nodes_that_are_down_is_told_which() {
     let nodes = "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3";
     let (code, _, err) = done(bare().args(["run", "job", "--nodes", nodes, "--timeout", IN_VAIN, "--", "true"]));
     assert_eq!(code, 69, "{err}");
-    let told = "waiting for a quorum of nodes, for 5 s at most; redis://127.0.0.1:1 is down: Connection refused; ";
+    let told = "waiting for a quorum of nodes, for 5 s at most; 0 of 3 nodes vote: redis://127.0.0.1:1 is down: Connection \
+                refused; ";
     assert!(err.contains(told), "{err}");
 }
 
@@ -434,4 +435,22 @@ async fn a_release_that_no_quorum_confirms_is_told_in_one_line() {
     servers.iter().for_each(Server::resume);
     let told = "quorumlock: the lock on \"job\" may stay for up to 10 min: its release was not confirmed by a quorum";
     assert_eq!((code, said(&err)), (0, vec![told]));
+}
+
+#[test]
+fn a_run_without_a_quorum_says_so_at_once() {
+    let nodes = "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3";
+    super::until("it says so before its timeout, which is short", || {
+        let (code, _, err) = done(bare().args(["run", "job", "--nodes", nodes, "--timeout", "900ms", "--", "true"]));
+        assert!(code == 69 && !err.contains("shut down"), "{err}");
+        err.contains("waiting for a quorum of nodes, for 900 ms at most; 0 of 3 nodes vote: ")
+    });
+}
+
+#[tokio::test]
+async fn a_password_that_is_missing_is_asked_for_and_no_user() {
+    let server = Server::with(&["--requirepass", "pw"]).await;
+    let (code, _, err) = done(bare().args(["run", "job", "--nodes", &server.url(), "--", "true"]));
+    assert!(code == 69 && err.contains("it needs a password"), "{err}");
+    assert!(err.contains("\n  give the password: ") && !err.contains("right user"), "{err}");
 }

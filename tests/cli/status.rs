@@ -40,6 +40,7 @@ async fn a_node_that_is_down_is_told_with_its_reason() {
     let (code, seen) = json(&mut status(&servers, &["--json"]));
     assert_eq!((code, &seen["votes"], &seen["quorum_votes"]), (0, &2.into(), &true.into()));
     assert_eq!((&seen["nodes"][1]["state"], &seen["nodes"][1]["version"]), (&"down".into(), &Value::Null));
+    assert_eq!((&seen["nodes"][0]["counts"], &seen["nodes"][1]["counts"]), (&true.into(), &false.into()));
     assert!(seen["nodes"][0]["round_trip_ms"].as_f64().unwrap() > 0.0);
     assert!(seen["nodes"][0]["version"].is_string() && seen["nodes"][0]["uptime_seconds"].is_u64());
 }
@@ -218,13 +219,24 @@ async fn all_names_that_are_held_are_shown() {
     assert!(code == 0 && rows[1].starts_with("job/1 ") && rows[2].starts_with("job/2 "), "{out}");
     assert!(rows[2].ends_with("deploy #812") && out.ends_with("2 names are held\n"), "{out}");
     let (_, out, _) = done(&mut status(&servers, &["--all", "--limit", "1"]));
-    assert!(out.contains("more than 1 names are held; --limit shows more") && !out.contains("job/2"), "{out}");
+    assert!(out.contains("more than 1 name is held; --limit shows more") && !out.contains("job/2"), "{out}");
     servers[0].kill();
     let (code, out, _) = done(&mut status(&servers, &["--all"]));
     assert!(code == 0 && out.contains("not read: ") && out.contains("2 names are held"), "{out}");
     servers[1].kill();
     let (code, seen) = json(over(&servers).args(["status", "--all", "--json", "--connect-timeout", "300ms"]));
     assert_eq!((code, &seen["complete"]), (69, &false.into()));
+    let (code, out, _) = done(over(&servers).args(["status", "--all", "--connect-timeout", "300ms"]));
+    assert!(code == 69 && out.contains("nobody can tell which") && !out.contains("0 names"), "{out}");
     let (code, _, err) = done(over(&servers).args(["status", "job", "--all"]));
     assert!(code == 64 && err.contains("cannot be used with"), "{code}: {err}");
+}
+
+#[tokio::test]
+async fn names_under_another_list_are_told_with_what_differs() {
+    let servers = servers(3).await;
+    servers[2].put_in_force("default 60000 4 other:1", 600_000);
+    let (code, out, err) = done(&mut status(&servers, &["--all"]));
+    let first = format!("another list is in force on 127.0.0.1:{}: ours has 3 nodes", servers[2].port());
+    assert!(code == 69 && out.starts_with(&first) && !out.contains("0 names"), "{out}{err}");
 }

@@ -102,7 +102,7 @@ async fn passwords_of_nodes_that_the_command_line_replaces_need_not_be_set() {
     std::fs::write(&file, format!("max_ttl = \"0\"\n{node}")).unwrap();
     let (code, out, err) =
         done(bare().args(["status", "--nodes", &servers[0].url(), "--config"]).arg(&file).args(EACH_NODE));
-    assert!(code == 0 && out.contains("1 of 1 nodes vote"), "{out}{err}");
+    assert!(code == 0 && out.contains("1 of 1 node votes"), "{out}{err}");
 }
 
 #[tokio::test]

@@ -215,7 +215,7 @@ async fn a_waiter_that_is_kept_out_is_told_by_which_list() {
     let other = error.nodes().iter().filter(|node| node.said.starts_with("other list: ")).count();
     assert!(error.is_unavailable() && other >= 3, "{error}");
     let error = error.to_string();
-    assert!(error.contains("another list is in force on memory://0: theirs is \"default\" of 3 nodes"), "{error}");
+    assert!(error.contains("another list is in force on memory://0: ours has 5 nodes, theirs has 3 nodes"), "{error}");
     assert_eq!(error.matches(": theirs lacks memory://3, memory://4; stop").count(), 1, "{error}");
 }
 

@@ -6,7 +6,7 @@ use quorumlock::{Error, NodeState, NodeStatus, Quorum, QuorumBuilder};
 use tokio::time::sleep;
 
 use crate::duration::exact;
-use crate::failure::{Failure, UNAVAILABLE, refuses_login};
+use crate::failure::{Failure, Login, UNAVAILABLE};
 use crate::output;
 use crate::password::PasswordFile;
 use crate::settings::Settings;
@@ -14,10 +14,6 @@ use crate::status::told;
 
 /// How often it is looked whether all nodes refuse the login.
 const LOOK: Duration = Duration::from_millis(20);
-/// What to do where nodes refuse the login.
-const LOGIN: &str = "give the right user and password: in the addresses (percent-encoded), in the file of --config, or \
-     the password of all nodes by --password-file FILE";
-
 /// A builder with the password of that file, and what is left of `patience`. A file that is missing,
 /// or that has no password yet, may be in the middle of a rotation, and is read again.
 pub(crate) async fn with_password(
@@ -47,9 +43,9 @@ pub(crate) async fn with_password(
 /// Waits until a quorum of nodes is there, for `patience` at most, which `option` sets. If all of
 /// them refuse the login it ends at once, since they would again, unless the password `rotates`.
 pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str, rotates: bool) -> Result<(), Failure> {
-    let ready = output::telling(quorum.ready(patience), async {
-        waits_for_nodes(patience, quorum, |node| !node.state.is_admitted())
-    });
+    let lacking = |node: &NodeStatus| !node.state.is_admitted();
+    let what = async { waits_for_nodes(patience, quorum, |node| lacking(node)) };
+    let ready = output::telling_once(quorum.ready(patience), output::SILENCE, || none_votes(quorum, lacking), what);
     tokio::select! {
         biased;
         ready = ready => ready.map_err(|error| no_quorum(error, quorum, option)),
@@ -75,8 +71,17 @@ pub(crate) async fn a_vote(quorum: &Quorum, began: Instant, patience: Duration) 
             sleep(LOOK).await;
         }
     };
-    let does_not = |node: &&NodeStatus| node.state != NodeState::Up;
-    output::telling(votes, async { waits_for_nodes(patience, quorum, does_not) }).await;
+    let lacking = |node: &NodeStatus| node.state != NodeState::Up;
+    let what = async { waits_for_nodes(patience, quorum, |node| lacking(node)) };
+    output::telling_once(votes, output::SILENCE, || none_votes(quorum, lacking), what).await;
+}
+
+/// Whether it is certain that no quorum of nodes votes now: so many `lack` a vote, and none of these is
+/// being connected to.
+pub(crate) fn none_votes(quorum: &Quorum, lack: impl Fn(&NodeStatus) -> bool) -> bool {
+    let nodes = quorum.nodes();
+    let certain = nodes.iter().filter(|node| lack(node) && node.state != NodeState::Connecting);
+    2 * certain.count() >= nodes.len()
 }
 
 async fn all_refuse(quorum: &Quorum) {
@@ -86,20 +91,46 @@ async fn all_refuse(quorum: &Quorum) {
 }
 
 fn is_refused(node: &NodeStatus) -> bool {
-    matches!(&node.state, NodeState::Down { why } if refuses_login(why))
+    login(node).is_some()
+}
+
+/// What is wrong with the login that a node refuses.
+fn login(node: &NodeStatus) -> Option<Login> {
+    let NodeState::Down { why } = &node.state else { return None };
+    Login::refused(why)
+}
+
+/// What to do about the logins that nodes refuse.
+fn with_the_right_login(nodes: &[NodeStatus]) -> &'static str {
+    let mut refused = nodes.iter().filter_map(login);
+    match refused.next() {
+        Some(Login::Missing) if refused.all(|login| login == Login::Missing) => {
+            "give the password: in the addresses (percent-encoded), in the file of --config, or that of all nodes by \
+             --password-file FILE"
+        }
+        Some(Login::Unwanted) if refused.all(|login| login == Login::Unwanted) => {
+            "the servers ask for no password: set one there (requirepass), or give none here"
+        }
+        _ => {
+            "give the right user and password: in the addresses (percent-encoded), in the file of --config, or the \
+             password of all nodes by --password-file FILE"
+        }
+    }
 }
 
 fn no_login(nodes: &[NodeStatus]) -> Failure {
     let said = nodes.iter().map(|node| format!("\n  {}: {}", node.node, node.state));
     let all = if let [_] = nodes { "the node refuses".to_owned() } else { format!("all {} nodes refuse", nodes.len()) };
-    Failure::new(UNAVAILABLE, format!("{all} the login{}", said.collect::<String>())).and(LOGIN)
+    Failure::new(UNAVAILABLE, format!("{all} the login{}", said.collect::<String>())).and(with_the_right_login(nodes))
 }
 
 /// Which nodes a quorum lacks.
-fn waits_for_nodes(patience: Duration, quorum: &Quorum, lacks: impl Fn(&&NodeStatus) -> bool) -> String {
+fn waits_for_nodes(patience: Duration, quorum: &Quorum, lacks: impl Fn(&NodeStatus) -> bool) -> String {
     let nodes = quorum.nodes();
-    let lacking = output::explained_once(nodes.iter().filter(lacks).map(told)).join("; ");
-    format!("waiting for a quorum of nodes, for {} at most; {lacking}", exact(patience))
+    let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();
+    let lacking = output::explained_once(nodes.iter().filter(|node| lacks(node)).map(told)).join("; ");
+    let votes = output::voting(votes, nodes.len());
+    format!("waiting for a quorum of nodes, for {} at most; {votes}: {lacking}", exact(patience))
 }
 
 /// Why it could not begin, and what waits longer. What is said of another list says what to do.
@@ -111,7 +142,7 @@ fn no_quorum(error: Error, quorum: &Quorum, option: &str) -> Failure {
     let failure = Failure::from(error);
     // It does not end by itself.
     if 2 * refused >= nodes.len() {
-        failure.and(LOGIN)
+        failure.and(with_the_right_login(&nodes))
     } else if longer {
         failure.and(&format!("{option} waits longer for nodes"))
     } else {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use quorumlock::{Error, ErrorKind, NodeReport};
 
-use crate::output::explained_once;
+use crate::output::{explained_below, explained_once};
 
 /// The codes of sysexits.h where one fits.
 pub(crate) const USAGE: u8 = 64;
@@ -83,22 +83,86 @@ impl From<io::Error> for Failure {
 fn node_by_node(error: &Error) -> String {
     let whole = error.to_string();
     let said: Vec<_> = error.nodes().iter().map(|report| format!("{}: {}", report.node, report.said)).collect();
-    let begins = said.first().and_then(|first| whole.find(&format!(": {first}")));
+    // The error tells a list once, so what it says of the first node may be shorter.
+    let begins = error.nodes().first().and_then(|first| whole.find(&format!(": {}: ", first.node)));
     let Some(message) = begins.map(|at| &whole[..at]) else { return whole };
-    format!("{message}\n  {}", explained_once(said).join("\n  "))
+    format!("{message}\n  {}", explained_below(message, said).join("\n  "))
 }
 
-/// How servers refuse a password, and a connection that gave none.
-const REFUSED: [&str; 5] =
-    ["WRONGPASS", "NOAUTH", "it needs a password", "invalid password", "without any password configured"];
+/// What is wrong with a login that a server refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Login {
+    /// No password was given, and the server asks for one.
+    Missing,
+    /// The server knows another password, or no such user.
+    Wrong,
+    /// A password was given, and the server has none.
+    Unwanted,
+}
+
+/// How servers say that.
+const REFUSED: [(&str, Login); 5] = [
+    ("without any password configured", Login::Unwanted),
+    ("NOAUTH", Login::Missing),
+    ("it needs a password", Login::Missing),
+    ("WRONGPASS", Login::Wrong),
+    ("invalid password", Login::Wrong),
+];
+
+impl Login {
+    /// What is wrong with it, if a server says by this that it refuses it.
+    pub(crate) fn refused(why: &str) -> Option<Self> {
+        REFUSED.iter().find(|(sign, _)| why.contains(sign)).map(|(_, login)| *login)
+    }
+
+    /// What to do.
+    pub(crate) const fn mend(self) -> &'static str {
+        match self {
+            Self::Missing => {
+                "Give its password: in its address (percent-encoded), in the file of --config, or by --password-file."
+            }
+            Self::Wrong => "Correct user and password in its address, in the password file, or on the server.",
+            Self::Unwanted => {
+                "The server asks for no password, so anybody may log in. Set one there (requirepass), or give none here."
+            }
+        }
+    }
+}
 
 /// Whether that is why a node cannot be used.
 pub(crate) fn refuses_login(why: &str) -> bool {
-    REFUSED.iter().any(|sign| why.contains(sign))
+    Login::refused(why).is_some()
 }
 
 /// What each node said, on lines of their own below a message.
 pub(crate) fn below(message: &str, nodes: &[NodeReport]) -> String {
     let said = nodes.iter().map(|report| format!("\n  {}: {}", report.node, report.said));
     [message.to_owned()].into_iter().chain(explained_once(said)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_login_is_told_by_what_is_wrong_with_it() {
+        for (why, login, mend) in [
+            ("down: it needs a password", Login::Missing, "Give its password"),
+            ("NOAUTH Authentication required.", Login::Missing, "Give its password"),
+            (
+                "WRONGPASS invalid username-password pair or user is disabled.",
+                Login::Wrong,
+                "Correct user and password",
+            ),
+            (
+                "ERR AUTH <password> called without any password configured for the default user.",
+                Login::Unwanted,
+                "give none here",
+            ),
+        ] {
+            assert_eq!(Login::refused(why), Some(login), "{why}");
+            assert!(login.mend().contains(mend), "{why}");
+        }
+        assert_eq!(Login::refused("Connection refused"), None);
+    }
 }

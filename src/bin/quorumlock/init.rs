@@ -8,10 +8,12 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::cli::Init;
-use crate::failure::{Failure, Outcome};
+use crate::duration::left;
+use crate::failure::{Failure, Outcome, UNAVAILABLE};
 use crate::output;
 use crate::settings::Settings;
-use crate::status::waits;
+use crate::status::{has_restarted_unseen, is_idle, waits};
+use crate::words::counted;
 
 /// How long connections may take to end.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -46,25 +48,59 @@ enum Done {
 }
 
 async fn said(args: &Init, quorum: &Quorum, done: Done) -> Outcome {
-    let nodes = quorum.nodes().len();
+    let status = quorum.nodes();
+    let (nodes, voters) = (status.len(), status.iter().filter(|node| votes(node)).count());
     let (is_done, why) = match &done {
         Done::Now => (true, None),
         Done::Before => (false, None),
         Done::Refused(why) => (false, Some(why)),
     };
     if args.json {
-        output::say(&json!({ "nodes": nodes, "done": is_done, "refused": why }).to_string()).await?;
+        let votes = if is_done { nodes } else { voters };
+        output::say(&json!({ "nodes": nodes, "done": is_done, "votes": votes, "refused": why }).to_string()).await?;
     } else if is_done {
-        output::say(&format!("{nodes} {} as of now", if nodes == 1 { "node votes" } else { "nodes vote" })).await?;
+        let vote = if nodes == 1 { "votes" } else { "vote" };
+        output::say(&format!("{} {vote} as of now", counted(nodes, "node"))).await?;
     } else if why.is_none() {
-        output::say("all nodes have been used before: nothing was done; `quorumlock status` says when they vote")
-            .await?;
+        output::say(&before(&status, voters)).await?;
     }
     if why.is_some() {
         output::note("nothing was done");
     }
     quorum.shutdown(FAREWELL).await;
-    Ok(if why.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(match done {
+        Done::Refused(_) => ExitCode::FAILURE,
+        Done::Before if 2 * voters <= nodes => ExitCode::from(UNAVAILABLE),
+        Done::Before | Done::Now => ExitCode::SUCCESS,
+    })
+}
+
+fn votes(node: &NodeStatus) -> bool {
+    node.state == NodeState::Up || is_idle(node)
+}
+
+/// What is so where all nodes have a record already.
+fn before(nodes: &[NodeStatus], voters: usize) -> String {
+    let counted = output::voting(voters, nodes.len());
+    if 2 * voters > nodes.len() {
+        return format!("nothing was done: all nodes have been used before, and {counted}");
+    }
+    let mut waits: Vec<_> = nodes.iter().filter_map(wait).collect();
+    waits.sort_unstable();
+    let when = match waits.get(nodes.len() / 2) {
+        Some(wait) if !nodes.iter().any(has_restarted_unseen) => format!("a quorum votes in {}", left(*wait)),
+        _ => "`quorumlock status` says when a quorum votes".to_owned(),
+    };
+    format!("nothing was done, since a client came before: {counted}; {when}")
+}
+
+/// How long it takes until a node votes, if it will.
+fn wait(node: &NodeStatus) -> Option<Duration> {
+    match node.state {
+        _ if votes(node) => Some(Duration::ZERO),
+        NodeState::Quarantined { left, .. } => Some(left),
+        _ => None,
+    }
 }
 
 /// Says it of servers of our own, which were started just now.

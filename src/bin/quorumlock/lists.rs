@@ -7,7 +7,14 @@ use std::time::Duration;
 use quorumlock::{InForce, List, Members, NodeStatus, Record, Sighting};
 
 use crate::duration::exact;
-use crate::words::harmless;
+use crate::words::{counted, harmless};
+
+// Told in one way by the library and the command.
+#[allow(unreachable_pub, reason = "for the library")]
+#[path = "../../rules/list/difference.rs"]
+mod difference;
+
+use difference::difference;
 
 /// Whose list is in force on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +62,17 @@ impl<'a> Lists<'a> {
         (0..self.nodes.len()).filter(|&node| self.at(node).is_some_and(|(_, of)| of == whose)).collect()
     }
 
+    /// Where such a list is in force, in what it differs from this one, and what to do.
+    pub(crate) fn conflict(&self, whose: Whose) -> Option<String> {
+        let at = self.with(whose);
+        let (first, others) = at.split_first()?;
+        let (theirs, _) = self.at(*first)?;
+        let name = self.nodes[*first].0;
+        let more =
+            if others.is_empty() { String::new() } else { format!(" and {}", counted(others.len(), "more node")) };
+        Some(format!("another list is in force on {name}{more}: {}", difference(self.own, &theirs.says)))
+    }
+
     /// The ids of the servers that clients of this list met behind a node's name, and its own. Those of
     /// the record before this one are left out.
     pub(crate) fn servers(&self, node: usize) -> BTreeSet<&'a str> {
@@ -81,9 +99,8 @@ pub(crate) fn described(says: &str) -> String {
     };
     let nodes: Vec<_> = words.collect();
     let max_ttl = ms.parse().map_or_else(|_| ms.to_owned(), |ms| exact(Duration::from_millis(ms)));
-    let plural = if nodes.len() == 1 { "node" } else { "nodes" };
-    let (count, nodes) = (nodes.len(), nodes.join(", "));
-    harmless(&format!("\"{name}\" of {count} {plural}, max_ttl {max_ttl}, protocol {protocol}: {nodes}"))
+    let (count, nodes) = (counted(nodes.len(), "node"), nodes.join(", "));
+    harmless(&format!("\"{name}\" of {count}, max_ttl {max_ttl}, protocol {protocol}: {nodes}"))
 }
 
 #[cfg(test)]

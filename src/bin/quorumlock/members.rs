@@ -113,7 +113,8 @@ impl Seen<'_> {
         lines.push(String::new());
         lines.push(format!("this list: {}", described(self.says)));
         lines.extend(others.iter().map(|(says, letter)| format!("list {letter}: {}", described(says))));
-        lines.extend(self.nodes.iter().filter_map(remark).map(|remark| yellow(&remark)));
+        let remarks = output::same_once(self.nodes.iter().filter_map(remark)).into_iter();
+        lines.extend(remarks.map(|(nodes, remark)| yellow(&format!("{nodes}: {remark}"))));
         lines.extend(self.lists.shared_names().into_iter().map(|node| red(&self.two_servers(node))));
         let colour = if self.verdict().code() == 0 { green } else { red };
         lines.push(colour(&self.sentence()));
@@ -164,23 +165,13 @@ impl Seen<'_> {
             Verdict::TwoServers => {
                 "a name with two servers has no vote: stop one of them, or correct its address".to_owned()
             }
-            Verdict::Other if self.lists.with(Whose::Rival).is_empty() => {
-                "clients of a list with another name use these nodes: give one of the lists other servers".to_owned()
+            Verdict::Other => {
+                let rival = self.lists.conflict(Whose::Rival);
+                rival.or_else(|| self.lists.conflict(Whose::Foreign)).unwrap_or_default()
             }
-            Verdict::Other => format!(
-                "clients have another list of this name: stop those that have the wrong one; the others begin {} after \
-                 the last has stopped",
-                left(self.longest())
-            ),
             Verdict::This => format!("this list is in force on {own} of {all} nodes"),
             Verdict::Nothing => "no list is in force: clients of any list may come".to_owned(),
         }
-    }
-
-    /// For how long another list is in force still.
-    fn longest(&self) -> Duration {
-        let rivals = self.lists.with(Whose::Rival);
-        rivals.into_iter().filter_map(|node| Some(self.lists.at(node)?.0.left)).max().unwrap_or_default()
     }
 
     fn json(&self) -> Value {
@@ -235,14 +226,14 @@ fn label(members: &NodeMembers) -> String {
 }
 
 /// What else is to be said of a node.
-fn remark(members: &NodeMembers) -> Option<String> {
-    let node = &members.node;
-    match &members.record {
-        Err(why) => Some(format!("{node}: {why}")),
-        Ok(None) => Some(format!("{node}: it has no record: no client has come since it began, or forgot")),
-        Ok(Some(record)) if !record.synced => Some(format!(
-            "{node}: it does not know which tokens were dealt, until others tell it when its quarantine ends"
-        )),
-        Ok(Some(_)) => None,
-    }
+fn remark(members: &NodeMembers) -> Option<(&str, String)> {
+    let remark = match &members.record {
+        Err(why) => why.clone(),
+        Ok(None) => "no record: no client has come since it began, or forgot".to_owned(),
+        Ok(Some(record)) if !record.synced => {
+            "it does not know which tokens were dealt, until others tell it when its quarantine ends".to_owned()
+        }
+        Ok(Some(_)) => return None,
+    };
+    Some((&members.node, remark))
 }

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::panic;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use console::{Style, Term, measure_text_width, strip_ansi_codes};
@@ -62,8 +62,11 @@ pub(crate) fn to_stdout(bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// Who waits for longer is told.
-const SILENCE: Duration = Duration::from_secs(2);
+/// After so long a command that waits for nodes says for which.
+pub(crate) const SILENCE: Duration = Duration::from_secs(1);
+/// How often to look whether it is certain before that, and for how long that must be so.
+const LOOK: Duration = Duration::from_millis(20);
+const CERTAIN: Duration = Duration::from_millis(200);
 
 /// Notes are logged whatever the level is.
 const NOTES: &str = "quorumlock::note";
@@ -145,8 +148,22 @@ fn answered(prompt: &str) -> io::Result<bool> {
 
 /// Says once what is waited for, if it takes a while. Finding out keeps nobody from going on.
 pub(crate) async fn telling<F: Future>(future: F, what: impl Future<Output = String>) -> F::Output {
+    telling_once(future, SILENCE, || false, what).await
+}
+
+/// The same after so long, and at once where it is certain that it takes a while.
+pub(crate) async fn telling_once<F: Future>(
+    future: F,
+    silence: Duration,
+    certain: impl Fn() -> bool,
+    what: impl Future<Output = String>,
+) -> F::Output {
     let told = async {
-        tokio::time::sleep(SILENCE).await;
+        let (began, mut since) = (Instant::now(), None);
+        while began.elapsed() < silence && since.is_none_or(|since: Instant| since.elapsed() < CERTAIN) {
+            since = certain().then(|| since.unwrap_or_else(Instant::now));
+            tokio::time::sleep(LOOK).await;
+        }
         note(&what.await);
         std::future::pending().await
     };
@@ -160,16 +177,37 @@ pub(crate) async fn telling<F: Future>(future: F, what: impl Future<Output = Str
 /// What several nodes say, without an explanation that one before them gave: `quarantined for 58 s
 /// more: why`, or `other list: why`.
 pub(crate) fn explained_once(said: impl IntoIterator<Item = String>) -> Vec<String> {
+    explained_below("", said)
+}
+
+/// The same below a message, which may have told of the other list.
+pub(crate) fn explained_below(message: &str, said: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut known = HashSet::new();
+    let is_new = |why: &str, known: &mut HashSet<String>| {
+        let told = !message.is_empty() && message.contains(why);
+        !told && known.insert(why.to_owned())
+    };
     let mut shortened = |said: String| match said.split_once(" more: ") {
-        Some((what, why)) if !known.insert(why.to_owned()) => format!("{what} more"),
+        Some((what, why)) if !is_new(why, &mut known) => format!("{what} more"),
         None => match said.split_once("other list: ") {
-            Some((node, why)) if !known.insert(why.to_owned()) => format!("{node}other list, the same"),
+            Some((node, why)) if !is_new(why, &mut known) => format!("{node}another list, as above"),
             _ => said,
         },
         _ => said,
     };
     said.into_iter().map(&mut shortened).collect()
+}
+
+/// What is the same of several nodes, once, with their names.
+pub(crate) fn same_once<'a>(said: impl IntoIterator<Item = (&'a str, String)>) -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> = Vec::new();
+    for (node, what) in said {
+        match all.iter_mut().find(|(_, known)| *known == what) {
+            Some((nodes, _)) => nodes.extend([", ", node]),
+            None => all.push((node.to_owned(), what)),
+        }
+    }
+    all
 }
 
 /// Why nothing was done, for programs: nobody said yes to `what`.
@@ -289,6 +327,11 @@ pub(crate) fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
+/// `2 of 3 nodes vote`.
+pub(crate) fn voting(votes: usize, nodes: usize) -> String {
+    if nodes == 1 { format!("{votes} of 1 node votes") } else { format!("{votes} of {nodes} nodes vote") }
+}
+
 /// What stands in a table where there is nothing.
 pub(crate) fn dash() -> String {
     "-".to_owned()
@@ -297,6 +340,11 @@ pub(crate) fn dash() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn votes_of_one_node_are_no_plural() {
+        assert_eq!([1, 3].map(|nodes| voting(1, nodes)), ["1 of 1 node votes", "1 of 3 nodes vote"]);
+    }
 
     #[test]
     fn digits_are_grouped_by_three() {
@@ -310,7 +358,15 @@ mod tests {
         assert_eq!(shortened, ["quarantined for 58 s more: it is new", "down: it is new", "quarantined for 57 s more"]);
         let said = ["a: other list: theirs is x", "b: other list: theirs is x", "c: down"];
         let shortened = explained_once(said.map(str::to_owned));
-        assert_eq!(shortened, ["a: other list: theirs is x", "b: other list, the same", "c: down"]);
+        assert_eq!(shortened, ["a: other list: theirs is x", "b: another list, as above", "c: down"]);
+        let below = explained_below("no quorum: theirs is x", ["a: other list: theirs is x".to_owned()]);
+        assert_eq!(below, ["a: another list, as above"]);
+    }
+
+    #[test]
+    fn what_is_the_same_of_several_nodes_is_said_once() {
+        let said = [("a", "full"), ("b", "down"), ("c", "full")].map(|(node, what)| (node, what.to_owned()));
+        assert_eq!(same_once(said), [("a, c", "full"), ("b", "down")].map(|(a, b)| (a.to_owned(), b.to_owned())));
     }
 
     #[test]

@@ -8,14 +8,19 @@ use quorumlock::{Inspected, Quorum, Taken};
 use serde_json::json;
 
 use crate::cli::Release;
+use crate::connecting::a_quorum;
 use crate::duration::left;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, UNAVAILABLE};
+use crate::lists::{Lists, Whose};
 use crate::output::{self, milliseconds};
 use crate::settings::Settings;
-use crate::status::{Permits, held_by, named, wait, waits};
+use crate::status::{Permits, held_by, named, own_list, wait, waits};
 
 /// How long to wait for nodes that have not confirmed yet when a quorum has.
 const FAREWELL: Duration = Duration::from_millis(500);
+/// How long to wait for a quorum of nodes, unless told otherwise.
+const PATIENCE: Duration = Duration::from_secs(15);
+const NOTHING: &str = "nothing was released";
 
 pub(crate) async fn release(args: Release) -> Outcome {
     if !args.force {
@@ -24,10 +29,13 @@ pub(crate) async fn release(args: Release) -> Outcome {
         return Err(Failure::usage(why));
     }
     let settings = Settings::with_nodes(&args.nodes)?;
-    let quorum = settings.onlooker()?.connect().await;
-    let quorum = quorum.map_err(|error| Failure::from(error).and("nothing was released"))?;
+    let quorum = settings.onlooker()?.open()?;
+    let (patience, rotates) = (settings.connect_timeout.unwrap_or(PATIENCE), settings.password_file.is_some());
+    let ready = a_quorum(&quorum, patience, "--connect-timeout", rotates).await;
+    ready.map_err(|failure| failure.and(NOTHING))?;
     // A node that is slow may name a holder that the others do not.
     output::telling(wait(&quorum, args.nodes.connect_timeout), async { waits(&quorum) }).await;
+    under_one_list(&settings, &quorum)?;
     let seen = quorum.inspect(&args.name).await?;
     let once = seen.is_once();
     no_semaphore(&args.name, &quorum, &seen).await?;
@@ -40,6 +48,19 @@ pub(crate) async fn release(args: Release) -> Outcome {
     told(&args, &taken, once).await?;
     quorum.shutdown(FAREWELL).await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Clients of another list may hold the name at other nodes: what is taken away under a wrong list is
+/// perhaps not taken away from its holder.
+fn under_one_list(settings: &Settings, quorum: &Quorum) -> Result<(), Failure> {
+    let nodes = quorum.nodes();
+    let own = own_list(settings, &nodes);
+    let lists = Lists::of_nodes(&own, &nodes);
+    let are_most = 2 * lists.with(Whose::Foreign).len() >= nodes.len();
+    let foreign = || lists.conflict(Whose::Foreign).filter(|_| are_most);
+    let Some(conflict) = lists.conflict(Whose::Rival).or_else(foreign) else { return Ok(()) };
+    let failure = Failure::new(UNAVAILABLE, conflict);
+    Err(failure.and("to release a lock of theirs, give their list (--nodes, --list, --max-ttl)").and(NOTHING))
 }
 
 /// What is held of a semaphore are its permits: the gate is a waiter's.
@@ -109,7 +130,7 @@ async fn kept(args: &Release, seen: &Inspected, what: &str) -> Outcome {
         });
         output::say(&told.to_string()).await?;
     }
-    output::note("nothing was released");
+    output::note(NOTHING);
     Ok(ExitCode::FAILURE)
 }
 
@@ -130,13 +151,14 @@ async fn told(args: &Release, taken: &Taken, once: bool) -> Result<(), Failure> 
             .to_string()
     } else {
         let losers = if from.is_empty() { String::new() } else { format!("; it is taken from {}", from.join(" and ")) };
-        format!("{:?} {}; later tokens are above {fence}{losers}", args.name, what(*left, once))
+        format!("{:?} {}; later tokens are above {fence}{losers}", args.name, what(*left, once, args.now))
     };
     Ok(output::say(&text).await?)
 }
 
-fn what(taken: Option<Duration>, once: bool) -> String {
+fn what(taken: Option<Duration>, once: bool, now: bool) -> String {
     match taken {
+        Some(time) if now && !time.is_zero() => "was taken away, and others have taken it since".to_owned(),
         // What was done once is held though its holder may have ended.
         Some(time) if once && !time.is_zero() => format!(
             "revoked, and not free: it was done in this period, or is being done, and nobody does it again for up to {}; \
@@ -146,5 +168,21 @@ fn what(taken: Option<Duration>, once: bool) -> String {
         None => "was free".to_owned(),
         Some(Duration::ZERO) => "released".to_owned(),
         Some(time) => format!("revoked: it is free once its holder lets go, within {}", left(time)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_freed_at_once_is_never_told_to_be_freed_by_that() {
+        let hour = Some(Duration::from_secs(3_600));
+        for once in [false, true] {
+            assert_eq!(what(Some(Duration::ZERO), once, true), "released");
+            assert_eq!(what(hour, once, true), "was taken away, and others have taken it since");
+        }
+        assert!(what(hour, true, false).ends_with("for up to 60 min; --now frees it at once"));
+        assert_eq!(what(hour, false, false), "revoked: it is free once its holder lets go, within 60 min");
     }
 }

@@ -12,7 +12,7 @@ use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use crate::cli::{Elect, Run};
-use crate::connecting::{a_quorum, a_vote, with_password};
+use crate::connecting::{a_quorum, a_vote, none_votes, with_password};
 use crate::duration::{exact, show};
 use crate::exporter;
 use crate::failure::{Failure, LOST, Outcome, TIMEOUT as NOT_ACQUIRED, below};
@@ -29,6 +29,8 @@ use crate::words::listed;
 const LONGEST_NAMES: usize = 130_000;
 /// How long to wait for releases that a minority of nodes has not confirmed.
 const FAREWELL: Duration = Duration::from_millis(200);
+/// After so long it says whom it waits for.
+const SILENCE: Duration = Duration::from_secs(2);
 /// The remaining validity is looked at this often: it also shrinks while the machine sleeps, and
 /// timers do not.
 const LOOK: Duration = Duration::from_millis(500);
@@ -213,7 +215,9 @@ async fn under_lock(
 
 /// Waits for what is wanted; `None` where somebody has had it in this period.
 async fn acquired(args: &Run, wait: Wait, (quorum, wanted): (&Quorum, &Wanted)) -> Result<Option<Held>, Failure> {
-    let held = output::telling(wanted.acquire(wait.left()), waits(args, wait.timeout, quorum)).await;
+    let certain = || none_votes(quorum, |node| node.state != NodeState::Up);
+    let what = waits(args, wait.timeout, quorum);
+    let held = output::telling_once(wanted.acquire(wait.left()), SILENCE, certain, what).await;
     held.map_err(|error| match args.once_per {
         // It may not have been done.
         Some(_) => error.into(),
@@ -306,7 +310,7 @@ async fn waits(args: &Run, timeout: Duration, quorum: &Quorum) -> String {
         return waiting + &held(names, quorum).await.unwrap_or_default();
     }
     let states = output::explained_once(nodes.iter().filter(|node| node.state != NodeState::Up).map(told)).join("; ");
-    format!("{waiting}; {votes} of {} nodes vote, which is no quorum: {states}", nodes.len())
+    format!("{waiting}; {}, which is no quorum: {states}", output::voting(votes, nodes.len()))
 }
 
 /// The holder of the first name that another client holds. This command holds the names before it.

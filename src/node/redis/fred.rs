@@ -27,7 +27,7 @@ use super::endpoint::{Address, Endpoint};
 use super::misfit::fits;
 use super::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value, started};
 use super::trouble::handshake;
-use super::wording::{PANICKED, STRANGER, plain, words};
+use super::wording::{PANICKED, STRANGER, TO_TLS, plain, words};
 use crate::node::reply::{Fault, FaultKind};
 use slots::Slots;
 use values::{received, sent};
@@ -299,7 +299,7 @@ fn unreached(endpoint: &Endpoint, reached: bool, error: &FredError) -> Fault {
         FredKind::Timeout => "no TCP connection within node_timeout".to_owned(),
         FredKind::IO if tls => handshake(error.details(), endpoint.tls.is_identified()),
         FredKind::IO if error.details().contains("ConnectionReset") && endpoint.speaks_plain_tcp() => {
-            format!("{}; if this port expects TLS, write rediss://", said(error))
+            format!("{}{TO_TLS}", said(error))
         }
         FredKind::Protocol | FredKind::Parse if endpoint.speaks_plain_tcp() => {
             format!("{STRANGER} If it expects TLS, write rediss://")

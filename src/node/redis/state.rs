@@ -8,7 +8,7 @@ use super::admission::Server;
 use super::{Job, Settings};
 use crate::node::operation::{Intent, Operation};
 use crate::node::reply::{Fault, FaultKind};
-use crate::node::status::NodeState;
+use crate::node::status::{NodeState, UNLISTED};
 use crate::rules::book::{Known, Standing};
 use crate::rules::list::Record;
 use crate::rules::{RestartGuard, Tick};
@@ -148,8 +148,10 @@ impl State {
         match operation {
             Operation::Claim(_) if !self.votes(now) => {
                 let state = self.node_state(now);
-                let kind = if state == NodeState::Connecting { FaultKind::Down } else { FaultKind::Quarantined };
-                Err(Fault::new(kind, state.to_string()))
+                Err(match state {
+                    NodeState::Connecting => Fault::new(FaultKind::Down, UNLISTED),
+                    state => Fault::new(FaultKind::Quarantined, state.to_string()),
+                })
             }
             // Another process answers by now: the one that was meant has gone.
             Operation::Hello(hello) if !self.is_served_by(&hello.process) => {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::admission::{Greeting, Guest, Server, greet};
 use super::batcher::Batcher;
 use super::transport::Connection;
-use super::wording::PANICKED;
+use super::wording::{PANICKED, TO_TLS};
 use super::{Job, Link, Shared};
 use crate::host::{before, sleep_until};
 use crate::node::operation::Intent;
@@ -104,7 +104,7 @@ async fn met(shared: &Shared, channel: Option<&str>) -> Result<(Box<dyn Connecti
     };
     let limit = host.now() + settings.timeout.saturating_mul(PATIENCE);
     let late = || NodeState::Down { why: "no answer while connecting".to_owned() };
-    before(host, limit, met).await.ok_or_else(late)?.map_err(down)
+    before(host, limit, met).await.ok_or_else(late)?.map_err(|fault| down(shared, &fault))
 }
 
 /// Whether this server may take part.
@@ -162,8 +162,14 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     shared.settings.listener.connected(shared.index);
 }
 
-fn down(fault: Fault) -> NodeState {
-    NodeState::Down { why: fault.to_string() }
+/// A server that was connected to before speaks no TLS there, whatever ends a connection now.
+fn down(shared: &Shared, fault: &Fault) -> NodeState {
+    let (why, known) = (fault.to_string(), shared.state().server.is_some());
+    NodeState::Down { why: if known { without_tls(&why).to_owned() } else { why } }
+}
+
+fn without_tls(why: &str) -> &str {
+    why.strip_suffix(TO_TLS).unwrap_or(why)
 }
 
 pub(super) fn lower(shared: &Shared, told: NodeState, expected: bool) {
@@ -183,5 +189,16 @@ pub(super) fn lower(shared: &Shared, told: NodeState, expected: bool) {
     shared.registry.changed();
     if news {
         shared.settings.listener.connected(shared.index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_about_tls_is_all_that_is_left_out() {
+        let reset = "Connection reset by peer";
+        assert_eq!([without_tls(&format!("{reset}{TO_TLS}")), without_tls(reset)], [reset; 2]);
     }
 }

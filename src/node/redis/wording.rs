@@ -3,6 +3,8 @@
 
 /// What is told of a connection whose task or transport panicked.
 pub(super) const PANICKED: &str = "its connection panicked, which is a bug; please report it";
+/// What may help where a plain connection ends at once.
+pub(super) const TO_TLS: &str = "; if this port expects TLS, write rediss://";
 /// What is told where replies make no sense.
 pub(super) const STRANGER: &str =
     "what answers at this address does not speak the Redis protocol; is it a Redis or Valkey server?";

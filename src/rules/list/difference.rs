@@ -1,58 +1,70 @@
 //! What people are told of two lists that are not the same.
-
-use std::time::Duration;
+//!
+//! The command tells it in the same words.
 
 use super::List;
+use crate::words::{counted, exact, left};
 
-/// Says in what another list that is in force on a node differs from a client's, and what to do.
+/// How many nodes are named that one of the lists lacks.
+const NAMED: usize = 3;
+
+/// Says in one line in what another list that is in force on a node differs from a client's, and what
+/// to do.
 #[must_use]
-pub fn difference(mine: &List, says: &str) -> String {
+pub fn difference(ours: &List, says: &str) -> String {
     let Some(theirs) = List::parse(says) else {
         return format!("it is {says:?}, which this version cannot read; stop the clients that have the wrong list");
     };
-    let mend = match theirs.name == mine.name {
-        true => {
-            let later = length(theirs.lasts().max(mine.lasts()));
-            format!("stop the clients that have the wrong list: the others go on {later} later at the latest")
-        }
-        false => "the names differ, so give one of the lists other servers".to_owned(),
-    };
-    let differs = match (lacking(&theirs, mine), lacking(mine, &theirs)) {
-        (more, less) if more.is_empty() && less.is_empty() => String::new(),
-        (more, less) if less.is_empty() => format!(": theirs also has {more}"),
-        (more, less) if more.is_empty() => format!(": theirs lacks {less}"),
-        (more, less) => format!(": theirs has {more} in place of {less}"),
-    };
-    let (theirs, mine) = (described(&theirs, mine), described(mine, &theirs));
-    format!("theirs is {theirs}, and this client's is {mine}{differs}; {mend}")
+    if theirs.name() != ours.name() {
+        let (ours, theirs) = (ours.name(), theirs.name());
+        return format!("ours is {ours:?}, theirs is {theirs:?}; give one of the lists other servers");
+    }
+    let differs: Vec<_> = [nodes(ours, &theirs), max_ttl(ours, &theirs), protocol(ours, &theirs)].concat();
+    let differs = if differs.is_empty() { vec![format!("theirs is {says:?}")] } else { differs };
+    let later = left(theirs.lasts().max(ours.lasts()));
+    format!("{}; stop the clients that have the wrong list: the others go on within {later}", differs.join("; "))
 }
 
-/// Describes a list in a message: its name, number of nodes and max_ttl, but no node names.
-fn described(list: &List, other: &List) -> String {
-    let protocol = match list.protocol == other.protocol {
-        true => String::new(),
-        false => format!(" and protocol {}", list.protocol),
+fn nodes(ours: &List, theirs: &List) -> Vec<String> {
+    let differs = match (lacking(theirs, ours), lacking(ours, theirs)) {
+        (more, less) if more.is_empty() && less.is_empty() => return Vec::new(),
+        (more, less) if less.is_empty() => format!("theirs also has {more}"),
+        (more, less) if more.is_empty() => format!("theirs lacks {less}"),
+        (more, less) => format!("theirs has {more} in place of {less}"),
     };
-    let (nodes, max_ttl) = (list.nodes.len(), length(list.max_ttl));
-    format!("{:?} of {nodes} {} with max_ttl {max_ttl}{protocol}", list.name, if nodes == 1 { "node" } else { "nodes" })
+    let count = |list: &List| counted(list.nodes().len(), "node");
+    match (count(ours), count(theirs)) {
+        (ours, theirs) if ours == theirs => vec![format!("ours and theirs have {ours}: {differs}")],
+        (ours, theirs) => vec![format!("ours has {ours}, theirs has {theirs}: {differs}")],
+    }
 }
 
-/// The nodes that a list has, for people, and the other does not have.
+fn max_ttl(ours: &List, theirs: &List) -> Vec<String> {
+    let (ours, theirs) = (ours.max_ttl(), theirs.max_ttl());
+    let differs = format!("ours has max_ttl {}, theirs has {}", exact(ours), exact(theirs));
+    if ours == theirs { Vec::new() } else { vec![differs] }
+}
+
+fn protocol(ours: &List, theirs: &List) -> Vec<String> {
+    let (ours, theirs) = (ours.protocol(), theirs.protocol());
+    let differs = format!("ours has protocol {ours}, theirs has {theirs}");
+    if ours == theirs { Vec::new() } else { vec![differs] }
+}
+
+/// The first nodes that a list has, for people, and the other does not have.
 fn lacking(list: &List, other: &List) -> String {
-    let nodes =
-        list.nodes.iter().filter(|node| !other.nodes.contains(node)).map(|node| node.escape_debug().to_string());
-    nodes.collect::<Vec<_>>().join(", ")
-}
-
-fn length(time: Duration) -> String {
-    match time.subsec_millis() {
-        0 => format!("{} s", time.as_secs()),
-        _ => format!("{} ms", time.as_millis()),
+    let nodes: Vec<_> = list.nodes().iter().filter(|node| !other.nodes().contains(node)).collect();
+    let named: Vec<_> = nodes.iter().take(NAMED).map(|node| node.escape_debug().to_string()).collect();
+    match nodes.len().saturating_sub(NAMED) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn list(nodes: &[&str]) -> List {
@@ -60,24 +72,35 @@ mod tests {
     }
 
     #[test]
-    fn both_lists_are_told_with_the_nodes_that_differ() {
-        let mine = list(&["a:1", "b:1"]);
-        let stop = "; stop the clients that have the wrong list: the others go on 75 s later at the latest";
-        for (theirs, nodes, told) in [
-            (list(&["a:1", "x:1"]), "2 nodes", "theirs has x:1 in place of b:1"),
-            (list(&["a:1", "b:1", "x:1", "y:1"]), "4 nodes", "theirs also has x:1, y:1"),
-            (list(&["a:1"]), "1 node", "theirs lacks b:1"),
+    fn both_lists_are_told_by_what_differs() {
+        let ours = list(&["a:1", "b:1"]);
+        let stop = "; stop the clients that have the wrong list: the others go on within 75 s";
+        for (says, differs) in [
+            ("default 60000 4 a:1 x:1", "ours and theirs have 2 nodes: theirs has x:1 in place of b:1"),
+            ("default 60000 4 a:1 b:1 x:1 y:1", "ours has 2 nodes, theirs has 4 nodes: theirs also has x:1, y:1"),
+            ("default 60000 4 a:1", "ours has 2 nodes, theirs has 1 node: theirs lacks b:1"),
+            ("default 60000 3 a:1 b:1", "ours has protocol 4, theirs has 3"),
+            (
+                "default 1500 4 a:1",
+                "ours has 2 nodes, theirs has 1 node: theirs lacks b:1; ours has max_ttl 60 s, theirs has 1.5 s",
+            ),
         ] {
-            let both = format!(
-                "theirs is \"default\" of {nodes} with max_ttl 60 s, and this client's is \"default\" of 2 nodes"
-            );
-            assert_eq!(difference(&mine, theirs.says()), format!("{both} with max_ttl 60 s: {told}{stop}"));
+            assert_eq!(difference(&ours, says), format!("{differs}{stop}"));
         }
+    }
+
+    #[test]
+    fn of_lists_with_other_names_only_the_names_are_told() {
         assert_eq!(
-            difference(&mine, "team 1500 3 a:1 b:1"),
-            "theirs is \"team\" of 2 nodes with max_ttl 1500 ms and protocol 3, and this client's is \"default\" of 2 \
-             nodes with max_ttl 60 s and protocol 4; the names differ, so give one of the lists other servers"
+            difference(&list(&["a:1"]), "team 1500 3 a:1 b:1"),
+            "ours is \"default\", theirs is \"team\"; give one of the lists other servers"
         );
+    }
+
+    #[test]
+    fn of_many_nodes_the_first_are_named() {
+        let told = difference(&list(&["a:1"]), "default 60000 4 a:1 b:1 c:1 d:1 e:1 f:1");
+        assert!(told.contains(": theirs also has b:1, c:1, d:1 and 2 more; stop"), "{told}");
     }
 
     #[test]

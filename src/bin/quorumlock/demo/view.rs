@@ -61,7 +61,7 @@ impl View {
         } else if elapsed.as_secs() > self.told.get() {
             self.told.set(elapsed.as_secs());
             let votes = nodes.iter().filter(|node| status::word(&node.state) == "up").count();
-            let nodes = format!("{votes} of {} nodes vote", nodes.len());
+            let nodes = output::voting(votes, nodes.len());
             let line = line.unwrap_or(NOBODY);
             output::note(&format!("{:>3} s  {}   {nodes}   {line}", elapsed.as_secs(), figures(report)));
         }

@@ -9,16 +9,13 @@ use super::mends::mend;
 use super::target::{Place, Target};
 use super::tls::encrypted;
 use super::wire::{Reply, Wire};
-use crate::failure::refuses_login;
+use crate::failure::Login;
 use crate::trouble::Trouble;
 
 /// Who speaks TLS answers a plain command with an alert, or ends the connection.
-const TO_TLS: &str = "Write rediss:// if this port expects TLS; else see the server's log.";
+pub(crate) const TO_TLS: &str = "Write rediss:// if this port expects TLS; else see the server's log.";
 
 const NOT_TLS: &str = "Does this port speak TLS? If not, write redis://. If so, it hangs: see the server's log.";
-
-/// What to do where a server refuses the login.
-pub(crate) const PASSWORD: &str = "Correct user and password in its address, in the password file, or on the server.";
 
 /// Why a server told nothing, and what to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +42,8 @@ pub(crate) struct Open {
     pub(crate) wire: Wire,
     /// For how many days its certificates will be accepted, over TLS.
     pub(crate) days: Option<u32>,
+    /// A password was given, and the server asks for none.
+    pub(crate) unguarded: bool,
 }
 
 impl Open {
@@ -53,8 +52,11 @@ impl Open {
         let mut open = Self::connect(target, step)?;
         for words in target.greeting() {
             let reply = open.wire.ask(&words).map_err(|error| Failed::asking(target, &error))?;
-            if let Reply::Refused(why) = reply {
-                return Err(Failed::refused(words[0], why));
+            match reply {
+                // It takes any password: so it is told by HELLO, by which the library logs in.
+                Reply::Refused(why) if Login::refused(&why) == Some(Login::Unwanted) => open.unguarded = true,
+                Reply::Refused(why) => return Err(Failed::refused(words[0], why)),
+                _ => {}
             }
         }
         Ok(open)
@@ -63,18 +65,18 @@ impl Open {
     fn connect(target: &Target, step: Duration) -> Result<Self, Failed> {
         match &target.place {
             Place::Tcp { host, port, tls: false } => {
-                Ok(Self { wire: Wire::new(reached(host, *port, step)?), days: None })
+                Ok(Self { wire: Wire::new(reached(host, *port, step)?), days: None, unguarded: false })
             }
             Place::Tcp { host, port, tls: true } => {
                 let agreed = encrypted(&target.tls, host, reached(host, *port, step)?);
                 let (stream, days) = agreed.map_err(|error| Failed::agreeing(target, &error))?;
-                Ok(Self { wire: Wire::new(stream), days: Some(days) })
+                Ok(Self { wire: Wire::new(stream), days: Some(days), unguarded: false })
             }
             Place::Unix(path) => {
                 let stream = UnixStream::connect(path).map_err(|error| Failed::reaching(&error))?;
                 let limited = stream.set_read_timeout(Some(step)).and(stream.set_write_timeout(Some(step)));
                 limited.map_err(|error| Failed::reaching(&error))?;
-                Ok(Self { wire: Wire::new(stream), days: None })
+                Ok(Self { wire: Wire::new(stream), days: None, unguarded: false })
             }
         }
     }
@@ -122,7 +124,7 @@ impl Failed {
     /// Where the server answered this command so.
     pub(crate) fn refused(command: &str, why: String) -> Self {
         let (kind, mend) = match (command, mend(&why)) {
-            _ if refuses_login(&why) => (Kind::Login, PASSWORD),
+            _ if Login::refused(&why).is_some() => (Kind::Login, Login::refused(&why).map_or("", Login::mend)),
             (_, Some(mend)) => (Kind::Reaching, mend),
             ("SELECT", None) if why.contains("permission") => {
                 (Kind::Select, "ACL SETUSER the user with +select, or name no database in its address.")
@@ -170,7 +172,7 @@ fn is_late(error: &io::Error) -> bool {
 }
 
 /// With a capital letter and a full stop.
-fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
     format!("{first}{}.", letters.as_str())

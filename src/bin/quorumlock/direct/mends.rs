@@ -3,7 +3,6 @@
 /// The first that fits.
 const MENDS: &[(&str, &str)] = &[
     ("DENIED", "Give the server's default user a password, and log in by it; or set protected-mode no."),
-    ("ERR AUTH", OPEN),
     ("ERR Client sent AUTH", OPEN),
     ("ERR max number of clients", "Raise maxclients on the server, or end clients that nobody needs."),
     ("ERR unknown command 'HELLO'", OLD),
@@ -45,7 +44,6 @@ mod tests {
         for (why, says) in [
             ("DENIED Redis is running in protected mode because ..", "protected-mode no"),
             ("ERR max number of clients reached", "maxclients"),
-            ("ERR AUTH <password> called without any password configured for the default user.", "set a password"),
             ("ERR unknown command 'HELLO', with args beginning with: '3'", "Redis 6 or later"),
             ("ERR unknown command `HELLO`, with args beginning with: `3`", "Redis 6 or later"),
             ("ERR unknown command 'INFO', with args beginning with: ", "rename-command"),

@@ -74,6 +74,10 @@ const COMMANDS: &[(Effect, &str)] = &[
     (Effect::WakeUps, "SUBSCRIBE C N"),
 ];
 
+/// The sections of INFO by which a server without a record counts as new, however long it has run: as
+/// in scripts/lua/seen.lua.
+const HISTORY: [&str; 3] = ["commandstats", "stats", "replication"];
+
 /// A key and a channel of this client's locks.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
@@ -119,6 +123,8 @@ pub(crate) struct Lacks {
     pub(crate) channels: Option<String>,
     /// Why the server refuses every write, if it does.
     pub(crate) writes: Option<String>,
+    /// By what the server may have forgotten locks while it ran, if INFO shows that.
+    pub(crate) emptied: Option<&'static str>,
 }
 
 impl Lacks {
@@ -137,9 +143,12 @@ impl Lacks {
         wire: &mut Wire,
         names: &Names,
     ) -> io::Result<Self> {
-        let mut lacks = Self::default();
-        let words: Vec<_> = commands.clone().map(|(_, command)| names.words(command)).collect();
-        for ((effect, command), reply) in commands.zip(wire.ask_all(&words)?) {
+        let history = HISTORY.into_iter().map(|section| vec!["INFO", section]);
+        let words: Vec<_> = history.chain(commands.clone().map(|(_, command)| names.words(command))).collect();
+        let mut replies = wire.ask_all(&words)?.into_iter();
+        let history: Vec<_> = replies.by_ref().take(HISTORY.len()).filter_map(|reply| reply.text().ok()).collect();
+        let mut lacks = Self { emptied: emptied(&history.join("\n")), ..Self::default() };
+        for ((effect, command), reply) in commands.zip(replies) {
             match reply {
                 // Before rights are looked at: nothing is known of them.
                 Reply::Refused(why) if refuses_connection(&why) || why.starts_with("ERR unknown command") => {
@@ -221,6 +230,24 @@ async fn ask(target: Option<Target>, names: Names, step: Duration) -> Asked {
     });
     let lacks = tokio::time::timeout(PATIENCE, asked).await.map_err(|_| "no answer in time".to_owned())?;
     lacks.map_err(|error| error.to_string())?.map(Some)
+}
+
+/// By what a server may have forgotten locks while it ran, if its INFO shows that.
+fn emptied(info: &str) -> Option<&'static str> {
+    let ran = |command: &str| info.lines().any(|line| line.starts_with(command));
+    let is_zero = |field: &str| {
+        let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        value.is_none_or(|value| value.trim().bytes().all(|digit| digit == b'0'))
+    };
+    if ran("cmdstat_flushall:") || ran("cmdstat_flushdb:") || ran("cmdstat_swapdb:") {
+        Some("FLUSHALL, FLUSHDB or SWAPDB ran there")
+    } else if !is_zero("evicted_keys") {
+        Some("it evicted keys")
+    } else if !is_zero("master_replid2") {
+        Some("it was a replica")
+    } else {
+        None
+    }
 }
 
 /// `SCRIPT LOAD )` as `+script|load`.
@@ -328,7 +355,7 @@ mod tests {
     #[test]
     fn a_server_that_refuses_for_another_reason_tells_of_no_right() {
         let ask = |says: &'static str| {
-            let mut wire = Wire::new(Says(io::Cursor::new(says.repeat(COMMANDS.len()).into())));
+            let mut wire = Wire::new(Says(io::Cursor::new(says.repeat(HISTORY.len() + COMMANDS.len()).into())));
             Lacks::ask(&mut wire, &Names::of(&Settings::default()))
         };
         for says in ["-NOAUTH Authentication required.\r\n", "-ERR unknown command 'PING'\r\n", "-DENIED x\r\n"] {
@@ -337,6 +364,20 @@ mod tests {
         let refuses = ask("-NOREPLICAS Not enough good replicas to write.\r\n").unwrap();
         assert_eq!(refuses.writes.as_deref(), Some("NOREPLICAS Not enough good replicas to write"));
         assert!(refuses.no_right() && ask("-BUSY x\r\n").unwrap() == Lacks::default());
+    }
+
+    #[test]
+    fn a_server_that_forgot_while_it_ran_is_known_by_its_info() {
+        let fine = "cmdstat_script|flush:calls=1\r\nevicted_keys:0\r\nmaster_replid2:0000\r\n";
+        assert_eq!((emptied(fine), emptied("")), (None, None));
+        for (info, by) in [
+            ("cmdstat_flushall:calls=1,usec=3\r\n", "FLUSHALL"),
+            ("cmdstat_swapdb:calls=1\r\n", "SWAPDB"),
+            ("evicted_keys:12\r\n", "evicted"),
+            ("evicted_keys:0\r\nmaster_replid2:0a00\r\n", "replica"),
+        ] {
+            assert!(emptied(info).is_some_and(|why| why.contains(by)), "{info}");
+        }
     }
 
     #[test]

@@ -27,12 +27,14 @@ pub(super) struct Exam {
     pub(super) lacks: Result<Lacks, String>,
     /// Where it is reached over TLS: for how many days its certificates will be accepted.
     pub(super) days: Option<u32>,
+    /// Whether it asks for no password, though one was given.
+    pub(super) unguarded: bool,
 }
 
 impl Exam {
     /// Asks a server; each answer may take so long. Blocks.
     pub(super) fn of(target: &Target, names: &Names, step: Duration) -> Result<Self, Failed> {
-        let Open { mut wire, days } = Open::to(target, step)?;
+        let Open { mut wire, days, unguarded } = Open::to(target, step)?;
         let failed = |error: io::Error| Failed::asking(target, &error);
         let info = wire.ask(&["INFO"]).map_err(failed)?.text();
         if let Err(why) = &info
@@ -43,7 +45,8 @@ impl Exam {
         let info = info.map(|info| info.lines().map(harmless).collect::<Vec<_>>().join("\n"));
         let clock = readings(&mut wire).map_err(failed)?;
         // Last: a connection that has subscribed takes few other commands.
-        Ok(Self { info, clock, lacks: Lacks::ask(&mut wire, names).map_err(|error| said(&error)), days })
+        let lacks = Lacks::ask(&mut wire, names).map_err(|error| said(&error));
+        Ok(Self { info, clock, lacks, days, unguarded })
     }
 
     /// The value of a field of INFO.
@@ -95,7 +98,7 @@ impl Exam {
     /// Of a server that told this, and nothing else.
     pub(super) fn told(info: &str) -> Self {
         let nothing = || "not asked".to_owned();
-        Self { info: Ok(info.to_owned()), clock: Err(nothing()), lacks: Err(nothing()), days: None }
+        Self { info: Ok(info.to_owned()), clock: Err(nothing()), lacks: Err(nothing()), days: None, unguarded: false }
     }
 }
 

@@ -42,6 +42,8 @@ pub(super) struct Node<'a> {
     pub(super) target: &'a Target,
     pub(super) papers: Papers,
     pub(super) times: Times,
+    /// By what it forgot while it ran, if it did.
+    pub(super) forgot: Option<&'static str>,
 }
 
 impl Seen {
@@ -55,14 +57,16 @@ impl Seen {
     }
 
     pub(super) fn each(&self) -> impl Iterator<Item = Node<'_>> {
+        let verdict = self.verdict();
         let all = self.nodes.iter().zip(&self.exams).zip(self.targets.iter().zip(&self.papers)).enumerate();
-        all.map(|(index, ((status, exam), (target, papers)))| Node {
+        all.map(move |(index, ((status, exam), (target, papers)))| Node {
             index,
             status,
             exam,
             target,
             papers: *papers,
             times: self.times,
+            forgot: verdict.forgot(index),
         })
     }
 }

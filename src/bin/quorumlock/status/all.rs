@@ -7,9 +7,13 @@ use quorumlock::{HeldNames, Inspected, Quorum};
 use serde_json::{Value, json};
 
 use super::holders::{cut, describe, left, named, shortened_to, shown, waiting};
+use super::{a_quorum_votes, own_list};
 use crate::duration::show;
 use crate::failure::{Outcome, UNAVAILABLE};
-use crate::output::{self, dash, milliseconds, yellow};
+use crate::lists::{Lists, Whose};
+use crate::output::{self, dash, milliseconds, red, yellow};
+use crate::settings::Settings;
+use crate::words::counted;
 
 /// How often it is told how far the nodes have come.
 const PROGRESS: Duration = Duration::from_secs(2);
@@ -18,24 +22,46 @@ const NOTE: usize = 32;
 
 /// Shows the names that are held, up to `limit` of them. 69 where so many nodes cannot be read that
 /// some may be missing.
-pub(super) async fn all(quorum: &Quorum, limit: usize, as_json: bool) -> Outcome {
+pub(super) async fn all(quorum: &Quorum, settings: &Settings, limit: usize, as_json: bool) -> Outcome {
     let mut names = quorum.held_names();
     let mut last = Instant::now();
     let (held, whole) = gather(&mut names, limit, |names, held| progress(&mut last, names, held)).await?;
+    let (other_list, lacks) = (other_list(quorum, settings), lacks(quorum, &names));
     if as_json {
-        output::say(&told(&names, &held, whole).to_string()).await?;
+        let mut object = told(&names, &held, whole);
+        object["complete"] = json!(lacks.is_none());
+        object["other_list"] = json!(other_list);
+        output::say(&object.to_string()).await?;
     } else {
-        output::say(&lines(&names, &held, whole).join("\n")).await?;
+        let lines = other_list.as_deref().map(red).into_iter().chain(lines(&names, &held, whole, lacks));
+        output::say(&lines.collect::<Vec<_>>().join("\n")).await?;
     }
     quorum.shutdown(Duration::ZERO).await;
-    Ok(if names.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(UNAVAILABLE) })
+    Ok(if lacks.is_none() { ExitCode::SUCCESS } else { ExitCode::from(UNAVAILABLE) })
+}
+
+/// Why names may be held that were not found, if that may be.
+fn lacks(quorum: &Quorum, names: &HeldNames) -> Option<&'static str> {
+    if !names.is_complete() {
+        return Some("no quorum of nodes has listed them");
+    }
+    // Nodes that do not vote may have forgotten names.
+    (!a_quorum_votes(quorum)).then_some("no quorum of nodes votes")
+}
+
+/// Another list that is in force on some node, whose clients may hold these names.
+fn other_list(quorum: &Quorum, settings: &Settings) -> Option<String> {
+    let nodes = quorum.nodes();
+    let list = own_list(settings, &nodes);
+    let lists = Lists::of_nodes(&list, &nodes);
+    lists.conflict(Whose::Rival).or_else(|| lists.conflict(Whose::Foreign))
 }
 
 /// Tells now and then how far it has come.
 fn progress(last: &mut Instant, names: &HeldNames, held: usize) {
     if last.elapsed() >= PROGRESS {
         *last = Instant::now();
-        output::note(&format!("{} keys looked at, {held} names held so far", names.looked_at()));
+        output::note(&format!("{} keys looked at, {} held so far", names.looked_at(), counted(held, "name")));
     }
 }
 
@@ -60,28 +86,37 @@ pub(crate) async fn gather(
     Ok((held, true))
 }
 
-fn lines(names: &HeldNames, held: &[(String, Inspected)], whole: bool) -> Vec<String> {
+fn lines(names: &HeldNames, held: &[(String, Inspected)], whole: bool, lacks: Option<&str>) -> Vec<String> {
     let rows: Vec<_> = held.iter().map(|(name, inspected)| row(name, inspected)).collect();
     let mut lines = if rows.is_empty() {
         Vec::new()
     } else {
         output::table(&["name", "holder", "for", "left", "waiting", "note"], &rows)
     };
-    let count = held.len();
-    lines.push(match (count, whole) {
-        (_, false) => yellow(&format!("more than {count} names are held; --limit shows more")),
-        (1, true) => "1 name is held".to_owned(),
-        (count, true) => format!("{count} names are held"),
-    });
-    lines.extend(names.unread().iter().map(|report| yellow(&format!("not read: {}: {}", report.node, report.said))));
+    let unread = names.unread();
+    let unread = output::same_once(unread.iter().map(|report| (&*report.node, report.said.clone())));
+    lines.extend(unread.iter().map(|(nodes, said)| yellow(&format!("not read: {nodes}: {said}"))));
     let missed = names.missed().len();
     if missed > 0 {
-        lines.push(yellow(&format!("not read: whether {missed} more are held: too few nodes answered")));
+        lines.push(yellow(&format!("not read: who holds {}: too few nodes answered", counted(missed, "more name"))));
     }
-    if !names.is_complete() {
-        lines.push(yellow("warning: so much was not read that names may be missing"));
-    }
+    lines.push(match lacks {
+        Some(_) => red(&found(held.len(), whole, lacks)),
+        None if !whole => yellow(&found(held.len(), whole, lacks)),
+        None => found(held.len(), whole, lacks),
+    });
     lines
+}
+
+/// How many names are held, unless something `lacks` by which that is known.
+fn found(count: usize, whole: bool, lacks: Option<&str>) -> String {
+    let are = if count == 1 { "name is" } else { "names are" };
+    match (count, lacks) {
+        _ if !whole => format!("more than {count} {are} held; --limit shows more"),
+        (0, Some(lacks)) => format!("nobody can tell which names are held: {lacks}"),
+        (_, Some(lacks)) => format!("{count} {are} held, and nobody can tell which others: {lacks}"),
+        (_, None) => format!("{count} {are} held"),
+    }
 }
 
 /// A holder that no quorum names has a question mark.
@@ -102,7 +137,7 @@ fn told(names: &HeldNames, held: &[(String, Inspected)], whole: bool) -> Value {
     let unread: Vec<_> =
         names.unread().iter().map(|report| json!({ "node": &*report.node, "why": report.said })).collect();
     let held: Vec<_> = held.iter().map(|(name, inspected)| entry(name, inspected)).collect();
-    json!({ "names": held, "whole": whole, "complete": names.is_complete(), "unread": unread, "missed": names.missed() })
+    json!({ "names": held, "whole": whole, "unread": unread, "missed": names.missed() })
 }
 
 fn entry(name: &str, inspected: &Inspected) -> Value {
@@ -117,4 +152,18 @@ fn entry(name: &str, inspected: &Inspected) -> Value {
     });
     describe(&mut object, inspected);
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_is_told_to_be_free_by_less_than_a_quorum() {
+        assert_eq!(found(0, true, None), "0 names are held");
+        assert_eq!(found(1, true, None), "1 name is held");
+        assert_eq!(found(1, false, None), "more than 1 name is held; --limit shows more");
+        assert_eq!(found(0, true, Some("why")), "nobody can tell which names are held: why");
+        assert_eq!(found(2, true, Some("why")), "2 names are held, and nobody can tell which others: why");
+    }
 }

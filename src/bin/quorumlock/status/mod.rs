@@ -25,7 +25,7 @@ pub(crate) use holders::{cut, held_by, left, line, named, shown, waiting};
 pub(crate) use idle::{has_restarted_unseen, is_idle, is_unused};
 pub(crate) use permits::Permits;
 use seen::Seen;
-pub(crate) use states::{labels, plain, state, told, why, word};
+pub(crate) use states::{labels, plain, plainly, state, told, why, word};
 
 /// How often it is looked whether it is known how they are.
 const LOOK: Duration = Duration::from_millis(10);
@@ -50,10 +50,11 @@ pub(crate) async fn status(args: Status) -> Outcome {
         None => output::telling(wait(&quorum, args.nodes.connect_timeout), async { waits(&quorum) }).await,
     }
     if args.all {
-        return all::all(&quorum, args.limit, args.json).await;
+        return all::all(&quorum, &settings, args.limit, args.json).await;
     }
     let looked = look(&quorum, &settings, args.name);
     let seen = output::telling(looked, async { waits(&quorum) }).await?;
+    let seen = Seen { waited: args.nodes.connect_timeout, ..seen };
     let code = seen.verdict().code();
     if args.json {
         output::say(&seen.json().to_string()).await?;
@@ -78,13 +79,14 @@ async fn look(quorum: &Quorum, settings: &Settings, name: Option<String>) -> Res
     let list = own_list(settings, &nodes);
     // Of the nodes as they are shown: one that was admitted meanwhile is asked too.
     let rights = rights(&nodes, settings).await;
-    Ok(Seen { nodes, inspected, permits, name, list, rights })
+    Ok(Seen { nodes, inspected, permits, name, list, rights, waited: None })
 }
 
-/// What acquiring needs and the users lack, and who refuses writes. To look at nodes takes less.
+/// What acquiring needs and the users lack, who refuses writes, and who forgot while it ran. To look at
+/// nodes takes less.
 async fn rights(nodes: &[NodeStatus], settings: &Settings) -> Vec<Asked> {
     let step = settings.node_timeout.unwrap_or(NODE_TIMEOUT);
-    let worth: Vec<_> = nodes.iter().map(|node| node.state.is_admitted()).collect();
+    let worth: Vec<_> = nodes.iter().map(|node| node.state.is_admitted() || is_unused(node)).collect();
     asked(settings, step, &worth).await
 }
 

@@ -11,7 +11,7 @@ use super::states::{in_short, labels, why, word};
 use super::verdict::Verdict;
 use crate::direct::rights::Asked;
 use crate::duration::show;
-use crate::lists::{Lists, Whose, described};
+use crate::lists::{Lists, Whose};
 use crate::output::{self, bold, dash, green, milliseconds, red, yellow};
 
 /// What is told of a name that is held for a period.
@@ -27,11 +27,14 @@ pub(super) struct Seen {
     /// That of a client with these settings.
     pub(super) list: List,
     pub(super) rights: Vec<Asked>,
+    /// For how long nodes were waited for, if the user said how long.
+    pub(super) waited: Option<Duration>,
 }
 
 impl Seen {
     pub(super) fn verdict(&self) -> Verdict<'_> {
-        Verdict::new(&self.nodes, &self.inspected, &self.list).with_rights(self.rights.clone())
+        let verdict = Verdict::new(&self.nodes, &self.inspected, &self.list);
+        verdict.with_rights(self.rights.clone()).waited(self.waited)
     }
 
     pub(super) fn lines(&self) -> Vec<String> {
@@ -46,19 +49,22 @@ impl Seen {
         let mut lines = output::table(heading, &rows);
         lines.push(String::new());
         // Another list that keeps this one out is told once, below.
-        let told = |why: &String| verdict.kept_out().is_none() || !why.starts_with("other list: ");
-        let whys =
-            self.nodes.iter().enumerate().filter_map(|(index, node)| {
-                Some(format!("{}: {}", node.node, why(&verdict, index, node).filter(told)?))
-            });
+        let conflict = self.conflict();
+        let told = |why: &String| conflict.is_none() || !why.starts_with("other list: ");
+        let whys = self.nodes.iter().enumerate();
+        let whys = whys.filter_map(|(index, node)| Some((&*node.node, why(&verdict, index, node).filter(told)?)));
+        let whys = output::same_once(whys).into_iter().map(|(nodes, why)| format!("{nodes}: {why}"));
         lines.extend(output::explained_once(whys).iter().map(|why| yellow(why)));
+        lines.extend(conflict.as_deref().map(red));
         let colour = match verdict.can_acquire() {
             true if verdict.is_bare() => yellow,
             true => green,
             false => red,
         };
         lines.push(colour(&verdict.sentence()));
-        lines.push(self.clients());
+        if conflict.is_none() {
+            lines.push(self.clients());
+        }
         lines.extend(verdict.warnings().iter().map(|warning| yellow(&format!("warning: {warning}"))));
         if let Some(name) = &self.name {
             lines.push(self.holding(name));
@@ -69,23 +75,23 @@ impl Seen {
         lines
     }
 
-    /// Which list clients have in force.
+    /// Which other list is in force, and what to do.
+    fn conflict(&self) -> Option<String> {
+        let lists = Lists::of_nodes(&self.list, &self.nodes);
+        lists.conflict(Whose::Rival).or_else(|| lists.conflict(Whose::Foreign))
+    }
+
+    /// Where clients have this list in force.
     fn clients(&self) -> String {
         let lists = Lists::of_nodes(&self.list, &self.nodes);
         let told = self.nodes.iter().filter(|node| node.run.is_some() && node.unreadable.is_none()).count();
         let (own, all) = (lists.with(Whose::Own).len(), self.nodes.len());
-        let others = [lists.with(Whose::Rival), lists.with(Whose::Foreign)].concat();
-        match others.as_slice() {
+        match own {
             _ if told < self.verdict().quorum() => {
                 format!("nobody knows which clients use these nodes: {told} of {all} told it, so mend the others first")
             }
-            [] if own == 0 => "no list is in force: no client is connected".to_owned(),
-            [] => format!("clients have this list, which is in force on {own} of {all} nodes"),
-            some => {
-                let labels: Vec<_> = some.iter().map(|&node| &*self.nodes[node].node).collect();
-                let theirs = some.first().and_then(|&node| lists.at(node)).map(|(theirs, _)| described(&theirs.says));
-                format!("another list is in force on {}: {}", labels.join(", "), theirs.unwrap_or_default())
-            }
+            0 => "no list is in force: no client is connected".to_owned(),
+            own => format!("clients have this list, which is in force on {own} of {all} nodes"),
         }
     }
 
@@ -99,7 +105,7 @@ impl Seen {
             row.extend([round_trip, node.version.clone().unwrap_or_else(dash), uptime]);
         }
         let refused = verdict.refusal(index).map(|_| red("no vote"));
-        row.push(refused.unwrap_or_else(|| in_short(node)));
+        row.push(refused.unwrap_or_else(|| in_short(verdict, index, node)));
         row
     }
 
@@ -156,7 +162,8 @@ impl Seen {
                 format!("nobody can tell who holds it before a client has come: {waits} of {all} nodes wait for one");
             return yellow(&format!("{name}: {why}{known}"));
         }
-        red(&format!("{name}: nobody can tell who holds it; {votes} of {all} nodes vote, which is no quorum{known}"))
+        let votes = output::voting(votes, all);
+        red(&format!("{name}: nobody can tell who holds it; {votes}, which is no quorum{known}"))
     }
 
     pub(super) fn json(&self) -> Value {
@@ -202,7 +209,7 @@ impl Seen {
             "out_of_memory": node.out_of_memory,
             "no_wake_ups": node.no_wake_ups,
             "lacks": verdict.lacks(index),
-            "counts": verdict.counts(index),
+            "counts": verdict.has_vote(index),
             "name": &*node.name,
             "record": node.record.as_ref().map(record_json),
         });

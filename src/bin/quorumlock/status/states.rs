@@ -9,10 +9,19 @@ use super::verdict::Verdict;
 use crate::duration::left;
 use crate::output::{green, red, yellow};
 
+/// What is said of a node that lost its memory, and with it perhaps locks.
+const FORGOT: &str = "it forgot while it ran, and may have forgotten locks";
+
 /// A node and its state, as a part of a sentence.
 pub(crate) fn told(node: &NodeStatus) -> String {
     match &node.state {
-        NodeState::OtherList { .. } | NodeState::Twins { .. } => format!("{}: {}", node.node, node.state),
+        // What differs is told by what the command ends with.
+        NodeState::OtherList { .. } => format!("{} has another list in force", node.node),
+        NodeState::Twins { .. } => format!("{}: {}", node.node, node.state),
+        NodeState::Connecting if node.run.is_some() => {
+            format!("{} answers, and this client's list is not in force there yet", node.node)
+        }
+        NodeState::Connecting => format!("{} has not answered yet", node.node),
         state => format!("{} is {state}", node.node),
     }
 }
@@ -20,12 +29,19 @@ pub(crate) fn told(node: &NodeStatus) -> String {
 /// What keeps a node from voting, or from answering.
 pub(crate) fn why(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> Option<String> {
     verdict.refusal(index).map(|refused| format!("{}, but {refused}", plain(node))).or_else(|| match &node.state {
-        _ if is_unused(node) => Some("no record: no client has come since it began, or forgot".to_owned()),
+        _ if is_unused(node) => Some(verdict.forgot(index).map_or_else(
+            || "no record: no client has come since it began, or forgot".to_owned(),
+            |how| {
+                format!("forgot: {FORGOT} ({how}); it votes {} after the next client has come", left(verdict.max_ttl()))
+            },
+        )),
         _ if is_idle(node) => Some("idle: the next client tells it which tokens were dealt, and it votes".to_owned()),
         NodeState::Up => None,
-        NodeState::Connecting => Some(
-            "connecting: no answer so far, so it hangs or is far away; --connect-timeout 10s says which".to_owned(),
-        ),
+        NodeState::Connecting => Some(format!("connecting: {}", verdict.silence())),
+        NodeState::Quarantined { left: time, .. } => Some(verdict.forgot(index).map_or_else(
+            || node.state.to_string(),
+            |how| format!("quarantined for {} more: {FORGOT} ({how})", left(*time)),
+        )),
         state => Some(state.to_string()),
     })
 }
@@ -40,11 +56,19 @@ pub(crate) fn labels(nodes: &[NodeStatus]) -> Vec<&str> {
     parts().map(|(_, rest)| rest).collect()
 }
 
-pub(super) fn in_short(node: &NodeStatus) -> String {
-    coloured(node, &plain(node))
+pub(super) fn in_short(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> String {
+    coloured(node, &plainly(verdict, index, node))
 }
 
 /// The same without a colour.
+pub(crate) fn plainly(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> String {
+    match verdict.forgot(index) {
+        Some(_) if is_unused(node) => "forgot".to_owned(),
+        _ => plain(node),
+    }
+}
+
+/// The same of what the node says by itself.
 pub(crate) fn plain(node: &NodeStatus) -> String {
     match node.state {
         _ if is_unused(node) => "no record".to_owned(),
@@ -80,5 +104,24 @@ pub(crate) const fn word(state: &NodeState) -> &'static str {
         NodeState::Twins { .. } => "two servers",
         NodeState::Duplicate { .. } => "duplicate",
         _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_list_is_told_at_length_by_nothing_that_waits() {
+        let node = NodeStatus::new("redis://eu".into(), NodeState::OtherList { why: "ours is long".into() });
+        assert_eq!(told(&node), "redis://eu has another list in force");
+    }
+
+    #[test]
+    fn a_node_that_answers_is_not_told_to_be_connected_to() {
+        let mut node = NodeStatus::new("redis://eu".into(), NodeState::Connecting);
+        assert_eq!(told(&node), "redis://eu has not answered yet");
+        node.run = Some("run".to_owned());
+        assert_eq!(told(&node), "redis://eu answers, and this client's list is not in force there yet");
     }
 }

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use quorumlock::{Inspected, Inspection, List, NodeState, NodeStatus};
+use quorumlock::{Doubt, Inspected, Inspection, List, NodeState, NodeStatus};
 
-use super::idle::{has_restarted_unseen, is_idle, is_unused};
+use super::FAR;
+use super::idle::{ROUNDED, forgot_unseen, has_restarted_unseen, is_idle, is_unused};
 use crate::direct::mends::mend;
 use crate::direct::rights::{Asked, Lacks};
-use crate::duration::left;
+use crate::duration::{exact, left};
 use crate::failure::{UNAVAILABLE, USAGE};
-use crate::lists::{Lists, Whose, described};
-
-/// An uptime may be a second too long.
-const ROUNDED: Duration = Duration::from_secs(1);
+use crate::lists::{Lists, Whose};
+use crate::output::{same_once, voting};
+use crate::words::counted;
 
 /// The nodes, and what each answered when it was asked about a name.
 pub(crate) struct Verdict<'a> {
@@ -21,29 +21,50 @@ pub(crate) struct Verdict<'a> {
     inspected: &'a Inspected,
     /// The nodes whose votes count, as far as lists go.
     counted: BTreeSet<usize>,
-    /// Why this client acquires nothing, since another list of its name is in force.
+    /// Which other list of this one's name is in force: then this client acquires nothing.
     kept_out: Option<String>,
+    /// The nodes behind whose names clients have met a record lately.
+    met: BTreeSet<usize>,
     max_ttl: Duration,
     /// How old a server must be that first use may call old.
     old: Duration,
     /// What is in the way of acquiring at each node; empty where nobody asked.
     rights: Vec<Asked>,
+    /// What is said of a node that has not answered yet.
+    silence: String,
 }
 
 impl<'a> Verdict<'a> {
     /// `list`: that of a client with these settings.
     pub(crate) fn new(nodes: &'a [NodeStatus], inspected: &'a Inspected, list: &List) -> Self {
         let lists = Lists::of_nodes(list, nodes);
-        let kept_out = lists.with(Whose::Rival).first().and_then(|&node| {
-            let (theirs, _) = lists.at(node)?;
-            let (node, theirs, ours) = (&nodes[node].node, described(&theirs.says), described(list.says()));
-            Some(format!("clients of another list use {node}: theirs is {theirs}; this one is {ours}"))
-        });
+        let kept_out = lists.conflict(Whose::Rival);
+        let met = (0..nodes.len()).filter(|&node| !lists.servers(node).is_empty()).collect();
         let counts = |node: &usize| {
             kept_out.is_none() && !matches!(nodes[*node].state, NodeState::OtherList { .. } | NodeState::Twins { .. })
         };
         let counted = (0..nodes.len()).filter(counts).collect();
-        Self { nodes, inspected, counted, kept_out, max_ttl: list.max_ttl(), old: list.old(), rights: Vec::new() }
+        let (rights, silence) = (Vec::new(), "no answer so far, so it hangs or is far away".to_owned());
+        let (max_ttl, old) = (list.max_ttl(), list.old());
+        Self { nodes, inspected, counted, kept_out, met, max_ttl, old, rights, silence }
+    }
+
+    /// Where nodes were waited for: for so long if the user said how long.
+    pub(super) fn waited(mut self, told: Option<Duration>) -> Self {
+        self.silence = match told {
+            None => format!("{}; --connect-timeout {}s says which", self.silence, FAR.as_secs()),
+            Some(told) if told < FAR => format!(
+                "no answer within {}, so it hangs or is far away; a longer --connect-timeout says which",
+                exact(told)
+            ),
+            Some(told) => format!("no answer within {}, so it hangs", exact(told)),
+        };
+        self
+    }
+
+    /// What is said of a node that has not answered yet.
+    pub(super) fn silence(&self) -> &str {
+        &self.silence
     }
 
     /// With what was found out of the users' rights, and of writes, node by node.
@@ -72,7 +93,12 @@ impl<'a> Verdict<'a> {
     /// How many nodes vote on claims of a client with this list. One that is up and refuses to
     /// answer does not.
     pub(super) fn votes(&self) -> usize {
-        self.waits().filter(Duration::is_zero).count()
+        self.waits().filter(|(_, wait)| wait.is_zero()).count()
+    }
+
+    /// Whether a node is one of these.
+    pub(super) fn has_vote(&self, index: usize) -> bool {
+        self.waits().any(|(voter, wait)| voter == index && wait.is_zero())
     }
 
     /// Whether the same server is behind two addresses: then `run` and the library refuse to start.
@@ -100,6 +126,27 @@ impl<'a> Verdict<'a> {
         self.can_acquire() && self.votes() == self.quorum() && self.quorum() < self.nodes.len()
     }
 
+    /// When more nodes vote than a quorum takes, if nothing else happens.
+    pub(crate) fn spare(&self) -> Option<Spare> {
+        let clients = self.waits().filter(|(index, wait)| wait.is_zero() || !self.counts_from_a_client(*index));
+        let now = nth(clients.map(|(_, wait)| wait), self.quorum()).map(Spare::In);
+        now.or_else(|| nth(self.waits().map(|(_, wait)| wait), self.quorum()).map(Spare::AfterAClient))
+    }
+
+    /// Whether the time until a node votes begins with its next client.
+    fn counts_from_a_client(&self, index: usize) -> bool {
+        is_unused(&self.nodes[index]) || has_restarted_unseen(&self.nodes[index])
+    }
+
+    /// Nodes that are only slow: nobody has found yet that they are down.
+    pub(crate) fn slow(&self) -> Vec<&str> {
+        let all = self.nodes.iter().enumerate();
+        let slow = all.filter(|(index, node)| {
+            node.state == NodeState::Connecting && !is_unused(node) && !matches!(self.rights.get(*index), Some(Err(_)))
+        });
+        slow.map(|(_, node)| &*node.node).collect()
+    }
+
     /// The same of nodes that said whether this client may write there.
     pub(super) fn surely_acquires(mut self) -> bool {
         let unknown: Vec<_> =
@@ -111,7 +158,7 @@ impl<'a> Verdict<'a> {
     }
 
     /// Why a client with this list acquires nothing.
-    pub(super) fn kept_out(&self) -> Option<&str> {
+    pub(crate) fn kept_out(&self) -> Option<&str> {
         self.kept_out.as_deref()
     }
 
@@ -126,25 +173,54 @@ impl<'a> Verdict<'a> {
     }
 
     /// How long it takes until an unused node votes: its first client waits for `max_ttl`, unless the
-    /// server has run for longer.
-    fn first_use(&self, node: &NodeStatus) -> Duration {
-        let old = node.uptime.is_some_and(|uptime| uptime > self.old + ROUNDED);
-        if old { Duration::ZERO } else { self.max_ttl }
+    /// server has run for longer, and remembers all.
+    fn first_use(&self, index: usize) -> Duration {
+        let old = self.nodes[index].uptime.is_some_and(|uptime| uptime > self.old + ROUNDED);
+        if old && self.forgot(index).is_none() { Duration::ZERO } else { self.max_ttl }
+    }
+
+    /// How it is known that a node forgot what it had granted while it ran, if that is so.
+    pub(crate) fn forgot(&self, index: usize) -> Option<&'static str> {
+        if self.max_ttl.is_zero() {
+            return None;
+        }
+        let node = &self.nodes[index];
+        let emptied = self.asked(index).and_then(|lacks| lacks.emptied);
+        match node.state {
+            NodeState::Quarantined { doubt: Doubt::Forgot, .. } if is_unused(node) => Some("its record has gone"),
+            _ if is_unused(node) && self.met.contains(&index) => Some("its record has gone"),
+            _ if is_unused(node) => emptied,
+            _ if forgot_unseen(node, self.old) => Some(emptied.unwrap_or("its record is younger than the server")),
+            _ => None,
+        }
+    }
+
+    /// Whether that is known of any node that has no record.
+    pub(crate) fn any_forgot(&self) -> bool {
+        (0..self.nodes.len()).any(|index| is_unused(&self.nodes[index]) && self.forgot(index).is_some())
+    }
+
+    /// After what time with a client such a node votes.
+    pub(super) const fn max_ttl(&self) -> Duration {
+        self.max_ttl
     }
 
     /// Whether no quorum votes before a client has come, and has waited for `max_ttl`.
     fn needs_a_client(&self) -> bool {
-        let waits = |node: &NodeStatus| is_unused(node) && !self.first_use(node).is_zero();
-        let goes_on = |(_, node): &(usize, &NodeStatus)| {
+        let goes_on = |(index, node): &(usize, &NodeStatus)| {
             let counts = is_unused(node) || matches!(node.state, NodeState::Up | NodeState::Quarantined { .. });
-            counts && !waits(node) && !has_restarted_unseen(node)
+            let waits = is_unused(node) && !self.first_use(*index).is_zero();
+            counts && !waits && !has_restarted_unseen(node)
         };
         self.knowing().filter(goes_on).count() < self.quorum()
     }
 
-    /// Nodes without a record that are taken to vote at once.
+    /// Nodes without a record that are taken to vote at once, and of which nobody knows whether they forgot.
     fn taken_for_old(&self) -> usize {
-        self.able().filter(|node| is_unused(node) && self.first_use(node).is_zero()).count()
+        let taken = |(index, node): &(usize, &NodeStatus)| {
+            is_unused(node) && self.first_use(*index).is_zero() && self.asked(*index).is_none()
+        };
+        self.able().filter(taken).count()
     }
 
     /// 0 where `run` would begin, else what it would end with.
@@ -158,13 +234,13 @@ impl<'a> Verdict<'a> {
 
     /// In one sentence.
     pub(crate) fn sentence(&self) -> String {
-        let counted = format!("{} of {} nodes vote; a quorum is {}", self.votes(), self.nodes.len(), self.quorum());
+        let counted = format!("{}; a quorum is {}", voting(self.votes(), self.nodes.len()), self.quorum());
         if self.duplicate() {
             return format!("{counted}: one server is behind two addresses, which `quorumlock run` refuses");
         }
         if self.can_acquire() {
             return match self.votes() - self.taken_for_old() < self.quorum() {
-                false if self.is_bare() => format!("{counted}: the next failure stops all locks"),
+                false if self.is_bare() => format!("{counted}{}", self.bare()),
                 false => counted,
                 true => format!(
                     "{counted}. Those without a record vote at once unless they were flushed, evicted keys or were \
@@ -173,22 +249,38 @@ impl<'a> Verdict<'a> {
                 ),
             };
         }
-        if let Some(why) = self.kept_out() {
-            return format!("{counted}: a client with this list acquires nothing: {why}");
+        if self.kept_out().is_some() {
+            return format!("{counted}: a client with this list acquires nothing");
         }
         match self.opens_in() {
-            Some(wait) if self.unused() == self.nodes.len() => format!(
-                "{counted}: no client has come since these servers began, or forgot, and the first one waits for {}; if \
-                 they are new and never held a lock, `quorumlock init` makes them vote at once",
+            Some(wait) if self.unused() == self.nodes.len() && !self.any_forgot() => format!(
+                "{counted}: no client has come yet, and the first one waits for {}. If the servers are new and never \
+                 held a lock, `quorumlock init` makes them vote at once",
                 left(wait)
             ),
             Some(wait) if self.needs_a_client() => format!(
-                "{counted}: no client has come since some of these servers began, restarted or forgot, and the first one waits for {}",
+                "{counted}: no client has come since some of these servers began, restarted or forgot; the first one \
+                 waits for {}",
                 left(wait)
             ),
             Some(wait) => format!("{counted}: no lock can be acquired for another {}, then a quorum votes", left(wait)),
             None if self.only_this_name() => format!("{counted}: this name cannot be locked, others can"),
             None => format!("{counted}: no lock can be acquired"),
+        }
+    }
+
+    /// What follows where no more nodes vote than a quorum takes. Nodes that vote soon need no mending.
+    fn bare(&self) -> String {
+        match (self.spare(), self.slow().len()) {
+            (Some(Spare::In(wait)), _) => {
+                format!(". One more votes in {}: restart no other node before that", left(wait))
+            }
+            (Some(Spare::AfterAClient(wait)), _) => format!(
+                ". One more votes {} after the next client has come: restart no other node before that",
+                left(wait)
+            ),
+            (None, 0) => ": the next failure stops all locks".to_owned(),
+            (None, slow) => format!(". No answer so far from {}: look again", counted(slow, "node")),
         }
     }
 
@@ -204,26 +296,23 @@ impl<'a> Verdict<'a> {
 
     /// When quarantines have ended so that a quorum votes, if nothing else happens.
     pub(crate) fn opens_in(&self) -> Option<Duration> {
-        let mut waits: Vec<_> = self.waits().collect();
-        waits.sort_unstable();
-        waits.get(self.quorum() - 1).copied()
+        nth(self.waits().map(|(_, wait)| wait), self.quorum() - 1)
     }
 
     /// How long it takes until they vote, of all nodes that will.
-    fn waits(&self) -> impl Iterator<Item = Duration> {
-        self.able().filter_map(|node| match node.state {
-            _ if is_unused(node) => Some(self.first_use(node)),
-            _ if is_idle(node) => Some(Duration::ZERO),
-            NodeState::Up => Some(Duration::ZERO),
-            NodeState::Quarantined { left, .. } => Some(left),
+    fn waits(&self) -> impl Iterator<Item = (usize, Duration)> {
+        self.able().filter_map(|(index, node)| match node.state {
+            _ if is_unused(node) => Some((index, self.first_use(index))),
+            _ if is_idle(node) => Some((index, Duration::ZERO)),
+            NodeState::Up => Some((index, Duration::ZERO)),
+            NodeState::Quarantined { left, .. } => Some((index, left)),
             _ => None,
         })
     }
 
     /// Those that can grant a lock as soon as they vote.
-    fn able(&self) -> impl Iterator<Item = &NodeStatus> {
-        let can = self.knowing().filter(|(index, node)| node.out_of_memory.is_none() && self.may_write(*index));
-        can.map(|(_, node)| node)
+    fn able(&self) -> impl Iterator<Item = (usize, &NodeStatus)> {
+        self.knowing().filter(|(index, node)| node.out_of_memory.is_none() && self.may_write(*index))
     }
 
     /// Those of them that answer, and can read their record; or have none yet.
@@ -285,18 +374,34 @@ impl<'a> Verdict<'a> {
             "max_ttl is 0 here: a client like that counts votes of nodes that may have forgotten who holds a lock"
                 .to_owned()
         });
-        let all = even.into_iter().chain(unguarded).chain(self.nodes.iter().flat_map(of_node));
-        all.chain(self.untold()).collect()
+        let of_nodes = self.nodes.iter().flat_map(of_node).chain(self.untold());
+        let of_nodes = same_once(of_nodes).into_iter().map(|(nodes, what)| format!("{what}: {nodes}"));
+        even.into_iter().chain(unguarded).chain(of_nodes).collect()
     }
 
     /// Nodes that answer, and of whose user's rights nothing is known.
-    fn untold(&self) -> impl Iterator<Item = String> {
+    fn untold(&self) -> impl Iterator<Item = (&str, String)> {
         let asked = self.nodes.iter().zip(&self.rights).filter(|(node, _)| node.state.is_admitted());
         asked.filter_map(|(node, rights)| {
             let why = rights.as_ref().err()?;
-            Some(format!("nobody could ask {} whether its user may acquire locks: {why}", node.node))
+            Some((&*node.node, format!("nobody could ask whether the user may acquire locks ({why})")))
         })
     }
+}
+
+/// When one more node votes than a quorum takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spare {
+    In(Duration),
+    /// So long after the next client has come.
+    AfterAClient(Duration),
+}
+
+/// One of these times, from 0, in their order.
+fn nth(times: impl Iterator<Item = Duration>, index: usize) -> Option<Duration> {
+    let mut times: Vec<_> = times.collect();
+    times.sort_unstable();
+    times.get(index).copied()
 }
 
 /// How much memory it may use is among the warnings.
@@ -310,16 +415,18 @@ fn is_of_the_name(why: &str) -> bool {
     why.starts_with("WRONGTYPE") || why.contains("is no lock of this protocol")
 }
 
-fn of_node(node: &NodeStatus) -> impl Iterator<Item = String> {
+/// What had better be mended of a node, and which it is.
+fn of_node(node: &NodeStatus) -> impl Iterator<Item = (&str, String)> {
     let evicts = node.evicts.as_ref().map(|policy| {
-        format!("{} may evict locks (maxmemory-policy {policy}); set maxmemory-policy to noeviction", node.node)
+        format!("a server may evict locks (maxmemory-policy {policy}); set maxmemory-policy to noeviction")
     });
     let silent = node
         .no_wake_ups
         .as_ref()
-        .map(|why| format!("{} does not notify waiters, so waiting takes longer: {why}", node.node));
-    let full = node.out_of_memory.as_ref().map(|used| {
-        format!("{} is out of memory ({used}) and grants no lock; raise maxmemory or free some", node.node)
-    });
-    evicts.into_iter().chain(full).chain(silent)
+        .map(|why| format!("a server does not notify waiters, so waiting takes longer ({why})"));
+    let full = node
+        .out_of_memory
+        .as_ref()
+        .map(|used| format!("a server is out of memory ({used}) and grants no lock; raise maxmemory or free some"));
+    evicts.into_iter().chain(full).chain(silent).map(|what| (&*node.node, what))
 }

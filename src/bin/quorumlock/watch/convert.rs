@@ -7,7 +7,8 @@ use quorumlock::{HeldNames, Inspected, Inspection, NodeState, NodeStatus, Record
 use super::seen::{Hold, Mood, Names, Node, Seen};
 use crate::output::dash;
 use crate::status::verdict::Verdict;
-use crate::status::{cut, is_unused, labels, left, plain, waiting, why, word};
+use crate::status::{cut, is_unused, labels, left, plain, plainly, waiting, why, word};
+use crate::words::counted;
 
 /// A node that takes longer is shown as slow.
 const SLOW: Duration = Duration::from_millis(500);
@@ -59,7 +60,9 @@ pub(super) fn seen(
         true => Mood::Good,
         false => Mood::Bad,
     };
-    Seen { nodes: rows, verdict: verdict.sentence(), mood, hold }
+    // The other list says more: it is what is to be mended.
+    let sentence = verdict.kept_out().map_or_else(|| verdict.sentence(), str::to_owned);
+    Seen { nodes: rows, verdict: sentence, mood, hold }
 }
 
 /// The nodes before any of them was asked.
@@ -97,7 +100,7 @@ fn node(
     Node {
         label: label.to_owned(),
         word: if refuses { "no vote" } else { word(&node.state) },
-        state: if refuses { "no vote".to_owned() } else { plain(node) },
+        state: if refuses { "no vote".to_owned() } else { plainly(verdict, index, node) },
         mood: if refuses { Mood::Bad } else { mood(&node.state) },
         why: why(verdict, index, node),
         round_trip: pace.took.filter(|_| said.is_ok()).or(node.round_trip).filter(|_| node.state.is_admitted()),
@@ -131,7 +134,7 @@ fn record(node: &NodeStatus) -> String {
     match &node.record {
         _ if node.unreadable.is_some() => "unreadable".to_owned(),
         _ if is_unused(node) => "no record".to_owned(),
-        Some(Record { in_force: Some(list), .. }) => format!("1 of {}", list.says.split(' ').skip(3).count()),
+        Some(Record { in_force: Some(list), .. }) => counted(list.says.split(' ').skip(3).count(), "node"),
         Some(_) => "no client".to_owned(),
         None => dash(),
     }

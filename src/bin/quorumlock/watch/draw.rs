@@ -108,7 +108,7 @@ fn nodes(seen: &Seen, named: bool, width: usize, rows: usize) -> Vec<Line<'stati
     }
     let columns = Columns::of(named, width, &seen.nodes);
     let fits = if all < rows { all } else { rows.saturating_sub(2).min(all) };
-    let heading = columns.line("node", "trip", "holder", "left", "record", "state");
+    let heading = columns.line("node", "trip", "holder", "left", "list", "state");
     let mut lines = vec![Line::styled(heading, bold())];
     lines.extend(seen.nodes[..fits].iter().map(|node| node_line(&columns, node)));
     if fits < all && lines.len() < rows {
@@ -245,11 +245,8 @@ fn names(model: &mut Model, width: usize, rows: usize, now: Instant) -> Vec<Line
 
 fn found(names: &Names, age: Duration) -> String {
     let held = names.held.len();
-    let count = match (held, names.whole) {
-        (_, false) => format!("more than {held} names are held"),
-        (1, true) => "1 name is held".to_owned(),
-        (_, true) => format!("{held} names are held"),
-    };
+    let are = if held == 1 { "name is" } else { "names are" };
+    let count = format!("{}{held} {are} held", if names.whole { "" } else { "more than " });
     let missing = if names.complete { "" } else { "; some may be missing: too few nodes were read" };
     format!("{count}, {} ago{missing}", ago(age))
 }

@@ -16,7 +16,7 @@ use super::seen::Names;
 use crate::direct::rights::{Asked, asked};
 use crate::failure::Failure;
 use crate::settings::Settings;
-use crate::status::{NODE_TIMEOUT, PROBE, gather};
+use crate::status::{NODE_TIMEOUT, PROBE, gather, is_unused};
 
 /// How long nodes get to connect before they are asked.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -149,7 +149,7 @@ async fn together(quorum: Quorum, name: String, told: mpsc::Sender<Answer>) {
 async fn rights(settings: Settings, quorum: Quorum, told: mpsc::Sender<Answer>) {
     let (step, mut known) = (settings.node_timeout.unwrap_or(NODE_TIMEOUT), Vec::new());
     loop {
-        let up: Vec<_> = quorum.nodes().iter().map(|node| node.state.is_admitted()).collect();
+        let up: Vec<_> = quorum.nodes().iter().map(|node| node.state.is_admitted() || is_unused(node)).collect();
         let news = up.iter().enumerate().any(|(node, up)| *up && known.get(node) != Some(&true));
         if news && told.send(Answer::Rights(asked(&settings, step, &up).await)).await.is_err() {
             return;

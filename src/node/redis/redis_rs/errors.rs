@@ -9,7 +9,7 @@ use super::socket::{Log, told};
 use crate::node::redis::advice::advice;
 use crate::node::redis::decode::refusal;
 use crate::node::redis::endpoint::Endpoint;
-use crate::node::redis::wording::STRANGER;
+use crate::node::redis::wording::{STRANGER, TO_TLS};
 use crate::node::reply::{Fault, FaultKind};
 
 /// Why a server that was reached is of no use: it did not take HELLO or SELECT.
@@ -27,7 +27,7 @@ pub(super) fn unusable(endpoint: &Endpoint, error: &RedisError, log: &Log) -> Fa
 fn ended(endpoint: &Endpoint, error: &RedisError, log: &Log) -> String {
     let why = reason(error, endpoint.speaks_tls()).unwrap_or_else(|| log.why());
     match endpoint.speaks_plain_tcp() {
-        true => format!("{why}; if this port expects TLS, write rediss://"),
+        true => format!("{why}{TO_TLS}"),
         false => why,
     }
 }

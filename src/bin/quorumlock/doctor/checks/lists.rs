@@ -4,24 +4,30 @@ use quorumlock::{NodeState, NodeStatus};
 
 use super::super::finding::{Finding, Level};
 use super::super::seen::{Node, Seen};
-use crate::lists::{Lists, Whose, described};
+use crate::direct::login::sentence;
+use crate::lists::{Lists, Whose};
 use crate::status::is_unused;
 
 pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
     let lists = Lists::of_nodes(&seen.list, &seen.nodes);
-    let each = seen.each().filter_map(|node| Some(of_node(&lists, node)?.of(node.label())));
+    let all_unused = seen.nodes.iter().all(is_unused);
+    let each = seen.each().filter_map(|node| Some(of_node(&lists, node, all_unused)?.of(node.label())));
     each.chain(agreed(&lists, seen)).collect()
 }
 
-fn of_node(lists: &Lists<'_>, node: Node<'_>) -> Option<Finding> {
+fn of_node(lists: &Lists<'_>, node: Node<'_>, all_unused: bool) -> Option<Finding> {
     let other = lists.at(node.index).filter(|(_, whose)| *whose != Whose::Own);
     match (&node.status.state, other) {
         (NodeState::Twins { why }, _) => Some(two_servers(why)),
         _ if lists.servers(node.index).len() > 1 => Some(two_servers("clients meet two servers behind its name")),
-        (_, Some((theirs, whose))) => Some(another(&described(&theirs.says), whose)),
+        (_, Some((_, whose))) => Some(another(&lists.conflict(whose).unwrap_or_default(), whose)),
         // What shuts out this list at one node does so at all; it is told of that one.
-        (NodeState::OtherList { why }, None) if lists.with(Whose::Rival).is_empty() => Some(another(why, Whose::Rival)),
-        _ if is_unused(node.status) && !node.is_limited() => Some(unused()),
+        (NodeState::OtherList { why }, None) if lists.with(Whose::Rival).is_empty() => {
+            Some(another(&format!("another list is in force: {why}"), Whose::Rival))
+        }
+        // It is a finding of its own.
+        _ if is_unused(node.status) && node.forgot.is_some() => None,
+        _ if is_unused(node.status) && !node.is_limited() => Some(unused(all_unused)),
         _ => None,
     }
 }
@@ -32,23 +38,27 @@ fn two_servers(why: &str) -> Finding {
         .mend("Stop one of the two, or correct the address that leads some clients to another server.")
 }
 
-fn another(theirs: &str, whose: Whose) -> Finding {
-    let finding = Finding::new(Level::Warning, "other-list", format!("Clients of another list use it: {theirs}."));
+fn another(conflict: &str, whose: Whose) -> Finding {
+    let finding = Finding::new(Level::Warning, "other-list", sentence(conflict));
     match whose {
         Whose::Foreign => finding
             .why("It has no vote for clients of this list. The lists have different names.")
-            .mend("Give one of the lists other servers."),
+            .mend("`quorumlock members` shows both lists."),
         _ => finding
             .why("Both lists have one name, so one is wrong. It shuts out the right one while its clients run.")
-            .mend("Stop the clients that have the wrong list, at once; docs/members.md says how to change a list."),
+            .mend("Do that at once. `quorumlock members` shows both lists; docs/members.md says how to change one."),
     }
 }
 
-fn unused() -> Finding {
+/// Only servers that are all new may be called new.
+fn unused(all: bool) -> Finding {
     Finding::new(Level::Hint, "unused", "It has no record: no client has come since it began, or forgot.")
         .why("It votes when its first client has waited for max_ttl, or at once if it has run for a quarter longer than that, and was never \
               flushed, evicted keys or was a replica.")
-        .mend("If the servers are new, say `quorumlock init`.")
+        .mend(match all {
+            true => "If all servers are new and never held a lock, say `quorumlock init`.",
+            false => "Start a client. `quorumlock init` does nothing here, since other nodes have a record.",
+        })
 }
 
 /// What clients have in common; nothing if some have another list, which is told of each node.

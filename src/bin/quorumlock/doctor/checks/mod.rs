@@ -12,6 +12,7 @@ mod writes;
 
 use super::finding::{Finding, Level, sorted};
 use super::seen::{Node, Seen};
+use crate::direct::login::{Failed, Kind};
 use crate::direct::mends::mend;
 
 /// Where nothing else is known to help.
@@ -28,7 +29,7 @@ fn of_node(node: Node<'_>) -> Vec<Finding> {
     findings.extend(encryption::findings(node));
     let exam = match node.exam {
         Ok(exam) => exam,
-        Err(failed) if node.status.state.is_admitted() => return [findings, vec![unasked(&failed.why)]].concat(),
+        Err(failed) if node.status.state.is_admitted() => return [findings, vec![unasked(failed)]].concat(),
         Err(_) => return findings,
     };
     findings.extend(rights::findings(node, exam));
@@ -44,8 +45,12 @@ fn of_node(node: Node<'_>) -> Vec<Finding> {
     findings
 }
 
-fn unasked(why: &str) -> Finding {
-    unknown("exam", "memory, clock and rights", why, "Run the doctor again, with a longer --node-timeout.")
+fn unasked(failed: &Failed) -> Finding {
+    let mend = match failed.kind {
+        Kind::Reaching => "Run the doctor again, with a longer --node-timeout.",
+        _ => &*failed.mend,
+    };
+    unknown("exam", "memory, clock and rights", &failed.why, mend)
 }
 
 /// What to do where a command was refused for which a user needs this right.

@@ -3,6 +3,7 @@
 use super::super::exam::Exam;
 use super::super::finding::{Finding, Level};
 use super::super::seen::Node;
+use crate::words::counted;
 
 pub(super) fn findings(node: Node<'_>, exam: &Exam) -> Vec<Finding> {
     [persists(node, exam)].into_iter().chain(replicas(exam)).collect()
@@ -23,7 +24,7 @@ fn persists(node: Node<'_>, exam: &Exam) -> Finding {
 
 fn replicas(exam: &Exam) -> Option<Finding> {
     let count = exam.number("connected_slaves").filter(|count| *count > 0)?;
-    let what = format!("It has {count} {}.", if count == 1 { "replica" } else { "replicas" });
+    let what = format!("It has {}.", counted(usize::try_from(count).unwrap_or(usize::MAX), "replica"));
     Some(
         Finding::new(Level::Warning, "has-replicas", what)
             .why("A replica that takes over has not all locks, and the old master may still vote.")

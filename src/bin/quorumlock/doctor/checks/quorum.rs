@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::super::finding::{Finding, Level};
 use super::super::seen::Seen;
-use crate::duration::exact;
+use crate::duration::{exact, left};
+use crate::status::verdict::Spare;
+use crate::words::counted;
 
 /// A shorter quarantine may end before a node was synced with the others.
 const SYNCING: Duration = Duration::from_secs(10);
@@ -21,13 +23,23 @@ fn votes(seen: &Seen) -> Finding {
     let verdict = seen.verdict();
     let what = format!("{}.", verdict.sentence());
     match (verdict.can_acquire(), verdict.opens_in().filter(|wait| !wait.is_zero())) {
+        (true, _) if verdict.is_bare() && verdict.spare().is_some() => Finding::new(Level::Hint, "quorum-soon", what)
+            .why("Nobody can acquire a lock if another node fails before that.")
+            .mend(match verdict.spare() {
+                Some(Spare::In(wait)) => format!("Wait for {}.", left(wait)),
+                Some(Spare::AfterAClient(wait)) => format!("Let a client run for {}.", left(wait)),
+                None => String::new(),
+            }),
+        (true, _) if verdict.is_bare() && !verdict.slow().is_empty() => Finding::new(Level::Hint, "quorum-soon", what)
+            .why("Nobody knows yet whether these nodes vote.")
+            .mend("Wait for a minute, and run the doctor again, with a longer --connect-timeout."),
         (true, _) if verdict.is_bare() => Finding::new(Level::Warning, "bare-quorum", what)
             .why("Nobody can acquire a lock once another node fails.")
             .mend("Mend the nodes that have no vote, as the other findings say."),
         (true, _) => Finding::fine("quorum", what),
         (false, Some(_)) => Finding::new(Level::Warning, "no-quorum", what)
             .why("Nobody can acquire a lock before a quorum of nodes votes.")
-            .mend(match verdict.unused() == seen.nodes.len() {
+            .mend(match verdict.unused() == seen.nodes.len() && !verdict.any_forgot() {
                 true => {
                     "Start a client, and wait; if the servers are new and never held a lock, say `quorumlock init`."
                 }
@@ -41,7 +53,7 @@ fn votes(seen: &Seen) -> Finding {
 
 fn size(nodes: usize) -> Finding {
     let spare = (nodes - 1) / 2;
-    let what = format!("{nodes} {}: {spare} may fail.", if nodes == 1 { "node" } else { "nodes" });
+    let what = format!("{}: {spare} may fail.", counted(nodes, "node"));
     match nodes {
         1 | 2 => Finding::new(Level::Warning, "quorum-size", what)
             .why("Without one node nobody can acquire a lock.")

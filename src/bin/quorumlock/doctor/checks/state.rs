@@ -5,14 +5,16 @@ use quorumlock::{Doubt, NodeState};
 use super::super::finding::{Finding, Level};
 use super::super::seen::Node;
 use super::refused;
-use crate::direct::login::{Kind, PASSWORD};
+use crate::direct::login::{Kind, TO_TLS};
 use crate::direct::mends;
 use crate::duration::left;
-use crate::failure::refuses_login;
+use crate::failure::{Login, refuses_login};
 use crate::status::{has_restarted_unseen, is_idle, is_unused};
 
 /// Where the doctor reached the node, and the library does not.
 const REACHED: &str = "Run the doctor again: it reached the node over a connection of its own.";
+/// Where it was reached just now.
+const GONE: &str = "Look whether the server has ended; see its log.";
 /// Where nothing else is known.
 const CHECK: &str = "Start the server, and check its address, the network and firewalls.";
 
@@ -26,16 +28,24 @@ pub(super) fn findings(node: Node<'_>) -> Vec<Finding> {
         .as_ref()
         .filter(|why| !node.is_limited() && !node.lacks_channels() && !explained(why))
         .map(|why| silent(why));
-    state(node).into_iter().chain(record).chain(silent).collect()
+    let unguarded = node.told().filter(|exam| exam.unguarded).map(|_| unguarded());
+    state(node).into_iter().chain(unguarded).chain(record).chain(silent).collect()
 }
 
 fn state(node: Node<'_>) -> Option<Finding> {
     let state = &node.status.state;
     Some(match state {
+        _ if is_unused(node.status) && node.forgot.is_some() => {
+            without_record(node.forgot.unwrap_or_default(), node.times.max_ttl)
+        }
         _ if is_unused(node.status) || is_idle(node.status) => Finding::fine("reachable", "It answers as a master."),
         NodeState::Up => Finding::fine("reachable", "It answers as a master."),
         NodeState::Quarantined { doubt: Doubt::ClockStepped, .. } => stepped(state),
-        NodeState::Quarantined { doubt: Doubt::Forgot, left } => forgot(state, *left),
+        NodeState::Quarantined { doubt: Doubt::Forgot, left } => forgot(&format!("It is {state}."), *left),
+        NodeState::Quarantined { left: time, .. } if node.forgot.is_some() => forgot(
+            &format!("It forgot while it ran ({}), and votes in {}.", node.forgot.unwrap_or_default(), left(*time)),
+            *time,
+        ),
         NodeState::Quarantined { left, .. } if has_restarted_unseen(node.status) => unseen(*left),
         NodeState::Quarantined { left, .. } => quarantined(state, *left),
         NodeState::Down { why } => return down(node, why),
@@ -58,6 +68,8 @@ fn state(node: Node<'_>) -> Option<Finding> {
 fn down(node: Node<'_>, why: &str) -> Option<Finding> {
     let failed = node.exam.as_ref().err();
     let (own, mend) = failed.map_or((why, REACHED), |failed| (&*failed.why, &*failed.mend));
+    // The library had a plain connection to it before.
+    let mend = if mend == TO_TLS && node.status.version.is_some() { GONE } else { mend };
     let kind = failed.map_or(Kind::Reaching, |failed| failed.kind);
     match kind {
         _ if refuses_login(why) => Some(password(why)),
@@ -81,7 +93,13 @@ fn down(node: Node<'_>, why: &str) -> Option<Finding> {
 fn password(why: &str) -> Finding {
     Finding::new(Level::Warning, "password", format!("It refuses the login: {}.", why.trim_end_matches('.')))
         .why("It has no vote.")
-        .mend(PASSWORD)
+        .mend(Login::refused(why).unwrap_or(Login::Wrong).mend())
+}
+
+fn unguarded() -> Finding {
+    Finding::new(Level::Hint, "password", "A password is given here, and the server asks for none.")
+        .why("Anybody who reaches the server may take and release locks.")
+        .mend("Set a password there (requirepass), or give none here.")
 }
 
 fn unreachable(what: &str, mend: &str) -> Finding {
@@ -112,8 +130,17 @@ fn unseen(time: std::time::Duration) -> Finding {
         .mend(format!("The first client waits for {}. Restart one server at a time.", left(time)))
 }
 
-fn forgot(state: &NodeState, time: std::time::Duration) -> Finding {
-    Finding::new(Level::Warning, "forgot", format!("It is {state}."))
+fn without_record(how: &str, max_ttl: std::time::Duration) -> Finding {
+    Finding::new(Level::Warning, "forgot", format!("It forgot while it ran ({how}), and has no record since."))
+        .why("It may have forgotten locks that are held. It votes again after its next client has come and has waited.")
+        .mend(format!(
+            "Find out who deletes keys there. Let a client run for {}, and do not say `quorumlock init`.",
+            left(max_ttl)
+        ))
+}
+
+fn forgot(what: &str, time: std::time::Duration) -> Finding {
+    Finding::new(Level::Warning, "forgot", what)
         .why("It lost its record while it ran, and perhaps locks: by FLUSHALL, a deleted key, or an old state.")
         .mend(format!("Find out who deletes keys there, and wait for {}.", left(time)))
 }
