@@ -24,9 +24,11 @@ async fn healthy_nodes_are_fine_and_nothing_is_written_there() {
     let object = looked(&clinic);
     assert!(object["findings"].as_array().unwrap().iter().all(|finding| finding["level"] == "fine"), "{object:#}");
     assert_eq!((&object["failure_domains"], &object["domains_to_fail"]), (&3.into(), &2.into()));
-    let (code, out, err) = done(&mut clinic.doctor());
+    let (code, out, err) = done(clinic.doctor().arg("-v"));
     let line = "fine  eviction  It evicts nothing.  all nodes\n";
     assert!(code == 0 && out.contains(line), "{code} {out}{err}");
+    let (code, out, err) = done(&mut clinic.doctor());
+    assert!(code == 0 && out.ends_with(" checks fine (-v shows them)\n") && out.lines().count() == 1, "{out}{err}");
 }
 
 #[tokio::test]

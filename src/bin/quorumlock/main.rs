@@ -133,7 +133,7 @@ async fn carried_out(command: Command, verbose: bool) -> Outcome {
         Command::Elect(args) => run::elect(args).await,
         Command::Status(args) => status::status(args).await,
         Command::Watch(args) => watch::watch(args).await,
-        Command::Doctor(args) => doctor::doctor(args).await,
+        Command::Doctor(args) => doctor::doctor(args, verbose).await,
         Command::Release(args) => release::release(args).await,
         Command::Members(args) => members::members(args).await,
         Command::Init(args) => init::init(args).await,

@@ -14,6 +14,7 @@ mod seen;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use console::Term;
 use futures::future::join_all;
 use quorumlock::Quorum;
 
@@ -39,7 +40,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(crate) async fn doctor(args: Doctor) -> Outcome {
+pub(crate) async fn doctor(args: Doctor, verbose: bool) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
     let quorum = settings.onlooker()?.open()?;
     let seen = output::telling(examined(&quorum, &settings, &args), async { waits(&quorum) }).await?;
@@ -47,7 +48,9 @@ pub(crate) async fn doctor(args: Doctor) -> Outcome {
     if args.json {
         output::say(&report::json(&seen, &findings).to_string()).await?;
     } else {
-        output::say(&report::lines(&findings, seen.nodes.len()).join("\n")).await?;
+        // None if that is no terminal.
+        let columns = Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
+        output::say(&report::lines(&findings, seen.nodes.len(), verbose, columns).join("\n")).await?;
     }
     quorum.shutdown(Duration::ZERO).await;
     Ok(ExitCode::from(finding::code(&findings)))

@@ -1,5 +1,6 @@
 //! How findings are told.
 
+use console::measure_text_width;
 use serde_json::{Value, json};
 
 use super::finding::{Finding, Level, code};
@@ -7,16 +8,20 @@ use super::seen::{Node, Seen};
 use crate::output::{bold, green, milliseconds, red, yellow};
 use crate::status::word;
 
-/// `all` nodes were examined.
-pub(super) fn lines(findings: &[Finding], all: usize) -> Vec<String> {
-    let mut lines: Vec<_> = findings.iter().flat_map(|finding| shown(finding, all)).collect();
-    lines.push(String::new());
-    lines.push(summary(findings));
+/// `all` nodes were examined. The worst comes last, since a terminal shows the end. What is fine is shown
+/// only if `verbose`. Sentences are wrapped to so many columns.
+pub(super) fn lines(findings: &[Finding], all: usize, verbose: bool, columns: Option<usize>) -> Vec<String> {
+    let found = findings.iter().rev().filter(|finding| verbose || finding.level != Level::Fine);
+    let mut lines: Vec<_> = found.flat_map(|finding| shown(finding, all, columns)).collect();
+    if !lines.is_empty() {
+        lines.push(String::new());
+    }
+    lines.push(summary(findings, verbose));
     lines
 }
 
 /// What is fine takes one line.
-fn shown(finding: &Finding, all: usize) -> Vec<String> {
+fn shown(finding: &Finding, all: usize, columns: Option<usize>) -> Vec<String> {
     let coloured = coloured(finding.level)(finding.level.word());
     let heading = format!("{coloured}  {}", bold(finding.id));
     let nodes = match finding.nodes.len() {
@@ -27,8 +32,28 @@ fn shown(finding: &Finding, all: usize) -> Vec<String> {
     if finding.level == Level::Fine {
         return vec![format!("{heading}  {}{nodes}", finding.what)];
     }
-    let sentences = [&*finding.what, finding.why, &*finding.mend].map(|sentence| format!("    {sentence}"));
+    let sentences = [&*finding.what, finding.why, &*finding.mend].into_iter();
+    let width = columns.map_or(usize::MAX, |columns| columns.saturating_sub(INDENT.len()));
+    let sentences = sentences.flat_map(|sentence| wrapped(sentence, width)).map(|line| format!("{INDENT}{line}"));
     [format!("{heading}{nodes}")].into_iter().chain(sentences).collect()
+}
+
+const INDENT: &str = "    ";
+
+/// A sentence in lines of so many columns, with no word broken.
+fn wrapped(sentence: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in sentence.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if measure_text_width(line) + 1 + measure_text_width(word) <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 const fn coloured(level: Level) -> fn(&str) -> String {
@@ -40,18 +65,19 @@ const fn coloured(level: Level) -> fn(&str) -> String {
     }
 }
 
-fn summary(findings: &[Finding]) -> String {
+fn summary(findings: &[Finding], verbose: bool) -> String {
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
-    let counted = Level::ALL.map(|level| (count(level), level.word()));
-    let counted = counted
-        .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, word)| format!("{count} {}", plural(count, word)));
-    counted.collect::<Vec<_>>().join(", ")
+    let problems = Level::ALL.into_iter().filter(|level| *level != Level::Fine);
+    let counted = problems.map(|level| (count(level), level.word())).filter(|(count, _)| *count > 0);
+    let mut counted: Vec<_> = counted.map(|(count, word)| format!("{count} {}", plural(count, word))).collect();
+    let hint = if verbose { "" } else { " (-v shows them)" };
+    let fine = count(Level::Fine);
+    counted.push(format!("{fine} {} fine{hint}", plural(fine, "check")));
+    counted.join(", ")
 }
 
 fn plural(count: usize, word: &str) -> String {
-    if count > 1 && ["warning", "hint"].contains(&word) { format!("{word}s") } else { word.to_owned() }
+    if count != 1 && ["warning", "hint", "check"].contains(&word) { format!("{word}s") } else { word.to_owned() }
 }
 
 pub(super) fn json(seen: &Seen, findings: &[Finding]) -> Value {
@@ -78,4 +104,29 @@ fn measured(node: Node<'_>, seen: &Seen) -> Value {
         "maxmemory": told.and_then(|exam| exam.number("maxmemory")),
         "certificates_accepted_for_days": told.and_then(|exam| exam.days),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_is_last_and_no_word_is_broken() {
+        let found = |level, what| Finding::new(level, "memory", what).why("why").mend("mend it");
+        let findings =
+            [found(Level::Unsafe, "some words that are long"), found(Level::Warning, "w"), Finding::fine("a", "b")];
+        let shown = lines(&findings, 3, false, Some(20));
+        let texts: Vec<_> = shown.iter().map(|line| console::strip_ansi_codes(line).into_owned()).collect();
+        let expected = [
+            "warning  memory",
+            "    w",
+            "    why",
+            "    mend it",
+            "unsafe  memory",
+            "    some words that",
+            "    are long",
+        ];
+        assert_eq!(texts[..7], expected);
+        assert_eq!(texts.last().unwrap(), "1 unsafe, 1 warning, 1 check fine (-v shows them)");
+    }
 }
