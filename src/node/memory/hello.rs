@@ -1,4 +1,4 @@
-//! What a node does with a hello: it alone makes the node's record.
+//! A node's hello. No other operation makes the record.
 
 use std::time::Duration;
 
