@@ -16,12 +16,10 @@ impl NodeReport {
         }
     }
 
-    /// Reports why a node did not reply.
     pub(crate) fn of_fault(node: &Arc<str>, fault: &Fault) -> Self {
         Self::new(node, fault.kind().cause(), fault.to_string())
     }
 
-    /// Reports a node's state.
     pub(crate) fn of_status(status: &NodeStatus) -> Self {
         Self::new(&status.node, status.state.cause(), status.state.to_string())
     }

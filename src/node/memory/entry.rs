@@ -216,7 +216,6 @@ impl Entry {
         self.hold.as_ref().is_some_and(may_be) && self.note.as_ref().is_some_and(|noted| *noted.owner == *owner)
     }
 
-    /// The holder's note.
     pub(super) fn description(&self, now: Duration) -> Option<Description> {
         let holder = &self.holder(now)?.owner;
         let Noted { owner, token, note: Note { number, age, says }, at } = self.note.as_ref()?;

@@ -34,7 +34,6 @@ impl Readers {
         self.readers.values().map(|reader| reader.until).max().unwrap_or_default()
     }
 
-    /// The owner's hold, if it reads.
     pub(super) fn of(&self, owner: &str, now: Duration) -> Option<Reader> {
         self.readers.get(owner).copied().filter(|reader| reader.until > now)
     }
@@ -50,7 +49,6 @@ impl Readers {
         reads.max_by_key(|&(owner, reader)| (reader.until, owner)).map(|(owner, _)| &**owner)
     }
 
-    /// How many readers hold the name.
     pub(super) fn len(&self, now: Duration) -> u32 {
         let reading = self.readers.values().filter(|reader| reader.until > now).count();
         u32::try_from(reading).unwrap_or(u32::MAX)

@@ -50,7 +50,6 @@ impl Record {
         Self { id, process, since, word, synced: false, high: 0, mid: 0, floor: 0, rotated: now, list: None }
     }
 
-    /// A record that is old and synced.
     pub(super) fn old(id: &str) -> Self {
         let (word, age) = (Some(OldAtOnce::Init), Duration::from_secs(1 << 20));
         Self { synced: true, ..Self::new(&id.into(), &"".into(), Duration::ZERO, word, age) }

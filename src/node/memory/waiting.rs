@@ -46,8 +46,7 @@ impl Work<'_> {
         waits
     }
 
-    /// Whether a live waiter (for a reader's claim, a live writer) has an older ticket than the
-    /// claim. A claim without a ticket comes after all waiters.
+    /// Whether a live waiter (for a reader's claim, a live writer) is ahead of the claim.
     fn has_others_before(&mut self, claim: &Claim, name: &Name) -> bool {
         let mine = claim.place().map(|waiter| waiter.ticket);
         let other = self.first(name, Some(claim));

@@ -38,7 +38,6 @@ impl Store {
             Operation::Inspect(names) => work.inspect(names),
             Operation::Revoke(revoke) => work.revoke(revoke),
             Operation::Hello(hello) => work.store.hello(hello, precise),
-            // All known names, in one page.
             Operation::Scan(_) => Outcome::Scanned {
                 next: Scan::FIRST.to_owned(),
                 names: work.store.entries.keys().filter_map(|key| Name::of_key(key)).collect(),
@@ -58,7 +57,6 @@ pub(super) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// The entry of a name, without what has expired.
     pub(super) fn entry(&mut self, name: &Name) -> &mut Entry {
         let now = self.now;
         let entry = self.store.entries.entry(name.key().clone()).or_default();

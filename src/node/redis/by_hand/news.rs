@@ -10,7 +10,7 @@ fn name(text: &str) -> Name {
     Name::new("p:", text).unwrap()
 }
 
-/// The next command that is no question whether the server is still the same.
+/// The next command that is not a probe.
 async fn next(stage: &mut Stage, command: &str) -> Sent {
     loop {
         match stage.sent.recv().await.unwrap() {
@@ -72,7 +72,7 @@ async fn a_subscription_that_is_not_answered_is_given_up_and_tried_again() {
     assert_eq!(stage.client.news.load(Relaxed), 1);
 }
 
-/// The old one may be dead without a sign.
+/// The old news connection may be dead without a sign.
 #[tokio::test(start_paused = true)]
 async fn a_new_connection_that_carries_votes_makes_one_for_news_too() {
     let mut stage = Stage::up().await;

@@ -1,4 +1,4 @@
-//! What a hello returns, as the node's record.
+//! Decodes the record in the reply to a hello.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,6 @@ use crate::node::operation::OldAtOnce;
 use crate::node::redis::transport::Value;
 use crate::rules::list::{InForce, Record, Sighting};
 
-/// What a hello returns if there is a record.
 pub(super) fn read(items: &[Value]) -> Option<Record> {
     let [_, id, process, age, high, floor, synced, word, list @ ..] = items else { return None };
     let [hash, left, begun, says, seen @ ..] = list else { return None };
