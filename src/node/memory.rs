@@ -36,7 +36,7 @@ fn millis(time: Duration) -> Duration {
 pub struct MemoryNode {
     label: Arc<str>,
     host: Arc<dyn Host>,
-    /// How far its clock, which shows wall time like ballots do, is ahead of the host's.
+    /// How far its clock is ahead of the host's monotonic one: it shows wall time, as ballots do.
     ahead: Duration,
     store: Mutex<Store>,
     listeners: Mutex<Vec<(usize, Weak<dyn Listener>)>>,
@@ -144,7 +144,7 @@ mod tests {
         for listener in [stays.clone(), Arc::new(Client), Arc::new(Client)] {
             node.listen(0, listener);
         }
-        assert_eq!(node.listeners().len(), 2, "the last one is not looked at again");
+        assert_eq!(node.listeners().len(), 2, "only a later call removes the last one");
         drop(stays);
     }
 }

@@ -151,12 +151,12 @@ impl fmt::Display for Outcome {
                 write!(f, "refused: its fence is {fence}, and no token is above that; delete the name's key")
             }
             Self::Stale { fence } => write!(f, "refused: the ballot was not above {fence}"),
-            Self::Misused { .. } => f.write_str("held in another way, as a lock or as a semaphore"),
+            Self::Misused { .. } => f.write_str("this name is used both as a lock and as a semaphore"),
             Self::Lost { holder } if holder.is_empty() => f.write_str("not held any more"),
             Self::Lost { holder } => write!(f, "held by {holder}"),
             Self::Granted { .. } => f.write_str("voted for this client"),
-            Self::Extended => f.write_str("renewed it"),
-            Self::Healed => f.write_str("had lost it, and has it again, which is no vote for it"),
+            Self::Extended => f.write_str("renewed the lock"),
+            Self::Healed => f.write_str("the lock was missing and was re-created; this does not count as a renewal"),
             Self::Forgot => f.write_str("forgot what it had granted"),
             Self::NoList => f.write_str("no list of nodes is in force there yet"),
             Self::OtherList { says, left } => {

@@ -28,14 +28,14 @@ pub enum NodeState {
         /// Why the last attempt failed, or the last connection ended.
         why: String,
     },
-    /// Another list of nodes is in force there: it renews and releases, but has no vote on claims.
+    /// Another list of nodes is in force there: the node only renews and releases.
     OtherList {
         /// Which list, and what to do.
         why: Arc<str>,
     },
-    /// Its name leads clients to two servers: it renews and releases, but none of its votes counts.
+    /// Its name leads clients to two servers: the node renews and releases, but no vote counts.
     Twins {
-        /// Which name, and which servers.
+        /// The name.
         why: Arc<str>,
     },
     /// Refused: the server is a replica.
@@ -90,7 +90,7 @@ const fn suspicion(doubt: Doubt) -> &'static str {
         Doubt::Restarted => "this server is new, has restarted or forgot, and may have forgotten locks",
         Doubt::Forgot => "it forgot what it had granted (FLUSHALL, a deleted key, an old state)",
         Doubt::ClockStepped => "its clock was stepped, so it may have ended locks early",
-        Doubt::Unsynced => "it waits for the others to tell it which tokens were dealt",
+        Doubt::Unsynced => "it waits until other nodes return their highest tokens",
     }
 }
 

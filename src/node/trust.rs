@@ -14,10 +14,10 @@ use crate::rules::doubt::Trust;
 pub fn trusted(reply: Reply, trust: Trust) -> Reply {
     match reply {
         Ok(Outcome::Granted { .. }) if !trust.grants => {
-            Err(Fault::new(FaultKind::Doubted, "it has no vote, so its grant does not count"))
+            Err(Fault::new(FaultKind::Doubted, "the node has no vote, so its grant does not count"))
         }
         Ok(Outcome::Extended) if !trust.extensions => {
-            Err(Fault::new(FaultKind::Doubted, "it is in doubt, so its renewal does not count yet"))
+            Err(Fault::new(FaultKind::Doubted, "the node is in doubt, so its renewal does not count yet"))
         }
         other => other,
     }
@@ -31,7 +31,7 @@ pub fn trusted(reply: Reply, trust: Trust) -> Reply {
 pub fn of_another_record(reply: Reply) -> Reply {
     match reply {
         Ok(Outcome::Granted { .. }) => {
-            Err(Fault::new(FaultKind::Doubted, "its record is another one, so it may have forgotten what it granted"))
+            Err(Fault::new(FaultKind::Doubted, "the node has another record, so it may have forgotten its grants"))
         }
         Ok(Outcome::Extended | Outcome::Healed) => Ok(Outcome::Forgot),
         other => other,

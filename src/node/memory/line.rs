@@ -80,7 +80,7 @@ impl Line {
         self.order.iter().map(|(_, owner)| owner).filter(live)
     }
 
-    /// The time by which a waiter must ask again to learn its new place.
+    /// The time until a waiter must ask again to learn its new place.
     pub(super) fn is_old_in(&mut self, owner: &str, now: Duration) -> Duration {
         let Some(waiting) = self.waiting.get_mut(owner) else { return Duration::ZERO };
         waiting.asked = waiting.asked.min(now);

@@ -176,7 +176,7 @@ mod tests {
         }
         assert!(store.waits(&name, "two", 500 * SECOND));
         store.apply(&Operation::Inspect(names("a")), 500 * SECOND);
-        assert!(store.waits(&name, "two", 500 * SECOND), "nor does it end when it is looked at");
+        assert!(store.waits(&name, "two", 500 * SECOND), "an inspection does not end the queue");
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
         store.apply(&waits("a", "me", 7), 1_000 * SECOND);
         for now in [1_100, 1_300, 1_500] {
             store.apply(&Operation::Inspect(names("a")), SECOND * now);
-            assert_eq!(store.bounds(), (high(7), 0), "a question writes nothing");
+            assert_eq!(store.bounds(), (high(7), 0), "an inspection writes nothing");
         }
         store.apply(&waits("b", "me", 6), 1_500 * SECOND);
         assert_eq!(store.bounds(), (high(7), high(7)));
@@ -439,7 +439,7 @@ mod tests {
         let mut store = queue_of_four();
         // The first waiter takes the name itself, after the hold has expired.
         store.apply(&waits("a", "c/2", 20), 62 * SECOND);
-        assert_eq!(told(&mut store), [], "the others have died");
+        assert_eq!(told(&mut store), [], "the other waiters are silent");
         let mut store = queue_of_four();
         store.apply(&Release { ballot: 9, next: 0, ..Release::of(&claim("a", "c/1", 7)) }.into(), 5 * SECOND);
         store.hints();
@@ -515,8 +515,8 @@ mod tests {
         store.apply(&shared("a", "d/1", 8, Some(5)), SECOND);
         let reader = shared("a", "e/s1", 9, Some(6));
         assert!(!granted(&store.clone().apply(&reader, 5 * SECOND)));
-        assert!(granted(&store.clone().apply(&reader, 22 * SECOND)), "it has died");
-        assert!(granted(&store.apply(&shared("a", "e/s1", 9, Some(4)), 5 * SECOND)), "it came before");
+        assert!(granted(&store.clone().apply(&reader, 22 * SECOND)), "the writer is silent");
+        assert!(granted(&store.apply(&shared("a", "e/s1", 9, Some(4)), 5 * SECOND)), "the reader came first");
     }
 
     #[test]
@@ -534,7 +534,7 @@ mod tests {
         };
         assert_eq!(handed(&mut store, release("c/1", 7, 20)), ["d/s1", "d/s2"]);
         assert_eq!(handed(&mut store.clone(), release("e/1", 8, 21)), ["d/s3"], "a writer leaves the queue");
-        assert!(handed(&mut store, release("d/s1", 20, 22)).is_empty(), "another reads still");
+        assert!(handed(&mut store, release("d/s1", 20, 22)).is_empty(), "another reader holds the name");
         assert_eq!(handed(&mut store, release("d/s2", 20, 23)), ["e/1"]);
     }
 
@@ -558,7 +558,7 @@ mod tests {
         store.apply(&Revoke { names: names("a"), ballot: 20 }.into(), SECOND);
         let reader = |follows| Claim { follows, ..Claim::sample("a", "c/s1", 30) }.into();
         assert_eq!(store.apply(&reader(7), SECOND), Outcome::Lost { holder: String::new() });
-        assert!(granted(&store.apply(&reader(21), SECOND)), "it was the writer by a later token");
+        assert!(granted(&store.apply(&reader(21), SECOND)), "its token as a writer is later");
     }
 
     #[test]
@@ -608,8 +608,8 @@ mod tests {
         };
         assert_eq!(renews(&mut store, 8), Outcome::Lost { holder: String::new() });
         store.apply(&Revoke { names: names("a"), ballot: 10 }.into(), 2 * SECOND);
-        assert_eq!(renews(&mut store, 15), Outcome::Lost { holder: String::new() }, "an earlier one came later");
-        assert_eq!(renews(&mut store, 21), Outcome::Healed, "it came later");
+        assert_eq!(renews(&mut store, 15), Outcome::Lost { holder: String::new() }, "an earlier revocation came late");
+        assert_eq!(renews(&mut store, 21), Outcome::Healed, "the reader came later");
     }
 
     /// Found by seed 223504554: a second revoker was told that the name was free.

@@ -188,7 +188,7 @@ impl Work<'_> {
         let (now, queued) = (self.now, self.place(claim, name));
         // A hand-over during this claim may have raised the fence.
         let fence = bar.max(self.entry(name).highest());
-        // As a writer sees the hold: a reader may wait for a writer that waits for readers.
+        // Name the hold that a writer sees: a reader may wait for a writer that waits for readers.
         let (holder, kind, left) = match self.entry(name).kept("", now) {
             Some(Kept { owner, kind, left, .. }) => (owner.to_string(), kind, left),
             None => (String::new(), Kind::Lock, Duration::ZERO),
@@ -302,7 +302,7 @@ impl Work<'_> {
         for name in revoke.names.iter() {
             self.entry(name).revoke(revoke.ballot, precise);
             self.note_fence(name);
-            // As an owner without a hold sees it.
+            // The hold as an owner without one sees it.
             let kept = self.entry(name).kept("", now);
             longest = [longest, kept].into_iter().flatten().max_by_key(|kept| kept.left);
         }

@@ -52,7 +52,7 @@ pub struct Renew {
     pub kind: Kind,
     /// How long to hold the names from now on.
     pub ttl: Duration,
-    /// The ballot with which the names were won. Refused if locks with this token are over.
+    /// The ballot with which the names were won. If locks with it are over, the node refuses.
     pub token: u64,
     /// The minimum ballot of the hold from now on: the token, or the common ballot of a set.
     pub ballot: u64,
@@ -137,7 +137,7 @@ impl Withdraw {
     }
 }
 
-/// Stops the renewal of all locks with tokens up to `ballot`. Higher ballots only are granted from
+/// Stops the renewal of all locks with tokens up to `ballot`. Only higher ballots are granted from
 /// now on. Frees nothing: each hold ends by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revoke {

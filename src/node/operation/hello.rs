@@ -23,8 +23,8 @@ pub struct Hello {
     pub old: Option<OldAtOnce>,
     /// The record's id that this client knew, or `held` if it knew none and holds a lock.
     pub knew: Option<Arc<str>>,
-    /// Raises `floor`, `mid` and `high`, unless the node is synced. Counts only if this hello makes
-    /// an old record, or if its list is in force and `knew` is the record's id.
+    /// Raises `floor`, `mid` and `high` to this ballot, unless the node is synced. Counts only if
+    /// this hello makes an old record, or if its list is in force and `knew` is the record's id.
     pub sync: Option<u64>,
     /// For each node's name, the id of the record that the client sees there.
     pub seen: Vec<(Arc<str>, Arc<str>)>,

@@ -121,7 +121,7 @@ impl Operation {
     }
 }
 
-/// The decimal digits of `u64::MAX`.
+/// How many decimal digits `u64::MAX` has.
 const DIGITS: usize = 20;
 
 /// Appends the number in decimal. `format!` takes ten times as long.

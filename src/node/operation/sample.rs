@@ -48,7 +48,7 @@ impl Claim {
 }
 
 impl Hello {
-    /// From the only node of a list, with the process `process` and a `max_ttl` of one minute.
+    /// For a list with one node, the process `process`, and a `max_ttl` of one minute.
     pub(crate) fn sample(intent: Intent) -> Self {
         Self {
             intent,

@@ -161,7 +161,7 @@ pub(super) fn during(step: &'static str) -> impl Fn(Fault) -> Fault {
 }
 
 fn stranger() -> Fault {
-    Fault::new(FaultKind::Garbled, "INFO told no run_id, uptime and role; is this a Redis or Valkey server?")
+    Fault::new(FaultKind::Garbled, "INFO has no run_id, uptime or role; is this a Redis or Valkey server?")
 }
 
 pub(super) fn parse(info: &Value) -> Option<Server> {

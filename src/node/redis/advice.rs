@@ -120,7 +120,7 @@ mod tests {
     fn what_has_nothing_to_do_with_rights_is_told_as_before() {
         assert!(advice("OOM command not allowed").contains("raise maxmemory"));
         assert_eq!(advice("ERR whatever"), "ERR whatever");
-        assert_eq!(advice("ERR \x1b]0;title\x07\u{9b}"), r"ERR \u{1b}]0;title\u{7}\u{9b}", "nothing of it acts");
+        assert_eq!(advice("ERR \x1b]0;title\x07\u{9b}"), r"ERR \u{1b}]0;title\u{7}\u{9b}", "all is escaped");
         let old = advice("ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'secret'");
         assert!(old.contains("Redis 6") && !old.contains("secret"), "{old}");
     }

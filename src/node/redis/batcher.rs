@@ -35,7 +35,7 @@ const TIMEOUTS: u32 = 3;
 pub(super) struct Batcher {
     shared: Arc<Shared>,
     connection: Box<dyn Connection>,
-    /// Declared before `flights`, to be dropped before: dropping those makes callers submit again.
+    /// Must be declared (so dropped) before `flights`: callers of dropped flights submit again.
     queue: mpsc::Receiver<Job>,
     answers: Answers,
     /// The run id of the server that was admitted.
@@ -172,7 +172,7 @@ impl Batcher {
         let timeout = self.shared.settings.timeout;
         let overdue = |job: &mut Job| sent.since(job.submitted) > timeout;
         for job in batch.extract_if(.., overdue) {
-            self.shared.fail(job.request, Fault::new(FaultKind::Overloaded, "it waited too long to be sent"));
+            self.shared.fail(job.request, Fault::new(FaultKind::Overloaded, "not sent: it waited too long"));
         }
         for job in batch.extract_if(.., |job| matches!(*job.request.operation, Operation::Scan(_))) {
             let send = |command, arguments: &dyn Arguments| self.connection.send(command, arguments);

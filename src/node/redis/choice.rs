@@ -23,8 +23,8 @@ const NAMES: &str = "use fred or redis-rs";
 ///
 /// # Which to take
 ///
-/// Take [`Fred`](Self::Fred) unless you have a reason: it needs no feature, and was in use here for
-/// longer. Take `RedisRs`, with the feature `redis-rs`, if:
+/// Take [`Fred`](Self::Fred) unless you have a reason: it needs no feature, and has been in use
+/// here for longer. Take `RedisRs`, with the feature `redis-rs`, if:
 ///
 /// * the client's CPU or latency matters: a call wakes two tasks fewer (`quorumlock bench cost`
 ///   measures both);
@@ -32,7 +32,7 @@ const NAMES: &str = "use fred or redis-rs";
 /// * dependencies must have had a release lately: fred's last one was in February 2025;
 /// * you trust the nodes less: it refuses deeply nested replies, which abort a program over fred.
 ///
-/// The feature adds ten crates to fred's. One is `arcstr`: with its
+/// fred stays a dependency, and the feature adds ten crates. One is `arcstr`: with its
 /// `impl PartialEq<ArcStr> for Arc<str>`, comparisons with `text.into()` may need a type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]

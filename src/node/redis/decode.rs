@@ -88,7 +88,7 @@ fn numbered(value: &Value) -> Option<(usize, &[Value])> {
     Some((usize::try_from(unsigned(number)?).ok()?, items))
 }
 
-/// The outcome of an operation that went as asked, which a script does not mention.
+/// The outcome of an operation that went as asked: scripts send no reply for those.
 fn as_asked(operation: &Operation) -> Reply {
     match operation {
         Operation::Claim(claim) => Ok(Outcome::Granted { fence: claim.ballot }),

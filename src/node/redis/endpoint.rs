@@ -24,7 +24,7 @@ pub struct Endpoint {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     pub(super) database: u8,
-    /// The node's own TLS options. The quorum's fill those that are not set.
+    /// The node's own TLS options. Those of the quorum fill the gaps.
     pub(crate) tls: Tls,
     /// The node's name in lists, if one was given.
     name: Option<Arc<str>>,
@@ -33,7 +33,7 @@ pub struct Endpoint {
 const ENCODED: &str = "percent-encode what is special in a user or password: / ? # @ : , are %2F %3F %23 %40 %3A %2C";
 const KNOWN: &str = "use redis://, rediss:// (TLS) or redis+unix://";
 /// An error repeats a scheme or parameter only if it is listed here. Others may be a password that
-/// is not encoded: a list that was split at commas may have cut it off its `@`.
+/// is not encoded: splitting a list at commas may have separated it from its `@`.
 const SCHEMES: [&str; 10] =
     ["http", "https", "redis+tls", "rediss+tls", "redis-socket", "tcp", "tls", "unix", "valkey", "valkeys"];
 const PARAMETERS: [&str; 11] =
@@ -76,7 +76,7 @@ impl Endpoint {
             other if SCHEMES.contains(&other) => {
                 Err(Error::config(format!("a node's address begins with \"{other}://\", which is unknown; {KNOWN}")))
             }
-            _ => Err(Error::config(format!("a node's address begins with what is unknown; {KNOWN}"))),
+            _ => Err(Error::config(format!("a node's address has an unknown scheme; {KNOWN}"))),
         }
     }
 
@@ -331,7 +331,7 @@ mod tests {
         ] {
             assert_eq!(name(address), expected, "{address}");
         }
-        assert_eq!(shown("redis://eu?name=one"), "redis://eu:6379", "addresses are shown without");
+        assert_eq!(shown("redis://eu?name=one"), "redis://eu:6379", "the name is not shown");
         let endpoint = |text: &str| Endpoint::parse(text).unwrap();
         assert_eq!(&*endpoint("redis://eu").named("one").unwrap().name(), "one");
         assert!(endpoint("redis://eu?name=one").named("two").unwrap_err().to_string().contains("give it once"));

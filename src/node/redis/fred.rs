@@ -92,8 +92,8 @@ impl FredConnection {
     }
 
     /// Waits until fred has connected. Otherwise returns the error, and whether the server was
-    /// reached. fred's error does not show that: an error after the limit for reaching it counts as
-    /// one.
+    /// reached. fred's error does not show that, so the time decides: reaching the server has a
+    /// limit.
     async fn connected(&mut self, limits: &Limits) -> Result<(), (FredError, bool)> {
         let connected = self.client.wait_for_connect();
         let reaching = tokio::time::sleep(limits.reach + limits.step / 2);

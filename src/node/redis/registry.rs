@@ -19,8 +19,8 @@ impl Registry {
         Self { servers: Mutex::new(vec![None; nodes]), changes: watch::Sender::new(()) }
     }
 
-    /// Notes that node `index` is the server `run_id`; fails with the label of the node that
-    /// already is.
+    /// Notes that node `index` is the server `run_id`. The error is the label of another node that
+    /// already is this server.
     pub(crate) fn enter(&self, index: usize, run_id: &str, label: &Arc<str>) -> Result<(), Arc<str>> {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |(at, entry): (usize, &Option<Server>)| {

@@ -43,7 +43,7 @@ pub(super) struct State {
     pub(super) probing: Probing,
 }
 
-/// The shortest ttl of the locks renewed here, and its end. It bounds pauses between connections.
+/// The shortest ttl of locks renewed here, and until when it counts. It bounds reconnect pauses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Renewals(Option<(Duration, Tick)>);
 
@@ -89,7 +89,7 @@ impl Probing {
     }
 
     /// Notes that a connection ended after it was unused for `idle`, before its first probe. If
-    /// that happens twice in a row, probes come every half of that time.
+    /// that happens twice in a row, the interval of probes becomes half of that time.
     pub(super) fn ended_idle(&mut self, idle: Duration) {
         if idle >= IDLE && std::mem::replace(&mut self.ended_idle, true) {
             self.interval = self.interval.min(idle / 2);
@@ -152,7 +152,7 @@ impl State {
             }
             // The server has restarted: this hello was meant for the process before.
             Operation::Hello(hello) if !self.is_served_by(&hello.process) => {
-                Err(Fault::new(FaultKind::Down, "it has restarted since"))
+                Err(Fault::new(FaultKind::Down, "the server has restarted since"))
             }
             _ => Ok(queue.clone()),
         }

@@ -174,7 +174,7 @@ pub(super) fn lower(shared: &Shared, told: NodeState, expected: bool) {
     // Drop the queue outside the lock: this answers jobs that were queued at the last moment, and
     // their callers may submit to this node again.
     drop(before);
-    // Log a node that stays down once, and not at all if the client closed it.
+    // Log only the first of several failures, and none if the client closed the node.
     if news && !expected {
         tracing::warn!(node = %shared.label, "{told}");
     }

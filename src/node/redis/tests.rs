@@ -48,7 +48,7 @@ impl Dialer for Played {
 
     fn dial(&self, _: Duration) -> Dialing<'_> {
         let panics = self.0.dials.fetch_add(1, Relaxed) < self.0.panics;
-        assert!(!panics, "as rustls does that has no provider");
+        assert!(!panics, "panics like rustls without a provider");
         let line: Box<dyn Connection> = Box::new(Line { script: self.0.clone() });
         async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -235,7 +235,7 @@ async fn a_connection_that_ends_at_once_is_made_again_after_growing_pauses() {
     assert!(is_down(&node.status().state, "flapping"));
     let (dials, told) = (script.dials.load(Relaxed), listener.0.load(Relaxed));
     assert!((20..200).contains(&dials), "{dials} connections in a minute");
-    assert!(told <= dials.min(61), "{told} times all who wait were told to ask");
+    assert!(told <= dials.min(61), "all waiters were told {told} times to ask");
 }
 
 /// On the real clock: a virtual one stands still while there is always something to do.
@@ -250,7 +250,7 @@ async fn a_flood_of_messages_does_not_keep_callers_from_their_answers() {
         until(&node, |state| *state == NodeState::Up).await;
         assert_eq!(claimed(&node).recv().await.unwrap().unwrap(), Outcome::Granted { fence: 1 });
         let most = 2 + began.elapsed().as_secs();
-        assert!(u64::from(listener.0.load(Relaxed)) <= most, "all who wait ask once a second, not each time");
+        assert!(u64::from(listener.0.load(Relaxed)) <= most, "waiters are told to ask once a second at most");
     }
 }
 

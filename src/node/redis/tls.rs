@@ -142,7 +142,7 @@ impl Tls {
         }
     }
 
-    /// The name for which a server's certificate must be.
+    /// The name that a server's certificate must have.
     pub(crate) fn name(&self, host: &str) -> Result<ServerName<'static>, String> {
         let name = self.server_name.as_deref().unwrap_or(host);
         ServerName::try_from(name.to_owned())
@@ -313,7 +313,7 @@ impl Pem {
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let file = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !file.is_file() || file.len() > LONGEST {
-        return Err("it is no file of at most 4 MiB".to_owned());
+        return Err("it is not a file of at most 4 MiB".to_owned());
     }
     let mut bytes = Vec::new();
     let opened = std::fs::File::open(path);
@@ -370,7 +370,7 @@ mod tests {
         let begin = "-----BEGIN CERTIFICATE-----\nsecret!\n-----END CERTIFICATE-----\n";
         for (tls, says) in [
             (Tls::new().ca_file("/nowhere/ca.pem"), "the authority (CA) /nowhere/ca.pem: No such file"),
-            (Tls::new().ca_file(folder.path()), "it is no file of at most 4 MiB"),
+            (Tls::new().ca_file(folder.path()), "it is not a file of at most 4 MiB"),
             (Tls::new().ca_file(&file), "file.pem: it has no certificate"),
             (Tls::new().ca_pem("secret"), "the authority (CA): it has no certificate"),
             (Tls::new().ca_pem(begin), "it is garbled"),

@@ -210,12 +210,12 @@ async fn a_push_that_an_answer_may_have_overtaken_does_not_count_and_later_ones_
     sent.reply(grants(1));
     granted(&mut answers).await;
     let before = stage.counted();
-    assert!(before <= 128, "the answer waits for no more: {before}");
+    assert!(before <= 128, "the reply waits for no more messages: {before}");
     settled().await;
     assert_eq!(
         (stage.counted(), stage.client.hints.load(Relaxed)),
         (before, 300),
-        "the others were received before it"
+        "the other pushes came before the reply"
     );
     let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
     sent.reply(grants(1));
@@ -326,6 +326,6 @@ struct Again(Arc<Shared>, UnboundedSender<FaultKind>);
 impl Sink for Again {
     fn deliver(self: Arc<Self>, _: usize, reply: Reply) {
         let _ = self.1.send(reply.unwrap_err().kind());
-        assert!(self.0.state.try_lock().is_ok(), "it is answered under the node's lock, and would wait for ever");
+        assert!(self.0.state.try_lock().is_ok(), "a reply under the node's lock would deadlock");
     }
 }

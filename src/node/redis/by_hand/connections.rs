@@ -50,7 +50,7 @@ async fn a_server_is_asked_every_five_seconds_whether_it_is_still_the_same() {
         advance(5 * SECOND - 20 * MS).await;
         stage.next("INFO").await.reply("not what it was asked");
         settled().await;
-        assert_eq!(stage.node.status().state, NodeState::Up, "once is not enough");
+        assert_eq!(stage.node.status().state, NodeState::Up, "one bad reply is not enough");
     }
     stage.next("INFO").await.reply(info("another", 1_020));
     stage.comes_down("another server answers at this address").await;
@@ -71,7 +71,7 @@ async fn hints_are_handed_on_and_what_was_missed_is_told_once_a_second_at_most()
     let mut stage = Stage::up().await;
     let missed = |stage: &Stage| stage.client.missed.load(Relaxed);
     settled().await;
-    assert_eq!(missed(&stage), 1, "what was published before");
+    assert_eq!(missed(&stage), 1, "messages before the connection are lost");
     for text in ["7 0", "no hint", "8 500"] {
         stage.events.send(Event::Message(text.to_owned())).unwrap();
     }
@@ -85,12 +85,12 @@ async fn hints_are_handed_on_and_what_was_missed_is_told_once_a_second_at_most()
     assert_eq!(missed(&stage), 1);
     advance(20 * MS).await;
     settled().await;
-    assert_eq!(missed(&stage), 2, "five times are told once");
+    assert_eq!(missed(&stage), 2, "five losses are reported once");
     for _ in 0..200 {
         stage.events.send(Event::Message("9 0".to_owned())).unwrap();
     }
     settled().await;
-    assert_eq!(stage.client.hints.load(Relaxed), 202, "others have their turn, and then there are more");
+    assert_eq!(stage.client.hints.load(Relaxed), 202, "all messages are read, in several turns");
     stage.events.send(Event::Ended("over".to_owned())).unwrap();
     stage.comes_down("over").await;
 }

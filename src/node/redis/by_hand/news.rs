@@ -31,7 +31,7 @@ async fn names_are_followed_over_one_connection_until_none_is() {
     next(&mut stage, "DIAL").await.reply("");
     next(&mut stage, "SUBSCRIBE").await.reply("");
     settled().await;
-    assert_eq!(stage.client.news.load(Relaxed), 1, "what was published before is not known");
+    assert_eq!(stage.client.news.load(Relaxed), 1, "news before the subscription may be lost");
     stage.node.follow(&name("b"), true);
     next(&mut stage, "SUBSCRIBE").await.reply("");
     stage.node.follow(&name("a"), false);
