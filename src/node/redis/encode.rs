@@ -303,7 +303,7 @@ mod tests {
         };
         assert_eq!(sizes(vec![(1, 'i'); BATCH + 1]), [BATCH, 1]);
         assert_eq!(sizes(vec![(100, 'i'), (100, 'i'), (56, 'i'), (1, 'i')]), [3, 1]);
-        assert_eq!(sizes(vec![(100, 'i'), (157, 'i'), (3, 'i')]), [2, 1], "a job that fits goes before one that does not");
+        assert_eq!(sizes(vec![(100, 'i'), (157, 'i'), (3, 'i')]), [2, 1], "a job that fits goes first");
         assert_eq!(sizes(vec![(900, 'i'), (1, 'i')]), [1, 1]);
     }
 

@@ -214,7 +214,7 @@ impl Shared {
                 self.fail_job(job, &Fault::new(FaultKind::Down, "the connection has just ended"));
             }
             Err(TrySendError::Full(job)) => {
-                self.fail_job(job, &Fault::new(FaultKind::Overloaded, format!("the queue of {QUEUE} operations is full")));
+                self.fail_job(job, &Fault::new(FaultKind::Overloaded, format!("the queue is full ({QUEUE})")));
             }
         }
     }
