@@ -100,11 +100,11 @@ const fn suspicion(doubt: Doubt) -> &'static str {
 pub struct NodeStatus {
     /// The node's address, without user and password.
     pub node: Arc<str>,
-    /// Its name in the list of nodes.
+    /// The node's name in the list of nodes.
     pub name: Arc<str>,
-    /// Whether it takes part.
+    /// Whether the node takes part.
     pub state: NodeState,
-    /// Its server's run id; `None` if there is no connection.
+    /// The server's run id; `None` if there is no connection.
     pub run: Option<String>,
     /// The last round trip.
     pub round_trip: Option<Duration>,

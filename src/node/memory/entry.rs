@@ -129,7 +129,7 @@ impl Entry {
         if let Some(hold) = &mut self.hold {
             hold.until = hold.until.min(now + hold.ttl);
         }
-        // Only a clock that was set back makes it end later than that.
+        // If `revoked_till` is later than that, the clock was set back.
         self.revoked_till = self.revoked_till.min(now + REMEMBERED);
         self.settle(now);
         if self.expires <= now {

@@ -427,7 +427,7 @@ mod tests {
         }
     }
 
-    /// It must ask again before half of a hand-over would be over.
+    /// The new second waiter must ask again before half of a hand-over would be over.
     #[test]
     fn waiter_that_becomes_the_second_is_told_to_ask_again() {
         for (leaves, told_to) in [("c/2", vec![("c/4", 500)]), ("c/3", vec![("c/4", 500)]), ("c/4", vec![])] {
@@ -551,7 +551,7 @@ mod tests {
         assert_eq!(owners.map(|granted| granted.owner.to_string()).collect::<Vec<_>>(), ["d/s1"]);
     }
 
-    /// The writer holds the name on other nodes, where the revocation ended it.
+    /// The writer holds the name on other nodes, where the revocation ended its lock.
     #[test]
     fn writer_that_was_revoked_becomes_no_reader_where_it_held_nothing() {
         let mut store = Store::made("m");
@@ -597,7 +597,7 @@ mod tests {
         assert_eq!(renewed, Outcome::Lost { holder: "d/s1".to_owned() });
     }
 
-    /// It may have been revoked on the nodes where it reads, and must not be healed here.
+    /// The reader may have been revoked on other nodes, and must not be healed here.
     #[test]
     fn reader_that_was_not_here_when_readers_were_revoked_takes_nothing_here() {
         let mut store = Store::made("m");

@@ -30,9 +30,9 @@ pub(super) struct Server {
     pub(super) cluster: bool,
     /// The server's clock.
     pub(super) time: Option<Duration>,
-    /// Its `maxmemory-policy`, if the server may evict keys.
+    /// The server's `maxmemory-policy`, if it may evict keys.
     pub(super) evicts: Option<String>,
-    /// Its `maxmemory`, if the server uses more and evicts nothing.
+    /// The server's `maxmemory`, if the server uses more and evicts nothing.
     pub(super) full: Option<String>,
 }
 

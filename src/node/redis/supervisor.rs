@@ -146,7 +146,7 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     state.link = Link::Up(queue);
     let told = state.memory(now);
     drop(state);
-    // A warning, like that of the loss: the same log level must show the end of it.
+    // A warning, as its loss was: both must show at the same log level.
     match lost {
         true => tracing::warn!(node = %shared.label, "connected again: {told}"),
         false => tracing::info!(node = %shared.label, "{told}"),
