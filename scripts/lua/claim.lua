@@ -1,30 +1,30 @@
--- Takes names: all of them or none. The gate, then the first name that refuses decides.
+-- Takes names: all of them or none. The gate, then the first name that refuses, decides.
 --
--- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue; a gate's are the last
--- ARGV    names (with the gate), list (that the client has; or ''), owner
---         mode    'lock'; 'reader'; or 'permit': nobody may hold the last name, the gate, or wait for it
+-- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue; a gate comes last
+-- ARGV    names (with the gate), list (of the client; '': no check), owner
+--         mode    'lock'; 'reader'; 'permit': no other may hold the gate (the last name) or wait
 --         kind, ttl, ballot
---         follows of a reader that was a writer, the token of that; or 0
---         ticket, lasts (of a hand-over), again (0: it does not wait; of one name only)
---         next    the ballot of a hand-over; not above its own ballot: it overtakes all that wait
+--         follows the writer's token, for a reader that was the writer; else 0
+--         ticket, lasts (of a hand-over), again (0: it does not wait; only for one name)
+--         next    the ballot of a hand-over; if not above `ballot`, the claim overtakes all waiters
 -- Returns nothing if all is granted, else
---         other, WHAT IT SAYS, MS LEFT  another list is in force    nolist  none is
+--         other, TEXT, MS LEFT  another list is in force    nolist  none is in force
 --         held, HOLDER, MS LEFT, BAR, PLACE, KIND    stale, BAR    lost, ''  its writer is over
---         misused, NUMBER  of the name that is held as a gate and claimed as a lock, or the other way round
+--         misused, NUMBER  of a name held as a gate and claimed as a lock, or the reverse
 
 claims = true
 
 -- The kind of a gate.
 local GATE = 3
 
--- Whether it is held as a gate, and this is no gate, or the other way round.
+-- Whether the name is held as a gate and claimed as a lock, or the reverse.
 local function misused(it, is_gate)
   local held_as_gate = it.ends > now and it.kind == GATE
   return it.holder and held_as_gate ~= is_gate
 end
 
--- Others hold the name, or come before this claim. As a writer sees it: a reader may have to wait for a
--- writer that waits for readers.
+-- The refusal if another owner holds the name or comes first. It names the hold that a writer sees:
+-- a reader may wait for a writer that waits for readers.
 local function held(it)
   local place = again > 0 and more().join(it) or 0
   local bar = max(it.fence, it.read_fence, floor)
@@ -32,7 +32,7 @@ local function held(it)
   return {'held', it.reader, it.read_ends - now, bar, place, 0}
 end
 
--- With the bar of all names that it could have: one ballot above it is enough.
+-- The refusal if the ballot is too low. BAR is the highest of all names that this owner could have.
 local function stale(seen, bar)
   for i = 1, names do
     if not seen[i].holder or seen[i].holder == owner then bar = max(bar, seen[i].bar) end
@@ -40,16 +40,16 @@ local function stale(seen, bar)
   return {'stale', bar}
 end
 
--- Why name number i is not granted; nothing if it is. A claim that waits takes its place.
+-- Why name number i is not granted; nil if it is. A claim that waits takes its place.
 local function refusal(seen, i, follows)
   local it = seen[i]
   if follows > 0 and follows <= it.over then return {'lost', ''} end
   if misused(it, kind + 0 == GATE) then return {'misused', i} end
-  -- A claim that becomes a reader without a gap: both owners have one number.
+  -- In a downgrade the writer's hold becomes this reader's: both owners have one number.
   local downgrades = is_reader and it.ends > now and string.gsub(it.owner, '/(%d+)$', '/s%1') == owner
   if it.holder == owner then
-    -- The fence may be below what a reader was handed over with. The floor may be above the ballot of a
-    -- hold, if the node was synced since.
+    -- The fence may be below the ballot of a reader's hand-over. The floor may be above the ballot
+    -- of a hold, if the node was synced since.
     local with = it.holds_with
     local is_again, is_new = ballot == with, ballot > max(it.fence, with)
     local is_good = (is_again or is_new) and ballot > max(floor, it.over)

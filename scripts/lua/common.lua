@@ -1,15 +1,15 @@
--- Stands in front of each script. A call carries out operations of one verb; if one fails, only that
--- one fails. docs/protocol.md says what is stored. Times are ms, ballots and tickets us.
+-- The first part of each script. A call carries out operations of one verb. If one of them fails,
+-- the others go on. Times are ms; ballots and tickets are us. docs/protocol.md says what is stored.
 --
--- KEYS    P..node, the node's record, where P is the prefix of all keys; then those of the operations
--- ARGV    as many for each operation as its script says; the first is how many names it has
--- Returns 'SECONDS MICROSECONDS OPERATIONS ID', TIME, how many there were and the record's id or '-',
---         if all went as asked. Else a table: that text; why a message could not be published, or '';
---         and for each operation that went otherwise {its number, a word, more}, as its script says:
---         'forgot' if there is no record; 'error', and what Redis answered
+-- KEYS    P..node, the node's record (P is the prefix of all keys); then the keys of the operations
+-- ARGV    for each operation as many as its script says; the first is the number of its names
+-- Returns 'SECONDS MICROSECONDS OPERATIONS ID' if all operations went as asked: TIME, the number of
+--         operations, and the record's id or '-'. Otherwise a table: this text; why a message could
+--         not be published, or ''; and {NUMBER, WORD, MORE} for each operation that went otherwise,
+--         as its script says. Any script may return 'forgot' (no record) or 'error' (Redis' error).
 
 local KEEP, PERIOD = 105000, 35000
--- us. A ballot that is further ahead comes from a broken clock: it must not lift all names.
+-- In us. A ballot that is further ahead comes from a broken clock: it must not raise the floor.
 local FAR, AHEAD = 86400000000, 250000
 
 local call, try, format, match = redis.call, redis.pcall, string.format, string.match
@@ -17,22 +17,22 @@ local max, min = math.max, math.min
 local time = call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = (micros - micros % 1000) / 1000
--- Of the record. The list is false unless it is in force.
+-- Fields of the record. `list` is false unless a list is in force.
 local id, list, list_ends, high, mid, floor, rotated
--- Why a message could not be published. How many keys a name has.
+-- Why a message could not be published; how many keys a name has.
 local unpublished, group = ''
 
--- Without memory Redis refuses a script only if its first write is one like HSET, ZADD or SET. So
--- claims begin with those, and may be refused; everything else begins with others, or writes nothing.
+-- Without memory, Redis refuses a script only if its first write is one like HSET, ZADD or SET.
+-- Claims do so, and may be refused. Other scripts do not begin with these.
 local claims, wrote, inspects = false, false, false
 
--- Redis writes some numbers with an exponent.
+-- Without a format, Redis writes some numbers with an exponent.
 local function digits(number)
   return format('%d', number)
 end
 
--- Moves high to mid and mid to floor once a PERIOD. So floor <= mid <= high, always. If the clock was
--- set back, nobody knows how old they are, and what is too far ahead now is no floor for all names.
+-- Moves `high` to `mid` and `mid` to `floor`, once a PERIOD, so that floor <= mid <= high. If the
+-- clock was set back, their age is unknown and both move, as far as the new clock allows.
 local function rotate()
   if now >= rotated and now < rotated + PERIOD then return end
   if now < rotated then high = min(high, micros + FAR) end
@@ -42,8 +42,8 @@ local function rotate()
   call('HSET', KEYS[1], 'high', digits(high), 'mid', digits(mid), 'floor', digits(floor), 'rotated', digits(now))
 end
 
--- Why an operation failed, for people. Redis does not say which of its keys is of another type, and
--- before version 7 it puts in front where in the script that was.
+-- The text of an error, for people. Redis does not name the key that has another type. Before
+-- version 7 it puts the line of the script in front.
 local function explain(failure, first, last, keys)
   local text = type(failure) == 'table' and failure.err or tostring(failure)
   text = string.gsub(text, '^@?[%w_]+: ?%d+: %-?', '')
@@ -55,7 +55,7 @@ local function explain(failure, first, last, keys)
   return text
 end
 
--- Carries out all operations, which have so many arguments each, and so many keys a name.
+-- Carries out all operations. Each has this many arguments, and each name this many keys.
 local function each(arguments, keys, carry_out, makes_record)
   local stored = try('HMGET', KEYS[1], 'id', 'list', 'until', 'high', 'mid', 'floor', 'rotated')
   id, list, list_ends, high, mid, floor, rotated = unpack(stored)

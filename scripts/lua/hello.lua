@@ -1,23 +1,24 @@
--- Makes, reads and writes the node's record, and puts a client's list in force: docs/protocol.md says
--- when. No other script makes the record.
+-- Makes, reads and writes the node's record, and puts a client's list in force (docs/protocol.md
+-- says when). No other script makes the record.
 --
 -- KEYS    P..node, P..node:seen
 -- ARGV    names    0
---         intent   'look' writes nothing; 'keep'; 'make'; 'put': each does what those before it do
---         new      the id of the record, if it is made now, or doubted from now on
---         process  that the client sees on this connection; or ''
---         list, says, lasts     of the client: its hash, its text, for how long it is put in force
---         fresh    it is put in force again if less than that is left
---         old      why a record that is made now is old at once: 'init'; 'first', if nobody can have used
---                  the node before; or ''. And age: how old that is
---         knew     an id that the client knew of this node; 'held': it knew none, and holds a lock; or ''
---         sync     a ballot that floor, mid and high are raised to, unless the node is synced; or -1.
---                  Only if the record is made old now, or by a client of the list in force that knew it
---         spare    for how long ids that were seen are kept
---         seen     'NAME ID NAME ID ..', with which ids the client sees nodes
--- Returns hello; and if there is a record: ID, PROCESS, AGE, HIGH, FLOOR, SYNCED (1 or 0), WHY it was old
---         at once, or ''; of the list in force, or '', 0, 0, '': LIST, MS LEFT, MS SINCE THEN, WHAT IT
---         SAYS; and 'NAME ID AGE' of all that clients have seen
+--         intent   'look' writes nothing; 'keep'; 'make'; 'put': each does more than those before
+--         new      the record's id, if this hello makes the record or doubts it
+--         process  the process that INFO named on this connection; or ''
+--         list, says, lasts  the client's list: its hash, its text, how long it is put in force
+--         fresh    the list is put in force again if less time than this is left
+--         old      why a record that is made now is old at once: 'init'; 'first' (if nobody can
+--                  have used the node before); or ''. Then age: how old the record is then
+--         knew     the record's id that the client knew; 'held': none, but it holds a lock; or ''
+--         sync     raises floor, mid and high to this ballot, unless the node is synced; or -1.
+--                  Counts if the record is made old now, or if the list is in force and `knew`
+--                  is the record's id
+--         spare    how long the ids that clients see are kept
+--         seen     'NAME ID NAME ID ..': for each node's name, the id that the client sees there
+-- Returns hello; and if there is a record: ID, PROCESS, AGE, HIGH, FLOOR, SYNCED (1 or 0), WHY it
+--         was old at once, or ''; LIST, MS LEFT, MS IN FORCE, TEXT of the list in force, or '', 0,
+--         0, ''; and 'NAME ID AGE' for each id that clients have seen
 
 local LEVELS = {look = 0, keep = 1, make = 2, put = 3}
 
@@ -47,7 +48,7 @@ return each(14, 1, function(at)
   end
   local ends = it.list and min(it['until'], now + it.lasts) or 0
   if level >= LEVELS.keep then
-    -- RUN, or RUN/REPLICATION after a promotion. A server forgets its promotion, and is the same still.
+    -- The record has RUN, or RUN/REPLICATION after a promotion. A server may forget that part.
     local is_same = it.process == process or string.sub(it.process, 1, #process + 1) == process .. '/'
     if process ~= '' and not is_same then
       set({process = process})

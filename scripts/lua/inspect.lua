@@ -1,14 +1,14 @@
--- Tells everything about names, and writes nothing.
+-- Returns all that is stored of names, and writes nothing.
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
 -- ARGV    names
 -- Returns inspected, then for each name HOLDER or '', COUNT, MS LEFT (-2: free), BAR, LENGTH of
---         the queue, NOTE or '', KIND, BALLOT, OVER. If readers hold it:
---         one of them, not a revoked one if there is another; how many; until the last ends.
+--         the queue, NOTE or '', KIND, BALLOT, OVER. If readers hold the name: a reader (one that
+--         is not revoked, if possible), the number of readers, and when the last hold ends.
 
 inspects = true
 
--- '{ms since it acquired the name} {token} {number} {what it says}'
+-- The note as '{ms since the name was acquired} {token} {number} {text}'.
 local function note_of(it)
   local key = KEYS[it.at + NOTE]
   local whose, since, token, number, says = unpack(try('HMGET', key, 'owner', 'since', 'token', 'number', 'says'))

@@ -1,22 +1,21 @@
--- The keys of a name: docs/protocol.md says what is in them. A field that is not there is 0 or ''.
+-- The keys of a name. docs/protocol.md says what they contain. A field that is missing is 0 or ''.
 
--- For longer than any lock lasts.
+-- Longer than any lock lasts, in ms.
 local REMEMBERED = 90000000
--- Where its other keys are, behind it.at.
+-- Offsets of a name's other keys from it.at.
 local READERS, WAITING, QUEUE, NOTE = 1, 2, 3, 4
--- The operation that is carried out, as its script says. Its first name has its keys from `first` on.
+-- The operation, as its script documents it. The keys of its first name begin at `first`.
 local first, names, owner, is_reader, kind, ttl, ballot, ticket, lasts, again, next_ballot
 
--- Lua makes the functions of a script anew at each call. Those that few operations need are made when
--- the first operation needs them: who sends this script puts readers.lua, waiters.lua and queue.lua into
--- the function more().
+-- Lua makes all functions anew in each call. Those that few operations need are made on demand: the
+-- client puts readers.lua, waiters.lua and queue.lua into the function more().
 local more, made
 
--- What is stored of a name, and who holds it: for a reader itself, or the writer that keeps it out;
--- for others the writer, or the last reader.
+-- Reads a name, and who holds it. A reader sees its own hold, or the writer's. Others see the
+-- writer, or else the last reader.
 local function look(at)
   local lock, stored = KEYS[at], call('HGETALL', KEYS[at])
-  -- A table that has room for all this need not grow.
+  -- With room for these fields the table need not grow.
   local it = {owner = false, ['until'] = false, ballot = false, count = false, fence = false, at = at}
   for i = 1, #stored, 2 do it[stored[i]] = stored[i + 1] end
   if stored[1] and not it.fence then error({err = 'ERR the key ' .. lock .. ' is no lock of this protocol'}) end
@@ -39,19 +38,20 @@ local function look_all()
   return seen
 end
 
--- No writer holds the name any more.
+-- Ends the writer's hold.
 local function free(it)
   call('HDEL', it.lock, 'until', 'ttl', 'owner', 'kind', 'ballot', 'count')
   it.ends, it.owner = 0, nil
 end
 
--- Stores the fences and these fields. The key stays until the floor has passed its fence, or, if that is
--- too far ahead for the record, until the clock has; and while a revocation is remembered.
+-- Stores the fences and these fields. The key stays until the floor has passed its fence, and while
+-- a revocation is remembered. If the fence is too far ahead for the record, it stays until the
+-- clock has passed the fence.
 local function keep(it, ...)
   local last, fence = max(it.ends, now, it.read_ends or 0), max(it.fence, it.read_fence)
   local till = fence > micros + FAR and max(last, math.ceil(fence / 1000)) or last
   local expires = digits(max(till + KEEP, min(it.revoked_until or 0, now + REMEMBERED)) - now)
-  -- First, where nothing may be refused. A key that is new has no expiry yet.
+  -- First, if the script must not be refused. A new key has no expiry yet.
   local done = not claims and call('PEXPIRE', it.lock, expires) == 1
   call('HSET', it.lock, 'fence', digits(it.fence), ...)
   if it.reader then

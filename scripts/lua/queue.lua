@@ -1,9 +1,9 @@
--- The queue of a name, and the hand-over to its waiters.
+-- A node's hand-over of a name to its waiters.
 
--- Takes it out of the queue. Whether it had a place.
+-- Removes a waiter from the queue. Returns whether it had a place.
 local function drop(it, who)
   waiting(it, 1)
-  -- Of a claim this may be the first write, which must be one that may be refused.
+  -- In a claim this may be the first write, which must be one that Redis may refuse.
   if claims and not wrote then call('HSET', it.lock, 'queue', '1') end
   if call('ZREM', KEYS[it.at + QUEUE], who) == 0 then return false end
   try('HDEL', KEYS[it.at + WAITING], who)
@@ -17,8 +17,8 @@ local function drop(it, who)
   return true
 end
 
--- The first that lives; the dead before it are dropped. The claim of a waiter looks no further than
--- that one's place, and that of a reader looks past readers, to the first writer.
+-- The first live waiter; dead ones before it are dropped. For a claim, the search ends at the
+-- claim's own place, and a reader's claim skips readers.
 local function head(it, by_claim)
   local at, known = 1, waiting(it, 1)
   while known and not (by_claim and known.who == owner) do
@@ -33,9 +33,8 @@ local function head(it, by_claim)
   end
 end
 
--- Those that have become the first or the second do not know, and are to ask again: when a hand-over
--- to them would be half over. If a name is free and the first could not be handed it, both at once.
--- Nothing rests on it.
+-- Tells waiters that became first or second to ask again before half of a hand-over would be over.
+-- If a free name could not be handed over, both must ask at once. Nothing rests on these hints.
 local function tell(it, is_stuck)
   for at = 1, it.line and 2 or 0 do
     local known = waiting(it, at)
@@ -46,14 +45,14 @@ local function tell(it, is_stuck)
   end
 end
 
--- Takes the owner out of the queue. Whether it had a place.
+-- Removes the owner from the queue. Returns whether it had a place.
 local function leave(it)
   local had = drop(it, owner)
   tell(it)
   return had
 end
 
--- Takes a place, or renews it. Which it is, from 1.
+-- Takes a place, or renews it. Returns the place, from 1.
 local function join(it)
   local queue, said = KEYS[it.at + QUEUE], KEYS[it.at + WAITING]
   local expires = digits(max(2 * again + 1, call('PTTL', queue)))
@@ -65,8 +64,8 @@ local function join(it)
   return call('ZRANK', queue, owner) + 1
 end
 
--- Hands a name that no writer holds to the first waiter that lives; to all readers at the head
--- together. Returns the waiter for which the ballot was too low.
+-- Hands a name that no writer holds to the first live waiter, or to all readers at the head
+-- together. Returns the first waiter if the ballot was too low for it.
 local function hand_over(it, with)
   local known, is_stuck
   while it.ends <= now and it.queue and not is_stuck do

@@ -1,14 +1,15 @@
--- Readers hold a name together. Each has a hold of its own.
+-- Readers hold a name together. Each has its own hold.
 
--- Writes again what is ahead of the clock. Without memory this goes on, except in claims: the first
--- write removes a field that is not there, so that the key keeps its expiry.
+-- Corrects a time that is ahead of the clock. Without memory this must not fail, except in claims.
+-- So the first write removes a field that is not there: the key keeps its expiry.
 local function write(key, field, value)
   if inspects then return end
   if not claims then call('HDEL', key, '') end
   call('HSET', key, field, value)
 end
 
--- The last of the readers, of those with ballots above this one; and how many there are.
+-- The reader whose hold ends last, of those with ballots above this one; and the number of all
+-- readers.
 local function last_reader(it, above)
   local last, many = nil, 0
   for reader, known in pairs(it.reading) do
@@ -18,7 +19,7 @@ local function last_reader(it, above)
   return last, many
 end
 
--- Who reads has changed. Without readers the name's fence takes up theirs.
+-- Updates the last reader. Once no reader is left, the readers' fence becomes the name's.
 local function settle(it)
   it.reader = last_reader(it, -1)
   it.read_ends = it.reader and it.reading[it.reader].ends
@@ -49,7 +50,7 @@ local function look(it)
   end
 end
 
--- It reads for so long, or as long as it did before, with this ballot or a higher one that it had.
+-- Adds a reader, or extends its hold. Neither the end of its hold nor its ballot goes down.
 local function read(it, who, ttl, ballot)
   local key, had = KEYS[it.at + READERS], it.reading[who] or {ends = 0, ballot = 0}
   local mine = {ends = now + ttl, ttl = ttl, ballot = max(ballot, had.ballot)}
@@ -60,7 +61,7 @@ local function read(it, who, ttl, ballot)
   if not claims then call('PEXPIRE', key, expires) end
   call('HSET', key, who, format('%d %d %d', mine.ends, mine.ttl, mine.ballot))
   call('PEXPIRE', key, expires)
-  -- A writer whose time is over stays out if the clock goes back.
+  -- An expired writer stays out even if the clock goes back.
   if it.owner then free(it) end
   it.read_fence = max(it.read_fence, ballot)
   keep(it)

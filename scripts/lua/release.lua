@@ -1,4 +1,4 @@
--- Gives names up: the owner has ended, whatever ballot it was handed them with; or it goes on, and takes
+-- Gives names up. If the owner has ended, its hold ends with any ballot. If it goes on, it takes
 -- back what it was granted with ballots up to this one.
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
@@ -6,8 +6,8 @@
 --         verb    'release': it has ended; 'withdraw': it goes on
 --         token   of a release: locks with tokens up to this one are over; or 0
 --         ballot  the highest that the owner asked with or was handed
---         next    the ballot of a hand-over; 0: to nobody
--- Returns nothing if it had one name, which the owner held; else released, HOW MANY it held
+--         next    the ballot of a hand-over; 0 for none
+-- Returns nothing if there is one name and the owner held it; else released, HOW MANY it held
 
 local has_ended, token
 
@@ -32,11 +32,11 @@ local function give_up(it)
   end
   it.fence, it.over = max(it.fence, ballot), max(it.over, token)
   if not it.mine or raises then return keep(it, 'over', digits(it.over)) end
-  -- The key outlasts the end of the hold, and so this.
+  -- The key outlasts its hold, so it needs no new expiry for this field.
   if has_ended then call('HSET', it.lock, 'over', digits(it.over)) end
 end
 
--- Nothing rests on the note.
+-- Removes the note. If this fails, the release is valid all the same.
 local function end_note(it)
   local key = KEYS[it.at + NOTE]
   if call('HGET', key, 'owner') ~= owner then return end
@@ -51,7 +51,7 @@ return each(7, 5, function(at, key)
   is_reader, has_ended = mode == 'reader', verb == 'release'
   rotate()
   local seen, freed = look_all(), 0
-  -- All names first: if a hand-over fails, none stays held.
+  -- Give up all names before any hand-over: if a hand-over fails, none stays held.
   for _, it in ipairs(seen) do
     give_up(it)
     if it.mine then freed = freed + 1 end

@@ -1,13 +1,13 @@
 -- Holds names for another ttl: all of them or none.
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
--- ARGV    names, owner, mode ('lock' or 'reader'), kind, ttl, token (by which the names were won)
---         ballot  of the hold from now on, at least: the token, or that of the set that the names are of
+-- ARGV    names, owner, mode ('lock' or 'reader'), kind, ttl, token (with which they were won)
+--         ballot  the minimum ballot of the hold from now on: the token, or the ballot of a set
 --         count, note (its number, or -1), age (how long ago the names were acquired), says
--- Returns nothing if all names were held; healed: some had been free; lost, HOLDER: who holds one
+-- Returns nothing if the owner held all names; healed: some were free; lost, HOLDER: who holds one,
 --         or '' if locks with this token are over
 
--- Nothing rests on the note.
+-- Stores the note. If this fails, the renewal is valid all the same.
 local function describe(it, number, age, says)
   local key = KEYS[it.at + NOTE]
   local whose, known = unpack(call('HMGET', key, 'owner', 'number'))
@@ -30,8 +30,8 @@ return each(11, 5, function(at, key)
     if it.holder and it.holder ~= owner then return {'lost', it.holder} end
   end
   for _, it in ipairs(seen) do
-    -- What the owner does not hold it takes again, and leaves the queue. With this ballot at least: a
-    -- late withdrawal of an earlier ask must not end it.
+    -- The owner takes a free name again, and leaves its queue. The ballot of the hold does not go
+    -- down: a late withdrawal of an earlier ask must not end the hold.
     local is_free, with = it.holder ~= owner, it.holder == owner and max(it.ballot, ballot) or ballot
     if is_reader then more().read(it, owner, ttl, ballot) else hold(it, owner, kind, with, count, ttl) end
     if is_free then reply = {'healed'} end

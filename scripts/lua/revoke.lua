@@ -1,9 +1,9 @@
--- Lets all holds with tokens up to a ballot end: they are not renewed any more.
+-- Stops the renewal of all locks with tokens up to a ballot.
 --
 -- KEYS    P..node; for each name P{name}, :readers
 -- ARGV    names, ballot
--- Returns revoked, of the name that is held longest WHO holds it or '', with which BALLOT (of readers the
---         highest), MS LEFT
+-- Returns revoked, then of the hold that ends last: HOLDER or '', BALLOT (the highest, of readers),
+--         MS LEFT
 
 return each(2, 2, function(at, key)
   first, names, ballot = key, ARGV[at] + 0, ARGV[at + 1] + 0

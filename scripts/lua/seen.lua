@@ -1,7 +1,7 @@
--- What hello reads and writes beside the record's own fields.
+-- What hello reads and writes apart from the record's own fields.
 
 local SEEN = KEYS[2]
--- For how long ids that were seen are kept, and those that the client sees, as hello's arguments say.
+-- How long the ids are kept, and the ids that the client sees: arguments of hello.
 local spare, ids
 
 local function fields(key)
@@ -10,15 +10,15 @@ local function fields(key)
   return all
 end
 
--- PEXPIRE first, stored or not: without memory Redis refuses a script whose first write is HSET.
+-- PEXPIRE comes first: without memory Redis refuses a script whose first write is HSET.
 local function write(key, field, value)
   call('PEXPIRE', SEEN, spare)
   if value then call('HSET', key, field, value) else call('HDEL', key, field) end
   call('PEXPIRE', SEEN, spare)
 end
 
--- Whether nobody can have used the node before: its process has been up for longer than locks last,
--- never was a replica, and removed no keys but those that it was told to remove.
+-- Whether nobody can have used the node before. Its process has been up for longer than locks last,
+-- never was a replica, evicted no keys, and was not told to flush or swap any.
 local function kept_all(age)
   local info = call('INFO', 'server') .. call('INFO', 'stats') .. call('INFO', 'replication')
   local uptime, commands = match(info, 'uptime_in_seconds:(%-?%d+)') or 0, call('INFO', 'commandstats')
@@ -26,7 +26,7 @@ local function kept_all(age)
   return uptime * 1000 - 1000 > age + 0 and match(info, 'evicted_keys:0%s') and match(info, 'master_replid2:0+%s')
 end
 
--- Drops what was seen too long ago. If the client is of the list in force, what it sees is stored.
+-- Drops ids that are too old. Stores those that the client sees, if its list is in force.
 local function see(seen, shows)
   for field, since in pairs(seen) do
     if now < since + 0 or now - since >= spare + 0 then

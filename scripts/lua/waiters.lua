@@ -1,8 +1,8 @@
--- Those that wait for a name, in the order of their tickets, and what each said when it asked.
+-- The waiters of a name, in the order of their tickets, and what each sent with its last ask.
 
--- Who a waiter is, and what it said: how long a hand-over to it lasts, in what time it asks again,
--- when it asked, what for. In a key of another type nobody waits. If the clock was set back since, it
--- asked now.
+-- Reads a waiter: the time of a hand-over, the time until its next ask, when it asked, and its
+-- kind. A key of another type has no waiters. An ask ahead of the clock counts as made now: the
+-- clock was set back.
 local function waiter(key, who, ticket)
   local client, mark, number = match(who, '^(.*)/(s?)(%d+)$')
   local it = {who = who, ticket = ticket + 0, reads = mark == 's', number = number}
@@ -15,7 +15,7 @@ local function waiter(key, who, ticket)
   return it
 end
 
--- Number `at` of the queue, of which some are read at a time. The first two know their places.
+-- Number `at` in the queue, which is read three at a time. The first two know their places.
 local function waiting(it, at)
   local line = it.line or {}
   if not line[at] and not line.is_whole then
@@ -31,12 +31,12 @@ end
 
 local function wake(known, what)
   local done = known.channel and try('PUBLISH', known.channel, known.number .. ' ' .. what)
-  -- This user may not publish.
+  -- This user must not publish.
   if type(done) == 'table' then unpublished = done.err end
 end
 
--- Whether it asks again as it said, and its client has subscribed. A user who may not ask for that
--- hands over to the dead too.
+-- Whether the waiter asks in time and its client has subscribed. If this user may not ask for that,
+-- all clients count as subscribed.
 local function lives(known)
   if known.lives then return true end
   if not known.channel or not known.lasts or known.is_silent then return false end

@@ -1,5 +1,4 @@
-//! What nodes push to clients: that a name was handed over, that a waiter had better ask again, and
-//! that there is news of a name.
+//! Messages that nodes push to clients: hand-overs, requests to ask again, and news of names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,59 +7,59 @@ use super::operation::Name;
 use crate::rules::ballot::LIMIT;
 use crate::rules::handover::Stamp;
 
-/// What a node publishes.
+/// A message that a node publishes for one waiter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hint {
-    /// Whom it is for: an owner, `{client}/{number}`.
+    /// The waiter: its owner, `{client}/{number}`.
     pub acquisition: Arc<str>,
-    /// When the waiter is to ask again, unless something was handed over: at once if its place is
-    /// getting old, or when the hold ends of the waiter before it.
+    /// How soon the waiter must ask again, unless it was handed a name. Zero if the name is free
+    /// but could not be handed over; otherwise until its place is half of a hand-over old.
     pub after: Duration,
-    /// What it was granted, if the node has handed a name over.
+    /// The hand-over, if the node granted the name to this waiter.
     pub granted: Option<HandedOver>,
 }
 
 /// A name that a node has handed over to a waiter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HandedOver {
-    /// To whom.
+    /// The new owner.
     pub owner: Arc<str>,
-    /// With which ballot.
+    /// The ballot of the grant.
     pub ballot: u64,
-    /// For how long, from when it was.
+    /// How long the hold lasts, from the hand-over on.
     pub lasts: Duration,
-    /// Which name.
+    /// The name.
     pub name: Name,
-    /// When.
+    /// When the node handed it over, and on which connection the push came.
     pub stamp: Stamp,
-    /// Whether it may count as a vote: the node is not in doubt, and what it pushed came in order.
+    /// Whether the push may count as a vote: the node is not doubted, and the push came in order.
     pub counts: bool,
 }
 
 impl Hint {
-    /// Asks a waiter to ask again after so long.
+    /// A message that makes a waiter ask again after this time.
     #[must_use]
     pub const fn ask_again(acquisition: Arc<str>, after: Duration) -> Self {
         Self { acquisition, after, granted: None }
     }
 
-    /// Tells a waiter what it was handed.
+    /// A message that a name was handed over.
     #[must_use]
     pub fn granted(granted: HandedOver) -> Self {
         Self { granted: Some(granted.clone()), ..Self::ask_again(granted.owner, Duration::ZERO) }
     }
 
-    /// The client whom it is for, and the number of its acquisition.
+    /// The client, and the number of its acquisition.
     #[must_use]
     pub fn address(&self) -> Option<(&str, u64)> {
         let (client, number) = self.acquisition.rsplit_once('/')?;
-        // A reader's number is behind an `s`.
+        // The number of a reader follows an `s`.
         Some((client, number.strip_prefix('s').unwrap_or(number).parse().ok()?))
     }
 
-    /// What a node sends over the channel of the client: the acquisition's number, and behind that
-    /// in how many milliseconds to ask again, or to whom it handed over what. A hand-over does not
-    /// count before it is known how it came.
+    /// Parses a message on the client's channel: the acquisition's number, then either the time
+    /// until the next ask in ms, or a hand-over. A parsed hand-over does not count yet: the caller
+    /// decides.
     #[must_use]
     pub fn parse(client: &str, text: &str) -> Option<Self> {
         let (number, rest) = text.split_once(' ')?;
@@ -74,7 +73,7 @@ impl Hint {
 }
 
 impl HandedOver {
-    /// The owner, the ballot, the time in microseconds, for how many milliseconds, and the key.
+    /// Parses `OWNER BALLOT TIME H KEY`: TIME in microseconds, H in milliseconds.
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.splitn(5, ' ');
         let owner = words.next()?.into();
@@ -86,52 +85,51 @@ impl HandedOver {
     }
 }
 
-/// Takes a client's hints.
+/// Receives a client's hints.
 pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
-    /// The client's name, `host/pid/uuid`: its channel is that behind the key prefix and `wake:`.
+    /// The client's name, `host/pid/uuid`. Its channel is the key prefix, `wake:` and this name.
     fn client(&self) -> &str;
 
-    /// Node number `node` gave a hint. Hints for other clients are ignored. Must not block.
+    /// Node number `node` sent a hint. Ignores hints for other clients. Must not block.
     fn hint(&self, node: usize, hint: &Hint);
 
-    /// Node number `node` has news of a name that this client follows: what observers see of it may
-    /// have changed. Must not block.
+    /// Node number `node` has news of a name that this client observes: its holder or note may have
+    /// changed. Must not block.
     fn news(&self, node: usize, name: &Name) {
         let _ = (node, name);
     }
 
-    /// Whether what is published for it reaches it.
+    /// Whether the client receives what is published on its channel.
     fn hears(&self) -> bool {
         true
     }
 
-    /// Hints of node number `node` may have been missed: everyone had better ask.
+    /// Hints of node number `node` may have been lost: all waiters should ask again.
     fn missed(&self, node: usize);
 
-    /// Node number `node` may have forgotten what it granted: it restarted, or its clock was
-    /// stepped. Whoever relies on it had better renew.
+    /// Node number `node` is doubted: it restarted, or its clock was stepped. Leases that rely on
+    /// it should be renewed.
     fn doubted(&self, node: usize) {
         let _ = node;
     }
 
-    /// Node number `node` was connected to, or its connection has ended.
+    /// Node number `node` has a new connection, or lost its connection.
     fn connected(&self, node: usize) {
         let _ = node;
     }
 
-    /// Node number `node` has answered a hello, or showed that it should be sent another one. Must not
-    /// block.
+    /// Node number `node` replied to a hello, or needs another hello. Must not block.
     fn heard(&self, node: usize) {
         let _ = node;
     }
 }
 
-/// What all clients' channels begin with.
+/// The common prefix of all clients' channels.
 pub(crate) fn channel(prefix: &str) -> String {
     format!("{prefix}wake:")
 }
 
-/// Where a node publishes the key of a name of which there is news.
+/// The channel with news of one name.
 pub(crate) fn news(key: &str) -> String {
     format!("{key}:news")
 }

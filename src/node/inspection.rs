@@ -1,51 +1,51 @@
-//! What a node says of one name.
+//! A node's report on one name.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::operation::Kind;
 
-/// What the holder of a name says of itself.
+/// The note that the holder of a name has set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Description {
-    /// Its note ([`describe`](crate::QuorumLock::describe)), or the value that a leader proclaimed.
+    /// A lock's note ([`describe`](crate::QuorumLock::describe)), or what a leader proclaimed.
     pub says: Arc<str>,
-    /// For how long it has held the name.
+    /// How long the holder has had the name.
     pub since: Duration,
     /// The fencing token of its hold.
     pub token: u64,
-    /// How many others it said before under this token.
+    /// How many notes the holder set before this one under the same token.
     pub number: u32,
 }
 
-/// What a node says of one name.
+/// A node's report on one name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// Who holds it; of readers one, whose number is behind an `s`.
+    /// The holder. If readers hold the name, one of them; a reader's number follows an `s`.
     pub holder: Option<String>,
-    /// What the hold is.
+    /// The kind of the hold.
     pub kind: Kind,
-    /// The holder's hold count; of readers how many there are; 0 where nobody holds it.
+    /// The holder's hold count. For readers, their number. 0 if the name is free.
     pub count: u32,
-    /// With which ballot it was granted; 0 where nobody holds it.
+    /// The ballot of the grant. 0 if the name is free.
     pub ballot: u64,
     /// Locks with tokens up to this one are over.
     pub over: u64,
-    /// For how long the holder has it still, by the node's clock. `None` where nobody holds it or
-    /// the hold never ends.
+    /// How long the hold lasts still, by the node's clock. `None` if the name is free or the hold
+    /// never ends.
     pub remaining: Option<Duration>,
-    /// The highest ballot granted or told.
+    /// The bar: the node grants only ballots above it.
     pub fence: u64,
-    /// How many wait in line.
+    /// How many waiters are in the queue.
     pub waiting: u32,
-    /// What the holder says of itself, if anything.
+    /// The holder's note, if there is one.
     pub description: Option<Description>,
 }
 
 impl Inspection {
-    /// A name nobody holds.
+    /// A free name.
     #[must_use]
     pub const fn free(fence: u64) -> Self {
         Self {
@@ -77,34 +77,34 @@ impl Inspection {
         }
     }
 
-    /// The same of this kind.
+    /// Sets the kind of the hold.
     #[must_use]
     pub const fn with_kind(mut self, kind: Kind) -> Self {
         self.kind = kind;
         self
     }
 
-    /// The same, granted with this ballot, where locks with tokens up to `over` are over.
+    /// Sets the ballot of the hold, and the token up to which locks are over.
     #[must_use]
     pub const fn with_ballots(mut self, ballot: u64, over: u64) -> Self {
         (self.ballot, self.over) = (ballot, over);
         self
     }
 
-    /// Whether it was taken away from the holder, who has not let go yet.
+    /// Whether the hold was revoked and has not ended yet.
     #[must_use]
     pub const fn is_revoked(&self) -> bool {
         self.holder.is_some() && self.over > 0 && self.ballot <= self.over
     }
 
-    /// The same with what the holder says of itself.
+    /// Sets the holder's note.
     #[must_use]
     pub fn with_description(mut self, description: Description) -> Self {
         self.description = Some(description);
         self
     }
 
-    /// The same with a line.
+    /// Sets the number of waiters.
     #[must_use]
     pub const fn with_line(mut self, waiting: u32) -> Self {
         self.waiting = waiting;

@@ -1,7 +1,7 @@
-//! The same node in memory, by the letter of the scripts, with a clock that can be skewed.
+//! A node in memory. It does exactly what the scripts do, and its clock can be skewed.
 //!
-//! For doc examples, users' unit tests and simulations. That it answers as the scripts do is shown
-//! by random sequences of operations (`tests/script.rs`).
+//! It is for doc examples, users' unit tests and simulations. `tests/script.rs` compares it with
+//! the scripts on random sequences of operations.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -26,25 +26,25 @@ mod work;
 pub use record::KEEP;
 pub use store::Store;
 
-/// Nodes count whole milliseconds.
+/// Cuts a time to whole milliseconds, as nodes count.
 fn millis(time: Duration) -> Duration {
     Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// A node in memory that answers at once.
+/// A node in memory that replies at once.
 #[derive(Debug)]
 pub struct MemoryNode {
     label: Arc<str>,
     host: Arc<dyn Host>,
-    /// By how much its clock, which shows the time of day as ballots do, is ahead of the host's.
+    /// How far its clock is ahead of the host's monotonic one: it shows wall time, as ballots do.
     ahead: Duration,
     store: Mutex<Store>,
     listeners: Mutex<Vec<(usize, Weak<dyn Listener>)>>,
 }
 
 impl MemoryNode {
-    /// A node that nobody has used, and that votes at once. It takes the time from `host`. Its clients
-    /// keep no list of nodes there.
+    /// A new node whose votes count at once. It takes the time from `host`. No list of nodes is in
+    /// force there.
     #[must_use]
     pub fn new(label: &str, host: Arc<dyn Host>) -> Self {
         let ahead = host.wall().saturating_sub(host.now().since_origin());
@@ -52,8 +52,7 @@ impl MemoryNode {
         Self { label: label.into(), host, ahead, store, listeners: Mutex::default() }
     }
 
-    /// Forgets who holds a name or held it, as a real node does whose keys are deleted by hand, and
-    /// keeps its fence.
+    /// Drops all holds of a name, as if an operator had deleted them. The fence stays.
     #[cfg(feature = "unstable")]
     pub fn forget(&self, name: &Name) {
         self.store().forget(name);
@@ -145,7 +144,7 @@ mod tests {
         for listener in [stays.clone(), Arc::new(Client), Arc::new(Client)] {
             node.listen(0, listener);
         }
-        assert_eq!(node.listeners().len(), 2, "the last one is not looked at again");
+        assert_eq!(node.listeners().len(), 2, "only a later call removes the last one");
         drop(stays);
     }
 }

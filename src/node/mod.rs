@@ -1,8 +1,8 @@
-//! The port to one node, operations in and votes out, and its adapters.
+//! The interface to one node (operations in, votes out) and its implementations.
 //!
-//! A [`Node`] takes a [`Request`] without blocking and answers it later, exactly once, through the
-//! request's [`ReplyTo`]. What was submitted to one node is carried out in the order of submission
-//! as long as the connection stays the same; nothing is withdrawn because a caller went away.
+//! A [`Node`] takes a [`Request`] without blocking. It answers each request exactly once, later,
+//! through its [`ReplyTo`]. One node carries out requests in the order of submission while its
+//! connection lasts. A request is never withdrawn, even if its caller goes away.
 //!
 //! Public with the feature `unstable` only: any release may change it.
 
@@ -31,12 +31,12 @@ pub use status::{NodeState, NodeStatus};
 
 use crate::rules::book::{Known, Standing};
 
-/// An operation and where its answer goes.
+/// An operation, and where its reply goes.
 #[derive(Debug)]
 pub struct Request {
-    /// What is asked. Shared, since all nodes are asked the same.
+    /// The operation. Shared, since all nodes get the same one.
     pub operation: Arc<Operation>,
-    /// Who wants to know.
+    /// The receiver of the reply.
     pub reply: ReplyTo,
 }
 
@@ -45,63 +45,62 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     /// The node's address without user and password; also its label in metrics.
     fn label(&self) -> &Arc<str>;
 
-    /// Sends an operation. Never blocks, and never fails otherwise than through the reply.
+    /// Submits an operation. Never blocks. All failures come through the reply.
     fn submit(&self, request: Request);
 
-    /// Sends several operations, in their order. Where a call carries many, they go into as few
-    /// calls as they fit into, and count as one of those that wait.
+    /// Submits several operations, in their order. A node that batches operations puts them into as
+    /// few calls as possible. In its queue they count as one.
     fn submit_all(&self, requests: Vec<Request>) {
         requests.into_iter().for_each(|request| self.submit(request));
     }
 
-    /// Whether this node gives hints now.
+    /// Whether this node can push hints to this client now.
     fn hints(&self) -> bool {
         false
     }
 
-    /// How far this node's clock is ahead of the host's, in microseconds, as far as that is known.
+    /// By how many microseconds this node's clock is ahead of the host's; `None` if unknown.
     fn clock_ahead(&self) -> Option<i128> {
         None
     }
 
-    /// What its record was last, and how the node is; `None` if it cannot be reached, or must not take
+    /// The node's last known record and state; `None` if the node is unreachable or must not take
     /// part.
     fn known(&self) -> Option<Known> {
         None
     }
 
-    /// Whether it takes hellos: its clients keep a list of nodes in force there.
+    /// Whether the node accepts hello, so that its clients keep a list of nodes in force there.
     fn takes_hello(&self) -> bool {
         false
     }
 
-    /// From now on its votes count so far as this standing says.
+    /// Sets which votes of this node count from now on.
     fn judged(&self, standing: Standing) {
         let _ = standing;
     }
 
-    /// Whether its votes on claims count now.
+    /// Whether this node's votes on claims count now.
     fn votes(&self) -> bool {
         self.status().state == NodeState::Up
     }
 
-    /// Ends the connection, after what was submitted has been sent. Nothing can be submitted any
-    /// more.
+    /// Sends all submitted operations, then ends the connection. Later operations are refused.
     fn close(&self) {}
 
-    /// Gives this node's hints to `listener`, under the number `index`. A node that gives none need
-    /// not do anything: clients ask by themselves too, only later.
+    /// Sends this node's hints to `listener`, under the number `index`. A node without hints may
+    /// ignore this call: clients also ask by themselves, only later.
     fn listen(&self, index: usize, listener: Arc<dyn Listener>) {
         let _ = (index, listener);
     }
 
-    /// Gives its listener the news of a name from now on, or no more. A node that has none need not do
-    /// anything: observers look by themselves too, only later.
+    /// Starts or stops sending news of a name to the listener. A node without news may ignore this
+    /// call: observers also look by themselves, only later.
     fn follow(&self, name: &Name, on: bool) {
         let _ = (name, on);
     }
 
-    /// How the node is.
+    /// The node's state.
     fn status(&self) -> NodeStatus;
 }
 
@@ -109,7 +108,7 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
 mod tests {
     use super::*;
 
-    /// As little as a node can be.
+    /// A node with the required methods only.
     #[derive(Debug)]
     struct Plain(Arc<str>);
 

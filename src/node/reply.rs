@@ -1,4 +1,4 @@
-//! What a node answers, and where the answer goes.
+//! A node's replies, and where they go.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -15,86 +15,86 @@ use crate::words;
 /// A place in a node's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Queued {
-    /// The first has 1.
+    /// 1 for the first waiter.
     pub rank: u32,
-    /// When the node said so.
+    /// When the node returned this place, and on which connection.
     pub stamp: Stamp,
 }
 
 impl Queued {
-    /// A place, where the node's queue has one, before it is known when that was told.
+    /// The place with this rank, without a stamp yet; `None` for rank 0.
     pub(crate) fn of(rank: u32) -> Option<Self> {
         (rank > 0).then_some(Self { rank, stamp: Stamp::default() })
     }
 }
 
-/// An answer that was understood.
+/// A reply that was understood.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// Claim: the names are the asker's, with the ballot that it asked with.
+    /// Claim: the owner holds the names, with the ballot of the claim.
     Granted {
-        /// That ballot.
+        /// The ballot of the claim.
         fence: u64,
     },
-    /// Claim: somebody else holds one of the names.
+    /// Claim: another owner holds one of the names or comes before this claim.
     Held {
-        /// Who.
+        /// That owner.
         holder: String,
-        /// What its hold is.
+        /// The kind of its hold.
         kind: Kind,
-        /// For how long still, by the node's clock; `None` if the hold never ends.
+        /// How long the hold lasts still, by the node's clock; `None` if the hold never ends.
         remaining: Option<Duration>,
-        /// The highest ballot granted or told.
+        /// The bar: a ballot must be above it to be granted.
         fence: u64,
-        /// Where the asker stands in the queue, if it does.
+        /// The claimant's place in the queue, if it waits.
         queued: Option<Queued>,
     },
-    /// Claim: the ballot was not above the bar, or the owner holds the name with a higher one.
+    /// Claim: the ballot is not above the bar, or is too low for the hold that this owner has.
     Stale {
-        /// The bar: a ballot above it may be granted.
+        /// The bar: the node may grant a ballot above it.
         fence: u64,
     },
-    /// Claim: others hold one of the names as the gate of a semaphore, or a gate as a lock.
+    /// Claim: a name is held as the gate of a semaphore and claimed as a lock, or the reverse.
     Misused {
-        /// Which of the claim's names, from 0; the gate that it looks at comes behind them.
+        /// The index of that name in the claim; the gate of a permit claim comes last.
         name: usize,
     },
-    /// Renew: held for another ttl.
+    /// Renew: the owner held all names, and holds them for another ttl.
     Extended,
-    /// Renew: had been gone, and is held again. Not a vote.
+    /// Renew: a name was free, and the owner holds it again. This is not a vote.
     Healed,
-    /// Renew: the owner does not hold one of the names, or its lock is over. Claim of a reader that was
-    /// the writer: that was taken away.
+    /// Renew: another owner holds one of the names, or locks with this token are over. Claim of a
+    /// reader that was the writer: the writer's lock is over.
     Lost {
-        /// Who does; empty where nobody does.
+        /// The other owner; empty if there is none.
         holder: String,
     },
     /// Scan: a page of the names that the node knows, held or not.
     Scanned {
-        /// Where the next page begins; where the first one did, this was the last.
+        /// The cursor of the next page; `Scan::FIRST` after the last page.
         next: String,
         /// The names.
         names: Vec<Name>,
     },
     /// Release or withdraw: done.
     Released {
-        /// How many of the names had been held until then.
+        /// How many of the names the owner held until then.
         held: u32,
     },
     /// Revoke: done.
     Revoked {
-        /// Who holds the name; of readers, or of several names, who has it for longest.
+        /// The owner whose hold ends last, of all names and readers; `None` if all names are free.
         holder: Option<String>,
-        /// With which ballot.
+        /// The ballot of that hold.
         ballot: u64,
-        /// For how long still.
+        /// How long that hold lasts still.
         left: Duration,
     },
-    /// Inspect: one entry for every name.
+    /// Inspect: one report for each name.
     Inspected(Vec<Inspection>),
     /// Hello: the node's record, if it has one.
     Hello(Option<Record>),
-    /// All but hello: the node has no record, and carried nothing out.
+    /// Any operation except hello and scan: the node has no record. Nothing was carried out.
     Forgot,
     /// Claim: no list is in force. Nothing was carried out.
     NoList,
@@ -102,7 +102,7 @@ pub enum Outcome {
     OtherList {
         /// The text of that list.
         says: String,
-        /// For how much longer.
+        /// How much longer that list is in force.
         left: Duration,
     },
 }
@@ -132,7 +132,7 @@ impl Outcome {
 }
 
 impl Outcome {
-    /// Notes when a place in the queue was told, and over which connection.
+    /// Notes when a place in the queue was returned, and on which connection.
     pub(crate) const fn stamped(&mut self, stamp: Stamp) {
         if let Self::Held { queued: Some(queued), .. } = self {
             queued.stamp = stamp;
@@ -151,12 +151,12 @@ impl fmt::Display for Outcome {
                 write!(f, "refused: its fence is {fence}, and no token is above that; delete the name's key")
             }
             Self::Stale { fence } => write!(f, "refused: the ballot was not above {fence}"),
-            Self::Misused { .. } => f.write_str("held in another way, as a lock or as a semaphore"),
+            Self::Misused { .. } => f.write_str("this name is used both as a lock and as a semaphore"),
             Self::Lost { holder } if holder.is_empty() => f.write_str("not held any more"),
             Self::Lost { holder } => write!(f, "held by {holder}"),
             Self::Granted { .. } => f.write_str("voted for this client"),
-            Self::Extended => f.write_str("renewed it"),
-            Self::Healed => f.write_str("had lost it, and has it again, which is no vote for it"),
+            Self::Extended => f.write_str("renewed the lock"),
+            Self::Healed => f.write_str("the lock was missing and was re-created; this does not count as a renewal"),
             Self::Forgot => f.write_str("forgot what it had granted"),
             Self::NoList => f.write_str("no list of nodes is in force there yet"),
             Self::OtherList { says, left } => {
@@ -168,30 +168,30 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Why there is no answer.
+/// Why there is no reply that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// No connection. Nothing was sent.
+    /// There is no connection. Nothing was sent.
     Down,
-    /// The node's vote would not count. Nothing was sent.
+    /// The node's vote would not count now. Nothing was sent.
     Quarantined,
-    /// The server must not take part: it is a replica, a cluster, or another node too. Nothing was
-    /// sent.
+    /// The server must not take part: it is a replica, a cluster, or the same server as another
+    /// node. Nothing was sent.
     Unfit,
-    /// Too many operations are queued. Nothing was sent.
+    /// The queue of operations is full. Nothing was sent.
     Overloaded,
-    /// No answer in time.
+    /// No reply came in time.
     Timeout,
-    /// The connection ended before the answer.
+    /// The connection ended before the reply.
     Closed,
-    /// The node answered that it cannot now, and may later: it loads its data, a script blocks it,
-    /// or it cannot persist.
+    /// The node cannot carry out the operation now, but may later: it loads its data, a script
+    /// blocks it, or it cannot persist.
     Busy,
-    /// The node answered with an error, and would again.
+    /// The node replied with an error, and would do so again.
     Rejected,
-    /// The answer is not one of ours.
+    /// The reply has no form that our scripts return.
     Garbled,
-    /// The node carried it out, and its answer does not count: it may have forgotten what it granted.
+    /// The node carried the operation out, but may have forgotten a grant: this is no vote.
     Doubted,
 }
 
@@ -214,8 +214,8 @@ impl FaultKind {
     }
 }
 
-/// A node did not answer, or not so that it can be understood: *unknown*, never counted for or
-/// against anyone.
+/// A node did not reply, or its reply does not count or makes no sense. The result is *unknown*: it
+/// counts neither for nor against anyone.
 #[derive(Clone, Debug)]
 pub struct Fault {
     kind: FaultKind,
@@ -224,32 +224,32 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault with what to tell the user of it; `message` must hold no password.
+    /// A fault with a message for the user. `message` must not contain a password.
     #[must_use]
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), source: None }
     }
 
-    /// The same fault with what caused it.
+    /// Sets the cause.
     #[must_use]
     pub fn caused_by(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));
         self
     }
 
-    /// What happened.
+    /// The kind of the fault.
     #[must_use]
     pub const fn kind(&self) -> FaultKind {
         self.kind
     }
 
-    /// What caused it.
+    /// The error that caused the fault, if there is one.
     #[must_use]
     pub fn cause(&self) -> Option<Arc<dyn StdError + Send + Sync>> {
         self.source.clone()
     }
 
-    /// Whether it is certain that the node carried nothing out, so that nothing needs cleaning up.
+    /// Whether the node certainly carried nothing out. Otherwise the operation must be cleaned up.
     #[must_use]
     pub const fn nothing_ran(&self) -> bool {
         matches!(self.kind, FaultKind::Down | FaultKind::Quarantined | FaultKind::Unfit | FaultKind::Overloaded)
@@ -268,29 +268,29 @@ impl StdError for Fault {
     }
 }
 
-/// An answer, or why there is none.
+/// A reply, or why there is none.
 pub type Reply = Result<Outcome, Fault>;
 
-/// Takes the answers to one fan-out, as they come.
+/// Receives the replies to one operation that was sent to several nodes.
 pub trait Sink: Send + Sync + 'static {
-    /// The node number `node` answered. Called once for every node that was asked; must not block.
+    /// Node number `node` replied. Called once for each node that was asked. Must not block.
     fn deliver(self: Arc<Self>, node: usize, reply: Reply);
 }
 
-/// Where one node's answer goes. Dropped without an answer, it answers that the connection ended.
+/// Where one node's reply goes. If it is dropped unused, it delivers the fault `Closed`.
 pub struct ReplyTo {
     node: usize,
     sink: Option<Arc<dyn Sink>>,
 }
 
 impl ReplyTo {
-    /// The answer of node number `node` goes to `sink`.
+    /// Delivers the reply of node number `node` to `sink`.
     #[must_use]
     pub fn new(node: usize, sink: Arc<dyn Sink>) -> Self {
         Self { node, sink: Some(sink) }
     }
 
-    /// Answers.
+    /// Delivers the reply.
     pub fn send(mut self, reply: Reply) {
         if let Some(sink) = self.sink.take() {
             sink.deliver(self.node, reply);

@@ -1,4 +1,4 @@
-//! What nodes said, for errors.
+//! Reports on nodes, for errors.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::status::{NodeState, NodeStatus, UNLISTED};
 use crate::error::{NodeCause, NodeReport};
 
 impl NodeReport {
-    /// A node's reply; `None` where there is none yet.
+    /// Reports a node's reply; `None` means that there is none yet.
     pub(crate) fn of_reply(node: &Arc<str>, reply: Option<&Reply>) -> Self {
         match reply {
             Some(Ok(outcome)) => Self::new(node, outcome.cause(), outcome.to_string()),
@@ -16,12 +16,10 @@ impl NodeReport {
         }
     }
 
-    /// What kept a node from answering.
     pub(crate) fn of_fault(node: &Arc<str>, fault: &Fault) -> Self {
         Self::new(node, fault.kind().cause(), fault.to_string())
     }
 
-    /// How a node is.
     pub(crate) fn of_status(status: &NodeStatus) -> Self {
         let said = match (&status.state, &status.run) {
             (NodeState::Connecting, Some(_)) => UNLISTED.to_owned(),

@@ -1,4 +1,4 @@
-//! How a node is.
+//! A node's state.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,37 +12,37 @@ use crate::words;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeState {
-    /// It votes.
+    /// Its votes count.
     Up,
-    /// It answers, but does not vote on claims yet: it may have forgotten who holds what.
+    /// It is connected, but its votes on claims do not count yet: it may have forgotten holds.
     Quarantined {
         /// For how much longer.
         left: Duration,
-        /// Why.
+        /// The reason.
         doubt: Doubt,
     },
-    /// The first attempt to connect has not ended yet, or this client's list is not in force there yet.
+    /// The client is still connecting, or its list is not in force there yet.
     Connecting,
-    /// There is no connection, and why.
+    /// There is no connection.
     Down {
-        /// What the last attempt met.
+        /// Why the last attempt failed, or the last connection ended.
         why: String,
     },
-    /// It renews and releases, and does not vote on claims: another list of nodes is in force there.
+    /// Another list of nodes is in force there: the node only renews and releases.
     OtherList {
-        /// Which, and what to do.
+        /// Which list, and what to do.
         why: Arc<str>,
     },
-    /// It renews and releases, and none of its votes counts: its name leads clients to two servers.
+    /// Its name leads clients to two servers: the node renews and releases, but no vote counts.
     Twins {
-        /// Which name.
+        /// The name.
         why: Arc<str>,
     },
-    /// It can be reached and must not take part: it is a replica.
+    /// Refused: the server is a replica.
     Replica,
-    /// It can be reached and must not take part: it runs in cluster mode.
+    /// Refused: the server runs in cluster mode.
     Cluster,
-    /// It can be reached and must not take part: it is the same server as another node.
+    /// Refused: the server is already another node of this quorum.
     Duplicate {
         /// That node.
         of: Arc<str>,
@@ -50,14 +50,14 @@ pub enum NodeState {
 }
 
 impl NodeState {
-    /// Whether its server was found, and must not take part.
+    /// Whether the node is refused because of what its server is.
     #[must_use]
     pub(crate) const fn is_unfit(&self) -> bool {
         matches!(self, Self::Replica | Self::Cluster | Self::Duplicate { .. })
     }
 
-    /// Whether the node is admitted: it renews and releases, and votes on claims now or as soon as
-    /// its quarantine ends.
+    /// Whether the node takes part: it renews and releases, and votes on claims now or after its
+    /// quarantine.
     #[must_use]
     pub const fn is_admitted(&self) -> bool {
         matches!(self, Self::Up | Self::Quarantined { .. })
@@ -87,51 +87,51 @@ impl fmt::Display for NodeState {
     }
 }
 
-/// What is feared of a node.
+/// What the node may have done wrong, in words.
 const fn suspicion(doubt: Doubt) -> &'static str {
     match doubt {
         Doubt::Restarted => "this server is new, has restarted or forgot, and may have forgotten locks",
         Doubt::Forgot => "it forgot what it had granted (FLUSHALL, a deleted key, an old state)",
         Doubt::ClockStepped => "its clock was stepped, so it may have ended locks early",
-        Doubt::Unsynced => "it waits for the others to tell it which tokens were dealt",
+        Doubt::Unsynced => "it waits until other nodes return their highest tokens",
     }
 }
 
-/// How a node is, and what it is.
+/// A node's state, and facts about its server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeStatus {
     /// The node's address, without user and password.
     pub node: Arc<str>,
-    /// Its name in the list of nodes.
+    /// The node's name in the list of nodes.
     pub name: Arc<str>,
-    /// Whether it takes part.
+    /// Whether the node takes part.
     pub state: NodeState,
-    /// Its server's run id; `None` if there is no connection.
+    /// The server's run id; `None` if there is no connection.
     pub run: Option<String>,
     /// The last round trip.
     pub round_trip: Option<Duration>,
     /// The server's version.
     pub version: Option<String>,
-    /// For how long the server had been up when it was last connected to.
+    /// How long the server had been up when it returned INFO last.
     pub uptime: Option<Duration>,
-    /// The `maxmemory-policy` by which the server may evict locks; `None` where it evicts nothing.
+    /// The `maxmemory-policy` by which the server may evict locks; `None` if it evicts nothing.
     pub evicts: Option<String>,
-    /// Why the server cannot read its record, by which it judges claims; `None` where it can. It
-    /// grants nothing until then.
+    /// Why the server cannot read the node's record; `None` if it can. Without the record it grants
+    /// nothing.
     pub unreadable: Option<String>,
-    /// The `maxmemory` of the server, if it used more when it was last asked and evicts nothing:
-    /// then it grants nothing.
+    /// The server's `maxmemory`, if it used more at the last INFO and evicts nothing. Such a server
+    /// grants nothing. `None` otherwise.
     pub out_of_memory: Option<String>,
-    /// Why the server does not notify waiters of this client; `None` where it does. Waiting takes
-    /// longer without.
+    /// Why the server does not notify waiters of this client; `None` if it does. Without
+    /// notifications waiting takes longer.
     pub no_wake_ups: Option<String>,
     /// The record that the server returned last; `None` if it has none.
     pub record: Option<Record>,
 }
 
 impl NodeStatus {
-    /// A node of which no more is known than its state.
+    /// A node of which only the state is known.
     #[must_use]
     pub fn new(node: Arc<str>, state: NodeState) -> Self {
         Self {

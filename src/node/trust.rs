@@ -1,37 +1,37 @@
-//! Which replies of a node count, by what is known of its memory and its clock.
+//! Which replies of a node count, given what is known of its memory and its clock.
 
 use super::reply::{Fault, FaultKind, Outcome, Reply};
 use crate::rules::doubt::Trust;
 
-/// The reply, or a fault where it does not count.
+/// Returns the reply, or a fault if the reply must not count as a vote.
 ///
-/// A grant of a node that is quarantined by now may rest on a hold that ended early; the node may
-/// have carried it out, so it must be cleaned up. `Extended` of a node that was doubted a moment
-/// ago would count a name which another round counts as well.
+/// A doubted node may have lost a hold before it granted this claim. The grant took effect there,
+/// so it must be withdrawn. `Extended` does not count shortly after a doubt began, since another
+/// round may still count a forgotten grant (docs/protocol.md, Doubted nodes).
 ///
 /// # Errors
-/// The fault that the reply was, or `Doubted`.
+/// The fault of the reply, or `Doubted`.
 pub fn trusted(reply: Reply, trust: Trust) -> Reply {
     match reply {
         Ok(Outcome::Granted { .. }) if !trust.grants => {
-            Err(Fault::new(FaultKind::Doubted, "it has no vote, so its grant does not count"))
+            Err(Fault::new(FaultKind::Doubted, "the node has no vote, so its grant does not count"))
         }
         Ok(Outcome::Extended) if !trust.extensions => {
-            Err(Fault::new(FaultKind::Doubted, "it is in doubt, so its renewal does not count yet"))
+            Err(Fault::new(FaultKind::Doubted, "the node is in doubt, so its renewal does not count yet"))
         }
         other => other,
     }
 }
 
-/// The reply of a node whose record is another one than the client knew: it may have forgotten what it
-/// granted, so it counts as one that has.
+/// Treats a reply from a node whose record is not the one that the client knew. The node may have
+/// forgotten its grants, so a renewal counts as `Forgot`.
 ///
 /// # Errors
-/// The fault that the reply was, or `Doubted`: a grant was carried out, and must be withdrawn.
+/// The fault of the reply, or `Doubted` for a grant: it was carried out, and must be withdrawn.
 pub fn of_another_record(reply: Reply) -> Reply {
     match reply {
         Ok(Outcome::Granted { .. }) => {
-            Err(Fault::new(FaultKind::Doubted, "its record is another one, so it may have forgotten what it granted"))
+            Err(Fault::new(FaultKind::Doubted, "the node has another record, so it may have forgotten its grants"))
         }
         Ok(Outcome::Extended | Outcome::Healed) => Ok(Outcome::Forgot),
         other => other,

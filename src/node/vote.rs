@@ -1,5 +1,4 @@
-//! What a node's reply is worth as a vote. Granted, refused, stale; all else is unknown or was
-//! never sent.
+//! What a node's reply is worth as a vote: granted, refused, stale, unknown or unsent.
 
 use super::reply::{Outcome, Reply};
 use crate::rules::ballot::LIMIT;
@@ -18,8 +17,8 @@ pub fn claimed(reply: &Reply, ballot: u64) -> Vote {
     }
 }
 
-/// The vote of a reply to a renewal. Only `extended` is a vote for us. A node that forgot all counts as
-/// one that forgot the name.
+/// The vote of a reply to a renewal. Only `extended` is a vote for the owner. `forgot` counts like
+/// `healed`: the node does not hold the name.
 #[must_use]
 pub fn renewed(reply: &Reply) -> RenewVote {
     match reply {
@@ -32,7 +31,7 @@ pub fn renewed(reply: &Reply) -> RenewVote {
     }
 }
 
-/// The fence that a reply to a claim told, if a ballot above it exists.
+/// The fence that a reply to a claim returned, if there is a ballot above it.
 #[must_use]
 pub fn told(reply: &Reply) -> Option<u64> {
     match reply {

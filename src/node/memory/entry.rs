@@ -1,4 +1,4 @@
-//! What a node keeps of one name.
+//! What a node stores of one name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use super::record::{KEEP, far};
 use crate::node::inspection::Description;
 use crate::node::operation::{Kind, Note, Operation, Renew};
 
-/// For how long it is remembered that something was revoked, also if the name is not used.
+/// How long a revocation is remembered, even if the name is not used.
 const REMEMBERED: Duration = Duration::from_secs(90_000);
 
-/// Who holds a name, or held it until its time was over.
+/// A writer's hold, which may have expired.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Hold {
     pub(super) owner: Arc<str>,
     pub(super) kind: Kind,
-    /// With which it was granted.
+    /// The ballot of the grant or of the last renewal.
     pub(super) ballot: u64,
     pub(super) count: u32,
     pub(super) until: Duration,
-    /// How long it was granted for. It ends no later than that from now: else the node's clock was
-    /// set back.
+    /// The granted ttl. If `until` is further ahead than that, the node's clock was set back, and
+    /// the hold is cut.
     pub(super) ttl: Duration,
 }
 
-/// What an owner said of itself, and when that was told.
+/// A note, its owner, and when it was stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Noted {
     pub(super) owner: Arc<str>,
@@ -43,7 +43,7 @@ impl Hold {
     }
 }
 
-/// Who holds a name, as an operation sees it.
+/// A hold, as an operation sees it.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) owner: Arc<str>,
@@ -61,26 +61,26 @@ impl Kept {
     }
 }
 
-/// A name: the hash and the sorted set of a real node, which may keep it a little longer.
+/// A name: the hash and the other keys of a real node, which may keep them a little longer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
     hold: Option<Hold>,
-    /// The highest ballot that was granted, withdrawn, released or revoked here.
+    /// The highest ballot that was granted to a writer, renewed, withdrawn, released or revoked.
     pub(super) fence: u64,
-    /// Locks with tokens up to this one are over: they are never renewed.
+    /// Locks with tokens up to this one are never renewed.
     pub(super) over: u64,
-    /// Until when it is kept at least, since something was revoked.
+    /// The entry is kept at least until then, since a lock was revoked.
     revoked_till: Duration,
     pub(super) line: Line,
-    /// What some owner said of itself.
+    /// The last note, whose owner may not hold the name any more.
     note: Option<Noted>,
     pub(super) readers: Readers,
-    /// When the fence is forgotten.
+    /// When the node forgets the fence.
     expires: Duration,
 }
 
 impl Entry {
-    /// Whoever holds it now, but for readers.
+    /// The writer that holds the name now.
     pub(super) fn holder(&self, now: Duration) -> Option<&Hold> {
         self.hold.as_ref().filter(|hold| hold.until > now)
     }
@@ -89,8 +89,8 @@ impl Entry {
         self.kept(owner, now).is_some_and(|kept| *kept.owner == *owner)
     }
 
-    /// Who holds it, as an operation of this owner sees it: itself, or whoever keeps it out.
-    /// Readers do not keep each other out.
+    /// The hold that this owner sees: its own, or one that keeps it out. Readers do not keep each
+    /// other out.
     pub(super) fn kept(&self, owner: &str, now: Duration) -> Option<Kept> {
         let shared = Operation::is_shared(owner);
         if let Some(reader) = self.readers.of(owner, now).filter(|_| shared) {
@@ -106,30 +106,30 @@ impl Entry {
         self.kept(owner, now).map_or(Duration::ZERO, |kept| kept.left)
     }
 
-    /// The last reader, which keeps writers out.
+    /// The reader whose hold ends last. It keeps writers out.
     pub(super) fn last_reader(&self, now: Duration) -> Option<Kept> {
         let last = self.readers.last(now)?;
         let (kind, ballot, left) = (Kind::Lock, self.readers.fence, self.readers.ends() - now);
         Some(Kept { owner: last.into(), kind, ballot, left })
     }
 
-    /// Whether it is a reader's own writer, which may become that reader.
+    /// Whether the name is held by the writer that becomes this reader in a downgrade.
     pub(super) fn is_followed_by(&self, owner: &str, now: Duration) -> bool {
         self.holder(now).is_some_and(|hold| Operation::shares(&hold.owner, owner))
     }
 
-    /// The ballot that one of this owner must be above.
+    /// The fence for this owner: its ballot must be higher. Readers ignore the readers' fence.
     pub(super) fn fence_of(&self, owner: &str) -> u64 {
         if Operation::is_shared(owner) { self.fence } else { self.highest() }
     }
 
-    /// Forgets what has ended. Whether nothing is left.
+    /// Drops what has expired. Returns whether nothing is left.
     pub(super) fn expire(&mut self, now: Duration) -> bool {
         self.line.expire(now);
         if let Some(hold) = &mut self.hold {
             hold.until = hold.until.min(now + hold.ttl);
         }
-        // Later than that it is only where the node's clock was set back.
+        // If `revoked_till` is later than that, the clock was set back.
         self.revoked_till = self.revoked_till.min(now + REMEMBERED);
         self.settle(now);
         if self.expires <= now {
@@ -139,13 +139,13 @@ impl Entry {
         self.expires.is_zero() && self.line.is_empty()
     }
 
-    /// Without readers, their fence is that of the name.
+    /// Once no reader is left, the readers' fence becomes the name's.
     fn settle(&mut self, now: Duration) {
         self.fence = self.fence.max(self.readers.expire(now).unwrap_or_default());
     }
 
-    /// It changes: it is kept from now on, or from the end of its hold, and while it is remembered
-    /// that something was revoked. A fence too far ahead for the record is kept until clocks have
+    /// Renews the expiry after a change: `KEEP` after now or after the last hold ends, but not
+    /// before `revoked_till`. A fence too far ahead for the record is kept until the clock has
     /// passed it.
     pub(super) fn keep(&mut self, precise: Duration) {
         let last = self.last(millis(precise));
@@ -153,7 +153,7 @@ impl Entry {
         self.expires = (last.max(passed) + KEEP).max(self.revoked_till);
     }
 
-    /// Whether it is held as the gate of a semaphore and claimed as a lock, or the other way round.
+    /// Whether the name is held as the gate of a semaphore and claimed as a lock, or the reverse.
     pub(super) fn is_misused(&self, is_gate: bool, owner: &str, now: Duration) -> bool {
         self.kept(owner, now).is_some_and(|kept| (kept.kind == Kind::Gate) != is_gate)
     }
@@ -162,12 +162,12 @@ impl Entry {
         self.hold.as_ref().map_or(now, |hold| hold.until.max(now)).max(self.readers.ends())
     }
 
-    /// The highest ballot of all that it knows.
+    /// The highest ballot that writers or readers had.
     pub(super) fn highest(&self) -> u64 {
         self.fence.max(self.readers.fence)
     }
 
-    /// When a clock shows the fence as a number.
+    /// When the clock reaches the fence: ballots are microseconds.
     fn passed(&self) -> Duration {
         Duration::from_millis(self.highest().div_ceil(1_000))
     }
@@ -178,8 +178,8 @@ impl Entry {
         self.keep(precise);
     }
 
-    /// It is held for longer, with this ballot at least: a late withdrawal of an earlier ask must not
-    /// end it.
+    /// Holds the name for longer, with at least the renewal's ballot. Otherwise a late withdrawal
+    /// of an earlier ask would end a hold that counts.
     pub(super) fn extend(&mut self, renewal: &Renew, precise: Duration) {
         let ballot = renewal.ballot;
         if let Some(hold) = &mut self.hold {
@@ -192,15 +192,15 @@ impl Entry {
         self.keep(precise);
     }
 
-    /// One more reads it, for that long, or still does. A writer that becomes this reader is none
-    /// any more, and one whose time is over stays out, also where the clock goes back.
+    /// Adds a reader, or extends its hold. The writer's hold is removed: the writer becomes this
+    /// reader, or it has expired and must stay out even if the clock goes back.
     pub(super) fn read(&mut self, owner: &Arc<str>, ttl: Duration, ballot: u64, precise: Duration) {
         self.hold = None;
         self.readers.read(owner, millis(precise), millis(ttl), ballot);
         self.keep(precise);
     }
 
-    /// Keeps what its holder says of itself, unless that was overtaken. Whether it is news.
+    /// Stores a note, unless its owner has stored a newer one. Returns whether the note is new.
     pub(super) fn describe(&mut self, noted: Noted) -> bool {
         let number = noted.note.number;
         let known = self.note.as_ref().filter(|known| known.owner == noted.owner).map(|known| known.note.number);
@@ -210,13 +210,12 @@ impl Entry {
         known < Some(number)
     }
 
-    /// Whether what `owner`, who holds it or held it last, says of itself is kept.
+    /// Whether the stored note belongs to `owner`, and `owner` holds the name or held it last.
     pub(super) fn is_described_by(&self, owner: &str) -> bool {
         let may_be = |hold: &Hold| *hold.owner == *owner && hold.kind.may_have_note();
         self.hold.as_ref().is_some_and(may_be) && self.note.as_ref().is_some_and(|noted| *noted.owner == *owner)
     }
 
-    /// What its holder says of itself.
     pub(super) fn description(&self, now: Duration) -> Option<Description> {
         let holder = &self.holder(now)?.owner;
         let Noted { owner, token, note: Note { number, age, says }, at } = self.note.as_ref()?;
@@ -225,7 +224,7 @@ impl Entry {
         (owner == holder).then_some(told)
     }
 
-    /// Lets all holds with tokens up to `ballot` end: they are not renewed any more.
+    /// Stops the renewal of all locks with tokens up to `ballot`.
     pub(super) fn revoke(&mut self, ballot: u64, precise: Duration) {
         self.fence = self.fence.max(ballot);
         self.over = self.over.max(ballot);
@@ -233,32 +232,32 @@ impl Entry {
         self.keep(precise);
     }
 
-    /// As if it had never been held.
+    /// Drops all holds, and keeps the fence.
     pub(super) fn forget(&mut self) {
         self.fence = self.highest();
         (self.hold, self.readers) = (None, Readers::default());
     }
 
-    /// The owner has ended, with this token, and this is the highest ballot that it knew. Whether it
-    /// held the name until now.
+    /// The owner has ended: its locks up to `token` are over, and it knew ballots up to `ballot`.
+    /// Returns whether it held the name until now.
     pub(super) fn release(&mut self, owner: &str, token: u64, ballot: u64, precise: Duration) -> bool {
         if !Operation::is_shared(owner) {
             self.over = self.over.max(token);
         }
         let noted = self.is_described_by(owner);
         self.note.take_if(|_| noted);
-        // It may have been handed one that it has not heard of.
+        // The node may have handed the name over with a ballot that this owner does not know yet.
         self.let_go(owner, u64::MAX, ballot, precise)
     }
 
-    /// The owner takes back what it was granted with ballots up to this one. Whether it held the name
-    /// by that until now.
+    /// Takes back the owner's grants with ballots up to this one. Returns whether one was held
+    /// until now.
     pub(super) fn withdraw(&mut self, owner: &str, ballot: u64, precise: Duration) -> bool {
         self.let_go(owner, ballot, ballot, precise)
     }
 
-    /// Frees what the owner holds with a ballot up to `up_to`. The fence is at least `ballot` from
-    /// now on, in either case: of a reader that of readers, which is the name's without any.
+    /// Ends the owner's hold if its ballot is at most `up_to`. In either case raises the fence to
+    /// `ballot`. For a reader this is the readers' fence.
     fn let_go(&mut self, owner: &str, up_to: u64, ballot: u64, precise: Duration) -> bool {
         let now = millis(precise);
         let mine = match Operation::is_shared(owner) {

@@ -1,4 +1,4 @@
-//! What a node does with a hello: it alone makes the node's record.
+//! A node's hello. No other operation makes the record.
 
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ mod tests {
             assert_eq!((record.word, record.synced), (Some(old).filter(|_| is_old), is_old));
             assert_eq!(record.age, if is_old { millis(makes.list.old()) } else { Duration::ZERO });
             let record = said(&mut store, makes, BEGIN).unwrap();
-            assert_eq!(record.synced, is_old, "it did not make this one");
+            assert_eq!(record.synced, is_old, "this hello did not make the record");
         }
     }
 
@@ -171,7 +171,7 @@ mod tests {
         }
         let record = said(&mut store, hello(Intent::Look), BEGIN).unwrap();
         assert_eq!(record.in_force, None, "the cut is stored");
-        assert_eq!(record.age, BEGIN / 2, "so is that it was made later than now");
+        assert_eq!(record.age, BEGIN / 2, "the cut of `since` too");
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
         said(&mut store, shows("c", &Arc::new(List::new("other", ["node"], 60 * SECOND))), BEGIN + spare / 2);
         assert_eq!(ids(&mut store, BEGIN + spare / 2), ["a 7", "b 0"]);
         assert_eq!(ids(&mut store, BEGIN + spare), ["b 7"]);
-        assert_eq!(ids(&mut store, BEGIN), ["a 0"], "one that is ahead of the clock counts for nothing");
+        assert_eq!(ids(&mut store, BEGIN), ["a 0"], "an id ahead of the clock does not count");
     }
 
     #[test]

@@ -8,8 +8,8 @@ use super::millis;
 use crate::node::hint::Hint;
 use crate::node::operation::{Kind, Waiter};
 
-/// Owners by ticket, then by their own order: what a sorted set is on a real node, beside a hash of
-/// what each waiter said. Both expire as a whole.
+/// Owners by ticket, then by name: a sorted set on a real node, with a hash of what each waiter
+/// sent. Each of the two keys expires as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Line {
     order: BTreeSet<(u64, Arc<str>)>,
@@ -17,39 +17,39 @@ pub(super) struct Line {
     until: Duration,
 }
 
-/// One waiter, as it asked last.
+/// One waiter, as of its last ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Waiting {
-    /// What it is to hold.
+    /// The kind of the hold that it wants.
     pub(super) kind: Kind,
     pub(super) ticket: u64,
     /// How long a hand-over to it lasts.
     pub(super) lasts: Duration,
-    /// In what time it asks again.
+    /// The time until its next ask, as it announced.
     again: Duration,
-    /// When it asked.
+    /// When it asked last.
     asked: Duration,
 }
 
 impl Waiting {
-    /// How long ago it asked: not at all, if the node's clock was set back since.
+    /// How long ago it asked; zero if the node's clock was set back since.
     const fn age(&self, now: Duration) -> Duration {
         now.saturating_sub(self.asked)
     }
 
-    /// Whether it has not asked again in twice the time it said.
+    /// Whether it has not asked again in twice the announced time.
     fn is_silent(&self, now: Duration) -> bool {
         self.age(now) > self.again * 2
     }
 
-    /// In which time it had better ask again: of what it is handed, half would be gone.
+    /// The time until half of a hand-over to it would be over. It should ask again by then.
     fn is_old_in(&self, now: Duration) -> Duration {
         millis((self.lasts / 2).saturating_sub(self.age(now)))
     }
 }
 
 impl Line {
-    /// Joins it, or renews its place.
+    /// Takes a place, or renews it.
     pub(super) fn join(&mut self, owner: &Arc<str>, kind: Kind, waiter: &Waiter, now: Duration) {
         let Waiter { ticket, lasts, again } = *waiter;
         let (lasts, again) = (millis(lasts), millis(again).max(Duration::from_millis(1)));
@@ -62,26 +62,25 @@ impl Line {
         self.order.insert((ticket, owner.clone()));
     }
 
-    /// The owner at a place, from 0.
     pub(super) fn at(&self, place: usize) -> Option<Arc<str>> {
         self.order.iter().nth(place).map(|(_, owner)| owner.clone())
     }
 
-    /// What a waiter said, unless it is silent by now. If the node's clock was set back since it asked,
-    /// that was now.
+    /// The waiter's last ask; `None` if the waiter is silent. An ask ahead of the clock counts as
+    /// made now: the clock was set back.
     pub(super) fn get(&mut self, owner: &str, now: Duration) -> Option<Waiting> {
         let waiting = self.waiting.get_mut(owner)?;
         waiting.asked = waiting.asked.min(now);
         Some(*waiting).filter(|waiting| !waiting.is_silent(now))
     }
 
-    /// Those that are not silent.
+    /// The waiters that are not silent, in order.
     pub(super) fn live(&self, now: Duration) -> impl Iterator<Item = &Arc<str>> {
         let live = move |owner: &&Arc<str>| self.waiting.get(&**owner).is_some_and(|known| !known.is_silent(now));
         self.order.iter().map(|(_, owner)| owner).filter(live)
     }
 
-    /// In which time a waiter is to ask again that does not know its place.
+    /// The time until a waiter must ask again to learn its new place.
     pub(super) fn is_old_in(&mut self, owner: &str, now: Duration) -> Duration {
         let Some(waiting) = self.waiting.get_mut(owner) else { return Duration::ZERO };
         waiting.asked = waiting.asked.min(now);
@@ -94,11 +93,11 @@ impl Line {
         found.and_then(|index| u32::try_from(index + 1).ok()).unwrap_or(0)
     }
 
-    /// Whether it had a place.
+    /// Removes the owner. Returns whether it had a place.
     pub(super) fn leave(&mut self, owner: &str) -> bool {
         let Some((owner, waiting)) = self.waiting.remove_entry(owner) else { return false };
         self.order.remove(&(waiting.ticket, owner));
-        // An empty sorted set is no key, and has no expiry.
+        // Redis deletes an empty sorted set, and its expiry with it.
         if self.order.is_empty() {
             self.until = Duration::ZERO;
         }
@@ -117,7 +116,6 @@ impl Line {
         now < self.until && self.waiting.contains_key(owner)
     }
 
-    /// Drops all.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -129,7 +127,7 @@ impl Line {
     }
 }
 
-/// Whether what is published to the client of an owner reaches anybody.
+/// Whether the client of an owner receives what is published to it.
 pub(super) fn is_heard_by(owner: &str, hears: &dyn Fn(&str) -> bool) -> bool {
     let hint = Hint::ask_again(owner.into(), Duration::ZERO);
     hint.address().is_some_and(|(client, _)| hears(client))

@@ -1,4 +1,4 @@
-//! The list of nodes that a node has in force.
+//! The list of nodes in force on a node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::millis;
 use crate::node::operation::{Hello, Intent};
 use crate::rules::list::InForce;
 
-/// The list that was put in force last.
+/// The list that a hello put in force last.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Listed {
     hash: Arc<str>,
@@ -15,12 +15,12 @@ pub(super) struct Listed {
     /// Since when it has been in force.
     begun: Duration,
     until: Duration,
-    /// For how long it is put in force at a time.
+    /// How long a list stays in force without another hello.
     lasts: Duration,
 }
 
 impl Listed {
-    /// The list that is in force behind a hello that may write, if that was in force before.
+    /// The list in force after a hello that may write. `before` is the one in force before it.
     pub(super) fn behind(hello: &Hello, before: Option<Self>, now: Duration) -> Option<Self> {
         let (list, lasts) = (&hello.list, millis(hello.list.lasts()));
         let (hash, says) = (list.hash().clone(), list.says().clone());
@@ -32,8 +32,8 @@ impl Listed {
         Some(listed)
     }
 
-    /// It, if it is in force still. If it were for longer than it is put in force at a time, the clock
-    /// was set back.
+    /// This list, if it is still in force. An end further ahead than `lasts` shows that the clock
+    /// was set back, and is cut.
     pub(super) fn unexpired(&self, now: Duration) -> Option<Self> {
         let until = self.until.min(now + self.lasts);
         (until > now).then(|| Self { until, ..self.clone() })
@@ -43,7 +43,6 @@ impl Listed {
         *self.hash == *hash
     }
 
-    /// The fields of a real node's hash.
     pub(super) fn fields(&self) -> [(&'static str, String); 5] {
         let millis = |time: Duration| time.as_millis().to_string();
         [

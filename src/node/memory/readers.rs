@@ -1,64 +1,61 @@
-//! Who reads a name.
+//! The readers of a name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The readers of a name: a hash on a real node, whose ended entries count for nothing.
+/// The readers of a name: a hash on a real node. Entries that have ended count for nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Readers {
     readers: BTreeMap<Arc<str>, Reader>,
-    /// The highest ballot granted to a reader, or told by its release or withdrawal.
+    /// The highest ballot that was granted, released or withdrawn by readers.
     pub(super) fence: u64,
 }
 
-/// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Reader {
     pub(super) until: Duration,
-    /// How long it was granted for: as of a hold.
+    /// The granted ttl, for the same use as that of a hold.
     ttl: Duration,
-    /// With which it was granted.
+    /// The ballot of the grant.
     pub(super) ballot: u64,
 }
 
 impl Readers {
-    /// Forgets those that have ended. The fence that is left, if nobody reads.
+    /// Drops the readers whose holds have ended. Returns the readers' fence once none is left.
     pub(super) fn expire(&mut self, now: Duration) -> Option<u64> {
         self.readers.values_mut().for_each(|reader| reader.until = reader.until.min(now + reader.ttl));
         self.readers.retain(|_, reader| reader.until > now);
         self.readers.is_empty().then(|| std::mem::take(&mut self.fence))
     }
 
-    /// Until when the last of them reads.
+    /// When the last reader's hold ends.
     pub(super) fn ends(&self) -> Duration {
         self.readers.values().map(|reader| reader.until).max().unwrap_or_default()
     }
 
-    /// How the owner reads, if it does.
     pub(super) fn of(&self, owner: &str, now: Duration) -> Option<Reader> {
         self.readers.get(owner).copied().filter(|reader| reader.until > now)
     }
 
-    /// The last that reads.
+    /// The reader whose hold ends last.
     pub(super) fn last(&self, now: Duration) -> Option<&str> {
         self.last_above(0, now)
     }
 
-    /// The last that reads with a ballot above `over`.
+    /// The same, of the readers with ballots above `over`.
     pub(super) fn last_above(&self, over: u64, now: Duration) -> Option<&str> {
         let reads = self.readers.iter().filter(|(_, reader)| reader.until > now && reader.ballot > over);
         reads.max_by_key(|&(owner, reader)| (reader.until, owner)).map(|(owner, _)| &**owner)
     }
 
-    /// How many read.
     pub(super) fn len(&self, now: Duration) -> u32 {
         let reading = self.readers.values().filter(|reader| reader.until > now).count();
         u32::try_from(reading).unwrap_or(u32::MAX)
     }
 
-    /// It reads for so long from now on, or as long as it did before, with this ballot or a higher one
-    /// that it had.
+    /// Adds a reader for `ttl` from now, or extends its hold. Neither the end of its hold nor its
+    /// ballot goes down.
     pub(super) fn read(&mut self, owner: &Arc<str>, now: Duration, ttl: Duration, ballot: u64) {
         let reader = Reader { until: now + ttl, ttl, ballot };
         let had = self.readers.get(owner).copied().unwrap_or(reader);
@@ -67,7 +64,7 @@ impl Readers {
         self.fence = self.fence.max(ballot);
     }
 
-    /// It reads no more, if its ballot is up to this one. Whether it did until now.
+    /// Removes the reader if its ballot is at most `up_to`. Returns whether it was removed.
     pub(super) fn dismiss(&mut self, owner: &str, up_to: u64, now: Duration) -> bool {
         let read = self.of(owner, now).is_some_and(|reader| reader.ballot <= up_to);
         if read {

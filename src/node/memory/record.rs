@@ -1,5 +1,4 @@
-//! A node's record: since when it remembers, below which ballots it grants nothing, and which list of
-//! nodes is in force.
+//! A node's record: since when it remembers, its floor, and which list of nodes is in force.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,62 +9,61 @@ use super::millis;
 use crate::node::operation::{Hello, Intent, OldAtOnce};
 use crate::rules::list;
 
-/// For how long a fence is kept after the later of its name's last change and the end of its hold:
-/// three times `PERIOD`.
+/// How long a fence is kept after the last change of its name or the end of its hold, whichever is
+/// later: three times `PERIOD`.
 pub const KEEP: Duration = Duration::from_secs(105);
-/// How often `high` moves on to `mid`, and `mid` to `floor`.
+/// How often `high` moves to `mid`, and `mid` to `floor`.
 const PERIOD: Duration = Duration::from_secs(35);
-/// A ballot further ahead of the node's clock is some broken clock's: it must not lift all names.
+/// Ballots further ahead of the clock come from a broken clock: they must not raise the floor.
 const FAR: u64 = 86_400_000_000;
-/// By how much `high` is raised above a ballot, in microseconds, so that it is not written for
-/// each; not for those that lead the clock by so much.
+/// How far `high` runs ahead of a ballot, in microseconds, so that not every ballot writes it. A
+/// ballot that leads the clock by this much gets no margin.
 const AHEAD: u64 = 250_000;
 
-/// What a node keeps beside its names. A name that is not stored was last changed more than three
-/// periods ago, so every ballot ever granted for it is at most `floor`.
+/// What a node stores apart from its names. A name that is not stored was last changed at least
+/// three periods ago, so every ballot ever granted for it is at most `floor`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Record {
     id: Arc<str>,
     process: Arc<str>,
-    /// Since when the node has forgotten nothing, in milliseconds of its clock, which may begin after
-    /// that.
+    /// When the node began to remember, in ms of its clock. Negative if that was before the clock's
+    /// origin.
     since: i64,
-    /// Why it was old at once.
+    /// Why the record was old at once.
     word: Option<OldAtOnce>,
-    /// Whether it knows all ballots that count.
+    /// Whether `high` covers all ballots that the node may have forgotten.
     synced: bool,
-    /// The highest ballots, by age: `floor <= mid <= high`.
+    /// At least the highest ballots, by age: `floor <= mid <= high`.
     high: u64,
     mid: u64,
     floor: u64,
-    /// When they moved on last.
+    /// When `high` and `mid` moved last.
     rotated: Duration,
     list: Option<Listed>,
 }
 
 impl Record {
-    /// A record that knows nothing, and is not waited for if there is a `word` for that.
+    /// A record without ballots. If there is a `word`, the record is `age` old at once.
     fn new(id: &Arc<str>, process: &Arc<str>, now: Duration, word: Option<OldAtOnce>, age: Duration) -> Self {
         let since = signed(now) - word.map_or(0, |_| signed(age));
         let (id, process) = (id.clone(), process.clone());
         Self { id, process, since, word, synced: false, high: 0, mid: 0, floor: 0, rotated: now, list: None }
     }
 
-    /// One that is old and synced.
     pub(super) fn old(id: &str) -> Self {
         let (word, age) = (Some(OldAtOnce::Init), Duration::from_secs(1 << 20));
         Self { synced: true, ..Self::new(&id.into(), &"".into(), Duration::ZERO, word, age) }
     }
 
-    /// The one that this hello makes, if it makes any. `kept_all` is whether nobody can have used the
-    /// node before.
+    /// The record that this hello makes, if it may. `kept_all`: nobody can have used the node
+    /// before.
     pub(super) fn made(hello: &Hello, kept_all: bool, now: Duration) -> Option<Self> {
         let makes = hello.intent >= Intent::Make && !hello.process.is_empty();
         let word = hello.old.filter(|old| kept_all || *old == OldAtOnce::Init);
         makes.then(|| Self::new(&hello.new, &hello.process, now, word, millis(hello.list.old())))
     }
 
-    /// Takes up what a hello says that may write. `is_new` is whether that hello made the record.
+    /// Updates the record after a hello that may write. `is_new`: that hello made the record.
     pub(super) fn meet(&mut self, hello: &Hello, is_new: bool, precise: Duration) {
         let now = millis(precise);
         if !hello.process.is_empty() && !self.is_of(&hello.process) {
@@ -83,23 +81,23 @@ impl Record {
         }
     }
 
-    /// Whether the hello comes from a client of the list in force that knew this record.
+    /// Whether the hello comes from a client of the list in force that knew this record's id.
     fn is_known(&self, hello: &Hello) -> bool {
         let list = self.list.as_ref().is_some_and(|list| list.is(hello.list.hash()));
         list && hello.knew.as_ref() == Some(&self.id)
     }
 
-    /// Whether its process is this one. One that was promoted forgets that, and is the same still.
+    /// Whether the record is of this process. A server that forgot its promotion is still the same.
     fn is_of(&self, process: &str) -> bool {
         self.process.strip_prefix(process).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// From now on it may have forgotten: it is another record.
+    /// Starts a new record: the node may have forgotten its grants.
     fn doubt(&mut self, id: &Arc<str>, now: Duration) {
         (self.id, self.since, self.word, self.synced) = (id.clone(), signed(now), None, false);
     }
 
-    /// Others know of ballots up to `told`.
+    /// Raises all ballots to `told`, which other nodes returned.
     fn sync(&mut self, told: u64, now: Duration) {
         let told = told.min(far(now));
         self.high = self.high.max(told);
@@ -108,12 +106,11 @@ impl Record {
         self.synced = true;
     }
 
-    /// The list that is in force.
     pub(super) fn in_force(&self, now: Duration) -> Option<Listed> {
         self.list.as_ref()?.unexpired(now)
     }
 
-    /// What a hello returns.
+    /// The reply to a hello.
     pub(super) fn told(&self, seen: Vec<list::Sighting>, now: Duration) -> list::Record {
         list::Record {
             id: self.id.clone(),
@@ -128,7 +125,6 @@ impl Record {
         }
     }
 
-    /// The fields of a real node's hash.
     pub(super) fn fields(&self) -> BTreeMap<String, String> {
         let millis = |time: Duration| time.as_millis().to_string();
         let (high, mid, floor) = (self.high.to_string(), self.mid.to_string(), self.floor.to_string());
@@ -147,8 +143,8 @@ impl Record {
         fields.into_iter().map(|(field, value)| (field.to_owned(), value)).collect()
     }
 
-    /// Moves on, once a period. A clock that was set back tells nothing of how long ago that was, and
-    /// what it let in that is too far ahead now is no floor for all names.
+    /// Moves `high` to `mid` and `mid` to `floor`, once a period. If the clock was set back, their
+    /// age is unknown and both move, but not further than the new clock allows.
     pub(super) fn rotate(&mut self, precise: Duration) {
         let now = millis(precise);
         match now.checked_sub(self.rotated) {
@@ -163,7 +159,7 @@ impl Record {
         (self.floor, self.mid, self.rotated) = (self.mid, self.high, now);
     }
 
-    /// A name is kept that has this fence.
+    /// Raises `high` to cover the fence of a stored name, unless the fence is too far ahead.
     pub(super) fn heard(&mut self, fence: u64, now: Duration) {
         if fence > self.high && fence <= far(now) {
             self.high = fence.max(fence.min(micros(now)) + AHEAD);
@@ -179,12 +175,11 @@ impl Record {
     }
 }
 
-/// Milliseconds.
 fn signed(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The highest ballot that is not too far ahead.
+/// The highest ballot that is not too far ahead of the clock.
 pub(super) fn far(now: Duration) -> u64 {
     micros(now).saturating_add(FAR)
 }
@@ -198,12 +193,12 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
-    /// Ballots are compared with the clock.
+    /// Ballots are compared with the clock, in microseconds.
     const TOKEN: u64 = 7_000_000;
-    /// What the record knows it by.
+    /// `high` after `TOKEN` was granted.
     const HIGH: u64 = TOKEN + AHEAD;
 
-    /// A node that was first asked at `now` and has granted a token.
+    /// A record that was made at `now` and has granted `TOKEN`.
     fn record(now: Duration) -> Record {
         let mut record = Record::new(&"id".into(), &"process".into(), now, None, Duration::ZERO);
         record.heard(TOKEN, now);
@@ -282,7 +277,7 @@ mod tests {
         assert_eq!(written, 3);
     }
 
-    /// Else the next ballot would meet a floor above it, each time that one is made.
+    /// Otherwise each new ballot would meet a floor above it.
     #[test]
     fn ballot_that_leads_the_clock_is_led_by_less_and_less() {
         for (lead, ahead) in [(0, AHEAD), (1_000, AHEAD - 1_000), (AHEAD, 0), (2 * AHEAD, 0)] {

@@ -1,4 +1,4 @@
-//! With which ids of records clients see nodes, by the nodes' names.
+//! The record ids that clients have seen, by the names of nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::record::Record;
 use crate::node::operation::Hello;
 use crate::rules::list::Sighting;
 
-/// When each id was shown: a hash on a real node, which expires as a whole too.
+/// When each id was last shown. On a real node this is a hash that also expires as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Seen {
     shown: BTreeMap<(Arc<str>, Arc<str>), Duration>,
@@ -23,12 +23,12 @@ impl Seen {
         }
     }
 
-    /// A hello wrote something: an expiry comes first.
+    /// Renews the expiry. Each write of a hello does so.
     pub(super) fn touch(&mut self, hello: &Hello, now: Duration) {
         self.until = now + millis(hello.list.spare());
     }
 
-    /// Takes up what a client of the list that is in force shows. Each id is written now and then.
+    /// Stores the ids that a hello shows, if its list is in force. Fresh ids are not written again.
     pub(super) fn show(&mut self, hello: &Hello, record: &Record, now: Duration) {
         if !record.in_force(now).is_some_and(|list| list.is(hello.list.hash())) {
             return;
@@ -44,14 +44,13 @@ impl Seen {
         }
     }
 
-    /// The fields of a real node's hash.
     pub(super) fn fields(&self) -> BTreeMap<String, String> {
         let field =
             |((name, id), at): (&(Arc<str>, Arc<str>), &Duration)| (format!("{name} {id}"), at.as_millis().to_string());
         self.shown.iter().map(field).collect()
     }
 
-    /// Those that are not too old.
+    /// The ids that are not too old.
     pub(super) fn told(&self, hello: &Hello, now: Duration) -> Vec<Sighting> {
         let spare = millis(hello.list.spare());
         let told = |((node, id), at): (&(Arc<str>, Arc<str>), &Duration)| {
@@ -62,7 +61,7 @@ impl Seen {
     }
 }
 
-/// How long ago that was; `None` if the clock was set back since.
+/// How long ago `at` was; `None` if the clock was set back since.
 fn age(at: Duration, now: Duration) -> Option<Duration> {
     now.checked_sub(at)
 }

@@ -12,87 +12,86 @@ use super::seen::Seen;
 use crate::node::hint::Hint;
 use crate::node::operation::Name;
 
-/// What a node stores. Its functions take the node's own time, so that a simulation can run it
-/// fast, slow or stepped.
+/// What a node stores. Its functions take the node's own time, so that a simulation can run the
+/// clock fast, slow or stepped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Store {
     pub(super) entries: BTreeMap<Arc<str>, Entry>,
-    /// `None` until a hello makes it.
+    /// `None` until a hello makes one.
     pub(super) record: Option<Record>,
     pub(super) seen: Seen,
-    /// Whether nobody can have used it before there was a record.
+    /// Whether the node can tell that nobody used it before its record was made.
     pub(super) kept_all: bool,
     pub(super) hints: Vec<Hint>,
     pub(super) news: Vec<Name>,
     sweep_at: usize,
 }
 
-/// How many entries are kept at least before the expired ones are looked for.
+/// Expired entries are searched for only if there are at least this many entries.
 const SWEEP: usize = 1_024;
 
 impl Store {
-    /// One with a record of that id, which is old and synced. No list is in force.
+    /// A store with a record of that id, which is old and synced. No list is in force.
     #[must_use]
     pub fn made(id: &str) -> Self {
         Self { record: Some(Record::old(id)), ..Self::default() }
     }
 
-    /// Whether a record that a hello makes from now on may be old at once since nobody used the node
-    /// before: a real node looks for how long its process has been up, and what it executed.
+    /// Sets whether a record may be old at once since nobody used the node before. A real node
+    /// checks how long its process has been up, and what it executed.
     pub const fn keeps_all(&mut self, on: bool) {
         self.kept_all = on;
     }
 
-    /// Takes what was published to clients since the last time.
+    /// Takes the hints that were published since the last call.
     pub fn hints(&mut self) -> Vec<Hint> {
         std::mem::take(&mut self.hints)
     }
 
-    /// Takes the names of which news was published since the last time.
+    /// Takes the names of which news was published since the last call.
     pub fn news(&mut self) -> Vec<Name> {
         std::mem::take(&mut self.news)
     }
 
-    /// Forgets who holds a name or held it, as a real node does whose keys are deleted by hand, and
-    /// keeps its fence.
+    /// Drops all holds of a name, as if an operator had deleted them. The fence stays.
     pub fn forget(&mut self, name: &Name) {
         if let Some(entry) = self.entries.get_mut(name.key()) {
             entry.forget();
         }
     }
 
-    /// The highest ballot granted here, of any name, and up to which ballots nothing is granted.
+    /// `high`, which no ballot granted here exceeds, and `floor`, up to which none is granted.
     #[must_use]
     pub fn bounds(&self) -> (u64, u64) {
         self.record.as_ref().map_or((0, 0), |record| (record.high(), record.floor()))
     }
 
-    /// The fields of the two hashes of a real node's record: itself, and the ids that were seen.
+    /// The fields of a real node's hashes: those of the record, and the ids that were seen.
     #[must_use]
     pub fn stored_record(&self) -> [BTreeMap<String, String>; 2] {
         [self.record.as_ref().map(Record::fields).unwrap_or_default(), self.seen.fields()]
     }
 
-    /// Whether nothing is held.
+    /// Whether no name is held.
     #[must_use]
     pub fn is_free(&self, now: Duration) -> bool {
         self.entries.values().all(|entry| entry.kept("", millis(now)).is_none())
     }
 
-    /// Whether nobody waits in any queue.
+    /// Whether no queue has a waiter.
     #[must_use]
     pub fn is_idle(&self, now: Duration) -> bool {
         self.entries.values().all(|entry| entry.line.len(now) == 0)
     }
 
-    /// Whether an owner stands in the queue of a name.
+    /// Whether an owner is in the queue of a name.
     #[must_use]
     pub fn waits(&self, name: &Name, owner: &str, now: Duration) -> bool {
         self.entries.get(name.key()).is_some_and(|entry| entry.line.contains(owner, now))
     }
 
-    /// In what time a name is free for the first that waits for it, and all that wait, of those that
-    /// live: in their order.
+    /// The live waiters of a name, in their order, and the time until the name is free for the
+    /// first.
     #[must_use]
     pub fn waited_for(&self, name: &Name, now: Duration, hears: &dyn Fn(&str) -> bool) -> (Duration, Vec<Arc<str>>) {
         let Some(entry) = self.entries.get(name.key()) else { return Default::default() };
@@ -101,13 +100,13 @@ impl Store {
         (live.first().map_or(Duration::ZERO, |first| entry.free_in(first, now)), live)
     }
 
-    /// Forgets what has expired, as a real node does from time to time whether it is asked or not.
+    /// Drops what has expired, as a real node also does between operations.
     pub fn expire_all(&mut self, now: Duration) {
         self.entries.retain(|_, entry| !entry.expire(millis(now)));
         self.seen.expire(millis(now));
     }
 
-    /// Forgets what has expired, now and then.
+    /// Drops what has expired, once enough entries have gathered.
     pub(super) fn expire(&mut self, now: Duration) {
         if self.entries.len() >= self.sweep_at {
             self.entries.retain(|_, entry| !entry.expire(now));
@@ -124,7 +123,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// What the record knows of a ballot.
+    /// The record's `high` after this ballot was granted.
     const fn high(ballot: u64) -> u64 {
         ballot + 250_000
     }
@@ -133,12 +132,12 @@ mod tests {
         [Name::new("p:", name).unwrap()].into()
     }
 
-    /// One that came when its ticket says, and asks again within ten seconds.
+    /// A waiter with this ticket, which asks again within ten seconds.
     const fn waiter(ticket: u64) -> Option<Waiter> {
         Some(Waiter { ticket, lasts: Duration::from_secs(3), again: Duration::from_secs(10) })
     }
 
-    /// A claim for two seconds of an owner that waits.
+    /// A waiting claim for two seconds.
     fn claim(name: &str, owner: &str, ballot: u64) -> Claim {
         let claim = Claim::sample(name, owner, ballot);
         Claim { ttl: 2 * SECOND, waiter: waiter(ballot), next: ballot + 100, ..claim }
@@ -171,13 +170,13 @@ mod tests {
         store.apply(&waits("a", "one", 7), SECOND);
         let waiter = Waiter { ticket: 8, lasts: SECOND, again: 500 * SECOND };
         store.apply(&Claim { waiter: Some(waiter), ..claim("a", "two", 8) }.into(), SECOND);
-        // So many that what has ended is forgotten.
+        // Enough entries to make the store drop what has expired.
         for number in 0..2_000 {
             store.apply(&waits(&format!("other/{number}"), "me", 9), 500 * SECOND);
         }
         assert!(store.waits(&name, "two", 500 * SECOND));
         store.apply(&Operation::Inspect(names("a")), 500 * SECOND);
-        assert!(store.waits(&name, "two", 500 * SECOND), "nor does it end when it is looked at");
+        assert!(store.waits(&name, "two", 500 * SECOND), "an inspection does not end the queue");
     }
 
     #[test]
@@ -186,13 +185,13 @@ mod tests {
         store.apply(&waits("a", "me", 7), 1_000 * SECOND);
         for now in [1_100, 1_300, 1_500] {
             store.apply(&Operation::Inspect(names("a")), SECOND * now);
-            assert_eq!(store.bounds(), (high(7), 0), "a question writes nothing");
+            assert_eq!(store.bounds(), (high(7), 0), "an inspection writes nothing");
         }
         store.apply(&waits("b", "me", 6), 1_500 * SECOND);
         assert_eq!(store.bounds(), (high(7), high(7)));
     }
 
-    /// A renewal that was on its way for so long would heal the name, and the next one count.
+    /// A later renewal would heal the name, and the renewal after that would count.
     #[test]
     fn what_is_over_is_remembered_as_long_as_fences_and_25_hours_if_revoked() {
         for (verb, later, lost) in [
@@ -244,7 +243,7 @@ mod tests {
         for (renewed, ballot, freed) in [(7, 6, 0), (7, 7, 1), (9, 7, 0), (9, 9, 1)] {
             let mut store = Store::made("m");
             store.apply(&waits("a", "me", 7), SECOND);
-            // A renewal of a token that other nodes granted.
+            // A renewal with a token that other nodes granted.
             store.apply(&claim("a", "me", renewed).with_verb(Verb::Renew), SECOND);
             let outcome = store.apply(&claim("a", "me", ballot).with_verb(Verb::Withdraw), SECOND);
             assert_eq!(outcome, Outcome::Released { held: freed }, "{ballot} after {renewed}");
@@ -280,7 +279,7 @@ mod tests {
         let mut store = Store::made("m");
         store.apply(&waits("a", "c/1", 7), SECOND);
         store.apply(&waits("a", "c/2", 8), SECOND);
-        // It waits, is handed the name, and has no place any more.
+        // c/2 waits, is handed the name, and leaves the queue.
         store.apply(&Release { next: 20, ..Release::of(&claim("a", "c/1", 7)) }.into(), SECOND);
         store.apply(&waits("a", "c/3", 9), SECOND);
         store.hints();
@@ -324,7 +323,7 @@ mod tests {
         assert!(granted(&store.apply(&waits("a", "c/5", 10), 4 * SECOND)));
     }
 
-    /// They cost nothing, however many there are.
+    /// The number of dead waiters must not matter.
     #[test]
     fn dead_waiters_are_dropped_within_one_call() {
         for by in ["release", "claim"] {
@@ -352,7 +351,7 @@ mod tests {
             let mut store = Store::made("m");
             store.apply(&Claim { ttl: 60 * SECOND, ..claim("a", "c/1", 7) }.into(), SECOND);
             store.apply(&waits("a", "c/5", 10), SECOND);
-            // It keeps the queue.
+            // This waiter keeps the queue from expiring.
             store.apply(&waits("a", "c/6", 11), 10 * SECOND);
             let release = Release { next: 20, ..Release::of(&claim("a", "c/1", 7)) };
             store.apply(&release.into(), (1 + after) * SECOND);
@@ -373,13 +372,13 @@ mod tests {
         }
     }
 
-    /// When each waiter was told to ask again, in milliseconds, since the last time.
+    /// The owners that were told to ask again since the last call, and after how many milliseconds.
     fn told(store: &mut Store) -> Vec<(String, u128)> {
         let hints = store.hints().into_iter().filter(|hint| hint.granted.is_none());
         hints.map(|hint| (hint.acquisition.to_string(), hint.after.as_millis())).collect()
     }
 
-    /// Four waiters, who asked one after the other, for a name that is held.
+    /// A held name with four waiters, which asked one after the other.
     fn queue_of_four() -> Store {
         let mut store = Store::made("m");
         store.apply(&Claim { ttl: 60 * SECOND, ..claim("a", "c/1", 7) }.into(), SECOND);
@@ -407,7 +406,7 @@ mod tests {
         }
     }
 
-    /// A revocation, or a reader with a clock that is ahead.
+    /// A revocation raises the fence, and so does a reader whose clock is ahead.
     #[test]
     fn waiter_is_told_of_a_name_whose_fence_the_release_did_not_know() {
         for by in ["revocation", "reader"] {
@@ -428,7 +427,7 @@ mod tests {
         }
     }
 
-    /// By the time that its place is half a hand-over old.
+    /// The new second waiter must ask again before half of a hand-over would be over.
     #[test]
     fn waiter_that_becomes_the_second_is_told_to_ask_again() {
         for (leaves, told_to) in [("c/2", vec![("c/4", 500)]), ("c/3", vec![("c/4", 500)]), ("c/4", vec![])] {
@@ -438,9 +437,9 @@ mod tests {
             assert_eq!(told(&mut store), expected, "{leaves} leaves");
         }
         let mut store = queue_of_four();
-        // It takes the name itself, when its hold has ended.
+        // The first waiter takes the name itself, after the hold has expired.
         store.apply(&waits("a", "c/2", 20), 62 * SECOND);
-        assert_eq!(told(&mut store), [], "the others have died");
+        assert_eq!(told(&mut store), [], "the other waiters are silent");
         let mut store = queue_of_four();
         store.apply(&Release { ballot: 9, next: 0, ..Release::of(&claim("a", "c/1", 7)) }.into(), 5 * SECOND);
         store.hints();
@@ -455,7 +454,7 @@ mod tests {
         (1..4).for_each(|number| drop(store.apply(&waits("a", &format!("dead/{number}"), 8), SECOND)));
         store.apply(&waits("a", "c/5", 10), SECOND);
         store.apply(&waits("a", "c/6", 11), SECOND);
-        // It came before, and looks whether a writer did.
+        // The reader's ticket is older, so its claim only looks for a writer that came earlier.
         let reads = shared("a", "c/s2", 9, Some(1));
         assert!(granted(&store.apply_heard(&reads, SECOND, &|client| client != "dead")));
         assert_eq!(told(&mut store), [("c/5".to_owned(), 1_500), ("c/6".to_owned(), 1_500)]);
@@ -516,8 +515,8 @@ mod tests {
         store.apply(&shared("a", "d/1", 8, Some(5)), SECOND);
         let reader = shared("a", "e/s1", 9, Some(6));
         assert!(!granted(&store.clone().apply(&reader, 5 * SECOND)));
-        assert!(granted(&store.clone().apply(&reader, 22 * SECOND)), "it has died");
-        assert!(granted(&store.apply(&shared("a", "e/s1", 9, Some(4)), 5 * SECOND)), "it came before");
+        assert!(granted(&store.clone().apply(&reader, 22 * SECOND)), "the writer is silent");
+        assert!(granted(&store.apply(&shared("a", "e/s1", 9, Some(4)), 5 * SECOND)), "the reader came first");
     }
 
     #[test]
@@ -535,7 +534,7 @@ mod tests {
         };
         assert_eq!(handed(&mut store, release("c/1", 7, 20)), ["d/s1", "d/s2"]);
         assert_eq!(handed(&mut store.clone(), release("e/1", 8, 21)), ["d/s3"], "a writer leaves the queue");
-        assert!(handed(&mut store, release("d/s1", 20, 22)).is_empty(), "another reads still");
+        assert!(handed(&mut store, release("d/s1", 20, 22)).is_empty(), "another reader holds the name");
         assert_eq!(handed(&mut store, release("d/s2", 20, 23)), ["e/1"]);
     }
 
@@ -552,14 +551,14 @@ mod tests {
         assert_eq!(owners.map(|granted| granted.owner.to_string()).collect::<Vec<_>>(), ["d/s1"]);
     }
 
-    /// It holds the name elsewhere, and the revocation took that.
+    /// The writer holds the name on other nodes, where the revocation ended its lock.
     #[test]
     fn writer_that_was_revoked_becomes_no_reader_where_it_held_nothing() {
         let mut store = Store::made("m");
         store.apply(&Revoke { names: names("a"), ballot: 20 }.into(), SECOND);
         let reader = |follows| Claim { follows, ..Claim::sample("a", "c/s1", 30) }.into();
         assert_eq!(store.apply(&reader(7), SECOND), Outcome::Lost { holder: String::new() });
-        assert!(granted(&store.apply(&reader(21), SECOND)), "it was the writer by a later token");
+        assert!(granted(&store.apply(&reader(21), SECOND)), "its token as a writer is later");
     }
 
     #[test]
@@ -573,7 +572,7 @@ mod tests {
         assert!(granted(&store.clone().apply(&reads("e/s1", 8), SECOND)), "readers' tokens have no order");
         store.apply(&release("c/s1", 7), SECOND);
         assert_eq!(store.clone().apply(&reads("e/s1", 8), SECOND), Outcome::Stale { fence: 9 });
-        // Also of one that did not read.
+        // A release by an owner that does not read raises the fence too.
         store.apply(&release("e/s1", 11), SECOND);
         assert_eq!(store.apply(&reads("f/s1", 11), SECOND), Outcome::Stale { fence: 11 });
     }
@@ -598,7 +597,7 @@ mod tests {
         assert_eq!(renewed, Outcome::Lost { holder: "d/s1".to_owned() });
     }
 
-    /// It may have been revoked where it reads, and be healed here.
+    /// The reader may have been revoked on other nodes, and must not be healed here.
     #[test]
     fn reader_that_was_not_here_when_readers_were_revoked_takes_nothing_here() {
         let mut store = Store::made("m");
@@ -609,11 +608,11 @@ mod tests {
         };
         assert_eq!(renews(&mut store, 8), Outcome::Lost { holder: String::new() });
         store.apply(&Revoke { names: names("a"), ballot: 10 }.into(), 2 * SECOND);
-        assert_eq!(renews(&mut store, 15), Outcome::Lost { holder: String::new() }, "an earlier one came later");
-        assert_eq!(renews(&mut store, 21), Outcome::Healed, "it came later");
+        assert_eq!(renews(&mut store, 15), Outcome::Lost { holder: String::new() }, "an earlier revocation came late");
+        assert_eq!(renews(&mut store, 21), Outcome::Healed, "the reader came later");
     }
 
-    /// Found by seed 223504554: who had asked before they came was told that the name is free.
+    /// Found by seed 223504554: a second revoker was told that the name was free.
     #[test]
     fn readers_that_were_revoked_are_told_to_the_next_who_revokes() {
         let mut store = Store::made("m");

@@ -1,4 +1,4 @@
-//! The queue of a name, and the hand-over to its waiters.
+//! A node's hand-over of a name to its waiters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use crate::node::operation::{Claim, Name, Operation};
 use crate::node::reply::Queued;
 use crate::rules::handover::Stamp;
 
-/// When something happened, to the microsecond that a real node returns. There is one connection.
+/// The current time to the microsecond, as a real node returns it. There is one connection only.
 fn stamp(precise: Duration) -> Stamp {
     let micros = u64::try_from(precise.as_micros()).unwrap_or(u64::MAX);
     Stamp { generation: 0, time: Duration::from_micros(micros) }
 }
 
 impl Work<'_> {
-    /// A claim of one name that must wait joins its queue, or renews its place. One that came after
-    /// its owner has ended waits too: what it is handed is given back.
+    /// Puts a waiting claim of one name into the queue, or renews its place. A claim that arrives
+    /// after its owner has ended waits too: its client releases what is handed over to it.
     pub(super) fn queue_up(&mut self, claim: &Claim) {
         let (Some(waiter), Some(name)) = (claim.place(), claim.names.first()) else { return };
         let now = self.now;
@@ -29,15 +29,15 @@ impl Work<'_> {
         }
     }
 
-    /// Where a claim stands in the queue, if it waits.
+    /// The claim's place in the queue, if it waits.
     pub(super) fn place(&mut self, claim: &Claim, name: &Name) -> Option<Queued> {
         let rank = if claim.place().is_some() { self.entry(name).line.rank(&claim.owner) } else { 0 };
         let queued = Queued::of(rank)?;
         Some(Queued { stamp: stamp(self.precise), ..queued })
     }
 
-    /// Hands a name that is free for this claim to those that come before it. Whether there are any:
-    /// then the claim is refused.
+    /// Hands a name that is free for this claim to waiters that come first. Returns whether there
+    /// are any: then the claim is refused.
     pub(super) fn gives_way(&mut self, claim: &Claim, name: &Name) -> bool {
         let waits = claim.next > claim.ballot && self.has_others_before(claim, name);
         if waits {
@@ -46,15 +46,15 @@ impl Work<'_> {
         waits
     }
 
-    /// Whether a live waiter with an older ticket comes before the claim: for a reader, a writer.
+    /// Whether a live waiter (for a reader's claim, a live writer) is ahead of the claim.
     fn has_others_before(&mut self, claim: &Claim, name: &Name) -> bool {
         let mine = claim.place().map(|waiter| waiter.ticket);
         let other = self.first(name, Some(claim));
         other.is_some_and(|(_, waiting)| mine.is_none_or(|mine| waiting.ticket <= mine))
     }
 
-    /// The first that lives. Those that are dead are dropped. The claim of a waiter looks no further
-    /// than that one's place, and that of a reader passes others.
+    /// The first live waiter. Dead ones before it are dropped. For a claim, the search ends at the
+    /// claim's own place, and a reader's claim skips readers.
     fn first(&mut self, name: &Name, by: Option<&Claim>) -> Option<(Arc<str>, Waiting)> {
         let passes =
             |waiter: &str| by.is_some_and(|claim| [&*claim.owner, waiter].into_iter().all(Operation::is_shared));
@@ -74,11 +74,11 @@ impl Work<'_> {
         }
     }
 
-    /// Hands a name that no writer holds to the first waiter that lives; to all readers at the head
-    /// together. Whether it is free for the first, and was not handed over.
+    /// Hands a name that no writer holds to the first live waiter, or to all readers at the head
+    /// together. Returns whether the name is free, but `next` is too low for the first waiter.
     ///
-    /// Never to the owner whose call it is: whoever holds a name, or comes before others, has no place
-    /// at their head.
+    /// The owner of the current operation is never the first waiter: it holds the name, has left
+    /// the queue, or comes before all waiters.
     pub(super) fn hand_over(&mut self, name: &Name, next: u64) -> bool {
         let (now, mut is_free) = (self.now, false);
         while !is_free && self.entry(name).holder(now).is_none() {
@@ -96,8 +96,8 @@ impl Work<'_> {
         is_free
     }
 
-    /// Those that have become the first or the second do not know, and are to ask again: when a
-    /// hand-over to them would be half over. If the name is free for the first, the first two at once.
+    /// Tells waiters that became first or second to ask again before half of a hand-over would be
+    /// over. If the name is free for the first, both must ask at once.
     fn tell(&mut self, name: &Name, is_free: bool) {
         let (now, moved_up) = (self.now, self.moved_up.remove(name.key()).unwrap_or_default());
         let knows = if is_free { 0 } else { 2usize.saturating_sub(moved_up) };
@@ -109,7 +109,7 @@ impl Work<'_> {
         }
     }
 
-    /// An owner leaves the queue. Whether it had a place.
+    /// Removes the owner from the queue. Returns whether it had a place.
     pub(super) fn leave(&mut self, name: &Name, owner: &str) -> bool {
         let had = self.drop(name, owner);
         self.tell(name, false);
@@ -125,7 +125,7 @@ impl Work<'_> {
         had
     }
 
-    /// Grants the name to a waiter, which leaves the queue, and tells it.
+    /// Grants the name to a waiter, removes it from the queue, and sends it the push.
     fn hand(&mut self, name: &Name, owner: &Arc<str>, waiting: Waiting, ballot: u64) {
         let (now, precise, Waiting { kind, lasts, .. }) = (self.now, self.precise, waiting);
         self.drop(name, owner);
@@ -139,8 +139,7 @@ impl Work<'_> {
         self.store.hints.push(Hint::granted(granted));
     }
 
-    /// What a waiter said, unless it has not asked again in time, or nobody hears what is published to
-    /// its client.
+    /// The waiter's last ask; `None` if the waiter is silent, or its client has not subscribed.
     fn living(&mut self, name: &Name, owner: &str) -> Option<Waiting> {
         let (now, heard) = (self.now, is_heard_by(owner, self.hears));
         self.entry(name).line.get(owner, now).filter(|_| heard)

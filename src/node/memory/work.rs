@@ -1,4 +1,4 @@
-//! What a node does when it is asked: one operation being carried out on what it stores.
+//! One operation, as a node carries it out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::node::reply::Outcome;
 use crate::rules::list::InForce;
 
 impl Store {
-    /// Carries out one operation at the node's time `now`, which is the time since any fixed
-    /// origin. Without a record only a hello is carried out.
+    /// Carries out one operation at the node's time `now`, measured from any fixed origin. Without
+    /// a record, the node carries out only hello and scan.
     pub fn apply(&mut self, operation: &Operation, now: Duration) -> Outcome {
         self.apply_heard(operation, now, &|_| true)
     }
 
-    /// The same where `hears` says which clients hear what is published to them.
+    /// As [`apply`](Self::apply). `hears`: whether a client receives what is published to it.
     pub fn apply_heard(&mut self, operation: &Operation, now: Duration, hears: &dyn Fn(&str) -> bool) -> Outcome {
-        // To the microsecond only where ballots are compared with the clock.
+        // Only comparisons of ballots with the clock need microseconds.
         let (precise, now) = (now, millis(now));
-        // No script looks for names.
+        // A scan is no script, so it needs no record.
         if self.record.is_none() && !matches!(operation.verb(), Verb::Hello | Verb::Scan) {
             return Outcome::Forgot;
         }
@@ -38,7 +38,6 @@ impl Store {
             Operation::Inspect(names) => work.inspect(names),
             Operation::Revoke(revoke) => work.revoke(revoke),
             Operation::Hello(hello) => work.store.hello(hello, precise),
-            // All names that it knows, in one page.
             Operation::Scan(_) => Outcome::Scanned {
                 next: Scan::FIRST.to_owned(),
                 names: work.store.entries.keys().filter_map(|key| Name::of_key(key)).collect(),
@@ -47,19 +46,17 @@ impl Store {
     }
 }
 
-/// One operation being carried out.
 pub(super) struct Work<'a> {
     pub(super) store: &'a mut Store,
     pub(super) now: Duration,
     pub(super) precise: Duration,
-    /// Which clients hear what is published to them.
+    /// Whether a client receives what is published to it.
     pub(super) hears: &'a dyn Fn(&str) -> bool,
-    /// Of names, how many have left the first two places of their queues.
+    /// By name, how many waiters have left the first two places of its queue.
     pub(super) moved_up: BTreeMap<Arc<str>, usize>,
 }
 
 impl Work<'_> {
-    /// A name of the operation, without what has expired of it.
     pub(super) fn entry(&mut self, name: &Name) -> &mut Entry {
         let now = self.now;
         let entry = self.store.entries.entry(name.key().clone()).or_default();
@@ -67,7 +64,7 @@ impl Work<'_> {
         entry
     }
 
-    /// No ballot of this owner up to this one is granted for the name.
+    /// The bar of this owner: only higher ballots are granted.
     pub(super) fn bar(&mut self, name: &Name, owner: &str) -> u64 {
         let floor = self.floor();
         self.entry(name).fence_of(owner).max(floor)
@@ -105,7 +102,7 @@ impl Work<'_> {
         Outcome::Granted { fence: claim.ballot }
     }
 
-    /// A client of another list than the one in force takes nothing.
+    /// Refuses a claim if its client's list is not in force.
     fn refusal_of_list(&self, list: &str) -> Option<Outcome> {
         let in_force = self.store.record.as_ref().and_then(|record| record.in_force(self.now));
         match in_force {
@@ -119,7 +116,7 @@ impl Work<'_> {
         }
     }
 
-    /// The highest bar of the names that nobody else holds.
+    /// The highest bar of the names that no other owner holds.
     fn highest_bar(&mut self, claim: &Claim) -> u64 {
         let mut highest = 0;
         let now = self.now;
@@ -131,7 +128,7 @@ impl Work<'_> {
         highest
     }
 
-    /// Takes a name that nothing refuses, and leaves its queue.
+    /// Grants a name, and removes the owner from its queue.
     fn take(&mut self, claim: &Claim, name: &Name) {
         if Operation::is_shared(&claim.owner) {
             return self.admit(claim, name);
@@ -141,7 +138,7 @@ impl Work<'_> {
         self.leave(name, &claim.owner);
     }
 
-    /// A claim of permits does not pass an owner that holds their gate or waits for it.
+    /// Refuses a claim of permits while another owner holds their gate or waits for it.
     fn refusal_at_gate(&mut self, claim: &Claim) -> Option<Outcome> {
         let (gate, now) = (claim.gate.as_ref()?, self.now);
         let (fence, entry) = (self.bar(gate, &claim.owner), self.entry(gate));
@@ -161,7 +158,7 @@ impl Work<'_> {
         let (now, floor, bar) = (self.now, self.floor(), self.bar(name, &claim.owner));
         let shared = Operation::is_shared(&claim.owner);
         let entry = self.entry(name);
-        // The writer that it was may hold the name elsewhere, and that is over.
+        // The lock that this reader had as a writer is over, though other nodes may still hold it.
         if claim.follows > 0 && claim.follows <= entry.over {
             return Some(Outcome::Lost { holder: String::new() });
         }
@@ -170,12 +167,12 @@ impl Work<'_> {
         }
         let follows = shared && entry.is_followed_by(&claim.owner, now);
         match entry.kept(&claim.owner, now).filter(|_| !follows) {
-            // A floor is above it if it was granted while the node was doubted, and the node was synced
-            // since. What was withdrawn is below the fence.
+            // The floor is above the ballot if the node granted it in quarantine and was synced
+            // since. Withdrawn ballots are not above the fence.
             Some(Kept { owner, ballot, .. }) if owner == claim.owner => {
                 let late = claim.ballot < ballot || claim.ballot <= floor.max(entry.over);
                 let stale = late || claim.ballot <= entry.fence && claim.ballot != ballot;
-                // Of a reader, the fence may be below what it was handed over with.
+                // A reader may have been handed the name with a ballot above the fence.
                 stale.then_some(Outcome::Stale { fence: highest.max(bar).max(ballot) })
             }
             Some(_) => Some(self.held(claim, name, bar)),
@@ -185,13 +182,13 @@ impl Work<'_> {
         }
     }
 
-    /// Others hold the name, or come before this claim, which waits for it if it may.
+    /// The refusal if another owner holds the name or comes first. The claim waits, if it may.
     fn held(&mut self, claim: &Claim, name: &Name, bar: u64) -> Outcome {
         self.queue_up(claim);
         let (now, queued) = (self.now, self.place(claim, name));
-        // A hand-over by this claim may have raised it.
+        // A hand-over during this claim may have raised the fence.
         let fence = bar.max(self.entry(name).highest());
-        // As a writer sees it: a reader may have to wait for a writer that waits for readers.
+        // Name the hold that a writer sees: a reader may wait for a writer that waits for readers.
         let (holder, kind, left) = match self.entry(name).kept("", now) {
             Some(Kept { owner, kind, left, .. }) => (owner.to_string(), kind, left),
             None => (String::new(), Kind::Lock, Duration::ZERO),
@@ -217,7 +214,7 @@ impl Work<'_> {
         outcome
     }
 
-    /// Holds a name for longer, or again.
+    /// Extends the owner's hold, or takes the name again.
     fn renew_one(&mut self, renewal: &Renew, name: &Name) {
         let (precise, mine) = (self.precise, self.is_of(name, &renewal.owner));
         let Renew { ref owner, kind, ttl, ballot, count, .. } = *renewal;
@@ -234,7 +231,7 @@ impl Work<'_> {
         }
     }
 
-    /// Because of whom a renewal does not renew; of nobody, where its lock is over.
+    /// The holder that makes a renewal fail; empty if the lock is over.
     fn stranger(&mut self, renewal: &Renew, name: &Name) -> Option<String> {
         let (owner, now) = (&renewal.owner, self.now);
         let entry = self.entry(name);
@@ -244,7 +241,7 @@ impl Work<'_> {
         }
     }
 
-    /// Stores what the holder says of itself. No reader has a note.
+    /// Stores the holder's note. Readers have none.
     fn describe(&mut self, renewal: &Renew, name: &Name) {
         let (owner, token, at) = (renewal.owner.clone(), renewal.ballot, self.now);
         if Operation::is_shared(&owner) {
@@ -305,7 +302,7 @@ impl Work<'_> {
         for name in revoke.names.iter() {
             self.entry(name).revoke(revoke.ballot, precise);
             self.note_fence(name);
-            // As one who reads nothing sees it.
+            // The hold as an owner without one sees it.
             let kept = self.entry(name).kept("", now);
             longest = [longest, kept].into_iter().flatten().max_by_key(|kept| kept.left);
         }
@@ -319,7 +316,7 @@ impl Work<'_> {
     }
 
     pub(super) fn look(&self, name: &Name) -> Inspection {
-        // To look at a name makes no entry of it.
+        // A copy, since an inspection must not create an entry.
         let mut entry = self.store.entries.get(name.key()).cloned().unwrap_or_default();
         let now = self.now;
         entry.expire(now);
@@ -339,7 +336,7 @@ impl Work<'_> {
         }
     }
 
-    /// Of the readers one is named that was not revoked, if there is one.
+    /// Names a reader that was not revoked, if there is one.
     fn look_at_readers(entry: &Entry, bar: u64, now: Duration) -> Inspection {
         let named = entry.readers.last_above(entry.over, now).or_else(|| entry.readers.last(now));
         let Some(holder) = named else { return Inspection::free(bar).with_ballots(0, entry.over) };
@@ -347,7 +344,7 @@ impl Work<'_> {
         Inspection::held(holder.to_owned(), entry.readers.len(now), Some(left), bar).with_ballots(ballot, entry.over)
     }
 
-    /// One more reads the name; so may all readers at the head of the queue.
+    /// Grants the name to a reader, and hands it to readers that have become first in the queue.
     fn admit(&mut self, claim: &Claim, name: &Name) {
         self.read(name, &claim.owner, claim.ttl, claim.ballot);
         self.leave(name, &claim.owner);
@@ -367,7 +364,7 @@ impl Work<'_> {
         self.note_fence(name);
     }
 
-    /// The record knows the fence of what is kept, unless that is too far ahead still.
+    /// Raises the record's `high` to cover the name's fence, unless the fence is too far ahead.
     fn note_fence(&mut self, name: &Name) {
         let (precise, fence) = (self.precise, self.entry(name).highest());
         self.store.record.iter_mut().for_each(|record| record.heard(fence, precise));

@@ -1,4 +1,4 @@
-//! What each verb is asked with. Nodes count all times in whole milliseconds.
+//! The arguments of each verb. Nodes count all times in whole milliseconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,64 +7,63 @@ use super::kind::Kind;
 use super::name::Name;
 use super::waiter::Waiter;
 
-/// Takes the names, all or nothing.
+/// Takes the names: all or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// What to hold.
+    /// The names to take.
     pub names: Arc<[Name]>,
-    /// The hash of the client's list, which must be in force. Empty: that is not checked.
+    /// The hash of the client's list, which must be in force. If empty, no list is checked.
     pub list: Arc<str>,
-    /// Who asks: one call of `acquire`, however often it asks.
+    /// The claimant: one call of `acquire`, for all of its asks.
     pub owner: Arc<str>,
-    /// What the hold is to be.
+    /// The kind of the hold.
     pub kind: Kind,
-    /// For how long to hold the names.
+    /// How long to hold the names.
     pub ttl: Duration,
     /// The ballot, below 2^53.
     pub ballot: u64,
-    /// Of a reader that was the writer: the token by which it was; else 0.
+    /// For a reader that was the writer: the token of the writer's lock. Otherwise 0.
     pub follows: u64,
-    /// Of permits of a semaphore: its gate, which nobody may hold or wait for.
+    /// For permits of a semaphore: the gate, which no other owner may hold or wait for.
     pub gate: Option<Name>,
-    /// What it says as a waiter. It joins the queue where it must wait, if it is of one name.
+    /// The place that the claim takes or renews if it must wait. Only a claim of one name can wait.
     pub waiter: Option<Waiter>,
-    /// The ballot of a waiter that it hands a free name over to, above its own. With 0 it overtakes
-    /// all waiters.
+    /// The ballot with which the node hands a free name to a waiter that comes first. It is above
+    /// the claim's own. With 0 the claim overtakes all waiters.
     pub next: u64,
 }
 
 impl Claim {
-    /// The place in line that it asks for.
+    /// The place in the queue that the claim asks for.
     #[must_use]
     pub fn place(&self) -> Option<Waiter> {
         self.waiter.filter(|_| self.names.len() == 1)
     }
 }
 
-/// Holds the names for another ttl, and takes them again where the node has forgotten that.
+/// Holds the names for another ttl. Takes a name again if it is free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renew {
-    /// What to hold on to.
+    /// The names to hold.
     pub names: Arc<[Name]>,
-    /// Who holds them.
+    /// The owner that holds them.
     pub owner: Arc<str>,
-    /// What the hold is.
+    /// The kind of the hold.
     pub kind: Kind,
-    /// For how long to hold the names from now on.
+    /// How long to hold the names from now on.
     pub ttl: Duration,
-    /// The ballot by which the names were won. Nodes compare it with that up to which locks are over.
+    /// The ballot with which the names were won. If locks with it are over, the node refuses.
     pub token: u64,
-    /// The ballot of the hold from now on, at least: the token, or a higher one that a set has for all
-    /// of its names.
+    /// The minimum ballot of the hold from now on: the token, or the common ballot of a set.
     pub ballot: u64,
     /// The hold count from now on.
     pub count: u32,
-    /// What the holder says of itself, if it may have a note. Nothing rests on whether it is stored.
+    /// The holder's note, if the kind allows one. Whether it is stored has no effect on the lock.
     pub note: Option<Note>,
 }
 
 impl Renew {
-    /// Of what was granted to `claim` and is held `count` times.
+    /// Renews what `claim` was granted, with the hold count `count`.
     #[must_use]
     pub fn of(claim: &Claim, count: u32) -> Self {
         let Claim { kind, ttl, ballot, .. } = *claim;
@@ -73,38 +72,38 @@ impl Renew {
     }
 }
 
-/// What the holder of names says of itself.
+/// A note of the holder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Note {
-    /// A lower number of the same owner does not replace a higher one.
+    /// The order of an owner's notes: a lower number does not replace a higher one.
     pub number: u32,
     /// How long ago the names were acquired.
     pub age: Duration,
-    /// The text: no NUL character.
+    /// The text, without NUL characters.
     pub says: Arc<str>,
 }
 
-/// Gives the names up: the owner has ended. Its locks with tokens up to `token` are over, late
-/// claims with ballots up to `ballot` are refused, and it leaves the queues.
+/// Gives the names up, since the owner has ended. Its locks with tokens up to `token` are over,
+/// late claims with ballots up to `ballot` are refused, and the owner leaves the queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// What to free.
+    /// The names to free.
     pub names: Arc<[Name]>,
     /// The owner that may hold them.
     pub owner: Arc<str>,
-    /// For how long the names may be held still: after that nobody asks again. Nodes do not read
-    /// it.
+    /// How long the holds can last at most: the client does not repeat the release after that.
+    /// Nodes do not read it.
     pub ttl: Duration,
-    /// The token that the owner had; 0 if it had none.
+    /// The owner's token; 0 if it had none.
     pub token: u64,
-    /// The highest ballot that the owner asked with or was pushed, counted or not.
+    /// The highest ballot that the owner asked with or was pushed, whether or not it counted.
     pub ballot: u64,
-    /// The ballot of a waiter that it hands a name over to; 0 if it hands nothing over.
+    /// The ballot with which the node hands a freed name to a waiter; 0 for no hand-over.
     pub next: u64,
 }
 
 impl Release {
-    /// Of what `claim` was granted, or may have been. It hands over to nobody.
+    /// Releases what `claim` was or may have been granted. Hands nothing over.
     #[must_use]
     pub fn of(claim: &Claim) -> Self {
         let Claim { ttl, ballot, .. } = *claim;
@@ -113,24 +112,24 @@ impl Release {
     }
 }
 
-/// Takes back what the asks of an owner with ballots up to `ballot` were granted, or will be if
-/// they come later. The owner goes on, and its places in queues stay.
+/// Takes back the grants of an owner's asks with ballots up to `ballot`, including asks that arrive
+/// later. The owner goes on, and keeps its places in queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Withdraw {
-    /// What to free.
+    /// The names to free.
     pub names: Arc<[Name]>,
     /// The owner that may hold them.
     pub owner: Arc<str>,
-    /// As of a [`Release`].
+    /// As in [`Release`].
     pub ttl: Duration,
-    /// The highest ballot that the owner asked with or was pushed, counted or not.
+    /// As in [`Release`].
     pub ballot: u64,
-    /// The ballot of a waiter that it hands a name over to; 0 if it hands nothing over.
+    /// As in [`Release`].
     pub next: u64,
 }
 
 impl Withdraw {
-    /// Of what the owner of `claim` was granted with ballots up to `ballot`, or may have been.
+    /// Withdraws what the owner of `claim` was or may have been granted up to `ballot`.
     #[must_use]
     pub fn of(claim: &Claim, ballot: u64, next: u64) -> Self {
         let (names, owner) = (claim.names.clone(), claim.owner.clone());
@@ -138,27 +137,27 @@ impl Withdraw {
     }
 }
 
-/// Lets all holds with tokens up to a number end: they are not renewed any more, and no ballot up to
-/// it is granted from now on. Frees nothing.
+/// Stops the renewal of all locks with tokens up to `ballot`. Only higher ballots are granted from
+/// now on. Frees nothing: each hold ends by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revoke {
-    /// What to take away.
+    /// The names whose locks end.
     pub names: Arc<[Name]>,
-    /// The highest token that is revoked: above every bar that nodes have returned.
+    /// The highest token to revoke: above every bar that nodes have returned.
     pub ballot: u64,
 }
 
-/// Asks for a page of the names that the node knows, held or not.
+/// Reads a page of the names that the node knows, held or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// Where it begins: [`Scan::FIRST`], or what the page before said.
+    /// The cursor: [`Scan::FIRST`], or the one that the page before returned.
     pub from: Arc<str>,
-    /// About how many keys the node looks at.
+    /// About how many keys the node examines.
     pub keys: u32,
 }
 
 impl Scan {
-    /// Where the first page begins; a page after which this one would come is the last.
+    /// The cursor of the first page. A page that returns it is the last.
     pub const FIRST: &'static str = "0";
 }
 

@@ -1,4 +1,4 @@
-//! What a client says hello with.
+//! The arguments of hello.
 
 use std::sync::Arc;
 
@@ -6,26 +6,26 @@ pub use crate::rules::list::{Intent, OldAtOnce};
 
 use crate::rules::list::List;
 
-/// Makes, reads and writes the node's record, and shows which list of nodes is in force there.
+/// Makes, reads and writes the node's record, and returns which list of nodes is in force there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// What may be written.
+    /// What the node may write.
     pub intent: Intent,
-    /// The id of the record, 16 hex digits, if it is made now, or its process is another one.
+    /// The record's id, 16 hex digits, if this hello makes the record or doubts it.
     pub new: Arc<str>,
-    /// The process that the client sees by INFO on this connection; empty if it is not known yet.
-    /// Without it no record is made.
+    /// The server process that INFO named on this connection; empty if unknown. Without it the node
+    /// makes no record.
     pub process: Arc<str>,
     /// The client's list.
     pub list: Arc<List>,
-    /// Why a record that is made now is old at once. The node itself looks whether nobody can have used
-    /// it before.
+    /// Why a record that is made now may vote at once. For `FirstUse`, the node itself checks that
+    /// nobody used it before.
     pub old: Option<OldAtOnce>,
-    /// An id that the client knew of this node, or `held`: it holds a lock.
+    /// The record's id that this client knew, or `held` if it knew none and holds a lock.
     pub knew: Option<Arc<str>>,
-    /// What the node's ballots are raised to, if it is not synced. Beside `old` it counts only if this
-    /// hello makes a record that is old.
+    /// Raises `floor`, `mid` and `high` to this ballot, unless the node is synced. Counts only if
+    /// this hello makes an old record, or if its list is in force and `knew` is the record's id.
     pub sync: Option<u64>,
-    /// With which id of its record the client sees each node, by the node's name.
+    /// For each node's name, the id of the record that the client sees there.
     pub seen: Vec<(Arc<str>, Arc<str>)>,
 }

@@ -1,22 +1,22 @@
 //! The kind of a hold.
 
-/// The kind of a hold, which nodes store with it. Nodes look for a note unless it is a plain lock; the
-/// rest is for clients.
+/// The kind of a hold, which nodes store with it. Nodes use it to refuse a gate that is claimed as
+/// a lock (or the reverse), and look for a note unless it is `Lock`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Nothing else.
+    /// A plain lock.
     #[default]
     Lock,
-    /// It may have a note.
+    /// A lock that may have a note.
     Noted,
-    /// It is held for a period in which something is done once. It may have a note too.
+    /// A hold for a period in which something is done once. It may have a note too.
     Once,
     /// The gate of a semaphore.
     Gate,
 }
 
 impl Kind {
-    /// The number by which nodes know it.
+    /// The number that nodes store.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -27,7 +27,7 @@ impl Kind {
         }
     }
 
-    /// The kind with this number. An unknown number is that of a lock.
+    /// The kind with this number; `Lock` for an unknown number.
     #[must_use]
     pub const fn of(code: u64) -> Self {
         match code {
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// Whether the holder may have said something of itself.
+    /// Whether the holder may have a note.
     #[must_use]
     pub const fn may_have_note(self) -> bool {
         !matches!(self, Self::Lock)

@@ -1,4 +1,4 @@
-//! What a node can be asked.
+//! The operations of a node.
 
 mod bodies;
 mod hello;
@@ -21,7 +21,7 @@ pub use name::{MAX_NAME, Name};
 pub use verb::Verb;
 pub use waiter::Waiter;
 
-/// One operation of the protocol: a verb, and what it is asked with.
+/// One operation of the protocol: a verb with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Take the names.
@@ -30,20 +30,20 @@ pub enum Operation {
     Renew(Renew),
     /// Give the names up: the owner has ended.
     Release(Release),
-    /// Take back what asks of an owner were granted: the owner goes on.
+    /// Take back grants of an owner that goes on.
     Withdraw(Withdraw),
-    /// Look at the names, and write nothing.
+    /// Read about the names, and write nothing.
     Inspect(Arc<[Name]>),
-    /// Let all holds with tokens up to a number end: they are not renewed any more.
+    /// Stop the renewal of all locks with tokens up to a ballot.
     Revoke(Revoke),
     /// Make, read and write the node's record.
     Hello(Hello),
-    /// Tell a page of the names that the node knows.
+    /// Read a page of the names that the node knows.
     Scan(Scan),
 }
 
 impl Operation {
-    /// What is to be done.
+    /// The operation's verb.
     #[must_use]
     pub const fn verb(&self) -> Verb {
         match self {
@@ -58,7 +58,7 @@ impl Operation {
         }
     }
 
-    /// With which names; with none where it is about the node.
+    /// The operation's names; empty if it is about the node.
     #[must_use]
     pub fn names(&self) -> &[Name] {
         match self {
@@ -72,14 +72,14 @@ impl Operation {
         }
     }
 
-    /// The names of which a node reads or writes keys: those that it is about, and behind them a gate
-    /// that a claim of permits looks at.
+    /// The names whose keys a node reads or writes: the operation's names, then the gate of a claim
+    /// of permits.
     pub fn keyed(&self) -> impl Iterator<Item = &Name> {
         let gate = if let Self::Claim(claim) = self { claim.gate.as_ref() } else { None };
         self.names().iter().chain(gate)
     }
 
-    /// Whose hold it is about, if it is about one owner's: `{client}/{number}`.
+    /// The owner, `{client}/{number}`, if the operation is for one owner.
     #[must_use]
     pub const fn owner(&self) -> Option<&Arc<str>> {
         match self {
@@ -91,7 +91,7 @@ impl Operation {
         }
     }
 
-    /// The ballot that it has, below 2^53.
+    /// The operation's ballot, below 2^53, if it has one.
     #[must_use]
     pub const fn ballot(&self) -> Option<u64> {
         match self {
@@ -104,14 +104,14 @@ impl Operation {
         }
     }
 
-    /// Whether an owner is a reader: its number is behind an `s` then.
+    /// Whether an owner is a reader: its number follows an `s`.
     #[must_use]
     pub fn is_shared(owner: &str) -> bool {
         let (client, number) = split_number(owner);
         !number.is_empty() && client.ends_with("/s")
     }
 
-    /// Whether the second owner is the first as a reader: both have one number.
+    /// Whether `reader` is what `writer` becomes in a downgrade: client and number are the same.
     #[must_use]
     pub fn shares(writer: &str, reader: &str) -> bool {
         let (writer, reader) = (writer.rsplit_once('/'), reader.rsplit_once('/'));
@@ -121,10 +121,10 @@ impl Operation {
     }
 }
 
-/// The most digits that a number has.
+/// How many decimal digits `u64::MAX` has.
 const DIGITS: usize = 20;
 
-/// Appends the number's decimal digits. Formatting each of them costs ten times as much.
+/// Appends the number in decimal. `format!` takes ten times as long.
 fn push_number(text: &mut String, mut number: u64) {
     let mut digits = [b'0'; DIGITS];
     let mut first = DIGITS;
@@ -136,7 +136,7 @@ fn push_number(text: &mut String, mut number: u64) {
     text.extend(digits[first..].iter().map(|digit| char::from(*digit)));
 }
 
-/// A text, and the digits that it ends with.
+/// Splits off the digits at the end of a text.
 fn split_number(text: &str) -> (&str, &str) {
     let digits = text.bytes().rev().take_while(u8::is_ascii_digit).count();
     text.split_at(text.len() - digits)

@@ -1,25 +1,25 @@
-//! Holding a name alone, or with others.
+//! Whether an owner holds a name alone or with others.
 
 use super::{DIGITS, Operation, push_number};
 
-/// How a name is held.
+/// How an owner holds a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// By one at a time.
+    /// Alone.
     #[default]
     Exclusive,
-    /// By any number of readers, and by no other.
+    /// Together with other readers.
     Shared,
 }
 
 impl Mode {
-    /// That of an owner.
+    /// The mode of an owner, which its name shows.
     #[must_use]
     pub fn of(owner: &str) -> Self {
         if Operation::is_shared(owner) { Self::Shared } else { Self::Exclusive }
     }
 
-    /// The owner of a client with this number.
+    /// The name of a client's owner with this number and mode.
     pub(crate) fn owner(self, client: &str, number: u64) -> String {
         let slash = match self {
             Self::Exclusive => "/",

@@ -25,7 +25,7 @@ impl Name {
     /// `prefix{text}:queue`.
     ///
     /// # Errors
-    /// `Config` for an empty name, one of more than [`MAX_NAME`] bytes, and one with a NUL.
+    /// `Config` for an empty name, for more than [`MAX_NAME`] bytes, and for a NUL character.
     pub fn new(prefix: &str, text: &str) -> Result<Self> {
         if text.is_empty() {
             return Err(Error::config("a lock's name is empty; name what it protects, as in \"orders/42\""));
@@ -43,7 +43,7 @@ impl Name {
         Ok(Self { text: text.into(), key })
     }
 
-    /// The name that has this key. No prefix has a brace.
+    /// The name with this key. No prefix contains a brace.
     pub(crate) fn of_key(key: &str) -> Option<Self> {
         let text = key.split_once('{')?.1.strip_suffix('}')?;
         Some(Self { text: text.into(), key: key.into() })
@@ -55,7 +55,7 @@ impl Name {
         &self.text
     }
 
-    /// The key of all that a node stores of the name, but for its queue.
+    /// The key of the hash of this name. Other keys, like the queue's, begin with it.
     #[must_use]
     pub const fn key(&self) -> &Arc<str> {
         &self.key

@@ -12,7 +12,7 @@ use super::verb::Verb;
 use crate::rules::list::List;
 
 impl Claim {
-    /// Of one name, for a minute, without a place in line.
+    /// A claim of one name for a minute, which does not wait.
     pub(crate) fn sample(name: &str, owner: &str, ballot: u64) -> Self {
         Self {
             names: [Name::new("p:", name).unwrap()].into(),
@@ -28,7 +28,7 @@ impl Claim {
         }
     }
 
-    /// What else can be asked about what it was granted.
+    /// The operation with another verb on what this claim was granted.
     pub(crate) fn with_verb(self, verb: Verb) -> Operation {
         let Self { names, ballot, .. } = &self;
         match verb {
@@ -48,7 +48,7 @@ impl Claim {
 }
 
 impl Hello {
-    /// Of the only node of a list, whose process is called `process`, with `max_ttl` of a minute.
+    /// For a list with one node, the process `process`, and a `max_ttl` of one minute.
     pub(crate) fn sample(intent: Intent) -> Self {
         Self {
             intent,

@@ -9,16 +9,16 @@ pub enum Verb {
     Renew,
     /// Give the names up: the owner has ended.
     Release,
-    /// Take back what asks of an owner were granted: the owner goes on.
+    /// Take back grants of an owner that goes on.
     Withdraw,
-    /// Stop the renewal of all holds with tokens up to a ballot. Each ends at its own expiry; none
-    /// is freed now. Frees nothing.
+    /// Stop the renewal of all holds with tokens up to a ballot. Each hold ends at its own expiry;
+    /// none is freed now.
     Revoke,
-    /// Look, and write nothing.
+    /// Read about the names, and write nothing.
     Inspect,
     /// Make, read and write the node's record.
     Hello,
-    /// Tell a page of the names that the node knows. No script does that.
+    /// Read a page of the names that the node knows. This is no script, but the command SCAN.
     Scan,
 }
 

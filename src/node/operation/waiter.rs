@@ -1,14 +1,14 @@
-//! What a claim says that waits in a node's queue.
+//! The waiting part of a claim.
 
 use std::time::Duration;
 
-/// A place in the queue of a name, which each ask renews.
+/// A place in the queue of a name. Each ask renews it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
-    /// Who came first: the microsecond at which the acquire began.
+    /// The order in the queue: when `acquire` began, in microseconds.
     pub ticket: u64,
-    /// How long a hand-over to it lasts. The same in all asks of one owner.
+    /// How long a hand-over to this waiter lasts. The same in all asks of one owner.
     pub lasts: Duration,
-    /// When it asks again, at the latest. A node drops a waiter that has not in twice that time.
+    /// The longest time until the next ask. A node drops a waiter after twice this time.
     pub again: Duration,
 }

@@ -1,4 +1,4 @@
-//! What a server is asked before any vote of its connection counts.
+//! The checks of a server before votes over its connection count.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,60 +17,58 @@ use crate::rules::Tick;
 use crate::rules::list::Record;
 use crate::words::harmless;
 
-/// What a server says of itself, in its reply to INFO.
+/// A server's properties, from its reply to INFO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     pub(super) run_id: String,
-    /// The process whose memory it has, as records call it: its run id, and the replication id that it
-    /// got if it was promoted from a replica.
+    /// The process in the sense of records: the run id, and the replication id that the server got
+    /// if it was promoted from a replica.
     pub(super) process: Arc<str>,
     pub(super) version: String,
     pub(super) uptime: Duration,
     pub(super) master: bool,
-    /// Whether it runs in cluster mode.
     pub(super) cluster: bool,
     /// The server's clock.
     pub(super) time: Option<Duration>,
-    /// Whether it may evict keys that it should keep.
+    /// The server's `maxmemory-policy`, if it may evict keys.
     pub(super) evicts: Option<String>,
-    /// How much memory it may use, if it uses more and evicts nothing.
+    /// The server's `maxmemory`, if the server uses more and evicts nothing.
     pub(super) full: Option<String>,
 }
 
-/// What a server replied when it was greeted.
+/// The replies of a server to a new connection.
 #[derive(Debug)]
 pub(super) struct Greeting {
     pub(super) server: Server,
-    /// When it was asked, and when the reply to INFO and the one to hello came.
+    /// When the commands were sent, when INFO was answered, and when all replies were there.
     pub(super) asked: Tick,
     pub(super) informed: Tick,
     pub(super) greeted: Tick,
-    /// Its record, or why it cannot be read. `Ok(None)`: it has none.
+    /// The node's record, `None` if it has none; or why it cannot be read.
     pub(super) record: Result<Option<Record>, Fault>,
     /// The time of the reply to hello.
     pub(super) time: Option<Duration>,
-    /// Whether it wakes this connection; or why it refuses to.
+    /// Whether wake-ups are subscribed to; or why the server refuses that.
     pub(super) hinting: Result<bool, Fault>,
 }
 
-/// Who greets, and what for.
+/// What a new connection tells the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guest<'a> {
-    /// The connection's name.
+    /// The connection's name on the server.
     pub(super) name: &'a str,
     /// The key of the node's record.
     pub(super) record: &'a str,
-    /// The channel to be subscribed to, if any.
+    /// The channel to subscribe to, if any.
     pub(super) channel: Option<&'a str>,
-    /// How long a reply may take.
+    /// The limit for each reply.
     pub(super) timeout: Duration,
-    /// The first hello. It does not name the process, since INFO is under way with it.
+    /// The first hello. It names no process, since the reply to INFO is not there yet.
     pub(super) hello: &'a Operation,
 }
 
-/// Sends all that a connection needs in one round trip, since each takes long to a far node: the
-/// scripts, INFO, hello, and the subscription. The subscription comes last: if it is refused, a
-/// reply too many follows.
+/// Sends all commands of a new connection in one round trip: the scripts, INFO, hello, and the
+/// subscription. The subscription comes last, since a refusal is followed by one reply too many.
 pub(super) async fn greet(
     connection: &dyn Connection,
     host: &Arc<dyn Host>,
@@ -92,7 +90,7 @@ pub(super) async fn greet(
     if let Err(fault) = named {
         tracing::debug!(%fault, "the connection could not be named");
     }
-    // A server that refuses SCRIPT LOAD keeps what it runs by EVAL as well.
+    // Go on if SCRIPT LOAD is refused: the server also keeps scripts that EVAL runs.
     if let Some(fault) = loaded.into_iter().filter_map(Result::err).find(|fault| fault.kind() != FaultKind::Rejected) {
         return Err(during("SCRIPT LOAD")(fault));
     }
@@ -102,7 +100,7 @@ pub(super) async fn greet(
         subscribed => subscribed.map(|()| channel.is_some()),
     };
     let said = match said {
-        // If the subscription was refused too, the connection is of no further use.
+        // After a refused subscription the connection is of no further use.
         Err(fault) if is_unknown_script(&fault) && hinting.is_ok() => {
             in_time(host, host.now() + timeout, hello(connection, guest, "EVAL")).await
         }
@@ -112,7 +110,7 @@ pub(super) async fn greet(
     Ok(Greeting { server, asked, informed, greeted: host.now(), record, time, hinting })
 }
 
-/// The answer, unless it comes later than that.
+/// The answer, or a timeout at `until`.
 pub(super) async fn in_time<T>(host: &Arc<dyn Host>, until: Tick, answer: Answer<T>) -> Result<T, Fault> {
     before(host, until, answer).await.unwrap_or_else(|| Err(Fault::new(FaultKind::Timeout, "no answer in time")))
 }
@@ -123,7 +121,7 @@ fn hello(connection: &dyn Connection, guest: Guest<'_>, command: &'static str) -
     connection.send(command, &Call::new(text, script, guest.record, std::iter::once(guest.hello)))
 }
 
-/// The node's time and its record, or why the server does not let anybody read it.
+/// The time of the reply, and the record or why the server does not let this client read it.
 type Said = (Option<Duration>, Result<Option<Record>, Fault>);
 
 fn heard(said: Result<Value, Fault>, hello: &Operation) -> Result<Said, Fault> {
@@ -140,12 +138,12 @@ fn heard(said: Result<Value, Fault>, hello: &Operation) -> Result<Said, Fault> {
     }
 }
 
-/// Whether nothing ran, since the server does not know the script.
+/// Whether the server did not know the script, so that nothing ran.
 pub(super) fn is_unknown_script(fault: &Fault) -> bool {
     fault.to_string().starts_with("NOSCRIPT")
 }
 
-/// Whether the server's configuration has taken a command away.
+/// Whether the server's configuration has renamed or removed a command.
 fn lacks_a_command(fault: &Fault) -> bool {
     fault.to_string().starts_with("ERR unknown command")
 }
@@ -154,7 +152,7 @@ fn is_refusal(fault: &Fault) -> bool {
     matches!(fault.kind(), FaultKind::Rejected | FaultKind::Busy)
 }
 
-/// Says which question was not answered.
+/// Names the command that timed out.
 pub(super) fn during(step: &'static str) -> impl Fn(Fault) -> Fault {
     move |fault| match fault.kind() {
         FaultKind::Timeout => Fault::new(FaultKind::Timeout, format!("no answer to {step} within node_timeout")),
@@ -163,10 +161,9 @@ pub(super) fn during(step: &'static str) -> impl Fn(Fault) -> Fault {
 }
 
 fn stranger() -> Fault {
-    Fault::new(FaultKind::Garbled, "INFO told no run_id, uptime and role; is this a Redis or Valkey server?")
+    Fault::new(FaultKind::Garbled, "INFO has no run_id, uptime or role; is this a Redis or Valkey server?")
 }
 
-/// Reads the reply to INFO.
 pub(super) fn parse(info: &Value) -> Option<Server> {
     Server::parse(info.text()?)
 }
@@ -186,7 +183,7 @@ impl Server {
             run_id: run_id.to_owned(),
             process: process(run_id, promoted(field)).into(),
             version: harmless(field("valkey_version").or_else(|| field("redis_version")).unwrap_or("unknown")),
-            // Negative where the clock was set back behind the server's start.
+            // Negative if the clock was set back to before the server's start.
             uptime: Duration::from_secs(field("uptime_in_seconds")?.parse::<i64>().ok()?.try_into().unwrap_or(0)),
             master: field("role")? == "master",
             cluster: field("redis_mode").or_else(|| field("server_mode")) == Some("cluster"),
@@ -197,7 +194,7 @@ impl Server {
     }
 }
 
-/// How much memory it may use, where it uses more. Buffers of replicas do not count there.
+/// The server's `maxmemory`, if it uses more. Redis does not count the buffers of replicas.
 fn full<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
     let number = |name| field(name)?.parse::<u64>().ok();
     let (used, limit) = (number("used_memory")?, number("maxmemory")?);
@@ -205,8 +202,7 @@ fn full<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
     (limit > 0 && counted > limit).then(|| format!("maxmemory is {limit} bytes"))
 }
 
-/// The replication id that a master got when it was promoted, if it was. Only a promotion leaves a
-/// second id.
+/// The replication id that a promoted master got. Only a promotion leaves a second id.
 fn promoted<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Option<&'a str> {
     let second = field("master_replid2")?;
     second.bytes().any(|digit| digit != b'0').then(|| field("master_replid"))?

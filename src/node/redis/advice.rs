@@ -1,11 +1,11 @@
-//! What a server's refusal means, and what can be done about it.
+//! Explains the errors that servers reply with, and says what to do.
 
 use crate::words::harmless;
 
 const TAKEN_AWAY: &str =
     "the server's configuration took it away: remove that rename-command, and restrict users by rights (ACL) instead";
 
-/// What the server said, and what can be done about it where that is known.
+/// The server's words, and what to do if that is known.
 pub(super) fn advice(said: &str) -> String {
     let said = &*harmless(said);
     if let Some(right) = right(said) {
@@ -24,23 +24,23 @@ pub(super) fn advice(said: &str) -> String {
     }
 }
 
-/// The command that a server does not know. What was sent with it is left out: a whole script, or a
-/// password.
+/// The command that a server does not know. Its arguments are left out: they may be a whole script,
+/// or a password.
 fn unknown(said: &str) -> Option<&str> {
     let named = said.strip_prefix("ERR unknown command ")?;
     let quote = named.chars().next().filter(|quote| ['\'', '`'].contains(quote))?;
     named.split(quote).nth(1)
 }
 
-/// Which right the server's user lacks, if that is why it refuses. Scripts are refused in other
-/// words than commands.
+/// The right that the server's user lacks, if that is the reason. Errors in scripts have other
+/// words than those of commands.
 fn right(said: &str) -> Option<String> {
     let script = said.contains("user executing the script") || said.contains("ACL failure in script");
-    // redis-rs tells the refusal of SELECT as another error.
+    // redis-rs gives the refusal of SELECT another code.
     if !script && !said.starts_with("NOPERM") && !said.contains("has no permissions to run the '") {
         return None;
     }
-    // The user is named before that, and may be called `keycloak`.
+    // The text before that names the user, who may be called `keycloak`.
     let what = said.rsplit_once("permissions to ").map_or(said, |(_, what)| what);
     Some(if let Some(command) = ran(what) {
         format!("+{command}")
@@ -54,31 +54,31 @@ fn right(said: &str) -> Option<String> {
     })
 }
 
-/// The command that a refusal names: `run the 'script|load' command`.
+/// The command in `run the 'script|load' command`.
 fn ran(what: &str) -> Option<&str> {
     let command = what.split_once("run the '")?.1.split('\'').next()?;
     Some(command).filter(|command| !command.is_empty() && !command.contains(' '))
 }
 
-/// The word that an error begins with.
+/// The first word of an error.
 pub(super) fn code(said: &str) -> &str {
     said.split_whitespace().next().unwrap_or_default()
 }
 
-/// What can be done is told by the word that it begins with.
+/// Adds what to do, by the first word of the error.
 fn of_code(said: &str) -> String {
     let hint = match code(said) {
         "WRONGTYPE" => "a key of another type is in the way; use another key prefix, or delete it",
         "OOM" => "raise maxmemory or free some",
         "READONLY" => "this is a replica; configure its master",
         "LOADING" => "it is loading its data; it will answer when that is done",
-        // What else the server says tells how to mend that on its own machine, in many sentences.
+        // The rest explains in many sentences what to do on the server's own machine.
         "DENIED" => {
             return "DENIED it is in protected mode, and takes no connection from another machine (give its default user \
                     a password, or set protected-mode no)"
                 .to_owned();
         }
-        // What else the server says tells how to write the command by hand.
+        // The rest explains how to send the command by hand.
         "NOAUTH" => return "it needs a password".to_owned(),
         "WRONGPASS" => "check user and password; in an address they must be percent-encoded",
         "BUSY" => "another script blocks it; see SCRIPT KILL",
@@ -120,7 +120,7 @@ mod tests {
     fn what_has_nothing_to_do_with_rights_is_told_as_before() {
         assert!(advice("OOM command not allowed").contains("raise maxmemory"));
         assert_eq!(advice("ERR whatever"), "ERR whatever");
-        assert_eq!(advice("ERR \x1b]0;title\x07\u{9b}"), r"ERR \u{1b}]0;title\u{7}\u{9b}", "nothing of it acts");
+        assert_eq!(advice("ERR \x1b]0;title\x07\u{9b}"), r"ERR \u{1b}]0;title\u{7}\u{9b}", "all is escaped");
         let old = advice("ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'secret'");
         assert!(old.contains("Redis 6") && !old.contains("secret"), "{old}");
     }

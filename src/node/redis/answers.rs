@@ -1,4 +1,4 @@
-//! Hands out replies to script calls: which of them count, and what they tell of the node.
+//! Hands out replies to script calls: which of them count, and what they show about the node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use crate::rules::list::Record;
 use crate::rules::{RestartGuard, Tick};
 use crate::words::harmless;
 
-/// The answers of one generation.
+/// The replies of one generation.
 #[derive(Debug)]
 pub(super) struct Answers {
     shared: Arc<Shared>,
-    /// Which connection to this node it is.
+    /// The number of this connection.
     pub(super) generation: u64,
-    /// How many answers in a row did not come in time.
+    /// How many replies in a row did not come in time.
     timeouts: u32,
-    /// The last answer may have overtaken messages that were received before it, and wait still.
+    /// Whether the last reply may have overtaken messages that are still unread.
     pub(super) overtook: bool,
 }
 
@@ -33,7 +33,7 @@ impl Answers {
         Self { shared, generation, timeouts: 0, overtook: false }
     }
 
-    /// Hands out replies. Returns why the generation must end, if it must.
+    /// Hands out the replies of one call. Returns a reason if the generation must end.
     pub(super) fn answer(&mut self, jobs: Vec<Job>, sent: Tick, received: Tick, value: &Value) -> Option<String> {
         self.in_time();
         let Some(decode::Returned { time, id, unheard, mut replies }) = decode::returned(value, jobs.len()) else {
@@ -73,7 +73,7 @@ impl Answers {
         ended
     }
 
-    /// What a hello returned.
+    /// Takes in the reply to a hello.
     fn heard(&self, record: Option<&Record>, sent: Tick, received: Tick) {
         let mut state = self.shared.state();
         state.heard(record, sent, received);
@@ -85,21 +85,21 @@ impl Answers {
         self.shared.settings.listener.heard(self.shared.index);
     }
 
-    /// Which replies that came with this time count: the clock may have been stepped now, or a
-    /// little before, while they were on their way.
+    /// Decides which replies of a call with this time count. The node's clock may have been stepped
+    /// while they were on their way.
     fn observe(&self, time: Duration, shown: Shown<'_>, sent: Tick, received: Tick) -> Seen {
         self.observed(received, Some(received.since(sent)), shown, |guard| guard.observe(time, sent, received))
     }
 
-    /// Whether a push with this time counts: it tells of the node's clock as replies do.
+    /// Whether a push with this time counts. Like a reply, it shows the node's clock.
     pub(super) fn observe_push(&self, time: Duration) -> bool {
         let received = self.shared.host.now();
         let seen = self.observed(received, None, Shown::ByHello, |guard| guard.observe_push(time, received));
         seen.trust.grants && !self.overtook
     }
 
-    /// Which votes count at `received`, after the guard has looked at the node's clock: `look` returns
-    /// whether that shows a step.
+    /// Which votes count at `received`. `look` shows the guard the node's clock, and returns
+    /// whether that was a step.
     fn observed(
         &self,
         received: Tick,
@@ -126,7 +126,7 @@ impl Answers {
         Seen { trust: Trust { grants, extensions }, same_record }
     }
 
-    /// Why the generation must end, if this reply says that it is no master any more.
+    /// Returns a reason to end the generation if the server is a replica by now.
     pub(super) fn replica(&self, reply: &Reply) -> Option<String> {
         if !demoted(reply) {
             return None;
@@ -149,12 +149,11 @@ impl Answers {
         }
     }
 
-    /// An answer came.
     pub(super) const fn in_time(&mut self) {
         self.timeouts = 0;
     }
 
-    /// An answer is an error, or did not come. Returns how many in a row did not come in time.
+    /// Counts a failed reply. Returns how many in a row did not come in time.
     pub(super) fn count(&mut self, fault: &Fault) -> u32 {
         if fault.kind() == FaultKind::Timeout {
             self.timeouts += 1;
@@ -165,16 +164,16 @@ impl Answers {
     }
 }
 
-/// What shows which record the node has.
+/// How a message shows which record the node has.
 #[derive(Clone, Copy, Debug)]
 enum Shown<'a> {
     /// The id in the reply to other operations; `None` if the node has no record.
     ByReply(Option<&'a str>),
-    /// The record itself, or nothing: a push has no id.
+    /// By the record itself in the reply to a hello. Pushes use this too: they have no id.
     ByHello,
 }
 
-/// What a reply is worth.
+/// Which votes of a message count.
 struct Seen {
     trust: Trust,
     same_record: bool,

@@ -1,7 +1,7 @@
-//! Puts what is queued for a node into script calls, and hands out the replies.
+//! Puts the operations that are queued for a node into script calls, and hands out the replies.
 //!
-//! Whatever is queued at a moment goes into one call; nothing waits for more to come. Calls are
-//! pipelined: a far node's round trip is not a queue. Nothing is withdrawn once it was queued.
+//! All operations in the queue go out at once; none waits for more to come. Calls are pipelined:
+//! they do not wait for the replies to earlier calls. A queued operation is never withdrawn.
 
 mod landing;
 
@@ -26,21 +26,21 @@ use crate::node::operation::Operation;
 use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Tick;
 
-/// How many calls are under way at most. Past that, operations gather into fuller calls.
+/// The most calls in flight. Beyond that, operations gather into fuller calls.
 const FLIGHTS: usize = 16;
-/// How many timeouts in a row end a connection.
+/// This many timeouts in a row end a connection.
 const TIMEOUTS: u32 = 3;
 
 /// The calls of one generation.
 pub(super) struct Batcher {
     shared: Arc<Shared>,
     connection: Box<dyn Connection>,
-    /// Dropped before what is on its way: its callers may ask this node again.
+    /// Must be declared (so dropped) before `flights`: callers of dropped flights submit again.
     queue: mpsc::Receiver<Job>,
     answers: Answers,
-    /// The server that was admitted.
+    /// The run id of the server that was admitted.
     run_id: String,
-    /// Since when nobody has used the connection, until the server is asked again whether it is the same.
+    /// When the connection was used last; `None` once the server was probed.
     unprobed: Option<Tick>,
     flights: Flights,
     patience: Patience,
@@ -48,7 +48,7 @@ pub(super) struct Batcher {
 }
 
 impl Batcher {
-    /// Its calls, and where jobs for them go.
+    /// A batcher, and the queue for its jobs.
     pub(super) fn new(
         shared: Arc<Shared>,
         connection: Box<dyn Connection>,
@@ -73,8 +73,8 @@ impl Batcher {
         (batcher, jobs)
     }
 
-    /// Runs until the connection ends or `closing` does. What was queued by then is still sent in
-    /// the latter case. Returns how it ended.
+    /// Runs until the connection ends or `closing` is cancelled. After `closing`, queued operations
+    /// are still sent. Returns why it ended.
     pub(super) async fn run(mut self, closing: &CancellationToken) -> String {
         let mut batch = Vec::with_capacity(BATCH);
         let mut probe = interval(self.shared.state().probing.interval());
@@ -86,7 +86,7 @@ impl Batcher {
             let full = self.messages.are_enough();
             let ended = tokio::select! {
                 biased;
-                // First: what happened meanwhile is looked at there, before a reply is handed out.
+                // Replies come first: `land_in_order` reads pending messages before each of them.
                 landed = landed(&mut self.flights, &mut self.patience) => match landed {
                     Some(landed) => self.land_in_order(landed).await,
                     None => self.give_up(),
@@ -116,7 +116,7 @@ impl Batcher {
         }
     }
 
-    /// Sends what is queued still, waits for the answers as long as one may take, and ends.
+    /// Sends the queued operations, waits for replies for one command timeout, and ends.
     async fn finish(mut self) -> String {
         self.queue.close();
         let until = self.shared.host.now() + self.shared.settings.timeout;
@@ -138,8 +138,8 @@ impl Batcher {
         }
     }
 
-    /// Answers all that was not sent. What was sent answers by itself, when its flight is dropped,
-    /// that nobody knows.
+    /// Fails all operations that were not sent. Those that were sent get the fault `Closed` when
+    /// their flights are dropped.
     fn end(mut self, why: String) -> String {
         self.queue.close();
         let mut batch = Vec::new();
@@ -150,13 +150,13 @@ impl Batcher {
         why
     }
 
-    /// Takes what was queued before the queue was closed, up to a full batch. Returns whether that was
-    /// anything.
+    /// Takes queued jobs, up to a full batch. Returns whether there were any. The queue must be
+    /// closed.
     fn take(&mut self, batch: &mut Vec<Job>) -> bool {
         while batch.len() < BATCH {
             match self.queue.try_recv() {
                 Ok(job) => batch.push(job),
-                // A caller is about to queue one: it had a place before the queue was closed.
+                // A caller reserved a place before the queue was closed, and is about to fill it.
                 Err(TryRecvError::Empty) => std::thread::yield_now(),
                 Err(TryRecvError::Disconnected) => break,
             }
@@ -172,7 +172,7 @@ impl Batcher {
         let timeout = self.shared.settings.timeout;
         let overdue = |job: &mut Job| sent.since(job.submitted) > timeout;
         for job in batch.extract_if(.., overdue) {
-            self.shared.fail(job.request, Fault::new(FaultKind::Overloaded, "it waited too long to be sent"));
+            self.shared.fail(job.request, Fault::new(FaultKind::Overloaded, "not sent: it waited too long"));
         }
         for job in batch.extract_if(.., |job| matches!(*job.request.operation, Operation::Scan(_))) {
             let send = |command, arguments: &dyn Arguments| self.connection.send(command, arguments);
@@ -182,7 +182,7 @@ impl Batcher {
         }
         for batch in batches(batch.drain(..), |job| &job.request.operation) {
             let digest = batch.script.digest();
-            // To write those before it may take long.
+            // Taken anew, since writing the calls before may have taken long.
             let sent = self.shared.host.now();
             self.unprobed = self.unprobed.map(|_| sent);
             let answer = self.connection.send("EVALSHA", &self.script_call(digest, batch.script, &batch.jobs));
@@ -197,16 +197,15 @@ impl Batcher {
         self.launch(What::Probe, sent, answer);
     }
 
-    /// NOSCRIPT means that nothing of this call ran, so it may be sent again, whole. The server knows the
-    /// script from then on. All within what is left of the call's time.
+    /// Sends a call again with the whole script after NOSCRIPT, which means that nothing of the
+    /// call ran. The time limit still counts from the first sending.
     fn again(&mut self, jobs: Vec<Job>, sent: Tick) {
         let Some(script) = jobs.first().map(|job| Script::of(job.request.operation.verb())) else { return };
         let answer = self.connection.send("EVAL", &self.script_call(script.source(), script, &jobs));
         self.launch(What::Again(jobs), sent, answer);
     }
 
-    /// Gives up the commands that have had their time. Returns why the generation must end, if it
-    /// must.
+    /// Ends the commands that have timed out. Returns a reason if the generation must end.
     fn give_up(&mut self) -> Option<String> {
         let now = self.shared.host.now();
         let mut ended = None;
@@ -225,7 +224,7 @@ impl Batcher {
         Call::new(text, script, &self.shared.settings.record, operations)
     }
 
-    /// The connection has ended: perhaps because nobody used it, as `timeout` makes servers do.
+    /// Notes an end of the connection that may come from the server's `timeout` for idle clients.
     fn note_idle_end(&self) {
         if let Some(since) = self.unprobed.filter(|_| self.flights.len() == 0) {
             let idle = self.shared.host.now().since(since);
@@ -233,7 +232,7 @@ impl Batcher {
         }
     }
 
-    /// Returns why the generation must end, if it must.
+    /// Handles an event. Returns a reason if the generation must end.
     fn happened(&mut self, event: Event) -> Option<String> {
         match event {
             Event::Ended(why) => {
@@ -248,9 +247,8 @@ impl Batcher {
 }
 
 impl Drop for Batcher {
-    /// Sends what is queued if its runtime ends: nothing polls it any more, and a release may be
-    /// queued as `main` returns. After a panic it only ends the connection, and answers all
-    /// requests.
+    /// Sends what is queued if the runtime ends: nothing polls the batcher any more, and a release
+    /// may be queued as `main` returns. After a panic, requests only get their faults.
     fn drop(&mut self) {
         self.queue.close();
         let mut batch = Vec::new();
@@ -260,7 +258,7 @@ impl Drop for Batcher {
     }
 }
 
-/// The next command that has come back, or `None` where one may have had its time.
+/// The next command that gets its reply; `None` if one may have timed out.
 async fn landed(flights: &mut Flights, patience: &mut Patience) -> Option<Landed> {
     poll_fn(|context| match flights.poll_landed(patience.host(), context) {
         Poll::Ready(landed) => Poll::Ready(Some(landed)),

@@ -1,4 +1,4 @@
-//! Which transport there is to a node.
+//! The choice of a transport.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,25 +16,24 @@ const NAMES: &str = "use fred or redis-rs";
 
 /// The client library that carries bytes to and from Redis nodes.
 ///
-/// Locks are the same over each: connections, timeouts, checks and batches are this library's own,
-/// and clients of one lock may have different ones. All speak RESP3, with users, passwords and
-/// databases, over TCP, TLS (rustls with ring) and Unix sockets. As a
-/// text, as in configurations: `fred` and `redis-rs`.
+/// Locks work the same over each transport: connections, timeouts, checks and batches are this
+/// library's own. Clients of one lock may use different transports. All speak RESP3 with users,
+/// passwords and databases, over TCP, TLS (rustls with ring) and Unix sockets. In configurations
+/// their names are `fred` and `redis-rs`.
 ///
 /// # Which to take
 ///
-/// [`Fred`](Self::Fred) unless you have a reason: it needs no feature and has been in use here for
-/// longer. `RedisRs`, with the feature `redis-rs`,
+/// Take [`Fred`](Self::Fred) unless you have a reason: it needs no feature, and has been in use
+/// here for longer. Take `RedisRs`, with the feature `redis-rs`, if:
 ///
-/// * where the client's CPU or latency matters: a call wakes two tasks fewer. `quorumlock bench
-///   cost` measures both in turn;
-/// * where your program has the crate `redis` 1 anyway;
-/// * where dependencies must have had a release lately: fred's last one was in February 2025;
-/// * where nodes are trusted less: it refuses replies that are nested deep, which end a program over
-///   fred.
+/// * the client's CPU or latency matters: a call wakes two tasks fewer (`quorumlock bench cost`
+///   measures both);
+/// * your program has the crate `redis` 1 anyway;
+/// * dependencies must have had a release lately: fred's last one was in February 2025;
+/// * you trust the nodes less: it refuses deeply nested replies, which abort a program over fred.
 ///
-/// fred stays among the dependencies then: the feature adds ten crates, among them `arcstr`, by
-/// whose `impl PartialEq<ArcStr> for Arc<str>` comparisons with `text.into()` may need a type.
+/// fred stays a dependency, and the feature adds ten crates. One is `arcstr`: with its
+/// `impl PartialEq<ArcStr> for Arc<str>`, comparisons with `text.into()` may need a type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Transport {
@@ -47,14 +46,14 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// All that this build has.
+    /// The transports of this build.
     pub const ALL: &'static [Self] = &[
         Self::Fred,
         #[cfg(feature = "redis-rs")]
         Self::RedisRs,
     ];
 
-    /// Its name in configurations.
+    /// The transport's name in configurations.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,7 +63,7 @@ impl Transport {
         }
     }
 
-    /// Whether it can log in by this user, or password; else why not.
+    /// Whether the transport can log in with this user or password.
     pub(crate) fn takes(self, text: &str) -> std::result::Result<(), &'static str> {
         match self {
             Self::Fred => fits(text),
@@ -91,10 +90,10 @@ impl fmt::Display for Transport {
 impl FromStr for Transport {
     type Err = Error;
 
-    /// Reads its name.
+    /// Parses a transport's name.
     ///
     /// # Errors
-    /// `Config` for anything else, and for one that this build does not have.
+    /// `Config` for an unknown name, and for a transport that this build does not have.
     fn from_str(text: &str) -> Result<Self> {
         match Self::ALL.iter().find(|transport| transport.name() == text) {
             Some(transport) => Ok(*transport),

@@ -1,4 +1,4 @@
-//! Users and passwords that are asked for at each connection, since they may have changed.
+//! Users and passwords that a provider returns anew for each connection.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::endpoint::Endpoint;
 use super::reach::{Reached, Route, unless_plain};
 use crate::node::reply::{Fault, FaultKind};
 
-/// With what a client logs in to a node. [`Debug`](fmt::Debug) does not show the password.
+/// A login for a node. [`Debug`](fmt::Debug) does not show the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     user: Option<String>,
@@ -21,12 +21,12 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// A password, of the user that the node's address names, else of the server's default user.
+    /// A password for the user in the node's address, or else for the server's default user.
     pub fn password(password: impl Into<String>) -> Self {
         Self { user: None, password: password.into() }
     }
 
-    /// A user and its password. The user goes before one that the address names.
+    /// A user and its password. They replace the user in the node's address.
     pub fn user(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self { user: Some(user.into()), password: password.into() }
     }
@@ -38,17 +38,17 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Credentials on their way. An error is told as why the node is down: it must not hold a password.
+/// A future of credentials. Its error is shown as the reason why the node is down, so it must not
+/// contain a password.
 pub type FetchingCredentials<'a> =
     Pin<Box<dyn Future<Output = Result<Credentials, Box<dyn std::error::Error + Send + Sync>>> + Send + 'a>>;
 
-/// Tells with what to log in to a node: for tokens that expire and passwords that are rotated.
+/// Returns the login for a node: for tokens that expire, and passwords that are rotated.
 ///
-/// It is asked before each connection to a node whose address has no password, also when a
-/// connection has ended, and by several nodes at the same time. A node that it fails for is down,
-/// with the reason, and is tried again after a pause of 50 ms to 2 s, like one that does not
-/// answer. [`PasswordFile`](crate::PasswordFile) is one. Connections that are open stay so: servers
-/// do not ask again.
+/// The client calls the provider before each connection to a node whose address has no password,
+/// and for several nodes at the same time. If the call fails, the node is down for that reason, and
+/// the client tries again after a pause of 50 ms to 2 s. Open connections are not affected, since
+/// servers do not ask for a login again. [`PasswordFile`](crate::PasswordFile) is a provider.
 ///
 /// # Examples
 /// ```
@@ -66,16 +66,16 @@ pub type FetchingCredentials<'a> =
 /// # drop(builder);
 /// ```
 pub trait CredentialsProvider: Send + Sync + 'static {
-    /// The credentials for the node at this address, which is without user and password. They must
-    /// be there within [`node_timeout`](crate::QuorumBuilder::node_timeout). It must not block the
-    /// thread.
+    /// Returns the credentials for the node at this address, which contains no user or password.
+    /// Must not block the thread. The limit is
+    /// [`node_timeout`](crate::QuorumBuilder::node_timeout).
     ///
     /// # Cancel safety
-    /// It is dropped when that time is over, and when the quorum is closed.
+    /// The future is dropped at that limit, and when the quorum is closed.
     fn fetch<'a>(&'a self, node: &'a str) -> FetchingCredentials<'a>;
 }
 
-/// A server, the route to it, and the provider of its credentials.
+/// A server's address, the route to it, and the provider of its credentials.
 pub(crate) struct Site {
     pub(super) endpoint: Endpoint,
     credentials: Option<Arc<dyn CredentialsProvider>>,
@@ -87,14 +87,14 @@ impl Site {
         Self { endpoint, credentials, route: Route::default() }
     }
 
-    /// The same, where the addresses of its host are found in another way.
+    /// A site with another resolver of host names.
     #[cfg(test)]
     pub(super) fn by(endpoint: Endpoint, resolver: super::reach::Resolver) -> Self {
         Self { endpoint, credentials: None, route: Route::by(resolver) }
     }
 
-    /// What `open` makes of the server with what to log in to it now, at the address that is to be
-    /// used now. A socket has none.
+    /// Opens a connection by `open`, with the present credentials and the address to use now (a
+    /// socket has none).
     ///
     /// # Cancel safety
     /// That of `open`.
@@ -113,15 +113,12 @@ impl Site {
         opened
     }
 
-    /// The server with what to log in to it now.
-    ///
-    /// # Cancel safety
-    /// Safe.
+    /// The endpoint with the present credentials. Cancel safe.
     async fn entered(&self, limit: Duration) -> Result<Cow<'_, Endpoint>, Fault> {
         let asked = self.credentials.as_ref().filter(|_| self.endpoint.password.is_none());
         let Some(provider) = asked else { return Ok(Cow::Borrowed(&self.endpoint)) };
         let node = self.endpoint.to_string();
-        // Within, so that a panic before its future is there is caught too.
+        // `fetch` is called inside the future, so that its own panic is caught too.
         let fetched = AssertUnwindSafe(async { provider.fetch(&node).await }).catch_unwind();
         let fetched = tokio::select! {
             biased;

@@ -1,4 +1,4 @@
-//! What scripts return, as outcomes.
+//! Decodes the replies of scripts.
 
 mod record;
 
@@ -13,29 +13,28 @@ use crate::node::operation::{Kind, Operation, Release, Verb, Withdraw};
 use crate::node::reply::{Fault, FaultKind, Outcome, Queued, Reply};
 use crate::rules::ballot;
 
-/// What one call of a script returned.
+/// The reply to one call of a script.
 #[derive(Debug)]
 pub(super) struct Returned<'a> {
-    /// The node's TIME.
     pub(super) time: Duration,
     /// The id of the node's record; `None` if it has none.
     pub(super) id: Option<&'a str>,
-    /// Why wake-ups could not be published, if so: who waits was not notified, and asks by itself.
+    /// Why wake-ups could not be published, if so. Waiters then ask by themselves.
     pub(super) unheard: Option<String>,
     pub(super) replies: Replies<'a>,
 }
 
-/// The replies to the operations of a call, in their order.
+/// The replies to the operations of a call, in order.
 #[derive(Debug)]
 pub(super) struct Replies<'a> {
-    /// Those to operations that did not go as asked, by their numbers.
+    /// The replies to operations that did not go as asked, with the operations' numbers from 1.
     others: Peekable<vec::IntoIter<(usize, &'a [Value])>>,
-    /// How many replies were read.
+    /// How many replies were read so far.
     read: usize,
 }
 
 impl Replies<'_> {
-    /// The next, which is to `operation`.
+    /// The next reply, which is to `operation`.
     pub(super) fn next(&mut self, operation: &Operation) -> Reply {
         self.read += 1;
         let Some((_, items)) = self.others.next_if(|(number, _)| *number == self.read) else {
@@ -49,7 +48,7 @@ impl Replies<'_> {
     }
 }
 
-/// What a script returned for so many operations, or `None` if that is not what `value` holds.
+/// Splits the reply to a call of this many operations; `None` if it has another form.
 pub(super) fn returned(value: &Value, operations: usize) -> Option<Returned<'_>> {
     let (done, unheard, others) = match value {
         Value::Array(items) => {
@@ -73,24 +72,23 @@ pub(super) fn returned(value: &Value, operations: usize) -> Option<Returned<'_>>
     Some(Returned { time, id, unheard, replies })
 }
 
-/// Whether this may be the id of a record, or says that there is none.
+/// Whether this may be the id of a record, or the `-` for none.
 fn is_id(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// A number without a sign.
+/// A number in digits only, without a sign.
 fn digits(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The number of an operation, and its reply.
 fn numbered(value: &Value) -> Option<(usize, &[Value])> {
     let Value::Array(items) = value else { return None };
     let [number, items @ ..] = &items[..] else { return None };
     Some((usize::try_from(unsigned(number)?).ok()?, items))
 }
 
-/// An operation that went as asked.
+/// The outcome of an operation that went as asked: scripts send no reply for those.
 fn as_asked(operation: &Operation) -> Reply {
     match operation {
         Operation::Claim(claim) => Ok(Outcome::Granted { fence: claim.ballot }),
@@ -133,7 +131,7 @@ fn outcome(word: &str, items: &[Value], operation: &Operation) -> Option<Outcome
     }
 }
 
-/// Which of the operation's names.
+/// The index of the operation's name that is misused.
 fn misused(number: &Value, operation: &Operation) -> Option<usize> {
     let name = usize::try_from(unsigned(number)?).ok()?.checked_sub(1)?;
     (name < operation.keyed().count()).then_some(name)
@@ -161,7 +159,7 @@ fn inspection(items: &[Value]) -> Option<Inspection> {
     }
 }
 
-/// What a holder says of itself.
+/// A note: `MS_HELD TOKEN NUMBER TEXT`.
 fn description(told: &str) -> Option<Description> {
     let mut parts = told.splitn(4, ' ');
     let since = Duration::from_millis(parts.next()?.parse().ok()?);
@@ -182,12 +180,12 @@ fn unsigned(value: &Value) -> Option<u64> {
     value.integer().and_then(|number| u64::try_from(number).ok())
 }
 
-/// A fence from 2^53 on is nobody's: believing it would leave no ballot above it.
+/// A fence must be below 2^53. Otherwise no ballot could be above it.
 fn fence(value: &Value) -> Option<u64> {
     unsigned(value).filter(|&fence| fence < ballot::LIMIT)
 }
 
-/// PTTL: -1 means that the hold never ends.
+/// Like PTTL: -1 means that the hold never ends.
 fn remaining(value: &Value) -> Option<Option<Duration>> {
     value.integer().map(|left| u64::try_from(left).ok().map(Duration::from_millis))
 }
@@ -200,7 +198,7 @@ fn rejected(said: &str) -> Fault {
     Fault::new(refusal(said), advice(said))
 }
 
-/// Whether what Redis said means not now, or no.
+/// Whether an error of Redis may go away by itself (`Busy`) or not (`Rejected`).
 pub(super) fn refusal(said: &str) -> FaultKind {
     match code(said) {
         "BUSY" | "LOADING" | "MISCONF" | "NOREPLICAS" | "OOM" => FaultKind::Busy,

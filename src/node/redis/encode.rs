@@ -1,4 +1,4 @@
-//! Operations as plain arguments of their scripts, and which of them go into one call.
+//! Encodes operations as arguments of their scripts, and groups them into calls.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use super::script::Script;
 use super::transport::{Argument, Arguments};
 use crate::node::operation::{Claim, Hello, Note, OldAtOnce, Operation, Release, Renew, Revoke, Waiter, Withdraw};
 
-/// How many operations go into one call at most, so that a node is never blocked for long.
+/// The most operations in one call, so that a call never blocks a node for long.
 pub(super) const BATCH: usize = 128;
-/// And how many names, unless one operation has more.
+/// The most names in one call, unless one operation has more.
 const NAMES: usize = 256;
-/// And how many bytes of notes, unless one operation has more.
+/// The most bytes of notes in one call, unless one operation has more.
 const NOTES: usize = 256 << 10;
 
-/// One EVALSHA (or EVAL) that carries out operations, in order: those of one script.
+/// One EVALSHA (or EVAL) that carries out operations of one script, in order.
 pub(super) struct Call<'a> {
     /// The script's text or digest.
     text: &'a str,
     /// The key of the node's record.
     record: &'a str,
     keys: usize,
-    /// The other keys, then the arguments.
+    /// The keys except the record's, then the arguments.
     parts: Vec<Part>,
-    /// The texts of all of them.
+    /// The texts of all parts, one after the other.
     texts: String,
 }
 
@@ -32,12 +32,12 @@ pub(super) struct Call<'a> {
 #[derive(Clone, Copy)]
 enum Part {
     Word(&'static str),
-    /// So many bytes more of the texts.
+    /// The next bytes of the texts, as many as this.
     Text(usize),
     Integer(i64),
 }
 
-/// How many texts an operation on one name has at most, and about how many bytes.
+/// Room for an operation on one name: about this many parts, and this many bytes of text.
 const PARTS: usize = 16;
 const BYTES: usize = 256;
 
@@ -114,7 +114,7 @@ impl Arguments for Call<'_> {
     }
 }
 
-/// What the operation's script reads of it, as its head lists.
+/// The arguments of an operation, in the order that its script documents.
 fn arguments(operation: &Operation, take: &mut dyn FnMut(Argument<'_>)) {
     let names = operation.keyed().count();
     match operation {
@@ -159,7 +159,7 @@ fn arguments(operation: &Operation, take: &mut dyn FnMut(Argument<'_>)) {
     }
 }
 
-/// Nothing of it is about a name.
+/// The arguments of a hello, which has no names.
 fn greeting(hello: &Hello, take: &mut dyn FnMut(Argument<'_>)) {
     let Hello { intent, new, process, list, old, knew, sync, seen } = hello;
     let seen = seen.iter().map(|(name, id)| format!("{name} {id}")).collect::<Vec<_>>().join(" ");
@@ -176,14 +176,14 @@ fn mode(owner: &str) -> &'static str {
     if Operation::is_shared(owner) { "reader" } else { "lock" }
 }
 
-/// The ticket, how long a hand-over lasts, and when the waiter asks again; 0 if it does not wait.
+/// Ticket, duration of a hand-over, and time until the next ask; zeros if the claim does not wait.
 fn place(waiter: Option<Waiter>) -> [Argument<'static>; 3] {
     let Some(Waiter { ticket, lasts, again }) = waiter else { return [const { Argument::Integer(0) }; 3] };
-    // A time of less than a millisecond is one all the same.
+    // Less than a millisecond must not become 0, which means that the claim does not wait.
     [integer(ticket), millis(lasts), millis(again.max(Duration::from_millis(1)))]
 }
 
-/// Whole milliseconds, at most what Redis takes as an expiry by a wide margin (285 years).
+/// Whole milliseconds, cut at 278 years: far below the largest expiry that Redis accepts.
 fn millis(duration: Duration) -> Argument<'static> {
     const MOST: u64 = 1 << 43;
     integer(duration.as_secs().saturating_mul(1_000).saturating_add(u64::from(duration.subsec_millis())).min(MOST))
@@ -193,13 +193,13 @@ fn integer(number: impl TryInto<i64>) -> Argument<'static> {
     Argument::Integer(number.try_into().unwrap_or(i64::MAX))
 }
 
-/// What goes into one call.
+/// The jobs of one call.
 #[derive(Debug)]
 pub(super) struct Batch<T> {
     pub(super) script: Script,
     pub(super) jobs: Vec<T>,
     names: usize,
-    /// Bytes.
+    /// In bytes.
     notes: usize,
 }
 
@@ -210,7 +210,7 @@ impl<T> Batch<T> {
     }
 }
 
-/// How many bytes of notes a node stores for it, which has one for each name.
+/// How many bytes of notes a node stores for an operation: one note for each name.
 fn noted(operation: &Operation) -> usize {
     match operation {
         Operation::Renew(Renew { names, note: Some(note), .. }) => note.says.len() * names.len(),
@@ -218,12 +218,12 @@ fn noted(operation: &Operation) -> usize {
     }
 }
 
-/// Puts jobs into calls, of one script each. Each goes into the earliest call of its script that is
-/// not full and is not sent before any that has one of its names: operations on one name keep their
-/// order. What is about the node stays behind all that is before it, and before all behind it.
+/// Groups jobs into calls of one script each. A job goes into the earliest call of its script that
+/// has room and precedes no call with one of its names. So operations on one name keep their order.
+/// An operation without names stays behind all earlier jobs and before all later ones.
 pub(super) fn batches<T>(jobs: impl IntoIterator<Item = T>, of: impl Fn(&T) -> &Arc<Operation>) -> Vec<Batch<T>> {
     let (mut batches, mut last, mut behind) = (Vec::<Batch<T>>::new(), HashMap::new(), 0);
-    // All before are full, or another script's.
+    // For each script, the first call that may have room.
     let mut open = [0; Script::ALL.len()];
     for job in jobs {
         let operation = of(&job).clone();
@@ -271,7 +271,6 @@ mod tests {
         })
     }
 
-    /// The numbers of the jobs in each call.
     fn batched(jobs: &[(char, &[&str])]) -> Vec<Vec<usize>> {
         let jobs: Vec<_> = jobs.iter().map(|(verb, names)| of(*verb, names)).enumerate().collect();
         let numbers = |batch: Batch<(usize, _)>| batch.jobs.into_iter().map(|(number, _)| number).collect();
@@ -304,11 +303,11 @@ mod tests {
         };
         assert_eq!(sizes(vec![(1, 'i'); BATCH + 1]), [BATCH, 1]);
         assert_eq!(sizes(vec![(100, 'i'), (100, 'i'), (56, 'i'), (1, 'i')]), [3, 1]);
-        assert_eq!(sizes(vec![(100, 'i'), (157, 'i'), (3, 'i')]), [2, 1], "what fits goes before what does not");
+        assert_eq!(sizes(vec![(100, 'i'), (157, 'i'), (3, 'i')]), [2, 1], "a job that fits goes first");
         assert_eq!(sizes(vec![(900, 'i'), (1, 'i')]), [1, 1]);
     }
 
-    /// Keys with a line in front, and arguments.
+    /// The number of keys, the keys and the arguments, as one line.
     fn said(operation: &Operation) -> String {
         let script = Script::of(operation.verb());
         let call = Call::new("digest", script, "p:node", std::iter::once(operation));

@@ -1,4 +1,4 @@
-//! A node's address: which are understood, and how they are shown without their password.
+//! A node's address: its forms, and how it is shown without the password.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use url::{Host, ParseError, Url};
 use super::tls::Tls;
 use crate::error::{Error, Result};
 
-/// How the server is reached.
+/// How a server is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Address {
     Tcp { host: String, port: u16, tls: bool },
@@ -24,31 +24,31 @@ pub struct Endpoint {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     pub(super) database: u8,
-    /// Its own TLS options, or those of the quorum where it has none.
+    /// The node's own TLS options. Those of the quorum fill the gaps.
     pub(crate) tls: Tls,
-    /// Its name in lists, if it was given one.
+    /// The node's name in lists, if one was given.
     name: Option<Arc<str>>,
 }
 
 const ENCODED: &str = "percent-encode what is special in a user or password: / ? # @ : , are %2F %3F %23 %40 %3A %2C";
 const KNOWN: &str = "use redis://, rediss:// (TLS) or redis+unix://";
-/// What is refused is named only where it is one of these: anything else may be a password that is
-/// not encoded, which a list that was split at its comma may have parted from its `@`.
+/// An error repeats a scheme or parameter only if it is listed here. Others may be a password that
+/// is not encoded: splitting a list at commas may have separated it from its `@`.
 const SCHEMES: [&str; 10] =
     ["http", "https", "redis+tls", "rediss+tls", "redis-socket", "tcp", "tls", "unix", "valkey", "valkeys"];
 const PARAMETERS: [&str; 11] =
     ["ca", "cert", "database", "db", "key", "name", "password", "protocol", "server_name", "timeout", "username"];
-/// What may stand behind `rediss://` alone.
+/// The parameters of `rediss://` only.
 const TLS: [&str; 4] = ["ca", "cert", "key", "server_name"];
-/// The characters of a socket's path that no name in a list has: names are parted by spaces there.
+/// The characters that must be encoded in names: lists separate names by spaces.
 const UNNAMED: &AsciiSet = &CONTROLS.add(b' ');
 
 impl Endpoint {
-    /// Reads an address.
+    /// Parses an address.
     ///
     /// # Errors
-    /// `Config` for anything else. What is refused is never repeated whole, since it may hold a
-    /// password.
+    /// `Config` if the address is invalid. The error never repeats the whole address, which may
+    /// contain a password.
     pub fn parse(text: &str) -> Result<Self> {
         let endpoint = Self::parse_for(text)?;
         if endpoint.user.is_some() && endpoint.password.is_none() {
@@ -59,8 +59,8 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// The same, for a client that asks for passwords when it connects: the address need not have
-    /// that of its user.
+    /// As [`parse`](Self::parse), for a client with a provider of passwords: a user without a
+    /// password is allowed.
     pub(crate) fn parse_for(text: &str) -> Result<Self> {
         let hosted = hosted(text.trim());
         let url = Url::parse(hosted.as_deref().unwrap_or(text.trim())).map_err(|error| no_url(text, error))?;
@@ -76,14 +76,14 @@ impl Endpoint {
             other if SCHEMES.contains(&other) => {
                 Err(Error::config(format!("a node's address begins with \"{other}://\", which is unknown; {KNOWN}")))
             }
-            _ => Err(Error::config(format!("a node's address begins with what is unknown; {KNOWN}"))),
+            _ => Err(Error::config(format!("a node's address has an unknown scheme; {KNOWN}"))),
         }
     }
 
-    /// The same node by this name in lists.
+    /// Gives the node this name in lists.
     ///
     /// # Errors
-    /// `Config` if it has a name in its address too, or the name makes no sense.
+    /// `Config` if the address also has a name, or if the name is invalid.
     pub(crate) fn named(self, name: &str) -> Result<Self> {
         match self.name {
             Some(_) => Err(Error::config("a node has a name, and another in its address; give it once")),
@@ -91,8 +91,8 @@ impl Endpoint {
         }
     }
 
-    /// Its name in lists: the one that it was given, or its address without scheme, user, password
-    /// and options.
+    /// The node's name in lists: the given one, else the address without scheme, user, password and
+    /// options.
     pub(crate) fn name(&self) -> Arc<str> {
         if let Some(name) = &self.name {
             return name.clone();
@@ -108,18 +108,18 @@ impl Endpoint {
         if self.database > 0 { format!("{place}/{}", self.database).into() } else { place.into() }
     }
 
-    /// The name in lists of the node at this address; of what is no address, that itself.
+    /// The name of the node at this address; the text itself if it is no address.
     #[cfg(feature = "unstable")]
     pub(crate) fn name_of(address: &str) -> Arc<str> {
         Self::parse_for(address).map_or_else(|_| address.into(), |endpoint| endpoint.name())
     }
 
-    /// The same server, logged in to by `user`, or that of the address.
+    /// The same server with this login. Without a `user`, the address's user logs in.
     pub(super) fn entered_by(&self, user: Option<String>, password: String) -> Self {
         Self { user: user.or_else(|| self.user.clone()), password: Some(password), ..self.clone() }
     }
 
-    /// What it is logged in to with, as far as the address says.
+    /// The user and the password in the address, if any.
     pub(crate) fn login(&self) -> impl Iterator<Item = &str> {
         [&self.user, &self.password].into_iter().flatten().map(String::as_str)
     }
@@ -128,15 +128,14 @@ impl Endpoint {
         matches!(self.address, Address::Tcp { tls: true, .. })
     }
 
-    /// Whether its port may be one that expects TLS.
+    /// Whether the port may be one that expects TLS.
     pub(super) const fn speaks_plain_tcp(&self) -> bool {
         matches!(self.address, Address::Tcp { tls: false, .. })
     }
 
     fn tcp(url: &Url) -> Result<Self> {
         let host = match url.host() {
-            // Schemes that browsers do not know keep their host as a string: an IPv6 address has
-            // its brackets still.
+            // `Host` would show an IPv6 address in brackets.
             Some(Host::Ipv6(address)) => address.to_string(),
             Some(host) => host.to_string(),
             None => {
@@ -176,11 +175,11 @@ impl Endpoint {
     }
 }
 
-/// Behind which option of an address its name in lists stands.
+/// The parameter of an address that holds the node's name in lists.
 const NAME: &str = "name";
 
-/// A name as lists may have it. It is not repeated if it is refused: it may be a password that is
-/// not encoded.
+/// Checks a name for lists. The error does not repeat the name: it may be a password that is not
+/// encoded.
 fn checked(name: &str) -> Result<Arc<str>> {
     let fits = (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
     match fits {
@@ -189,12 +188,12 @@ fn checked(name: &str) -> Result<Arc<str>> {
     }
 }
 
-/// What an IPv6 address stands between.
+/// The brackets around an IPv6 address; empty for other hosts.
 fn brackets(host: &str) -> (&'static str, &'static str) {
     if host.contains(':') { ("[", "]") } else { ("", "") }
 }
 
-/// What the address says of TLS: files, and the server's name.
+/// The TLS options in the address.
 fn tls_options(url: &Url) -> Tls {
     url.query_pairs().fold(Tls::new(), |tls, (key, value)| match &*key {
         "ca" => tls.ca_file(&*value),
@@ -205,8 +204,8 @@ fn tls_options(url: &Url) -> Tls {
     })
 }
 
-/// A socket's address with user or password, and with a host, which there is none of: no URL has
-/// those without one.
+/// The address of a socket with a dummy host, if it has a user or password: a URL cannot have these
+/// without a host.
 fn hosted(text: &str) -> Option<String> {
     let (credentials, path) = text.strip_prefix("redis+unix://")?.split_once("@/")?;
     (!credentials.contains('/')).then(|| format!("redis+unix://{credentials}@socket/{path}"))
@@ -247,7 +246,6 @@ fn database(text: &str) -> Result<u8> {
     })
 }
 
-/// Undoes percent-encoding.
 fn decoded(text: &str) -> Result<String> {
     percent_encoding::percent_decode_str(text)
         .decode_utf8()
@@ -333,7 +331,7 @@ mod tests {
         ] {
             assert_eq!(name(address), expected, "{address}");
         }
-        assert_eq!(shown("redis://eu?name=one"), "redis://eu:6379", "addresses are shown without");
+        assert_eq!(shown("redis://eu?name=one"), "redis://eu:6379", "the name is not shown");
         let endpoint = |text: &str| Endpoint::parse(text).unwrap();
         assert_eq!(&*endpoint("redis://eu").named("one").unwrap().name(), "one");
         assert!(endpoint("redis://eu?name=one").named("two").unwrap_err().to_string().contains("give it once"));
@@ -387,7 +385,7 @@ mod tests {
             "redis+unix://u:secret@/run/s?secret=1",
             "redis+unix://u:secret@/run/s@y",
             "redis+unix://u:/secret@/run/s",
-            // Without an @: its host was forgotten, or stands behind a comma that is not encoded.
+            // Without an @: the host is missing, or follows a comma that is not encoded.
             "redis://us:/secret",
             "redis://us:12/secret",
             "redis://us:?secret",

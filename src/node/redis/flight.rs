@@ -1,4 +1,4 @@
-//! Commands that are on their way, and what came back.
+//! Commands that were sent, and their results.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
@@ -11,26 +11,26 @@ use crate::host::Host;
 use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Tick;
 
-/// A command on its way. Dropped, it answers its jobs that the connection ended.
+/// A command without a reply so far. If it is dropped, its jobs get the fault `Closed`.
 pub(super) struct Flight {
     pub(super) what: What,
     pub(super) sent: Tick,
     pub(super) answer: Answer<Value>,
 }
 
-/// What a command is for.
+/// The purpose of a command.
 pub(super) enum What {
-    /// Carries out the jobs, which one script does.
+    /// Carries out jobs of one script, by its digest.
     Batch(Vec<Job>),
-    /// The same, with the whole script: the server did not know it, so nothing had run.
+    /// Carries out the same jobs with the whole script, after NOSCRIPT: nothing had run.
     Again(Vec<Job>),
-    /// Asks for the page of names that one job wants.
+    /// Reads a page of names for one job.
     Page(Vec<Job>),
-    /// Asks whether the server is still the same.
+    /// Checks whether the server is still the same.
     Probe,
 }
 
-/// A command that came back, or did not.
+/// A command with its reply, or with a fault.
 pub(super) struct Landed {
     pub(super) what: What,
     pub(super) sent: Tick,
@@ -38,8 +38,8 @@ pub(super) struct Landed {
     pub(super) result: Result<Value, Fault>,
 }
 
-/// The commands on their way, in the order in which they were sent: a server answers them in that,
-/// so the first is mostly the next to land. There are so few that all can be asked.
+/// The commands without a reply, in the order of sending. A server replies in that order, so the
+/// first usually ends next. They are few enough to poll all of them.
 #[derive(Default)]
 pub(super) struct Flights(VecDeque<Flight>);
 
@@ -52,12 +52,12 @@ impl Flights {
         self.0.push_back(flight);
     }
 
-    /// When the first of them was sent.
+    /// When the oldest command was sent.
     pub(super) fn first(&self) -> Option<Tick> {
         self.0.iter().map(|flight| flight.sent).min()
     }
 
-    /// One that was sent by then, if there is any: nobody waits for its answer any more.
+    /// Removes a command that has timed out, if there is one.
     pub(super) fn give_up(&mut self, sent_by: impl Fn(Tick) -> bool, now: Tick) -> Option<Landed> {
         let at = self.0.iter().position(|flight| sent_by(flight.sent))?;
         let Flight { what, sent, .. } = self.0.remove(at)?;
@@ -65,7 +65,7 @@ impl Flights {
         Some(Landed { what, sent, received: now, result })
     }
 
-    /// The next that comes back. Where none is on its way, none does.
+    /// The next command that gets its reply. Pending if there is no command.
     pub(super) fn poll_landed(&mut self, host: &dyn Host, context: &mut Context<'_>) -> Poll<Landed> {
         for at in 0..self.0.len() {
             if let Poll::Ready(result) = self.0[at].answer.poll_unpin(context) {

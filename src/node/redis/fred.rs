@@ -32,17 +32,16 @@ use crate::node::reply::{Fault, FaultKind};
 use slots::Slots;
 use values::{received, sent};
 
-/// How many messages may wait to be read; past that, all who wait ask.
+/// The most unread messages. If more come, all waiters ask.
 const MESSAGES: usize = 1_024;
 
-/// What a server is asked again and again.
+/// The command that probes a server.
 const PROBE: &str = "INFO";
-/// How Tokio panics where no thread starts.
+/// The message of Tokio's panic when no thread starts.
 const NO_THREAD: &str = "spawn worker thread";
 const THREADLESS: &str = "fred cannot start the thread that it needs to connect; raise the limit of processes (ulimit -u, \
                           pids.max), or use the transport redis-rs";
 
-/// Dials a server with fred.
 #[derive(Debug)]
 pub(crate) struct Fred(Site);
 
@@ -74,12 +73,12 @@ struct FredConnection {
     client: Client,
     task: ConnectHandle,
     slots: Arc<Slots>,
-    /// The next message, and where more come from.
+    /// The next message, and the receiver for more.
     message: ReusableBoxFuture<'static, (Result<Message, RecvError>, broadcast::Receiver<Message>)>,
 }
 
 impl FredConnection {
-    /// Connects and authenticates, at that address of the host.
+    /// Connects to this address of the host, and authenticates.
     async fn open(endpoint: &Endpoint, address: Option<IpAddr>, timeout: Duration) -> Result<Self, Fault> {
         let limits = Limits::of(endpoint, timeout);
         let tls = connector(endpoint, timeout).await?;
@@ -92,9 +91,9 @@ impl FredConnection {
         Ok(this)
     }
 
-    /// Waits until fred has connected; else returns why not, and whether the server was reached.
-    /// fred does not tell that by its error: what fails later than it may take to reach a server
-    /// failed after that.
+    /// Waits until fred has connected. Otherwise returns the error, and whether the server was
+    /// reached. fred's error does not show that, so the time decides: reaching the server has a
+    /// limit.
     async fn connected(&mut self, limits: &Limits) -> Result<(), (FredError, bool)> {
         let connected = self.client.wait_for_connect();
         let reaching = tokio::time::sleep(limits.reach + limits.step / 2);
@@ -110,10 +109,10 @@ impl FredConnection {
         }
     }
 
-    /// fred's SUBSCRIBE returns before it is written; the PING behind it is answered after it took
-    /// effect. fred expects no reply to a SUBSCRIBE and takes a refusal for the reply to the PING;
-    /// from then on all replies are shifted. A server that cannot store what is written refuses the
-    /// PING for that, and no SUBSCRIBE. All of that holds for UNSUBSCRIBE.
+    /// Sends a PING behind a SUBSCRIBE or UNSUBSCRIBE, since fred's own call returns before the
+    /// command is written. fred expects no reply to a SUBSCRIBE: it takes a refusal for the reply
+    /// to the PING, and all later replies are shifted. A server that cannot save its files refuses
+    /// the PING but no SUBSCRIBE, so MISCONF counts as success.
     fn with_ping(&self, command: impl Future<Output = Result<(), FredError>> + Send + 'static) -> Answer<()> {
         let ping = self.slots.call("PING", vec![]);
         let done = async move {
@@ -133,7 +132,7 @@ impl FredConnection {
         match said {
             Ok(message) => Poll::Ready(Event::Message(message.value.into_string().unwrap_or_default())),
             Err(RecvError::Lagged(_)) => Poll::Ready(Event::Missed),
-            // The connection ends too; that is what is to be told.
+            // The connection's task ends too, and returns the reason.
             Err(RecvError::Closed) => {
                 self.message.set(std::future::pending());
                 Poll::Pending
@@ -177,9 +176,9 @@ impl Connection for FredConnection {
     }
 }
 
-/// fred hands also a literal address to a thread of Tokio's to look it up. Those end after 10 s
-/// without work; at the machine's limit of threads none would start, and fred panics. So each probe
-/// makes one stay.
+/// fred looks up even a literal address on a thread of Tokio's pool. Idle threads end after 10 s.
+/// If the machine is at its limit of threads, no new one starts, and fred panics. So each probe
+/// keeps one alive.
 fn keep_a_thread() {
     let work = || drop(tokio::task::spawn_blocking(|| {}));
     if std::panic::catch_unwind(work).is_err() {
@@ -194,7 +193,7 @@ impl fmt::Debug for FredConnection {
 }
 
 impl Drop for FredConnection {
-    /// fred keeps a connection whose handles are all gone; only the end of its task closes it.
+    /// Closes the connection: fred keeps it open until its task ends, even without any handle.
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -216,7 +215,7 @@ fn config(endpoint: &Endpoint, address: Option<IpAddr>, tls: Option<TlsConnector
     Ok(Config {
         fail_fast: true,
         server,
-        // Wake-ups are pushed over the same connection, which RESP2 cannot do.
+        // Wake-ups are pushed over this connection, which RESP2 cannot do.
         version: RespVersion::RESP3,
         username: endpoint.user.clone(),
         password: endpoint.password.clone(),
@@ -234,8 +233,8 @@ async fn connector(endpoint: &Endpoint, limit: Duration) -> Result<Option<TlsCon
     Ok(Some(config.into()))
 }
 
-/// Without fred's timeouts, which take a timer a command. What it has not written by the end of one
-/// is written later all the same, as is what has reached the socket's buffer by then.
+/// Disables fred's command timeouts: they need a timer for each command, and do not stop it from
+/// being written later.
 fn performance() -> PerformanceConfig {
     PerformanceConfig {
         default_command_timeout: Duration::ZERO,
@@ -244,12 +243,12 @@ fn performance() -> PerformanceConfig {
     }
 }
 
-/// How long fred may take: `step` for each round trip.
+/// The time limits of fred, with `step` for each round trip.
 struct Limits {
     step: Duration,
-    /// For TCP, and two more round trips for TLS.
+    /// For TCP, and for the two round trips of TLS.
     reach: Duration,
-    /// For HELLO, CLIENT ID, INFO, and SELECT where a database is named.
+    /// For HELLO, CLIENT ID, INFO, and SELECT if the address has a database.
     greet: Duration,
 }
 
@@ -262,7 +261,7 @@ impl Limits {
     }
 }
 
-/// One attempt a command: fred's default of three ran a script twice whose reply was lost.
+/// One attempt for each command: fred's default of three may run a script twice if a reply is lost.
 fn connection(limits: &Limits) -> ConnectionConfig {
     let mut connection = ConnectionConfig {
         connection_timeout: limits.reach,
@@ -277,7 +276,7 @@ fn connection(limits: &Limits) -> ConnectionConfig {
     connection
 }
 
-/// fred's task ended before it told of a connection.
+/// The error of a task of fred that ended before it connected.
 fn ended_early(ended: Result<Result<(), FredError>, JoinError>) -> FredError {
     match ended {
         Ok(Err(error)) => error,
@@ -309,7 +308,7 @@ fn unreached(endpoint: &Endpoint, reached: bool, error: &FredError) -> Fault {
     Fault::new(FaultKind::Down, message).caused_by(plainly(error))
 }
 
-/// What fred says, as people read it.
+/// fred's error in plain words.
 fn said(error: &FredError) -> String {
     match error.kind() {
         FredKind::IO => plain(error.details()),
@@ -321,19 +320,19 @@ fn said(error: &FredError) -> String {
     .to_owned()
 }
 
-/// The same error as people read it: it is the source of others, which programs may print.
+/// The same error in plain words: it becomes the source of other errors, which programs may print.
 fn plainly(error: &FredError) -> FredError {
     FredError::new(error.kind().clone(), said(error))
 }
 
-/// What a failed command says of the node: nothing came, or an error did.
+/// The fault of a failed command.
 fn fault(error: FredError) -> Fault {
     let kind = match error.kind() {
         FredKind::Timeout => FaultKind::Timeout,
         FredKind::IO | FredKind::Canceled => FaultKind::Closed,
         FredKind::Parse | FredKind::Protocol => FaultKind::Garbled,
         FredKind::Backpressure => FaultKind::Overloaded,
-        // fred's task has ended, and says nothing of the server.
+        // fred's task has ended. The error tells nothing about the server.
         FredKind::Unknown if ["Failed to send command to router.", "channel closed"].contains(&error.details()) => {
             FaultKind::Closed
         }

@@ -1,5 +1,5 @@
-//! The wake-ups that a server pushes, bounded: a flood of them must keep nobody from an answer, and
-//! must not make all who wait ask all the time.
+//! The wake-ups that a server pushes, with bounds: a flood must neither delay replies nor make all
+//! waiters ask all the time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,38 +9,38 @@ use crate::host::sleep_until;
 use crate::node::hint::Hint;
 use crate::rules::Tick;
 
-/// How many are taken in a row while replies and callers wait.
+/// How many messages are taken in a row while replies and callers wait.
 const IN_A_ROW: u32 = 64;
-/// How far apart it is told at least that some were missed, since all who wait then ask every node.
+/// The shortest time between two reports of lost messages: after each, all waiters ask every node.
 const MISSED: Duration = Duration::from_secs(1);
 
 /// The messages of one generation.
 pub(super) struct Messages {
     shared: Arc<Shared>,
-    /// How many came in a row.
+    /// How many messages were taken in a row.
     taken: u32,
-    /// When to tell that some were missed.
+    /// When to report lost messages, if any were lost.
     missed: Option<Tick>,
 }
 
 impl Messages {
-    /// What was published while there was no connection was missed.
+    /// Messages were published while there was no connection, and are lost.
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let missed = Some(shared.host.now());
         Self { shared, taken: 0, missed }
     }
 
-    /// Whether it is somebody else's turn.
+    /// Whether replies and callers must have their turn now.
     pub(super) const fn are_enough(&self) -> bool {
         self.taken >= IN_A_ROW
     }
 
-    /// Others had their turn.
+    /// Starts a new row, after replies and callers have had their turn.
     pub(super) const fn start_again(&mut self) {
         self.taken = 0;
     }
 
-    /// Takes a message, if it is a hint.
+    /// Reads a message; `None` if it is no hint.
     pub(super) fn take(&mut self, text: &str) -> Option<Hint> {
         self.taken += 1;
         let hint = Hint::parse(self.shared.settings.listener.client(), text);
@@ -50,7 +50,7 @@ impl Messages {
         hint
     }
 
-    /// Some were missed.
+    /// Notes that messages were lost.
     pub(super) fn miss(&mut self) {
         self.taken += 1;
         self.missed.get_or_insert(self.shared.host.now());
@@ -60,15 +60,12 @@ impl Messages {
         self.missed.is_some()
     }
 
-    /// Waits until it is time to tell that some were missed.
-    ///
-    /// # Cancel safety
-    /// Safe.
+    /// Waits until lost messages must be reported. Cancel safe.
     pub(super) async fn due(&self) {
         sleep_until(&self.shared.host, self.missed.unwrap_or(Tick::NEVER)).await;
     }
 
-    /// Tells that some were missed, unless that was told a moment ago: then later.
+    /// Reports lost messages, or postpones that if the last report was a moment ago.
     pub(super) fn tell_missed(&mut self) {
         let now = self.shared.host.now();
         let next = self.shared.state().missed_next;

@@ -1,4 +1,4 @@
-//! What is recorded of one node.
+//! The metrics of one node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use crate::node::operation::Verb;
 use crate::node::reply::{FaultKind, Outcome};
 use crate::rules::doubt::Doubt;
 
-/// The verbs that decide over a lock, and all others together.
+/// The verbs that decide about a lock; `other` stands for all others.
 const OPERATIONS: [&str; 4] = ["claim", "renew", "release", "other"];
-/// Why operations fail: what asks for different steps of whoever runs the node.
+/// The reasons of failures: each needs another action of the operator.
 const REASONS: [&str; 7] = ["down", "quarantined", "unfit", "overloaded", "timeout", "rejected", "garbled"];
 
 const fn operation(verb: Verb) -> usize {
@@ -26,9 +26,9 @@ const fn operation(verb: Verb) -> usize {
 
 const fn reason(fault: FaultKind) -> usize {
     match fault {
-        // Between two connections, or at the end of one.
+        // Between two connections, or when one ended.
         FaultKind::Down | FaultKind::Closed => 0,
-        // Its answer came, and does not count.
+        // A vote that does not count.
         FaultKind::Quarantined | FaultKind::Doubted => 1,
         FaultKind::Unfit => 2,
         FaultKind::Overloaded => 3,
@@ -38,7 +38,7 @@ const fn reason(fault: FaultKind) -> usize {
     }
 }
 
-/// Whether the node did what it was asked for.
+/// Whether the node did not do what it was asked for.
 const fn refused(outcome: &Outcome) -> bool {
     matches!(
         outcome,
@@ -65,7 +65,7 @@ pub(super) struct NodeMeters {
     round_trip: Histogram,
     operations: [Answers; OPERATIONS.len()],
     faults: [Counter; REASONS.len()],
-    /// Why the node may have forgotten what it granted: in the order of `Doubt::CAUSES`.
+    /// The doubts about the node, in the order of `Doubt::CAUSES`.
     doubts: [Counter; Doubt::CAUSES.len()],
     up: Gauge,
     quarantined: Gauge,

@@ -1,9 +1,9 @@
 //! A node that is a real Redis or Valkey server.
 //!
-//! The transport carries bytes for one connection; everything else is ours. A *generation* is one
-//! connection, never reconnected. The supervisor makes generations, lets none vote before its
-//! server has been checked, and ends them; the batcher of a generation puts what is queued into
-//! script calls.
+//! The transport carries bytes for one connection; all other code is here. A *generation* is one
+//! connection, which is never reconnected. The supervisor makes generations, checks each server
+//! before its votes count, and ends generations. The batcher of a generation puts queued operations
+//! into script calls.
 
 mod admission;
 mod advice;
@@ -71,46 +71,45 @@ use news::Followed;
 use state::{Link, State};
 use transport::Dialer;
 
-/// How many operations may wait for one node.
+/// How many operations may be queued for one node.
 const QUEUE: usize = 4_096;
 
-/// What a node needs to know beside its address.
+/// What a node needs to know apart from its address.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// The name of the quorum in metrics.
     pub(crate) quorum: SharedString,
-    /// For how long one command may take.
+    /// How long one command may take.
     pub(crate) timeout: Duration,
     /// The longest ttl; zero switches the restart guard off.
     pub(crate) max_ttl: Duration,
-    /// The nodes that it votes with, and on what terms.
+    /// The client's list of nodes.
     pub(crate) list: Arc<List>,
-    /// What the first hello of a connection does: `Look`, since the client does not know yet whether
-    /// another list is in force; `Put` for a node without a quorum around it, whose votes always count.
+    /// The intent of a connection's first hello: `Look`, since another list may be in force there.
+    /// `Put` for a node without a quorum, whose votes always count.
     pub(crate) greets: Intent,
-    /// The share by which clocks may run apart.
+    /// The share by which two clocks may run apart.
     pub(crate) drift: f64,
-    /// What `CLIENT SETNAME` gets.
+    /// The argument of `CLIENT SETNAME`.
     pub(crate) client_name: Arc<str>,
     /// The key of the node's record.
     pub(crate) record: Arc<str>,
-    /// What all clients' wake-up channels begin with.
+    /// The common prefix of all clients' wake-up channels.
     pub(crate) channel: Arc<str>,
-    /// Who takes this client's hints.
+    /// The receiver of this client's hints.
     pub(crate) listener: Arc<dyn Listener>,
 }
 
-/// An operation on its way to the node.
+/// Operations on their way to the node.
 #[derive(Debug)]
 struct Job {
     request: Request,
     submitted: Tick,
-    /// What was submitted at once with it.
+    /// The operations that were submitted together with it.
     others: Vec<Request>,
 }
 
 impl Job {
-    /// Each operation as a job of its own.
     fn apart(self) -> impl Iterator<Item = Self> {
         let Self { request, submitted, others } = self;
         let job = move |request| Self { request, submitted, others: Vec::new() };
@@ -118,11 +117,11 @@ impl Job {
     }
 }
 
-/// What callers, the supervisor and the batcher share.
+/// The state that callers, the supervisor and the batcher share.
 #[derive(Debug)]
 struct Shared {
     index: usize,
-    /// Its name in the list.
+    /// The node's name in the list.
     name: Arc<str>,
     dialer: Arc<dyn Dialer>,
     label: Arc<str>,
@@ -140,13 +139,13 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The run id of the server that it is connected to.
+    /// The run id of the connected server.
     fn run(&self, state: &State) -> Option<String> {
         let server = state.server.as_ref().filter(|_| matches!(state.link, Link::Up(_)))?;
         Some(server.run_id.clone())
     }
 
-    /// The hello that greets a server. It names no process: INFO is under way with it.
+    /// The first hello to a server. It names no process, since the reply to INFO is not there yet.
     fn first_hello(&self) -> Operation {
         let intent = self.settings.greets;
         let knew = self.state().guard.id().cloned();
@@ -162,7 +161,7 @@ impl Shared {
         })
     }
 
-    /// Wake-ups do not work: callers ask by themselves. Said once, whatever the connections.
+    /// Notes that this node does not wake waiters, and warns once: they ask by themselves.
     fn without_hints(&self, why: &str) {
         let mut state = self.state();
         state.hinting = false;
@@ -178,7 +177,7 @@ impl Shared {
         }
     }
 
-    /// Queues an operation, or says why not.
+    /// Queues an operation, or delivers why not.
     fn enqueue(&self, request: Request) {
         let submitted = self.host.now();
         let link = self.state().link_for(&request.operation, submitted);
@@ -188,7 +187,7 @@ impl Shared {
         }
     }
 
-    /// Queues several operations as one, but for those that may not be sent.
+    /// Queues several operations as one job. Those that must not be sent fail.
     fn enqueue_all(&self, requests: Vec<Request>) {
         let submitted = self.host.now();
         let (mut queue, mut allowed) = (None, Vec::with_capacity(requests.len()));
@@ -208,7 +207,6 @@ impl Shared {
         }
     }
 
-    /// Puts a job behind all that were queued.
     fn queue(&self, queue: &mpsc::Sender<Job>, job: Job) {
         match queue.try_send(job) {
             Ok(()) => {}
@@ -216,7 +214,7 @@ impl Shared {
                 self.fail_job(job, &Fault::new(FaultKind::Down, "the connection has just ended"));
             }
             Err(TrySendError::Full(job)) => {
-                self.fail_job(job, &Fault::new(FaultKind::Overloaded, format!("{QUEUE} operations are queued")));
+                self.fail_job(job, &Fault::new(FaultKind::Overloaded, format!("the queue is full ({QUEUE})")));
             }
         }
     }
@@ -225,7 +223,7 @@ impl Shared {
         job.apart().for_each(|job| self.fail(job.request, fault.clone()));
     }
 
-    /// Says that this node may have forgotten what it granted, if that is new.
+    /// Reports a new doubt about this node to the log and the listener.
     fn tell_doubt(&self, is_new: bool) {
         if !is_new {
             return;
@@ -245,8 +243,8 @@ impl Shared {
     }
 }
 
-/// A Redis server as a node. Dropping it ends its connection and its task, after what was submitted
-/// has been sent.
+/// A Redis server as a node. When it is dropped, submitted operations are still sent; then its
+/// connection and its tasks end.
 #[derive(Debug)]
 pub struct RedisNode {
     shared: Arc<Shared>,
@@ -255,7 +253,7 @@ pub struct RedisNode {
 }
 
 impl RedisNode {
-    /// Starts to connect, and keeps connected by itself.
+    /// Starts to connect. The node reconnects by itself.
     pub(crate) fn new(
         index: usize,
         name: Arc<str>,
@@ -278,7 +276,7 @@ impl RedisNode {
         Self { shared, closing: closing.clone(), _closes: closing.drop_guard() }
     }
 
-    /// In which order operations that are submitted at once reach a node: those on one name in theirs.
+    /// The order in which operations submitted together are sent. Those on one name keep theirs.
     #[cfg(feature = "unstable")]
     #[must_use]
     pub fn order(operations: &[Arc<Operation>]) -> Vec<usize> {
@@ -287,11 +285,11 @@ impl RedisNode {
         calls.into_iter().flat_map(|call| call.jobs).map(|(number, _)| number).collect()
     }
 
-    /// The node at `address` without a quorum around it and without the restart guard, for tests of
-    /// single operations.
+    /// The node at `address` without a quorum and without the restart guard, for tests of single
+    /// operations.
     ///
     /// # Errors
-    /// `Config` if the address is none.
+    /// `Config` if the address is invalid.
     #[cfg(feature = "unstable")]
     pub fn alone(
         address: &str,

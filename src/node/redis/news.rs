@@ -1,7 +1,7 @@
-//! The news of the names that this client observes.
+//! News of the names that this client observes.
 //!
-//! It has a connection of its own while any name is observed: a SUBSCRIBE that is refused must not
-//! shift the replies of a connection that carries votes.
+//! They have a connection of their own while any name is observed: a refused SUBSCRIBE would shift
+//! the replies of a connection that carries votes.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -20,23 +20,23 @@ use crate::node::operation::Name;
 use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Backoff;
 
-/// Pauses before it is tried again.
+/// Pauses before the next connection.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(200), max: Duration::from_secs(60) };
-/// How many messages are taken in a row before others have their turn.
+/// How many messages are read in a row before other tasks get their turn.
 const IN_A_ROW: u32 = 64;
 
 type Names = BTreeSet<Name>;
 
-/// What this client observes, and over what.
+/// The names that this client observes, and the number of the voting connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Followed {
     pub(super) names: Names,
-    /// How many connections that carry votes there were: such a connection is looked after, so a new
-    /// one means that this one may be dead too.
+    /// How many voting connections there were. Those are probed, so a new one means that the news
+    /// connection may be dead too.
     pub(super) generation: u64,
 }
 
-/// Listens to the news of all names that are followed, until `closing`.
+/// Listens to news of all observed names, until `closing` is cancelled.
 pub(super) async fn run(shared: Arc<Shared>, closing: CancellationToken) {
     closing.run_until_cancelled(keep_listening(&shared)).await;
 }
@@ -59,8 +59,8 @@ async fn keep_listening(shared: &Shared) {
     }
 }
 
-/// One connection, until no name is followed, there is a new generation, or it fails. Adds the names
-/// whose news come.
+/// One connection, until no name is observed, a new voting connection is made, or an error occurs.
+/// `heard` gets the names that are subscribed to.
 async fn listen(shared: &Shared, followed: &mut watch::Receiver<Followed>, heard: &mut Names) -> Result<(), Fault> {
     let generation = followed.borrow().generation;
     let mut connection = shared.dialer.dial(shared.settings.timeout).await?;
@@ -72,14 +72,14 @@ async fn listen(shared: &Shared, followed: &mut watch::Receiver<Followed>, heard
         follow(shared, &*connection, wanted.names, heard).await?;
         tokio::select! {
             biased;
-            // Its sender lives as long as `shared`.
+            // This cannot fail: the sender lives as long as `shared`.
             _ = followed.changed() => {}
             fault = happens(shared, &mut *connection, heard) => return Err(fault),
         }
     }
 }
 
-/// Subscribes and unsubscribes until exactly the `wanted` names are heard.
+/// Subscribes and unsubscribes until `heard` equals `wanted`.
 async fn follow(shared: &Shared, connection: &dyn Connection, wanted: Names, heard: &mut Names) -> Result<(), Fault> {
     let channels = |names: &Names| names.iter().map(|name| hint::news(name.key())).collect::<Vec<_>>();
     let (new, old): (Names, Names) = (&wanted - heard, &*heard - &wanted);
@@ -91,12 +91,12 @@ async fn follow(shared: &Shared, connection: &dyn Connection, wanted: Names, hea
         in_time(&shared.host, until(), connection.subscribe(&channels(&new))).await?;
     }
     *heard = wanted;
-    // What was published before is not known.
+    // Something may have been published before the subscription.
     new.iter().for_each(|name| shared.settings.listener.news(shared.index, name));
     Ok(())
 }
 
-/// Tells what the server publishes, until the connection ends.
+/// Passes news on to the listener, until the connection ends.
 async fn happens(shared: &Shared, connection: &mut dyn Connection, heard: &Names) -> Fault {
     let mut taken = 0;
     loop {
@@ -115,7 +115,7 @@ async fn happens(shared: &Shared, connection: &mut dyn Connection, heard: &Names
     }
 }
 
-/// Says it once for each node.
+/// Warns once for each node.
 fn warn(shared: &Shared, fault: &Fault) {
     let refused = fault.kind() == FaultKind::Rejected;
     if refused && !std::mem::replace(&mut shared.state().newsless, true) {

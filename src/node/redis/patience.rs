@@ -1,6 +1,6 @@
-//! For how long commands may be on their way: one timer for all of a connection.
+//! The time limit of commands, with one timer for all commands of a connection.
 //!
-//! It wakes the batcher when the first of them has had its time.
+//! It wakes the batcher when the oldest command may have timed out.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,14 +12,14 @@ use futures::future::BoxFuture;
 use crate::host::{Host, sleep_until};
 use crate::rules::Tick;
 
-/// Where a timer is so much late, the process stood still.
+/// A timer that is this late shows that the process stood still.
 const LATE: Duration = Duration::from_millis(5);
-/// Then answers may have come that nobody has read yet: there is so much time to do that.
+/// After a standstill, replies may have come that are still unread. This is the time to read them.
 const READS: Duration = Duration::from_millis(50);
 
 pub(super) struct Patience {
     host: Arc<dyn Host>,
-    /// How long one may take.
+    /// How long one command may take.
     timeout: Duration,
     timer: Option<BoxFuture<'static, ()>>,
 }
@@ -33,13 +33,13 @@ impl Patience {
         &*self.host
     }
 
-    /// Whether a command that was sent then has had its time.
+    /// Whether a command that was sent at `sent` has timed out.
     pub(super) fn has_ended(&self, sent: Tick, now: Tick) -> bool {
         now >= sent + self.timeout
     }
 
-    /// Whether one may have had its time by now, of which the first was sent at `first`. No command
-    /// that is sent later, or again, ends before the one that the timer runs for.
+    /// Ready if a command may have timed out; the oldest was sent at `first`. One timer is enough,
+    /// since no command that is sent later, or again, times out before the oldest.
     pub(super) fn poll(&mut self, first: Option<Tick>, context: &mut Context<'_>) -> Poll<()> {
         if self.timer.is_none()
             && let Some(first) = first

@@ -1,7 +1,7 @@
-//! How a server is reached: the addresses of its host, and which of them accepts.
+//! Finds the addresses of a server's host, and one that accepts connections.
 //!
-//! A name may have several addresses, of which some may be silent. Each gets a share of the time
-//! before the next is tried beside it, and the one that worked last goes first.
+//! Some of several addresses may be silent. Each gets a share of the time before the next is tried
+//! beside it. The address that worked last is tried first.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -19,14 +19,14 @@ use super::wording::plain;
 use crate::host::apart;
 use crate::node::reply::{Fault, FaultKind};
 
-/// How long an address may be silent before the next is tried too (RFC 8305), at most.
+/// The longest silence of an address before the next is tried too (RFC 8305).
 const SILENT: Duration = Duration::from_millis(250);
-/// How long a server may take to agree on TLS before it is asked whether it speaks that, at most.
+/// The longest wait for a TLS handshake before the client checks whether the port speaks TLS.
 const SLOW: Duration = Duration::from_secs(2);
-/// How many addresses of a name are tried.
+/// The most addresses of a name that are tried.
 const ADDRESSES: usize = 16;
 
-/// Returns the addresses of a name. It may block.
+/// Returns the addresses of a host name. May block.
 pub(super) type Resolver = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
 
 type Found = Result<Vec<SocketAddr>, Fault>;
@@ -34,13 +34,13 @@ type Found = Result<Vec<SocketAddr>, Fault>;
 /// The way to one server.
 pub(super) struct Route {
     resolver: Resolver,
-    /// The last look-up: there is one at a time, since its thread cannot be stopped.
+    /// The last look-up. There is one at a time, since its thread cannot be stopped.
     lookup: Mutex<Option<Shared<BoxFuture<'static, Found>>>>,
     /// The address that was used last, and whether it worked.
     last: Mutex<Option<(SocketAddr, bool)>>,
 }
 
-/// Where a server is, and perhaps the connection by which that was found out.
+/// A server's address, and the open connection if finding it needed one.
 #[derive(Debug)]
 pub(super) struct Reached {
     pub(super) address: SocketAddr,
@@ -59,14 +59,14 @@ impl Route {
         Self { resolver, lookup: Mutex::default(), last: Mutex::default() }
     }
 
-    /// Finds out which address to use, which may take `step` for the look-up, and `step` for the
-    /// connection where there are several. A socket has none.
+    /// Finds the address to use; `None` for a socket. The look-up may take `step`. If there are
+    /// several addresses, connecting may take another `step`.
     ///
     /// # Cancel safety
-    /// Safe: the next call waits for a look-up that is under way.
+    /// Safe: the next call waits for the same look-up.
     pub(super) async fn find(&self, address: &Address, step: Duration) -> Result<Option<Reached>, Fault> {
         let Address::Tcp { host, port, .. } = address else { return Ok(None) };
-        // This needs no thread, which the machine may not have.
+        // A literal needs no thread, of which the machine may have no more.
         if let Ok(literal) = host.parse::<IpAddr>() {
             return Ok(Some(Reached { address: SocketAddr::new(literal, *port), stream: None }));
         }
@@ -86,7 +86,7 @@ impl Route {
         Ok(Some(reached))
     }
 
-    /// Whether a server at that address took the connection: else another goes first next time.
+    /// Notes whether this address worked. If not, it is tried last next time.
     pub(super) fn used(&self, address: SocketAddr, worked: bool) {
         *locked(&self.last) = Some((address, worked));
     }
@@ -102,10 +102,7 @@ impl Route {
 
 #[cfg(feature = "redis-rs")]
 impl Reached {
-    /// The connection, which may take `step`.
-    ///
-    /// # Cancel safety
-    /// Safe.
+    /// The open connection, or a new one within `step`. Cancel safe.
     pub(super) async fn connected(self, step: Duration) -> Result<TcpStream, Fault> {
         match self.stream {
             Some(stream) => Ok(stream),
@@ -136,8 +133,8 @@ fn look_up(resolver: Resolver, host: String, port: u16) -> Shared<BoxFuture<'sta
 
 const LIMIT: &str = "raise the limit of processes (ulimit -u, pids.max), or write the host's IP address";
 
-/// The first of several addresses that accepts. Each is tried when the one before has refused, or
-/// was silent for a share of the time; no attempt ends before the time does.
+/// Connects to the first of several addresses that accepts. The next is tried when one refuses or
+/// is silent for its share of the time. Attempts go on until `step` is over.
 async fn first(addresses: Vec<SocketAddr>, step: Duration) -> Result<Reached, Fault> {
     let share = SILENT.min(step / u32::try_from(addresses.len()).unwrap_or(u32::MAX));
     let accepts = async {
@@ -164,8 +161,8 @@ async fn first(addresses: Vec<SocketAddr>, step: Duration) -> Result<Reached, Fa
     accepted.map(|(address, stream)| Reached { address, stream: Some(stream) })
 }
 
-/// What `opening` a TLS connection comes to; or, if that takes long, that the server speaks none.
-/// Servers wait without a word for the rest of what they cannot read.
+/// Opens a TLS connection. If that is slow, checks whether the port speaks TLS at all: a plain
+/// server waits silently for the rest of a command that it cannot read.
 ///
 /// # Cancel safety
 /// That of `opening`.
@@ -191,14 +188,11 @@ pub(super) async fn unless_plain<T>(
 async fn speaks_plainly(address: SocketAddr) -> io::Result<bool> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(b"PING\r\n").await?;
-    // It may ask for a password, or refuse otherwise.
+    // The server may ask for a password, or refuse for another reason.
     stream.read_u8().map_ok(|first| matches!(first, b'+' | b'-')).await
 }
 
-/// What `future` comes to, if it does so in time.
-///
-/// # Cancel safety
-/// That of `future`.
+/// The output of `future`, or `None` after `limit`. As cancel safe as `future`.
 pub(super) async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
     tokio::select! {
         biased;
@@ -254,7 +248,7 @@ mod tests {
         (listener, port)
     }
 
-    /// Answers the commands that both transports send to connect.
+    /// Replies to the commands by which both transports connect.
     async fn serve(listener: TcpListener) {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {
@@ -268,13 +262,13 @@ mod tests {
         }
     }
 
-    /// Accepts no more connections at that port, and refuses none.
+    /// A port that neither accepts more connections nor refuses any.
     async fn silent(port: u16) -> (TcpListener, Vec<TcpStream>) {
         let socket = TcpSocket::new_v4().unwrap();
         let address = (FIRST, port).into();
         socket.bind(address).unwrap();
         let listener = socket.listen(1).unwrap();
-        // One more than may wait.
+        // One connection more than the backlog has room for.
         let waits = [TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap()];
         (listener, waits.into())
     }

@@ -26,7 +26,6 @@ use errors::{fault, refused_by, unusable};
 use pushes::Pushes;
 use socket::{Log, Socket};
 
-/// Dials a server with redis-rs.
 #[derive(Debug)]
 pub(super) struct RedisRs(Site);
 
@@ -75,7 +74,7 @@ impl RedisRsConnection {
         Ok(Self { client, driver, pushes, log })
     }
 
-    /// Sends what `reply` sends when it is polled first, waits for the answer and reads it.
+    /// Starts `reply`, which sends its command, and converts its result with `read`.
     fn ask<T: 'static, U: Send + 'static>(
         &self,
         reply: impl Future<Output = RedisResult<T>> + Send + 'static,
@@ -93,7 +92,7 @@ impl Connection for RedisRsConnection {
         self.ask(async move { client.send_packed_command(&command).await }, received)
     }
 
-    /// redis-rs takes a refusal for what it is, and waits for the server to confirm.
+    /// redis-rs recognizes a refusal, and waits for the server's confirmation.
     fn subscribe(&self, channels: &[String]) -> Answer<()> {
         let (mut client, channels) = (self.client.clone(), channels.to_vec());
         self.ask(async move { client.subscribe(channels).await }, Ok)
@@ -123,7 +122,7 @@ impl fmt::Debug for RedisRsConnection {
 }
 
 impl Drop for RedisRsConnection {
-    /// Answers that are still waited for keep the connection otherwise.
+    /// Ends the connection, which unanswered commands would keep open.
     fn drop(&mut self) {
         self.driver.end();
     }
@@ -131,7 +130,7 @@ impl Drop for RedisRsConnection {
 
 fn greeting(endpoint: &Endpoint) -> RedisConnectionInfo {
     let info = RedisConnectionInfo::default()
-        // Wake-ups are pushed over the same connection, which RESP2 cannot do.
+        // Wake-ups are pushed over this connection, which RESP2 cannot do.
         .set_protocol(ProtocolVersion::RESP3)
         .set_skip_set_lib_name()
         .set_db(endpoint.database.into());
@@ -145,11 +144,11 @@ fn greeting(endpoint: &Endpoint) -> RedisConnectionInfo {
     }
 }
 
-/// How many bytes may wait for the socket: more than all calls that are on their way. Beyond that,
-/// redis-rs would keep commands back, and drop those that nobody waits for any more.
+/// The most bytes that may wait for the socket: more than all calls in flight. Beyond that,
+/// redis-rs would hold commands back, and drop those whose callers have gone.
 const UNWRITTEN: usize = 64 << 20;
 
-/// Without redis-rs' own timeouts, which cannot be told from a socket's.
+/// Disables redis-rs' own timeouts, which look like those of a socket.
 fn config(pushes: &Arc<Pushes>) -> AsyncConnectionConfig {
     let pushes = pushes.clone();
     AsyncConnectionConfig::new()
@@ -174,7 +173,7 @@ fn written(command: &'static str, arguments: &dyn Arguments) -> Cmd {
     written
 }
 
-/// A reply, or the error that the server sent instead.
+/// Converts a reply, or the error that the server sent instead.
 fn received(value: RedisValue) -> Result<Value, Fault> {
     match value {
         RedisValue::ServerError(error) => Err(refused_by(&error)),

@@ -1,13 +1,13 @@
-//! Which server is behind which node, so that one server never counts as two.
+//! Which server is behind which node, so that one server never counts as two nodes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-/// A server's run id, and the label of the node it is behind.
+/// A server's run id, and the label of its node.
 type Server = (String, Arc<str>);
 
-/// The run ids behind all nodes of one quorum, and a signal for whoever waits for nodes to come up.
+/// The servers behind all nodes of one quorum, and a signal for changes of node states.
 #[derive(Debug)]
 pub(crate) struct Registry {
     servers: Mutex<Vec<Option<Server>>>,
@@ -15,13 +15,12 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// A registry of `nodes` nodes, all unknown.
     pub(crate) fn new(nodes: usize) -> Self {
         Self { servers: Mutex::new(vec![None; nodes]), changes: watch::Sender::new(()) }
     }
 
-    /// Notes that node `index` at `label` is the server `run_id`; or returns the node that already
-    /// is.
+    /// Notes that node `index` is the server `run_id`. The error is the label of another node that
+    /// already is this server.
     pub(crate) fn enter(&self, index: usize, run_id: &str, label: &Arc<str>) -> Result<(), Arc<str>> {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |(at, entry): (usize, &Option<Server>)| {
@@ -36,8 +35,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Forgets the server of node `index`, whose connection has ended: it may be behind another
-    /// address by now.
+    /// Forgets the server of node `index` after its connection has ended: the server may come back
+    /// at another address.
     pub(crate) fn leave(&self, index: usize) {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = servers.get_mut(index) {
@@ -45,12 +44,10 @@ impl Registry {
         }
     }
 
-    /// Tells all who wait that a node's state changed.
     pub(crate) fn changed(&self) {
         self.changes.send_replace(());
     }
 
-    /// Sees every change from now on.
     pub(crate) fn subscribe(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }

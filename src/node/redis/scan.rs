@@ -1,11 +1,11 @@
-//! A page of the names that a node knows, by the command SCAN.
+//! Reads a page of the names on a node, by the command SCAN.
 
 use super::decode::garbled;
 use super::transport::{Answer, Argument, Arguments, Value};
 use crate::node::operation::{Name, Operation, Scan};
 use crate::node::reply::{Outcome, Reply};
 
-/// The keys of all names begin with what the `record`'s key does, and have braces around the name.
+/// The pattern for the keys of all names: the prefix of the record's key, then the name in braces.
 fn pattern(record: &str) -> String {
     let mut pattern = String::new();
     for letter in record.strip_suffix("node").unwrap_or(record).chars() {
@@ -17,7 +17,7 @@ fn pattern(record: &str) -> String {
     pattern + "{*}"
 }
 
-/// Asks for the page, if that is what the operation is.
+/// Sends SCAN; `None` if the operation is no scan.
 pub(super) fn ask(
     send: impl FnOnce(&'static str, &dyn Arguments) -> Answer<Value>,
     operation: &Operation,
@@ -29,7 +29,7 @@ pub(super) fn ask(
     Some(send("SCAN", &[Argument::Text(from), Argument::Word("MATCH"), pattern, Argument::Word("COUNT"), count]))
 }
 
-/// The page that a server replied with. A key that is no name's is left out.
+/// Decodes a page. Leaves out keys that are not of names.
 pub(super) fn read(value: &Value) -> Reply {
     let Value::Array(parts) = value else { return Err(garbled()) };
     let [next, Value::Array(keys)] = &parts[..] else { return Err(garbled()) };

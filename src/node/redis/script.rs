@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use super::transport::digest;
 use crate::node::operation::Verb;
 
-/// A file of scripts/lua, with the files that stand in front of it. Its head lists keys, arguments
+/// A file in scripts/lua, with the files that it needs in front. Its head documents keys, arguments
 /// and replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
@@ -17,7 +17,7 @@ pub(crate) enum Script {
     Hello,
 }
 
-/// A script as servers get it, and the name by which they know it.
+/// A script without comments, and its SHA-1.
 struct Source {
     text: String,
     digest: String,
@@ -29,8 +29,8 @@ macro_rules! joined {
     };
 }
 
-/// A script that carries out operations on names. Behind its first two files is `more()`, which the
-/// second one declares.
+/// A script for operations on names. `more()`, which name.lua declares, follows the first two
+/// files.
 macro_rules! of_names {
     ($file:literal) => {
         concat!(
@@ -43,7 +43,6 @@ macro_rules! of_names {
     };
 }
 
-/// All of them.
 static SOURCES: LazyLock<[Source; Script::ALL.len()]> = LazyLock::new(|| {
     [
         of_names!("claim"),
@@ -60,30 +59,28 @@ impl Script {
     pub(crate) const ALL: [Self; 6] =
         [Self::Claim, Self::Renew, Self::Release, Self::Revoke, Self::Inspect, Self::Hello];
 
-    /// The one that carries out this verb.
     pub(crate) const fn of(verb: Verb) -> Self {
         match verb {
             Verb::Claim => Self::Claim,
             Verb::Renew => Self::Renew,
             Verb::Release | Verb::Withdraw => Self::Release,
             Verb::Revoke => Self::Revoke,
-            // No script scans.
+            // A scan runs no script.
             Verb::Inspect | Verb::Scan => Self::Inspect,
             Verb::Hello => Self::Hello,
         }
     }
 
-    /// Its text.
     pub(crate) fn source(self) -> &'static str {
         &SOURCES[self as usize].text
     }
 
-    /// The name under which servers know it once it was loaded.
+    /// The script's SHA-1, by which a server knows it once it is loaded.
     pub(super) fn digest(self) -> &'static str {
         &SOURCES[self as usize].digest
     }
 
-    /// What is behind `P{name}` in the keys of each name.
+    /// What follows `P{name}` in the keys of each name.
     pub(super) fn keys(self) -> &'static [&'static str] {
         const ALL: [&str; 5] = ["", ":readers", ":waiting", ":queue", ":note"];
         let many = match self {
@@ -103,8 +100,8 @@ impl Source {
     }
 }
 
-/// The lines that are no comment, without their indentation: each connection sends them. No string
-/// of the scripts spans lines.
+/// Removes comment lines and indentation, which each connection would send. No string of the
+/// scripts spans lines.
 fn without_comments(script: &str) -> String {
     let code = script.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("--"));
     code.flat_map(|line| [line, "\n"]).collect()

@@ -1,4 +1,4 @@
-//! What is known of one server by now, and whether it may be asked.
+//! The state of one server as this client knows it, and which operations may be sent to it.
 
 use std::time::Duration;
 
@@ -18,63 +18,63 @@ pub(super) struct State {
     pub(super) link: Link,
     pub(super) guard: RestartGuard,
     pub(super) server: Option<Server>,
-    /// Why it did not carry out the last hello.
+    /// Why the server did not carry out the last hello.
     pub(super) unreadable: Option<String>,
-    /// Whether wake-ups work: the present connection listens to the channel, and may publish there.
+    /// Whether the present connection gets wake-ups, and its user may publish them.
     pub(super) hinting: bool,
-    /// Why they did not, when that was noticed first.
+    /// Why wake-ups failed for the first time.
     pub(super) silent: Option<String>,
-    /// Whether it was said that news of names is refused.
+    /// Whether the log has the warning that the server refuses news of names.
     pub(super) newsless: bool,
-    /// When it may be told again that messages were missed.
+    /// The earliest time of the next report of lost messages.
     pub(super) missed_next: Tick,
     pub(super) round_trip: Option<Duration>,
-    /// How many connections there were.
+    /// The number of connections so far.
     pub(super) generations: u64,
-    /// Whether there is no quorum around it: its votes always count, and hellos may name any process.
+    /// Whether the node has no quorum: its votes always count, and a hello may name any process.
     alone: bool,
-    /// Whether its votes count, as far as lists go.
+    /// Which votes count, given the lists in force.
     pub(super) standing: Standing,
-    /// When the hello was sent whose reply is known.
+    /// When the last answered hello was sent.
     pub(super) greeted: Option<Tick>,
-    /// Since when it is known that the reply to that is out of date.
+    /// When a reply showed that the record of that hello is out of date.
     stale: Option<Tick>,
     pub(super) renewals: Renewals,
     pub(super) probing: Probing,
 }
 
-/// What is renewed at this node, as far as a node that is away must be there again for that.
+/// The shortest ttl of locks renewed here, and until when it counts. It bounds reconnect pauses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Renewals(Option<(Duration, Tick)>);
 
-/// The share of the shortest ttl that a pause between two attempts to connect takes at most.
+/// A pause between two attempts to connect is at most this share of the shortest ttl.
 const SHARE: u32 = 16;
 
 impl Renewals {
-    /// A lock with this ttl is renewed, also where the node is away.
+    /// Notes a renewal of a lock with this ttl, whether or not the node is connected.
     fn seen(&mut self, ttl: Duration, now: Tick) {
         if self.0.is_none_or(|(shortest, until)| ttl <= shortest || now >= until) {
             self.0 = Some((ttl, now + ttl));
         }
     }
 
-    /// The longest pause between two attempts to connect. What was not renewed for its ttl is not
-    /// held any more.
+    /// The longest pause between two attempts to connect. Locks that were not renewed for their ttl
+    /// have ended, and do not count.
     pub(super) fn longest_pause(&self, now: Tick) -> Duration {
         self.0.filter(|&(_, until)| now < until).map_or(Duration::MAX, |(ttl, _)| ttl / SHARE)
     }
 }
 
-/// How often a server is asked whether it is still the same. That also keeps a connection open
-/// which the server would close because it is idle (`timeout`).
+/// How often the client checks that the server is still the same. The checks also keep the server
+/// from closing the connection as idle (`timeout`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probing {
     interval: Duration,
-    /// Whether the last connection ended idle.
+    /// Whether the last connection ended after it was idle.
     ended_idle: bool,
 }
 
-/// What ends sooner was not closed for being idle: servers count whole seconds.
+/// A shorter time is no `timeout` of a server, which counts whole seconds.
 const IDLE: Duration = Duration::from_secs(1);
 
 impl Default for Probing {
@@ -88,15 +88,15 @@ impl Probing {
         self.interval
     }
 
-    /// A connection ended that nobody had used for that long, before it was used for the first
-    /// probe. Where that happens twice in a row, the next is used twice in that time.
+    /// Notes that a connection ended after it was unused for `idle`, before its first probe. If
+    /// that happens twice in a row, the interval of probes becomes half of that time.
     pub(super) fn ended_idle(&mut self, idle: Duration) {
         if idle >= IDLE && std::mem::replace(&mut self.ended_idle, true) {
             self.interval = self.interval.min(idle / 2);
         }
     }
 
-    /// A connection lasted until its first probe.
+    /// Notes that a connection lasted until its first probe.
     pub(super) const fn kept(&mut self) {
         self.ended_idle = false;
     }
@@ -104,14 +104,13 @@ impl Probing {
 
 #[derive(Debug)]
 pub(super) enum Link {
-    /// Where jobs go.
+    /// Connected: the queue for jobs.
     Up(mpsc::Sender<Job>),
-    /// Anything but up or quarantined.
+    /// Not connected: any state except up or quarantined.
     Out(NodeState),
 }
 
 impl State {
-    /// It is being connected to.
     pub(super) fn new(settings: &Settings, now: Tick) -> Self {
         Self {
             link: Link::Out(NodeState::Connecting),
@@ -153,9 +152,9 @@ impl State {
                     state => Fault::new(FaultKind::Quarantined, state.to_string()),
                 })
             }
-            // Another process answers by now: the one that was meant has gone.
+            // The server has restarted: this hello was meant for the process before.
             Operation::Hello(hello) if !self.is_served_by(&hello.process) => {
-                Err(Fault::new(FaultKind::Down, "it has restarted since"))
+                Err(Fault::new(FaultKind::Down, "the server has restarted since"))
             }
             _ => Ok(queue.clone()),
         }
@@ -165,12 +164,11 @@ impl State {
         self.alone || process.is_empty() || self.server.as_ref().is_none_or(|server| *server.process == *process)
     }
 
-    /// Whether its votes on claims count.
     pub(super) fn votes(&self, now: Tick) -> bool {
         matches!(self.link, Link::Up(_)) && self.standing.counts(now) && self.guard.quarantined(now).is_none()
     }
 
-    /// A hello that was sent at `sent` was answered at `received`.
+    /// Takes in the record of a hello that was sent at `sent` and answered at `received`.
     pub(super) fn heard(&mut self, record: Option<&Record>, sent: Tick, received: Tick) {
         self.guard.hello(record, sent, received);
         self.unreadable = None;
@@ -178,12 +176,12 @@ impl State {
         self.stale = self.stale.filter(|since| sent < *since);
     }
 
-    /// A reply showed that the record, or the list in force, is not the one that is known.
+    /// Notes a reply which showed that the known record or list in force is out of date.
     pub(super) fn is_out_of_date(&mut self, now: Tick) {
         self.stale = Some(now);
     }
 
-    /// What is known of it; `None` if it cannot be reached, or must not take part.
+    /// The last known record and state; `None` if the node is unreachable or must not take part.
     pub(super) fn known(&self) -> Option<Known> {
         let connecting = match &self.link {
             Link::Up(_) => false,
@@ -213,7 +211,7 @@ impl State {
             (Link::Up(_), _) if self.unreadable.is_some() => {
                 NodeState::Down { why: self.unreadable.clone().unwrap_or_default() }
             }
-            // Its first hello may make a record that is old at once.
+            // The node's first hello may make a record that is old at once.
             (Link::Up(_), _) if self.guard.record().is_none() && self.guard.id().is_none() => NodeState::Connecting,
             (Link::Up(_), _) => match self.memory(now) {
                 NodeState::Up => NodeState::Connecting,
@@ -222,7 +220,7 @@ impl State {
         }
     }
 
-    /// How a node that is connected to is, as far as its memory and its clock go.
+    /// The state of a connected node, given its memory and its clock only.
     pub(super) fn memory(&self, now: Tick) -> NodeState {
         match self.guard.quarantined(now) {
             Some((left, doubt)) => NodeState::Quarantined { left, doubt },

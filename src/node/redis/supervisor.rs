@@ -1,5 +1,5 @@
-//! Makes a node's generations one after the other: connect, check, and only then let callers see
-//! it.
+//! Makes a node's generations, one after the other: connects, checks the server, and only then lets
+//! callers use the connection.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::rules::Backoff;
 
 /// Pauses between attempts to connect.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(50), max: Duration::from_secs(2) };
-/// How long a connection lasts at least that is made again without a pause when it ends.
+/// A connection that lasted this long is made again without a pause.
 const STEADY: Duration = Duration::from_secs(5);
-/// How long a connection that was confirmed lasts at least, so that the server is well: one that is
-/// at its limit of clients may end each at once.
+/// A connection that was admitted and lasted this long shows a healthy server. A server at its
+/// limit of clients may end each connection at once.
 const USEFUL: Duration = Duration::from_millis(250);
 /// Connecting may take at most this many command timeouts. Each step of it has its own limit, so
 /// the error names the slow step. This total is for a transport whose steps have none.
@@ -54,14 +54,14 @@ pub(super) async fn run(shared: Arc<Shared>, closing: CancellationToken) {
     }
 }
 
-/// A panic, in the transport or here, must not leave a node as it was for ever.
+/// A panic, in the transport or here, must not leave the node's last state in place for ever.
 async fn unwound(generation: impl Future<Output = (NodeState, bool)>) -> (NodeState, bool) {
     let panicked = |_| (NodeState::Down { why: PANICKED.to_owned() }, false);
     AssertUnwindSafe(generation).catch_unwind().await.unwrap_or_else(panicked)
 }
 
-/// One connection from beginning to end. Returns how the node is without it, and whether it could
-/// be used: then the server is well, and what ended the connection is no reason to stay away.
+/// One connection from beginning to end. Returns the node's state after it, and whether it was
+/// admitted: then the server is healthy, and the next attempt may come soon.
 async fn generation(shared: &Arc<Shared>, closing: &CancellationToken) -> (NodeState, bool) {
     let batcher = match closing.run_until_cancelled(admitted(shared)).await {
         Some(Ok(batcher)) => batcher,
@@ -72,7 +72,7 @@ async fn generation(shared: &Arc<Shared>, closing: &CancellationToken) -> (NodeS
     (NodeState::Down { why }, true)
 }
 
-/// Connects, checks the server, and lets callers see it.
+/// Connects, checks the server, and publishes the connection to callers.
 async fn admitted(shared: &Arc<Shared>) -> Result<Batcher, NodeState> {
     let channel = format!("{}{}", shared.settings.channel, shared.settings.listener.client());
     let (mut connection, mut greeting) = met(shared, Some(&channel)).await?;
@@ -107,7 +107,6 @@ async fn met(shared: &Shared, channel: Option<&str>) -> Result<(Box<dyn Connecti
     before(host, limit, met).await.ok_or_else(late)?.map_err(|fault| down(shared, &fault))
 }
 
-/// Whether this server may take part.
 fn admissible(shared: &Shared, server: &Server) -> Result<(), NodeState> {
     if !server.master {
         shared.state().guard.demoted();
@@ -147,7 +146,7 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     state.link = Link::Up(queue);
     let told = state.memory(now);
     drop(state);
-    // Its loss was a warning, and nobody should have to look elsewhere for the end of it.
+    // A warning, as its loss was: both must show at the same log level.
     match lost {
         true => tracing::warn!(node = %shared.label, "connected again: {told}"),
         false => tracing::info!(node = %shared.label, "{told}"),
@@ -178,10 +177,10 @@ pub(super) fn lower(shared: &Shared, told: NodeState, expected: bool) {
     let news = !matches!(&state.link, Link::Out(known) if *known == told);
     let before = std::mem::replace(&mut state.link, Link::Out(told.clone()));
     drop(state);
-    // Outside of the lock: a job that was queued at the last moment is answered when its queue is dropped,
-    // to somebody who may ask this node again.
+    // Drop the queue outside the lock: this answers jobs that were queued at the last moment, and
+    // their callers may submit to this node again.
     drop(before);
-    // A node that stays down is told once, and one that we left is no news.
+    // Log only the first of several failures, and none if the client closed the node.
     if news && !expected {
         tracing::warn!(node = %shared.label, "{told}");
     }

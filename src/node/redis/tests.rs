@@ -1,4 +1,4 @@
-//! One node over a transport that the test plays, on a virtual clock.
+//! One node over a scripted transport, on a virtual clock.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -25,11 +25,11 @@ pub(super) const SECOND: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 struct Script {
     dials: AtomicU32,
-    /// How many of the first dials panic.
+    /// How many dials panic before one succeeds.
     panics: u32,
-    /// What connections do when they are asked what happened.
+    /// What connections return from `poll_event`.
     event: Option<fn() -> Poll<Event>>,
-    /// When it was asked first: it had been up for 1,000 seconds.
+    /// The time of the first INFO, when the server had been up for 1,000 seconds.
     began: OnceLock<TokioTime>,
 }
 
@@ -48,7 +48,7 @@ impl Dialer for Played {
 
     fn dial(&self, _: Duration) -> Dialing<'_> {
         let panics = self.0.dials.fetch_add(1, Relaxed) < self.0.panics;
-        assert!(!panics, "as rustls does that has no provider");
+        assert!(!panics, "panics like rustls without a provider");
         let line: Box<dyn Connection> = Box::new(Line { script: self.0.clone() });
         async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -89,20 +89,18 @@ impl Connection for Line {
     }
 }
 
-/// Grants every claim of a call.
 fn granted(arguments: &dyn Arguments) -> Value {
-    // The script, the number of keys, the record's key; then four keys and twelve arguments a claim.
+    // Three arguments for the script, the number of keys and the record's key; 16 for each claim.
     grants((arguments.count() - 3) / 16)
 }
 
-/// Whether a call is a hello.
 fn greets(arguments: &dyn Arguments) -> bool {
     let mut greets = false;
     arguments.each(&mut |argument| greets |= argument == Argument::Word(Intent::Put.as_str()));
     greets
 }
 
-/// The reply to a hello: a record of that process, which is old and synced.
+/// The reply to a hello: an old and synced record of that process.
 pub(super) fn record(process: &str) -> Value {
     let (age, none) = (Value::Integer(1_000_000_000), Value::Integer(0));
     let said = [
@@ -119,10 +117,9 @@ pub(super) fn record(process: &str) -> Value {
     Value::Array(vec![format!("1 0 1 {ID}").into(), "".into(), Value::Array(said.into_iter().chain(list).collect())])
 }
 
-/// The id of the record.
 pub(super) const ID: &str = "0123456789abcdef";
 
-/// The reply to a call of so many claims that are all granted.
+/// The reply to a call that grants this many claims.
 pub(super) fn grants(claims: usize) -> Value {
     format!("1 0 {claims} {ID}").into()
 }
@@ -146,7 +143,7 @@ fn node(script: &Arc<Script>, listener: Arc<Missed>) -> RedisNode {
     over(Arc::new(Played(script.clone())), listener, Duration::ZERO)
 }
 
-/// A node whose commands may take a second.
+/// A node with a command timeout of one second.
 pub(super) fn over(dialer: Arc<dyn Dialer>, listener: Arc<dyn Listener>, max_ttl: Duration) -> RedisNode {
     let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
     let settings = Settings {
@@ -177,7 +174,7 @@ pub(super) fn request(verb: Verb, sink: Arc<dyn Sink>) -> Request {
     Request { operation: Arc::new(operation), reply: ReplyTo::new(0, sink) }
 }
 
-/// Claims for so many at once, with the answers' receiver.
+/// Submits several claims together. Returns the receiver of their replies.
 pub(super) fn claimed_at_once(node: &RedisNode, count: usize) -> mpsc::UnboundedReceiver<Reply> {
     let (sender, answers) = mpsc::unbounded_channel();
     let sink: Arc<dyn Sink> = Arc::new(Inbox(sender));
@@ -185,12 +182,11 @@ pub(super) fn claimed_at_once(node: &RedisNode, count: usize) -> mpsc::Unbounded
     answers
 }
 
-/// Claims, and returns the answer's receiver.
 pub(super) fn claimed(node: &RedisNode) -> mpsc::UnboundedReceiver<Reply> {
     asked(node, Verb::Claim)
 }
 
-/// The same with another verb.
+/// As [`claimed`], with another verb.
 pub(super) fn asked(node: &RedisNode, verb: Verb) -> mpsc::UnboundedReceiver<Reply> {
     let (sender, answers) = mpsc::unbounded_channel();
     node.submit(request(verb, Arc::new(Inbox(sender))));
@@ -239,10 +235,10 @@ async fn a_connection_that_ends_at_once_is_made_again_after_growing_pauses() {
     assert!(is_down(&node.status().state, "flapping"));
     let (dials, told) = (script.dials.load(Relaxed), listener.0.load(Relaxed));
     assert!((20..200).contains(&dials), "{dials} connections in a minute");
-    assert!(told <= dials.min(61), "{told} times all who wait were told to ask");
+    assert!(told <= dials.min(61), "all waiters were told {told} times to ask");
 }
 
-/// A virtual clock would stand still: there is always something to do.
+/// On the real clock: a virtual one stands still while there is always something to do.
 #[tokio::test]
 async fn a_flood_of_messages_does_not_keep_callers_from_their_answers() {
     for flood in [|| Poll::Ready(Event::Message("hello".to_owned())), || Poll::Ready(Event::Missed)] {
@@ -254,7 +250,7 @@ async fn a_flood_of_messages_does_not_keep_callers_from_their_answers() {
         until(&node, |state| *state == NodeState::Up).await;
         assert_eq!(claimed(&node).recv().await.unwrap().unwrap(), Outcome::Granted { fence: 1 });
         let most = 2 + began.elapsed().as_secs();
-        assert!(u64::from(listener.0.load(Relaxed)) <= most, "all who wait ask once a second, not each time");
+        assert!(u64::from(listener.0.load(Relaxed)) <= most, "waiters are told to ask once a second at most");
     }
 }
 
@@ -263,6 +259,6 @@ async fn offset_of_the_nodes_clock_is_known_from_its_first_reply_on() {
     let node = node(&Arc::default(), Arc::default());
     assert_eq!(node.clock_ahead(), None);
     until(&node, |state| *state == NodeState::Up).await;
-    // Dialing took a millisecond.
+    // The connection took a millisecond.
     assert_eq!(node.clock_ahead(), Some(999_000));
 }

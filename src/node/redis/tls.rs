@@ -1,6 +1,6 @@
-//! TLS as every transport speaks it: who is trusted, who we are, and by which provider.
+//! TLS for all transports: trusted authorities, the client's certificate, and the provider.
 //!
-//! The command's own connections are made with the same functions.
+//! The command line uses the same functions for its own connections.
 
 use std::fmt;
 use std::io::Read;
@@ -13,21 +13,21 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::Semaphore;
 
-/// More than any bundle of certificates has; a file that is longer is another one.
+/// More than any bundle of certificates needs. A longer file must be a wrong one.
 const LONGEST: u64 = 4 << 20;
 
 const AUTHORITY: &str = "authority (CA)";
 
-/// How nodes are reached over TLS: whom to trust, who this client is, and by which name a server is
-/// known.
+/// How nodes are reached over TLS: the trusted authorities, the client's certificate, and the
+/// servers' names.
 ///
-/// Certificates are always checked; nothing switches that off. Without options, the system's
-/// authorities are trusted (`SSL_CERT_FILE` names others), the client has no certificate, and a
-/// server's certificate must be for the host of its address.
+/// Certificates are always checked; no option disables that. By default the system's authorities
+/// are trusted (`SSL_CERT_FILE` names others), the client has no certificate, and a server's
+/// certificate must be for the host in its address.
 ///
-/// Files are in PEM format and have 4 MiB at most. They are read when the quorum is opened, and
-/// anew at each connection: a certificate that was renewed in its file needs no restart. They are
-/// never shown.
+/// Files are in PEM format, and have at most 4 MiB. They are read when the quorum is opened, and
+/// again for each connection: a renewed certificate needs no restart. Their contents are never
+/// shown.
 ///
 /// # Examples
 /// ```no_run
@@ -52,12 +52,12 @@ pub struct Tls {
     reading: Reading,
 }
 
-/// One read at a time, so that a file system that hangs takes one thread and not one for each
+/// Allows one read at a time: if a file system hangs, it blocks one thread, and not one for each
 /// attempt to connect.
 #[derive(Clone)]
 struct Reading(Arc<Semaphore>);
 
-/// What is in PEM format.
+/// Data in PEM format.
 #[derive(Clone, PartialEq, Eq)]
 enum Pem {
     File(PathBuf),
@@ -65,18 +65,18 @@ enum Pem {
 }
 
 impl Tls {
-    /// Without options.
+    /// The default options.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Trusts the authorities in this file, and no others: those of the system no more.
+    /// Trusts only the authorities in this file, and no longer those of the system.
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.authorities = Some(Pem::File(path.into()));
         self
     }
 
-    /// The same, with what the file says.
+    /// As [`ca_file`](Self::ca_file), with the contents of the file.
     pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.authorities = Some(Pem::Text(pem.into().into()));
         self
@@ -89,13 +89,13 @@ impl Tls {
         self
     }
 
-    /// The client's certificate, with the chain behind it, and its private key without a
-    /// passphrase: for servers with `tls-auth-clients yes`.
+    /// The client's certificate with its chain, and its private key without a passphrase. Servers
+    /// with `tls-auth-clients yes` need them.
     pub fn client_certificate(self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.certificate_file(certificate).key_file(key)
     }
 
-    /// The same, with what the files say.
+    /// As [`client_certificate`](Self::client_certificate), with the contents of the files.
     pub fn client_certificate_pem(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.certificate = Some(Pem::Text(certificate.into().into()));
         self.key = Some(Pem::Text(key.into().into()));
@@ -109,24 +109,25 @@ impl Tls {
         self
     }
 
-    /// One half of [`client_certificate`](Self::client_certificate), as configurations have it.
+    /// The certificate alone, for configurations. See
+    /// [`client_certificate`](Self::client_certificate).
     pub(crate) fn certificate_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.certificate = Some(Pem::File(path.into()));
         self
     }
 
-    /// The other half.
+    /// The key alone.
     pub(crate) fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.key = Some(Pem::File(path.into()));
         self
     }
 
-    /// Whether it says anything.
+    /// Whether any option is set.
     pub(crate) fn is_set(&self) -> bool {
         *self != Self::default()
     }
 
-    /// These options, and where they say nothing, those.
+    /// These options. Those that are not set come from `others`.
     pub(crate) fn or(&self, others: &Self) -> Self {
         let own = self.certificate.is_some() || self.key.is_some();
         let (certificate, key) = if own { (&self.certificate, &self.key) } else { (&others.certificate, &others.key) };
@@ -141,19 +142,18 @@ impl Tls {
         }
     }
 
-    /// The name that a server's certificate must be for.
+    /// The name that a server's certificate must have.
     pub(crate) fn name(&self, host: &str) -> Result<ServerName<'static>, String> {
         let name = self.server_name.as_deref().unwrap_or(host);
         ServerName::try_from(name.to_owned())
             .map_err(|_| "no certificate is for a host of such a name; name another by server_name".to_owned())
     }
 
-    /// The name that was given, if one was.
     pub(crate) fn given_name(&self) -> Option<&str> {
         self.server_name.as_deref()
     }
 
-    /// Who is trusted.
+    /// The trusted authorities.
     pub(crate) fn roots(&self) -> Result<RootCertStore, String> {
         let mut roots = RootCertStore::empty();
         for certificate in self.authorities()? {
@@ -165,7 +165,7 @@ impl Tls {
         Ok(roots)
     }
 
-    /// The authorities that are named.
+    /// The authorities that were given.
     pub(crate) fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, String> {
         self.authorities.as_ref().map_or_else(|| Ok(Vec::new()), |own| own.certificates(AUTHORITY))
     }
@@ -174,7 +174,7 @@ impl Tls {
         self.authorities.as_ref().map_or_else(String::new, |own| own.wrong(AUTHORITY, &error.to_string()))
     }
 
-    /// Who this client is, if anybody.
+    /// The client's certificate and key, if they were given.
     pub(crate) fn identity(&self) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, String> {
         match (&self.certificate, &self.key) {
             (None, None) => Ok(None),
@@ -186,12 +186,11 @@ impl Tls {
         }
     }
 
-    /// Whether this client has a certificate.
     pub(crate) const fn is_identified(&self) -> bool {
         self.certificate.is_some()
     }
 
-    /// What rustls is to do. It is told which provider to use: it panics where a program has linked
+    /// The configuration of rustls. It names the provider: rustls panics if a program has linked
     /// two and chosen none.
     pub(crate) fn client_config(&self) -> Result<ClientConfig, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -204,11 +203,11 @@ impl Tls {
         }
     }
 
-    /// The same for a new connection, read without blocking the runtime's threads, which keep the
-    /// leases.
+    /// As [`client_config`](Self::client_config), but reads the files on a blocking thread: the
+    /// runtime's threads renew leases.
     ///
     /// # Cancel safety
-    /// Safe: a read that is under way ends by itself, and the next one waits for that.
+    /// Safe: a read that is under way ends by itself, and the next one waits for it.
     pub(crate) async fn at_connect(&self, limit: Duration) -> Result<ClientConfig, String> {
         tokio::select! {
             biased;
@@ -236,7 +235,7 @@ impl Default for Reading {
 }
 
 impl PartialEq for Reading {
-    /// It is no option.
+    /// Ignored: it is no option.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -244,7 +243,7 @@ impl PartialEq for Reading {
 
 impl Eq for Reading {}
 
-/// The system's certificates, as far as they can be read.
+/// Adds the system's certificates that can be read.
 fn add_system(roots: &mut RootCertStore) -> Result<(), String> {
     let found = rustls_native_certs::load_native_certs();
     let (_, unread) = roots.add_parsable_certificates(found.certs);
@@ -284,7 +283,7 @@ impl Pem {
         }
     }
 
-    /// What cannot be read is not repeated.
+    /// The error does not repeat the data.
     fn private_key(&self) -> Result<PrivateKeyDer<'static>, String> {
         let what = "private key";
         PrivateKeyDer::from_pem_slice(&self.bytes(what)?).map_err(|_| {
@@ -310,11 +309,11 @@ impl Pem {
     }
 }
 
-/// Files alone: a pipe cannot be read anew.
+/// Reads regular files only: a pipe cannot be read again.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let file = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !file.is_file() || file.len() > LONGEST {
-        return Err("it is no file of at most 4 MiB".to_owned());
+        return Err("it is not a file of at most 4 MiB".to_owned());
     }
     let mut bytes = Vec::new();
     let opened = std::fs::File::open(path);
@@ -323,7 +322,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 impl fmt::Debug for Tls {
-    /// Says what is set, and nothing of what it says.
+    /// Shows which options are set, but not the data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls")
             .field("own_ca", &self.authorities.is_some())
@@ -343,7 +342,7 @@ mod tests {
         assert!(rustls::crypto::CryptoProvider::get_default().is_none());
     }
 
-    /// The one thread that may block is taken, as by a file system that hangs.
+    /// The only blocking thread is busy, as with a file system that hangs.
     #[test]
     fn files_are_not_read_on_the_threads_that_keep_leases() {
         let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -371,7 +370,7 @@ mod tests {
         let begin = "-----BEGIN CERTIFICATE-----\nsecret!\n-----END CERTIFICATE-----\n";
         for (tls, says) in [
             (Tls::new().ca_file("/nowhere/ca.pem"), "the authority (CA) /nowhere/ca.pem: No such file"),
-            (Tls::new().ca_file(folder.path()), "it is no file of at most 4 MiB"),
+            (Tls::new().ca_file(folder.path()), "it is not a file of at most 4 MiB"),
             (Tls::new().ca_file(&file), "file.pem: it has no certificate"),
             (Tls::new().ca_pem("secret"), "the authority (CA): it has no certificate"),
             (Tls::new().ca_pem(begin), "it is garbled"),

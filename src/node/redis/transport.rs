@@ -1,7 +1,7 @@
-//! The port to one server: dial it, send commands in order, take what it pushes.
+//! The interface to one server: dial it, send commands in order, receive pushes.
 //!
-//! Everything that a connection to a server must do for this library is here, in types of its own.
-//! fred is behind it in `fred.rs`; simulations bring their own servers.
+//! It has all that this library needs of a connection, in types of its own. `fred.rs` and
+//! `redis_rs.rs` implement it; simulations have their own servers.
 
 use std::fmt;
 use std::task::{Context, Poll, Waker};
@@ -19,23 +19,23 @@ pub trait Dialer: fmt::Debug + Send + Sync + 'static {
     /// The server's address without user and password.
     fn address(&self) -> String;
 
-    /// The database of the server that it selects.
+    /// The number of the database that connections select.
     fn database(&self) -> u8 {
         0
     }
 
-    /// Opens a connection and authenticates on it. No step of that may take longer than `timeout`.
+    /// Opens a connection and authenticates. No step may take longer than `timeout`.
     ///
     /// # Cancel safety
-    /// Safe: a connection that nobody took is closed.
+    /// Safe: a connection that nobody receives is closed.
     fn dial(&self, timeout: Duration) -> Dialing<'_>;
 }
 
-/// A connection on its way.
+/// A connection that is being opened.
 pub type Dialing<'a> = BoxFuture<'a, Result<Box<dyn Connection>, Fault>>;
 
-/// What a command will come to: [`Timeout`], [`Closed`], [`Overloaded`], [`Garbled`], or [`Busy`]
-/// or [`Rejected`] with what the server said first in the message.
+/// The reply to a command, or its fault: [`Timeout`], [`Closed`], [`Overloaded`], [`Garbled`],
+/// [`Busy`] or [`Rejected`]. The message of the last two begins with the server's own words.
 ///
 /// [`Timeout`]: crate::node::FaultKind::Timeout
 /// [`Closed`]: crate::node::FaultKind::Closed
@@ -45,39 +45,38 @@ pub type Dialing<'a> = BoxFuture<'a, Result<Box<dyn Connection>, Fault>>;
 /// [`Rejected`]: crate::node::FaultKind::Rejected
 pub type Answer<T> = BoxFuture<'static, Result<T, Fault>>;
 
-/// One connection to one server. It is never made anew: a connection that ended stays so. Dropping
-/// it ends it.
+/// One connection to one server. It never reconnects. Dropping it ends it.
 pub trait Connection: fmt::Debug + Send + Sync + 'static {
-    /// Sends a command behind all that were sent before. It is on its way when this returns, and is
-    /// never withdrawn: dropping the answer only means that nobody reads it. It has no limit of time.
+    /// Sends a command behind all earlier ones. The command is on its way when this returns, and is
+    /// never withdrawn, even if the answer is dropped. There is no time limit.
     fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value>;
 
-    /// Listens to these channels too. What is published after the answer came is pushed over this
-    /// connection. If the server refuses, the connection is of no further use: replies may be taken
-    /// for those to other commands.
+    /// Subscribes to more channels. Messages that are published after the answer are pushed over
+    /// this connection. After a refusal the connection is of no further use, since replies may be
+    /// taken for those to other commands.
     fn subscribe(&self, channels: &[String]) -> Answer<()>;
 
-    /// Listens to these channels no more. A refusal is as with [`subscribe`](Self::subscribe).
+    /// Unsubscribes from these channels. The same holds after a refusal.
     fn unsubscribe(&self, channels: &[String]) -> Answer<()>;
 
-    /// What happens next. Not asked again after the connection ended.
+    /// The next event. Must not be polled again after the connection has ended.
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event>;
 }
 
-/// An answer that was polled once: both client libraries queue a command when its future is polled
-/// first. So commands go out in the order of the calls.
+/// Polls an answer once. Both client libraries queue a command when its future is polled first, so
+/// this keeps the order of the calls.
 pub(super) fn started<T: Send + 'static>(mut answer: Answer<T>) -> Answer<T> {
-    // Where the task has had its turn, Tokio would let it look as if the command could not be queued.
+    // Unconstrained: if the task's budget is used up, Tokio would report the queue as full.
     match unconstrained(&mut answer).poll_unpin(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => ready(result).boxed(),
         Poll::Pending => answer,
     }
 }
 
-/// What happens to a connection.
+/// An event on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It ended, and why.
+    /// The connection ended, for this reason.
     Ended(String),
     /// A message was published on one of its channels.
     Message(String),
@@ -85,7 +84,7 @@ pub enum Event {
     Missed,
 }
 
-/// The name under which a server knows a script that was loaded: its SHA-1.
+/// The SHA-1 of a script, by which a server knows it once it is loaded.
 #[must_use]
 pub fn digest(script: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, script.as_bytes());
@@ -95,7 +94,7 @@ pub fn digest(script: &str) -> String {
 /// One argument of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument<'a> {
-    /// A word that needs no copy.
+    /// A word with a static lifetime, which needs no copy.
     Word(&'static str),
     /// Any text.
     Text(&'a str),
@@ -104,7 +103,7 @@ pub enum Argument<'a> {
 }
 
 impl Argument<'_> {
-    /// How many bytes it takes in a buffer, if it needs one.
+    /// How many bytes of a buffer the argument needs.
     pub(super) const fn bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -113,17 +112,15 @@ impl Argument<'_> {
     }
 }
 
-/// The arguments of a command. Each connection writes them in its own form, so that none is copied
-/// twice.
+/// The arguments of a command. Each transport converts them directly, so that none is copied twice.
 pub trait Arguments {
-    /// How many there are.
+    /// The number of arguments.
     fn count(&self) -> usize;
 
-    /// How many bytes texts take together, for whoever writes them into one
-    /// buffer.
+    /// The total length of all texts, to allocate one buffer for them.
     fn bytes(&self) -> usize;
 
-    /// Hands them out, in order.
+    /// Passes each argument to `take`, in order.
     fn each(&self, take: &mut dyn FnMut(Argument<'_>));
 }
 
@@ -141,21 +138,21 @@ impl<const N: usize> Arguments for [Argument<'_>; N] {
     }
 }
 
-/// What a server replies.
+/// A server's reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Nothing, or a kind of reply that no command of ours has.
+    /// Nothing, or a kind of reply that none of our commands has.
     Null,
     /// A number.
     Integer(i64),
-    /// A text, with luck in UTF-8.
+    /// A text, usually in UTF-8.
     Text(Bytes),
     /// Several replies.
     Array(Vec<Self>),
 }
 
 impl Value {
-    /// The text, if it is one.
+    /// The text, if this is a text in UTF-8.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match self {
@@ -164,7 +161,7 @@ impl Value {
         }
     }
 
-    /// The number, also where its digits came as a text, as all numbers that Redis stores do.
+    /// The number. It may come as a text, as all numbers that Redis stores do.
     #[must_use]
     pub fn integer(&self) -> Option<i64> {
         match self {
@@ -173,7 +170,7 @@ impl Value {
         }
     }
 
-    /// The parts of an array; anything else has none.
+    /// The parts of an array; empty for anything else.
     #[must_use]
     pub fn items(self) -> Vec<Self> {
         match self {

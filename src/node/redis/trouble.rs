@@ -1,17 +1,17 @@
-//! Why TLS was not agreed on, from the debug form of the error, and what can be done about it.
+//! Explains failures of TLS from the debug form of the error, and says what to do.
 //!
-//! The command's own connections are told in the same words.
+//! The command line uses the same texts for its own connections.
 
 use super::wording::{plain, words};
 
-/// What is wrong, and what to do.
+/// A failure, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trouble {
     pub(super) what: String,
     pub(super) mend: String,
 }
 
-/// Why the client does not accept the server's certificate: how rustls calls it, what that is, and
+/// Reasons why the client rejects the server's certificate: the name in rustls, the reason, and
 /// what to do.
 const DISTRUST: &[(&str, &str, &str)] = &[
     ("Expired", "its certificate has expired", "renew it on the server"),
@@ -39,8 +39,8 @@ const DISTRUST: &[(&str, &str, &str)] = &[
     ("Revoked", "its certificate was revoked", "install another on the server"),
 ];
 
-/// Why the server ended the handshake: the alert, what it means, and what to do. The first are about
-/// this client's certificate.
+/// Alerts by which the server ended the handshake: the name, the meaning, and what to do. These are
+/// about this client's certificate.
 const ALERTS: &[(&str, &str, &str)] = &[
     (
         "CertificateRequired",
@@ -85,7 +85,7 @@ const ALERTS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What may be the lack of a certificate: before TLS 1.3 no alert of its own tells that.
+/// An alert that may mean a missing client certificate: TLS before 1.3 has no alert for that.
 const NAMELESS: &[(&str, &str, &str)] = &[(
     "HandshakeFailure",
     "the server and this client have no cipher in common, or the server asks for a client certificate",
@@ -107,14 +107,14 @@ const VERSIONS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What failed before or while TLS was agreed on. rustls tells it as an I/O error. `identified`:
-/// whether this client has a certificate.
+/// The text for a failure of the connection or its TLS handshake, which rustls reports as an I/O
+/// error. `identified`: whether this client has a certificate.
 pub(super) fn handshake(debug: &str, identified: bool) -> String {
     Trouble::of(debug, identified).map_or_else(|| plain(debug), |trouble| trouble.told())
 }
 
 impl Trouble {
-    /// `None` where it is not about TLS.
+    /// The failure; `None` if it is not about TLS.
     pub(super) fn of(debug: &str, identified: bool) -> Option<Self> {
         let alert = |all: &[(&str, &str, &str)]| {
             let of = |name: &str| debug.contains(&format!("AlertReceived({name})"));
@@ -136,13 +136,12 @@ impl Trouble {
         Self { what: what.into(), mend: mend.into() }
     }
 
-    /// In one sentence.
     pub(super) fn told(&self) -> String {
         format!("TLS failed: {}; {}", self.what, self.mend)
     }
 }
 
-/// Why the server's certificate is not accepted, if that is what happened.
+/// The reason why the client rejects the server's certificate, if it does.
 fn distrust(debug: &str) -> Option<Trouble> {
     let (_, why) = debug.split_once("InvalidCertificate(")?;
     if why.starts_with("NotValidForName") {
@@ -155,7 +154,7 @@ fn distrust(debug: &str) -> Option<Trouble> {
     }))
 }
 
-/// The names that it has are in the debug form.
+/// The server's certificate is for other names, which the debug form lists.
 fn other_name(why: &str) -> Trouble {
     let presented = why.split_once("presented: [").and_then(|(_, rest)| rest.split_once(']')).map(|(names, _)| names);
     match presented.map(names) {
@@ -171,7 +170,7 @@ fn other_name(why: &str) -> Trouble {
     }
 }
 
-/// Of `"DnsName(\"eu\")", "IpAddress(10.0.0.1)"`: what is within.
+/// The names in `"DnsName(\"eu\")", "IpAddress(10.0.0.1)"`.
 fn names(presented: &str) -> Vec<String> {
     let name = |part: &str| {
         let (_, name) = part.split_once('(')?;
@@ -180,7 +179,7 @@ fn names(presented: &str) -> Vec<String> {
     presented.split("\", \"").filter_map(name).collect()
 }
 
-/// What answers speaks no TLS, if that is what happened.
+/// Other failures of TLS, such as a port that does not speak it.
 fn foreign(debug: &str) -> Option<Trouble> {
     let foreign = ["InvalidMessage", "handshake eof", "ConnectionReset"].iter().any(|sign| debug.contains(sign));
     if foreign {

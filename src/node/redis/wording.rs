@@ -1,15 +1,15 @@
-//! What failed connections are told as, whichever transport they are of: I/O errors come as the text
-//! of their debug form, from which people's words are made.
+//! The texts of failed connections, for all transports. They are made from the debug form of I/O
+//! errors, since fred keeps only that.
 
-/// What is told of a connection whose task or transport panicked.
+/// The reason if a connection's task or transport panicked.
 pub(super) const PANICKED: &str = "its connection panicked, which is a bug; please report it";
-/// What may help where a plain connection ends at once.
+/// The hint if a plain connection ends at once.
 pub(super) const TO_TLS: &str = "; if this port expects TLS, write rediss://";
-/// What is told where replies make no sense.
+/// The reason if replies cannot be parsed.
 pub(super) const STRANGER: &str =
     "what answers at this address does not speak the Redis protocol; is it a Redis or Valkey server?";
 
-/// The message of an I/O error, which fred tells in its debug form.
+/// The message in the debug form of an I/O error.
 pub(super) fn plain(debug: &str) -> String {
     let forms = [("Os {", "message: "), ("Error {", "message: "), ("Custom {", "error: ")];
     let form = forms.into_iter().find(|(form, _)| debug.starts_with(form));
@@ -22,19 +22,18 @@ pub(super) fn plain(debug: &str) -> String {
     }
 }
 
-/// `Kind(NotFound)`: an I/O error that is no more than its kind.
+/// The text of `Kind(NotFound)`: an I/O error that has only a kind.
 fn kind(debug: &str) -> Option<String> {
     Some(words(debug.strip_prefix("Kind(")?.strip_suffix(')')?))
 }
 
-/// `InvalidMessage(InvalidContentType)` as "invalid message: invalid content type". Fields are left
-/// out.
+/// Turns `InvalidMessage(InvalidContentType)` into "invalid message: invalid content type". Leaves
+/// fields out.
 pub(super) fn words(debug: &str) -> String {
     let names = debug.split(" {").next().unwrap_or_default().split(['(', ')', '}', ' ']);
     names.filter(|name| !["", "Other", "OtherError"].contains(name)).map(spaced).collect::<Vec<_>>().join(": ")
 }
 
-/// `NotFound` as "not found", and `UnknownCA` as "unknown ca".
 fn spaced(name: &str) -> String {
     let before = [' '].into_iter().chain(name.chars());
     let spaced = before.zip(name.chars()).flat_map(|(before, letter)| {

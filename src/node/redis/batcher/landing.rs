@@ -1,4 +1,4 @@
-//! What came back: whose replies count, and in which order they are handed out.
+//! Handles the results of commands: which replies count, and in which order they are handed out.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -14,17 +14,16 @@ use crate::node::reply::Fault;
 use crate::rules::Tick;
 
 impl Batcher {
-    /// Hands out replies behind the messages that were received before them: what is handed over
-    /// counts only where it came after the reply that said it might be. Returns why the generation
-    /// must end, if it must.
+    /// Reads the messages that were received before a reply, then hands the reply out. A hand-over
+    /// counts only if its push came after the reply to the waiter's ask. Returns a reason if the
+    /// generation must end.
     pub(super) async fn land_in_order(&mut self, landed: Landed) -> Option<String> {
         let mut ended = None;
-        // However many came before, most of them have been looked at: what counts is whether any
-        // waits still.
+        // Start a new row: all that matters is whether messages are left unread after this loop.
         self.messages.start_again();
         while ended.is_none() && !self.messages.are_enough() {
-            // Whatever else this task has done in this turn: Tokio would let it look as if there
-            // was none.
+            // Unconstrained: if this task's budget is used up, Tokio would report that there is no
+            // event.
             let event = poll_fn(|context| Poll::Ready(self.connection.poll_event(context)));
             let Poll::Ready(event) = unconstrained(event).await else { break };
             ended = self.happened(event);
@@ -34,7 +33,7 @@ impl Batcher {
         ended.or(landed)
     }
 
-    /// A message came.
+    /// Takes a message.
     pub(super) fn heard(&mut self, text: &str) {
         let Some(mut hint) = self.messages.take(text) else { return };
         if let Some(granted) = &mut hint.granted {
@@ -44,7 +43,7 @@ impl Batcher {
         self.shared.settings.listener.hint(self.shared.index, &hint);
     }
 
-    /// Hands out replies. Returns why the generation must end, if it must.
+    /// Hands out the replies of one command. Returns a reason if the generation must end.
     pub(super) fn land(&mut self, landed: Landed) -> Option<String> {
         let Landed { what, sent, received, result } = landed;
         match (what, result) {
@@ -78,7 +77,7 @@ impl Batcher {
         (timeouts >= TIMEOUTS).then(|| format!("{TIMEOUTS} answers in a row did not come in time"))
     }
 
-    /// Whether the server is still the one that was admitted. Returns what it is else.
+    /// Checks that the server is still the one that was admitted. Returns a reason if it is not.
     fn probed(&self, sent: Tick, received: Tick, value: &Value) -> Option<String> {
         let server = parse(value)?;
         if server.run_id != self.run_id {

@@ -1,4 +1,4 @@
-//! Calls: what waits, what is sent, and what counts.
+//! Calls: which jobs wait, which are sent, and which replies count.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,7 +13,7 @@ use crate::node::redis::transport::Event;
 use crate::node::redis::{Job, Link, QUEUE, Shared, supervisor};
 use crate::node::{FaultKind, Node, NodeState, Reply, Sink, Verb};
 
-/// More calls wait than can be under way, and each of those takes its time.
+/// More calls wait than may be in flight, and each takes its time.
 #[tokio::test(start_paused = true)]
 async fn what_waited_longer_than_a_command_may_take_is_not_sent() {
     let mut stage = Stage::up().await;
@@ -40,7 +40,7 @@ async fn what_waited_longer_than_a_command_may_take_is_not_sent() {
     stage.is_quiet().await;
 }
 
-/// Whatever else is answered meanwhile.
+/// Replies to other calls that come meanwhile must not matter.
 #[tokio::test(start_paused = true)]
 async fn what_is_not_answered_in_time_is_unknown_and_nothing_waits_for_it() {
     let mut stage = Stage::up().await;
@@ -57,7 +57,7 @@ async fn what_is_not_answered_in_time_is_unknown_and_nothing_waits_for_it() {
         assert!(took >= SECOND && took < SECOND + 5 * MS, "{took:?}");
         sent.reply(grants(1));
         granted(&mut answers).await;
-        // Nobody takes it for the answer to something else.
+        // Late replies are not taken for replies to later calls.
         late.into_iter().for_each(|(sent, _)| sent.reply(grants(1)));
         let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
         sent.reply(grants(1));
@@ -77,7 +77,7 @@ async fn more_than_may_wait_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn what_is_submitted_at_once_goes_into_as_few_calls_as_it_fits_into() {
     let mut stage = Stage::up().await;
-    // More than may wait one by one.
+    // More than the queue has room for, if they were queued one by one.
     let mut answers = claimed_at_once(&stage.node, 10_000);
     for call in 0..79 {
         let claims = if call < 78 { BATCH } else { 10_000 - 78 * BATCH };
@@ -173,7 +173,7 @@ async fn a_call_that_is_sent_again_has_no_more_time_than_one_that_is_not() {
     assert!(late < 5 * MS, "{late:?}");
 }
 
-/// What a node says when it hands a name over.
+/// A push that hands a name over.
 const PUSH: &str = "7 host/1/uuid/7 9 1000001 3040 p:{a}";
 
 impl Stage {
@@ -189,7 +189,7 @@ impl Stage {
 #[tokio::test(start_paused = true)]
 async fn a_push_counts_however_many_messages_came_before_it() {
     let mut stage = Stage::up().await;
-    // What comes with an answer is the sixty-fourth once.
+    // Shifts the count: beside one of the replies comes the 64th message in a row.
     stage.says("7 0");
     for number in 1..=200 {
         let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
@@ -210,12 +210,12 @@ async fn a_push_that_an_answer_may_have_overtaken_does_not_count_and_later_ones_
     sent.reply(grants(1));
     granted(&mut answers).await;
     let before = stage.counted();
-    assert!(before <= 128, "the answer waits for no more: {before}");
+    assert!(before <= 128, "the reply waits for no more messages: {before}");
     settled().await;
     assert_eq!(
         (stage.counted(), stage.client.hints.load(Relaxed)),
         (before, 300),
-        "the others were received before it"
+        "the other pushes came before the reply"
     );
     let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
     sent.reply(grants(1));
@@ -225,7 +225,7 @@ async fn a_push_that_an_answer_may_have_overtaken_does_not_count_and_later_ones_
     assert_eq!(stage.counted(), before + 1);
 }
 
-/// Its answer may have come meanwhile, and be read by a task that runs later.
+/// The reply may have come meanwhile, and be read by a task that runs later.
 #[tokio::test(start_paused = true)]
 async fn what_was_asked_before_the_process_stood_still_is_heard_after_that() {
     for late in [20 * MS, 60 * SECOND] {
@@ -250,7 +250,7 @@ async fn what_is_not_answered_after_the_process_stood_still_is_given_up() {
     assert!(stage.node.shared.host.now().since(began) < SECOND, "soon");
 }
 
-/// What is handed over counts only behind the reply that said it might be.
+/// A hand-over counts only after the reply to the waiter's ask.
 #[tokio::test(start_paused = true)]
 async fn an_answer_does_not_overtake_what_was_pushed_before_it() {
     let mut stage = Stage::up().await;
@@ -269,12 +269,12 @@ async fn what_was_sent_when_the_connection_ended_is_unknown() {
     assert_eq!(failed(&mut answers).await, FaultKind::Closed);
 }
 
-/// It may have been sent, so it is not sent again.
+/// The call may have been sent, so it is not sent again.
 #[tokio::test(start_paused = true)]
 async fn what_was_sent_while_the_connection_panicked_is_unknown_and_the_connection_ends() {
     let mut stage = Stage::up().await;
     settled().await;
-    // Nobody takes what is sent.
+    // The transport panics when it sends: its receiver is gone.
     let (_, nobody) = tokio::sync::mpsc::unbounded_channel();
     drop(std::mem::replace(&mut stage.sent, nobody));
     let mut answers = claimed(&stage.node);
@@ -282,7 +282,7 @@ async fn what_was_sent_while_the_connection_panicked_is_unknown_and_the_connecti
     stage.comes_down("panicked").await;
 }
 
-/// Between having a place in the queue and being in it, a caller can be kept up.
+/// A caller may be delayed between reserving a place in the queue and filling it.
 #[tokio::test(start_paused = true)]
 async fn a_job_that_was_queued_at_the_last_moment_is_answered_outside_of_the_lock() {
     let stage = Stage::up().await;
@@ -320,12 +320,12 @@ async fn a_job_whose_caller_had_a_place_before_the_node_was_closed_is_sent() {
     late.join().unwrap();
 }
 
-/// Asks the node again as soon as it is answered, as a caller does.
+/// Submits again as soon as it gets a reply, as callers do.
 struct Again(Arc<Shared>, UnboundedSender<FaultKind>);
 
 impl Sink for Again {
     fn deliver(self: Arc<Self>, _: usize, reply: Reply) {
         let _ = self.1.send(reply.unwrap_err().kind());
-        assert!(self.0.state.try_lock().is_ok(), "it is answered under the node's lock, and would wait for ever");
+        assert!(self.0.state.try_lock().is_ok(), "a reply under the node's lock would deadlock");
     }
 }

@@ -1,4 +1,4 @@
-//! Connections: how they are greeted, looked after, left and made again.
+//! Connections: how they are admitted, probed, ended and made again.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -50,7 +50,7 @@ async fn a_server_is_asked_every_five_seconds_whether_it_is_still_the_same() {
         advance(5 * SECOND - 20 * MS).await;
         stage.next("INFO").await.reply("not what it was asked");
         settled().await;
-        assert_eq!(stage.node.status().state, NodeState::Up, "once is not enough");
+        assert_eq!(stage.node.status().state, NodeState::Up, "one bad reply is not enough");
     }
     stage.next("INFO").await.reply(info("another", 1_020));
     stage.comes_down("another server answers at this address").await;
@@ -71,7 +71,7 @@ async fn hints_are_handed_on_and_what_was_missed_is_told_once_a_second_at_most()
     let mut stage = Stage::up().await;
     let missed = |stage: &Stage| stage.client.missed.load(Relaxed);
     settled().await;
-    assert_eq!(missed(&stage), 1, "what was published before");
+    assert_eq!(missed(&stage), 1, "messages before the connection are lost");
     for text in ["7 0", "no hint", "8 500"] {
         stage.events.send(Event::Message(text.to_owned())).unwrap();
     }
@@ -85,12 +85,12 @@ async fn hints_are_handed_on_and_what_was_missed_is_told_once_a_second_at_most()
     assert_eq!(missed(&stage), 1);
     advance(20 * MS).await;
     settled().await;
-    assert_eq!(missed(&stage), 2, "five times are told once");
+    assert_eq!(missed(&stage), 2, "five losses are reported once");
     for _ in 0..200 {
         stage.events.send(Event::Message("9 0".to_owned())).unwrap();
     }
     settled().await;
-    assert_eq!(stage.client.hints.load(Relaxed), 202, "others have their turn, and then there are more");
+    assert_eq!(stage.client.hints.load(Relaxed), 202, "all messages are read, in several turns");
     stage.events.send(Event::Ended("over".to_owned())).unwrap();
     stage.comes_down("over").await;
 }
@@ -109,7 +109,7 @@ async fn a_connection_that_was_steady_is_made_again_at_once_and_one_that_was_not
     }
 }
 
-/// As `CLIENT KILL` ends them twice a second.
+/// As with a `CLIENT KILL` twice a second.
 #[tokio::test(start_paused = true)]
 async fn connections_that_answered_are_made_again_after_the_least_pause() {
     let mut stage = Stage::new();
@@ -126,7 +126,7 @@ async fn connections_that_answered_are_made_again_after_the_least_pause() {
     }
 }
 
-/// As a server or a proxy does that is at its limit of clients.
+/// As with a server or a proxy at its limit of clients.
 #[tokio::test(start_paused = true)]
 async fn connections_that_end_once_confirmed_are_made_again_ever_later() {
     let mut stage = Stage::new();
@@ -144,7 +144,7 @@ async fn connections_that_end_once_confirmed_are_made_again_ever_later() {
     assert!(longest > SECOND / 2, "{longest:?}");
 }
 
-/// As servers do that have a `timeout`, with connections that are not subscribed.
+/// As with a server that has a `timeout`, on connections without a subscription.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_closes_idle_connections_is_asked_more_often() {
     let mut stage = Stage::new();

@@ -1,4 +1,4 @@
-//! One node over a transport of which the test answers every command by hand, on a virtual clock.
+//! One node over a transport whose commands the test answers one by one, on a virtual clock.
 
 mod calls;
 mod connections;

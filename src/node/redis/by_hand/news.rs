@@ -10,7 +10,7 @@ fn name(text: &str) -> Name {
     Name::new("p:", text).unwrap()
 }
 
-/// The next command that is no question whether the server is still the same.
+/// The next command that is not a probe.
 async fn next(stage: &mut Stage, command: &str) -> Sent {
     loop {
         match stage.sent.recv().await.unwrap() {
@@ -31,7 +31,7 @@ async fn names_are_followed_over_one_connection_until_none_is() {
     next(&mut stage, "DIAL").await.reply("");
     next(&mut stage, "SUBSCRIBE").await.reply("");
     settled().await;
-    assert_eq!(stage.client.news.load(Relaxed), 1, "what was published before is not known");
+    assert_eq!(stage.client.news.load(Relaxed), 1, "news before the subscription may be lost");
     stage.node.follow(&name("b"), true);
     next(&mut stage, "SUBSCRIBE").await.reply("");
     stage.node.follow(&name("a"), false);
@@ -72,7 +72,7 @@ async fn a_subscription_that_is_not_answered_is_given_up_and_tried_again() {
     assert_eq!(stage.client.news.load(Relaxed), 1);
 }
 
-/// The old one may be dead without a sign.
+/// The old news connection may be dead without a sign.
 #[tokio::test(start_paused = true)]
 async fn a_new_connection_that_carries_votes_makes_one_for_news_too() {
     let mut stage = Stage::up().await;

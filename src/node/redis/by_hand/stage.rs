@@ -1,4 +1,4 @@
-//! A transport of which the test answers every command by hand, and a node over it.
+//! A transport whose commands the test answers one by one, and a node over it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use crate::node::{Fault, FaultKind, Hint, Listener, Name, NodeState, Outcome, Re
 
 pub(super) const MS: Duration = Duration::from_millis(1);
 
-/// A command that was sent and not answered yet.
+/// A command without a reply so far.
 pub(super) struct Sent {
     pub(super) command: &'static str,
     answer: oneshot::Sender<Result<Value, Fault>>,
@@ -33,12 +33,12 @@ impl Sent {
     }
 }
 
-/// Hands commands to the test. `DIAL` is one of them.
+/// Passes commands to the test. `DIAL` is one of them.
 #[derive(Clone, Debug)]
 pub(super) struct Hand {
     sent: UnboundedSender<Sent>,
     events: Arc<Mutex<UnboundedReceiver<Event>>>,
-    /// Whether a connection carries votes: what happens, happens to that one.
+    /// Whether this is the voting connection: events happen to that one only.
     votes: Arc<AtomicBool>,
 }
 
@@ -92,12 +92,12 @@ impl Connection for Hand {
     }
 }
 
-/// Counts what it is told.
+/// Counts the calls of its methods.
 #[derive(Debug, Default)]
 pub(super) struct Client {
     pub(super) hints: AtomicU32,
     pub(super) news: AtomicU32,
-    /// Hints that hand something over, and may count.
+    /// The hints with a hand-over that may count.
     pub(super) counted: AtomicU32,
     pub(super) missed: AtomicU32,
     pub(super) doubted: AtomicU32,
@@ -134,7 +134,7 @@ pub(super) struct Stage {
     pub(super) events: UnboundedSender<Event>,
 }
 
-/// What the server says of itself when it has been up for so long.
+/// A reply to INFO of a server with this uptime in seconds.
 pub(super) fn info(run: &str, uptime: u32) -> String {
     format!("run_id:{run}\r\nuptime_in_seconds:{uptime}\r\nrole:master\r\n")
 }
@@ -144,7 +144,7 @@ impl Stage {
         Self::guarded(Duration::ZERO)
     }
 
-    /// With the restart guard.
+    /// A node with the restart guard.
     pub(super) fn guarded(max_ttl: Duration) -> Self {
         let (sender, sent) = mpsc::unbounded_channel();
         let (events, happens) = mpsc::unbounded_channel();
@@ -153,34 +153,33 @@ impl Stage {
         Self { node: over(Arc::new(hand), client.clone(), max_ttl), client, sent, events }
     }
 
-    /// A node that has been admitted.
     pub(super) async fn up() -> Self {
         let mut stage = Self::new();
         stage.admit().await;
         stage
     }
 
-    /// The next command, which is this one.
+    /// The next command, which must be this one.
     pub(super) async fn next(&mut self, command: &str) -> Sent {
         let sent = self.sent.recv().await.unwrap();
         assert_eq!(sent.command, command);
         sent
     }
 
-    /// Answers what is asked before a connection may be used.
+    /// Answers all commands of a new connection, from its dial to its subscription.
     pub(super) async fn admit(&mut self) {
         self.greet().await;
         self.next("SUBSCRIBE").await.reply("");
         self.is_up().await;
     }
 
-    /// Answers all of that but the subscription.
+    /// Answers all of them except the subscription.
     pub(super) async fn greet(&mut self) {
         self.next("DIAL").await.reply("");
         self.greeted().await;
     }
 
-    /// The same, once it was dialed.
+    /// Answers all of them except the dial and the subscription.
     pub(super) async fn greeted(&mut self) {
         self.next("CLIENT").await.reply("OK");
         self.loads().await.into_iter().for_each(|load| load.reply("digest"));
@@ -188,8 +187,7 @@ impl Stage {
         self.next("EVALSHA").await.reply(record("run"));
     }
 
-    /// The connection ends. Returns the next attempt to connect, and how long the pause before it
-    /// was.
+    /// Ends the connection. Returns the next dial, and the pause before it.
     pub(super) async fn redialed(&mut self) -> (Sent, Duration) {
         let ended = self.node.shared.host.now();
         self.events.send(Event::Ended("over".to_owned())).unwrap();
@@ -205,7 +203,6 @@ impl Stage {
         until(&self.node, |state| *state == NodeState::Up).await;
     }
 
-    /// Each script is loaded.
     pub(super) async fn loads(&mut self) -> Vec<Sent> {
         let mut loads = Vec::new();
         for _ in Script::ALL {
@@ -214,7 +211,7 @@ impl Stage {
         loads
     }
 
-    /// Claims, each in a call of its own.
+    /// Submits claims, each of which is sent in its own call.
     pub(super) async fn calls(&mut self, count: usize) -> Vec<(Sent, UnboundedReceiver<Reply>)> {
         let mut calls = Vec::new();
         for _ in 0..count {
@@ -234,7 +231,7 @@ impl Stage {
     }
 }
 
-/// The reply to one operation at the server's time; no words tell that it went as asked.
+/// The reply to one operation at the server's time. Empty `words` mean that it went as asked.
 pub(super) fn replied(time: i64, words: &[&'static str]) -> Value {
     let reply = [Value::Integer(1)].into_iter().chain(words.iter().map(|&word| word.into())).collect();
     let done = format!("{} {} 1 {ID}", time / 1_000_000, time % 1_000_000);
@@ -242,7 +239,7 @@ pub(super) fn replied(time: i64, words: &[&'static str]) -> Value {
     Value::Array([done.into(), "".into()].into_iter().chain(others).collect())
 }
 
-/// Lets all others run until they wait, without time passing.
+/// Lets all other tasks run until they wait, without advancing the clock.
 pub(super) async fn settled() {
     for _ in 0..100 {
         tokio::task::yield_now().await;

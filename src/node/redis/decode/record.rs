@@ -1,4 +1,4 @@
-//! What a hello returns, as the node's record.
+//! Decodes the record in the reply to a hello.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,6 @@ use crate::node::operation::OldAtOnce;
 use crate::node::redis::transport::Value;
 use crate::rules::list::{InForce, Record, Sighting};
 
-/// What a hello returns if there is a record.
 pub(super) fn read(items: &[Value]) -> Option<Record> {
     let [_, id, process, age, high, floor, synced, word, list @ ..] = items else { return None };
     let [hash, left, begun, says, seen @ ..] = list else { return None };
@@ -28,7 +27,7 @@ pub(super) fn read(items: &[Value]) -> Option<Record> {
     })
 }
 
-/// Why a node with this record may vote without waiting for `max_ttl`, or `None`.
+/// Why the record was old at once, if it was; the outer `None` means an unknown word.
 fn old_at_once(word: &Value) -> Option<Option<OldAtOnce>> {
     match word.text()? {
         "" => Some(None),
@@ -36,7 +35,7 @@ fn old_at_once(word: &Value) -> Option<Option<OldAtOnce>> {
     }
 }
 
-/// Which record some client saw on which node, and how many ms ago.
+/// A record's id that some client saw on a node, and how many ms ago.
 fn seen_as(seen: &Value) -> Option<Sighting> {
     let mut words = seen.text()?.split(' ');
     let (node, id, age) = (words.next()?, words.next()?, words.next()?.parse().ok()?);

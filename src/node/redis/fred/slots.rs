@@ -1,7 +1,7 @@
-//! Where fred's calls are made.
+//! Reuses the memory of fred's calls.
 //!
-//! fred's future of a call takes some 5 KiB, and to put each into a box of its own costs as much as
-//! to send it. So a box makes one call after the other.
+//! fred's future for a call takes some 5 KiB. A box for each call would cost as much as sending it.
+//! So a *slot* is a box that makes one call after the other.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,18 +14,17 @@ use fred::types::{CustomCommand, Resp3Frame, Value as FredValue};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-/// How many are kept that are in no use. There are more only while a server does not answer.
+/// The most idle slots that are kept. More slots exist only while a server does not reply.
 const KEPT: usize = 32;
 
 type Reply = Result<Resp3Frame, FredError>;
 
-/// What makes the calls of one connection.
+/// The slots of one connection.
 pub(super) struct Slots {
     client: Client,
     free: Mutex<Vec<Slot>>,
 }
 
-/// Makes one call at a time.
 struct Slot {
     calls: BoxFuture<'static, ()>,
     state: Arc<Mutex<State>>,
@@ -33,15 +32,14 @@ struct Slot {
 
 #[derive(Default)]
 enum State {
-    /// A call is being made, or none.
+    /// The slot is idle, or its call was sent.
     #[default]
     None,
     Asked(&'static str, Vec<FredValue>),
     Answered(Reply),
 }
 
-/// A call, whose slot is free again once it has been answered. Where it is dropped before, that is
-/// the end of its slot too.
+/// A call. Its slot is free again after the reply. If the call is dropped before, so is the slot.
 pub(super) struct Call {
     slot: Option<Slot>,
     slots: Arc<Slots>,
@@ -52,7 +50,7 @@ impl Slots {
         Self { client, free: Mutex::default() }
     }
 
-    /// A call, which is on its way once it was polled.
+    /// Prepares a call, which is sent when it is polled first.
     pub(super) fn call(self: &Arc<Self>, command: &'static str, arguments: Vec<FredValue>) -> Call {
         let slot = locked(&self.free).pop().unwrap_or_else(|| Slot::new(self.client.clone()));
         *locked(&slot.state) = State::Asked(command, arguments);
@@ -94,7 +92,7 @@ async fn calls(client: Client, state: Arc<Mutex<State>>) {
     }
 }
 
-/// What is asked for; whoever asks polls.
+/// Takes the call to make. Needs no waker: the caller polls after it has set the call.
 fn asked(state: &Mutex<State>) -> Poll<(&'static str, Vec<FredValue>)> {
     let mut state = locked(state);
     match std::mem::take(&mut *state) {
@@ -120,7 +118,7 @@ impl Future for Call {
     }
 }
 
-/// Dropping the future does not withdraw the command.
+/// If this future is dropped, the command is still carried out.
 async fn call(client: &Client, command: &'static str, arguments: Vec<FredValue>) -> Reply {
     client.custom_raw(CustomCommand::new_static(command, None::<u16>, false), arguments).await
 }

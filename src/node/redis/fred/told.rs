@@ -1,4 +1,4 @@
-//! What fred is told of a node, and what is made of its errors.
+//! How fred is configured for an address, and what its errors become.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -27,7 +27,7 @@ fn an_address_says_how_fred_connects() {
     assert!(secret.database == Some(2) && secret.tls.is_some());
 }
 
-/// Each would be another login, or another command.
+/// fred would send each of these as another login, or as another command.
 #[test]
 fn what_fred_would_not_send_as_it_is_is_refused_and_not_shown() {
     for word in ["se%20cret", "se%0Acret", "se%22cret", "se%27cret", "se%00cret"] {
@@ -165,7 +165,7 @@ fn a_failed_handshake_is_not_blamed_on_a_port_without_tls_where_it_has_some() {
     );
 }
 
-/// Without it, where the machine is at its limit of threads, no connection could be made again.
+/// Without that thread, no connection could be made while the machine is at its limit of threads.
 #[test]
 fn each_probe_keeps_a_thread_for_the_next_connection() {
     let started = Arc::new(AtomicU32::new(0));

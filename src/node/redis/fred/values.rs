@@ -1,4 +1,4 @@
-//! Arguments and replies as fred has them.
+//! Converts arguments and replies for fred.
 
 use bytes::Bytes;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
@@ -6,8 +6,8 @@ use fred::types::{Resp3Frame, Value as FredValue};
 
 use crate::node::redis::transport::{Argument, Arguments, Value};
 
-/// The arguments of a command. fred counts references to each of them: they are parts of one buffer,
-/// so that there is one count, and one allocation, a call and not two a key.
+/// The arguments of a command. All texts are parts of one buffer: one allocation and one reference
+/// count for a call, instead of two for each key.
 pub(super) fn sent(arguments: &dyn Arguments) -> Vec<FredValue> {
     let mut buffer = Vec::with_capacity(arguments.bytes());
     arguments.each(&mut |argument| match argument {
@@ -26,7 +26,7 @@ pub(super) fn sent(arguments: &dyn Arguments) -> Vec<FredValue> {
     values
 }
 
-/// A reply, or the error that the server sent instead.
+/// Converts a reply, or the error that the server sent instead.
 pub(super) fn received(frame: Resp3Frame) -> Result<Value, FredError> {
     Ok(match frame {
         Resp3Frame::Number { data, .. } => Value::Integer(data),

@@ -1,8 +1,8 @@
-//! Who writes and reads for a connection: whoever waits for it, instead of a task of its own.
+//! Runs a connection's input and output in the tasks that wait for it.
 //!
-//! redis-rs hands out a future that does all of a connection's input and output. In a task of its
-//! own, each command would wake that task, and each reply two. Here `send` writes at once, and the
-//! task that waits for replies reads them.
+//! redis-rs returns a future that does all input and output of a connection. In a task of its own,
+//! each command would wake it once and each reply twice. Here `send` writes at once, and the task
+//! that waits for replies reads them.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,8 +13,8 @@ use tokio::task::coop::unconstrained;
 
 use super::socket::Log;
 
-/// The future that does a connection's work. It makes progress whenever it is driven, and whoever
-/// drove it is woken when there is more to do.
+/// The future that does a connection's work. Whoever drives it makes it progress, and is woken when
+/// there is more to do.
 pub(super) struct Driver {
     /// `None` once it has ended.
     work: Mutex<Option<BoxFuture<'static, ()>>>,
@@ -22,7 +22,7 @@ pub(super) struct Driver {
     log: Arc<Log>,
 }
 
-/// Who wants to know that the socket is ready. All of them are woken: any may be gone by then, and
+/// The tasks to wake when the socket is ready. All are woken: a single one may be gone by then, and
 /// the others would wait for ever.
 #[derive(Default)]
 struct Waiting(Mutex<Vec<Waker>>);
@@ -32,28 +32,28 @@ impl Driver {
         Self { work: Mutex::new(Some(work)), waiting: Arc::default(), log }
     }
 
-    /// Writes and reads what can be written and read. Returns whether the connection has ended.
+    /// Writes and reads as much as possible now. Returns whether the connection has ended.
     pub(super) fn drive(&self, waker: &Waker) -> bool {
         self.waiting.add(waker);
         let mut kept = self.work();
-        // Out of its place, so that a connection that panics has ended: replies that came behind
-        // might be taken for others.
+        // Taken out, so that a panic ends the connection: later replies could be taken for replies
+        // to other commands.
         let Some(mut work) = kept.take() else { return true };
         if !self.progress(&mut work) {
             *kept = Some(work);
             return false;
         }
         drop(kept);
-        // What waits for replies is told when this is dropped, outside of the lock.
+        // Dropped outside the lock: this wakes the tasks that wait for replies.
         drop(work);
         self.waiting.wake_all();
         true
     }
 
-    /// Waits for `future`, and drives as long as it is not there.
+    /// Drives the connection until `future` is ready.
     ///
     /// # Cancel safety
-    /// Safe: others that wait go on driving.
+    /// Safe: other waiting tasks go on driving.
     pub(super) async fn driven<T>(&self, mut future: Pin<&mut impl Future<Output = T>>) -> T {
         std::future::poll_fn(|context| {
             if let Poll::Ready(output) = future.as_mut().poll(context) {
@@ -72,8 +72,8 @@ impl Driver {
         self.waiting.wake_all();
     }
 
-    /// Its own bound keeps it from reading for ever. By Tokio's it might look as if there was
-    /// nothing to read, and what is to be sent might stay where it is.
+    /// Unconstrained: `Log` limits the reads of a turn. If Tokio's budget were used up, the socket
+    /// would seem to be not ready, and commands might stay unsent.
     fn progress(&self, work: &mut BoxFuture<'static, ()>) -> bool {
         self.log.begin();
         let waker = Waker::from(self.waiting.clone());

@@ -1,4 +1,4 @@
-//! What errors of redis-rs say of a node.
+//! Converts errors of redis-rs to faults.
 
 use std::error::Error;
 use std::io;
@@ -12,7 +12,7 @@ use crate::node::redis::endpoint::Endpoint;
 use crate::node::redis::wording::{STRANGER, TO_TLS};
 use crate::node::reply::{Fault, FaultKind};
 
-/// Why a server that was reached is of no use: it did not take HELLO or SELECT.
+/// Why a server cannot be used that did not accept HELLO or SELECT.
 pub(super) fn unusable(endpoint: &Endpoint, error: &RedisError, log: &Log) -> Fault {
     let plain = endpoint.speaks_plain_tcp();
     let message = match error.kind() {
@@ -32,14 +32,14 @@ fn ended(endpoint: &Endpoint, error: &RedisError, log: &Log) -> String {
     }
 }
 
-/// The I/O error behind it, unless redis-rs made it up itself.
+/// The I/O error that caused this error, unless redis-rs made it up.
 fn reason(error: &RedisError, speaks_tls: bool) -> Option<String> {
     let error = error.source()?.downcast_ref::<io::Error>()?;
     let real = error.raw_os_error().is_some() || error.get_ref().is_some();
     real.then(|| told(error, speaks_tls))
 }
 
-/// What a failed command says of the node: nothing came, or an error did.
+/// The fault of a failed command.
 pub(super) fn fault(error: &RedisError) -> Fault {
     match error.kind() {
         ErrorKind::Io => Fault::new(FaultKind::Closed, "the connection ended before the answer"),
@@ -48,7 +48,7 @@ pub(super) fn fault(error: &RedisError) -> Fault {
     }
 }
 
-/// What a server that refused a command says of itself.
+/// The fault of a command that the server refused.
 pub(super) fn refused_by(error: &ServerError) -> Fault {
     refused(&sentence(error))
 }
@@ -57,14 +57,14 @@ fn refused(said: &str) -> Fault {
     Fault::new(refusal(said), advice(said).trim_end_matches('.'))
 }
 
-/// What the server said, as it said it.
+/// The server's own words.
 fn said(error: &RedisError) -> String {
     if error.kind() == ErrorKind::RESP3NotSupported {
         return "ERR unknown command `HELLO`".to_owned();
     }
     match error.clone().into_server_errors().as_deref() {
         Some([(_, error), ..]) => sentence(error),
-        // redis-rs has put its own words in front.
+        // Leave out the words that redis-rs puts in front.
         _ => match (error.code(), error.detail()) {
             (Some(code), Some(detail)) => format!("{code} {detail}"),
             _ => error.to_string(),

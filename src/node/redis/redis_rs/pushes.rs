@@ -1,4 +1,4 @@
-//! What a server pushes over a connection of redis-rs, until it is read.
+//! The messages of one connection of redis-rs, until they are read.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,23 +8,23 @@ use redis::{PushInfo, PushKind, Value};
 
 use crate::node::redis::transport::Event;
 
-/// How many messages may wait to be read; past that, all who wait ask.
+/// The most unread messages. If more come, all waiters ask.
 const MESSAGES: usize = 1_024;
 
-/// The messages of one connection that nobody has read yet.
+/// The unread messages of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Pushes(Mutex<Held>);
 
 #[derive(Debug, Default)]
 struct Held {
     messages: VecDeque<String>,
-    /// There were more than may wait.
+    /// Whether messages were lost, since too many were unread.
     missed: bool,
     reader: Option<Waker>,
 }
 
 impl Pushes {
-    /// Keeps a message. What else is pushed means nothing here.
+    /// Keeps a message. Other kinds of pushes are ignored.
     pub(super) fn push(&self, info: PushInfo) {
         if info.kind != PushKind::Message {
             return;
@@ -42,12 +42,11 @@ impl Pushes {
         }
     }
 
-    /// The next message, if one is there.
     pub(super) fn next(&self) -> Option<Event> {
         self.held().next()
     }
 
-    /// The next message; who waits for it is woken.
+    /// The next message. The caller is woken when it comes.
     pub(super) fn poll(&self, context: &Context<'_>) -> Poll<Event> {
         let mut held = self.held();
         match held.next() {
@@ -73,7 +72,7 @@ impl Held {
     }
 }
 
-/// The text of a message; empty if it is none in UTF-8, which no message of ours is.
+/// The text of a message; empty if it is not UTF-8, as all our messages are.
 fn text(value: Value) -> String {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes).unwrap_or_default(),

@@ -1,5 +1,5 @@
-//! The socket below a connection of redis-rs: opened with the same limits and the same TLS as fred's,
-//! and remembering how it ended, which redis-rs does not tell.
+//! The socket of a redis-rs connection. It has the same limits and TLS as fred's, and remembers why
+//! it ended, which redis-rs does not report.
 
 use std::io;
 use std::pin::Pin;
@@ -22,34 +22,34 @@ use crate::node::redis::trouble::handshake;
 use crate::node::redis::wording::{STRANGER, plain};
 use crate::node::reply::{Fault, FaultKind};
 
-/// How often a connection reads in a row. Then others in its task have their turn, also where a
-/// server sends without end.
+/// How often a connection reads in a row before other work of its task. A server may send without
+/// end.
 const READS: u32 = 16;
 
-/// What a socket and its connection know of each other.
+/// State that a socket shares with its connection.
 #[derive(Debug)]
 pub(super) struct Log {
-    /// How often it may still be read in this turn.
+    /// How many reads are left in this turn.
     reads: AtomicU32,
     /// Why it ended.
     ended: Mutex<Option<String>>,
 }
 
 impl Default for Log {
-    /// Without turns, for whoever opens the connection.
+    /// Without a limit of reads, while the connection is being opened.
     fn default() -> Self {
         Self { reads: AtomicU32::new(u32::MAX), ended: Mutex::default() }
     }
 }
 
 impl Log {
-    /// A turn begins.
+    /// Starts a turn of reads.
     pub(super) fn begin(&self) {
         self.reads.store(READS, Relaxed);
     }
 
-    /// Why the connection ended. Where the socket knows of no reason, redis-rs did not understand
-    /// what it read.
+    /// Why the connection ended. Without a reason from the socket, redis-rs could not parse its
+    /// input.
     pub(super) fn why(&self) -> String {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.clone().unwrap_or_else(|| STRANGER.to_owned())
@@ -71,8 +71,8 @@ impl Log {
     }
 }
 
-/// An I/O error as people read it. Where TLS was agreed on, it is not for want of a certificate
-/// that there was no cipher.
+/// The text of an I/O error. After the TLS handshake, an alert HandshakeFailure does not hint at a
+/// missing client certificate.
 pub(super) fn told(error: &io::Error, speaks_tls: bool) -> String {
     let debug = format!("{error:?}");
     if speaks_tls { handshake(&debug, true) } else { plain(&debug) }
@@ -94,7 +94,7 @@ enum Stream {
 }
 
 impl Socket {
-    /// Opens it. TCP may take `step`, and TLS, which takes two round trips, twice that.
+    /// Opens a socket. TCP may take `step`; TLS takes two round trips, so twice that.
     pub(super) async fn open(
         endpoint: &Endpoint,
         reached: Option<Reached>,
@@ -157,7 +157,7 @@ fn down(message: impl Into<String>) -> Fault {
     Fault::new(FaultKind::Down, message)
 }
 
-/// Calls the same method of whichever stream it is.
+/// Calls the same method on each kind of stream.
 macro_rules! on {
     ($stream:expr, $stream_name:ident => $call:expr) => {
         match $stream {
