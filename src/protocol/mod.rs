@@ -1,4 +1,5 @@
-//! Thin async code around the rules: fan-out, acquire, renew, release, waiting.
+//! The async code around the rules: it sends operations to nodes, acquires, renews, releases and
+//! waits.
 
 mod acquire;
 mod answers;
