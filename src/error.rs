@@ -54,8 +54,8 @@ pub enum NodeCause {
     Held,
     /// The node has a later grant of the name, or none to this client.
     Outdated,
-    /// The node has not replied, or the connection ended before the reply. It may have carried out
-    /// the request.
+    /// The node has not replied, or its connection ended first. It may have carried out the
+    /// request.
     Silent,
     /// There is no connection. **Check** whether the node runs and can be reached.
     Down,
@@ -161,7 +161,6 @@ impl Error {
         self
     }
 
-    /// The holder of the name, if it may have a note.
     pub(crate) fn holder(&self) -> Option<&str> {
         self.0.holder.as_deref()
     }

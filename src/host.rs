@@ -19,8 +19,7 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A source of time, randomness and tasks. Simulations bring their own.
 pub trait Host: fmt::Debug + Send + Sync + 'static {
-    /// The time on a clock that never goes back, and that counts the time during which the machine
-    /// was suspended.
+    /// The time on a clock that never goes back, and that counts suspended time.
     fn now(&self) -> Tick;
     /// The time since the Unix epoch by the wall clock, which may be wrong and may be stepped.
     fn wall(&self) -> Duration;
@@ -28,8 +27,7 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
     fn random(&self) -> u64;
     /// Runs `task` in the background.
     fn spawn(&self, task: Task);
-    /// The caller's runtime, if it is not the one of the background tasks, which may end before the
-    /// caller does.
+    /// The caller's runtime, if it is not that of the background tasks, which may end sooner.
     fn elsewhere(&self) -> Option<Handle> {
         None
     }
@@ -189,8 +187,7 @@ fn wall() -> Duration {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// `CLOCK_BOOTTIME` counts suspended time, `CLOCK_MONOTONIC` does not. A lease ages while the
-/// machine sleeps.
+/// Unlike `CLOCK_MONOTONIC`, `CLOCK_BOOTTIME` counts suspended time, in which leases age too.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn monotonic() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

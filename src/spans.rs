@@ -1,8 +1,7 @@
 //! Spans for `tracing`: the parts of an acquisition, a renewal and a release.
 //!
 //! A span that nobody has enabled costs one check of the most verbose level, and allocates nothing.
-//! A subscriber is user code and may panic. The panic is caught here, so that renewals and replies
-//! go on.
+//! A subscriber is user code. If it panics, that is caught here, and renewals and replies go on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,7 +62,6 @@ impl Spanned {
         self.0.is_some()
     }
 
-    /// Sets one field of the span.
     pub(crate) fn record(&self, field: &'static str, value: impl Value) {
         if let Some(running) = &self.0 {
             record(&running.0.lock().unwrap_or_else(PoisonError::into_inner), field, value);
@@ -101,7 +99,6 @@ pub(crate) fn acquire(quorum: &str) -> Span {
     debug_span!("acquire", quorum, name = Empty, token = Empty, outcome = Empty)
 }
 
-/// Sets one field of a span.
 pub(crate) fn record(span: &Span, field: &'static str, value: impl Value) {
     if !span.is_disabled() {
         quietly(|| {

@@ -19,8 +19,7 @@ pub(super) struct Batch {
     pub(super) until: Tick,
 }
 
-/// When renewals are sent again: a random pause after `from`, with the same random number for a
-/// whole batch.
+/// When to send renewals again: a pause after `from`, by a number that the whole batch shares.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Again {
     pub(super) from: Tick,

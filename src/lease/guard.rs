@@ -114,19 +114,17 @@ impl Lease {
         watch::outcome(&*self.0).await
     }
 
-    /// A token that is cancelled when the lock is lost, for code that takes one. A release does not
-    /// cancel it.
+    /// A token that is cancelled when the lock is lost, and not by a release.
     ///
-    /// On another runtime than the quorum's, a task of that runtime watches the lock, until the
-    /// lock has ended or the token is cancelled. Otherwise the quorum's runtime cancels the token,
-    /// as long as that runs.
+    /// On another runtime than the quorum's, a task there watches the lock, until the lock has
+    /// ended or the token is cancelled. Otherwise the quorum's runtime cancels the token, as long
+    /// as it runs.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         watch::cancellation(&self.0)
     }
 
-    /// What each node replied to the last renewal, if that failed. Empty if it succeeded, or if
-    /// there was none.
+    /// What each node replied to the last renewal, if that failed; else empty.
     #[must_use]
     pub fn failed_renewal(&self) -> Vec<NodeReport> {
         self.0.failed_renewal()
@@ -205,8 +203,7 @@ impl fmt::Debug for Lease {
 /// **A drop as `main` returns, also by `?`, may send nothing:** the runtime ends before that. Nodes
 /// then hold the lock until its ttl ends, and a warning is logged. Use
 /// [`try_run`](crate::QuorumLock::try_run), or call [`Quorum::shutdown`](crate::Quorum::shutdown)
-/// before `main` returns. (With the redis-rs transport, the release is sent before the runtime
-/// ends.)
+/// before `main` returns. (With redis-rs, the release is sent before the runtime ends.)
 ///
 /// [`token`](Lease::token), [`remaining`](Lease::remaining), [`lost`](Lease::lost) and others are
 /// methods of [`Lease`], which a guard derefs to.
@@ -246,10 +243,9 @@ impl LockGuard {
         self.lease.0.hold_still();
     }
 
-    /// Holds the lock once more, and returns a second guard. The lock is released with its last
-    /// guard.
+    /// Holds the lock once more, and returns a second guard. The last guard releases the lock.
     ///
-    /// Nothing is sent now. Nodes, and so [`Quorum::inspect`](crate::Quorum::inspect), get the hold
+    /// Nothing is sent: nodes, and so [`Quorum::inspect`](crate::Quorum::inspect), get the hold
     /// count with the next renewal.
     ///
     /// # Errors

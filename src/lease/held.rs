@@ -45,7 +45,7 @@ pub(super) struct Held {
     rules: Arc<Rules>,
     pub(super) grant: Grant,
     state: Mutex<State>,
-    /// Cancelled when the lock is lost. Made for the first caller that needs it.
+    /// Cancelled when the lock is lost. Made on first use.
     ended: OnceLock<CancellationToken>,
 }
 
@@ -56,8 +56,7 @@ struct State {
     /// Whether the lock was given back, or left to the nodes.
     gone: bool,
     timers: [Option<Key>; 2],
-    /// Cancelled when the lock has ended, whether lost or released. Made for the first caller that
-    /// needs it.
+    /// Cancelled when the lock has ended, whether lost or released. Made on first use.
     over: Option<CancellationToken>,
     /// What the nodes replied to the last renewal, unless it succeeded.
     failed: Vec<NodeReport>,
@@ -187,8 +186,7 @@ impl Held {
             let Dropped::Released(freeing) = self.release(state) else { return None };
             return Some(freeing);
         }
-        // `gone`, so that a lock that is lost only now is given back below, and not left to the
-        // nodes.
+        // A lock that is lost only now is given back below, and not left to the nodes.
         let was_gone = std::mem::replace(&mut state.gone, true);
         drop(state);
         self.time_is_over();
@@ -245,11 +243,10 @@ impl Held {
         if !state.tenure.may_renew(now) {
             return None;
         }
-        // Sent under the mutex, so that no renewal follows a release, and none has an older count
-        // or note than one before.
+        // Under the mutex: no renewal follows a release, or has an older count or note than the
+        // last.
         let renewing = self.grant.renew(state.holds, state.spoken.as_ref().map(|spoken| spoken.note(now)));
-        // A renewal may be carried out by nodes that never got the claim: they may hold the name
-        // too.
+        // Nodes that never got the claim may carry out the renewal, and hold the name from now on.
         state.tenure.sent(renewing.votes().sent());
         let until = state.tenure.waits(renewing.t0(), self.rules.round_timeout);
         Some((renewing, until))
@@ -298,7 +295,6 @@ impl Held {
         self.now() + self.rules.round_timeout
     }
 
-    /// Releases the lock on every node.
     fn release(&self, state: MutexGuard<'_, State>) -> Dropped {
         let since = state.tenure.since();
         let freeing = self.give_back(state);
@@ -306,7 +302,6 @@ impl Held {
         Dropped::Released(freeing)
     }
 
-    /// Leaves the lock to the nodes for `left`.
     fn left(&self, state: MutexGuard<'_, State>, left: Duration) -> Dropped {
         let since = state.tenure.since();
         self.leave(state, left);
@@ -319,11 +314,9 @@ impl Held {
         self.leases.voters.meters.freed(self.rules.class, self.now().since(since));
     }
 
-    /// Stops timers and hints. Drop the result outside of the mutex: it wakes those who wait for
-    /// the lock's end.
+    /// Stops timers and hints. Drop the result outside of the mutex, since it wakes other tasks.
     fn stop(&self, state: &mut State) -> Stopped {
-        // Before the timers go: a shutdown finds the lease through them, and then waits for `open`,
-        // until the release is sent.
+        // Before the timers go, by which a shutdown finds the lease: it now waits for `open`.
         let open = self.leases.voters.open_cleanup();
         state.gone = true;
         for key in std::mem::take(&mut state.timers).into_iter().flatten() {
@@ -332,8 +325,7 @@ impl Held {
         Stopped { _open: open, _over: state.over.take().map(CancellationToken::drop_guard) }
     }
 
-    /// Gives a lost lock back, unless a guard keeps it until its deadline: the work under it may
-    /// still be ending.
+    /// Gives a lost lock back, unless a guard keeps it until its deadline for work that is ending.
     fn let_go(&self, state: MutexGuard<'_, State>) {
         let kept = state.holds > 0 && state.tenure.lingers(self.now());
         if state.gone || kept {

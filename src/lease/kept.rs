@@ -36,7 +36,6 @@ impl Kept {
         self.grants.insert(number, grant);
     }
 
-    /// Whether no grant is left.
     pub(super) fn is_empty(&self) -> bool {
         self.grants.is_empty()
     }
@@ -65,7 +64,6 @@ impl Kept {
         names.iter().filter(|name| !self.names.contains_key(name)).cloned().collect()
     }
 
-    /// The token of each name.
     pub(super) fn tokens(&self) -> impl Iterator<Item = (Arc<str>, u64)> {
         self.names.keys().filter_map(|name| Some((name.text().clone(), self.token(name)?)))
     }
@@ -113,8 +111,8 @@ impl Kept {
         let token = self.grants.values().map(Grant::token).max().unwrap_or_default();
         self.grants.values_mut().for_each(|grant| grant.raise(token));
         let renewals = Grant::renew_all(voters, self.grants.values());
-        // A renewal may be carried out by nodes that never got the claim: they may hold the names
-        // too.
+        // Nodes that never got the claims may carry out the renewals, and hold the names from now
+        // on.
         self.grants.keys().zip(&renewals).for_each(|(&number, sent)| self.tenancy.sent(number, sent.votes().sent()));
         (token, renewals)
     }

@@ -1,5 +1,4 @@
-//! The locks of a session: many grants, renewed together and lost together. They carry out what
-//! their [`Tenancy`] decides.
+//! The locks of a session: many grants, renewed and lost together, as their [`Tenancy`] decides.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -122,7 +121,6 @@ impl Locks {
         self.state().kept.names().last_key_value().map(|(name, _)| name.clone())
     }
 
-    /// How many names are held.
     pub(crate) fn len(&self) -> usize {
         self.state().kept.names().len()
     }
@@ -132,7 +130,6 @@ impl Locks {
         self.state().kept.tokens().collect()
     }
 
-    /// The token of one name, if it is held.
     pub(crate) fn token(&self, name: &Name) -> Option<u64> {
         self.state().kept.token(name)
     }
@@ -224,8 +221,7 @@ impl Locks {
         alive.then(|| (t0, state.kept.renew_as_one(&self.leases.voters)))
     }
 
-    /// Takes all locks out as one grant, which renewals sent at `t0` have extended; `None` if its
-    /// time is over.
+    /// All locks as one grant, as extended by renewals sent at `t0`; `None` if its time is over.
     fn taken_out(&self, token: u64, t0: Tick, votes: &RenewalTally) -> Option<(Grant, Open)> {
         let mut state = self.state();
         let (now, deadline) = (self.now(), self.rules.validity.deadline(t0));
@@ -251,7 +247,6 @@ impl Locks {
         Some((Grant::united(parts, won)?, open))
     }
 
-    /// Loses the locks because the quorum was shut down.
     pub(crate) fn close(&self) {
         self.lose(LostReason::Closed);
     }
@@ -272,7 +267,6 @@ impl Locks {
         self.state().failed.clone()
     }
 
-    /// Cancelled when the locks have ended, whether lost or released.
     pub(crate) const fn ending(&self) -> &CancellationToken {
         &self.over
     }
@@ -281,7 +275,6 @@ impl Locks {
         self.now() + self.rules.round_timeout
     }
 
-    /// Waits until the locks are lost.
     pub(crate) async fn until_lost(&self) -> LostReason {
         super::watch::lost(self).await
     }
@@ -292,7 +285,6 @@ impl Locks {
         super::watch::outcome(self).await
     }
 
-    /// A token that is cancelled when the locks are lost.
     pub(crate) fn cancellation(self: &Arc<Self>) -> CancellationToken {
         super::watch::cancellation(self)
     }
@@ -314,15 +306,14 @@ impl Locks {
         let grants = sent.iter().filter_map(|sent| state.kept.grant(sent.part));
         let renewals = Grant::renew_all(&self.leases.voters, grants);
         let renewals: Vec<_> = sent.into_iter().zip(renewals).collect();
-        // A renewal may be carried out by nodes that never got the claim: they may hold the names
-        // too.
+        // Nodes that never got the claims may carry out the renewals, and hold the names from now
+        // on.
         renewals.iter().for_each(|(sent, renewing)| state.kept.tenancy.sent(sent.part, renewing.votes().sent()));
         self.arm(&mut state);
         Some(Batch { renewals, until: state.kept.tenancy.waits(t0, self.rules.round_timeout) })
     }
 
-    /// Takes note of the result of one renewal, and returns what follows. An unclear one is sent
-    /// again.
+    /// Takes note of the result of one renewal. An unclear one is sent again.
     fn renewed(self: &Arc<Self>, sent: Sent, renewing: &Renewing, renewal: Renewal, again: Again) -> Renewed {
         let mut state = self.state();
         let votes = renewing.votes();
@@ -340,8 +331,7 @@ impl Locks {
         renewed
     }
 
-    /// Takes note of the end of a batch, with the nodes' replies to a renewal that failed, if one
-    /// did.
+    /// Takes note of the end of a batch. `failed` is what nodes replied to a failed renewal.
     fn all_renewed(&self, failed: Vec<NodeReport>) {
         let mut state = self.state();
         if state.kept.tenancy.phase() == Phase::Held {
@@ -386,14 +376,12 @@ impl Locks {
         freeing
     }
 
-    /// Takes out grants that have ended, and sends their releases. That needs no mutex, since no
-    /// renewal of them can follow.
+    /// Takes out grants that have ended, and releases them. No renewal of them can follow.
     fn give_back<T>(&self, mut state: MutexGuard<'_, State>, take: T) -> Freeing
     where
         T: FnOnce(&mut Kept) -> Vec<(Grant, NodeSet)>,
     {
-        // Before the timers go: a shutdown finds the locks through them, and then waits for `open`,
-        // until the releases are sent.
+        // Before the timers go, by which a shutdown finds the locks: it now waits for `open`.
         let open = self.leases.voters.open_cleanup();
         let taken = take(&mut state.kept);
         if state.kept.is_empty() {
@@ -530,8 +518,7 @@ impl Timed for Locks {
             if let Some(locks) = locks.upgrade() {
                 locks.all_renewed(failed);
             }
-            // Last, and outside of the mutex: a recorder that blocks or panics then delays no
-            // renewal.
+            // Last, and outside of the mutex: a recorder that blocks or panics delays no renewal.
             ended.into_iter().for_each(|renewed| voters.meters.renewed(renewed));
         }
         .boxed()

@@ -1,11 +1,11 @@
 //! The lease monitor: one loop for each quorum, which renews, ends and cleans up what is due.
 //!
-//! The loop holds leases only weakly: a lease that nobody holds is not renewed. Renewals hold up no
+//! The loop holds leases weakly: a lease that nobody holds is not renewed. Renewals hold up no
 //! other event, so deadlines are on time even if every node hangs. If many renewals are due at
 //! once, as after a stall of this process, those with the nearest deadlines go first. For the
-//! queues to nodes are bounded: a request that does not fit, or waits there for too long, fails.
-//! User code may panic here: metrics recorders, logs and nodes. A panic ends what it happened in,
-//! but not the loop.
+//! queues to nodes are bounded: a request that does not fit, or waits too long, fails. User code
+//! may panic here: metrics recorders, logs and nodes. A panic ends what it happened in, and not the
+//! loop.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -139,8 +139,7 @@ async fn run(
             operations -= ended;
         }
         let now = host.now();
-        // A shutdown does not find leases that are taken out of the schedule here, so it waits for
-        // this.
+        // A shutdown does not find leases that are taken out of the schedule, so it waits for this.
         let open = cleanups.begin();
         let (due, next) = schedule.due(now);
         due.into_iter().filter_map(handled).for_each(|(lease, by, large)| turns.wait(lease, by, large));
@@ -173,8 +172,7 @@ fn doubted(schedule: &Schedule<dyn Timed>, nodes: NodeSet) {
     }
 }
 
-/// Begins to renew a lease, and returns how many operations that sends. A panic is caught here; the
-/// panic hook has reported it.
+/// Begins to renew a lease, and returns how many operations that sends. Catches a panic.
 fn renewed(lease: Weak<dyn Timed>) -> Option<(usize, impl Future<Output = ()> + use<>)> {
     let begin = || lease.upgrade().map(|lease| (lease.sends(), lease.renewal()));
     let (sends, renewal) = catch_unwind(AssertUnwindSafe(begin)).ok().flatten()?;
@@ -182,7 +180,7 @@ fn renewed(lease: Weak<dyn Timed>) -> Option<(usize, impl Future<Output = ()> + 
 }
 
 /// Handles what is due. A lease to renew is returned instead, with its deadline and whether it is
-/// large. A panic is caught here too.
+/// large. Catches a panic.
 fn handled(event: Event<dyn Timed>) -> Option<(Weak<dyn Timed>, Tick, bool)> {
     catch_unwind(AssertUnwindSafe(|| handle(event))).ok().flatten()
 }

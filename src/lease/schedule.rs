@@ -32,13 +32,11 @@ pub(super) trait Timed: Send + Sync {
     /// Loses it for good.
     fn lose(&self, reason: LostReason);
 
-    /// Whether it holds `name` now.
     #[cfg(feature = "testing")]
     fn holds(&self, name: &Name) -> bool;
 }
 
-/// Something that is due. It refers to leases weakly, so that timers do not keep a dropped lease
-/// alive.
+/// Something that is due. References are weak: no timer keeps a dropped lease alive.
 #[derive(Debug)]
 pub(super) enum Event<L: ?Sized> {
     /// A lease is to be renewed.
@@ -52,8 +50,7 @@ pub(super) enum Event<L: ?Sized> {
 /// An event's place in the table.
 pub(super) type Key = (Tick, u64);
 
-/// The table, of leases `L`. Adding and removing seldom wakes the loop, whose timer is usually set
-/// for something earlier.
+/// The table, of leases `L`. A change seldom wakes the loop, whose timer is usually set earlier.
 pub(super) struct Schedule<L: ?Sized> {
     table: Mutex<Table<L>>,
     changed: Notify,

@@ -1,5 +1,4 @@
-//! The holder's note. Each renewal carries it, so that nodes that do not have it, or have forgotten
-//! it, store it.
+//! The holder's note. Each renewal carries it, so that nodes that do not have it store it.
 
 use std::sync::Arc;
 

@@ -14,8 +14,7 @@ const FEW: usize = 1_024;
 pub(super) struct Turns<L: ?Sized> {
     /// The small renewals, and the large ones.
     orders: [BTreeMap<Turn, Weak<L>>; 2],
-    /// The place of each lease, by its address: no other lease has that while there is a weak
-    /// reference.
+    /// The place of each lease, by its address, which no other lease has while this one waits.
     places: HashMap<usize, (usize, Turn)>,
     count: u64,
     room: usize,

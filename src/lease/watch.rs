@@ -97,8 +97,7 @@ pub(super) fn cancellation(held: &Arc<impl Watched>) -> CancellationToken {
     token
 }
 
-/// Watches for the loss, which cancels the token. Ends when the token is cancelled, or when `held`
-/// has ended.
+/// Watches for the loss, which cancels the token. Ends with the token, or with what is held.
 async fn watch(held: Arc<impl Watched>, token: CancellationToken, over: CancellationToken) {
     over.run_until_cancelled(token.run_until_cancelled(lost(&*held))).await;
 }

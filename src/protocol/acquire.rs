@@ -95,7 +95,6 @@ pub(crate) struct Claimant<'a> {
     pub(crate) shut: &'a CancellationToken,
 }
 
-/// The result of one round.
 enum RoundEnd {
     Won(Won),
     Defeated(Defeat),
@@ -177,8 +176,7 @@ impl Claimant<'_> {
                     true => until_worth_asking(self.voters, attempt, failed, end).await,
                     false => self.pause(failures, &defeat, end).await,
                 };
-                // Renewing places is no failure. A push or a late grant counts as one, since it may
-                // come again and again.
+                // Renewing places is no failure. A push or a late grant is one, since it may recur.
                 let fails = failed.soon || !queues || attempt.heard().is_none_or(|heard| heard.is_news());
                 failures = if fails { failures.saturating_add(1) } else { 0 };
                 if let Some(won) = handed {
@@ -243,8 +241,7 @@ impl Claimant<'_> {
         }
     }
 
-    /// How this caller queues. Nodes hand over one name at a time, and only to clients that they
-    /// can push to.
+    /// How this caller queues. Nodes hand over single names, and only to clients that get pushes.
     fn policy(&self, ticket: u64, patience: Patience) -> QueuePolicy {
         let waits = || self.names.len() == 1 && !self.is_over(patience) && self.voters.hinted();
         match self.rules.fair {
@@ -254,8 +251,7 @@ impl Claimant<'_> {
         }
     }
 
-    /// Waits until it is this caller's turn in this process for all names. A try waits until
-    /// `whole`.
+    /// Waits for this caller's turn in this process for all names. A try waits until `whole`.
     async fn turns(&self, patience: Patience, whole: Tick) -> Result<Places> {
         let started = self.voters.host.now();
         let mut places = match self.who {
@@ -306,8 +302,7 @@ impl Claimant<'_> {
                 let (why, reports) = (self.out_of_reach(), self.brought_up_to_date(reports));
                 self.error(ErrorKind::Unavailable, &why, patience).with_nodes(reports)
             }
-            // A whole round passed without replies from a quorum, so nobody knows who holds the
-            // name.
+            // A whole round passed without a quorum of replies, so nobody knows who holds the name.
             (Head::Undecided, _) | (Head::Trying, Patience::Once | Patience::First | Patience::Try(_))
                 if !place.is_held() =>
             {
@@ -413,8 +408,7 @@ impl Claimant<'_> {
         }
     }
 
-    /// If the caller's time is over, withdraws the claims, and then waits until it is clear why the
-    /// round failed.
+    /// If the caller's time is over, withdraws, and waits until it is clear why the round failed.
     async fn diagnose(&self, attempt: &mut Attempt<'_>, round: &Round<ClaimTally>, limit: Tick, patience: Patience) {
         if self.is_over(patience) {
             attempt.withdraw();
@@ -429,8 +423,7 @@ impl Claimant<'_> {
         host.now() + pause.min(defeat.changes_in().unwrap_or(pause))
     }
 
-    /// The error for a failed acquisition. After a try whose votes were `split`, nobody can tell
-    /// whether the name is held.
+    /// The error for a failed acquisition. With `split`, nobody can tell who holds the name.
     fn defeated(&self, defeat: &Defeat, patience: Patience, split: bool) -> Error {
         let out_of_reach = self.out_of_reach();
         let (kind, why) = match defeat.cause() {
@@ -461,8 +454,7 @@ impl Claimant<'_> {
         if defeat.cause() == Cause::Unavailable { self.brought_up_to_date(reports) } else { reports }
     }
 
-    /// Replaces old reports by the present state of the node: while no quorum votes, no node is
-    /// asked.
+    /// Replaces reports that may be old: while no quorum votes, no node is asked.
     fn brought_up_to_date(&self, mut reports: Vec<NodeReport>) -> Vec<NodeReport> {
         let now = self.voters.nodes.iter().map(|node| node.status());
         let tells = |state: &NodeState| {
@@ -506,8 +498,7 @@ impl Claimant<'_> {
     }
 }
 
-/// Waits until the callers ahead have heard from the nodes. Returns whether this caller got all
-/// turns then.
+/// Waits until the callers ahead have a result. Returns whether this caller got all turns then.
 async fn hear(places: &mut Places) -> bool {
     loop {
         places.blocked().news().await;

@@ -189,8 +189,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Whether to lift the ballot though some nodes have not replied. They have had twice the time
-    /// that a quorum needed.
+    /// Whether to lift the ballot early: after twice the time in which a quorum replied.
     fn lifts_early(&mut self, now: Tick, handed: &Handovers) -> bool {
         let Some(ask) = self.rules.last() else { return false };
         let (ballot, took) = (ask.ballot, now.since(ask.t0));
@@ -256,8 +255,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// The ballot to ask with: the last or pushed one, unless it was withdrawn or a node returned a
-    /// fence as high. Else a new one above all known ballots, since a late grant raises the fence
-    /// too.
+    /// fence as high. Else a new one above all known ballots.
     fn ballot(&self) -> Result<u64> {
         let known = self.highest();
         let above = self.told.max(self.rules.withdrawn());
@@ -319,8 +317,7 @@ impl<'a> Attempt<'a> {
         Cleanup::start(self.voters, self.undoing(withdraw.into()), Whom { ask, insist: ask, unheard });
     }
 
-    /// Sets how long a lease would have lasted. Nodes may hold the name for longer, as for a
-    /// period.
+    /// Sets how long a lease would have lasted. Nodes may hold the name for a longer period.
     fn undoing(&self, undoing: Undoing) -> Undoing {
         Undoing { lease: self.limits.validity.ttl(), ..undoing }
     }

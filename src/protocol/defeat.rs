@@ -68,8 +68,7 @@ impl Defeat {
         }
     }
 
-    /// The time until the first hold ends, by the nodes' replies. Nodes count whole milliseconds,
-    /// so one is added.
+    /// The time until the first hold ends, plus 1 ms, since nodes count whole milliseconds.
     pub(super) fn changes_in(&self) -> Option<Duration> {
         let left = |reply: &Option<Reply>| match reply {
             Some(Ok(Outcome::Held { remaining, .. })) => *remaining,

@@ -37,8 +37,7 @@ impl Doubts {
         }
     }
 
-    /// The nodes that were doubted at `t0` or later. They may have forgotten what was asked at
-    /// `t0`.
+    /// Nodes doubted at `t0` or later: they may have forgotten what was asked at `t0`.
     pub(crate) fn since(&self, t0: Tick) -> NodeSet {
         let mut since = NodeSet::default();
         self.nodes().last.iter().filter(|(_, at)| **at >= t0).for_each(|(node, _)| since.insert(*node));

@@ -23,8 +23,7 @@ pub(super) struct State {
     ask_at: Tick,
     /// When the owner asked last.
     asked: Tick,
-    /// The current owner of this acquisition, and how long a hand-over to it lasts. `None` before
-    /// its first claim.
+    /// The current owner, and how long a hand-over to it lasts; `None` before the first claim.
     present: Option<(Arc<str>, Duration)>,
     pub(super) handed: Handovers,
     /// When the first push since the last ask came.
@@ -53,16 +52,12 @@ enum Mode {
     Ended,
 }
 
-/// The messages for an acquisition since its last ask.
+/// The messages for an acquisition since its last ask, as in `State`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
-    /// When to ask again, by the hints of nodes.
     pub(crate) ask_at: Tick,
-    /// When the first push came.
     pub(crate) pushed: Option<Tick>,
-    /// The nodes that have pushed.
     pub(crate) pushes: NodeSet,
-    /// Whether a node granted the last claim.
     pub(crate) late: bool,
 }
 
@@ -116,8 +111,7 @@ impl Ear {
         true
     }
 
-    /// Whether a release of this owner is under way to the node. It frees whatever the node granted
-    /// before it.
+    /// Whether a release of this owner is under way to the node. It frees what was granted before.
     fn released(state: MutexGuard<'_, State>, node: usize, owner: &str) -> bool {
         let release = state.release.as_ref().and_then(Weak::upgrade);
         // Unlock first: dropping the last reference to a release drops its ear, which locks this.

@@ -23,9 +23,9 @@ const AGAIN: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Taken {
-    /// The owners that nodes named, sorted. An owner that too few nodes granted the name, so that
-    /// it never held it, may be among them. A node names only one of its readers. Empty if no node
-    /// named an owner.
+    /// The owners that nodes named, sorted. An owner that never held the name, since too few nodes
+    /// granted it, may be among them. A node names only one of its readers. Empty if nobody was
+    /// named.
     pub from: Vec<String>,
     /// For how long the name may still be held, by the nodes' clocks. Zero if it was freed at once,
     /// and `None` if nobody held it. It may be too long for readers that a node no longer names,
@@ -114,8 +114,7 @@ impl<'a> Taking<'a> {
         Ok((Taken { from, left, fence: self.ballot }, known))
     }
 
-    /// Withdraws what these owners may hold for `left`. An owner keeps what it is granted with a
-    /// higher ballot.
+    /// Withdraws what these owners may hold for `left`. Grants with higher ballots stay theirs.
     async fn free(&self, owners: &BTreeSet<String>, left: Duration) -> Result<()> {
         let until = self.voters.host.now() + self.patience;
         let start = |owner: &String| {
@@ -132,8 +131,7 @@ impl<'a> Taking<'a> {
 
     fn withdrawal(&self, owner: &str, left: Duration) -> Undoing {
         let (names, owner, ballot) = ([self.name.clone()].into(), owner.into(), self.ballot);
-        // At least `AGAIN`, since a node that did not reply may hold the name for longer than
-        // `left`.
+        // At least `AGAIN`: a node that did not reply may hold the name for longer than `left`.
         let (ttl, lease) = (left.max(AGAIN), AGAIN);
         let next = self.voters.next_ballot(ballot);
         Undoing { lease, ..Withdraw { names, owner, ttl, ballot, next }.into() }

@@ -30,8 +30,7 @@ pub(crate) struct Grant {
     kept: Option<Tick>,
     /// Whether spans show the names.
     named: bool,
-    /// The other parts of a set that was won part by part. Each has its own owner, and all have one
-    /// token.
+    /// The other parts of a set won part by part: each has its own owner, and all have one token.
     others: Vec<Self>,
     /// All names of all parts, in their order.
     names: Arc<[Name]>,
@@ -54,8 +53,7 @@ pub(crate) struct Returned {
     _places: (Option<Places>, Vec<Places>),
 }
 
-/// The places of a grant that was left to the nodes. Drop it outside of all locks, like
-/// [`Returned`].
+/// The places of a grant that was left to the nodes. Drop this like [`Returned`].
 #[derive(Debug)]
 pub(crate) struct Left(#[allow(dead_code, reason = "it is there to be dropped")] Line);
 
@@ -66,7 +64,6 @@ impl Grant {
         Self { voters, claim, won, own: won.ballot, line, kept, named, others, names }
     }
 
-    /// Sets whether spans show the names.
     pub(super) fn named(self, named: bool) -> Self {
         Self { named, ..self }
     }
@@ -81,7 +78,6 @@ impl Grant {
         }
     }
 
-    /// How the grant was won.
     pub(crate) const fn won(&self) -> &Won {
         &self.won
     }
@@ -191,8 +187,8 @@ impl Grant {
         renewals
     }
 
-    /// Sends a renewal with the hold count and the holder's note. Nodes hold the names at least
-    /// until `kept`.
+    /// Sends a renewal with the hold count and the note. Nodes hold the names at least until
+    /// `kept`.
     pub(crate) fn renew(&self, holds: u32, note: Option<Note>) -> Renewing {
         let ttl = self.claim.ttl.max(self.kept_for().unwrap_or_default());
         let renewing = Renewing::start(&self.voters, self.claims(), (holds, ttl), note);

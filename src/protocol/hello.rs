@@ -1,8 +1,7 @@
 //! Sends `hello` to nodes. A hello makes a node's record, keeps this client's list in force there,
 //! and shows whether the node may vote.
 //!
-//! There is one task for each quorum. [`Book`] plans the hellos, and this module sends them. It
-//! waits for no node.
+//! One task for each quorum does this. It sends what [`Book`] plans, and waits for no node.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -87,8 +86,7 @@ impl Greeter {
         known.iter().enumerate().for_each(|(node, known)| self.book.heard(node, known.clone(), now));
         let Plan { standings, hellos, other_list, due } =
             self.book.plan(now, voters.meters.any_held(), voters.host.random());
-        // Before the nodes are judged: an acquisition that fails for lack of votes then reports
-        // why.
+        // Before the nodes are judged: an acquisition without votes then reports why.
         let is_new = voters.meet(other_list.clone());
         voters.nodes.iter().zip(&standings).for_each(|(node, standing)| node.judged(standing.clone()));
         let is_new = is_new && !voters.membership.onlooker;

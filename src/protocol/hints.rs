@@ -19,7 +19,6 @@ pub(crate) struct Hints {
     /// `host/pid/uuid`: unguessable, made once.
     client: String,
     host: Arc<dyn Host>,
-    /// Releases what nodes hand over to owners that have ended.
     takes_back: OnceLock<Arc<dyn TakesBack>>,
     /// Ordered, so that acquisitions are woken in the order in which they began.
     ears: Mutex<BTreeMap<u64, Hearing>>,
@@ -54,8 +53,7 @@ impl Hearing {
         }
     }
 
-    /// Takes note of a hint. Returns false if the hint hands the name over, and nobody will use or
-    /// release that.
+    /// Takes note of a hint. Returns false if nobody will use or release what it hands over.
     fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
         match (self, &hint.granted) {
             (Self::Ear(ear), _) => ear.hear(node, hint, now),
@@ -75,8 +73,7 @@ pub(super) trait TakesBack: std::fmt::Debug + Send + Sync {
 }
 
 impl Hints {
-    /// The first counter counts hints for an acquisition or observer that is there, the second all
-    /// others.
+    /// Counts the hints that reach an acquisition or an observer, and those that do not.
     pub(crate) fn new(client: String, host: Arc<dyn Host>, (heard, wasted): (Counter, Counter)) -> Arc<Self> {
         Arc::new(Self {
             client,
@@ -111,8 +108,7 @@ impl Hints {
         drop(ears);
     }
 
-    /// Removes the entry of acquisition `number`, if it is still `hearing`: see
-    /// [`turn`](Self::turn).
+    /// Removes the entry of acquisition `number`, if it is still `hearing`: see `turn`.
     pub(super) fn remove(&self, number: u64, hearing: &Hearing) {
         let mut ears = self.ears();
         let same = ears.get(&number).is_some_and(|found| found.is(hearing));
@@ -121,17 +117,14 @@ impl Hints {
         drop(ears);
     }
 
-    /// The observers of names.
     pub(super) const fn observers(&self) -> &Observers {
         &self.observers
     }
 
-    /// The doubted nodes.
     pub(crate) fn doubts(&self) -> Arc<Doubts> {
         self.doubts.clone()
     }
 
-    /// Notified when there is something new about a node: a connection, a doubt, a record.
     pub(super) const fn node_news(&self) -> &Arc<Notify> {
         &self.news
     }

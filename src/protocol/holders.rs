@@ -37,8 +37,7 @@ pub(crate) async fn holders(voters: &Arc<Voters>, names: &Arc<[Name]>, patience:
     names.iter().enumerate().filter_map(of).collect()
 }
 
-/// The answers about `names` that come within `patience`, until a quorum has answered and they are
-/// `enough`.
+/// The answers about `names` within `patience`, until a quorum has answered and `enough` holds.
 pub(super) async fn said(
     voters: &Arc<Voters>,
     names: &Arc<[Name]>,

@@ -24,8 +24,7 @@ fn named(reply: &Reply) -> Option<&str> {
     }
 }
 
-/// Whether both holders count as one: the same owner, or two readers, since a node names only one
-/// reader.
+/// Whether both holders count as one. Readers do, since a node names only one of them.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     one == other || Operation::is_shared(one) && Operation::is_shared(other)
 }

@@ -63,8 +63,7 @@ impl Inspected {
         holder.is_some() && self.said().any(|said| said.kind == Kind::Gate && said.holder.as_deref() == holder)
     }
 
-    /// The holder's note ([`describe`](crate::QuorumLock::describe)), if it has one: the latest
-    /// that any node has.
+    /// The holder's note ([`describe`](crate::QuorumLock::describe)): the latest that any node has.
     #[must_use]
     pub fn description(&self) -> Option<&Description> {
         let holder = self.holder()?;

@@ -8,8 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// How many releases may be tried again at a time. Holds that other releases did not reach expire
-/// by themselves.
+/// How many releases may be tried again at a time. Beyond that, holds expire by themselves.
 pub(crate) const LEFTOVERS: Room = Room { brief: 65_536, kept: 16_384 };
 
 /// How many releases may be tried again at a time, by how long nodes hold the names.
@@ -30,8 +29,8 @@ pub(crate) trait Leftover: fmt::Debug + Send + Sync {
     /// How often it was tried.
     fn tries(&self) -> u32;
 
-    /// For how long it has been tried, once that is longer than a lease lasts. Nodes may hold the
-    /// names for far longer.
+    /// How long it has been tried, if that is longer than a lease lasts. Nodes may hold the names
+    /// for far longer.
     fn overtime(&self) -> Option<Duration>;
 }
 
@@ -44,8 +43,7 @@ pub(crate) struct Leftovers {
 }
 
 impl Leftovers {
-    /// Makes the channel. `room` limits how many releases are in it, and outside of it until they
-    /// end.
+    /// Makes the channel. `room` limits the releases in it, and outside of it until they end.
     pub(crate) fn channel(room: Room) -> (Self, mpsc::Receiver<Arc<dyn Leftover>>) {
         let (sender, receiver) = mpsc::channel(room.brief + room.kept);
         let [brief, kept] = [room.brief, room.kept].map(|room| Arc::new(Semaphore::new(room)));
@@ -57,8 +55,7 @@ impl Leftovers {
         let _ = self.sender.try_send(leftover);
     }
 
-    /// A permit for more tries, if there is room. `kept` means that nodes hold the names for longer
-    /// than a ttl.
+    /// A permit for more tries, if there is room. `kept`: nodes hold the names longer than a ttl.
     pub(super) fn permit(&self, kept: bool) -> Option<OwnedSemaphorePermit> {
         let permits = if kept { &self.kept } else { &self.brief };
         permits.clone().try_acquire_owned().ok()

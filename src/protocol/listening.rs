@@ -74,12 +74,10 @@ impl Listening {
         Some(Watch { ear: ear.clone(), owner: claim.owner.clone(), t0, lasts, first })
     }
 
-    /// The messages since the last ask.
     pub(super) fn heard(&self) -> Option<Heard> {
         self.ear().map(|ear| ear.heard())
     }
 
-    /// The hand-overs so far.
     pub(super) fn handed(&self) -> Handovers {
         self.ear().map(|ear| ear.handed()).unwrap_or_default()
     }

@@ -1,5 +1,4 @@
-//! The async code around the rules: it sends operations to nodes, acquires, renews, releases and
-//! waits.
+//! The async code around the rules: it sends operations to nodes, acquires, renews and releases.
 
 mod acquire;
 mod answers;

@@ -50,13 +50,11 @@ impl Observers {
         !observers.is_empty()
     }
 
-    /// Notifies all observers.
     pub(super) fn all(&self) {
         let observers: Vec<_> = self.state().observers.values().cloned().collect();
         observers.iter().for_each(|news| news.notify_one());
     }
 
-    /// How many observers there are.
     #[cfg(feature = "unstable")]
     pub(super) fn len(&self) -> usize {
         self.state().observers.len()

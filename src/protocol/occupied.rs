@@ -14,7 +14,7 @@ pub(crate) struct Occupied {
     /// The holder, if a quorum names one.
     pub(crate) holder: Option<Arc<str>>,
     /// For how long the name may still be held, if so many nodes name a holder that a claim may
-    /// fail.
+    /// lose.
     pub(crate) held: Option<Duration>,
     /// Whether an owner waits for the name.
     pub(crate) wanted: bool,

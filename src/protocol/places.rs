@@ -21,8 +21,8 @@ impl Places {
         Ok(Self { first, others })
     }
 
-    /// The place of a reader. Within this process it waits for no caller, and none waits for it:
-    /// nodes keep the order.
+    /// The place of a reader. It waits for no caller of this process, nor they for it: nodes
+    /// decide.
     pub(super) fn of_reader(queue: &Arc<Queue>, names: &[Name]) -> Result<Self> {
         Ok(Self { first: queue.join_aside(names[0].text())?, others: Vec::new() })
     }

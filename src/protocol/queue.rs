@@ -1,5 +1,4 @@
-//! The queues of one process. The callers of one name wait in order of arrival, and only the first
-//! of them talks to nodes.
+//! The queues of one process. Callers of one name wait in order, and the first talks to nodes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -150,8 +149,7 @@ impl Place {
     /// Waits for the turn.
     ///
     /// # Cancel safety
-    /// Safe. The place is kept until it is dropped, but the next wait begins anew at the queue's
-    /// end.
+    /// Safe. The place is kept until it is dropped; the next wait begins anew at the queue's end.
     pub(super) async fn turn(&mut self) {
         // The semaphore is never closed, so this cannot fail.
         let free = self.entry.turn.acquire().await.map(SemaphorePermit::forget).is_ok();
@@ -163,7 +161,6 @@ impl Place {
         &self.name
     }
 
-    /// The queues of this process.
     pub(super) const fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
@@ -221,7 +218,6 @@ impl Place {
         self.entry.news.notify_waiters();
     }
 
-    /// How the first caller in the queue fares.
     pub(super) fn head(&self) -> Head {
         self.entry.head.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -22,8 +22,7 @@ pub(super) struct Whom {
     /// The nodes that may hold the name, where it is repeated until confirmed. A node that got no
     /// claim needs no second try. Otherwise these would pile up for a node that is down for long.
     pub(super) insist: NodeSet,
-    /// The nodes that had not replied to the claim when the caller gave up. A hold found there is a
-    /// late grant.
+    /// Nodes that had not replied to the claim when it was given up: a hold there is a late grant.
     pub(super) unheard: NodeSet,
 }
 
@@ -34,8 +33,7 @@ impl Whom {
     }
 }
 
-/// A release or a withdrawal. `lease` is how long a lease lasts at most; nodes may hold the names
-/// for longer.
+/// A release or a withdrawal, and how long a lease lasts: nodes may hold the names for longer.
 #[derive(Debug)]
 pub(super) struct Undoing {
     pub(super) operation: Operation,
@@ -217,8 +215,7 @@ impl Cleanup {
         again
     }
 
-    /// Ends the span once it is clear whether a quorum had held the names. Later tries are not
-    /// traced.
+    /// Ends the span once it is clear whether a quorum had held the names. Ignores later tries.
     fn traced(&self) {
         if let Some(freed) = self.span.is_on().then(|| self.state().tally.verdict()).flatten() {
             self.span.end(match freed {

@@ -104,8 +104,7 @@ impl Count for Revoking {
         let Ok(Outcome::Revoked { holder, ballot, left }) = reply else { return };
         self.done.insert(node);
         let Some(holder) = holder else { return };
-        // Includes holders with a higher ballot: the token may be a lower ballot, granted by other
-        // nodes.
+        // Also with a higher ballot: the token may be a lower one, granted by other nodes.
         self.told.left = self.told.left.max(Some(*left));
         if *ballot <= self.ballot
             && let Err(at) = self.told.from.binary_search(holder)

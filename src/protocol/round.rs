@@ -50,8 +50,7 @@ impl<T: Count> Round<T> {
         Self::watched(nodes, ballot, tally, None)
     }
 
-    /// A round of an owner that waits in the nodes' queues: `watch` records the places that nodes
-    /// confirm.
+    /// A round of an owner in the nodes' queues: `watch` records the places that nodes confirm.
     pub(super) fn watched(nodes: usize, ballot: u64, tally: T, watch: Option<Watch>) -> Arc<Self> {
         let state = State { tally, replies: (0..nodes).map(|_| None).collect() };
         Arc::new(Self { ballot, watch, state: Mutex::new(state), decided: Notify::new() })
@@ -83,12 +82,10 @@ impl<T: Count> Round<T> {
         self.decided.notified().await;
     }
 
-    /// Reads the present tally.
     pub(super) fn look<V>(&self, at: impl FnOnce(&T) -> V) -> V {
         at(&self.state().tally)
     }
 
-    /// Reads the present replies.
     pub(super) fn replies<V>(&self, at: impl FnOnce(&[Option<Reply>]) -> V) -> V {
         at(&self.state().replies)
     }
@@ -164,8 +161,7 @@ impl Count for RenewalTally {
     }
 }
 
-/// Waits until it is clear why a round of claims failed, and whether `quorum` nodes name the same
-/// holder.
+/// Waits until it is clear why a round failed, and whether `quorum` nodes name the same holder.
 pub(super) async fn explained(round: &Round<ClaimTally>, quorum: u32) {
     let is_explained = || match round.look(ClaimTally::cause) {
         Cause::Undecided => false,

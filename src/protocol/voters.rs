@@ -44,8 +44,7 @@ pub(crate) struct Voters {
 }
 
 impl Voters {
-    /// The quorum of `nodes`. A release that a node does not confirm is sent to `leftovers`, to be
-    /// tried again.
+    /// The quorum of `nodes`. A release that a node does not confirm goes to `leftovers`.
     pub(crate) fn new(
         nodes: Vec<Arc<dyn Node>>,
         host: Arc<dyn Host>,
@@ -88,7 +87,6 @@ impl Voters {
         hinting >= self.size.quorum() as usize
     }
 
-    /// The hash of the list that each claim carries; empty if no node checks lists.
     pub(super) const fn claimed_list(&self) -> &Arc<str> {
         &self.claimed
     }
@@ -144,13 +142,11 @@ impl Voters {
         !self.can_vote() && self.nodes.iter().filter(is).count() >= blocking
     }
 
-    /// Why nothing is acquired, if another list with the same name is in force.
     pub(crate) fn other_list(&self) -> Option<Arc<str>> {
         self.other().clone()
     }
 
-    /// Sets or clears the reason why nothing is acquired. Returns whether it is set now and was not
-    /// before.
+    /// Sets or clears `other_list`. Returns whether it is set now and was not before.
     pub(super) fn meet(&self, other: Option<Arc<str>>) -> bool {
         let is = other.is_some();
         std::mem::replace(&mut *self.other(), other).is_none() && is
@@ -185,7 +181,6 @@ impl Voters {
         }
     }
 
-    /// All nodes.
     pub(crate) fn everyone(&self) -> NodeSet {
         NodeSet::first(self.size.nodes())
     }
@@ -229,8 +224,7 @@ impl Voters {
         })
     }
 
-    /// A new ballot for the waiter that a release hands over to, above `told`; 0 if ballots are
-    /// used up.
+    /// A new ballot above `told` for the next waiter after a release; 0 if ballots are used up.
     pub(crate) fn next_ballot(&self, told: u64) -> u64 {
         self.ballots.next(self.host.wall(), told).unwrap_or(0)
     }

@@ -26,8 +26,7 @@ pub(super) struct Failed {
     pub(super) told: Option<Duration>,
 }
 
-/// Waits until it makes sense to ask again, or until `end`. Returns the grant if a quorum has
-/// handed the name over.
+/// Waits until it makes sense to ask again, or until `end`. Returns what a quorum handed over.
 ///
 /// # Cancel safety
 /// Safe.

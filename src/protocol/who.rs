@@ -4,7 +4,6 @@ use super::grant::Grant;
 use super::voters::Voters;
 use crate::node::{Mode, Name};
 
-/// The owner that an acquisition claims as.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Who<'a> {
     /// A new owner.
