@@ -169,8 +169,8 @@ pub(crate) fn machine() -> String {
     plain(&std::env::var("COMPUTERNAME").unwrap_or_default())
 }
 
-/// Makes a name fit for owners, keys and what nodes publish, where spaces separate words: letters,
-/// digits, `.`, `_` and `-`, at most 64 of them.
+/// Makes a name fit for owners, keys and published messages: letters, digits, `.`, `_` and `-`, at
+/// most 64. Spaces separate words there.
 fn plain(name: &str) -> String {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
     let plain: String = name.chars().take(64).map(|letter| if allowed(letter) { letter } else { '-' }).collect();

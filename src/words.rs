@@ -37,7 +37,7 @@ pub(crate) fn about(time: Duration) -> String {
     }
 }
 
-/// How long something still lasts, rounded up from 1 s on.
+/// How long something still lasts, rounded up above 1 s.
 pub(crate) fn left(time: Duration) -> String {
     match time.as_secs() + u64::from(time.subsec_nanos() > 0) {
         0..=1 => about(time),

@@ -19,7 +19,7 @@ pub(super) struct Batch {
     pub(super) until: Tick,
 }
 
-/// When to send renewals again: a pause after `from`, by a number that the whole batch shares.
+/// When to send renewals again: a pause after `from`. All of a batch share the random number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Again {
     pub(super) from: Tick,

@@ -20,7 +20,7 @@ use crate::words::{about, exact, listed};
 /// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Released {
-    /// The lock was held until this moment. It still is if other guards of it are left
+    /// The lock was held until this moment. It is still held if other guards of it are left
     /// ([`reenter`](LockGuard::reenter)).
     Released,
     /// The lock had been lost before. Others may have held it since its deadline.

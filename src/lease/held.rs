@@ -30,9 +30,9 @@ pub(crate) struct Leases {
     pub(super) schedule: Arc<Schedule<dyn Timed>>,
     /// Whether the quorum was shut down. Then all leases are lost, and all that begin later.
     pub(super) closed: AtomicBool,
-    /// When all leases were last lost because of another list, as a `moment`; 0 if never.
+    /// When all leases were last lost because of another list: see `moment`; 0 if never.
     pub(super) others: AtomicU64,
-    /// Shifts the grid of moments on which renewals are sent.
+    /// Shifts the grid of this process's renewals, so that processes are not in step.
     pub(super) phase: u64,
     /// Ends the loop when the last handle and guard are gone.
     pub(super) _closing: DropGuard,

@@ -59,7 +59,7 @@ impl Kept {
         &self.names
     }
 
-    /// The names of `names` that are not held.
+    /// Returns those of `names` that are not held.
     pub(super) fn missing(&self, names: &[Name]) -> Vec<Name> {
         names.iter().filter(|name| !self.names.contains_key(name)).cloned().collect()
     }

@@ -110,7 +110,7 @@ impl Locks {
         Ok(())
     }
 
-    /// The names of `names` that are not held; `None` if these locks have ended.
+    /// Returns those of `names` that are not held; `None` if these locks have ended.
     pub(crate) fn missing(&self, names: &[Name]) -> Option<Vec<Name>> {
         let state = self.state();
         state.kept.tenancy.is_alive(self.now()).then(|| state.kept.missing(names))
@@ -167,7 +167,8 @@ impl Locks {
         Ok(freeing(&returned))
     }
 
-    /// Releases all locks that are held. `None` if they were lost before: those are given back now.
+    /// Releases all locks, if they are held. If they were lost before, gives them back now, and
+    /// returns `None`.
     pub(crate) fn release(&self) -> Option<Freeing> {
         let mut state = self.state();
         if state.kept.tenancy.release(self.now()) {

@@ -2,10 +2,9 @@
 //!
 //! The loop holds leases weakly: a lease that nobody holds is not renewed. Renewals hold up no
 //! other event, so deadlines are on time even if every node hangs. If many renewals are due at
-//! once, as after a stall of this process, those with the nearest deadlines go first. For the
-//! queues to nodes are bounded: a request that does not fit, or waits too long, fails. User code
-//! may panic here: metrics recorders, logs and nodes. A panic ends what it happened in, and not the
-//! loop.
+//! once, as after a stall of this process, those with the nearest deadlines go first. The queues to
+//! nodes are bounded: a request that does not fit, or waits too long, fails. User code may panic
+//! here: metrics recorders, logs and nodes. A panic ends what it happened in, and not the loop.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -79,7 +78,7 @@ impl Leases {
     }
 
     /// Loses every live lease. Leases that begin later, but were asked for before, are lost too.
-    /// After a shutdown, all that begin later are.
+    /// After a shutdown, all later leases are lost.
     pub(crate) fn lose_all(&self, reason: LostReason) {
         match reason {
             LostReason::Closed => self.closed.store(true, Ordering::Release),

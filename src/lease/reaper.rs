@@ -13,8 +13,8 @@ use crate::rules::Backoff;
 /// Pauses between tries.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(100), max: Duration::from_secs(2) };
 
-/// The longest pause if nodes may hold a name for far longer than a lease lasts. Until then the
-/// pause is half to all of the time that has passed, so a node is found back after about as long as
+/// The longest pause if nodes may hold a name for far longer than a lease lasts. Up to this, a
+/// pause is half to all of the time that has passed: a node is reached again after about as long as
 /// it was away.
 const RARELY: Duration = Duration::from_secs(60);
 

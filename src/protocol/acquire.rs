@@ -27,7 +27,7 @@ use crate::words::listed;
 
 const OURS: &str = "this process itself holds it";
 const OUT_OF_REACH: &str = "a quorum is out of reach";
-pub(crate) const SPLIT: &str = "the votes were split: no quorum of nodes names one that holds it";
+pub(crate) const SPLIT: &str = "the votes were split: no quorum of nodes names one holder";
 
 /// How long a caller goes on.
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +58,8 @@ impl Patience {
         }
     }
 
-    /// Until when rounds with split votes are repeated. A caller that may wait began `now`, and
-    /// repeats them for as long as a try does.
+    /// Until when rounds with split votes are repeated. A caller that may wait repeats them for as
+    /// long as a try does, counted from `now`.
     fn again_until(self, now: Tick, rules: &Rules) -> Option<Tick> {
         match self {
             Self::Once | Self::First => None,
@@ -184,7 +184,7 @@ impl Claimant<'_> {
                     return Ok(won);
                 }
                 // Far nodes may grant again and again after nearer ones have refused. Without this,
-                // each waiter would keep one of them.
+                // each waiter would keep one such grant.
                 if attempt.holds_a_minority() {
                     attempt.withdraw();
                 }

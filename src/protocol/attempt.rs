@@ -146,8 +146,8 @@ impl<'a> Attempt<'a> {
         Ok(round)
     }
 
-    /// Takes note of fences in late replies. With a ballot up to its fence, a free node gives the
-    /// owner not even a place in its queue.
+    /// Takes note of fences in late replies. A node whose name is free refuses a ballot up to its
+    /// fence, and gives no place in its queue.
     fn look_back(&mut self) {
         let Some(last) = self.rules.last() else { return };
         if self.earlier.len() >= EARLIER {

@@ -13,7 +13,7 @@ use crate::host::before;
 use crate::node::{Fault, Inspection, Name, Operation, Revoke, Withdraw};
 use crate::rules::ballot::LIMIT;
 
-/// How many rounds of frees follow a revocation: a node names only one of its readers at a time.
+/// How often to inspect and free after a revocation: a node names only one reader at a time.
 const TRIES: u32 = 1_000;
 
 /// For how long at least a withdrawal is repeated on a node that does not confirm it.
@@ -28,8 +28,8 @@ pub struct Taken {
     /// named.
     pub from: Vec<String>,
     /// For how long the name may still be held, by the nodes' clocks. Zero if it was freed at once,
-    /// and `None` if nobody held it. It may be too long for readers that a node no longer names,
-    /// because other readers came meanwhile.
+    /// and `None` if nobody held it. If nodes name readers that came later, this may be longer than
+    /// the revoked readers hold the name.
     pub left: Option<Duration>,
     /// Tokens from before the call are below this, and tokens from now on are above it. Tokens from
     /// in between may be either.

@@ -57,7 +57,8 @@ impl Places {
             return true;
         }
         let queue = self.first.queue().clone();
-        // One name needs this too: a set that tries may hold its turn, and give it back at once.
+        // A claim of one name waits here too: a set may hold that turn for a moment, and give it
+        // back.
         let _alone = queue.alone();
         let all = self.all_mut().all(Place::try_turn);
         if !all {

@@ -30,7 +30,8 @@ struct Entry {
     turn: Semaphore,
     head: Mutex<Head>,
     news: Notify,
-    /// How many of its callers hold the lock: at most one, except while the lock changes hands.
+    /// How many callers of this queue hold the lock: at most one, except while the lock changes
+    /// hands.
     holders: AtomicUsize,
 }
 
@@ -69,7 +70,7 @@ impl Queue {
         };
         if line.callers >= self.max_waiters {
             let (callers, name) = (line.callers, name.trim_start_matches('\0'));
-            let message = format!("{callers} callers of this process wait for {name:?} already (max_waiters)");
+            let message = format!("{callers} callers of this process already wait for {name:?} (max_waiters)");
             return Err(Error::new(ErrorKind::Contended, message));
         }
         line.callers += 1;

@@ -20,7 +20,7 @@ pub(super) struct Whom {
     /// The nodes to send it to.
     pub(super) ask: NodeSet,
     /// The nodes that may hold the name, where it is repeated until confirmed. A node that got no
-    /// claim needs no second try. Otherwise these would pile up for a node that is down for long.
+    /// claim needs no second try: tries would pile up for a node that is down for long.
     pub(super) insist: NodeSet,
     /// Nodes that had not replied to the claim when it was given up: a hold there is a late grant.
     pub(super) unheard: NodeSet,
@@ -42,7 +42,7 @@ pub(super) struct Undoing {
     pub(super) lease: Duration,
     /// Whether a caller had the lock. Otherwise this takes back claims that failed.
     pub(super) held: bool,
-    /// Has its fields before the request is sent, since a memory node replies within the call.
+    /// Gets its fields before the request is sent: a memory node replies within the call.
     pub(super) span: Spanned,
 }
 
@@ -317,7 +317,7 @@ impl Sink for Cleanup {
             voters.meters.late_grant();
         }
         if !has_room {
-            tracing::warn!("too many releases are unconfirmed; what is left behind expires by itself");
+            tracing::warn!("too many releases are unconfirmed; holds that they do not reach expire by themselves");
         }
     }
 }

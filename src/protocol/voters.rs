@@ -167,7 +167,7 @@ impl Voters {
         if waits < self.size.blocking() as usize {
             return "";
         }
-        "; this ends by itself: wait until the quarantines end, or with a timeout above that. Servers that never \
+        "; this ends by itself: wait until the quarantines end, or use a longer timeout. Servers that never \
          served need no wait if `quorumlock init` is run before their first client comes"
     }
 
