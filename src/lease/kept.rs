@@ -77,7 +77,7 @@ impl Kept {
         self.grant(*self.names.get(name)?)
     }
 
-    /// Takes out names, which must be held. The other names of their grants stay.
+    /// Takes out names, which must be held and sorted. The other names of their grants stay.
     pub(super) fn take_out(&mut self, names: &[Name]) -> Taken {
         let mut leaving: BTreeMap<u64, Vec<&Name>> = BTreeMap::new();
         for name in names {
