@@ -1,4 +1,4 @@
-//! The one error type: what went wrong, what each node said, and so what to do next.
+//! The one error type: what went wrong, what each node replied, and what to do next.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -10,32 +10,31 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Somebody else holds the name, or votes were split. **Wait**, or do something else.
+    /// Another owner holds the name, or votes were split. **Wait**, or do something else.
     Contended,
-    /// The time the caller gave ended while others held the name, or while earlier callers of this
-    /// process were asking for it. **Wait longer**, or do something else.
+    /// The caller's time ended while others held the name, or while earlier callers of this process
+    /// asked for it. **Wait longer**, or do something else.
     Timeout,
     /// So many nodes cannot vote that nobody can tell who holds the name. **Alert**: the nodes need
     /// help.
     Unavailable,
     /// The lock was held and is not any more. **Stop** what it protected.
     Lost,
-    /// Something that was asked for makes no sense; trying again does not help. **Fix** the call or
-    /// the settings.
+    /// A call or a setting makes no sense, and trying again does not help. **Fix** it.
     Config,
     /// The quorum was shut down.
     Closed,
 }
 
-/// What one node said.
+/// What one node replied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeReport {
     /// The node's address, without user and password.
     pub node: Arc<str>,
-    /// What it comes to, for programs.
+    /// The kind of the reply, for programs.
     pub cause: NodeCause,
-    /// What it said, or what kept it from saying anything, for people.
+    /// The reply, or why there is none, for people.
     pub said: String,
 }
 
@@ -45,54 +44,55 @@ impl NodeReport {
     }
 }
 
-/// What a node's answer comes to, by what may be done about it.
+/// The kind of a node's reply, by what you can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NodeCause {
-    /// It did what it was asked, or nothing keeps it from that.
+    /// The node did what it was asked to do, or nothing keeps it from that.
     Agreed,
-    /// Somebody else holds the name there, or may claim it first. **Wait.**
+    /// Another owner holds the name there, or may claim it first. **Wait.**
     Held,
-    /// It knows of a later grant of the name, or of none to this client.
+    /// The node has a later grant of the name, or none to this client.
     Outdated,
-    /// It has not answered, or the connection ended before the answer: it has done it or not.
+    /// The node has not replied, or its connection ended first. It may have carried out the
+    /// request.
     Silent,
-    /// There is no connection. **Look** whether it runs and can be reached.
+    /// There is no connection. **Check** whether the node runs and can be reached.
     Down,
-    /// It may have forgotten who holds what, or this client's list is not in force there yet.
-    /// **Wait:** that ends by itself.
+    /// The node may have forgotten who holds what, or this client's list is not in force there yet.
+    /// **Wait:** this ends by itself.
     Quarantined,
-    /// Another list of nodes is in force there, or on a node of the same list. **Read** which: give
-    /// all clients one list, or stop those with the wrong one.
+    /// Another list of nodes is in force there, or on a node of the same list. **Read** which one.
+    /// Give all clients one list, or stop those with the wrong one.
     OtherList,
-    /// Clients reach two servers by its name, so that no vote of it counts. **Stop** the server that is
-    /// not the node's.
+    /// Clients reach two servers by the node's name, so no vote of it counts. **Stop** the server
+    /// that is not the node's.
     Twins,
-    /// It cannot now, and may later: it is overloaded, loads its data, has no memory left or cannot
-    /// persist.
+    /// The node cannot do it now, and may later: it is overloaded, loads its data, has no memory
+    /// left or cannot persist.
     Busy,
-    /// It answered with an error, and would again: a right is missing, or another key is in the
-    /// way. **Mend** it.
+    /// The node replied with an error, and would again: a permission is missing, or another key is
+    /// in the way. **Repair** it.
     Rejected,
-    /// It must not take part: a replica, a cluster, or the same server as another node. **Fix** the
-    /// list.
+    /// The node must not take part: a replica, a cluster, or the same server as another node.
+    /// **Fix** the list.
     Unfit,
 }
 
-/// A name that somebody else held.
+/// A name that another owner held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Conflict {
     /// The name, as it was given.
     pub name: Arc<str>,
-    /// Who held it: `host/pid/uuid/number`.
+    /// The owner that held it: `host/pid/uuid/number`.
     pub holder: String,
-    /// For how long still, unless it is renewed.
+    /// For how long the name is still held, unless the hold is renewed.
     pub left: Option<Duration>,
 }
 
-/// Why something could not be done. Opaque but for its [`kind`](Error::kind), and what each
-/// [node](Error::nodes) said. Cheap to clone, for all who wait for one result.
+/// The error of this library. It is opaque, except for its [`kind`](Error::kind) and what each
+/// [node](Error::nodes) replied. It is cheap to clone, for all who wait for one result.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -101,29 +101,29 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     nodes: Vec<NodeReport>,
-    /// Who holds the name and may say something of itself.
+    /// The holder of the name, if it may have a note.
     holder: Option<Arc<str>>,
-    /// What that one says.
+    /// The holder's note.
     says: Option<String>,
     conflicts: Vec<Conflict>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// There is no Tokio runtime to wait on.
+/// The error if there is no Tokio runtime to wait on.
 pub(crate) fn no_runtime() -> Error {
     Error::config(
         "there is no Tokio runtime here; call this within one that has time and I/O enabled, as in #[tokio::main]",
     )
 }
 
-/// The runtime that the quorum was connected on has ended.
+/// The error if the runtime that the quorum was connected on has ended.
 pub(crate) fn runtime_ended() -> Error {
     Error::config(
         "this quorum was connected on a runtime that has ended; connect once per runtime, or use quorumlock::blocking",
     )
 }
 
-/// What most functions here return.
+/// The result of most functions in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
@@ -161,12 +161,11 @@ impl Error {
         self
     }
 
-    /// Who holds the name, where that one may say something of itself.
     pub(crate) fn holder(&self) -> Option<&str> {
         self.0.holder.as_deref()
     }
 
-    /// The same with what the holder says of itself.
+    /// Adds the holder's note to the error.
     pub(crate) fn with_words(mut self, says: &str, since: &str) -> Self {
         let inner = Arc::make_mut(&mut self.0);
         inner.message.push_str(&format!("; whoever holds it says {says:?}, and has held it for {since}"));
@@ -174,9 +173,9 @@ impl Error {
         self
     }
 
-    /// What the holder says of itself ([`QuorumLock::describe`](crate::QuorumLock::describe)),
-    /// where somebody held the name until the time ended, and a node told; of a leader's value the
-    /// first 256 bytes.
+    /// The holder's note ([`QuorumLock::describe`](crate::QuorumLock::describe)), if the name was
+    /// held until the caller's time ended and a node returned the note. Of a leader's value, only
+    /// the first 256 bytes.
     #[must_use]
     pub fn holder_says(&self) -> Option<&str> {
         self.0.says.as_deref()
@@ -188,29 +187,29 @@ impl Error {
         self.0.kind
     }
 
-    /// What each node said, where nodes were asked.
+    /// What each node replied, if nodes were asked.
     #[must_use]
     pub fn nodes(&self) -> &[NodeReport] {
         &self.0.nodes
     }
 
-    /// Which of several names others held, and who, as far as a quorum of nodes said so in time:
-    /// told by [`Session::try_lock`](crate::Session::try_lock),
+    /// Which of several names others held, and their holders, as far as a quorum of nodes returned
+    /// them in time. [`Session::try_lock`](crate::Session::try_lock),
     /// [`Session::lock`](crate::Session::lock), and
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire) of several names
-    /// ([`lock_all`](crate::Quorum::lock_all)).
+    /// ([`lock_all`](crate::Quorum::lock_all)) return them.
     #[must_use]
     pub fn conflicts(&self) -> &[Conflict] {
         &self.0.conflicts
     }
 
-    /// Somebody else holds the name, or votes were split.
+    /// Another owner holds the name, or votes were split.
     #[must_use]
     pub fn is_contended(&self) -> bool {
         self.kind() == ErrorKind::Contended
     }
 
-    /// The time the caller gave ended while others held the name.
+    /// The caller's time ended while others held the name.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         self.kind() == ErrorKind::Timeout
@@ -228,7 +227,7 @@ impl Error {
         self.kind() == ErrorKind::Lost
     }
 
-    /// Something that was asked for makes no sense.
+    /// A call or a setting makes no sense.
     #[must_use]
     pub fn is_config(&self) -> bool {
         self.kind() == ErrorKind::Config
@@ -241,7 +240,8 @@ impl Error {
     }
 }
 
-/// Another list takes some lines: it is described once, in the message or at the first node.
+/// The text for one node. A text about another list is long, so it is shown only once: in the
+/// message or at the first node.
 fn told_once<'a>(message: &str, nodes: &'a [NodeReport], index: usize) -> Cow<'a, str> {
     let NodeReport { cause, said, .. } = &nodes[index];
     let why = said.split_once(": ").map_or(&**said, |(_, why)| why);
@@ -260,7 +260,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// For people too: it is what `main` prints of an error that it returns.
+/// For people too, since `main` prints this for an error that it returns.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {self}", self.kind())

@@ -1,7 +1,7 @@
-//! What the library takes from the machine it runs on: time, randomness, tasks and its name. The
-//! only module that reads a clock.
+//! What the library takes from its machine: time, randomness, tasks and the machine's name. No
+//! other module reads a clock.
 //!
-//! Public with the feature `unstable` only: any release may change it.
+//! Public only with the feature `unstable`: any release may change it.
 
 use std::fmt;
 use std::future::Future;
@@ -19,8 +19,7 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A source of time, randomness and tasks. Simulations bring their own.
 pub trait Host: fmt::Debug + Send + Sync + 'static {
-    /// The present on a clock that never goes back and that counts the time the machine spent
-    /// suspended.
+    /// The time on a clock that never goes back, and that counts suspended time.
     fn now(&self) -> Tick;
     /// The time since the Unix epoch by the wall clock, which may be wrong and may be stepped.
     fn wall(&self) -> Duration;
@@ -28,8 +27,7 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
     fn random(&self) -> u64;
     /// Runs `task` in the background.
     fn spawn(&self, task: Task);
-    /// The runtime that the caller is on, if it is another one than that of the background tasks,
-    /// which may end before the caller does.
+    /// The caller's runtime, if it is not that of the background tasks, which may end sooner.
     fn elsewhere(&self) -> Option<Handle> {
         None
     }
@@ -112,11 +110,11 @@ impl Host for TokioTime {
     }
 }
 
-/// How long a timer sleeps at most before it looks at the clock again: timers stand still while the
-/// machine is suspended, leases do not.
+/// The longest sleep before the clock is read again. Timers stand still while the machine is
+/// suspended, and leases do not.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// Whether waiting is possible here: whether there is a Tokio runtime.
+/// Whether waiting is possible here, that is, on a Tokio runtime.
 #[must_use]
 pub fn can_wait() -> bool {
     Handle::try_current().is_ok()
@@ -148,8 +146,8 @@ pub async fn before<F: Future>(host: &Arc<dyn Host>, until: Tick, future: F) -> 
     }
 }
 
-/// Does in a thread of its own what may block for ever, as a look-up of a name does: a runtime waits
-/// for its own threads when it ends. Fails where the machine starts no more threads.
+/// Runs work that may block for ever, such as a DNS lookup, in a thread of its own: a runtime that
+/// ends waits for its own threads. Fails if the machine starts no more threads.
 pub(crate) fn apart<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<tokio::sync::oneshot::Receiver<T>> {
@@ -159,20 +157,20 @@ pub(crate) fn apart<T: Send + 'static>(
     Ok(waits)
 }
 
-/// The machine's name, as far as it tells one.
+/// The machine's name, if it has one.
 #[cfg(unix)]
 pub(crate) fn machine() -> String {
     plain(&rustix::system::uname().nodename().to_string_lossy())
 }
 
-/// The machine's name, as far as it tells one. Clients are told apart by more than that.
+/// The machine's name, if it has one. A client's id has more than this.
 #[cfg(not(unix))]
 pub(crate) fn machine() -> String {
     plain(&std::env::var("COMPUTERNAME").unwrap_or_default())
 }
 
-/// A name that may stand in owners, in keys and in what nodes publish, where spaces part words:
-/// letters, digits, `.`, `_` and `-`, 64 of them at most.
+/// Makes a name fit for owners, keys and published messages: letters, digits, `.`, `_` and `-`, at
+/// most 64. Spaces separate words there.
 fn plain(name: &str) -> String {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
     let plain: String = name.chars().take(64).map(|letter| if allowed(letter) { letter } else { '-' }).collect();
@@ -189,8 +187,7 @@ fn wall() -> Duration {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// `CLOCK_BOOTTIME` counts suspended time, unlike `CLOCK_MONOTONIC`: a lease ages while the machine
-/// sleeps.
+/// Unlike `CLOCK_MONOTONIC`, `CLOCK_BOOTTIME` counts suspended time, in which leases age too.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn monotonic() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -198,7 +195,7 @@ fn monotonic() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// Elsewhere the standard monotonic clock; on macOS and the BSDs it does not count suspended time.
+/// The standard monotonic clock. On macOS and the BSDs it does not count suspended time.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 #[allow(clippy::disallowed_methods, reason = "this is the one module that reads clocks")]
 fn monotonic() -> Duration {

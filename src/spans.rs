@@ -1,8 +1,7 @@
-//! Spans for `tracing`: what an acquisition, a renewal and a release consist of.
+//! Spans for `tracing`: the parts of an acquisition, a renewal and a release.
 //!
-//! One that nobody asked for costs a look at the most verbose level that is enabled, and allocates
-//! nothing. A subscriber is the user's code, and may panic: that ends in here, so that it keeps no
-//! lock from being renewed and no answer from being counted.
+//! A span that nobody has enabled costs one check of the most verbose level, and allocates nothing.
+//! A subscriber is user code. If it panics, that is caught here, and renewals and replies go on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +10,7 @@ use tracing::field::Empty;
 use tracing::level_filters::LevelFilter;
 use tracing::{Span, Value, debug_span, trace_span};
 
-/// A span that ends when this says so, or with the last clone.
+/// A span that ends on [`end`](Self::end), or with its last clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spanned(Option<Arc<Running>>);
 
@@ -19,12 +18,12 @@ pub(crate) struct Spanned(Option<Arc<Running>>);
 struct Running(Mutex<Span>);
 
 impl Spanned {
-    /// One round of claims, within the acquisition that is entered now.
+    /// One round of claims, as a part of the acquisition that is entered now.
     pub(crate) fn round() -> Self {
         Self::at(LevelFilter::DEBUG, || debug_span!("round", outcome = Empty))
     }
 
-    /// A renewal. It is part of nothing that happens to be entered now.
+    /// A renewal. It has no parent, whatever span is entered now.
     pub(crate) fn renew() -> Self {
         Self::at(
             LevelFilter::DEBUG,
@@ -37,7 +36,7 @@ impl Spanned {
         Self::at(LevelFilter::DEBUG, || debug_span!("release", name = Empty, token = Empty, outcome = Empty))
     }
 
-    /// What one node is asked for: a part of this span, or of what is entered now.
+    /// A request to one node: a part of this span, or else of the one that is entered now.
     pub(crate) fn node_call(&self, node: &str, operation: &'static str) -> Self {
         Self::at(LevelFilter::TRACE, || match self.id() {
             Some(id) => trace_span!(parent: id, "node_call", node, operation, outcome = Empty),
@@ -45,7 +44,7 @@ impl Spanned {
         })
     }
 
-    /// Whether somebody may have asked for spans of one node each.
+    /// Whether a subscriber may have enabled the spans of single nodes.
     pub(crate) fn of_nodes() -> bool {
         LevelFilter::current() >= LevelFilter::TRACE
     }
@@ -58,19 +57,18 @@ impl Spanned {
         Self(span.map(|span| Arc::new(Running(Mutex::new(span)))))
     }
 
-    /// Whether anybody sees it.
+    /// Whether a subscriber has enabled the span.
     pub(crate) const fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Sets one of its fields.
     pub(crate) fn record(&self, field: &'static str, value: impl Value) {
         if let Some(running) = &self.0 {
             record(&running.0.lock().unwrap_or_else(PoisonError::into_inner), field, value);
         }
     }
 
-    /// It is over, and came to this.
+    /// Ends the span with this outcome.
     pub(crate) fn end(&self, outcome: &'static str) {
         if let Some(running) = &self.0 {
             let span = running.take();
@@ -96,12 +94,11 @@ impl Drop for Running {
     }
 }
 
-/// An acquisition, which is entered while it is waited for.
+/// An acquisition. The span is entered while the acquisition is polled.
 pub(crate) fn acquire(quorum: &str) -> Span {
     debug_span!("acquire", quorum, name = Empty, token = Empty, outcome = Empty)
 }
 
-/// Sets one field of a span.
 pub(crate) fn record(span: &Span, field: &'static str, value: impl Value) {
     if !span.is_disabled() {
         quietly(|| {
@@ -116,7 +113,7 @@ fn close(span: Span) {
     }
 }
 
-/// What comes of it, unless it panics; the panic hook has told of that.
+/// Runs `what`, and catches a panic. The panic hook has reported it.
 fn quietly<T>(what: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(what)).ok()
 }

@@ -1,6 +1,6 @@
-//! Durations and names as people read and write them: of a duration a number, a space and a unit.
+//! Durations and names as people read and write them. A duration is a number, a space and a unit.
 //!
-//! The command shows and reads them with the same functions.
+//! The command uses the same functions.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 3_600;
 const DAY: u64 = 86_400;
 
-/// What was set, without a digit lost: `100 ms`, `1.5 s`, `720 h`.
+/// A configured duration, with all its digits: `100 ms`, `1.5 s`, `720 h`.
 pub(crate) fn exact(time: Duration) -> String {
     let seconds = time.as_secs();
     if time.subsec_nanos() > 0 {
@@ -24,7 +24,7 @@ pub(crate) fn exact(time: Duration) -> String {
     }
 }
 
-/// What was measured, with two or three digits: `0.14 ms`, `12.3 ms`, `3.4 s`.
+/// A measured duration, with two or three digits: `0.14 ms`, `12.3 ms`, `3.4 s`.
 pub(crate) fn about(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match time.as_secs() {
@@ -37,7 +37,7 @@ pub(crate) fn about(time: Duration) -> String {
     }
 }
 
-/// How long something lasts still: never less than it does.
+/// How long something still lasts, rounded up above 1 s.
 pub(crate) fn left(time: Duration) -> String {
     match time.as_secs() + u64::from(time.subsec_nanos() > 0) {
         0..=1 => about(time),
@@ -48,7 +48,7 @@ pub(crate) fn left(time: Duration) -> String {
     }
 }
 
-/// What a server said, so that none of it does anything to a terminal.
+/// A server's text with its control characters escaped, so that it cannot control the terminal.
 pub(crate) fn harmless(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -65,10 +65,10 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// How many of several names are shown.
+/// How many names [`listed`] shows.
 const SHOWN: usize = 3;
 
-/// The first few names.
+/// The first few names, and how many more there are.
 pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
     let first: Vec<_> = names.iter().take(SHOWN).map(|name| format!("{:?}", name.as_ref())).collect();
     match names.len().saturating_sub(SHOWN) {
@@ -77,7 +77,8 @@ pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// Reads `500ms`, `10s`, `1.5m`, `1h 30m`, or a bare number of seconds. `5M` would be five months.
+/// Reads `500ms`, `10s`, `1.5m`, `1h 30m`, or a bare number of seconds. Capital letters are
+/// refused, since `5M` would be five months.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let bare = text.trim().bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let parsed = humantime::parse_duration(&if bare { format!("{text}s") } else { text.to_owned() });

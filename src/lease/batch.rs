@@ -1,4 +1,4 @@
-//! Renewals that were sent at one moment, on their way.
+//! Renewals that were sent at the same moment and are under way.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,15 +12,14 @@ use crate::protocol::Renewing;
 use crate::rules::tenancy::Sent;
 use crate::rules::{Renewal, Tick};
 
-/// One renewal of all that was due.
+/// The renewals of all that was due.
 pub(super) struct Batch {
     pub(super) renewals: Vec<(Sent, Renewing)>,
-    /// Until when to wait for it.
+    /// Until when to wait for replies.
     pub(super) until: Tick,
 }
 
-/// When something is sent again: a random while after a moment, with the same random number for all
-/// of a batch.
+/// When to send renewals again: a pause after `from`. All of a batch share the random number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Again {
     pub(super) from: Tick,
@@ -28,9 +27,8 @@ pub(super) struct Again {
 }
 
 impl Batch {
-    /// Tells `note` what each renewal came to: as soon as that is known, or at the end where it came
-    /// to nothing, so that these are sent again at one moment. What nodes said to the first of
-    /// those, if any.
+    /// Passes the result of each renewal to `note`. Unclear ones come together at the end, so that
+    /// they are sent again at the same moment. Returns what nodes replied to the first of these.
     pub(super) async fn heard(
         &self,
         host: &Arc<dyn Host>,

@@ -1,4 +1,4 @@
-//! What whoever holds a lock has in hand.
+//! The guard of a held lock, and the lease as a view of it.
 
 use std::fmt;
 use std::ops::Deref;
@@ -17,61 +17,61 @@ use crate::rules::tally::Freed;
 use crate::rules::{LostReason, Tick};
 use crate::words::{about, exact, listed};
 
-/// What a release came to.
+/// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Released {
-    /// It was held until this moment. Where other guards of the same lock are left
-    /// ([`reenter`](LockGuard::reenter)), it is held still.
+    /// The lock was held until this moment. It is still held if other guards of it are left
+    /// ([`reenter`](LockGuard::reenter)).
     Released,
-    /// It had been lost before. Others may have held it since its deadline.
+    /// The lock had been lost before. Others may have held it since its deadline.
     AlreadyExpired,
 }
 
-/// A view of a held lock: cheap to clone, and without a share in holding it.
+/// A view of a held lock. It is cheap to clone, and does not keep the lock.
 #[derive(Clone)]
 pub struct Lease(Arc<Held>);
 
 impl Lease {
-    /// The lock's name; of a lock on several names the first in their order. Where the quorum has a
-    /// [`key_format`](crate::QuorumBuilder::key_format), as that makes it.
+    /// The lock's name, as [`key_format`](crate::QuorumBuilder::key_format) makes it if the quorum
+    /// has one. For a lock on several names, the first in their order.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.name().text()
     }
 
-    /// The names that it is on, each once, in their order: one, but for
+    /// The names that the lock is on, each once, in their order: one, except for
     /// [`Quorum::lock_all`](crate::Quorum::lock_all).
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.grant.names().iter().map(|name| &**name.text())
     }
 
-    /// The fencing token: greater than that of everyone who held this lock before. Storage that
-    /// refuses a token lower than the highest it has seen is safe even from a holder that was
-    /// paused and does not know that its lock has passed on.
+    /// The fencing token: greater than that of every earlier holder of this lock. Storage that
+    /// rejects tokens below the highest it has seen is safe even from a holder that was paused and
+    /// has not noticed that it lost the lock.
     #[must_use]
     pub fn token(&self) -> u64 {
         self.0.grant.token()
     }
 
-    /// What is left of the validity, zero if the lock is not held any more. It is counted from
-    /// before the nodes were asked, minus the drift.
+    /// The remaining validity; zero if the lock is not held any more. It counts from before the
+    /// nodes were asked, minus the drift.
     ///
-    /// A lock that was handed over by the one before begins with up to some 3 s. It has its whole
-    /// validity by a renewal that is sent 100 ms or a round trip later, whichever is longer.
-    /// Whoever needs more at once says so by [`min_validity`](crate::LockOptions::min_validity).
+    /// A lock that the previous holder handed over begins with at most about 3 s. A renewal then
+    /// brings the whole validity. It is sent after 100 ms or a round trip, whichever is longer. If
+    /// you need more at once, set [`min_validity`](crate::LockOptions::min_validity).
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.remaining()
     }
 
-    /// Whether the lock is held at this moment. Never true past the deadline, whatever timers do.
+    /// Whether the lock is held now. Never true past the deadline, even if timers are late.
     #[must_use]
     pub fn is_held(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// Checks that the lock is held for at least `least` from now: before a write that takes so
-    /// long.
+    /// Checks that the lock is held for at least `least` from now. Call it before a write that may
+    /// take that long.
     ///
     /// # Errors
     /// `Lost` if it is not.
@@ -94,13 +94,13 @@ impl Lease {
 
     /// Waits until the lock is lost. Never ends if the lock is released first.
     ///
-    /// A lock that was taken away keeps others out until its last guard is dropped, and until its
-    /// deadline at most. So end the work first, and drop the guard then. Drop it before you acquire
-    /// the lock again: that call would wait for this guard.
+    /// A lock that is lost before its deadline keeps others out until its last guard is dropped, or
+    /// the deadline comes. So end the work first, then drop the guard. Drop it before you acquire
+    /// the lock again, since that call would wait for this guard.
     ///
-    /// It watches the deadline itself, on the runtime that polls it: it ends in time even where the
-    /// runtime that the quorum was connected on has ended. Polled outside of any Tokio runtime it
-    /// has no timer of its own, and ends when that runtime notices.
+    /// This watches the deadline on the runtime that polls it. So it ends in time even if the
+    /// quorum's own runtime has ended. Outside of any Tokio runtime it has no timer, and ends when
+    /// the quorum's runtime notices the loss.
     ///
     /// # Cancel safety
     /// Safe.
@@ -108,31 +108,29 @@ impl Lease {
         watch::lost(&*self.0).await
     }
 
-    /// Waits until the lock is over: why it was lost, or `None` where it was released.
+    /// Waits until the lock has ended: why it was lost, or `None` if it was released.
     #[cfg(feature = "blocking")]
     pub(crate) async fn outcome(&self) -> Option<LostReason> {
         watch::outcome(&*self.0).await
     }
 
-    /// A token that is cancelled when the lock is lost, for whatever takes one. It is not cancelled
-    /// by a release.
+    /// A token that is cancelled when the lock is lost, and not by a release.
     ///
-    /// Within another runtime than the one that the quorum was connected on, a task of that runtime
-    /// watches the lock for the token, until the lock has ended or the token is cancelled. A token
-    /// taken elsewhere is cancelled by the quorum's own runtime only, as long as that runs.
+    /// On another runtime than the quorum's, a task there watches the lock, until the lock has
+    /// ended or the token is cancelled. Otherwise the quorum's runtime cancels the token, as long
+    /// as it runs.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         watch::cancellation(&self.0)
     }
 
-    /// What each node said to the last renewal, if that did not renew the lock. Empty where it did,
-    /// and where none was made.
+    /// What each node replied to the last renewal, if that failed; else empty.
     #[must_use]
     pub fn failed_renewal(&self) -> Vec<NodeReport> {
         self.0.failed_renewal()
     }
 
-    /// Whose one of its names is on the nodes: for simulations.
+    /// The owner of one of the names on the nodes: for simulations.
     #[cfg(feature = "unstable")]
     #[doc(hidden)]
     #[must_use]
@@ -144,26 +142,26 @@ impl Lease {
         self.0.lost_error()
     }
 
-    /// Says something else of its holder from now on, and waits until a quorum has stored it.
+    /// Changes the holder's note, and waits until a quorum has stored it.
     pub(crate) async fn say(&self, says: Arc<str>) -> Result<()> {
         self.0.home().can_wait()?;
         let (held, names) = (&self.0, listed(self.0.grant.names()));
         let until = held.round_timeout();
         let Some((renewing, told)) = held.say(says)? else {
-            let message = format!("what was said of {names} was not stored: it is renewed no more");
+            let message = format!("the note on {names} was not stored: the lock is renewed no more");
             return Err(Error::new(ErrorKind::Unavailable, message));
         };
         match before(held.host(), until, told).await {
             Some(Ok(true)) => Ok(()),
             _ if !self.is_held() => Err(self.lost_error()),
             _ => {
-                let message = format!("what was said of {names} was not stored by a quorum");
+                let message = format!("the note on {names} was not stored by a quorum");
                 Err(Error::new(ErrorKind::Unavailable, message).with_nodes(renewing.reports()))
             }
         }
     }
 
-    /// The same, where it must not keep anything of the lock.
+    /// A reference that keeps nothing of the lock.
     pub(crate) fn downgrade(&self) -> WeakLease {
         WeakLease(Arc::downgrade(&self.0))
     }
@@ -175,12 +173,12 @@ impl Lease {
     }
 }
 
-/// A lock that may be held still.
+/// A reference to a lock that may have ended.
 #[derive(Debug, Default)]
 pub(crate) struct WeakLease(Weak<Held>);
 
 impl WeakLease {
-    /// The lock, if it is.
+    /// The lock, if it is still held.
     pub(crate) fn held(&self) -> Option<Lease> {
         self.0.upgrade().map(Lease).filter(Lease::is_held)
     }
@@ -196,20 +194,19 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// A held lock. It is renewed as long as this lives, and released when it is dropped, also where it
-/// was lost: until then, or its deadline, nobody else enters because of a loss.
+/// A held lock. It is renewed while the guard lives, and released when the guard is dropped. A lost
+/// lock is released then too: until then or its deadline, a loss lets nobody else in.
 ///
-/// Drop sends the release and waits for nothing: prefer [`release`](Self::release), which tells
+/// Drop sends the release and does not wait. Prefer [`release`](Self::release), which returns
 /// whether the lock was held to the end.
 ///
-/// **A drop as `main` returns, also by `?`, may send nothing:** the runtime ends before that, and
-/// nodes hold the lock until its ttl ends, which is a warning. Use
+/// **A drop as `main` returns, also by `?`, may send nothing:** the runtime ends before that. Nodes
+/// then hold the lock until its ttl ends, and a warning is logged. Use
 /// [`try_run`](crate::QuorumLock::try_run), or call [`Quorum::shutdown`](crate::Quorum::shutdown)
-/// before `main` returns. (With the transport redis-rs it is sent before the runtime has ended.)
+/// before `main` returns. (With redis-rs, the release is sent before the runtime ends.)
 ///
-/// What can be asked of it, and awaited, it has from
-/// [`Lease`]: [`token`](Lease::token), [`remaining`](Lease::remaining), [`lost`](Lease::lost) and so
-/// on.
+/// [`token`](Lease::token), [`remaining`](Lease::remaining), [`lost`](Lease::lost) and others are
+/// methods of [`Lease`], which a guard derefs to.
 #[derive(Debug)]
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct LockGuard {
@@ -231,7 +228,7 @@ impl LockGuard {
         Self { lease: Lease(Held::begin(leases, rules, grant, says)), holds: true }
     }
 
-    /// A view that can be given away; it does not keep the lock.
+    /// A view to pass on; it does not keep the lock.
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.lease.clone()
@@ -241,15 +238,15 @@ impl LockGuard {
         &self.lease.0.grant
     }
 
-    /// It is renewed no more, and no renewal that is under way ends it.
+    /// Renews the lock no more. A renewal that is under way does not end it.
     pub(crate) fn hold_still(&self) {
         self.lease.0.hold_still();
     }
 
-    /// Holds the lock once more, and returns a second guard. The lock is freed with the last one.
+    /// Holds the lock once more, and returns a second guard. The last guard releases the lock.
     ///
-    /// Nothing is sent: nodes, and so [`Quorum::inspect`](crate::Quorum::inspect), get the hold count
-    /// with the next renewal.
+    /// Nothing is sent: nodes, and so [`Quorum::inspect`](crate::Quorum::inspect), get the hold
+    /// count with the next renewal.
     ///
     /// # Errors
     /// `Lost` if the lock is not held any more.
@@ -257,15 +254,15 @@ impl LockGuard {
         self.lease.reenter()
     }
 
-    /// Gives this hold up; with the last, releases the lock on every node, and waits until a quorum
-    /// has confirmed it.
+    /// Gives up this hold. With the last one, releases the lock on every node, and waits until a
+    /// quorum has confirmed that.
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes answered in time. The release goes on in the background, and
-    /// what it does not reach expires by itself; nothing needs to be done again.
+    /// `Unavailable` if too few nodes answered in time. You need not do anything: the release goes
+    /// on in the background, and expires where it does not get through.
     ///
     /// # Cancel safety
-    /// Safe: the release has been sent when this is first polled, and goes on in the background.
+    /// Safe: the release is sent when this is first polled, and goes on in the background.
     pub async fn release(mut self) -> Result<Released> {
         self.holds = false;
         let held = self.lease.0.clone();
@@ -278,7 +275,7 @@ impl LockGuard {
         self.confirmed(&freeing, until).await
     }
 
-    /// Gives it back where nodes would hold it on: also what was lost.
+    /// Gives the lock back if nodes would go on holding it, even if it was lost.
     pub(crate) async fn undo(mut self) -> Result<Released> {
         self.holds = false;
         let until = self.lease.0.round_timeout();
@@ -288,7 +285,7 @@ impl LockGuard {
         }
     }
 
-    /// Gives it back, and waits for nothing: nobody has had it.
+    /// Gives the lock back without waiting, since no caller has had it.
     pub(crate) fn give_back(mut self) {
         self.holds = false;
         drop(self.lease.0.undo());

@@ -1,5 +1,5 @@
-//! A lock that is held, was released, or was lost: carries out what its [`Tenure`] decides, and sets
-//! the timers that it asks for.
+//! One lock that is held, was released, or was lost. It carries out what its [`Tenure`] decides,
+//! and sets the timers for that.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -28,13 +28,13 @@ pub(crate) struct Leases {
     pub(crate) voters: Arc<Voters>,
     pub(crate) home: Arc<Home>,
     pub(super) schedule: Arc<Schedule<dyn Timed>>,
-    /// Whether the quorum was shut down: all leases are lost, and all that begin later.
+    /// Whether the quorum was shut down. Then all leases are lost, and all that begin later.
     pub(super) closed: AtomicBool,
-    /// When all leases were lost last since another list was met, counted from 1; 0 if never.
+    /// When all leases were last lost because of another list: see `moment`; 0 if never.
     pub(super) others: AtomicU64,
-    /// Where the grid of renewals lies.
+    /// Shifts the grid of this process's renewals, so that processes are not in step.
     pub(super) phase: u64,
-    /// Ends the loop with the last handle and guard.
+    /// Ends the loop when the last handle and guard are gone.
     pub(super) _closing: DropGuard,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Held {
     rules: Arc<Rules>,
     pub(super) grant: Grant,
     state: Mutex<State>,
-    /// Cancelled when it is lost; there once anybody has asked for it.
+    /// Cancelled when the lock is lost. Made on first use.
     ended: OnceLock<CancellationToken>,
 }
 
@@ -53,18 +53,18 @@ pub(super) struct Held {
 struct State {
     tenure: Tenure,
     holds: u32,
-    /// Whether it was given back, or left to the nodes.
+    /// Whether the lock was given back, or left to the nodes.
     gone: bool,
     timers: [Option<Key>; 2],
-    /// Cancelled when it is over, however it ends, if anybody watches for that.
+    /// Cancelled when the lock has ended, whether lost or released. Made on first use.
     over: Option<CancellationToken>,
-    /// What the nodes said to the last renewal, unless it succeeded.
+    /// What the nodes replied to the last renewal, unless it succeeded.
     failed: Vec<NodeReport>,
-    /// What its holder says of itself, if anything.
+    /// The holder's note, if it has one.
     spoken: Option<Spoken>,
 }
 
-/// What is to be dropped outside of the lock when nothing happens to a lease any more.
+/// What to drop outside of the mutex once a lease is stopped.
 struct Stopped {
     _open: Open,
     _over: Option<DropGuard>,
@@ -74,7 +74,7 @@ const RENEW: usize = 0;
 const EXPIRE: usize = 1;
 
 impl Leases {
-    /// How leases of these rules are renewed. Pauses count from `from`.
+    /// The pace of renewals under these rules. Pauses count from `from`.
     pub(super) fn pace<R: FnOnce() -> u64>(&self, rules: &Rules, from: Tick, random: R) -> Pace<R> {
         let (auto_renew, backoff, round_trip) = (rules.auto_renew, rules.backoff, self.voters.round_trip());
         Pace { auto_renew, backoff, round_trip, phase: self.phase, from, random }
@@ -97,10 +97,10 @@ impl Held {
         });
         voters.meters.held(rules.class);
         let mut state = held.state();
-        // First: from here on it is found by doubts and by a shutdown.
+        // First: a doubt or a shutdown finds a lease through its timers.
         held.expire_at(&mut state, tenure.expires());
         held.renew_at(&mut state, tenure.first_renewal(&won, held.pace(now)));
-        // A doubt that came before could be found by it.
+        // A node may have been doubted after t0 and before the timer was set.
         let doubted = voters.hints.doubts().since(won.t0);
         let due = state.tenure.doubted(doubted, rules.auto_renew, now);
         held.renew_at(&mut state, due);
@@ -113,23 +113,23 @@ impl Held {
         held
     }
 
-    /// It is lost if all leases were, since `t0`, and it was not found then.
+    /// Loses the lock if all leases were lost since `t0`, and this one was not found then.
     fn lose_late(&self, t0: Tick) {
         if let Some(reason) = self.leases.lost_since(t0) {
             self.lose(reason);
         }
     }
 
-    /// What is left of the validity; zero once it is over, released or lost.
+    /// The remaining validity; zero once the lock is lost or released.
     pub(super) fn remaining(&self) -> Duration {
         self.state().tenure.remaining(self.now())
     }
 
-    /// Adds a hold, or says that the lock is lost. Nodes get the count with the next renewal.
+    /// Adds a hold; fails if the lock is lost. Nodes get the count with the next renewal.
     pub(super) fn add_hold(&self) -> Result<()> {
         let mut state = self.state();
         if !state.tenure.is_held(self.now()) {
-            // The error looks at the state again.
+            // `lost_error` locks the state again.
             drop(state);
             return Err(self.lost_error());
         }
@@ -137,14 +137,14 @@ impl Held {
         Ok(())
     }
 
-    /// From now on it is renewed no more, and ends at its deadline at the latest: nodes say of what
-    /// follows it that it is another's.
+    /// Renews the lock no more, so that it ends at its deadline at the latest. Nodes would call
+    /// such a renewal lost, since the reader that follows has the name.
     pub(super) fn hold_still(&self) {
         self.state().tenure.hold_still();
     }
 
-    /// Says something else of the holder from now on, or that the lock is lost. The renewal that
-    /// carries it, and whether a quorum has taken that; `None` if the lock is renewed no more.
+    /// Changes the holder's note; fails if the lock is lost. Returns the renewal that carries the
+    /// note, and whether a quorum has stored it. `None` if the lock is renewed no more.
     pub(super) fn say(self: &Arc<Self>, says: Arc<str>) -> Result<Option<(Renewing, oneshot::Receiver<bool>)>> {
         let mut state = self.state();
         let held = state.tenure.is_held(self.now());
@@ -156,8 +156,7 @@ impl Held {
         Err(self.lost_error())
     }
 
-    /// Gives one hold up; with the last, the lock is released. The release that was sent, if it
-    /// was.
+    /// Gives up one hold. With the last one, releases the lock.
     pub(super) fn drop_hold(&self) -> Dropped {
         let mut state = self.state();
         state.holds = state.holds.saturating_sub(1);
@@ -179,8 +178,7 @@ impl Held {
         }
     }
 
-    /// Gives it back on every node, whether it is held still or was lost, where nodes would keep it
-    /// otherwise.
+    /// Releases the lock on every node, even if it was lost and nodes would go on holding it.
     pub(super) fn undo(&self) -> Option<Freeing> {
         let mut state = self.state();
         let held = state.tenure.release(self.now());
@@ -188,7 +186,7 @@ impl Held {
             let Dropped::Released(freeing) = self.release(state) else { return None };
             return Some(freeing);
         }
-        // What is lost only now is given back below, and not left to the nodes first.
+        // A lock that is lost only now is given back below, and not left to the nodes.
         let was_gone = std::mem::replace(&mut state.gone, true);
         drop(state);
         self.time_is_over();
@@ -207,26 +205,26 @@ impl Held {
         if let Some(ended) = self.ended.get() {
             ended.cancel();
         }
-        // Last, and outside of the lock: a recorder or a log that blocks or panics keeps nobody
-        // from being told, and no node from being asked to release.
+        // Last, and outside of the mutex: a recorder or a log that blocks or panics then delays
+        // neither the release nor those who wait for the loss.
         self.freed(since);
         self.leases.voters.meters.lost(self.rules.class, reason);
         let names = self.grant.names().iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
         tracing::warn!(name = names, token = self.grant.token(), reason = reason.as_str(), "lock lost");
     }
 
-    /// Sends a renewal at this moment, and not when one is due. Whether a quorum has extended is told
-    /// once it was taken note of.
+    /// Sends a renewal now, even if none is due. The receiver gets whether a quorum has extended,
+    /// after the lease has taken note of that.
     fn renew_now(self: &Arc<Self>, state: &mut State) -> Option<(Renewing, oneshot::Receiver<bool>)> {
         let (renewing, until) = self.send_renewal(state)?;
         let (tell, told) = oneshot::channel();
         let heard = Self::heard(Arc::downgrade(self), renewing.clone(), until);
-        // Nobody may want to know.
+        // The receiver may be gone.
         self.host().spawn(heard.map(|renewal| tell.send(renewal == Renewal::Extended).unwrap_or(())).boxed());
         Some((renewing, told))
     }
 
-    /// Waits for what a renewal comes to, and takes note of it.
+    /// Waits for the result of a renewal, and takes note of it.
     async fn heard(held: Weak<Self>, renewing: Renewing, until: Tick) -> Renewal {
         let renewal = renewing.verdict(until).await;
         if let Some(held) = held.upgrade() {
@@ -235,9 +233,9 @@ impl Held {
         renewal
     }
 
-    /// Sends a renewal, if the lock may be renewed; with the moment until which to wait for it.
+    /// Sends a renewal, if the lock may be renewed. Returns until when to wait for it.
     fn send_renewal(&self, state: &mut State) -> Option<(Renewing, Tick)> {
-        // This renewal does for every other that is due, one that a doubt asked for included.
+        // This renewal replaces any other that is due, including one because of a doubt.
         if let Some(key) = state.timers[RENEW].take() {
             self.leases.schedule.remove(key);
         }
@@ -245,15 +243,16 @@ impl Held {
         if !state.tenure.may_renew(now) {
             return None;
         }
-        // Sent under the lock: no renewal follows a release, and no count or note a later one.
+        // Under the mutex: no renewal follows a release, or has an older count or note than the
+        // last.
         let renewing = self.grant.renew(state.holds, state.spoken.as_ref().map(|spoken| spoken.note(now)));
-        // A renewal heals nodes that knew nothing of the claim.
+        // Nodes that never got the claim may carry out the renewal, and hold the name from now on.
         state.tenure.sent(renewing.votes().sent());
         let until = state.tenure.waits(renewing.t0(), self.rules.round_timeout);
         Some((renewing, until))
     }
 
-    /// Takes note of what a renewal came to, and returns that.
+    /// Takes note of the result of a renewal, and returns what follows from it.
     fn renewed(self: &Arc<Self>, renewing: &Renewing, renewal: Renewal) -> Renewed {
         let mut state = self.state();
         let (t0, now) = (renewing.t0(), self.now());
@@ -271,13 +270,13 @@ impl Held {
             Renewed::Lost(reason) => self.ended_by(state, reason),
             Renewed::Extended { .. } | Renewed::Unclear { .. } | Renewed::Over => drop(state),
         }
-        // Outside of the lock, and when all is done: a recorder may block or panic.
+        // Last, and outside of the mutex: a recorder may block or panic.
         self.leases.voters.meters.renewed(renewed);
         renewed
     }
 
-    /// It ends now if its time is over, whether or not a timer has said so: a caller that is told so
-    /// must find it released.
+    /// The error for a lock that has ended. Ends the lock now if its time is over, even if its
+    /// timer has not fired: a caller that gets this error must find the lock released.
     pub(super) fn lost_error(&self) -> Error {
         let reason = self.time_is_over().map_or("it was released", LostReason::explanation);
         let message = format!("the lock on {} is not held any more: {reason}", listed(self.grant.names()));
@@ -296,7 +295,6 @@ impl Held {
         self.now() + self.rules.round_timeout
     }
 
-    /// Releases it everywhere.
     fn release(&self, state: MutexGuard<'_, State>) -> Dropped {
         let since = state.tenure.since();
         let freeing = self.give_back(state);
@@ -304,7 +302,6 @@ impl Held {
         Dropped::Released(freeing)
     }
 
-    /// Leaves it to the nodes for so long.
     fn left(&self, state: MutexGuard<'_, State>, left: Duration) -> Dropped {
         let since = state.tenure.since();
         self.leave(state, left);
@@ -312,16 +309,14 @@ impl Held {
         Dropped::Left
     }
 
-    /// It is not held any more, for the metrics.
+    /// Records the end of the hold in the metrics.
     fn freed(&self, since: Tick) {
         self.leases.voters.meters.freed(self.rules.class, self.now().since(since));
     }
 
-    /// No timer and no hint does anything from now on, and whoever watches for its end is told when
-    /// what is returned is dropped, outside of the lock.
+    /// Stops timers and hints. Drop the result outside of the mutex, since it wakes other tasks.
     fn stop(&self, state: &mut State) -> Stopped {
-        // Before the timers go, by which a shutdown finds this lease: it waits until a release was
-        // sent.
+        // Before the timers go, by which a shutdown finds the lease: it now waits for `open`.
         let open = self.leases.voters.open_cleanup();
         state.gone = true;
         for key in std::mem::take(&mut state.timers).into_iter().flatten() {
@@ -330,8 +325,7 @@ impl Held {
         Stopped { _open: open, _over: state.over.take().map(CancellationToken::drop_guard) }
     }
 
-    /// Lets go of what was lost, unless a guard keeps it until its deadline: the work under it may be
-    /// ending still.
+    /// Gives a lost lock back, unless a guard keeps it until its deadline for work that is ending.
     fn let_go(&self, state: MutexGuard<'_, State>) {
         let kept = state.holds > 0 && state.tenure.lingers(self.now());
         if state.gone || kept {
@@ -343,7 +337,7 @@ impl Held {
         }
     }
 
-    /// Gives back on every node what has ended.
+    /// Sends releases to every node for a lock that has ended.
     fn give_back(&self, mut state: MutexGuard<'_, State>) -> Freeing {
         let stopped = self.stop(&mut state);
         let returned = self.grant.give_back(state.tenure.may_hold());
@@ -353,7 +347,7 @@ impl Held {
         freeing
     }
 
-    /// The same where nodes are to hold it on: nothing is given back.
+    /// Ends a lock that nodes go on holding: sends no release.
     fn leave(&self, mut state: MutexGuard<'_, State>, left: Duration) {
         let stopped = self.stop(&mut state);
         let left = self.grant.leave(left);
@@ -397,25 +391,21 @@ impl Held {
 }
 
 impl Watched for Held {
-    /// Why it is lost, if it is: also where its time is over and no timer has said so yet.
     fn lost(&self) -> Option<LostReason> {
         self.state().tenure.lost(self.now())
     }
 
-    /// Until when it may be relied on, unless it has ended.
     fn deadline(&self) -> Option<Tick> {
         let state = self.state();
         matches!(state.tenure.phase(), Phase::Held).then(|| state.tenure.deadline())
     }
 
-    /// If its time is over, it is lost now.
     fn time_is_over(&self) -> Option<LostReason> {
         let reason = self.lost()?;
         self.lose(reason);
         Some(reason)
     }
 
-    /// A token that is cancelled when it is over, however it ends; `None` where it has ended.
     fn over(&self) -> Option<CancellationToken> {
         let mut state = self.state();
         let held = state.tenure.phase() == Phase::Held;
@@ -428,7 +418,7 @@ impl Watched for Held {
 
     fn ended(&self) -> &CancellationToken {
         let ended = self.ended.get_or_init(CancellationToken::new);
-        // Whoever lost it meanwhile may not have found the token.
+        // A loss just before this found no token to cancel.
         if self.lost().is_some() {
             ended.cancel();
         }
@@ -477,7 +467,7 @@ impl Timed for Held {
                 self.ended_by(state, reason);
             }
         }
-        // Between two timers it is not found by whoever looks for all leases.
+        // A loss of all leases between the two timers has not found this one.
         self.lose_late(since);
     }
 
@@ -487,8 +477,8 @@ impl Timed for Held {
         self.renew_at(&mut state, due);
     }
 
-    /// The lock is lost, once and for all: its users are told, and nothing renews it again. It is
-    /// released everywhere once no guard keeps it. After a shutdown none does.
+    /// Loses the lock for good: its users are notified, and nothing renews it again. It is released
+    /// on every node once no guard keeps it. After a shutdown no guard does.
     fn lose(&self, reason: LostReason) {
         let mut state = self.state();
         if reason == LostReason::Closed {
@@ -501,15 +491,15 @@ impl Timed for Held {
     }
 }
 
-/// What giving one hold up came to.
+/// The result of giving up one hold.
 #[derive(Debug)]
 pub(super) enum Dropped {
-    /// Others hold it still.
+    /// The lock has other holds.
     StillHeld,
-    /// That was the last hold: the release is under way.
+    /// That was the last hold, and the release is under way.
     Released(Freeing),
-    /// That was the last hold, and nodes hold it on: nothing is released.
+    /// That was the last hold. Nodes go on holding the name, so nothing is released.
     Left,
-    /// It had ended before.
+    /// The lock had ended before.
     Expired,
 }

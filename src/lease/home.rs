@@ -1,4 +1,4 @@
-//! The runtime that a quorum was connected on: without it nothing is renewed, sent or answered.
+//! The runtime that a quorum was connected on. Without it, nothing is renewed, sent or received.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Error, Result, no_runtime, runtime_ended};
 use crate::host::can_wait;
 
-/// Whether the quorum goes on.
+/// Whether the quorum can still be used.
 #[derive(Debug, Default)]
 pub(crate) struct Home {
     /// Cancelled by a shutdown, and at the runtime's end.
@@ -16,7 +16,7 @@ pub(crate) struct Home {
     ended: AtomicBool,
 }
 
-/// A task of that runtime holds this. The runtime drops both at its end.
+/// Held by a task of that runtime. The runtime drops both at its end.
 pub(super) struct Resident(Option<Arc<Home>>);
 
 impl Home {
@@ -29,7 +29,7 @@ impl Home {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Whether calls can be made here and now.
+    /// Fails if no call can be made here and now.
     pub(crate) fn usable(&self) -> Result<()> {
         if self.shut.is_cancelled() {
             return Err(self.closed());
@@ -37,7 +37,7 @@ impl Home {
         self.can_wait()
     }
 
-    /// Whether answers can be waited for here and now.
+    /// Fails if no reply can be waited for here and now.
     pub(crate) fn can_wait(&self) -> Result<()> {
         match can_wait() {
             _ if self.has_ended() => Err(runtime_ended()),
@@ -46,14 +46,14 @@ impl Home {
         }
     }
 
-    /// Why nothing is acquired any more.
+    /// The error for calls after the end.
     pub(crate) fn closed(&self) -> Error {
         if self.has_ended() { runtime_ended() } else { Error::closed() }
     }
 }
 
 impl Resident {
-    /// The task has ended by itself.
+    /// The task has ended by itself, and not with the runtime.
     pub(super) fn leaves(mut self) {
         self.0 = None;
     }

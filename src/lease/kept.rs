@@ -1,4 +1,4 @@
-//! What a session holds: grants, their names, and what its [`Tenancy`] knows of them.
+//! What a session holds: its grants, their names, and the [`Tenancy`] that decides about them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::rules::{NodeSet, Pace, Tenancy, Tenure, Tick};
 pub(super) struct Kept {
     pub(super) tenancy: Tenancy,
     grants: BTreeMap<u64, Grant>,
-    /// Which grant each name is of.
+    /// The number of each name's grant.
     names: BTreeMap<Name, u64>,
 }
 
-/// What was taken out and is to be given back.
+/// Grants that were taken out, to be given back.
 #[derive(Default)]
 pub(super) struct Taken {
-    /// With the nodes that may hold it.
+    /// Each with the nodes that may hold it.
     pub(super) grants: Vec<(Grant, NodeSet)>,
-    /// Since when those were held of which nothing is left.
+    /// Since when each grant was held that was taken out whole.
     pub(super) since: Vec<Tick>,
 }
 
@@ -29,19 +29,18 @@ impl Kept {
         Self { tenancy, grants: BTreeMap::new(), names: BTreeMap::new() }
     }
 
-    /// One more, which was granted while these nodes came into doubt.
+    /// Adds a grant. `doubted` are the nodes that came into doubt while it was granted.
     pub(super) fn add(&mut self, grant: Grant, tenure: Tenure, doubted: NodeSet, pace: Pace<impl FnOnce() -> u64>) {
         let number = self.tenancy.add(tenure, grant.won(), doubted, pace);
         self.names.extend(grant.names().iter().map(|name| (name.clone(), number)));
         self.grants.insert(number, grant);
     }
 
-    /// Whether nothing is left of it.
     pub(super) fn is_empty(&self) -> bool {
         self.grants.is_empty()
     }
 
-    /// Since when each lock is held.
+    /// Since when each grant is held.
     pub(super) fn since(&self) -> Vec<Tick> {
         self.grants.keys().filter_map(|&number| self.tenancy.tenure(number)).map(Tenure::since).collect()
     }
@@ -50,7 +49,7 @@ impl Kept {
         self.grants.get(&number)
     }
 
-    /// How much is sent when it is renewed at `now`.
+    /// How many operations a renewal at `now` sends to each node.
     pub(super) fn sends(&self, now: Tick) -> usize {
         self.tenancy.goes(now).filter_map(|number| self.grant(number)).map(Grant::weight).sum()
     }
@@ -60,12 +59,11 @@ impl Kept {
         &self.names
     }
 
-    /// Which of these names are not held.
+    /// Returns those of `names` that are not held.
     pub(super) fn missing(&self, names: &[Name]) -> Vec<Name> {
         names.iter().filter(|name| !self.names.contains_key(name)).cloned().collect()
     }
 
-    /// The token of each name.
     pub(super) fn tokens(&self) -> impl Iterator<Item = (Arc<str>, u64)> {
         self.names.keys().filter_map(|name| Some((name.text().clone(), self.token(name)?)))
     }
@@ -74,12 +72,12 @@ impl Kept {
         self.grant_of(name).map(Grant::token)
     }
 
-    /// What it was granted this name by.
+    /// The grant that has this name.
     pub(super) fn grant_of(&self, name: &Name) -> Option<&Grant> {
         self.grant(*self.names.get(name)?)
     }
 
-    /// Takes these names out, which are held. The others of their grants stay.
+    /// Takes out names, which must be held and sorted. The other names of their grants stay.
     pub(super) fn take_out(&mut self, names: &[Name]) -> Taken {
         let mut leaving: BTreeMap<u64, Vec<&Name>> = BTreeMap::new();
         for name in names {
@@ -92,7 +90,7 @@ impl Kept {
         taken
     }
 
-    /// Takes names of one grant out, in their order.
+    /// Takes out names of one grant. `names` must be sorted.
     fn take_of(&mut self, number: u64, names: &[&Name], taken: &mut Taken) {
         let Some(tenure) = self.tenancy.tenure(number).copied() else { return };
         let Some(grant) = self.grants.remove(&number) else { return };
@@ -107,29 +105,30 @@ impl Kept {
         }
     }
 
-    /// Sends a renewal of each grant at this moment, whenever the next one is due. From now on nodes
-    /// are asked to have all of them with one ballot: the highest token that one of them has.
+    /// Sends a renewal of each grant now, even if none is due. From now on, all renewals carry the
+    /// same ballot: the highest token of the grants.
     pub(super) fn renew_as_one(&mut self, voters: &Arc<Voters>) -> (u64, Vec<Renewing>) {
         let token = self.grants.values().map(Grant::token).max().unwrap_or_default();
         self.grants.values_mut().for_each(|grant| grant.raise(token));
         let renewals = Grant::renew_all(voters, self.grants.values());
-        // Renewals heal nodes that knew nothing of the claims.
+        // Nodes that never got the claims may carry out the renewals, and hold the names from now
+        // on.
         self.grants.keys().zip(&renewals).for_each(|(&number, sent)| self.tenancy.sent(number, sent.votes().sent()));
         (token, renewals)
     }
 
-    /// It is over: no name is held any more, whatever is to be given back still.
+    /// No name is held any more. The grants may still have to be given back.
     pub(super) fn forget_names(&mut self) {
         self.names.clear();
     }
 
-    /// Takes those out whose time is over at `now`, once it is lost.
+    /// Takes out the grants whose time is over at `now`, after a loss.
     pub(super) fn take_expired(&mut self, now: Tick) -> Vec<(Grant, NodeSet)> {
         let expired = self.tenancy.expired(now);
         self.take_whole(expired)
     }
 
-    /// Takes all out, once it is over.
+    /// Takes out all grants, after the end.
     pub(super) fn take_all(&mut self) -> Vec<(Grant, NodeSet)> {
         let all = self.grants.keys().copied().collect();
         self.take_whole(all)

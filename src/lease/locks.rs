@@ -1,5 +1,4 @@
-//! The locks of a session: many grants, renewed together and lost together. Carries out what their
-//! [`Tenancy`] decides.
+//! The locks of a session: many grants, renewed and lost together, as their [`Tenancy`] decides.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -27,18 +26,18 @@ use crate::words::listed;
 
 /// The locks of one session, or the permits of one acquisition.
 pub(crate) struct Locks {
-    /// What people call it.
+    /// What errors and logs call them, such as "session".
     what: &'static str,
     leases: Arc<Leases>,
     rules: Arc<Rules>,
-    /// When it began.
+    /// When the session began.
     since: Tick,
     state: Mutex<State>,
-    /// Cancelled when they are lost.
+    /// Cancelled when the locks are lost.
     ended: CancellationToken,
-    /// Cancelled when they are over, however they end.
+    /// Cancelled when the locks have ended, whether lost or released.
     over: CancellationToken,
-    /// Tells whoever waits for the first deadline that a lock was added which ends before it.
+    /// Notified when a lock is added that ends before the first deadline so far.
     sooner: Notify,
 }
 
@@ -52,7 +51,7 @@ const RENEW: usize = 0;
 const EXPIRE: usize = 1;
 
 impl Locks {
-    /// None so far.
+    /// Begins without locks.
     pub(crate) fn begin(what: &'static str, leases: &Arc<Leases>, rules: &Arc<Rules>) -> Arc<Self> {
         let kept = Kept::new(Tenancy::new(rules.validity));
         let state = State { kept, timers: [None; 2], failed: Vec::new() };
@@ -66,18 +65,18 @@ impl Locks {
             over: CancellationToken::new(),
             sooner: Notify::new(),
         });
-        // By this a shutdown finds it.
+        // A shutdown finds the locks through this timer.
         locks.set(&mut locks.state(), EXPIRE, Tick::NEVER);
         locks.lose_late(leases.lost_after(locks.since));
         locks
     }
 
-    /// These are lost if all leases were, and these were not found then.
+    /// Loses these locks for this reason, if there is one.
     fn lose_late(&self, reason: Option<LostReason>) {
         reason.into_iter().for_each(|reason| self.lose(reason));
     }
 
-    /// One lock more, unless these are over: then it is given back.
+    /// Adds a lock. If these locks have ended, gives it back and fails.
     pub(crate) fn add(self: &Arc<Self>, grant: Grant) -> Result<()> {
         let (voters, won, now) = (&self.leases.voters, *grant.won(), self.now());
         let tenure = Tenure::new(voters.size, self.rules.validity, self.rules.max_hold, won, now);
@@ -88,17 +87,17 @@ impl Locks {
             return Err(self.lost_error());
         }
         if !tenure.is_held(now) {
-            // With it all others would be lost.
+            // Adding it would lose all others.
             drop(state);
             grant.give_back(won.may_hold);
             return Err(too_late(grant.names()));
         }
         let before = state.kept.tenancy.deadline();
-        // A doubt that came before could be found by it.
+        // A node may have been doubted after t0 and before the lock was added.
         let doubted = voters.hints.doubts().since(won.t0);
         state.kept.add(grant, tenure, doubted, self.pace(now, || voters.host.random()));
         self.arm(&mut state);
-        // Where it waits for its turn with what ends later, it goes to where this puts it.
+        // If the renewal waits for its turn by a later deadline, queue it again by this one.
         if won.deadline < before && state.timers[RENEW].is_some_and(|(at, _)| at <= now) {
             self.set(&mut state, RENEW, now);
         }
@@ -111,44 +110,42 @@ impl Locks {
         Ok(())
     }
 
-    /// Which of these names are not held; `None` where all of it is over.
+    /// Returns those of `names` that are not held; `None` if these locks have ended.
     pub(crate) fn missing(&self, names: &[Name]) -> Option<Vec<Name>> {
         let state = self.state();
         state.kept.tenancy.is_alive(self.now()).then(|| state.kept.missing(names))
     }
 
-    /// The last of the names that are held.
+    /// The last of the held names, in their order.
     pub(crate) fn last(&self) -> Option<Name> {
         self.state().kept.names().last_key_value().map(|(name, _)| name.clone())
     }
 
-    /// How many names are held.
     pub(crate) fn len(&self) -> usize {
         self.state().kept.names().len()
     }
 
-    /// The token of each name that is held.
+    /// The token of each held name.
     pub(crate) fn tokens<T: FromIterator<(Arc<str>, u64)>>(&self) -> T {
         self.state().kept.tokens().collect()
     }
 
-    /// The token of one name, if it is held.
     pub(crate) fn token(&self, name: &Name) -> Option<u64> {
         self.state().kept.token(name)
     }
 
-    /// Whose one name is on the nodes, if it is held.
+    /// The owner of one name on the nodes, if the name is held.
     #[cfg(feature = "unstable")]
     pub(crate) fn owner(&self, name: &Name) -> Option<String> {
         self.state().kept.grant_of(name).map(|grant| grant.owner_of(name.text()).to_owned())
     }
 
-    /// For how long all is held at least.
+    /// For how long all locks are still held at least.
     pub(crate) fn remaining(&self) -> Duration {
         self.state().kept.tenancy.remaining(self.now())
     }
 
-    /// Gives up these names, all of which must be held.
+    /// Releases these names, all of which must be held.
     pub(crate) fn free(&self, names: &[Name]) -> Result<Freeing> {
         let mut state = self.state();
         if !state.kept.tenancy.is_alive(self.now()) {
@@ -170,7 +167,8 @@ impl Locks {
         Ok(freeing(&returned))
     }
 
-    /// Gives up all, in time; `None` if it is over. What was lost before is given back now.
+    /// Releases all locks, if they are held. If they were lost before, gives them back now, and
+    /// returns `None`.
     pub(crate) fn release(&self) -> Option<Freeing> {
         let mut state = self.state();
         if state.kept.tenancy.release(self.now()) {
@@ -182,12 +180,11 @@ impl Locks {
         None
     }
 
-    /// Makes one grant of all, with one token: a quorum extends each with the highest token that one of
-    /// them has. What cannot be extended in time is lost, and all is.
+    /// Makes one grant of all locks, with one token: a quorum extends each with the highest token
+    /// of them. If one cannot be extended in time, all are lost.
     ///
-    /// The token is above all that were dealt for any name before it was extended: those are below what
-    /// that name was won by. And it is below all that are dealt later: a quorum has it as the name's
-    /// fence.
+    /// For each name, earlier tokens are below the one that won it, and so below this token. Later
+    /// tokens are above, since a quorum has this token as the name's fence.
     pub(crate) async fn unite(&self) -> Result<(Grant, Open)> {
         let mut tries = 0;
         loop {
@@ -215,17 +212,17 @@ impl Locks {
         }
     }
 
-    /// Renewals of all with one ballot, as long as all are held.
+    /// Sends renewals of all locks with one ballot, if all are held.
     fn send_all(&self) -> Option<(Tick, (u64, Vec<Renewing>))> {
         let mut state = self.state();
-        // Read before the first send: the nodes count from later than this.
+        // Read before the first send: each node counts the ttl from a later moment.
         let t0 = self.now();
         let alive = state.kept.tenancy.is_alive(t0);
-        // Sent under the lock: no renewal follows a release.
+        // Sent under the mutex, so that no renewal follows a release.
         alive.then(|| (t0, state.kept.renew_as_one(&self.leases.voters)))
     }
 
-    /// All as one grant, which renewals that began at `t0` extended; `None` if that is over by now.
+    /// All locks as one grant, as extended by renewals sent at `t0`; `None` if its time is over.
     fn taken_out(&self, token: u64, t0: Tick, votes: &RenewalTally) -> Option<(Grant, Open)> {
         let mut state = self.state();
         let (now, deadline) = (self.now(), self.rules.validity.deadline(t0));
@@ -233,7 +230,7 @@ impl Locks {
         if now >= deadline.minus(least) || !state.kept.tenancy.release(now) {
             return None;
         }
-        // Before the timers go, by which a shutdown finds it.
+        // Before the timers go: a shutdown finds the locks through them.
         let open = self.leases.voters.open_cleanup();
         let since = state.kept.since();
         state.kept.forget_names();
@@ -251,13 +248,12 @@ impl Locks {
         Some((Grant::united(parts, won)?, open))
     }
 
-    /// They are lost, since the quorum was shut down.
     pub(crate) fn close(&self) {
         self.lose(LostReason::Closed);
     }
 
-    /// Why they are lost, if they are: they end now where their time is over, whether or not a timer
-    /// has said so. Who tells others that they are free releases them: not under a lock.
+    /// Why the locks are lost, if they are. If their time is over, this ends them, even if the
+    /// timer has not fired. That releases locks, so do not call this under a mutex.
     pub(crate) fn why_lost(&self) -> Option<LostReason> {
         self.time_is_over()
     }
@@ -272,7 +268,6 @@ impl Locks {
         self.state().failed.clone()
     }
 
-    /// Cancelled when these are over, however they end.
     pub(crate) const fn ending(&self) -> &CancellationToken {
         &self.over
     }
@@ -281,53 +276,51 @@ impl Locks {
         self.now() + self.rules.round_timeout
     }
 
-    /// Waits until they are lost.
     pub(crate) async fn until_lost(&self) -> LostReason {
         super::watch::lost(self).await
     }
 
-    /// Waits until they are over: why they were lost, or `None` where they were given up.
+    /// Waits until the locks have ended: why they were lost, or `None` if they were released.
     #[cfg(feature = "blocking")]
     pub(crate) async fn outcome(&self) -> Option<LostReason> {
         super::watch::outcome(self).await
     }
 
-    /// A token that is cancelled when they are lost.
     pub(crate) fn cancellation(self: &Arc<Self>) -> CancellationToken {
         super::watch::cancellation(self)
     }
 
-    /// Sends renewals of what is due, at one moment.
+    /// Sends the renewals that are due, all at the same moment.
     fn send_renewals(self: &Arc<Self>) -> Option<Batch> {
         let mut state = self.state();
         if let Some(key) = state.timers[RENEW].take() {
             self.leases.schedule.remove(key);
         }
-        // Read before the first send: the nodes count from later than this.
+        // Read before the first send: each node counts the ttl from a later moment.
         let t0 = self.now();
         let sent = state.kept.tenancy.renew(t0);
         if sent.is_empty() {
             self.arm(&mut state);
             return None;
         }
-        // Sent under the lock: no renewal of a name follows its release.
+        // Sent under the mutex, so that no renewal of a name follows its release.
         let grants = sent.iter().filter_map(|sent| state.kept.grant(sent.part));
         let renewals = Grant::renew_all(&self.leases.voters, grants);
         let renewals: Vec<_> = sent.into_iter().zip(renewals).collect();
-        // Renewals heal nodes that knew nothing of the claims.
+        // Nodes that never got the claims may carry out the renewals, and hold the names from now
+        // on.
         renewals.iter().for_each(|(sent, renewing)| state.kept.tenancy.sent(sent.part, renewing.votes().sent()));
         self.arm(&mut state);
         Some(Batch { renewals, until: state.kept.tenancy.waits(t0, self.rules.round_timeout) })
     }
 
-    /// Takes note of what one renewal came to, and returns that. Where it is nothing, it is sent
-    /// again.
+    /// Takes note of the result of one renewal. An unclear one is sent again.
     fn renewed(self: &Arc<Self>, sent: Sent, renewing: &Renewing, renewal: Renewal, again: Again) -> Renewed {
         let mut state = self.state();
         let votes = renewing.votes();
         let doubted = self.leases.voters.hints.doubts().since(sent.t0);
         let heard = Heard { t0: sent.t0, renewal, votes: &votes, doubted };
-        // The same number for all that were sent at one moment: they stay together.
+        // One random number for the whole batch, so that its renewals stay together.
         let pace = self.pace(again.from, || again.random);
         let renewed = state.kept.tenancy.renewed(sent, heard, pace, self.now());
         if let Renewed::Lost(reason) = renewed {
@@ -339,8 +332,7 @@ impl Locks {
         renewed
     }
 
-    /// All renewals of a batch were heard of, and this is what nodes said to one that did not
-    /// succeed, if any.
+    /// Takes note of the end of a batch. `failed` is what nodes replied to a failed renewal.
     fn all_renewed(&self, failed: Vec<NodeReport>) {
         let mut state = self.state();
         if state.kept.tenancy.phase() == Phase::Held {
@@ -356,18 +348,18 @@ impl Locks {
             self.leases.schedule.remove(key);
         }
         drop(state);
-        // First: ten thousand releases take their time, and whoever holds these must stop now.
+        // First: ten thousand releases take a while, and the holder must stop now.
         self.ended.cancel();
         self.over.cancel();
         self.let_go(self.state(), reason == LostReason::Closed);
-        // Last, and outside of the lock: whatever a recorder or a log does, all were told.
+        // Last, and outside of the mutex: a recorder or a log may block or panic.
         self.all_freed(&since);
         since.iter().for_each(|_| self.leases.voters.meters.lost(self.rules.class, reason));
         tracing::warn!(names, locks = since.len(), reason = reason.as_str(), "{} lost", self.what);
     }
 
-    /// Gives back what was lost: all of it, or what is past its deadline. The rest stays until its
-    /// holder lets go, since the work under it may be ending still.
+    /// Gives lost locks back: all, or only those past their deadline. The others stay until the
+    /// holder lets go, since the work under them may still be ending.
     fn let_go(&self, state: MutexGuard<'_, State>, all: bool) {
         let now = self.now();
         if let Phase::Lost(_) = state.kept.tenancy.phase() {
@@ -375,7 +367,7 @@ impl Locks {
         }
     }
 
-    /// Gives back on every node what its holder has given up.
+    /// Sends releases to every node for all locks, which the holder has given up.
     fn end(&self, mut state: MutexGuard<'_, State>) -> Freeing {
         let since = state.kept.since();
         state.kept.forget_names();
@@ -385,13 +377,12 @@ impl Locks {
         freeing
     }
 
-    /// Takes out what has ended, and sends its releases. No renewal of it is sent from now on:
-    /// releases need no lock.
+    /// Takes out grants that have ended, and releases them. No renewal of them can follow.
     fn give_back<T>(&self, mut state: MutexGuard<'_, State>, take: T) -> Freeing
     where
         T: FnOnce(&mut Kept) -> Vec<(Grant, NodeSet)>,
     {
-        // Before the timers go, by which a shutdown finds it: it waits until releases were sent.
+        // Before the timers go, by which a shutdown finds the locks: it now waits for `open`.
         let open = self.leases.voters.open_cleanup();
         let taken = take(&mut state.kept);
         if state.kept.is_empty() {
@@ -410,12 +401,12 @@ impl Locks {
         since.iter().for_each(|since| self.freed(*since));
     }
 
-    /// A lock is not held any more, for the metrics.
+    /// Records the end of one hold in the metrics.
     fn freed(&self, since: Tick) {
         self.leases.voters.meters.freed(self.rules.class, self.now().since(since));
     }
 
-    /// Sets the timers where something is due sooner than they are set for.
+    /// Sets the timers earlier if something is due sooner.
     fn arm(self: &Arc<Self>, state: &mut State) {
         let [renew, expire] = state.timers.map(|key| key.map(|(at, _)| at));
         let Timers { renew, expire } = state.kept.tenancy.timers(Timers { renew, expire });
@@ -426,7 +417,7 @@ impl Locks {
         }
     }
 
-    /// Sets the timer of the next deadline, if anything is left.
+    /// Sets the timer for the next deadline, unless all is given back.
     fn expire_next(self: &Arc<Self>) {
         let mut state = self.state();
         if state.timers[EXPIRE].is_some() {
@@ -460,7 +451,7 @@ fn freeing(returned: &[Returned]) -> Freeing {
     returned.iter().flat_map(|returned| returned.freeing.all().cloned()).collect()
 }
 
-/// What was granted was over before it could be added.
+/// The error for a grant that expired before it could be added.
 fn too_late(names: &[Name]) -> Error {
     let names = listed(names);
     let message = format!("cannot lock {names}: its validity ended before this process took note of the grant");
@@ -528,14 +519,13 @@ impl Timed for Locks {
             if let Some(locks) = locks.upgrade() {
                 locks.all_renewed(failed);
             }
-            // Last, and outside of the lock: a recorder that blocks or panics keeps none of them
-            // from being renewed again.
+            // Last, and outside of the mutex: a recorder that blocks or panics delays no renewal.
             ended.into_iter().for_each(|renewed| voters.meters.renewed(renewed));
         }
         .boxed()
     }
 
-    /// A deadline's timer fired: all is lost, unless a renewal has moved it.
+    /// The deadline's timer fired: all locks are lost, unless a renewal has moved the deadline.
     fn deadline_reached(self: Arc<Self>) {
         let mut state = self.state();
         match state.kept.tenancy.deadline_reached(self.now()) {
@@ -544,7 +534,7 @@ impl Timed for Locks {
             Expiry::Over => self.let_go(state, false),
         }
         self.expire_next();
-        // Between two timers it is not found by whoever looks for all leases.
+        // A loss of all leases between the two timers has not found these locks.
         self.lose_late(self.leases.lost_after(self.since));
     }
 

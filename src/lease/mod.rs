@@ -1,5 +1,4 @@
-//! Leases: the guard that users hold, the loop that renews and ends them, and the reaper of what
-//! was dropped.
+//! Leases: the guards, the loop that renews and ends leases, and the retries of releases.
 
 mod batch;
 mod guard;

@@ -1,11 +1,10 @@
-//! The lease monitor: one loop a quorum that renews, ends and cleans up what is due.
+//! The lease monitor: one loop for each quorum, which renews, ends and cleans up what is due.
 //!
-//! It holds leases only weakly: a lease that nobody holds any more is not renewed. Renewals hold up
-//! no other event, so deadlines are told on time even when every node hangs. Where many are due at
-//! once, as after a stall of this process, they take turns, those first that have the least time
-//! left: nodes' queues are bounded, and what does not fit there, or waits there for too long, fails.
-//! What users bring along may panic here: recorders of metrics, logs,
-//! nodes. A panic ends what it happened in, and not the loop.
+//! The loop holds leases weakly: a lease that nobody holds is not renewed. Renewals hold up no
+//! other event, so deadlines are on time even if every node hangs. If many renewals are due at
+//! once, as after a stall of this process, those with the nearest deadlines go first. The queues to
+//! nodes are bounded: a request that does not fit, or waits too long, fails. User code may panic
+//! here: metrics recorders, logs and nodes. A panic ends what it happened in, and not the loop.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,15 +27,15 @@ use crate::protocol::hello::{self, Greeter, Holdings};
 use crate::protocol::{Cleanups, Doubts, Leftover, Voters};
 use crate::rules::{LostReason, NodeSet, Tick};
 
-/// How many renewals are under way at a time: as many as fit into the calls that may be on their
-/// way to a node (16 of 128 operations), so that distance slows nothing down, and half of what may
-/// be queued for it, where all those of a session are one.
+/// How many renewals are under way at a time. It is as many as fit into the calls to a node (16 of
+/// 128 operations), so that distance slows nothing down. It is half of what may be queued for a
+/// node, if all renewals of a session count as one.
 const RENEWALS: usize = 2_048;
-/// With so many operations of large renewals under way, no other large one begins. What a session
-/// sends at a moment is queued as one and sent as a whole, however large: too many of these at a time
-/// keep nodes busy for longer than a call may take. Two of the largest may be under way.
+/// While so many operations of large renewals are under way, no further large one begins. A
+/// session's renewals are queued as one and sent as a whole. Too many of them at a time keep nodes
+/// busy for longer than a call may take. Two of the largest may be under way.
 const OPERATIONS: usize = 16_384;
-/// What sends more than this is large. All others under way send no more than [`OPERATIONS`].
+/// A renewal of more operations is large. All others under way send at most [`OPERATIONS`].
 const SMALL: usize = OPERATIONS / RENEWALS;
 
 impl Leases {
@@ -69,7 +68,7 @@ impl Leases {
         self.schedule.len()
     }
 
-    /// Loses the leases on `name`. Whether there was any.
+    /// Loses the leases on `name`. Returns whether there were any.
     #[cfg(feature = "testing")]
     pub(crate) fn lose(&self, name: &Name, reason: LostReason) -> bool {
         let held = |lease: &Arc<dyn Timed>| lease.holds(name);
@@ -78,20 +77,20 @@ impl Leases {
         !leases.is_empty()
     }
 
-    /// Loses every lease that is alive. Those that begin later, by what was asked for before, are
-    /// lost too: all of them if it is closed.
+    /// Loses every live lease. Leases that begin later, but were asked for before, are lost too.
+    /// After a shutdown, all later leases are lost.
     pub(crate) fn lose_all(&self, reason: LostReason) {
         match reason {
             LostReason::Closed => self.closed.store(true, Ordering::Release),
             _ => self.others.store(moment(self.voters.host.now()), Ordering::Release),
         }
         for lease in self.schedule.leases().iter().filter_map(Weak::upgrade) {
-            // A log or a recorder that panics must not keep the others.
+            // A log or a recorder that panics must not keep the other leases.
             let _ = catch_unwind(AssertUnwindSafe(|| lease.lose(reason)));
         }
     }
 
-    /// Why a lease is lost that was asked for at `t0`, if all of them were lost since.
+    /// Why a lease that was asked for at `t0` is lost, if all leases were lost since.
     pub(super) fn lost_since(&self, t0: Tick) -> Option<LostReason> {
         if self.closed.load(Ordering::Acquire) {
             return Some(LostReason::Closed);
@@ -99,8 +98,8 @@ impl Leases {
         (moment(t0) <= self.others.load(Ordering::Acquire)).then_some(LostReason::OtherList)
     }
 
-    /// The same for what began at `since` and may have begun right after that: it holds nothing that was
-    /// asked for before.
+    /// Like [`lost_since`](Self::lost_since), for a session that began at `since`, maybe just after
+    /// the loss: it holds nothing that was asked for before.
     pub(super) fn lost_after(&self, since: Tick) -> Option<LostReason> {
         self.lost_since(since)
             .filter(|reason| *reason == LostReason::Closed || moment(since) < self.others.load(Ordering::Acquire))
@@ -134,13 +133,12 @@ async fn run(
     tokio::pin!(reaping);
     let (mut renewals, mut operations, mut turns) = (FuturesUnordered::new(), 0, Turns::new());
     loop {
-        // What has been answered counts before a deadline is looked at: both may be there after a
-        // stall.
+        // Count replies before deadlines: after a stall, both may be due.
         while let Some(ended) = renewals.next().now_or_never().flatten() {
             operations -= ended;
         }
         let now = host.now();
-        // What is taken out here is lost by a shutdown only when it is back: it waits for that.
+        // A shutdown does not find leases that are taken out of the schedule, so it waits for this.
         let open = cleanups.begin();
         let (due, next) = schedule.due(now);
         due.into_iter().filter_map(handled).for_each(|(lease, by, large)| turns.wait(lease, by, large));
@@ -166,22 +164,22 @@ async fn run(
     }
 }
 
-/// Tells all leases that some nodes are in doubt.
+/// Passes the doubted nodes on to all leases.
 fn doubted(schedule: &Schedule<dyn Timed>, nodes: NodeSet) {
     for lease in schedule.leases().iter().filter_map(Weak::upgrade) {
         lease.doubted(nodes);
     }
 }
 
-/// Renews a lease, with how much that sends. A panic ends there; the panic hook has told of it.
+/// Begins to renew a lease, and returns how many operations that sends. Catches a panic.
 fn renewed(lease: Weak<dyn Timed>) -> Option<(usize, impl Future<Output = ()> + use<>)> {
     let begin = || lease.upgrade().map(|lease| (lease.sends(), lease.renewal()));
     let (sends, renewal) = catch_unwind(AssertUnwindSafe(begin)).ok().flatten()?;
     Some((sends, AssertUnwindSafe(renewal).catch_unwind().map(drop)))
 }
 
-/// Does what is due, or returns the lease that is to be renewed, by when, and whether that is large.
-/// A panic ends there too.
+/// Handles what is due. A lease to renew is returned instead, with its deadline and whether it is
+/// large. Catches a panic.
 fn handled(event: Event<dyn Timed>) -> Option<(Weak<dyn Timed>, Tick, bool)> {
     catch_unwind(AssertUnwindSafe(|| handle(event))).ok().flatten()
 }

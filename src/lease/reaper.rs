@@ -13,11 +13,12 @@ use crate::rules::Backoff;
 /// Pauses between tries.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(100), max: Duration::from_secs(2) };
 
-/// The longest where nodes may hold it for far longer than a lease lasts. It is half to all of the time
-/// that has passed, as long as that is shorter: who is back after a while is found in about as long.
+/// The longest pause if nodes may hold a name for far longer than a lease lasts. Up to this, a
+/// pause is half to all of the time that has passed: a node is reached again after about as long as
+/// it was away.
 const RARELY: Duration = Duration::from_secs(60);
 
-/// Schedules another try of every release that arrives. Ends when nobody can send one any more.
+/// Schedules another try of every release that arrives. Ends when no sender is left.
 pub(super) async fn schedule<L: ?Sized>(
     leftovers: &mut mpsc::Receiver<Arc<dyn Leftover>>,
     host: &Arc<dyn Host>,
@@ -40,7 +41,7 @@ fn pause(release: &dyn Leftover, random: u64) -> Duration {
 mod tests {
     use super::*;
 
-    /// A release that was tried so often, and for how long, where that is longer than a lease lasts.
+    /// The number of tries, and how long they took if that is longer than a lease lasts.
     #[derive(Debug)]
     struct Tried(u32, Option<Duration>);
 

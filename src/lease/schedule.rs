@@ -1,4 +1,4 @@
-//! What is due when: one ordered table for all leases of a quorum.
+//! One ordered table of what is due when, for all leases of a quorum.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,31 +14,29 @@ use crate::rules::{LostReason, NodeSet, Tick};
 
 /// What is held and has timers: a lock, or the locks of a session.
 pub(super) trait Timed: Send + Sync {
-    /// By when it is to be renewed; the end of time where that is over.
+    /// Its deadline, by which it must be renewed; `NEVER` if it has ended.
     fn renew_by(&self) -> Tick;
 
-    /// How much its renewal sends to each node, in operations on a name.
+    /// How many operations on a name its renewal sends to each node.
     fn sends(&self) -> usize;
 
-    /// Renews it, and takes note of what that comes to. Does not keep it alive.
+    /// Renews it, and takes note of the result. The future does not keep it alive.
     fn renewal(self: Arc<Self>) -> BoxFuture<'static, ()>;
 
     /// The deadline's timer fired.
     fn deadline_reached(self: Arc<Self>);
 
-    /// Nodes are in doubt.
+    /// These nodes are doubted.
     fn doubted(self: Arc<Self>, nodes: NodeSet);
 
-    /// It is lost, once and for all.
+    /// Loses it for good.
     fn lose(&self, reason: LostReason);
 
-    /// Whether it holds `name` at this moment.
     #[cfg(feature = "testing")]
     fn holds(&self, name: &Name) -> bool;
 }
 
-/// Something that is due at a moment. Leases are weakly held: a lease that was dropped is not kept
-/// alive by its timers.
+/// Something that is due. References are weak: no timer keeps a dropped lease alive.
 #[derive(Debug)]
 pub(super) enum Event<L: ?Sized> {
     /// A lease is to be renewed.
@@ -52,8 +50,7 @@ pub(super) enum Event<L: ?Sized> {
 /// An event's place in the table.
 pub(super) type Key = (Tick, u64);
 
-/// The table, of leases `L`. In the steady state, adding and removing wakes nobody: the loop's
-/// timer is armed for something earlier.
+/// The table, of leases `L`. A change seldom wakes the loop, whose timer is usually set earlier.
 pub(super) struct Schedule<L: ?Sized> {
     table: Mutex<Table<L>>,
     changed: Notify,
@@ -90,7 +87,7 @@ impl<L: ?Sized> Schedule<L> {
         drop(removed);
     }
 
-    /// Takes what is due at `now`, and tells when the next is.
+    /// Takes the events that are due at `now`. Also returns when the next one is.
     pub(super) fn due(&self, now: Tick) -> (Vec<Event<L>>, Tick) {
         let mut table = self.table();
         let later = table.events.split_off(&(now, u64::MAX));
@@ -99,7 +96,7 @@ impl<L: ?Sized> Schedule<L> {
         (due.into_values().collect(), table.armed)
     }
 
-    /// The leases that have something due at some time, which is all that are alive.
+    /// The leases that have an event, which all live leases do.
     pub(super) fn leases(&self) -> Vec<Weak<L>> {
         let lease = |event: &Event<L>| match event {
             Event::Renew(lease) | Event::Expire(lease) => Some(lease.clone()),
@@ -108,12 +105,12 @@ impl<L: ?Sized> Schedule<L> {
         self.table().events.values().filter_map(lease).collect()
     }
 
-    /// Waits until something sooner than the next was added.
+    /// Waits until an event is added that is due before all others.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// How many leases and releases have something due.
+    /// How many events there are.
     pub(super) fn len(&self) -> usize {
         self.table().events.len()
     }

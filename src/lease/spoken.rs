@@ -1,18 +1,17 @@
-//! What the holder of a lock says of itself. Each renewal carries it: nodes that do not know it yet,
-//! or have forgotten it, store it then.
+//! The holder's note. Each renewal carries it, so that nodes that do not have it store it.
 
 use std::sync::Arc;
 
 use crate::node::Note;
 use crate::rules::Tick;
 
-/// What was said last.
+/// The holder's present note.
 #[derive(Debug)]
 pub(super) struct Spoken {
     says: Arc<str>,
-    /// How many others it said before.
+    /// How many notes the holder had before.
     number: u32,
-    /// Since when it holds the names.
+    /// Since when the holder has the names.
     since: Tick,
 }
 
@@ -21,12 +20,12 @@ impl Spoken {
         Self { says, number: 0, since }
     }
 
-    /// It says something else from now on.
+    /// Replaces the note.
     pub(super) fn change(&mut self, says: Arc<str>) {
         (self.says, self.number) = (says, self.number.saturating_add(1));
     }
 
-    /// What a renewal carries that is sent at `now`.
+    /// The note for a renewal that is sent at `now`.
     pub(super) fn note(&self, now: Tick) -> Note {
         Note { number: self.number, age: now.since(self.since), says: self.says.clone() }
     }

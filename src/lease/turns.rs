@@ -1,26 +1,26 @@
-//! Renewals that wait for their turn: those first whose deadline is nearest. Large ones, of which few
-//! may be under way, keep no others waiting.
+//! Renewals that wait for their turn, in the order of their deadlines. Few large ones may be under
+//! way, but they keep no others waiting.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Weak;
 
 use crate::rules::Tick;
 
-/// How many may wait at least before those are looked for that are gone.
+/// How many may wait at least before dropped leases are removed.
 const FEW: usize = 1_024;
 
-/// Leases that are to be renewed, each once. Those that are gone go when more wait than twice as many
-/// as were there when that was done last.
+/// Leases to be renewed, each once. Dropped leases are removed when twice as many wait as were left
+/// the last time.
 pub(super) struct Turns<L: ?Sized> {
-    /// Those that are small, and those that are large.
+    /// The small renewals, and the large ones.
     orders: [BTreeMap<Turn, Weak<L>>; 2],
-    /// Where each stands, by its address: no other lease has it while one is referred to.
+    /// The place of each lease, by its address, which no other lease has while this one waits.
     places: HashMap<usize, (usize, Turn)>,
     count: u64,
     room: usize,
 }
 
-/// By when a lease is to be renewed, and how many came before it.
+/// The deadline of a lease, and how many came before it.
 type Turn = (Tick, u64);
 
 impl<L: ?Sized> Turns<L> {
@@ -28,13 +28,13 @@ impl<L: ?Sized> Turns<L> {
         Self { orders: [BTreeMap::new(), BTreeMap::new()], places: HashMap::new(), count: 0, room: FEW }
     }
 
-    /// A lease is to be renewed by then. One that waits already goes to where that puts it.
+    /// Adds a lease with its deadline. One that waits already moves to the place of that deadline.
     pub(super) fn wait(&mut self, lease: Weak<L>, by: Tick, large: bool) {
         self.count += 1;
         let (address, mut turn, size) = (address(&lease), (by, self.count), usize::from(large));
         if let Some((size, before)) = self.places.remove(&address) {
             self.orders[size].remove(&before);
-            // Where nothing has changed, nobody passes it.
+            // With the same deadline, it keeps its place.
             turn = if before.0 == by { before } else { turn };
         }
         self.places.insert(address, (size, turn));
@@ -44,7 +44,7 @@ impl<L: ?Sized> Turns<L> {
         }
     }
 
-    /// Whose turn it is, of those that are not large or of all.
+    /// The next lease to renew; with `large` unset, the next small one.
     pub(super) fn next(&mut self, large: bool) -> Option<Weak<L>> {
         let first = |size: usize| Some((*self.orders[size].first_key_value()?.0, size));
         let (_, size) = (0..=usize::from(large)).filter_map(first).min()?;
@@ -79,7 +79,7 @@ mod tests {
         Tick::new(Duration::from_secs(seconds))
     }
 
-    /// All that wait, in their order.
+    /// All leases that wait, in order.
     fn all(mut turns: Turns<u64>) -> Vec<u64> {
         std::iter::from_fn(|| turns.next(true)).map(|lease| *lease.upgrade().unwrap()).collect()
     }
@@ -107,7 +107,7 @@ mod tests {
         leases.iter().for_each(|lease| turns.wait(Arc::downgrade(lease), at(**lease), **lease < 3));
         assert_eq!(turns.next(false).and_then(|lease| lease.upgrade()).as_deref(), Some(&3));
         assert!(turns.next(false).is_none());
-        // It has become small.
+        // This lease has become small.
         turns.wait(Arc::downgrade(&leases[1]), at(2), false);
         assert_eq!(turns.next(false).and_then(|lease| lease.upgrade()).as_deref(), Some(&2));
         assert_eq!(all(turns), [1]);

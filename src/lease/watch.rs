@@ -1,4 +1,4 @@
-//! Waiting until what is held is lost, by whoever wants to know.
+//! Waiting until a lock, or the locks of a session, are lost.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use tokio_util::sync::CancellationToken;
 use crate::host::{Host, can_wait, sleep_until};
 use crate::rules::{LostReason, Tick};
 
-/// What is held until it is given up or lost.
+/// What is held until it is released or lost.
 pub(super) trait Watched: Send + Sync + 'static {
-    /// Why it is lost, if it is: also where its time is over and no timer has said so yet.
+    /// Why it is lost, if it is: also if its time is over and no timer has fired.
     fn lost(&self) -> Option<LostReason>;
 
     /// Until when it may be relied on, unless it has ended.
     fn deadline(&self) -> Option<Tick>;
 
-    /// If its time is over, it is lost now.
+    /// Loses it now if its time is over. Returns why it is lost, if it is.
     fn time_is_over(&self) -> Option<LostReason>;
 
-    /// A token that is cancelled when it is over, however it ends; `None` where it has ended.
+    /// A token that is cancelled when it ends, whether lost or released; `None` if it has ended.
     fn over(&self) -> Option<CancellationToken>;
 
     /// Cancelled when it is lost.
@@ -27,16 +27,15 @@ pub(super) trait Watched: Send + Sync + 'static {
 
     fn host(&self) -> &Arc<dyn Host>;
 
-    /// Whoever waits for the deadline is notified by this where that comes sooner than it was told,
-    /// if that can be.
+    /// Notified when the deadline moves to an earlier moment; `None` if it never does.
     fn sooner(&self) -> Option<&Notify> {
         None
     }
 }
 
-/// Waits until it is lost. Never ends if it is given up first.
+/// Waits until it is lost. Never ends if it is released first.
 ///
-/// It watches the deadline itself, on the runtime that polls it.
+/// Watches the deadline on the runtime that polls this.
 ///
 /// # Cancel safety
 /// Safe.
@@ -48,7 +47,7 @@ pub(super) async fn lost(held: &impl Watched) -> LostReason {
     }
 }
 
-/// Waits until it is over: why it was lost, or `None` where it was given up.
+/// Waits until it has ended: why it was lost, or `None` if it was released.
 ///
 /// # Cancel safety
 /// Safe.
@@ -58,14 +57,14 @@ pub(super) async fn outcome(held: &impl Watched) -> Option<LostReason> {
         Some(over) => over.run_until_cancelled(lost(held)).await,
         None => None,
     };
-    // A loss ends it too.
+    // A loss cancels `over` too.
     reason.or_else(|| held.lost())
 }
 
-/// Waits until the deadline has passed, wherever it moves to.
+/// Waits until the deadline has passed, even if it moves meanwhile.
 async fn expired(held: &impl Watched) -> LostReason {
     loop {
-        // Before the deadline is read: from here on it is notified.
+        // Before the deadline is read, so that no notification is missed.
         let sooner = held.sooner().map(Notify::notified);
         let Some(deadline) = held.deadline().filter(|_| can_wait()) else { break };
         match sooner {
@@ -86,8 +85,8 @@ async fn expired(held: &impl Watched) -> LostReason {
     }
 }
 
-/// A token that is cancelled when it is lost. Elsewhere than on the quorum's runtime, a task there
-/// watches for it.
+/// A token that is cancelled when it is lost. On another runtime than the quorum's, a task of that
+/// runtime watches for the loss.
 pub(super) fn cancellation(held: &Arc<impl Watched>) -> CancellationToken {
     let token = held.ended().child_token();
     if let Some(runtime) = held.host().elsewhere()
@@ -98,7 +97,7 @@ pub(super) fn cancellation(held: &Arc<impl Watched>) -> CancellationToken {
     token
 }
 
-/// Notices the loss, which cancels the token; ends with the token, and with what is held.
+/// Watches for the loss, which cancels the token. Ends with the token, or with what is held.
 async fn watch(held: Arc<impl Watched>, token: CancellationToken, over: CancellationToken) {
     over.run_until_cancelled(token.run_until_cancelled(lost(&*held))).await;
 }

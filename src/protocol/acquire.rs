@@ -25,23 +25,20 @@ use crate::rules::{ClaimTally, Decision, Tick, Verdict, Won};
 use crate::spans::Spanned;
 use crate::words::listed;
 
-/// Why nobody else is in the way.
 const OURS: &str = "this process itself holds it";
-/// Why nothing can be had of too few nodes.
 const OUT_OF_REACH: &str = "a quorum is out of reach";
-/// Why a try failed whose votes were split.
-pub(crate) const SPLIT: &str = "the votes were split: no quorum of nodes names one that holds it";
+pub(crate) const SPLIT: &str = "the votes were split: no quorum of nodes names one holder";
 
-/// How long to go on.
+/// How long a caller goes on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
-    /// One round, without waiting for anybody.
+    /// Makes one round, and waits for no holder.
     Once,
-    /// The same for a caller that may wait, and then asks in another way.
+    /// Like `Once`, for a caller that waits in another way if the round fails.
     First,
     /// Does not wait for holders. Repeats a round whose votes were split, until this deadline.
     Try(Tick),
-    /// Until a moment; one round is always made, once it is this caller's turn.
+    /// Goes on until this moment. One round is always made, once it is this caller's turn.
     Until(Tick),
 }
 
@@ -53,7 +50,7 @@ impl Patience {
         }
     }
 
-    /// When the last round ends, at the latest.
+    /// When the last round ends at the latest, if the caller has a deadline.
     const fn last(self) -> Option<Tick> {
         match self {
             Self::Once | Self::First => None,
@@ -61,8 +58,8 @@ impl Patience {
         }
     }
 
-    /// Until when rounds in which votes were split are made again. A caller that began `now` is
-    /// given time for that as long as it has not waited.
+    /// Until when rounds with split votes are repeated. A caller that may wait repeats them for as
+    /// long as a try does, counted from `now`.
     fn again_until(self, now: Tick, rules: &Rules) -> Option<Tick> {
         match self {
             Self::Once | Self::First => None,
@@ -71,7 +68,7 @@ impl Patience {
         }
     }
 
-    /// What it is called that the time is over while others are in the way.
+    /// The error kind if the time ends while others hold the name.
     pub(crate) const fn out_of_time(self) -> ErrorKind {
         match self {
             Self::Once | Self::Try(_) => ErrorKind::Contended,
@@ -80,36 +77,35 @@ impl Patience {
     }
 }
 
-/// Who wants what.
+/// What one caller wants to acquire, as which owner, and by which rules.
 #[derive(Debug)]
 pub(crate) struct Claimant<'a> {
     pub(crate) voters: &'a Arc<Voters>,
     pub(crate) queue: &'a Arc<Queue>,
     pub(crate) names: &'a Arc<[Name]>,
-    /// What its caller acquires, for errors: these names, and maybe others.
+    /// The names in error texts: all that the caller acquires, which may be more than `names`.
     pub(crate) told: &'a [Name],
     pub(crate) who: Who<'a>,
     pub(crate) rules: &'a Rules,
-    /// Whether it will say something of itself once it holds them.
+    /// Whether the owner may store a note once it holds the names.
     pub(crate) may_have_note: bool,
-    /// Its place in all queues; one that begins now, if there is none.
+    /// The ticket for all queues; `None` for one of the present moment.
     pub(crate) ticket: Option<u64>,
     /// Cancelled when the quorum is shut down.
     pub(crate) shut: &'a CancellationToken,
 }
 
-/// What one round came to.
 enum RoundEnd {
     Won(Won),
     Defeated(Defeat),
 }
 
 impl Claimant<'_> {
-    /// Makes rounds until one is won. Dropped at any point, it leaves nothing behind: what was
-    /// granted is released, and the places in all lines are given up.
+    /// Makes rounds until one is won. If this future is dropped, it leaves nothing behind: grants
+    /// are released, and the places in all queues are given up.
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<(Grant, Open)> {
         let now = self.voters.host.now();
-        // A try waits for hellos and its turn together no longer than for a round.
+        // A try waits for hellos and for its turn within one round timeout in all.
         let whole = now + self.rules.round_timeout;
         let again = patience.again_until(now, self.rules);
         self.voters.may_acquire()?;
@@ -120,7 +116,7 @@ impl Claimant<'_> {
         let ticket = self.ticket.unwrap_or_else(|| self.voters.ticket());
         let places = self.turns(patience, whole).await?;
         let mut attempt = Attempt::new(self.voters, self.names, self.rules, self.who, self.may_have_note);
-        // From here on a shutdown waits for this attempt; one that did not see it may have ended.
+        // A shutdown waits for this attempt from here on. An earlier shutdown may have missed it.
         if self.shut.is_cancelled() {
             return Err(Error::closed());
         }
@@ -172,7 +168,7 @@ impl Claimant<'_> {
                 if defeat.cause() == Cause::Unavailable && self.voters.are_quarantined_past(end) {
                     return Err(self.defeated(&defeat, patience, false));
                 }
-                // From here on it has waited, and is no try.
+                // The caller has waited by now, so it no longer repeats split rounds as a try does.
                 again = None;
                 let failed = self.failed(attempt, &defeat, failures);
                 let queues = defeat.cause() != Cause::Unavailable && attempt.queues();
@@ -180,16 +176,15 @@ impl Claimant<'_> {
                     true => until_worth_asking(self.voters, attempt, failed, end).await,
                     false => self.pause(failures, &defeat, end).await,
                 };
-                // Who only refreshes its places has not failed. What nodes say may come again and
-                // again.
+                // Renewing places is no failure. A push or a late grant is one, since it may recur.
                 let fails = failed.soon || !queues || attempt.heard().is_none_or(|heard| heard.is_news());
                 failures = if fails { failures.saturating_add(1) } else { 0 };
                 if let Some(won) = handed {
                     self.note_handover(attempt);
                     return Ok(won);
                 }
-                // Nodes that are far away grant when nearer ones have refused, again and again:
-                // each waiter would keep one.
+                // Far nodes may grant again and again after nearer ones have refused. Without this,
+                // each waiter would keep one such grant.
                 if attempt.holds_a_minority() {
                     attempt.withdraw();
                 }
@@ -200,7 +195,7 @@ impl Claimant<'_> {
         }
     }
 
-    /// An error if the caller's time ends before so many quarantines do that a quorum may vote.
+    /// Fails if the caller's time ends before a quorum of nodes has left its quarantine.
     fn may_vote_in_time(&self, patience: Patience) -> Result<()> {
         if !patience.end().is_some_and(|end| self.voters.are_quarantined_past(end)) {
             return Ok(());
@@ -210,24 +205,23 @@ impl Claimant<'_> {
         Err(self.error_with(ErrorKind::Unavailable, OUT_OF_REACH, patience, advice).with_nodes(reports))
     }
 
-    /// What follows from a round that failed. Unless it left nothing but places in queues, what it may
-    /// have been granted is withdrawn.
+    /// Evaluates a failed round. Withdraws it, unless it left nothing but places in queues.
     fn failed(&self, attempt: &mut Attempt<'_>, defeat: &Defeat, failures: u32) -> Failed {
         let waits = defeat.cause() != Cause::Unavailable && attempt.waits();
         if !waits {
             attempt.withdraw();
         }
-        // It has no place where it was granted something, or its ballot was stale.
+        // A node that granted, or called the ballot stale, keeps no place for this owner.
         let soon = !waits || defeat.round.look(|tally| !tally.stale().is_empty());
         Failed { failures, soon, told: defeat.changes_in().map(|left| left.saturating_add(attempt.defers())) }
     }
 
-    /// Waits for a random while, where no hints are to be had; and until a quorum votes, since
-    /// claims come to nothing before that.
+    /// Waits for a random pause, if the caller gets no hints. If no quorum may vote, waits for that
+    /// too, since claims would be in vain.
     async fn pause(&self, failures: u32, defeat: &Defeat, end: Tick) -> Option<Won> {
         sleep_until(&self.voters.host, self.next_round(failures, defeat).min(end)).await;
         if defeat.cause() == Cause::Unavailable {
-            // Where rounds are bounded, this lasts no longer than one.
+            // With `max_rounds`, this wait lasts no longer than a round.
             let whole = self.voters.host.now() + self.rules.round_timeout;
             let end = self.rules.max_rounds.map_or(end, |_| end.min(whole));
             let _ = self.voters.votes(end).await;
@@ -235,20 +229,19 @@ impl Claimant<'_> {
         None
     }
 
-    /// Whether the caller waits no longer.
+    /// Whether the caller's time is over. A caller that does not wait has none.
     fn is_over(&self, patience: Patience) -> bool {
         patience.end().is_none_or(|end| self.voters.host.now() >= end)
     }
 
-    /// The name was handed over: how long after the first push.
+    /// Records the time from the first push to the hand-over.
     fn note_handover(&self, attempt: &Attempt<'_>) {
         if let Some(pushed) = attempt.heard().and_then(|heard| heard.pushed) {
             self.voters.meters.handed_over(self.voters.host.now().since(pushed));
         }
     }
 
-    /// How this caller stands to those who wait. Nodes hand over one name at a time, and to clients
-    /// that hear of it.
+    /// How this caller queues. Nodes hand over single names, and only to clients that get pushes.
     fn policy(&self, ticket: u64, patience: Patience) -> QueuePolicy {
         let waits = || self.names.len() == 1 && !self.is_over(patience) && self.voters.hinted();
         match self.rules.fair {
@@ -258,8 +251,7 @@ impl Claimant<'_> {
         }
     }
 
-    /// Waits until it is this caller's turn in this process for all names; a try does so until
-    /// `whole`.
+    /// Waits for this caller's turn in this process for all names. A try waits until `whole`.
     async fn turns(&self, patience: Patience, whole: Tick) -> Result<Places> {
         let started = self.voters.host.now();
         let mut places = match self.who {
@@ -277,8 +269,8 @@ impl Claimant<'_> {
         Ok(places)
     }
 
-    /// Whether all turns came in time. A turn that comes when the caller's time has ended is the
-    /// next one's, and who has no time keeps nobody from theirs.
+    /// Whether all turns came in time. A turn that comes after the caller's time is left to the
+    /// next caller. A caller without time takes no turn.
     async fn waited(&self, places: &mut Places, patience: Patience, whole: Tick) -> bool {
         let late = || patience.end().is_some_and(|end| self.voters.host.now() >= end);
         if late() {
@@ -298,7 +290,7 @@ impl Claimant<'_> {
         waited
     }
 
-    /// Until when who waits until `end` waits for its turn.
+    /// Until when a caller with the deadline `end` waits for its turn.
     fn turn_ends(&self, end: Tick) -> Tick {
         let bound = self.rules.longest_turn().map(|longest| self.voters.host.now() + longest);
         bound.map_or(end, |bound| end.min(bound))
@@ -310,7 +302,7 @@ impl Claimant<'_> {
                 let (why, reports) = (self.out_of_reach(), self.brought_up_to_date(reports));
                 self.error(ErrorKind::Unavailable, &why, patience).with_nodes(reports)
             }
-            // A whole round has passed without an answer from a quorum: nobody knows who holds it.
+            // A whole round passed without a quorum of replies, so nobody knows who holds the name.
             (Head::Undecided, _) | (Head::Trying, Patience::Once | Patience::First | Patience::Try(_))
                 if !place.is_held() =>
             {
@@ -328,8 +320,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// One round: a claim, with higher ballots where nodes call one stale. It is won as well by
-    /// what is handed over meanwhile.
+    /// One round: a claim, repeated with higher ballots if nodes call its ballot stale. Pushes that
+    /// come meanwhile count as votes.
     async fn round(&self, attempt: &mut Attempt<'_>, ticket: u64, limit: Tick, patience: Patience) -> Result<RoundEnd> {
         loop {
             let span = Spanned::round();
@@ -369,7 +361,7 @@ impl Claimant<'_> {
         }
     }
 
-    /// What a round comes to by `limit`.
+    /// The decision on a round; `None` if there is none by `limit`.
     async fn decision(&self, attempt: &mut Attempt<'_>, round: &Round<ClaimTally>, limit: Tick) -> Option<Decision> {
         let mut lifts = None;
         loop {
@@ -390,23 +382,23 @@ impl Claimant<'_> {
         }
     }
 
-    /// Takes note of how long a quorum took to answer, by a round that it decided. How long the
-    /// round took, unless something was handed over meanwhile.
+    /// Measures the round trip, if a quorum decided the round. Returns how long the round took,
+    /// unless a node pushed meanwhile.
     fn note_round_trip(&self, attempt: &Attempt<'_>, round: &Round<ClaimTally>) -> Option<Duration> {
         let answered = round.look(|tally| {
             tally.verdict() == Some(Verdict::Won) || tally.verdict().is_some() && tally.cause() == Cause::Contended
         });
-        // What was handed over meanwhile makes a round longer than its answers take.
+        // A round that also waited for pushes took longer than its replies.
         let handed = attempt.heard().is_some_and(|heard| !heard.pushes.is_empty());
         let took = attempt.t0().filter(|_| !handed).map(|t0| self.voters.host.now().since(t0));
-        // Longer took what this process stood still for.
+        // A round that took longer than its timeout shows that this process stood still.
         if let Some(took) = took.filter(|took| answered && *took <= self.rules.round_timeout) {
             self.voters.measured(took);
         }
         took
     }
 
-    /// Until when a round waits whose caller does until `end`. One round is always made whole,
+    /// When a round ends whose caller has the deadline `end`. The first round is always made whole,
     /// however short the caller's time is.
     fn limit(&self, rounds: u32, end: Option<Tick>) -> Tick {
         let whole = self.voters.host.now() + self.rules.round_timeout;
@@ -416,8 +408,7 @@ impl Claimant<'_> {
         }
     }
 
-    /// Waits until it is known why the round failed, where its caller waits no longer. What it was
-    /// granted does not wait for that.
+    /// If the caller's time is over, withdraws, and waits until it is clear why the round failed.
     async fn diagnose(&self, attempt: &mut Attempt<'_>, round: &Round<ClaimTally>, limit: Tick, patience: Patience) {
         if self.is_over(patience) {
             attempt.withdraw();
@@ -425,15 +416,14 @@ impl Claimant<'_> {
         }
     }
 
-    /// When to ask again: after a random pause, or a little after the holder's time ends where that
-    /// comes first.
+    /// When to ask again: after a random pause, or a little after a hold ends if that comes first.
     fn next_round(&self, failures: u32, defeat: &Defeat) -> Tick {
         let host = &self.voters.host;
         let pause = self.rules.backoff.pause(failures, self.voters.round_trip(), host.random());
         host.now() + pause.min(defeat.changes_in().unwrap_or(pause))
     }
 
-    /// Of a try whose votes were `split`, nobody can tell whether anybody holds it.
+    /// The error for a failed acquisition. With `split`, nobody can tell who holds the name.
     fn defeated(&self, defeat: &Defeat, patience: Patience, split: bool) -> Error {
         let out_of_reach = self.out_of_reach();
         let (kind, why) = match defeat.cause() {
@@ -453,18 +443,18 @@ impl Claimant<'_> {
         error.with_nodes(reports).with_source(defeat.source()).with_holder(holder)
     }
 
-    /// Why no quorum can be had: another list, if that is why.
+    /// Why a quorum is out of reach: another list is in force, if that is the reason.
     fn out_of_reach(&self) -> Arc<str> {
         self.voters.other_list().unwrap_or_else(|| OUT_OF_REACH.into())
     }
 
-    /// What each node said, or why its votes do not count by now.
+    /// The reply of each node, or why its votes do not count now.
     fn reports(&self, defeat: &Defeat) -> Vec<NodeReport> {
         let reports = defeat.reports(self.voters);
         if defeat.cause() == Cause::Unavailable { self.brought_up_to_date(reports) } else { reports }
     }
 
-    /// While no quorum votes, no node is asked, so the reports may be old.
+    /// Replaces reports that may be old: while no quorum votes, no node is asked.
     fn brought_up_to_date(&self, mut reports: Vec<NodeReport>) -> Vec<NodeReport> {
         let now = self.voters.nodes.iter().map(|node| node.status());
         let tells = |state: &NodeState| {
@@ -475,8 +465,7 @@ impl Claimant<'_> {
         reports
     }
 
-    /// What is wrong where so many nodes say that others use a name in another way that no quorum is
-    /// left.
+    /// The error if so many nodes replied `misused` that no quorum can grant.
     fn misused(&self, defeat: &Defeat) -> Option<Error> {
         let misused = |reply: &Option<Reply>| match reply {
             Some(Ok(Outcome::Misused { name })) => Some(*name),
@@ -501,7 +490,7 @@ impl Claimant<'_> {
         )
     }
 
-    /// What ended the wait, where the caller's time did not.
+    /// Error text if `max_rounds` ended the wait, and not the caller's time.
     fn bound(&self, patience: Patience) -> String {
         let time_left = patience.end().is_some_and(|end| self.voters.host.now() < end);
         let rounds = self.rules.max_rounds.filter(|_| time_left);
@@ -509,7 +498,7 @@ impl Claimant<'_> {
     }
 }
 
-/// Waits until those before have heard from the nodes; returns whether all turns were free then.
+/// Waits until the callers ahead have a result. Returns whether this caller got all turns then.
 async fn hear(places: &mut Places) -> bool {
     loop {
         places.blocked().news().await;
@@ -536,7 +525,7 @@ const fn named(decision: Option<Decision>, verdict: Option<Verdict>) -> RoundEnd
     }
 }
 
-/// A caller that waits, as a metric.
+/// Counts a waiting caller in the metrics, as long as it lives.
 struct Waiting<'a>(&'a Voters);
 
 impl<'a> Waiting<'a> {

@@ -1,4 +1,4 @@
-//! Asks single nodes something once, and waits for their answers.
+//! Sends single nodes one operation, and waits for their replies.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::host::{before, sleep_until};
 use crate::node::{Fault, FaultKind, Node, Operation, Reply, Sink};
 use crate::rules::NodeSet;
 
-/// How often nodes are looked at while they are being connected to.
+/// How often to check whether nodes were connected to.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Waits until each node was connected to, or was tried once; for `patience` at most.
+/// Waits until the first connection to each node has succeeded or failed, for `patience` at most.
 pub(crate) async fn met(voters: &Voters, patience: Duration) {
     let comes = |node: &Arc<dyn Node>| node.known().is_some_and(|known| known.connecting);
     let end = voters.host.now() + patience;
@@ -23,7 +23,7 @@ pub(crate) async fn met(voters: &Voters, patience: Duration) {
     }
 }
 
-/// What each node answers to its operation within `patience`.
+/// The reply of each node to its operation; a timeout if none comes within `patience`.
 pub(crate) async fn answers(
     voters: &Arc<Voters>,
     patience: Duration,
@@ -32,7 +32,7 @@ pub(crate) async fn answers(
     join_all((0..voters.nodes.len()).map(|node| answer(voters, node, operation(node), patience))).await
 }
 
-/// What one node answers within `patience`.
+/// Like [`answers`], for one node.
 pub(super) async fn answer(voters: &Arc<Voters>, node: usize, operation: Operation, patience: Duration) -> Reply {
     let (sender, answered) = oneshot::channel();
     let until = voters.host.now() + patience;
@@ -41,14 +41,14 @@ pub(super) async fn answer(voters: &Arc<Voters>, node: usize, operation: Operati
     before(&voters.host, until, answered).await.and_then(Result::ok).unwrap_or_else(silent)
 }
 
-/// Takes one answer.
+/// A sink for one reply.
 struct One(Mutex<Option<oneshot::Sender<Reply>>>);
 
 impl Sink for One {
     fn deliver(self: Arc<Self>, _: usize, reply: Reply) {
         let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(sender) = sender {
-            // Nobody may wait any more.
+            // The receiver may be gone.
             let _ = sender.send(reply);
         }
     }

@@ -1,4 +1,4 @@
-//! One acquisition as the nodes see it: what it has asked, and what must be undone.
+//! One acquisition as the nodes see it: its claims, and what must be withdrawn or released.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,23 +22,22 @@ use crate::rules::tally::Cause;
 use crate::rules::{Acquisition, Ask, ClaimTally, Decision, Terms, Tick, Validity, Won};
 use crate::spans::Spanned;
 
-/// How many asks are looked at again.
+/// How many earlier asks are checked for late replies.
 const EARLIER: usize = 4;
 
-/// How a claim stands to those that wait.
+/// How a claim treats waiters.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum QueuePolicy {
-    /// Overtakes nobody, and does not wait.
+    /// Overtakes no waiter, and does not wait.
     Once,
-    /// Waits in the nodes' queues: it began at this moment, by the nodes' clocks.
+    /// Waits in the nodes' queues, with this ticket.
     Wait(u64),
-    /// Overtakes all that wait.
+    /// Overtakes all waiters.
     Barge,
 }
 
-/// One owner asks, however often. Whoever drops it before it has won leaves nothing behind: what may
-/// have been granted is released on every node that did not explicitly refuse, and every line is
-/// left.
+/// All asks of one owner. If this is dropped before it has won, it leaves every queue, and sends a
+/// release to every node that did not explicitly refuse.
 pub(super) struct Attempt<'a> {
     voters: &'a Arc<Voters>,
     names: &'a Arc<[Name]>,
@@ -47,27 +46,26 @@ pub(super) struct Attempt<'a> {
     owner: Arc<str>,
     number: u64,
     kind: Kind,
-    /// Of a reader that was the writer: the token by which it was.
+    /// The token of the writer that becomes this reader; 0 if there is none.
     follows: u64,
-    /// What was asked, and what follows from the answers.
+    /// The asks so far, and what follows from their replies.
     rules: Acquisition<Arc<Round<ClaimTally>>>,
-    /// The last asks before: a far node answers them when the next one is decided already.
+    /// The asks before the last. A far node may reply to them after the next ask is decided.
     earlier: Vec<Arc<Round<ClaimTally>>>,
-    /// How long what nodes hand over lasts, once one was asked for that. It never changes: a node may
-    /// have registered a claim whose answer is lost, and hold the name for as long as that one said.
+    /// How long a hand-over lasts, once a claim has announced it. It never changes: a node may have
+    /// stored it from a claim whose reply was lost.
     lasts: Option<Validity>,
     last: Option<Claim>,
-    /// The ballot for a hand-over to the next owner, once `last` was withdrawn or released: all nodes
-    /// get the same, as long as none is known to have a higher fence.
+    /// The ballot `next` of a withdrawal or release of `last`. All nodes get the same one, unless a
+    /// node is known to have a higher fence.
     next: Option<u64>,
-    /// The highest fence that any node told.
+    /// The highest fence that any node returned.
     told: u64,
-    /// When the ballot of the last ask is lifted though some nodes have not answered, if that is
-    /// known.
+    /// When to lift the ballot without waiting for the remaining nodes, if that is known.
     early: Option<Tick>,
     in_line: Option<Arc<InLine>>,
     listening: Option<Listening>,
-    /// As long as it lasts, a release may have to follow: a shutdown waits for that.
+    /// While this lives, a release may have to follow, so a shutdown waits.
     _open: Open,
 }
 
@@ -109,17 +107,17 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The ear for hints, from now on.
+    /// Listens for hints from now on.
     pub(super) fn listen(&mut self) -> &Listening {
         self.listening.get_or_insert_with(|| Listening::begin(&self.voters.hints, self.number))
     }
 
-    /// What was heard since it asked last.
+    /// The pushes and hints received since the last ask.
     pub(super) fn heard(&self) -> Option<Heard> {
         self.listening.as_ref().and_then(Listening::heard)
     }
 
-    /// Waits until something was heard.
+    /// Waits for a push, a hint or a late grant.
     ///
     /// # Cancel safety
     /// Safe.
@@ -130,7 +128,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Asks all nodes.
+    /// Sends a claim to all nodes.
     pub(super) fn ask(&mut self, policy: QueuePolicy, span: &Spanned) -> Result<Arc<Round<ClaimTally>>> {
         self.look_back();
         let claim = self.claim(policy)?;
@@ -138,7 +136,7 @@ impl<'a> Attempt<'a> {
             self.stand_in_line();
         }
         (self.last, self.next, self.early) = (Some(claim.clone()), None, None);
-        // Read before the first send: the nodes count from later than this.
+        // Read before the first send: each node counts the ttl from a later moment.
         let t0 = self.voters.host.now();
         let watch = self.listening.as_ref().and_then(|listening| listening.asks(&claim, t0, self.lasts));
         let tally = ClaimTally::new(self.voters.size);
@@ -148,8 +146,8 @@ impl<'a> Attempt<'a> {
         Ok(round)
     }
 
-    /// Takes note of fences in answers that came late: a ballot up to one of these would not even get a
-    /// place in that node's queue.
+    /// Takes note of fences in late replies. A node whose name is free refuses a ballot up to its
+    /// fence, and gives no place in its queue.
     fn look_back(&mut self) {
         let Some(last) = self.rules.last() else { return };
         if self.earlier.len() >= EARLIER {
@@ -169,7 +167,7 @@ impl<'a> Attempt<'a> {
         self.rules.last().map(|ask| ask.t0)
     }
 
-    /// What the votes of the last ask and what was handed over come to at `now`.
+    /// Decides by the votes for the last ask and by the pushes, as of `now`.
     pub(super) fn decide(&mut self, now: Tick) -> Option<Decision> {
         let told = self.rules.last()?.votes.replies(|replies| replies.iter().flatten().filter_map(told).max());
         if let Some(fence) = told {
@@ -181,8 +179,8 @@ impl<'a> Attempt<'a> {
             self.voters.seen(handed.top());
         }
         match self.rules.decide_by(now, &handed, self.voters.voting()) {
-            // The votes are looked at after `now` was read, and this task may have stood still in
-            // between: what counts is the time after the last of them.
+            // This task may have stood still between reading `now` and reading the votes. What
+            // counts is the time after that.
             Some(Decision::Won(won)) if !self.rules.holds(&won, self.voters.host.now()) => {
                 Some(Decision::Failed(Cause::Unavailable))
             }
@@ -191,12 +189,12 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Whether all are asked with a higher ballot though some have not answered: those that are no
-    /// further away than twice as far as a quorum that answered have had their time.
+    /// Whether to lift the ballot early: after twice the time in which a quorum replied.
     fn lifts_early(&mut self, now: Tick, handed: &Handovers) -> bool {
         let Some(ask) = self.rules.last() else { return false };
         let (ballot, took) = (ask.ballot, now.since(ask.t0));
-        // What one node may have alone is carried to no other, unless it was already.
+        // A fence far ahead of the clock may be on one node only. Do not spread it, unless this
+        // ballot has done so already.
         let spreads = self.voters.is_far(self.told) && !self.voters.is_far(ballot);
         if !handed.is_empty() || spreads || !self.rules.may_lift_early() {
             return false;
@@ -204,7 +202,7 @@ impl<'a> Attempt<'a> {
         now >= *self.early.get_or_insert(now + took)
     }
 
-    /// When the ballot of the last ask is lifted, after `now`, if nothing else is heard.
+    /// When the ballot is lifted early, if that is after `now`.
     pub(super) fn lifts_after(&self, now: Tick) -> Option<Tick> {
         self.early.filter(|at| now < *at)
     }
@@ -233,8 +231,8 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// What it says where it waits. How long a hand-over lasts never changes: a node may keep the
-    /// place that an ask gave it whose answer was lost. While a round is open it does not ask again.
+    /// What the claim announces if the owner waits. `again` is at least a round timeout, since the
+    /// owner does not ask again during a round.
     fn waiter(&mut self, policy: QueuePolicy) -> Option<Waiter> {
         let QueuePolicy::Wait(ticket) = policy else { return None };
         let Rules { validity, drift, .. } = *self.limits;
@@ -244,33 +242,32 @@ impl<'a> Attempt<'a> {
         Some(Waiter { ticket, lasts: lasts.ttl(), again })
     }
 
-    /// How often it asks again, by its places.
+    /// How often the owner renews its places, by its ranks in the queues.
     fn interval(&self, lasts: Validity) -> Duration {
         let soon = self.handed().rank().is_some_and(|rank| rank <= 2);
         handover::again(lasts.ttl(), self.limits.places, soon)
     }
 
-    /// How much later than another's hold ends it asks again, by its places.
+    /// How long after the end of another's hold the owner asks again, by its ranks.
     pub(super) fn defers(&self) -> Duration {
         let rank = self.handed().rank().unwrap_or_default();
         self.lasts.map_or(Duration::ZERO, |lasts| handover::defers(lasts.ttl(), rank))
     }
 
-    /// The ballot to ask with: the same as before, or what was pushed, unless that was withdrawn or a
-    /// node told a fence as high. Else a fresh one, above all that are known: what was granted too
-    /// late to be heard is a fence too.
+    /// The ballot to ask with: the last or pushed one, unless it was withdrawn or a node returned a
+    /// fence as high. Else a new one above all known ballots.
     fn ballot(&self) -> Result<u64> {
         let known = self.highest();
         let above = self.told.max(self.rules.withdrawn());
         if known > above { Ok(known) } else { self.voters.ballot(above.max(known)) }
     }
 
-    /// The highest ballot that it asked with, or was pushed.
+    /// The highest ballot that the owner asked with or was pushed.
     fn highest(&self) -> u64 {
         self.rules.highest().max(self.listening.as_ref().map_or(0, |listening| listening.handed().top()))
     }
 
-    /// Whether the round that failed left nothing but places in queues: then nothing is withdrawn.
+    /// Whether the failed round left nothing but places in queues. Then nothing is withdrawn.
     pub(super) fn waits(&mut self) -> bool {
         let since = self.heard().is_some_and(|heard| !heard.pushes.is_empty());
         let waits = self.in_line.is_some() && self.rules.only_waits(&self.handed(), since);
@@ -280,30 +277,30 @@ impl<'a> Attempt<'a> {
         waits
     }
 
-    /// Whether a node granted the last claim after the round had failed. What was handed over since
-    /// is claimed first.
+    /// Whether a node granted the last claim after the round had failed. False after a push: the
+    /// owner claims the pushed ballot first.
     pub(super) fn holds_a_minority(&self) -> bool {
         let late = self.rules.last().is_some_and(|ask| ask.votes.look(|tally| !tally.granted().is_empty()));
         late && self.heard().is_none_or(|heard| heard.pushes.is_empty())
     }
 
-    /// Whether it waits in the nodes' queues.
+    /// Whether the owner waits in the nodes' queues.
     pub(super) const fn queues(&self) -> bool {
         matches!(&self.last, Some(Claim { waiter: Some(_), .. }))
     }
 
-    /// When it is to ask again by itself.
+    /// When the owner asks again without a hint.
     pub(super) fn asks_again(&self) -> Option<Tick> {
         let said = self.last.as_ref()?.waiter?.again;
         let interval = self.lasts.map_or(said, |lasts| said.min(self.interval(lasts)));
         Some(self.t0()? + interval)
     }
 
-    /// The round failed and another will be made: each node that did not refuse every ask since the
-    /// last withdrawal is asked to withdraw. The owner keeps its places in the queues.
+    /// Withdraws a failed round before the next one, on each node that did not refuse every ask
+    /// since the last withdrawal. The owner keeps its places in the queues.
     pub(super) fn withdraw(&mut self) {
         let Some(last) = self.last.clone() else { return };
-        // In this order: a node's next answer moves it from the former to the latter.
+        // Read `may_hold` before the hand-overs: a reply moves a node from the first to the second.
         let (may_hold, unheard) = (self.rules.may_hold(), self.rules.unheard());
         let whom = |handed: &Handovers| may_hold.or(handed.open());
         let (ask, ballot) = match &self.listening {
@@ -320,20 +317,20 @@ impl<'a> Attempt<'a> {
         Cleanup::start(self.voters, self.undoing(withdraw.into()), Whom { ask, insist: ask, unheard });
     }
 
-    /// What nodes were asked to hold for longer than a ttl no lease would have rested on.
+    /// Sets how long a lease would have lasted. Nodes may hold the name for a longer period.
     fn undoing(&self, undoing: Undoing) -> Undoing {
         Undoing { lease: self.limits.validity.ttl(), ..undoing }
     }
 
-    /// The ballot of the next owner.
+    /// The ballot for the next owner, above `above`.
     fn next(&mut self, above: u64) -> u64 {
         let above = above.max(self.told);
         let next = self.next.filter(|next| *next > above).unwrap_or_else(|| self.voters.next_ballot(above));
         *self.next.insert(next)
     }
 
-    /// The round was won, by who has these places in the process's queue. Until what is returned with
-    /// the grant is dropped, a shutdown waits: whoever finds the quorum shut down releases first.
+    /// Makes a grant of the won round; it keeps these places in the process's queue. A shutdown
+    /// waits until the returned [`Open`] is dropped, so that the caller can release first.
     pub(super) fn won(mut self, won: Won, places: Places) -> Option<(Grant, Open)> {
         let mut claim = self.last.take()?;
         self.in_line = None;
@@ -347,8 +344,7 @@ impl<'a> Attempt<'a> {
         Some((Grant::new(self.voters, claim, won, line, kept).named(self.limits.trace_name), open))
     }
 
-    /// What is asked next joins the nodes' lines. It listens from before that: a hint may come with
-    /// the answer.
+    /// Listens before the owner joins the nodes' queues: a hint may come with the reply.
     fn stand_in_line(&mut self) {
         self.in_line.get_or_insert_with(|| InLine::new(self.voters));
         self.listen();
@@ -358,12 +354,12 @@ impl<'a> Attempt<'a> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         let in_line = self.in_line.take().is_some();
-        // In this order: a node's next answer moves it from the former to the latter.
+        // Read `may_hold` before the hand-overs: a reply moves a node from the first to the second.
         let (may_hold, unheard) = (self.rules.may_hold(), self.rules.unheard());
         let listening = self.listening.take();
         let handed = listening.as_ref().map(Listening::end).unwrap_or_default();
         let Some(last) = &self.last else { return };
-        // The nodes that may have granted its claims, or may hand the name over to it.
+        // The nodes that may have granted a claim, or may hand the name over to this owner.
         let mut ask = may_hold.or(handed.pushed()).or(handed.registered());
         let insist = ask;
         if in_line {

@@ -1,4 +1,4 @@
-//! A round that was not won: what its answers say.
+//! A round that was not won, and what its replies say.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,22 +12,21 @@ use crate::node::{Outcome, Reply};
 use crate::rules::ClaimTally;
 use crate::rules::tally::Cause;
 
-/// A round that was not won.
 pub(super) struct Defeat {
     pub(super) round: Arc<Round<ClaimTally>>,
-    /// The round before: what it was told stands where this one had no time to be answered.
+    /// The round before. Its replies count if this round was cut short.
     pub(super) before: Option<Arc<Round<ClaimTally>>>,
     pub(super) how: How,
 }
 
-/// How a round ended that was not won.
+/// Why a round was not won.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
-    /// As its answers say.
+    /// Nodes refused, or did not reply.
     Refused,
-    /// A quorum granted, or handed over, and too late.
+    /// A quorum granted or handed over, but too late.
     Late,
-    /// The caller's time was over before it had all answers it needed.
+    /// The caller's time ended before the replies decided the round.
     CutShort,
 }
 
@@ -40,18 +39,18 @@ impl Defeat {
         let before = || self.before.as_ref().map(|before| before.look(ClaimTally::cause));
         match self.round.look(ClaimTally::cause) {
             _ if self.how == How::Late => Cause::Unavailable,
-            // It did not end because of the nodes, and what they said last stands.
+            // The caller's time ended this round, so the replies to the round before count.
             Cause::Undecided if self.how == How::CutShort => before().unwrap_or(Cause::Undecided),
             cause => cause,
         }
     }
 
-    /// Whether its votes were split: it was refused, and no quorum names one that is in the way.
+    /// Whether votes were split: the round was refused, but no quorum names the same holder.
     pub(super) fn is_split(&self, voters: &Voters) -> bool {
         self.cause() == Cause::Contended && !names_one(&self.round, voters)
     }
 
-    /// Whether a quorum names one that is in the way.
+    /// Whether a quorum names the same holder.
     pub(super) fn names_one(&self, voters: &Voters) -> bool {
         let before = self.before.as_ref().filter(|_| self.how == How::CutShort);
         names_one(&self.round, voters) || before.is_some_and(|before| names_one(before, voters))
@@ -69,8 +68,7 @@ impl Defeat {
         }
     }
 
-    /// When a holder's time ends, as far as the nodes said. A little later, since nodes count whole
-    /// milliseconds.
+    /// The time until the first hold ends, plus 1 ms, since nodes count whole milliseconds.
     pub(super) fn changes_in(&self) -> Option<Duration> {
         let left = |reply: &Option<Reply>| match reply {
             Some(Ok(Outcome::Held { remaining, .. })) => *remaining,
@@ -80,7 +78,7 @@ impl Defeat {
         first.map(|left| left + Duration::from_millis(1))
     }
 
-    /// Who holds it, where that one may have a note.
+    /// The holder, if it may have a note.
     pub(super) fn holder(&self) -> Option<Arc<str>> {
         let holder = |reply: &Option<Reply>| match reply {
             Some(Ok(Outcome::Held { holder, kind, .. })) if kind.may_have_note() => Some(holder.as_str().into()),

@@ -1,4 +1,4 @@
-//! The nodes that may have forgotten what they granted, until leases were told.
+//! Doubted nodes: those that may have forgotten what they granted.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use crate::rules::{NodeSet, Tick};
 
-/// The nodes that may have forgotten what they granted, and when each came into doubt.
+/// The doubted nodes, and when each was doubted last.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
     nodes: Mutex<Doubted>,
@@ -16,14 +16,14 @@ pub(crate) struct Doubts {
 
 #[derive(Debug, Default)]
 struct Doubted {
-    /// Those that `next` has not returned yet.
+    /// Nodes that `next` has not returned yet.
     news: NodeSet,
-    /// When each came into doubt last.
+    /// When each node was doubted last.
     last: BTreeMap<usize, Tick>,
 }
 
 impl Doubts {
-    /// Waits until some nodes are in doubt, and takes them.
+    /// Waits until nodes are newly doubted, and takes them.
     ///
     /// # Cancel safety
     /// Safe.
@@ -37,7 +37,7 @@ impl Doubts {
         }
     }
 
-    /// The nodes that came into doubt at `t0` or later: what was asked then may rest on them.
+    /// Nodes doubted at `t0` or later: they may have forgotten what was asked at `t0`.
     pub(crate) fn since(&self, t0: Tick) -> NodeSet {
         let mut since = NodeSet::default();
         self.nodes().last.iter().filter(|(_, at)| **at >= t0).for_each(|(node, _)| since.insert(*node));

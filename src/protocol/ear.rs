@@ -1,4 +1,4 @@
-//! What one acquisition hears: what is handed over to it, and that it had better ask again.
+//! The messages for one acquisition: hand-overs to it, and hints to ask again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::node::{Claim, Hint};
 use crate::rules::handover::{Handovers, again};
 use crate::rules::{NodeSet, Tick};
 
-/// What one acquisition has heard.
+/// Receives the messages for one acquisition.
 #[derive(Debug)]
 pub(super) struct Ear {
     state: Mutex<State>,
@@ -19,50 +19,45 @@ pub(super) struct Ear {
 #[derive(Debug)]
 pub(super) struct State {
     mode: Mode,
-    /// When it had better ask again, if a node said so.
+    /// When to ask again, by the hints of nodes.
     ask_at: Tick,
-    /// When it asked last.
+    /// When the owner asked last.
     asked: Tick,
-    /// The current owner of this acquisition, and how long a hand-over to it lasts. `None` before
-    /// its first claim.
+    /// The current owner, and how long a hand-over to it lasts; `None` before the first claim.
     present: Option<(Arc<str>, Duration)>,
     pub(super) handed: Handovers,
-    /// When it was handed over first since it asked last.
+    /// When the first push since the last ask came.
     pushed: Option<Tick>,
-    /// The nodes that have done so since.
+    /// The nodes that have pushed since the last ask.
     pushes: NodeSet,
-    /// Whether a node granted what was asked last: where the round has failed before, that is late.
+    /// Whether a node granted the last claim. After a failed round that is a late grant.
     pub(super) late: bool,
-    /// The release of the owner, once it has ended.
+    /// The release of the owner, once the owner has ended.
     release: Option<Weak<dyn Releases>>,
 }
 
-/// A release that nodes are asked for.
+/// A release that was sent to nodes.
 pub(super) trait Releases: std::fmt::Debug + Send + Sync {
-    /// Whether it is under way to this node, for this owner, and sent again if it is not confirmed.
+    /// Whether the release of this owner is under way to the node, and is repeated until confirmed.
     fn is_under_way(&self, node: usize, owner: &str) -> bool;
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Mode {
-    /// It wants to know.
+    /// Waits for the lock.
     Waiting,
-    /// It holds the lock. What else is handed over to it is renewed and released with that.
+    /// Holds the lock. Later hand-overs are renewed and released together with it.
     Holding,
-    /// It has ended.
+    /// Has ended.
     Ended,
 }
 
-/// What an acquisition has heard since its last round.
+/// The messages for an acquisition since its last ask, as in `State`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
-    /// When it had better ask again, if a node said so.
     pub(crate) ask_at: Tick,
-    /// When a node handed the name over, the first of them.
     pub(crate) pushed: Option<Tick>,
-    /// The nodes that did.
     pub(crate) pushes: NodeSet,
-    /// Whether a node granted what was asked last.
     pub(crate) late: bool,
 }
 
@@ -89,9 +84,9 @@ impl Ear {
         Self { state: Mutex::new(state), news: Notify::new() }
     }
 
-    /// Takes note of a hint. Returns whether anybody looks after it: nobody does where the name was
-    /// handed over to an owner that has ended, or to the writer that a reader was, and no release of
-    /// it is under way there.
+    /// Takes note of a hint. Returns false if nobody will use or release what it hands over: its
+    /// owner has ended, or is the writer that became this reader, and no release of that owner is
+    /// under way to the node.
     pub(super) fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
         let mut state = self.state();
         if let Some(granted) = &hint.granted
@@ -108,7 +103,7 @@ impl Ear {
                 state.pushed.get_or_insert(now);
                 state.pushes.insert(node);
             }
-            // What it asked since may be on its way.
+            // The node may have sent the hint before it received the last ask.
             (Mode::Waiting, None) => state.ask_at = state.ask_at.min(state.may_ask_at().max(now + hint.after)),
         }
         drop(state);
@@ -116,16 +111,16 @@ impl Ear {
         true
     }
 
-    /// Whether a release of this owner is under way: what the node granted before that, it frees,
-    /// and hands over to the next.
+    /// Whether a release of this owner is under way to the node. It frees what was granted before.
     fn released(state: MutexGuard<'_, State>, node: usize, owner: &str) -> bool {
         let release = state.release.as_ref().and_then(Weak::upgrade);
-        // A release that ends drops its ear.
+        // Unlock first: dropping the last reference to a release drops its ear, which locks this.
         drop(state);
         release.is_some_and(|release| release.is_under_way(node, owner))
     }
 
-    /// Changes what is known of an owner. Whether the name was handed over to it anywhere.
+    /// Calls `change` if this is the current owner. Returns whether it is, and any node has handed
+    /// the name over.
     pub(super) fn of(&self, owner: &Arc<str>, change: impl FnOnce(&mut State)) -> bool {
         let mut state = self.state();
         let present = state.present.as_ref().is_some_and(|(known, _)| known == owner);
@@ -142,8 +137,8 @@ impl Ear {
         self.news.notify_one();
     }
 
-    /// `claim` is about to ask everyone. Forgets what was heard, but for what was handed over. Returns
-    /// whether it is the first claim. A hand-over to it lasts so long.
+    /// Call this before `claim` is sent. It forgets all messages except hand-overs. `lasts` is the
+    /// duration of a hand-over. Returns whether this is the owner's first claim.
     pub(super) fn asks(&self, claim: &Claim, t0: Tick, lasts: Duration) -> bool {
         let mut state = self.state();
         state.asked = t0;
@@ -152,19 +147,19 @@ impl Ear {
         state.present.replace((claim.owner.clone(), lasts)).is_none()
     }
 
-    /// What was heard since it asked last.
+    /// The messages since the last ask.
     pub(super) fn heard(&self) -> Heard {
         let state = self.state();
         Heard { ask_at: state.ask_at, pushed: state.pushed, pushes: state.pushes, late: state.late }
     }
 
-    /// What was handed over.
+    /// The hand-overs so far.
     pub(super) fn handed(&self) -> Handovers {
         self.state().handed.clone()
     }
 
-    /// Withdraws the grants so far, up to the highest ballot that was asked with or pushed. Returns
-    /// the nodes to send that to, by the hand-overs before it, and that ballot.
+    /// Withdraws all grants up to the highest ballot that was asked with or pushed. Returns that
+    /// ballot, and the nodes to send it to: those that `whom` finds by the hand-overs so far.
     pub(super) fn withdraw(&self, asked: u64, whom: impl Fn(&Handovers) -> NodeSet) -> (NodeSet, u64) {
         let mut state = self.state();
         let (nodes, ballot) = (whom(&state.handed), asked.max(state.handed.top()));
@@ -175,19 +170,19 @@ impl Ear {
         (nodes, ballot)
     }
 
-    /// The acquisition has ended. What was handed over so far.
+    /// Ends the acquisition, and returns the hand-overs so far.
     pub(super) fn end(&self) -> Handovers {
         let mut state = self.state();
         state.mode = Mode::Ended;
         std::mem::take(&mut state.handed)
     }
 
-    /// Its owner has ended, with this release.
+    /// Sets the release of the owner, which has ended.
     pub(super) fn release(&self, release: Weak<dyn Releases>) {
         self.state().release = Some(release);
     }
 
-    /// From now on it holds the lock.
+    /// The owner holds the lock from now on.
     pub(super) fn hold(&self) {
         self.state().mode = Mode::Holding;
     }
@@ -198,7 +193,7 @@ impl Ear {
 }
 
 impl State {
-    /// When it asks again at the earliest, because a node says so.
+    /// When the owner asks again at the earliest because of a hint.
     fn may_ask_at(&self) -> Tick {
         let asked = |(_, lasts): &(_, Duration)| self.asked + again(*lasts, Duration::ZERO, true);
         self.present.as_ref().map_or_else(Tick::default, asked)

@@ -1,4 +1,4 @@
-//! Taking a name away from whoever holds it.
+//! Taking a name away from its holder.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,30 +13,30 @@ use crate::host::before;
 use crate::node::{Fault, Inspection, Name, Operation, Revoke, Withdraw};
 use crate::rules::ballot::LIMIT;
 
-/// How often a name is freed whose holders were revoked: of readers, a node names one at a time.
+/// How often to inspect and free after a revocation: a node names only one reader at a time.
 const TRIES: u32 = 1_000;
 
-/// For how long a node that does not confirm it is asked again at least, and as often as for a lease.
+/// For how long at least a withdrawal is repeated on a node that does not confirm it.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// What was taken away, and from whom.
+/// What was taken away, and from which owners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Taken {
-    /// From whom: the owners that nodes named, in their order. One that was granted it by too few
-    /// nodes, and never held it, may be among them. Of readers each node names one. Empty if no node
-    /// named any.
+    /// The owners that nodes named, sorted. An owner that never held the name, since too few nodes
+    /// granted it, may be among them. A node names only one of its readers. Empty if nobody was
+    /// named.
     pub from: Vec<String>,
-    /// For how long it may be held still, by the nodes' clocks; zero where it was freed at once,
-    /// and `None` if nobody held it. Of readers that a node no longer names, since others came
-    /// meanwhile, it may be longer than they are held.
+    /// For how long the name may still be held, by the nodes' clocks. Zero if it was freed at once,
+    /// and `None` if nobody held it. If nodes name readers that came later, this may be longer than
+    /// the revoked readers hold the name.
     pub left: Option<Duration>,
-    /// Tokens that were dealt before it was asked for are below this, and those that are dealt
-    /// from now on are above. What was dealt in between may be either.
+    /// Tokens from before the call are below this, and tokens from now on are above it. Tokens from
+    /// in between may be either.
     pub fence: u64,
 }
 
-/// Takes a name away from whoever holds it, and lets the hold end by itself.
+/// Takes a name away from its holder, and lets the hold end by itself.
 pub(crate) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<Taken> {
     let taking = Taking::look(voters, name, patience).await?;
     let (taken, known) = taking.revoke().await?;
@@ -47,14 +47,14 @@ pub(crate) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Durat
 /// Frees a name on every node at once.
 pub(crate) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<Taken> {
     let taking = Taking::look(voters, name, patience).await?;
-    // First: so none that came before goes on, of however many.
+    // Revoke first, so that no earlier holder goes on, however many there are.
     let (Taken { from, mut left, fence }, known) = taking.revoke().await?;
     let mut freed = BTreeSet::new();
     for _ in 0..TRIES {
         let survey = Survey::of(voters, name, patience).await;
-        // Also at a node that the revocation has not reached.
+        // Includes holders at nodes that the revocation has not reached.
         let revoked = survey.heard().filter(|said| said.ballot <= fence).filter_map(|said| said.holder.clone());
-        // A node that does not confirm it is asked again by itself.
+        // A withdrawal is repeated by itself until confirmed, so each owner needs one only.
         let revoked: BTreeSet<_> = revoked.filter(|owner| !freed.contains(owner)).collect();
         if revoked.is_empty() {
             taking.is_told(&survey)?;
@@ -73,8 +73,8 @@ pub(crate) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) 
     Ok(Taken { from: Vec::from_iter(from), left, fence })
 }
 
-/// Whoever holds a name is to lose it, with a token up to a ballot above all that the nodes know, so
-/// above all tokens that were dealt before they were asked.
+/// Revokes all locks on a name with tokens up to `ballot`. That is above all ballots that the nodes
+/// returned, so above all tokens from before they were asked.
 struct Taking<'a> {
     voters: &'a Arc<Voters>,
     name: &'a Name,
@@ -94,7 +94,7 @@ impl<'a> Taking<'a> {
         Ok(taking)
     }
 
-    /// An error if less than a quorum of nodes has answered.
+    /// Fails if fewer than a quorum of nodes have replied.
     fn is_told(&self, survey: &Survey) -> Result<()> {
         if survey.heard().count() < self.voters.size.quorum() as usize {
             return Err(refused(self.name).with_nodes(reports(self.voters, survey)));
@@ -102,8 +102,8 @@ impl<'a> Taking<'a> {
         Ok(())
     }
 
-    /// Lets each hold end by itself. What was taken away; and an error where nobody can tell whether
-    /// that is all.
+    /// Revokes the locks, and lets each hold end by itself. The inner error means that there may be
+    /// more holders than were found.
     async fn revoke(&self) -> Result<(Taken, Result<()>)> {
         let until = self.voters.host.now() + self.patience;
         let revocation = Revoke { names: [self.name.clone()].into(), ballot: self.ballot };
@@ -114,8 +114,7 @@ impl<'a> Taking<'a> {
         Ok((Taken { from, left, fence: self.ballot }, known))
     }
 
-    /// Takes back from these owners what they may hold for so long. They may go on: what they are
-    /// granted with higher ballots stays theirs.
+    /// Withdraws what these owners may hold for `left`. Grants with higher ballots stay theirs.
     async fn free(&self, owners: &BTreeSet<String>, left: Duration) -> Result<()> {
         let until = self.voters.host.now() + self.patience;
         let start = |owner: &String| {
@@ -132,13 +131,13 @@ impl<'a> Taking<'a> {
 
     fn withdrawal(&self, owner: &str, left: Duration) -> Undoing {
         let (names, owner, ballot) = ([self.name.clone()].into(), owner.into(), self.ballot);
-        // Tried again for that long: a node that told nothing may hold it for longer.
+        // At least `AGAIN`: a node that did not reply may hold the name for longer than `left`.
         let (ttl, lease) = (left.max(AGAIN), AGAIN);
         let next = self.voters.next_ballot(ballot);
         Undoing { lease, ..Withdraw { names, owner, ttl, ballot, next }.into() }
     }
 
-    /// Too few of those that have done it vote: others may know of another holder.
+    /// The error if too few of the nodes that revoked vote: other nodes may know another holder.
     fn unknown(&self, taken: &Revocation) -> Error {
         let done = all_of(&taken.from)
             .map_or_else(|| "the nodes name no holder".to_owned(), |owners| format!("it was taken away from {owners}"));
@@ -165,13 +164,13 @@ fn reports(voters: &Voters, survey: &Survey) -> Vec<NodeReport> {
     survey.said.iter().enumerate().map(report).collect()
 }
 
-/// Whether a node names nobody who holds it with a ballot up to this one. It names one reader, and rather one that
-/// was not revoked: that may hide others.
+/// Whether a node names no holder with a ballot up to `fence`. A node names one reader, preferably
+/// one that was not revoked. So a reader may hide others, and never counts as free.
 fn is_free(said: &Inspection, fence: u64) -> bool {
     said.holder.as_ref().is_none_or(|owner| said.ballot > fence && !Operation::is_shared(owner))
 }
 
-/// Some owners in a sentence; nothing where there are none.
+/// The owners joined in one text; `None` if there are none.
 fn all_of(owners: &[String]) -> Option<String> {
     (!owners.is_empty()).then(|| owners.join(" and "))
 }

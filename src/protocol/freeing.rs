@@ -1,4 +1,4 @@
-//! What comes of several releases together.
+//! The common result of several releases.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::host::{Host, before};
 use crate::rules::Tick;
 use crate::rules::tally::Freed;
 
-/// Releases that were sent: one almost always.
+/// Releases that were sent: almost always one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Freeing {
     first: Option<Arc<Cleanup>>,
@@ -15,12 +15,12 @@ pub(crate) struct Freeing {
 }
 
 impl Freeing {
-    /// Their caller gets the error that no quorum has confirmed one of them.
+    /// Their caller gets the error that no quorum confirmed one of them: see [`Cleanup::told`].
     pub(crate) fn told(&self) {
         self.all().for_each(|cleanup| cleanup.told());
     }
 
-    /// What they came to by `until`: that of the worst.
+    /// The worst result of them by `until`.
     pub(crate) async fn freed(&self, host: &Arc<dyn Host>, until: Tick) -> Freed {
         let mut worst = Freed::Held;
         for cleanup in self.all() {

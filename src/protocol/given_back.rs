@@ -1,4 +1,4 @@
-//! What nodes hand over to owners that have ended: it is given back.
+//! Releases names that nodes hand over to owners that have ended.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -9,22 +9,21 @@ use super::voters::Voters;
 use crate::node::{HandedOver, Release};
 use crate::rules::NodeSet;
 
-/// Gives back through these voters.
+/// Sends the releases through these voters.
 #[derive(Debug)]
 pub(crate) struct GivenBack {
     voters: Weak<Voters>,
-    /// The last owner that something was given back for, and the ballot of whom that is handed over
-    /// to.
+    /// The last owner that was released here, and the ballot `next` of that release.
     last: Mutex<Option<(Arc<str>, u64)>>,
 }
 
 impl GivenBack {
-    /// From now on, whatever these voters' hints say was handed over to nobody is given back.
+    /// From now on, a push to an owner that has ended is answered with a release.
     pub(crate) fn attach(voters: &Arc<Voters>) {
         voters.hints.attach(Arc::new(Self { voters: Arc::downgrade(voters), last: Mutex::default() }));
     }
 
-    /// The ballot of whoever comes next: the same for all nodes that handed over to one owner.
+    /// The ballot for the next waiter: the same on all nodes that handed over to one owner.
     fn next_after(&self, voters: &Voters, granted: &HandedOver) -> u64 {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((owner, next)) = &*last
@@ -42,7 +41,7 @@ impl GivenBack {
 impl TakesBack for GivenBack {
     fn take_back(&self, node: usize, granted: &HandedOver) {
         let Some(voters) = self.voters.upgrade() else { return };
-        // Tried again for as long as it would be held.
+        // Try again for as long as the node can hold the name: a hand-over lasts 5 s at most.
         let ttl = Duration::from_secs(5);
         let names = [granted.name.clone()].into();
         let (owner, ballot) = (granted.owner.clone(), granted.ballot);

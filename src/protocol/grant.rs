@@ -1,4 +1,4 @@
-//! What a quorum granted: how it is renewed and counted, and how it is given back.
+//! What a quorum granted, and how it is renewed and released.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,46 +15,45 @@ use crate::rules::{NodeSet, Tick, Won};
 use crate::spans::Spanned;
 use crate::words::listed;
 
-/// What was won: by one round, or a set that was gathered part by part. Whoever has it sees to it
-/// that it is given back.
+/// What was won: by one round, or part by part as a set. Whoever has a grant must give it back,
+/// since dropping it sends nothing.
 #[derive(Debug)]
 pub(crate) struct Grant {
     voters: Arc<Voters>,
-    /// With the ballot that its next renewal asks nodes to have it with.
+    /// The claim, with the ballot that the next renewal carries.
     claim: Claim,
     won: Won,
-    /// The ballot by which its names were won, whatever it is raised to.
+    /// The ballot that won the names. [`raise`](Self::raise) does not change it.
     own: u64,
     line: Mutex<Option<Line>>,
-    /// Until when nodes hold it, whatever becomes of its lease, unless it is given back.
+    /// Until when nodes hold the names even if the lease ends, as for a period.
     kept: Option<Tick>,
-    /// Whether its spans have its names.
+    /// Whether spans show the names.
     named: bool,
-    /// Of a set that was gathered, what was won beside this: each is of an owner of its own, and all
-    /// have one token.
+    /// The other parts of a set won part by part: each has its own owner, and all have one token.
     others: Vec<Self>,
-    /// All names, in their order.
+    /// All names of all parts, in their order.
     names: Arc<[Name]>,
 }
 
-/// What is kept of the lines that it waited in, for as long as it lasts.
+/// What a grant keeps of the queues that its owner waited in.
 #[derive(Debug)]
 pub(super) struct Line {
     /// The places in the process's queue.
     pub(super) places: Places,
-    /// The ear for what nodes hand over late.
+    /// Listens for late hand-overs.
     pub(super) listening: Option<Listening>,
 }
 
-/// A release that was sent. The places in the process's queue are free when this is dropped, which
-/// wakes others: not under a lock.
+/// A release that was sent. Drop this outside of all locks: it frees the places in the process's
+/// queue, which wakes other callers.
 #[derive(Debug)]
 pub(crate) struct Returned {
     pub(crate) freeing: Freeing,
     _places: (Option<Places>, Vec<Places>),
 }
 
-/// The places in the process's queue of what was left to the nodes. As with what is returned.
+/// The places of a grant that was left to the nodes. Drop this like [`Returned`].
 #[derive(Debug)]
 pub(crate) struct Left(#[allow(dead_code, reason = "it is there to be dropped")] Line);
 
@@ -65,12 +64,11 @@ impl Grant {
         Self { voters, claim, won, own: won.ballot, line, kept, named, others, names }
     }
 
-    /// The same with its names in its spans, or without.
     pub(super) fn named(self, named: bool) -> Self {
         Self { named, ..self }
     }
 
-    /// Sets whose span it is.
+    /// Sets the token and the names in a span.
     fn describe(&self, span: &Spanned) {
         if span.is_on() {
             span.record("token", self.token());
@@ -80,7 +78,6 @@ impl Grant {
         }
     }
 
-    /// How it was won.
     pub(crate) const fn won(&self) -> &Won {
         &self.won
     }
@@ -89,27 +86,27 @@ impl Grant {
         &self.names
     }
 
-    /// This and the others that it has.
+    /// All parts, this one first.
     fn parts(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.others)
     }
 
-    /// What a renewal of it renews: the claims, and the ballots by which each was won.
+    /// The claims that a renewal renews, each with the ballot that won it.
     fn claims(&self) -> impl Iterator<Item = (&Claim, u64)> {
         self.parts().map(|part| (&part.claim, part.own))
     }
 
-    /// How many operations a renewal of it is: one for each name.
+    /// How many operations one renewal sends: one for each name.
     pub(crate) fn weight(&self) -> usize {
         self.names().len()
     }
 
-    /// Whose it is, or of a set that was gathered its first name.
+    /// The owner; of a set with several parts, that of the first part.
     pub(crate) fn owner(&self) -> &str {
         &self.claim.owner
     }
 
-    /// Whose one of its names is.
+    /// The owner of one name.
     #[cfg(feature = "unstable")]
     pub(crate) fn owner_of(&self, name: &str) -> &str {
         self.parts()
@@ -122,19 +119,18 @@ impl Grant {
         self.won.ballot
     }
 
-    /// From its next renewal on, nodes have it with this ballot, which is as high as its token, or
-    /// higher.
+    /// Renewals carry this ballot from now on. It is at least the token.
     ///
-    /// Locks are over by the ballot that they were won by, and never by this one. No node may have
-    /// heard of this one, so another lock may have come since, by a token in between: a release of
-    /// this must not end that. And a revocation in between must end this.
+    /// Releases and revocations still go by the ballot that won the names. Perhaps no node has the
+    /// new ballot yet, and another lock was granted with a token in between. A release of this
+    /// grant must not end that lock, and a revocation in between must end this grant.
     pub(crate) fn raise(&mut self, ballot: u64) {
         self.claim.ballot = ballot;
         self.won.highest = self.won.highest.max(ballot);
     }
 
-    /// One of several that a quorum has extended with one token, each, and that were `won` by that.
-    /// `None` of none.
+    /// One grant of several parts, each of which a quorum has extended with the token of `won`.
+    /// `None` if there are no parts.
     pub(crate) fn united(mut parts: Vec<Self>, won: Won) -> Option<Self> {
         parts.iter_mut().for_each(|part| part.raise(won.ballot));
         let highest = parts.iter().map(|part| part.won.highest).max()?;
@@ -144,10 +140,10 @@ impl Grant {
         Some(united)
     }
 
-    /// Takes it apart: the names that `leave`, of which there is one at least, and the others, of
-    /// which there is one too. Both have the same token; each is given back by itself.
+    /// Splits off the names for which `leave` holds. Both sides have at least one name and the same
+    /// token, and each is given back on its own.
     ///
-    /// What asks for all names is not sent from then on.
+    /// After a split, never send a request for all names.
     pub(crate) fn split(mut self, leave: impl Fn(&Name) -> bool) -> Option<(Self, Self)> {
         let won = self.won;
         if self.others.is_empty() {
@@ -183,7 +179,7 @@ impl Grant {
         (left, self)
     }
 
-    /// Sends a renewal of each, held once, in as few calls as they fit into.
+    /// Sends a renewal of each grant, with a hold count of 1, in as few calls as possible.
     pub(crate) fn renew_all<'a>(voters: &Arc<Voters>, grants: impl Iterator<Item = &'a Self>) -> Vec<Renewing> {
         let grants: Vec<_> = grants.collect();
         let renewals = Renewing::start_all(voters, grants.iter().map(|grant| (grant.claims(), grant.claim.ttl)));
@@ -191,8 +187,8 @@ impl Grant {
         renewals
     }
 
-    /// Sends a renewal, with the hold count and what the holder says of itself. It ends no earlier
-    /// than what it is kept for.
+    /// Sends a renewal with the hold count and the note. Nodes hold the names at least until
+    /// `kept`.
     pub(crate) fn renew(&self, holds: u32, note: Option<Note>) -> Renewing {
         let ttl = self.claim.ttl.max(self.kept_for().unwrap_or_default());
         let renewing = Renewing::start(&self.voters, self.claims(), (holds, ttl), note);
@@ -200,16 +196,15 @@ impl Grant {
         renewing
     }
 
-    /// For how long nodes hold it from now on, whatever becomes of its lease; `None` where it is not
-    /// kept, or not any more.
+    /// How long nodes still hold the names even if the lease ends; `None` if they do not.
     pub(crate) fn kept_for(&self) -> Option<Duration> {
         let left = self.kept?.since(self.voters.host.now());
         (!left.is_zero()).then_some(left)
     }
 
-    /// Leaves it to the nodes, which hold it for so long from now on.
+    /// Leaves the names to the nodes, which hold them for `left` from now on.
     pub(crate) fn leave(&self, left: Duration) -> Option<Left> {
-        // Its last renewals may last longer.
+        // The last renewal may hold the names for longer, so shorten that.
         if left < self.claim.ttl {
             Renewing::start(&self.voters, self.claims(), (1, left), None);
         }
@@ -220,18 +215,18 @@ impl Grant {
         self.line.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Releases it on every node, and insists where it may be held.
+    /// Sends a release to every node, and repeats it on nodes in `may_hold` until they confirm it.
     pub(crate) fn give_back(&self, may_hold: NodeSet) -> Returned {
         let whom = Whom { ask: self.voters.everyone(), insist: may_hold, unheard: NodeSet::default() };
-        // Sent before the places are given up: the next in this process asks behind this release, on
-        // the same connections.
+        // Sent before the places are freed: the claim of the next caller in this process then
+        // follows the release on the same connections.
         match self.others.is_empty() {
             true => self.returned([Cleanup::start(&self.voters, self.release(), whom)]),
             false => self.returned(Cleanup::start_all(&self.voters, self.releases(may_hold))),
         }
     }
 
-    /// The same for several, in as few calls as they fit into.
+    /// Like [`give_back`](Self::give_back), for several grants, in as few calls as possible.
     pub(crate) fn give_back_all(voters: &Arc<Voters>, grants: &[(Self, NodeSet)]) -> Vec<Returned> {
         let releases = grants.iter().flat_map(|(grant, may_hold)| grant.releases(*may_hold));
         let mut cleanups = Cleanup::start_all(voters, releases).into_iter();
@@ -244,10 +239,10 @@ impl Grant {
 
     fn release(&self) -> Undoing {
         let Self { voters, claim, won, .. } = self;
-        // The highest ballot that its owner asked with hides all of them.
+        // The highest ballot that the owner asked with, so that the release covers all its asks.
         let ballot = won.highest;
         let next = voters.next_ballot(ballot);
-        // What it does not reach is held for longer than a ttl where it is kept.
+        // A node that the release does not reach holds a kept name for longer than a ttl.
         let ttl = claim.ttl.max(self.kept_for().unwrap_or_default());
         let release = Release { token: self.own, ballot, next, ttl, ..Release::of(claim) };
         let undoing = Undoing { lease: claim.ttl, held: true, ..release.into() };
@@ -255,7 +250,7 @@ impl Grant {
         undoing
     }
 
-    /// The releases of its parts were sent.
+    /// Collects the releases of the parts, and the places that they free.
     fn returned(&self, cleanups: impl IntoIterator<Item = Arc<Cleanup>>) -> Returned {
         let freeing: Freeing = cleanups.into_iter().collect();
         let mut places = self.parts().zip(freeing.all()).map(|(part, cleanup)| {
@@ -269,7 +264,7 @@ impl Grant {
 }
 
 impl Line {
-    /// The places in those lines that `leave`. The others stay.
+    /// Takes out the places of the names for which `leave` holds.
     fn split_off(&mut self, leave: impl Fn(&str) -> bool) -> Option<Self> {
         let places = self.places.split_off(leave)?;
         Some(Self { places, listening: None })

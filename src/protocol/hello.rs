@@ -1,7 +1,7 @@
-//! Says hello to nodes: that makes their records, keeps this client's list in force there, and shows
-//! which of them may vote.
+//! Sends `hello` to nodes. A hello makes a node's record, keeps this client's list in force there,
+//! and shows whether the node may vote.
 //!
-//! One task a quorum. [`Book`] decides; this carries out what it plans, and waits for no node.
+//! One task for each quorum does this. It sends what [`Book`] plans, and waits for no node.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -19,20 +19,20 @@ use crate::node::{Operation, Reply, Sink};
 use crate::rules::book::{Book, Known, Plan, Standing, Wanted};
 use crate::rules::{LostReason, NodeSet, Tick};
 
-/// Two plans are so far apart at least, unless there is news: whatever is due, others get their turn.
+/// Shortest time between two plans, unless there is news. It leaves time for other tasks.
 const GAP: Duration = Duration::from_millis(1);
-/// When it goes on after a log, a recorder of metrics or a node has panicked.
+/// Pause after a log, a metrics recorder or a node has panicked.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The locks of one client.
 pub(crate) trait Holdings: Send + Sync + 'static {
     fn voters(&self) -> &Arc<Voters>;
 
-    /// Loses all of them.
+    /// Loses all locks.
     fn lose_all(&self, reason: LostReason);
 }
 
-/// Says hello whenever that is due, until `closing`.
+/// Sends the hellos that are due, until `closing` is cancelled.
 pub(crate) async fn run(
     host: Arc<dyn Host>,
     mut greeter: Greeter,
@@ -54,20 +54,20 @@ pub(crate) async fn run(
     }
 }
 
-/// What one client concludes of nodes' records.
+/// What one client concludes from the records of its nodes.
 #[derive(Debug)]
 pub(crate) struct Greeter {
     book: Book,
     meters: ListMeters,
-    /// Notified when there is something new about a node.
+    /// Notified when there is news of a node.
     news: Arc<Notify>,
     answered: Arc<Answered>,
-    /// The nodes behind whose names two servers were seen when it was looked last.
+    /// The nodes whose names led to two servers at the last plan.
     twins: NodeSet,
 }
 
 impl Greeter {
-    /// Nothing is known yet.
+    /// A greeter that knows nothing about the nodes yet.
     pub(crate) fn new(voters: &Voters) -> Self {
         let Membership { list, names, round_timeout, onlooker } = &voters.membership;
         let book = Book::new(list.clone(), names.clone(), *round_timeout, *onlooker);
@@ -77,7 +77,7 @@ impl Greeter {
         Self { book, meters, news, answered, twins: NodeSet::default() }
     }
 
-    /// Looks at all nodes, judges them, and sends the hellos that are due. When to do so again.
+    /// Judges all nodes, and sends the hellos that are due. Returns when to do so again.
     fn greet(&mut self, holdings: &impl Holdings) -> Tick {
         let voters = holdings.voters();
         let now = voters.host.now();
@@ -86,7 +86,7 @@ impl Greeter {
         known.iter().enumerate().for_each(|(node, known)| self.book.heard(node, known.clone(), now));
         let Plan { standings, hellos, other_list, due } =
             self.book.plan(now, voters.meters.any_held(), voters.host.random());
-        // First: an acquisition that fails for want of votes tells why.
+        // Before the nodes are judged: an acquisition without votes then reports why.
         let is_new = voters.meet(other_list.clone());
         voters.nodes.iter().zip(&standings).for_each(|(node, standing)| node.judged(standing.clone()));
         let is_new = is_new && !voters.membership.onlooker;
@@ -97,15 +97,14 @@ impl Greeter {
             let hello = Operation::Hello(hello(voters, known[node].as_ref(), wanted));
             voters.ask(NodeSet::of(node), &Arc::new(hello), &self.answered);
         }
-        // Last: a log or a recorder may block or panic.
+        // Last, since a log or a recorder may block or panic.
         let is_twin = |&node: &usize| matches!(standings[node], Standing::Twins { .. });
         let twins = (0..standings.len()).filter(is_twin).collect();
         self.tell(voters, &standings, (other_list.as_deref(), is_new), twins);
         due
     }
 
-    /// Tells logs and metrics what is new: another list, and the nodes with two servers behind their
-    /// names.
+    /// Logs and counts what is new: another list, and nodes whose names lead to two servers.
     fn tell(&mut self, voters: &Voters, standings: &[Standing], list: (Option<&str>, bool), twins: NodeSet) {
         let ((other_list, is_new), before) = (list, std::mem::replace(&mut self.twins, twins));
         self.meters.tell(other_list.is_some(), twins);
@@ -120,7 +119,7 @@ impl Greeter {
     }
 }
 
-/// What a node is sent of which this was known when it was planned.
+/// The hello for a node, by what was known about the node when the hello was planned.
 fn hello(voters: &Voters, known: Option<&Known>, wanted: Wanted) -> Hello {
     let Wanted { intent, old, knew, sync, seen } = wanted;
     let new = format!("{:016x}", voters.host.random()).into();
@@ -128,11 +127,11 @@ fn hello(voters: &Voters, known: Option<&Known>, wanted: Wanted) -> Hello {
     Hello { intent, new, process, list: voters.membership.list.clone(), old, knew, sync, seen }
 }
 
-/// Takes the answers to hellos. The nodes themselves keep what they say.
+/// The sink for replies to hellos. The node objects themselves keep the records.
 #[derive(Debug)]
 struct Answered {
     news: Arc<Notify>,
-    /// The nodes that did not carry out the last one, or whose answer was lost.
+    /// Nodes whose last hello failed, or whose reply was lost.
     failed: Mutex<NodeSet>,
 }
 

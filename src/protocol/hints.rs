@@ -1,4 +1,4 @@
-//! What nodes tell one client, and which of its acquisitions and tasks get it.
+//! Delivers the messages of nodes to the acquisitions, observers and tasks of one client.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -13,15 +13,14 @@ use crate::host::Host;
 use crate::node::{HandedOver, Hint, Listener, Name};
 use crate::rules::Tick;
 
-/// All of a client's acquisitions that stand in line somewhere, and its observers.
+/// The acquisitions of one client that wait or hold a lock, and its observers.
 #[derive(Debug)]
 pub(crate) struct Hints {
     /// `host/pid/uuid`: unguessable, made once.
     client: String,
     host: Arc<dyn Host>,
-    /// Who releases what was handed over to nobody.
     takes_back: OnceLock<Arc<dyn TakesBack>>,
-    /// In order, so that all are woken in the order in which they came.
+    /// Ordered, so that acquisitions are woken in the order in which they began.
     ears: Mutex<BTreeMap<u64, Hearing>>,
     observers: Observers,
     doubts: Arc<Doubts>,
@@ -31,14 +30,14 @@ pub(crate) struct Hints {
     wasted: Counter,
 }
 
-/// How an acquisition listens.
+/// How an acquisition receives hints.
 #[derive(Clone, Debug)]
 pub(super) enum Hearing {
-    /// It waits.
+    /// It waits for the lock.
     Ear(Arc<Ear>),
-    /// As this owner it holds the lock, and needs nothing that it would hear.
+    /// It holds the lock as this owner, and needs no hint.
     Holds(Arc<str>),
-    /// It has held the lock, and this is its release.
+    /// It has ended, with this release.
     Ended(Weak<dyn Releases>),
 }
 
@@ -47,13 +46,14 @@ impl Hearing {
         match (self, other) {
             (Self::Ear(one), Self::Ear(other)) => Arc::ptr_eq(one, other),
             (Self::Holds(one), Self::Holds(other)) => one == other,
-            // It is not kept who that was: of an acquisition and its reader, the one that ends last.
+            // `Ended` does not keep the owner. A writer and the reader that follows it share a
+            // number: this is the one that ends last.
             (Self::Ended(_), Self::Holds(_)) => true,
             _ => false,
         }
     }
 
-    /// Takes note of a hint. Returns whether anybody looks after what it hands over.
+    /// Takes note of a hint. Returns false if nobody will use or release what it hands over.
     fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
         match (self, &hint.granted) {
             (Self::Ear(ear), _) => ear.hear(node, hint, now),
@@ -66,14 +66,14 @@ impl Hearing {
     }
 }
 
-/// Whoever releases what a node has handed over to an owner that has ended.
+/// Releases what nodes hand over to owners that have ended.
 pub(super) trait TakesBack: std::fmt::Debug + Send + Sync {
     /// Releases this grant at the node, so that the node hands the name to its next waiter.
     fn take_back(&self, node: usize, granted: &HandedOver);
 }
 
 impl Hints {
-    /// Counts hints that somebody heard, and hints that nobody did.
+    /// Counts the hints that reach an acquisition or an observer, and those that do not.
     pub(crate) fn new(client: String, host: Arc<dyn Host>, (heard, wasted): (Counter, Counter)) -> Arc<Self> {
         Arc::new(Self {
             client,
@@ -88,51 +88,48 @@ impl Hints {
         })
     }
 
-    /// Who releases what is handed over to nobody.
+    /// Sets what releases hand-overs to owners that have ended.
     pub(super) fn attach(&self, takes_back: Arc<dyn TakesBack>) {
         let _ = self.takes_back.set(takes_back);
     }
 
-    /// Acquisition `number` listens from now on.
+    /// From now on, `ear` gets the hints for acquisition `number`.
     pub(super) fn add(&self, number: u64, ear: Arc<Ear>) {
         self.ears().insert(number, Hearing::Ear(ear));
     }
 
-    /// Acquisition `number` listens so from now on, if it has listened as `before`: who follows its
-    /// own writer has its number.
+    /// Replaces the entry of acquisition `number`, if it is still `before`. A reader that follows
+    /// its writer has the same number, and may have replaced the entry.
     pub(super) fn turn(&self, number: u64, before: &Hearing, next: Hearing) {
         let mut ears = self.ears();
         let hearing = ears.get_mut(&number).filter(|hearing| hearing.is(before));
-        // What was there is dropped outside of the lock.
+        // Drop the old entry outside of the lock.
         let _before = hearing.map(|hearing| std::mem::replace(hearing, next));
         drop(ears);
     }
 
-    /// It does not any more, if it is that one: who follows its own writer has its number.
+    /// Removes the entry of acquisition `number`, if it is still `hearing`: see `turn`.
     pub(super) fn remove(&self, number: u64, hearing: &Hearing) {
         let mut ears = self.ears();
         let same = ears.get(&number).is_some_and(|found| found.is(hearing));
-        // What was there is dropped outside of the lock.
+        // Drop the old entry outside of the lock.
         let _removed = same.then(|| ears.remove(&number));
         drop(ears);
     }
 
-    /// Who observes names.
     pub(super) const fn observers(&self) -> &Observers {
         &self.observers
     }
 
-    /// The nodes that may have forgotten what they granted.
     pub(crate) fn doubts(&self) -> Arc<Doubts> {
         self.doubts.clone()
     }
 
-    /// Notified when there is something new about a node: a connection, a doubt, a record.
     pub(super) const fn node_news(&self) -> &Arc<Notify> {
         &self.news
     }
 
-    /// How many listen, and how many observe.
+    /// How many acquisitions and observers there are.
     #[cfg(feature = "unstable")]
     pub(crate) fn ears_in_use(&self) -> usize {
         self.ears().len() + self.observers.len()
@@ -173,7 +170,7 @@ impl Listener for Hints {
             }
             None => {
                 self.wasted.increment(1);
-                // Others listen to the same node here.
+                // A hint may be for another client of the same node.
                 let mine = hint.address().is_some_and(|(client, _)| client == self.client);
                 if let Some(granted) = hint.granted.as_ref().filter(|_| mine) {
                     self.give_back(node, granted);

@@ -1,4 +1,4 @@
-//! Who holds which of several names, for whoever was refused them.
+//! The holders of several names, for a caller that was refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::error::Conflict;
 use crate::host::before;
 use crate::node::{Inspection, Name, Operation, Outcome, Reply};
 
-/// Counts answers until a quorum has told something.
+/// Counts replies until a quorum has succeeded.
 struct Told {
     open: usize,
     missing: u32,
@@ -29,16 +29,15 @@ impl Count for Told {
     }
 }
 
-/// Who holds which of `names` on most of the nodes that answer first: a quorum of them, within
-/// `patience`. Names of which they know no holder are left out.
+/// The holders of `names` by most of the nodes that answer first: a quorum of nodes, within
+/// `patience`. Names without a known holder are left out.
 pub(crate) async fn holders(voters: &Arc<Voters>, names: &Arc<[Name]>, patience: Duration) -> Vec<Conflict> {
     let said = said(voters, names, patience, |_| true).await;
     let of = |(at, name)| holder(name, said.iter().filter_map(|said| said.get(at)));
     names.iter().enumerate().filter_map(of).collect()
 }
 
-/// What nodes say of `names`, within `patience`: those that answer until a quorum has, and that is
-/// `enough`.
+/// The answers about `names` within `patience`, until a quorum has answered and `enough` holds.
 pub(super) async fn said(
     voters: &Arc<Voters>,
     names: &Arc<[Name]>,
@@ -69,7 +68,7 @@ fn entries(reply: &Option<Reply>) -> Option<&[Inspection]> {
     }
 }
 
-/// Whoever most nodes name, and for how long at most.
+/// The holder that most nodes name, and the longest time that any of them returned for it.
 fn holder<'a>(name: &Name, said: impl Iterator<Item = &'a Inspection>) -> Option<Conflict> {
     let mut named: BTreeMap<&str, (u32, Option<Duration>)> = BTreeMap::new();
     for said in said {

@@ -1,10 +1,10 @@
-//! A caller that stands in the nodes' lines.
+//! A caller that waits in the nodes' queues.
 
 use std::sync::Arc;
 
 use super::voters::Voters;
 
-/// Its places are kept as long as this lives.
+/// Counts the caller in the metrics, as long as this lives.
 #[derive(Debug)]
 pub(super) struct InLine(Arc<Voters>);
 

@@ -1,7 +1,7 @@
-//! Whether a quorum of nodes names one that is in the way of a claim.
+//! Whether a quorum of nodes names one holder that is in the way of a claim.
 //!
-//! Votes of callers that ask at one moment may be split: each is refused because of others, and
-//! nobody has a quorum. So refusals alone do not tell that somebody has the name.
+//! If callers ask at the same moment, their votes may be split: each is refused because of the
+//! others, and none has a quorum. So refusals alone do not show that the name is held.
 
 use crate::node::{Operation, Outcome, Reply};
 
@@ -24,7 +24,7 @@ fn named(reply: &Reply) -> Option<&str> {
     }
 }
 
-/// Whether both are the same in the way of others. Of all readers each node names one.
+/// Whether both holders count as one. Readers do, since a node names only one of them.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     one == other || Operation::is_shared(one) && Operation::is_shared(other)
 }

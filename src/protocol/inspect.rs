@@ -1,4 +1,4 @@
-//! Looking at a name on all nodes, without writing.
+//! Inspecting a name on all nodes, without writing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::host::before;
 use crate::node::{Fault, FaultKind, Inspection, Name, Operation, Outcome, Reply};
 use crate::rules::NodeSet;
 
-/// Counts answers, whatever they are.
+/// Counts replies of any kind.
 struct Answers {
     open: usize,
 }
@@ -26,17 +26,17 @@ impl Count for Answers {
     }
 }
 
-/// What each node says of a name.
+/// The reply of each node about a name.
 #[derive(Clone, Debug)]
 pub(crate) struct Survey {
     pub(crate) said: Vec<Result<Inspection, Fault>>,
-    /// The nodes that voted before and after they were asked. Any other may have forgotten the
-    /// holder: that it knows one counts, and that it knows none does not.
+    /// The nodes that voted before and after they were asked. Any other node may have forgotten the
+    /// holder: it counts if it names a holder, and not if it names none.
     pub(crate) voting: NodeSet,
 }
 
 impl Survey {
-    /// Asks all nodes, and waits for their answers for `patience`.
+    /// Asks all nodes, and waits for their replies for `patience`.
     pub(crate) async fn of(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Self {
         let question = Operation::Inspect([name.clone()].into());
         let nodes = voters.nodes.len();
@@ -49,7 +49,7 @@ impl Survey {
         Self { said, voting: before_that.and(voters.voting()) }
     }
 
-    /// The answers.
+    /// The replies that are no errors.
     pub(crate) fn heard(&self) -> impl Iterator<Item = &Inspection> {
         self.said.iter().filter_map(|said| said.as_ref().ok())
     }

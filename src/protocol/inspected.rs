@@ -1,4 +1,4 @@
-//! What the nodes say of a name.
+//! What the nodes report about a name.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use super::voters::Voters;
 use crate::node::{Description, Inspection, Kind, Operation};
 use crate::rules::NodeSet;
 
-/// What each node says of a name.
+/// What each node reports about a name.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Inspected {
-    /// Each node, and what it says, or what kept it from saying anything.
+    /// Each node, with its report, or why there is none.
     pub nodes: Vec<(Arc<str>, Result<Inspection, String>)>,
     quorum: usize,
-    /// The nodes that voted when they were asked.
+    /// The nodes that voted before and after they were asked.
     voting: NodeSet,
 }
 
@@ -28,19 +28,18 @@ impl Inspected {
         Self { nodes, quorum: voters.size.quorum() as usize, voting: survey.voting }
     }
 
-    /// Who holds the name on a quorum of nodes: an owner, `host/pid/uuid/number`.
+    /// The owner that holds the name on a quorum of nodes: `host/pid/uuid/number`.
     ///
-    /// Where [readers](Self::readers) hold it, one that some node names. Each node names one reader of
-    /// all, so that a quorum names readers tells that no writer has a quorum, and not that this reader
-    /// has.
+    /// If [readers](Self::readers) hold the name, this is one of them, and may not have a quorum
+    /// itself. A node names only one of its readers, so a quorum of readers shows only that no
+    /// writer holds the name.
     #[must_use]
     pub fn holder(&self) -> Option<&str> {
         let holders = || self.said().filter_map(|said| said.holder.as_deref());
         holders().find(|holder| holders().filter(|other| is_same(holder, other)).count() >= self.quorum)
     }
 
-    /// How many readers hold it, as the node says that knows of most; `None` where it is not held,
-    /// or not by readers.
+    /// How many readers hold the name: the highest count on any node. `None` if no readers hold it.
     #[must_use]
     pub fn readers(&self) -> Option<u32> {
         self.holder().filter(|holder| Operation::is_shared(holder))?;
@@ -48,24 +47,23 @@ impl Inspected {
         self.said().filter(reading).map(|said| said.count).max()
     }
 
-    /// Whether it is held for a period in which something is done [once](crate::Once): it was done,
-    /// or is being done. The name is held until the period is over.
+    /// Whether the name is held for a period in which something is done [once](crate::Once). That
+    /// was done, or is being done, and the name is held until the period is over.
     #[must_use]
     pub fn is_once(&self) -> bool {
         let holder = self.holder();
         holder.is_some() && self.said().any(|said| said.kind == Kind::Once && said.holder.as_deref() == holder)
     }
 
-    /// Whether it is held as the gate of a [semaphore](crate::Quorum::semaphore): the holder is the
-    /// next to take permits, which are names of their own.
+    /// Whether the name is held as the gate of a [semaphore](crate::Quorum::semaphore). The holder
+    /// is the next to take permits, which are names of their own.
     #[must_use]
     pub fn is_gate(&self) -> bool {
         let holder = self.holder();
         holder.is_some() && self.said().any(|said| said.kind == Kind::Gate && said.holder.as_deref() == holder)
     }
 
-    /// What the holder says of itself ([`describe`](crate::QuorumLock::describe)), if anything: the
-    /// last that any node knows.
+    /// The holder's note ([`describe`](crate::QuorumLock::describe)): the latest that any node has.
     #[must_use]
     pub fn description(&self) -> Option<&Description> {
         let holder = self.holder()?;
@@ -73,40 +71,39 @@ impl Inspected {
         theirs.filter_map(|said| said.description.as_ref()).max_by_key(|told| (told.token, told.number))
     }
 
-    /// Whether the hold was [revoked](crate::Quorum::revoke), and so many nodes say so that no
-    /// quorum of them renews it.
+    /// Whether the hold was [revoked](crate::Quorum::revoke) on so many nodes that no quorum renews
+    /// it.
     #[must_use]
     pub fn revoked(&self) -> bool {
         let kept = self.said().filter(|said| said.holder.is_some() && !said.is_revoked()).count();
         kept < self.quorum && self.said().any(Inspection::is_revoked)
     }
 
-    /// Whether a quorum of nodes says the same: that one owner holds it, or, of nodes that vote,
-    /// that nobody does. `None` if votes are split, or too few nodes answer or vote: one that is
-    /// quarantined may have forgotten a holder, so that it knows of none means nothing.
+    /// Whether a quorum of nodes agrees: `true` if a quorum names one holder, `false` if a quorum
+    /// of voting nodes names none. `None` if votes are split, or if too few nodes answer or vote. A
+    /// quarantined node may have forgotten a holder, so it does not count if it names none.
     #[must_use]
     pub fn agreed(&self) -> Option<bool> {
         let free = self.votes().filter(|said| said.holder.is_none()).count() >= self.quorum;
         if self.holder().is_some() { Some(true) } else { free.then_some(false) }
     }
 
-    /// Whether the answers tell who holds the name: a quorum of nodes votes, or names one holder that
-    /// is no reader. Where they do not, somebody may hold it of whom no node knows.
+    /// Whether the replies show who holds the name: a quorum of nodes votes, or names one holder
+    /// that is not a reader. Otherwise an owner that no node knows may hold the name.
     #[must_use]
     pub fn is_conclusive(&self) -> bool {
-        // Readers keep no other reader out, so a quorum that names some says nothing of those that it
-        // may have forgotten.
+        // Readers do not keep each other out, so nodes may have forgotten other readers.
         self.votes().count() >= self.quorum || self.holder().is_some_and(|holder| !Operation::is_shared(holder))
     }
 
-    /// The highest fence on any node: every token dealt so far is at most this, where a quorum
-    /// answers of which no node forgot it.
+    /// The highest fence on any node. Every token so far is at most this, if a quorum has replied
+    /// and none of its nodes forgot the name.
     #[must_use]
     pub fn fence(&self) -> u64 {
         self.said().map(|said| said.fence).max().unwrap_or(0)
     }
 
-    /// What those nodes say that vote.
+    /// The reports of nodes that vote.
     fn votes(&self) -> impl Iterator<Item = &Inspection> {
         let voting = self.nodes.iter().enumerate().filter(|(node, _)| self.voting.contains(*node));
         voting.filter_map(|(_, (_, said))| said.as_ref().ok())

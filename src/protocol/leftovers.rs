@@ -1,4 +1,4 @@
-//! Releases that have not ended: how many there are, and those that are tried again.
+//! Releases that have not ended: their number, and those that are tried again.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,34 +8,33 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// How many releases may be tried again at a time. Past that, what is left behind expires by
-/// itself.
+/// How many releases may be tried again at a time. Beyond that, holds expire by themselves.
 pub(crate) const LEFTOVERS: Room = Room { brief: 65_536, kept: 16_384 };
 
-/// For how many releases there is room at a time.
+/// How many releases may be tried again at a time, by how long nodes hold the names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Of what nodes hold for a ttl.
+    /// Releases of names that nodes hold for a ttl.
     pub(crate) brief: usize,
-    /// Of what they hold for longer than that, as for a period: these may be there for days, and
-    /// take the others' room away from none of them.
+    /// Releases of names that nodes hold for longer, as for a period. They may last for days, so
+    /// they take no room from the others.
     pub(crate) kept: usize,
 }
 
-/// A release on whose last try some nodes did not confirm.
+/// A release that some nodes did not confirm at the last try.
 pub(crate) trait Leftover: fmt::Debug + Send + Sync {
-    /// Asks again those nodes that have not confirmed.
+    /// Sends the release again to the nodes that have not confirmed it.
     fn again(self: Arc<Self>);
 
     /// How often it was tried.
     fn tries(&self) -> u32;
 
-    /// For how long it has been tried, where that is longer than a lease lasts: nodes may hold what it
-    /// is for far longer.
+    /// How long it has been tried, if that is longer than a lease lasts. Nodes may hold the names
+    /// for far longer.
     fn overtime(&self) -> Option<Duration>;
 }
 
-/// Where they wait until they are tried again.
+/// The releases that wait until they are tried again.
 #[derive(Debug)]
 pub(crate) struct Leftovers {
     sender: mpsc::Sender<Arc<dyn Leftover>>,
@@ -44,20 +43,19 @@ pub(crate) struct Leftovers {
 }
 
 impl Leftovers {
-    /// Sends as many at a time as there is room for, wherever they are by then.
+    /// Makes the channel. `room` limits the releases in it, and outside of it until they end.
     pub(crate) fn channel(room: Room) -> (Self, mpsc::Receiver<Arc<dyn Leftover>>) {
         let (sender, receiver) = mpsc::channel(room.brief + room.kept);
         let [brief, kept] = [room.brief, room.kept].map(|room| Arc::new(Semaphore::new(room)));
         (Self { sender, brief, kept }, receiver)
     }
 
-    /// Hands one on that has a permit. Nobody takes it when the quorum or its runtime has ended.
+    /// Sends a release that has a permit. It is dropped if the quorum or its runtime has ended.
     pub(super) fn leave(&self, leftover: Arc<dyn Leftover>) {
         let _ = self.sender.try_send(leftover);
     }
 
-    /// A place among those that are tried again: of what nodes hold for a ttl, or of what they keep
-    /// for longer.
+    /// A permit for more tries, if there is room. `kept`: nodes hold the names longer than a ttl.
     pub(super) fn permit(&self, kept: bool) -> Option<OwnedSemaphorePermit> {
         let permits = if kept { &self.kept } else { &self.brief };
         permits.clone().try_acquire_owned().ok()
@@ -69,29 +67,29 @@ impl Leftovers {
 pub(crate) struct Cleanups {
     open: AtomicUsize,
     none: Notify,
-    /// Whether a warning was given that one is unconfirmed at the end.
+    /// Whether the warning about an unconfirmed release was logged.
     warned: AtomicBool,
-    /// Whether a shutdown waited for them in vain.
+    /// Whether a shutdown gave up waiting for the releases.
     late: AtomicBool,
 }
 
-/// One of them.
+/// A release that has not ended.
 #[derive(Debug)]
 pub(crate) struct Open(Arc<Cleanups>);
 
 impl Cleanups {
-    /// One more, until what is returned is dropped.
+    /// Counts one more release, until the returned value is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> Open {
         self.open.fetch_add(1, Ordering::AcqRel);
         Open(self.clone())
     }
 
-    /// A shutdown has waited for them in vain.
+    /// A shutdown has given up waiting for the releases.
     pub(crate) fn are_late(&self) {
         self.late.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until there is none.
+    /// Waits until all releases have ended.
     pub(super) async fn ended(&self) {
         loop {
             let none = self.none.notified();
@@ -106,13 +104,13 @@ impl Cleanups {
 }
 
 impl Open {
-    /// Whether to warn that it is unconfirmed at the end: once for all. A `Once` would be poisoned by
-    /// a log that panics.
+    /// Whether to log the warning about an unconfirmed release: once for all releases. (A log that
+    /// panics would poison a `Once`.)
     pub(super) fn warns(&self) -> bool {
         !self.0.warned.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether a shutdown has waited for it in vain.
+    /// Whether a shutdown gave up waiting for this release.
     pub(super) fn is_late(&self) -> bool {
         self.0.late.load(Ordering::Relaxed)
     }

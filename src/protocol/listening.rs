@@ -1,4 +1,4 @@
-//! An acquisition that listens, and what its asks take note of.
+//! An acquisition that receives hints, and what its asks note of the replies.
 
 use std::sync::{Arc, Weak};
 
@@ -8,7 +8,7 @@ use crate::node::{Claim, Outcome, Reply};
 use crate::rules::handover::{Handovers, Registered};
 use crate::rules::{NodeSet, Tick, Validity};
 
-/// What an ask listens with: what nodes reply to it says what they may hand over.
+/// Notes the replies to one ask in the owner's ear: they show which nodes may hand over.
 #[derive(Debug)]
 pub(super) struct Watch {
     ear: Arc<Ear>,
@@ -20,13 +20,13 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Lets its owner look at the votes once more.
+    /// Wakes the owner, so that it counts the votes again.
     pub(super) fn wake(&self) {
         self.ear.news.notify_one();
     }
 
-    /// A node answered, before anything else that it has said since. Returns whether the name was
-    /// handed over anywhere.
+    /// Takes note of a node's reply. Call this before any later message of that node is noted.
+    /// Returns whether any node has handed the name over.
     pub(super) fn heard(&self, node: usize, reply: &Reply) -> bool {
         let queued = match reply {
             Ok(Outcome::Held { queued, .. }) => *queued,
@@ -50,7 +50,7 @@ impl Watch {
     }
 }
 
-/// One acquisition that listens. Dropping it stops listening.
+/// One acquisition that receives hints, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Listening {
     hints: Arc<Hints>,
@@ -59,39 +59,36 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    /// Listens for acquisition `number` until it is dropped.
+    /// Receives hints for acquisition `number` until the returned value is dropped.
     pub(super) fn begin(hints: &Arc<Hints>, number: u64) -> Self {
         let ear = Arc::new(Ear::new());
         hints.add(number, ear.clone());
         Self { hints: hints.clone(), number, hearing: Hearing::Ear(ear) }
     }
 
-    /// `claim` is about to ask everyone at `t0`. Forgets what was heard, but for what was handed
-    /// over. What it is asked with says what nodes may hand over from now on:
-    /// `lasts`, if anything.
+    /// Call this before `claim` is sent, at `t0`. It forgets all messages except hand-overs.
+    /// `lasts` is the duration of a hand-over, if one may follow.
     pub(super) fn asks(&self, claim: &Claim, t0: Tick, lasts: Option<Validity>) -> Option<Watch> {
         let ear = self.ear()?;
         let first = ear.asks(claim, t0, lasts.map(Validity::ttl).unwrap_or_default());
         Some(Watch { ear: ear.clone(), owner: claim.owner.clone(), t0, lasts, first })
     }
 
-    /// What was heard since.
     pub(super) fn heard(&self) -> Option<Heard> {
         self.ear().map(|ear| ear.heard())
     }
 
-    /// What was handed over.
     pub(super) fn handed(&self) -> Handovers {
         self.ear().map(|ear| ear.handed()).unwrap_or_default()
     }
 
-    /// What was granted so far is withdrawn: see [`Ear::withdraw`].
+    /// Withdraws all grants so far: see [`Ear::withdraw`].
     pub(super) fn withdraw(&self, asked: u64, whom: impl Fn(&Handovers) -> NodeSet) -> (NodeSet, u64) {
         self.ear().map_or_else(|| (whom(&Handovers::default()), asked), |ear| ear.withdraw(asked, &whom))
     }
 
-    /// The acquisition has ended, and is released by this: as long as a node has that
-    /// before it, nothing else needs to be given back there.
+    /// The acquisition has ended, with this release. While that is under way to a node, pushes of
+    /// the node need no other release.
     pub(super) fn release(&self, release: Weak<dyn Releases>) {
         match self.ear() {
             Some(ear) => ear.release(release),
@@ -99,12 +96,12 @@ impl Listening {
         }
     }
 
-    /// The acquisition has ended. What was handed over so far; what is from now on is given back.
+    /// Ends the acquisition, and returns the hand-overs so far. Later hand-overs are released.
     pub(super) fn end(&self) -> Handovers {
         self.ear().map(|ear| ear.end()).unwrap_or_default()
     }
 
-    /// Waits until something was heard.
+    /// Waits for a message, or a late grant.
     ///
     /// # Cancel safety
     /// Safe.
@@ -115,12 +112,11 @@ impl Listening {
         }
     }
 
-    /// From now on it holds the lock as `owner`: an ear would be kept for nothing, as long as that
-    /// lasts.
+    /// The acquisition holds the lock as `owner` from now on, and needs no ear any more.
     pub(super) fn rest(&mut self, owner: &Arc<str>) {
         let holds = Hearing::Holds(owner.clone());
         self.hints.turn(self.number, &self.hearing, holds.clone());
-        // Whoever hears something now has the ear still.
+        // A hint that is being delivered may still use the ear.
         self.ear().into_iter().for_each(|ear| ear.hold());
         self.hearing = holds;
     }
@@ -164,7 +160,7 @@ mod tests {
                 reader.rest(&"client/s7".into());
             }
             drop(reader);
-            assert!(!hints.is_there(7), "nothing is left");
+            assert!(!hints.is_there(7), "the entry is removed");
         }
     }
 

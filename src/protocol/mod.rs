@@ -1,4 +1,4 @@
-//! Thin async code around the rules: fan-out, acquire, renew, release, waiting.
+//! The async code around the rules: it sends operations to nodes, acquires, renews and releases.
 
 mod acquire;
 mod answers;

@@ -1,4 +1,4 @@
-//! Who of this client observes which name.
+//! The observers of names in one client.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,8 +7,8 @@ use tokio::sync::Notify;
 
 use crate::node::Name;
 
-/// All of a client's observers, by name and number. However often one is notified before it looks,
-/// it looks once.
+/// All observers of one client, by name and number. However often an observer is notified before it
+/// inspects the name, it inspects once.
 #[derive(Debug, Default)]
 pub(super) struct Observers(Mutex<State>);
 
@@ -19,13 +19,13 @@ struct State {
 }
 
 impl Observers {
-    /// One more observes the name: its number, and what it waits for. If it is the first, nodes are to
-    /// `follow` the name.
+    /// Adds an observer of the name. Returns its number, and what it waits on. For the first
+    /// observer, calls `follow` to subscribe to the name.
     pub(super) fn add(&self, name: &Name, follow: impl FnOnce(&Name)) -> (u64, Arc<Notify>) {
         let mut state = self.state();
         let (number, news) = (state.next, Arc::new(Notify::new()));
         state.next += 1;
-        // Under the lock: the last observer may be ending.
+        // Under the lock: the last observer may be leaving.
         if state.of(name).next().is_none() {
             follow(name);
         }
@@ -33,7 +33,7 @@ impl Observers {
         (number, news)
     }
 
-    /// It does not any more. If it was the last, nodes are to `leave` the name.
+    /// Removes an observer. For the last one, calls `leave` to unsubscribe from the name.
     pub(super) fn remove(&self, name: &Name, number: u64, leave: impl FnOnce(&Name)) {
         let mut state = self.state();
         state.observers.remove(&(name.clone(), number));
@@ -42,21 +42,19 @@ impl Observers {
         }
     }
 
-    /// Notifies all who observe the name. Whether anybody does.
+    /// Notifies all observers of the name. Returns whether there are any.
     pub(super) fn news(&self, name: &Name) -> bool {
         let observers: Vec<_> = self.state().of(name).cloned().collect();
-        // Not under the lock: whoever is woken may end at once.
+        // Not under the lock: a woken observer may end at once.
         observers.iter().for_each(|news| news.notify_one());
         !observers.is_empty()
     }
 
-    /// Notifies everyone.
     pub(super) fn all(&self) {
         let observers: Vec<_> = self.state().observers.values().cloned().collect();
         observers.iter().for_each(|news| news.notify_one());
     }
 
-    /// How many there are.
     #[cfg(feature = "unstable")]
     pub(super) fn len(&self) -> usize {
         self.state().observers.len()

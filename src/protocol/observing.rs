@@ -1,4 +1,5 @@
-//! Observing one name: nodes publish that there is news of it, and only what a look shows counts.
+//! Observing one name. Nodes publish that there is news, and the observer then inspects the name:
+//! only what that shows counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,35 +13,35 @@ use crate::host::sleep_until;
 use crate::node::Name;
 use crate::rules::Tick;
 
-/// Two looks of one observer begin so far apart at least: however many messages come, they cost few
-/// looks, and each is answered by one that begins after it.
+/// Shortest time between two inspections by one observer. Many messages cost few inspections, and
+/// each message is followed by one.
 const GAP: Duration = Duration::from_millis(30);
 
-/// One observer of a name. Dropping it ends that.
+/// One observer of a name. Dropping it ends the observation.
 #[derive(Debug)]
 pub(crate) struct Observing {
     voters: Arc<Voters>,
     name: Name,
     number: u64,
     news: Arc<Notify>,
-    /// Before that it does not look again.
+    /// The observer does not inspect again before this moment.
     rests: Tick,
 }
 
 impl Observing {
-    /// Observes the name until it is dropped.
+    /// Observes the name until the returned value is dropped.
     pub(crate) fn begin(voters: &Arc<Voters>, name: Name) -> Self {
         let (number, news) = voters.hints.observers().add(&name, |name| voters.follow(name, true));
         Self { voters: voters.clone(), name, number, news, rests: Tick::default() }
     }
 
-    /// Waits until it is worth looking: there was news since the last look began, or it is `due`.
+    /// Waits for news since the last inspection began, or until `due`.
     ///
     /// # Cancel safety
     /// Safe.
     pub(crate) async fn is_worth_a_look(&self, due: Tick) {
         let host = &self.voters.host;
-        // What comes meanwhile is kept for the next line.
+        // News that comes during this sleep is kept for `notified` below.
         sleep_until(host, self.rests).await;
         tokio::select! {
             biased;
@@ -49,10 +50,10 @@ impl Observing {
         }
     }
 
-    /// Asks all nodes, and waits for their answers for `patience`.
+    /// Inspects the name on all nodes, and waits for replies for `patience`.
     pub(crate) async fn look(&mut self, patience: Duration) -> Survey {
         self.rests = self.voters.host.now() + GAP;
-        // Whatever was published by now, this look is for.
+        // This inspection covers everything that was published until now.
         let _ = self.news.notified().now_or_never();
         Survey::of(&self.voters, &self.name, patience).await
     }

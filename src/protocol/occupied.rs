@@ -1,4 +1,4 @@
-//! Which of several names are free, for whoever wants some of them and does not mind which.
+//! Which of several names are free, for a caller that needs some of them, no matter which.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,23 +8,23 @@ use super::voters::Voters;
 use crate::node::{Inspection, Kind, Name};
 use crate::rules::Size;
 
-/// What the nodes that answered first say of one name.
+/// What the nodes that answered first report about one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Occupied {
-    /// Who holds it, if a quorum names one owner.
+    /// The holder, if a quorum names one.
     pub(crate) holder: Option<Arc<str>>,
-    /// For how long somebody holds it still at most, where so many nodes say so that a claim may
-    /// not win.
+    /// For how long the name may still be held, if so many nodes name a holder that a claim may
+    /// lose.
     pub(crate) held: Option<Duration>,
-    /// Whether somebody waits for it.
+    /// Whether an owner waits for the name.
     pub(crate) wanted: bool,
     /// Whether so many nodes hold the name as a lock, not as a gate, that no quorum can grant a
     /// gate.
     pub(crate) locked: bool,
 }
 
-/// What nodes say of each of `names`, within `patience`: a quorum of them, and more where that is
-/// not `enough`. `None` where no quorum answers.
+/// The state of each of `names`, by a quorum of nodes that answer within `patience`, or more if
+/// that is not `enough`. `None` if no quorum answers.
 pub(crate) async fn occupied(
     voters: &Arc<Voters>,
     names: &Arc<[Name]>,
@@ -39,7 +39,7 @@ pub(crate) async fn occupied(
     (said.len() >= size.quorum() as usize).then(|| all(&said))
 }
 
-/// What so many nodes say of one name.
+/// Combines the reports of `heard` nodes about one name.
 fn look<'a>(said: impl Iterator<Item = &'a Inspection> + Clone, heard: usize, size: Size) -> Occupied {
     let (quorum, blocking) = (size.quorum() as usize, size.blocking() as usize);
     let spare = heard.saturating_sub(quorum);

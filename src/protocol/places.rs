@@ -1,4 +1,4 @@
-//! A claim's places in the lines of all its names in this process.
+//! A claim's places in the queues of this process, one for each of its names.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::queue::{Head, Place, Queue};
 use crate::error::Result;
 use crate::node::Name;
 
-/// Dropping them leaves the lines.
+/// Dropping these leaves the queues.
 #[derive(Debug)]
 pub(super) struct Places {
     first: Place,
@@ -14,35 +14,36 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Joins the lines of all names, of which there is one at least.
+    /// Joins the queues of all names. There must be at least one name.
     pub(super) fn join(queue: &Arc<Queue>, names: &[Name]) -> Result<Self> {
         let first = queue.join(names[0].text())?;
         let others = names[1..].iter().map(|name| queue.join(name.text())).collect::<Result<_>>()?;
         Ok(Self { first, others })
     }
 
-    /// Those of a reader: nobody of this process waits for it, nor it for others. Nodes have the
-    /// order.
+    /// The place of a reader. It waits for no caller of this process, nor they for it: nodes
+    /// decide.
     pub(super) fn of_reader(queue: &Arc<Queue>, names: &[Name]) -> Result<Self> {
         Ok(Self { first: queue.join_aside(names[0].text())?, others: Vec::new() })
     }
 
-    /// Those of a writer that becomes a reader: it has waited.
+    /// The place of a writer that becomes a reader: it has waited already.
     pub(super) fn of_writer(queue: &Arc<Queue>) -> Self {
         Self { first: queue.aside(), others: Vec::new() }
     }
 
-    /// One whose name a caller in this process holds.
+    /// A place whose name a caller in this process holds.
     pub(super) fn held(&self) -> Option<&Place> {
         self.all().find(|place| place.is_held())
     }
 
-    /// One that has no turn, and cannot have it now, if any.
+    /// A place that has no turn and cannot get one now; the first place if there is none.
     pub(super) fn blocked(&self) -> &Place {
         self.all().find(|place| !place.is_first() && !place.is_free()).unwrap_or(&self.first)
     }
 
-    /// Takes all turns if all are free, or none, and tells those behind. Whether it did.
+    /// Takes all turns, or none if one of them is taken. If it takes them, tells the callers
+    /// behind, and returns true.
     pub(super) fn try_turns(&mut self) -> bool {
         let all = self.take_turns();
         if all {
@@ -56,7 +57,8 @@ impl Places {
             return true;
         }
         let queue = self.first.queue().clone();
-        // One name too: a set that tries may give it back in a moment.
+        // A claim of one name waits here too: a set may hold that turn for a moment, and give it
+        // back.
         let _alone = queue.alone();
         let all = self.all_mut().all(Place::try_turn);
         if !all {
@@ -65,28 +67,28 @@ impl Places {
         all
     }
 
-    /// Waits for its turn, where it is of one name; tells nobody that it has come.
+    /// Waits for the turn of a claim of one name. Does not tell the callers behind.
     ///
     /// # Cancel safety
-    /// Safe; the place is kept until it is dropped, and so is a turn that has come, but the next wait
-    /// gives that back and begins anew at the line's end.
+    /// Safe. The place is kept until it is dropped, and so is a turn that has come. But the next
+    /// wait gives the turn back, and begins anew at the queue's end.
     pub(super) async fn turn(&mut self) {
         self.first.give_back();
         self.first.turn().await;
     }
 
-    /// Tells those behind how the claim fares.
+    /// Tells the callers behind how the claim fares.
     pub(super) fn tell(&self, head: &Head) {
         self.all().for_each(|place| place.tell(head.clone()));
     }
 
-    /// It has the names: see [`Place::served`].
+    /// The claim has the names: see [`Place::served`].
     pub(super) fn served(self, next: bool) -> Self {
         let others = self.others.into_iter().map(|place| place.served(next)).collect();
         Self { first: self.first.served(next), others }
     }
 
-    /// Takes the places of those names out of it that `leave`. One stays.
+    /// Takes out the places of the names for which `leave` holds. One place stays.
     pub(super) fn split_off(&mut self, leave: impl Fn(&str) -> bool) -> Option<Self> {
         let mut left: Vec<_> = self.others.extract_if(.., |place| leave(place.name())).collect();
         if leave(self.first.name())
@@ -126,7 +128,7 @@ mod tests {
         let queue = Queue::new(8);
         let (mut one, mut both) = (join(&queue, &["b"]), join(&queue, &["a", "b"]));
         assert!(one.try_turns() && !both.try_turns());
-        assert!(join(&queue, &["a"]).try_turns(), "it was given back");
+        assert!(join(&queue, &["a"]).try_turns(), "the turn was given back");
         drop(one);
         assert!(both.try_turns());
         drop(both);

@@ -1,5 +1,4 @@
-//! The queue of one process: callers of one name stand in line, first come first served, and only
-//! the first talks to nodes.
+//! The queues of one process. Callers of one name wait in order, and the first talks to nodes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -10,15 +9,15 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 
-/// How the first in line fares, for those behind it.
+/// How the first caller in a queue fares, for the callers behind it.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Head {
-    /// It has not heard yet.
+    /// It has no reply yet.
     #[default]
     Trying,
     /// It has the lock.
     Holding,
-    /// Somebody else has it: who, where that one may have a note.
+    /// Another owner has the lock: its id, if it may have a note.
     Contended(Option<Arc<str>>),
     /// Too few nodes have answered in time so far.
     Undecided,
@@ -31,7 +30,7 @@ struct Entry {
     turn: Semaphore,
     head: Mutex<Head>,
     news: Notify,
-    /// How many callers of it hold the lock: one at most, but for the moment in which it changes
+    /// How many callers of this queue hold the lock: at most one, except while the lock changes
     /// hands.
     holders: AtomicUsize,
 }
@@ -42,27 +41,27 @@ struct Line {
     callers: usize,
 }
 
-/// The lines of all names in use.
+/// The queues of all names in use.
 #[derive(Debug)]
 pub(crate) struct Queue {
     lines: Mutex<HashMap<Arc<str>, Line>>,
-    /// Whoever tries for several turns takes all of them while nobody else does.
+    /// Locked while a caller tries for several turns, so that no other does meanwhile.
     several: Mutex<()>,
     max_waiters: usize,
 }
 
 impl Queue {
-    /// No lines; each will hold at most `max_waiters` callers.
+    /// No queues yet. Each will hold at most `max_waiters` callers.
     pub(crate) fn new(max_waiters: usize) -> Arc<Self> {
         Arc::new(Self { lines: Mutex::default(), several: Mutex::default(), max_waiters })
     }
 
-    /// Whoever has this tries for several turns, and nobody else does meanwhile.
+    /// Keeps other callers from trying for several turns, until the guard is dropped.
     pub(super) fn alone(&self) -> MutexGuard<'_, ()> {
         self.several.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Joins the line of `name`.
+    /// Joins the queue of `name`.
     pub(super) fn join(self: &Arc<Self>, name: &Arc<str>) -> Result<Place> {
         let mut lines = self.lines();
         let line = match lines.entry(name.clone()) {
@@ -71,7 +70,7 @@ impl Queue {
         };
         if line.callers >= self.max_waiters {
             let (callers, name) = (line.callers, name.trim_start_matches('\0'));
-            let message = format!("{callers} callers of this process wait for {name:?} already (max_waiters)");
+            let message = format!("{callers} callers of this process already wait for {name:?} (max_waiters)");
             return Err(Error::new(ErrorKind::Contended, message));
         }
         line.callers += 1;
@@ -80,18 +79,18 @@ impl Queue {
         Ok(Place { queue: self.clone(), name: name.clone(), entry, first: false, holds: false })
     }
 
-    /// A place of its own, with a turn at once, beside the line of `name`: of those there are no more
-    /// than in a line.
+    /// A place beside the queue of `name`, with a turn at once. There are no more of these for a
+    /// name than its queue may have.
     pub(super) fn join_aside(self: &Arc<Self>, name: &Arc<str>) -> Result<Place> {
-        // No name begins so.
+        // No name begins with NUL, so these places are counted apart.
         let mut place = self.join(&format!("\0{name}").into())?;
         place.entry = Arc::new(Entry::new());
         Ok(place)
     }
 
-    /// A place of its own, with a turn at once, in no line.
+    /// A place with a turn at once, in no queue.
     pub(super) fn aside(self: &Arc<Self>) -> Place {
-        // No name is empty: there is no line to leave.
+        // No name is empty, so there is no queue to leave.
         let (name, entry) = (Arc::from(""), Arc::new(Entry::new()));
         Place { queue: self.clone(), name, entry, first: false, holds: false }
     }
@@ -101,7 +100,7 @@ impl Queue {
         self.lines().contains_key(name)
     }
 
-    /// How many names have a line.
+    /// How many names have a queue.
     #[cfg(any(test, feature = "unstable"))]
     pub(crate) fn len(&self) -> usize {
         self.lines().len()
@@ -130,7 +129,7 @@ impl Entry {
     }
 }
 
-/// A place in a line. Dropping it leaves the line.
+/// A place in a queue. Dropping it leaves the queue.
 #[derive(Debug)]
 pub(super) struct Place {
     queue: Arc<Queue>,
@@ -151,34 +150,33 @@ impl Place {
     /// Waits for the turn.
     ///
     /// # Cancel safety
-    /// Safe; the place is kept until it is dropped, but the wait begins anew at the line's end.
+    /// Safe. The place is kept until it is dropped; the next wait begins anew at the queue's end.
     pub(super) async fn turn(&mut self) {
         // The semaphore is never closed, so this cannot fail.
         let free = self.entry.turn.acquire().await.map(SemaphorePermit::forget).is_ok();
         self.begin(free);
     }
 
-    /// Whose line it is.
+    /// The name whose queue this place is in.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The lines that it stands in one of.
     pub(super) const fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
 
-    /// Whether it has the turn.
+    /// Whether this place has the turn.
     pub(super) const fn is_first(&self) -> bool {
         self.first
     }
 
-    /// Whether nobody has the turn.
+    /// Whether no place has the turn.
     pub(super) fn is_free(&self) -> bool {
         self.entry.turn.available_permits() > 0
     }
 
-    /// Gives the turn back that it took.
+    /// Gives the turn back, if this place has it.
     pub(super) fn give_back(&mut self) {
         self.pass_turn();
     }
@@ -191,8 +189,8 @@ impl Place {
         }
     }
 
-    /// It has the lock. If the next may ask already, it is the next one's turn: it stands in the
-    /// nodes' queues by the time the lock is free.
+    /// The caller has the lock. With `next`, passes the turn on at once, so that the next caller is
+    /// in the nodes' queues before the lock is free.
     pub(super) fn served(mut self, next: bool) -> Self {
         self.holds = true;
         self.entry.holders.fetch_add(1, Ordering::AcqRel);
@@ -215,18 +213,17 @@ impl Place {
         }
     }
 
-    /// Tells those behind how the first fares.
+    /// Tells the callers behind how the first one fares.
     pub(super) fn tell(&self, head: Head) {
         *self.entry.head.lock().unwrap_or_else(PoisonError::into_inner) = head;
         self.entry.news.notify_waiters();
     }
 
-    /// How the first in line fares.
     pub(super) fn head(&self) -> Head {
         self.entry.head.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until the first in line has heard from the nodes, or has gone.
+    /// Waits until the first caller has a result from the nodes, or has left.
     pub(super) async fn news(&self) {
         loop {
             let news = self.entry.news.notified();
@@ -269,7 +266,7 @@ mod tests {
         assert!((&mut third).now_or_never().is_none());
         head[0].entry.turn.add_permits(1);
         head[0].first = false;
-        assert!((&mut third).now_or_never().is_none(), "the third waits for the second");
+        assert!((&mut third).now_or_never().is_none(), "the third waits behind the second");
         assert!(second.now_or_never().is_some());
     }
 

@@ -1,4 +1,4 @@
-//! Releasing and withdrawing: on every node that may hold something, whether a caller waits or not.
+//! Releasing and withdrawing on every node that may hold a name, whether or not a caller waits.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -17,34 +17,32 @@ use crate::spans::Spanned;
 /// Which nodes a release or a withdrawal is sent to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Whom {
-    /// Those that are asked.
+    /// The nodes to send it to.
     pub(super) ask: NodeSet,
-    /// Those of them that may hold something, and are asked again if they do not confirm. What was
-    /// never sent needs no second try: a node that is down for long would gather them.
+    /// The nodes that may hold the name, where it is repeated until confirmed. A node that got no
+    /// claim needs no second try: tries would pile up for a node that is down for long.
     pub(super) insist: NodeSet,
-    /// Those whose answer to the claim had not come when it was given up: a hold found there is a
-    /// late grant.
+    /// Nodes that had not replied to the claim when it was given up: a hold there is a late grant.
     pub(super) unheard: NodeSet,
 }
 
 impl Whom {
-    /// Asks `ask`, and insists.
+    /// Sends it to `ask`, and repeats it there until confirmed.
     pub(super) fn all(ask: NodeSet) -> Self {
         Self { ask, insist: ask, unheard: NodeSet::default() }
     }
 }
 
-/// A release or a withdrawal, and how long the lease of what it gives back lasts at most: nodes may
-/// hold it for longer.
+/// A release or a withdrawal, and how long a lease lasts: nodes may hold the names for longer.
 #[derive(Debug)]
 pub(super) struct Undoing {
     pub(super) operation: Operation,
-    /// For how long nodes may hold it.
+    /// For how long nodes may hold the names.
     pub(super) ttl: Duration,
     pub(super) lease: Duration,
-    /// Whether a caller had it; else claims are taken back that came to nothing.
+    /// Whether a caller had the lock. Otherwise this takes back claims that failed.
     pub(super) held: bool,
-    /// Described by now: a node in memory answers while it is asked.
+    /// Gets its fields before the request is sent: a memory node replies within the call.
     pub(super) span: Spanned,
 }
 
@@ -68,7 +66,7 @@ impl From<Withdraw> for Undoing {
     }
 }
 
-/// One release or withdrawal, on some nodes, until each has confirmed it or nothing can be left there.
+/// One release or withdrawal, until each node has confirmed it or no hold can be left.
 #[derive(Debug)]
 pub(crate) struct Cleanup {
     operation: Arc<Operation>,
@@ -76,9 +74,9 @@ pub(crate) struct Cleanup {
     size: Size,
     whom: Whom,
     began: Tick,
-    /// When whatever was left behind has expired by itself.
+    /// When every hold that is left has expired by itself.
     until: Tick,
-    /// When a lease of it would have ended. That is earlier where nodes keep it for longer.
+    /// When a lease would have ended. Nodes may keep the names for longer.
     lease: Tick,
     held: bool,
     state: Mutex<State>,
@@ -93,25 +91,25 @@ struct State {
     waiting: NodeSet,
     unconfirmed: NodeSet,
     tries: u32,
-    /// Whether nodes can hold it no more, or a warning was given, or its caller was told: then nothing
-    /// is to be said of it.
+    /// Whether to log nothing more about it: no hold can be left, a warning was logged, or the
+    /// caller got the error.
     over: bool,
-    /// Keeps the ear of whoever it is for until all nodes have answered once.
+    /// Keeps the ear of the owner until all nodes have replied once.
     listening: Option<Listening>,
-    /// From its second try on, it is one of so many that are tried again.
+    /// The permit to be tried again, from the second try on.
     permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Cleanup {
-    /// Sends it to `whom`: at once, and again where a node does not confirm it.
+    /// Sends it to `whom` at once, and again to nodes that do not confirm it.
     pub(super) fn start(voters: &Arc<Voters>, undoing: impl Into<Undoing>, whom: Whom) -> Arc<Self> {
         let cleanup = Self::new(voters, undoing.into(), whom);
         voters.ask_within(&cleanup.span, whom.ask, &cleanup.operation, &cleanup);
         cleanup
     }
 
-    /// Sends several to all nodes, in as few calls as they fit into, and each again to those of its
-    /// nodes that do not confirm it.
+    /// Sends several to all nodes, in as few calls as possible. Each is sent again to those of its
+    /// own nodes that do not confirm it.
     pub(super) fn start_all(
         voters: &Arc<Voters>,
         releases: impl Iterator<Item = (Undoing, NodeSet)>,
@@ -152,14 +150,14 @@ impl Cleanup {
         })
     }
 
-    /// It is for an acquisition that has ended: what nodes push to that before they carry this out
-    /// needs no other release.
+    /// The release ends the acquisition of this ear. What a node pushes to it before the node
+    /// carries out the release needs no other release.
     pub(super) fn ends(self: &Arc<Self>, listening: Listening) {
         let this: Weak<Self> = Arc::downgrade(self);
         listening.release(this);
         listening.end();
         let mut state = self.state();
-        // What is not kept is dropped outside of the lock.
+        // Drop the ear outside of the lock if it is not kept.
         let _over = if state.waiting.is_empty() { Some(listening) } else { state.listening.replace(listening) };
         drop(state);
     }
@@ -184,12 +182,12 @@ impl Cleanup {
         }
     }
 
-    /// Its caller gets the error that no quorum has confirmed it.
+    /// The caller gets the error that no quorum confirmed it, so no warning is logged.
     pub(crate) fn told(&self) {
         self.state().over = true;
     }
 
-    /// Whether the node had held all names, as it says.
+    /// Whether the node held all names, by its reply; `None` if that is unknown.
     fn had_held(&self, reply: &Reply) -> Option<bool> {
         match reply {
             Ok(Outcome::Released { held }) => Some(*held as usize == self.operation.names().len()),
@@ -198,7 +196,7 @@ impl Cleanup {
         }
     }
 
-    /// Takes note of one answer. Returns whether some nodes should be asked again.
+    /// Takes note of one reply. Returns whether to ask some nodes again.
     fn note(&self, node: usize, reply: &Reply) -> bool {
         // Dropped outside of the lock.
         let _over: Option<Listening>;
@@ -217,7 +215,7 @@ impl Cleanup {
         again
     }
 
-    /// Ends the span once it is clear whether a quorum had held the names. Another try is not seen.
+    /// Ends the span once it is clear whether a quorum had held the names. Ignores later tries.
     fn traced(&self) {
         if let Some(freed) = self.span.is_on().then(|| self.state().tally.verdict()).flatten() {
             self.span.end(match freed {
@@ -228,7 +226,7 @@ impl Cleanup {
         }
     }
 
-    /// Has it tried again after a while, if there are not too many already.
+    /// Schedules another try. Returns false if there is no room for it.
     fn try_later(self: Arc<Self>, voters: &Voters) -> bool {
         let mut state = self.state();
         if state.permit.is_none() {
@@ -248,8 +246,8 @@ impl Cleanup {
 }
 
 impl Drop for Cleanup {
-    /// Nobody tries it again: the quorum or its runtime has ended. What too few nodes confirmed is
-    /// held by the others until its time is over, so the next caller waits for that.
+    /// Warns if nobody tries the release again, because the quorum or its runtime has ended. Nodes
+    /// that did not confirm it hold the name until its ttl ends, so the next caller waits for that.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let too_few = state.unconfirmed.len() > self.size.nodes() - self.size.quorum();
@@ -311,7 +309,7 @@ impl Sink for Cleanup {
         if expired || !has_room {
             self.state().over = true;
         }
-        // From here on others' code runs, which may panic.
+        // From here on user code runs, which may panic: wakers, recorders and logs.
         self.decided.notify_one();
         self.traced();
         if let Some(voters) = voters.filter(|_| self.had_held(&reply) == Some(true) && self.whom.unheard.contains(node))
@@ -319,14 +317,14 @@ impl Sink for Cleanup {
             voters.meters.late_grant();
         }
         if !has_room {
-            tracing::warn!("too many releases are unconfirmed; what is left behind expires by itself");
+            tracing::warn!("too many releases are unconfirmed; holds that they do not reach expire by themselves");
         }
     }
 }
 
-/// A node that answered with an error will do so again; one that did not answer may be back before
-/// the hold ends by itself. What cannot be read may be the end of a connection, or what is always
-/// answered.
+/// Whether to send the request again. A node that rejected it would do so again. A node that did
+/// not reply may be back before the hold ends. An unreadable reply is tried once more, since the
+/// connection may have broken.
 fn worth_another_try(reply: &Reply, tries: u32) -> bool {
     let Err(fault) = reply else { return false };
     match fault.kind() {
@@ -350,7 +348,7 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    /// A node that carries out whatever it is asked, and whose answers are lost.
+    /// A node whose replies are lost.
     #[derive(Debug)]
     struct Mute(Arc<str>);
 
@@ -368,14 +366,14 @@ mod tests {
         }
     }
 
-    /// A release of what nodes hold for so long, whose lease ends after a minute.
+    /// A release of names that nodes hold for `ttl`. Its lease ends after a minute.
     fn release(voters: &Arc<Voters>, ttl: Duration) -> Arc<Cleanup> {
         let names = [Name::new("", "it").unwrap()].into();
         let release = Release { names, owner: "me".into(), ttl, token: 0, ballot: 0, next: 0 };
         Cleanup::start(voters, Undoing { lease: MINUTE, ..release.into() }, Whom::all(voters.everyone()))
     }
 
-    /// Voters of one node, and what is tried again of theirs.
+    /// Voters of one node, and the channel of their releases to try again.
     fn voters(room: Room) -> (Arc<Voters>, mpsc::Receiver<Arc<dyn Leftover>>) {
         voters_of(Arc::new(Mute("mute".into())), room)
     }
@@ -395,11 +393,11 @@ mod tests {
         let (voters, mut leftovers) = voters(Room { brief: 2, kept: 0 });
         let weak: Vec<_> = (0..5).map(|_| Arc::downgrade(&release(&voters, MINUTE))).collect();
         let waiting = [leftovers.try_recv().unwrap(), leftovers.try_recv().unwrap()];
-        assert!(leftovers.try_recv().is_err(), "two have room");
-        assert_eq!(weak.iter().filter(|cleanup| cleanup.strong_count() > 0).count(), 2, "nothing keeps the others");
+        assert!(leftovers.try_recv().is_err(), "there is room for two");
+        assert_eq!(weak.iter().filter(|cleanup| cleanup.strong_count() > 0).count(), 2, "the others are dropped");
         drop(release(&voters, MINUTE));
-        assert!(leftovers.try_recv().is_err(), "they have it until they end, not until they are taken up");
-        // Another try is no further one.
+        assert!(leftovers.try_recv().is_err(), "a release keeps its permit until it ends");
+        // Another try takes no second permit.
         waiting[0].clone().again();
         let again = leftovers.try_recv().unwrap();
         assert_eq!(again.tries(), 2);
@@ -460,9 +458,9 @@ mod tests {
             request.reply.send(Err(Fault::new(FaultKind::Garbled, "no reply of the script")));
         };
         answers();
-        leftovers.try_recv().expect("the connection may have ended by that").again();
+        leftovers.try_recv().expect("the first unreadable reply may be a broken connection").again();
         answers();
-        assert!(leftovers.try_recv().is_err(), "it always says so");
+        assert!(leftovers.try_recv().is_err(), "a second one is final");
     }
 
     #[tokio::test(start_paused = true)]
@@ -470,11 +468,11 @@ mod tests {
         let (voters, mut leftovers) = voters(Room { brief: 1, kept: 2 });
         (0..5).for_each(|_| drop(release(&voters, MINUTE * 60)));
         let kept = [leftovers.try_recv().unwrap(), leftovers.try_recv().unwrap()];
-        assert!(leftovers.try_recv().is_err(), "two have room");
+        assert!(leftovers.try_recv().is_err(), "there is room for two");
         drop(release(&voters, MINUTE));
-        let brief = leftovers.try_recv().expect("there is room for another lock's");
+        let brief = leftovers.try_recv().expect("there is room for a brief release");
         drop(release(&voters, MINUTE * 60));
-        assert!(leftovers.try_recv().is_err(), "which those have not");
+        assert!(leftovers.try_recv().is_err(), "there is no room for another kept release");
         drop((kept, brief));
     }
 }

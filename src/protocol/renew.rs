@@ -1,4 +1,4 @@
-//! One renewal, of all names of a lease.
+//! One renewal of all names of a lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use crate::node::{Claim, Note, Renew};
 use crate::rules::{Renewal, RenewalTally, Tick};
 use crate::spans::Spanned;
 
-/// A renewal on its way. It keeps the nodes alive, but not the lease it is for.
+/// A renewal that was sent. It keeps the nodes alive, but not its lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Renewing {
     voters: Arc<Voters>,
-    /// One for each name: each needs a quorum of its own.
+    /// One round for each name, since each name needs a quorum of its own.
     rounds: Vec<Arc<Round<RenewalTally>>>,
     t0: Tick,
     pub(crate) span: Spanned,
 }
 
 impl Renewing {
-    /// Sends a renewal of what these claims of one lease were granted, each by that ballot, with the
-    /// hold count and a note. Nodes hold it for `ttl`: at least the claims', or nobody is to rely on
-    /// it any more.
+    /// Sends a renewal of the claims of one lease, each with the ballot that won it, the hold count
+    /// and a note. Nodes hold the names for `ttl`: at least that of the claims, unless nobody
+    /// relies on the lease any more.
     pub(super) fn start<'a>(
         voters: &Arc<Voters>,
         claims: impl Iterator<Item = (&'a Claim, u64)>,
@@ -32,7 +32,7 @@ impl Renewing {
         note: Option<Note>,
     ) -> Self {
         let mut asked = Vec::with_capacity(1);
-        // Read before the first send: the nodes count from later than this.
+        // Read before the first send: each node counts the ttl from a later moment.
         let renewing = Self::new(voters, voters.host.now(), claims, (count, ttl, note.as_ref()), &mut asked);
         match (&asked[..], &renewing.rounds[..]) {
             ([(span, operation, _)], [round]) => voters.ask_within(span, voters.everyone(), operation, round),
@@ -41,7 +41,7 @@ impl Renewing {
         renewing
     }
 
-    /// Sends renewals of several leases, each held once, in as few calls as they fit into.
+    /// Sends renewals of several leases, with a hold count of 1, in as few calls as possible.
     pub(super) fn start_all<'a, C: Iterator<Item = (&'a Claim, u64)>>(
         voters: &Arc<Voters>,
         leases: impl Iterator<Item = (C, Duration)>,
@@ -52,7 +52,7 @@ impl Renewing {
         renewals
     }
 
-    /// One that is not sent yet: what is to be asked is added to the rest.
+    /// Makes a renewal, and adds its requests to `asked` without sending them.
     fn new<'a>(
         voters: &Arc<Voters>,
         t0: Tick,
@@ -78,14 +78,14 @@ impl Renewing {
         self.t0
     }
 
-    /// What it came to by `until`.
+    /// The result by `until`.
     pub(crate) async fn verdict(&self, until: Tick) -> Renewal {
         let decided = before(&self.voters.host, until, self.decided()).await;
         let so_far = |round: &Arc<Round<RenewalTally>>| round.look(RenewalTally::verdict).unwrap_or(Renewal::Unclear);
         decided.unwrap_or_else(|| self.rounds.iter().map(so_far).fold(Renewal::Unclear, Renewal::with))
     }
 
-    /// What it came to, as soon as no later vote can change that.
+    /// The result, as soon as no later vote can change it.
     pub(crate) async fn decided(&self) -> Renewal {
         let mut renewal = Renewal::Extended;
         for round in &self.rounds {
@@ -97,14 +97,14 @@ impl Renewing {
         renewal
     }
 
-    /// What each node has said so far, for people: of a name that was not extended, if there is one.
+    /// The reply of each node so far, in words: for a name that was not extended, if there is one.
     pub(crate) fn reports(&self) -> Vec<NodeReport> {
         let failed = |round: &&Arc<Round<RenewalTally>>| round.look(RenewalTally::verdict) != Some(Renewal::Extended);
         let told = self.rounds.iter().find(failed).or(self.rounds.first());
         told.map(|round| round.reports(&self.voters, None)).unwrap_or_default()
     }
 
-    /// The votes so far. Of several names, a node has extended if it extended all of them.
+    /// The votes so far. With several names, a node has extended if it has extended all of them.
     pub(crate) fn votes(&self) -> RenewalTally {
         let votes = self.rounds.iter().map(|round| round.look(|tally| *tally));
         votes.reduce(RenewalTally::with).unwrap_or_else(|| RenewalTally::new(self.voters.size))

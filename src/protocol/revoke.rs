@@ -1,4 +1,5 @@
-//! Taking a name away without making two holders: no hold up to a token is renewed any more.
+//! Revoking a name without making two holders: no lock with a token up to a ballot is renewed
+//! again, and holds end by themselves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,28 +12,28 @@ use crate::node::{Outcome, Reply, Revoke};
 use crate::rules::tally::Size;
 use crate::rules::{NodeSet, Tick};
 
-/// What nodes answered to a revocation.
+/// What nodes replied to a revocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Revocation {
-    /// Who held the name with a ballot up to the revocation's.
+    /// The owners that held the name with a ballot up to the revocation's, sorted.
     pub(crate) from: Vec<String>,
-    /// For how long anybody may hold it still, if anybody does.
+    /// For how long the name may still be held; `None` if no node named a holder.
     pub(crate) left: Option<Duration>,
-    /// Whether a quorum of nodes has done it that voted before and after: the holder of the name has a
-    /// quorum too, so one of these nodes has told of it.
+    /// Whether a quorum of nodes has revoked that voted before and after. Any holder has a quorum
+    /// too, so one of these nodes has named it.
     pub(crate) truthful: bool,
-    /// What each node said, if that was not enough.
+    /// The reply of each node, unless `truthful`.
     pub(crate) reports: Vec<NodeReport>,
 }
 
-/// Asks all nodes, and waits until then for a quorum of them that vote. What each said if too few
-/// have done it, whether they vote or not.
+/// Sends the revocation to all nodes, and waits until `until` for a quorum of nodes that vote.
+/// Fails with the reply of each node if no quorum has revoked, whether or not it votes.
 ///
-/// A quorum is enough: these nodes neither renew a hold up to that token nor take it again, and
-/// without them no quorum can. An owner that holds the name by such a token has a quorum, which shares
-/// a node with these: that node returns until when. A node that is in doubt may have forgotten it, and
-/// one under another list is none of these clients': it counts for that if it voted when it was asked,
-/// and does still.
+/// A quorum is enough: these nodes no longer renew or grant again such a lock, and no quorum exists
+/// without them. A lock with such a token has a quorum, which shares a node with this one, and that
+/// node returns when the hold ends. But a doubted node may have forgotten the hold, and a node
+/// under another list never had it. So a node counts only if it voted before it was asked and still
+/// does.
 pub(crate) async fn revoke(voters: &Arc<Voters>, revoke: Revoke, until: Tick) -> Result<Revocation, Vec<NodeReport>> {
     let revoking = Revoking::new(voters.size, revoke.ballot);
     let round = Round::new(voters.nodes.len(), revoke.ballot, revoking);
@@ -51,8 +52,8 @@ pub(crate) async fn revoke(voters: &Arc<Voters>, revoke: Revoke, until: Tick) ->
     Ok(Revocation { reports, ..taken })
 }
 
-/// Waits for a quorum of those that `truthful` finds to vote, as they are by then, or for all.
-/// (That is asked of the nodes, so not with the round locked.)
+/// Waits until a quorum of the nodes in `truthful` has revoked, or all nodes have replied.
+/// `truthful` reads the state of the nodes, so it is not called with the round locked.
 async fn enough(round: &Round<Revoking>, truthful: impl Fn() -> NodeSet) {
     let is_enough = |so_far: Revoking| so_far.is_quorum(so_far.done.and(truthful())) || so_far.is_whole();
     while !is_enough(round.look(Revoking::clone)) {
@@ -60,7 +61,7 @@ async fn enough(round: &Round<Revoking>, truthful: impl Fn() -> NodeSet) {
     }
 }
 
-/// What each node said; of those that did it for nothing, how they are.
+/// The reply of each node; its state, if it revoked but does not count.
 fn reports(voters: &Voters, round: &Round<Revoking>, uncounted: NodeSet) -> Vec<NodeReport> {
     let mut reports = round.reports(voters, None);
     uncounted.iter().for_each(|node| reports[node] = NodeReport::of_status(&voters.nodes[node].status()));
@@ -71,9 +72,9 @@ fn reports(voters: &Voters, round: &Round<Revoking>, uncounted: NodeSet) -> Vec<
 struct Revoking {
     size: Size,
     ballot: u64,
-    /// The nodes that said anything, if only that they could not.
+    /// The nodes that replied, also with an error.
     answered: NodeSet,
-    /// Those of them that have done it.
+    /// The nodes that have revoked.
     done: NodeSet,
     told: Revocation,
 }
@@ -88,14 +89,14 @@ impl Revoking {
         nodes.len() >= self.size.quorum()
     }
 
-    /// Whether all have answered.
+    /// Whether all nodes have replied.
     fn is_whole(&self) -> bool {
         self.answered.len() == self.size.nodes()
     }
 }
 
 impl Count for Revoking {
-    /// Whether a quorum has done it, or can still.
+    /// Whether a quorum has revoked; false as soon as no quorum can.
     type Verdict = bool;
 
     fn count(&mut self, node: usize, reply: &Reply, _: u64) {
@@ -103,7 +104,7 @@ impl Count for Revoking {
         let Ok(Outcome::Revoked { holder, ballot, left }) = reply else { return };
         self.done.insert(node);
         let Some(holder) = holder else { return };
-        // Also of one with a higher ballot: its token may be that of other nodes, and lower.
+        // Also with a higher ballot: the token may be a lower one, granted by other nodes.
         self.told.left = self.told.left.max(Some(*left));
         if *ballot <= self.ballot
             && let Err(at) = self.told.from.binary_search(holder)

@@ -1,4 +1,4 @@
-//! One fan-out and its votes, counted as they come.
+//! One operation sent to several nodes, and its votes, counted as they come.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,26 +14,26 @@ use crate::rules::{ClaimTally, Renewal, RenewalTally, Verdict, Votes};
 
 /// A way to count replies.
 pub(super) trait Count: Send + 'static {
-    /// What the count comes to.
+    /// The result of the count.
     type Verdict: Clone + Send;
 
-    /// Counts one node's reply to what was asked with `ballot`.
+    /// Counts a node's reply to a request with this ballot.
     fn count(&mut self, node: usize, reply: &Reply, ballot: u64);
 
-    /// What it comes to, as soon as that is known.
+    /// The result, as soon as it is known.
     fn verdict(&self) -> Option<Self::Verdict>;
 
-    /// Whether whoever waits for the verdict should look at the tally.
+    /// Whether to wake the task that waits for the verdict.
     fn is_worth_a_look(&self) -> bool {
         self.verdict().is_some()
     }
 }
 
-/// One fan-out. Replies that come after the verdict are kept too.
+/// One operation sent to several nodes. Replies after the verdict are kept too.
 #[derive(Debug)]
 pub(super) struct Round<T> {
     ballot: u64,
-    /// Who keeps what nodes say of places in their queues.
+    /// Records the places that nodes confirm, for an owner that waits.
     watch: Option<Watch>,
     state: Mutex<State<T>>,
     decided: Notify,
@@ -50,8 +50,7 @@ impl<T: Count> Round<T> {
         Self::watched(nodes, ballot, tally, None)
     }
 
-    /// A round of an owner that waits in the nodes' queues: `watch` records the places that nodes
-    /// confirm.
+    /// A round of an owner in the nodes' queues: `watch` records the places that nodes confirm.
     pub(super) fn watched(nodes: usize, ballot: u64, tally: T, watch: Option<Watch>) -> Arc<Self> {
         let state = State { tally, replies: (0..nodes).map(|_| None).collect() };
         Arc::new(Self { ballot, watch, state: Mutex::new(state), decided: Notify::new() })
@@ -65,7 +64,7 @@ impl<T: Count> Round<T> {
         self.until(T::verdict).await
     }
 
-    /// Waits until `known` finds in the tally what it looks for.
+    /// Waits until `known` returns a value for the tally.
     pub(super) async fn until<V>(&self, known: impl Fn(&T) -> Option<V>) -> V {
         loop {
             if let Some(found) = known(&self.state().tally) {
@@ -75,7 +74,7 @@ impl<T: Count> Round<T> {
         }
     }
 
-    /// Waits until it may have been decided since this was asked last.
+    /// Waits until the round may have been decided since the last call.
     ///
     /// # Cancel safety
     /// Safe.
@@ -83,17 +82,15 @@ impl<T: Count> Round<T> {
         self.decided.notified().await;
     }
 
-    /// Looks at the tally as it is now.
     pub(super) fn look<V>(&self, at: impl FnOnce(&T) -> V) -> V {
         at(&self.state().tally)
     }
 
-    /// Looks at the replies as they are now.
     pub(super) fn replies<V>(&self, at: impl FnOnce(&[Option<Reply>]) -> V) -> V {
         at(&self.state().replies)
     }
 
-    /// What each node has said, for people: to this, or else to the round before it.
+    /// The reply of each node in words: to this round, or else to the round before.
     pub(super) fn reports(&self, voters: &Voters, before: Option<&Self>) -> Vec<NodeReport> {
         let known = before.map(|before| before.replies(<[_]>::to_vec));
         let report = |(node, reply): (usize, &Option<Reply>)| {
@@ -110,8 +107,8 @@ impl<T: Count> Round<T> {
 
 impl<T: Count> Sink for Round<T> {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
-        // First: who reads what a node may hold, and then what is registered there, must find it in
-        // one of them.
+        // Before the tally changes: a task that reads the tally and then the hand-overs must find
+        // this node in one of them.
         let handed_over = self.watch.as_ref().is_some_and(|watch| watch.heard(node, &reply));
         let granted = matches!(reply, Ok(Outcome::Granted { .. }));
         let mut state = self.state();
@@ -121,11 +118,11 @@ impl<T: Count> Sink for Round<T> {
         }
         let decided = state.tally.is_worth_a_look();
         drop(state);
-        // What else was handed over may decide it sooner.
+        // Together with earlier pushes, this reply may decide the round sooner.
         if decided || handed_over {
             self.decided.notify_one();
         }
-        // Who waits for something else by now looks at what was counted.
+        // After a failed round the owner waits for news from its ear, so wake it there too.
         self.watch.iter().filter(|_| granted).for_each(Watch::wake);
     }
 }
@@ -164,8 +161,7 @@ impl Count for RenewalTally {
     }
 }
 
-/// Waits until it is known why a failed round of claims failed, and whether `quorum` nodes name one
-/// that is in the way.
+/// Waits until it is clear why a round failed, and whether `quorum` nodes name the same holder.
 pub(super) async fn explained(round: &Round<ClaimTally>, quorum: u32) {
     let is_explained = || match round.look(ClaimTally::cause) {
         Cause::Undecided => false,

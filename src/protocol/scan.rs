@@ -1,4 +1,4 @@
-//! Which names nodes know, node by node and page by page.
+//! Lists the names that nodes know, node by node and page by page.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use super::voters::Voters;
 use crate::error::{NodeCause, NodeReport};
 use crate::node::{Name, Outcome, Reply, Scan};
 
-/// How many keys a node looks at for a page: about a millisecond of its time.
+/// How many keys a node examines for a page, which takes about a millisecond.
 const KEYS: u32 = 1_000;
 
-/// How far one node has come.
+/// How far the scan of one node has come.
 #[derive(Debug)]
 enum Place {
     At(Arc<str>),
-    /// It has told all of its names, or said why not.
+    /// The node has returned all names, or the scan failed with this report.
     Ended(Option<NodeReport>),
 }
 
-/// A page of each node that had one.
+/// One page from each node that had one.
 #[derive(Debug, Default)]
 pub(crate) struct Turned {
-    /// The names that are known there, held or not.
+    /// The names on these pages, held or not.
     pub(crate) names: BTreeSet<Name>,
     places: Vec<(usize, Place)>,
 }
 
-/// The pages of all nodes.
+/// The scan of all nodes.
 #[derive(Debug)]
 pub(crate) struct Pages {
     nodes: Vec<Place>,
@@ -38,12 +38,12 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// From the beginning, of so many nodes.
+    /// Begins with the first page of each node.
     pub(crate) fn begin(nodes: usize) -> Self {
         Self { nodes: (0..nodes).map(|_| Place::At(Scan::FIRST.into())).collect(), looked_at: 0 }
     }
 
-    /// The next page of each node that has one; `None` after the last.
+    /// The next page of each node that has one; `None` after the last page.
     pub(crate) async fn turn(&self, voters: &Arc<Voters>, patience: Duration) -> Option<Turned> {
         let open = self.nodes.iter().enumerate().filter_map(|(node, place)| match place {
             Place::At(from) => Some((node, Scan { from: from.clone(), keys: KEYS })),
@@ -60,7 +60,7 @@ impl Pages {
         (!replies.is_empty()).then_some(turned)
     }
 
-    /// These pages were read.
+    /// Takes note that these pages were read.
     pub(crate) fn turned(&mut self, turned: Turned) {
         for (node, place) in turned.places {
             self.nodes[node] = place;
@@ -68,12 +68,12 @@ impl Pages {
         }
     }
 
-    /// About how many keys were looked at.
+    /// About how many keys the nodes have examined.
     pub(crate) const fn looked_at(&self) -> u64 {
         self.looked_at
     }
 
-    /// The nodes that did not tell all, and why not.
+    /// The nodes whose scan failed, and why.
     pub(crate) fn unread(&self) -> Vec<NodeReport> {
         let failed = |place: &Place| match place {
             Place::Ended(failed) => failed.clone(),
@@ -83,7 +83,7 @@ impl Pages {
     }
 }
 
-/// Where a node stands after its page, and the names in it.
+/// The next page to read from a node, and the names on this page.
 fn read(voters: &Voters, node: usize, reply: &Reply) -> (Place, Vec<Name>) {
     let label = voters.nodes[node].label();
     match reply {

@@ -1,4 +1,4 @@
-//! The note of a holder, for callers that were refused because of it.
+//! Fetches the note of a holder, for a caller that was refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use super::voters::Voters;
 use crate::host::before;
 use crate::node::{Description, Inspection, Name, Operation, Outcome, Reply};
 
-/// How long whoever was refused waits for what the holder says of itself.
+/// How long a refused caller waits for the holder's note.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What `owner` says of itself, who holds one of the names: the first that any node tells soon.
+/// The note of `owner`, which holds one of the names: the first that any node returns in time.
 pub(crate) async fn described(voters: &Arc<Voters>, names: &Arc<[Name]>, owner: &str) -> Option<Description> {
     let hearsay = Hearsay { owner: owner.to_owned(), open: voters.nodes.len(), told: None };
     let round = Round::new(voters.nodes.len(), 0, hearsay);
@@ -19,7 +19,7 @@ pub(crate) async fn described(voters: &Arc<Voters>, names: &Arc<[Name]>, owner: 
     before(&voters.host, voters.host.now() + PATIENCE, round.verdict()).await.flatten()
 }
 
-/// Waits for a node that knows what an owner says of itself.
+/// Waits for a node that has the owner's note.
 #[derive(Debug)]
 struct Hearsay {
     owner: String,

@@ -1,4 +1,4 @@
-//! The nodes of one quorum, and what one client knows of them.
+//! The nodes of one quorum, and what one client knows about them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,13 +17,13 @@ use crate::rules::ballot::LIMIT;
 use crate::rules::{Ballots, NodeSet, Size, Tick};
 use crate::spans::Spanned;
 
-/// How often a caller that waits for votes looks whether a quorum may vote.
+/// How often a waiting caller checks whether a quorum may vote.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What is asked, as a part of what, and who takes the answers.
+/// An operation to send: its parent span, the operation, and the sink for the replies.
 pub(super) type Asked = (Spanned, Arc<Operation>, Arc<dyn Sink>);
 
-/// The nodes, and what one client shares over all its locks.
+/// The nodes, and the state that all locks of one client share.
 #[derive(Debug)]
 pub(crate) struct Voters {
     pub(crate) nodes: Vec<Arc<dyn Node>>,
@@ -33,9 +33,9 @@ pub(crate) struct Voters {
     ballots: Ballots,
     pub(crate) hints: Arc<Hints>,
     pub(crate) membership: Membership,
-    /// The list that claims name: its hash, or nothing if no node checks it.
+    /// The hash of the list that each claim carries; empty if no node checks lists.
     claimed: Arc<str>,
-    /// Why nothing is acquired, while another list of this one's name is in force.
+    /// Why nothing is acquired: set while another list with the same name is in force.
     other_list: Mutex<Option<Arc<str>>>,
     acquisitions: AtomicU64,
     round_trip: AtomicU64,
@@ -44,8 +44,7 @@ pub(crate) struct Voters {
 }
 
 impl Voters {
-    /// The quorum of `nodes`. Releases that a node did not confirm are sent to `leftovers`, to be
-    /// tried again.
+    /// The quorum of `nodes`. A release that a node does not confirm goes to `leftovers`.
     pub(crate) fn new(
         nodes: Vec<Arc<dyn Node>>,
         host: Arc<dyn Host>,
@@ -77,23 +76,22 @@ impl Voters {
         }
     }
 
-    /// Has all nodes give the news of a name from now on, or no more.
+    /// Subscribes to the news of a name on all nodes, or unsubscribes.
     pub(super) fn follow(&self, name: &Name, on: bool) {
         self.nodes.iter().for_each(|node| node.follow(name, on));
     }
 
-    /// Whether a quorum of nodes gives hints, so that waiting for them makes sense.
+    /// Whether a quorum of nodes can send hints. Otherwise it makes no sense to wait for them.
     pub(crate) fn hinted(&self) -> bool {
         let hinting = self.nodes.iter().filter(|node| node.hints()).count();
         hinting >= self.size.quorum() as usize
     }
 
-    /// The hash of the list that claims name; empty if no node checks it.
     pub(super) const fn claimed_list(&self) -> &Arc<str> {
         &self.claimed
     }
 
-    /// Whether nodes keep lists: then they need hellos.
+    /// Whether nodes keep lists, and so need hellos.
     pub(crate) fn have_lists(&self) -> bool {
         !self.claimed.is_empty()
     }
@@ -112,8 +110,8 @@ impl Voters {
         self.voting().len() >= self.size.quorum()
     }
 
-    /// Waits for hellos that are on their way, or due, if a quorum may vote then: so it is when this
-    /// process stood still. Until `end` at most.
+    /// If no quorum may vote, but the hellos that are due can change that, waits for them until
+    /// `end` at most. This happens after the process stood still.
     pub(crate) async fn greeted(&self, end: Tick, shut: &CancellationToken) {
         while self.may_vote_soon() && self.host.now() < end && !shut.is_cancelled() {
             sleep_until(&self.host, end.min(self.host.now() + LOOK)).await;
@@ -125,8 +123,7 @@ impl Voters {
         !self.can_vote() && self.nodes.iter().filter(may).count() >= self.size.quorum() as usize
     }
 
-    /// Waits until a quorum may vote on claims, until `end` at most; returns whether one may.
-    /// Nothing is claimed meanwhile.
+    /// Waits until a quorum may vote on claims, or until `end`. Returns whether one may.
     pub(crate) async fn votes(&self, end: Tick) -> bool {
         while !self.can_vote() {
             if self.host.now() >= end {
@@ -141,16 +138,15 @@ impl Voters {
     pub(crate) fn are_quarantined_past(&self, end: Tick) -> bool {
         let (now, blocking) = (self.host.now(), self.size.blocking() as usize);
         let is = |node: &&Arc<dyn Node>| matches!(node.status().state, NodeState::Quarantined { left, .. } if now + left > end);
-        // First: that is so almost always, and costs less.
+        // `can_vote` first: it costs less, and is almost always true.
         !self.can_vote() && self.nodes.iter().filter(is).count() >= blocking
     }
 
-    /// Why nothing is acquired, while another list of this one's name is in force.
     pub(crate) fn other_list(&self) -> Option<Arc<str>> {
         self.other().clone()
     }
 
-    /// What nodes' lists mean from now on. Returns whether another list was met that was not before.
+    /// Sets or clears `other_list`. Returns whether it is set now and was not before.
     pub(super) fn meet(&self, other: Option<Arc<str>>) -> bool {
         let is = other.is_some();
         std::mem::replace(&mut *self.other(), other).is_none() && is
@@ -160,22 +156,22 @@ impl Voters {
         self.other_list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How each node is, for errors.
+    /// The state of each node, for errors.
     pub(crate) fn reports(&self) -> Vec<NodeReport> {
         self.nodes.iter().map(|node| NodeReport::of_status(&node.status())).collect()
     }
 
-    /// What to do if a quorum is only out of reach since nodes are quarantined.
+    /// Advice for the caller if quarantines alone keep a quorum out of reach; else empty.
     pub(crate) fn advice(&self, reports: &[NodeReport]) -> &'static str {
         let waits = reports.iter().filter(|report| report.cause == NodeCause::Quarantined).count();
         if waits < self.size.blocking() as usize {
             return "";
         }
-        "; this ends by itself: wait until the quarantines end, or with a timeout above that. Servers that never \
+        "; this ends by itself: wait until the quarantines end, or use a longer timeout. Servers that never \
          served need no wait if `quorumlock init` is run before their first client comes"
     }
 
-    /// An error if this client only looks.
+    /// Fails if this client is an onlooker.
     pub(crate) fn may_acquire(&self) -> Result<()> {
         match self.membership.onlooker {
             false => Ok(()),
@@ -185,17 +181,16 @@ impl Voters {
         }
     }
 
-    /// All nodes.
     pub(crate) fn everyone(&self) -> NodeSet {
         NodeSet::first(self.size.nodes())
     }
 
-    /// Asks `whom` to carry out `operation`. Each answers to `sink` once, whatever happens.
+    /// Sends `operation` to the nodes in `whom`. `sink` gets one reply for each, whatever happens.
     pub(crate) fn ask(&self, whom: NodeSet, operation: &Arc<Operation>, sink: &Arc<impl Sink>) {
         self.ask_within(&Spanned::default(), whom, operation, sink);
     }
 
-    /// The same as a part of this span.
+    /// Like [`ask`](Self::ask), as a part of `span`.
     pub(crate) fn ask_within(&self, span: &Spanned, whom: NodeSet, operation: &Arc<Operation>, sink: &Arc<impl Sink>) {
         for (index, node) in self.nodes.iter().enumerate().filter(|&(index, _)| whom.contains(index)) {
             let sink = traced(span, &**node, operation, sink.clone());
@@ -203,7 +198,7 @@ impl Voters {
         }
     }
 
-    /// Asks all nodes to carry these out, in as few calls as they fit into.
+    /// Sends several operations to all nodes, in as few calls as possible.
     pub(super) fn ask_all(&self, asked: &[Asked]) {
         for (index, node) in self.nodes.iter().enumerate() {
             let request = |(span, operation, sink): &Asked| Request {
@@ -214,13 +209,13 @@ impl Voters {
         }
     }
 
-    /// The next owner, and its number.
+    /// The id and the number of a new owner.
     pub(crate) fn owner(&self, mode: Mode) -> (String, u64) {
         let number = self.acquisitions.fetch_add(1, Ordering::Relaxed);
         (mode.owner(self.hints.client(), number), number)
     }
 
-    /// The next ballot, above `told`.
+    /// A new ballot: above `told`, and above every ballot and fence that this client knows.
     pub(crate) fn ballot(&self, told: u64) -> Result<u64> {
         self.ballots.next(self.host.wall(), told).ok_or_else(|| {
             Error::config(
@@ -229,26 +224,24 @@ impl Voters {
         })
     }
 
-    /// A ballot above `told` and all that was seen, for whoever a release hands over to; 0 where
-    /// there is none.
+    /// A new ballot above `told` for the next waiter after a release; 0 if ballots are used up.
     pub(crate) fn next_ballot(&self, told: u64) -> u64 {
         self.ballots.next(self.host.wall(), told).unwrap_or(0)
     }
 
-    /// Takes note of a fence that a node told.
+    /// Takes note of a fence that a node returned.
     pub(crate) fn seen(&self, fence: u64) {
         self.ballots.seen(fence, self.host.wall());
     }
 
-    /// Whether a fence is so far ahead of the wall clock that it must not become that of nodes which
-    /// do not have it, unless there is no other way.
+    /// Whether a fence is so far ahead of the wall clock that it should not spread to other nodes.
     pub(super) fn is_far(&self, fence: u64) -> bool {
         Ballots::is_far(fence, self.host.wall())
     }
 
-    /// The place in all queues of an acquisition that begins now, in microseconds: the median of the
-    /// wall clock and the clocks of all nodes that have answered, so that nobody whose clock is wrong
-    /// is before or behind all others. Of two in the middle the later one: it passes nobody.
+    /// The ticket of an acquisition that begins now, in microseconds: the median of the wall clock
+    /// and the clocks of all nodes that have replied. So a client with a wrong clock is neither
+    /// before nor behind all others. Of two middle values the later counts, which overtakes nobody.
     pub(crate) fn ticket(&self) -> u64 {
         let now = self.host.now().since_origin().as_micros().cast_signed();
         let mine = i128::from(micros(self.host.wall()));
@@ -258,7 +251,7 @@ impl Voters {
         u64::try_from(clocks[clocks.len() / 2].max(0)).unwrap_or(LIMIT).min(LIMIT)
     }
 
-    /// When the first of the nodes that may not vote for this client yet may, if that is known.
+    /// The time until the first quarantined node may vote; `None` if no node is quarantined.
     pub(super) fn next_to_vote(&self) -> Option<Duration> {
         let left = |node: &Arc<dyn Node>| match node.status().state {
             NodeState::Quarantined { left, .. } => Some(left),
@@ -267,14 +260,13 @@ impl Voters {
         self.nodes.iter().filter_map(left).min()
     }
 
-    /// How long a quorum takes to answer, lately: a moving average over rounds. Zero until
-    /// measured.
+    /// How long a quorum takes to answer: a moving average over rounds. Zero until measured.
     pub(crate) fn round_trip(&self) -> Duration {
         Duration::from_nanos(self.round_trip.load(Ordering::Relaxed))
     }
 
-    /// Takes note of how long a quorum took. Each measurement weighs an eighth, as in TCP's
-    /// smoothed round trip (RFC 6298).
+    /// Takes note of how long a quorum took to answer. Each measurement weighs an eighth, as in
+    /// TCP's smoothed round trip (RFC 6298).
     pub(crate) fn measured(&self, took: Duration) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let smoothed = match self.round_trip.load(Ordering::Relaxed) {
@@ -288,7 +280,7 @@ impl Voters {
         self.cleanups.begin()
     }
 
-    /// The count of releases that have not ended, for whoever may begin some.
+    /// The counter of releases that have not ended.
     pub(crate) fn cleanups(&self) -> Arc<Cleanups> {
         self.cleanups.clone()
     }
@@ -299,7 +291,7 @@ impl Voters {
     }
 }
 
-/// Who takes an answer, behind the span of the call where anybody wants to see that.
+/// Wraps `sink` in the span of one node call, if a subscriber has enabled such spans.
 fn traced(span: &Spanned, node: &dyn Node, operation: &Operation, sink: Arc<dyn Sink>) -> Arc<dyn Sink> {
     if !Spanned::of_nodes() {
         return sink;
@@ -308,7 +300,7 @@ fn traced(span: &Spanned, node: &dyn Node, operation: &Operation, sink: Arc<dyn 
     if call.is_on() { Arc::new(Traced { call, sink }) } else { sink }
 }
 
-/// One call of one node.
+/// A sink that ends the span of one node call.
 struct Traced {
     call: Spanned,
     sink: Arc<dyn Sink>,

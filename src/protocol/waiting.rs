@@ -1,9 +1,9 @@
-//! Between two rounds: until when it is not worth asking.
+//! The wait between two rounds, until it makes sense to ask again.
 //!
-//! A node hands the name over to the first in its queue that lives, and says so: a quorum that did
-//! has granted it. Pushes can be lost, and a hold can expire that nobody releases. So a waiter asks by
-//! itself too: when the holder's time ends, when a node may vote again, and as often as it said, which
-//! also keeps its places.
+//! A node hands a free name over to its first live waiter, and pushes that. Pushes of a quorum are
+//! a grant. But a push can be lost, and a hold can expire without a release. So a waiter also asks
+//! by itself: when a hold ends, when a node may vote again, and at the interval that it announced,
+//! which renews its places.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +15,18 @@ use crate::host::sleep_until;
 use crate::rules::waiting::{gathering, pause};
 use crate::rules::{Decision, Tick, Won};
 
-/// What is known of the round that failed.
+/// What the wait depends on after a failed round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failed {
-    /// How many have in a row that left more than places in queues.
+    /// How many rounds in a row failed and left more than places in queues.
     pub(super) failures: u32,
-    /// Whether there are nodes where it has no place: it asks again after a pause.
+    /// Whether some nodes keep no place for the owner. Then it asks again after a pause.
     pub(super) soon: bool,
-    /// In which time a node said that a hold ends.
+    /// The time until a hold ends, if a node returned one.
     pub(super) told: Option<Duration>,
 }
 
-/// Waits until it is worth asking again, at `end` at the latest. Or until a quorum has handed the
-/// name over.
+/// Waits until it makes sense to ask again, or until `end`. Returns what a quorum handed over.
 ///
 /// # Cancel safety
 /// Safe.
@@ -46,7 +45,7 @@ pub(super) async fn until_worth_asking(
     loop {
         match attempt.decide(voters.host.now()) {
             Some(Decision::Won(won)) => return Some(won),
-            // All that is missing is one ballot.
+            // Only a common ballot is missing.
             Some(Decision::Lift) if attempt.heard().is_some_and(|heard| heard.pushed.is_some()) => return None,
             _ => {}
         }
@@ -64,12 +63,12 @@ pub(super) async fn until_worth_asking(
     }
 }
 
-/// When it is worth asking, by what was heard by one who waits since `began`.
+/// When it makes sense to ask, by the messages received. The wait began at `began`.
 fn worth(heard: &Heard, voters: &Voters, began: Tick, gathering: Duration) -> Tick {
     let late = heard.late.then_some(began);
     let quorum = voters.size.quorum();
     match heard.pushed.into_iter().chain(late).min() {
-        // They hold it for this caller, and what they pushed does not count, or too little is left.
+        // A quorum has pushed, but too late, or the pushes do not count.
         Some(some) if heard.pushes.len() >= quorum => some,
         Some(some) => heard.ask_at.min(some + gathering),
         None => heard.ask_at,

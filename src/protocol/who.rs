@@ -1,30 +1,30 @@
-//! As whom an acquisition asks.
+//! The owner of an acquisition: a new one, or the reader that a writer becomes.
 
 use super::grant::Grant;
 use super::voters::Voters;
 use crate::node::{Mode, Name};
 
-/// As whom an acquisition asks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Who<'a> {
-    /// As nobody that has asked before.
+    /// A new owner.
     Next(Mode),
-    /// As nobody that has asked before, for a semaphore's gate.
+    /// A new owner that claims a semaphore's gate.
     Gate,
-    /// As nobody that has asked before, for permits of the semaphore with this gate: only where nobody
-    /// holds that, nor waits for it.
+    /// A new owner that claims permits of the semaphore with this gate. Nodes refuse if an owner
+    /// holds the gate or waits for it.
     Permits(&'a Name),
-    /// As the reader that this writer becomes.
+    /// The reader that this writer becomes (a downgrade).
     Follows(&'a Grant),
 }
 
 impl<'a> Who<'a> {
-    /// The gate that nodes look at before they grant.
+    /// The gate that nodes check before they grant permits.
     pub(super) const fn looks_at(self) -> Option<&'a Name> {
         if let Self::Permits(gate) = self { Some(gate) } else { None }
     }
 
-    /// What is wrong where nodes say that `name` is held as a lock, or as the gate of a semaphore.
+    /// The error text for the reply `misused`: others hold `name` as a lock and this is a
+    /// semaphore, or the other way round.
     pub(crate) fn misuse(self, name: &Name) -> String {
         match self {
             Self::Gate | Self::Permits(_) => {
@@ -36,7 +36,7 @@ impl<'a> Who<'a> {
         }
     }
 
-    /// The owner, and its number.
+    /// The owner's id and number.
     pub(super) fn owner(self, voters: &Voters) -> (String, u64) {
         let follows = |grant: &Grant| {
             let (client, number) = grant.owner().rsplit_once('/')?;
@@ -46,12 +46,12 @@ impl<'a> Who<'a> {
         match self {
             Self::Next(mode) => voters.owner(mode),
             Self::Gate | Self::Permits(_) => voters.owner(Mode::Exclusive),
-            // It always is one: this client made its owner.
+            // The parsing cannot fail: this client made the writer's id.
             Self::Follows(grant) => follows(grant).unwrap_or_else(|| voters.owner(Mode::Shared)),
         }
     }
 
-    /// The token of the writer that it was; 0 if it was none.
+    /// The token of the writer that becomes this reader; 0 if there is none.
     pub(super) const fn follows(self) -> u64 {
         match self {
             Self::Follows(grant) => grant.token(),

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use super::*;
 use crate::host::TokioTime;
 
-/// What is renewed, and when that ends.
+/// A fake lease, whose renewal ends when a test says so.
 struct Lease {
     number: usize,
     renew_by: Mutex<Tick>,
@@ -43,7 +43,7 @@ impl Timed for Lease {
     }
 }
 
-/// A monitor, and what it has begun.
+/// A monitor, and the renewals that it has begun.
 struct Stage {
     host: Arc<dyn Host>,
     schedule: Arc<Schedule<dyn Timed>>,
@@ -64,7 +64,7 @@ impl Stage {
         Self { host, schedule, begun, leases: Vec::new(), _leftovers: sender, _closing }
     }
 
-    /// A lease more with so many seconds left, of which a renewal is due now.
+    /// Adds a lease with `left` seconds left, which is due for renewal.
     fn due(&mut self, left: u64, sends: usize) {
         let renew_by = Mutex::new(self.seconds(left));
         let (number, begun, answered) = (self.leases.len(), self.begun.clone(), CancellationToken::new());
@@ -81,19 +81,19 @@ impl Stage {
         self.host.now() + Duration::from_secs(left)
     }
 
-    /// Nodes answer this lease's renewal.
+    /// Ends the renewal of this lease.
     fn answers(&self, number: usize) {
         self.leases[number].answered.cancel();
     }
 
-    /// What has begun since, once there is nothing more to do: only then does paused time move on.
+    /// The renewals that have begun since. Paused time moves on only when the monitor is idle.
     async fn begun(&self) -> Vec<usize> {
         tokio::time::sleep(Duration::from_millis(1)).await;
         std::mem::take(&mut *self.begun.lock().unwrap())
     }
 }
 
-/// As many as may be under way, which nobody answers.
+/// A stage with as many renewals under way as allowed, none of which ends.
 async fn busy() -> Stage {
     let mut stage = Stage::new();
     (0..RENEWALS).for_each(|_| stage.due(60, 1));
@@ -106,9 +106,9 @@ async fn after_a_stall_those_are_renewed_first_whose_deadline_is_nearest() {
     let mut stage = Stage::new();
     (0..RENEWALS + 100).rev().for_each(|left| stage.due(left as u64, 1));
     let late: Vec<_> = stage.begun().await.into_iter().filter(|number| *number < 100).collect();
-    assert_eq!(late, [0; 0], "of those with the latest deadlines");
+    assert_eq!(late, [0; 0], "the latest deadlines wait");
     stage.answers(RENEWALS);
-    assert_eq!(stage.begun().await, [99], "the next");
+    assert_eq!(stage.begun().await, [99], "the next deadline");
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,7 +119,7 @@ async fn what_comes_later_and_has_less_time_is_renewed_before_what_waits() {
     stage.due(2, 1);
     (0..5).for_each(|number| stage.answers(number));
     let order = [4, 3, 1, 2, 0].map(|waiting| RENEWALS + waiting);
-    assert_eq!(stage.begun().await, order, "and of one deadline who came first");
+    assert_eq!(stage.begun().await, order, "equal deadlines keep their order");
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,7 +128,7 @@ async fn a_lease_waits_once_and_where_its_deadline_of_now_puts_it() {
     let (first, second) = (RENEWALS, RENEWALS + 1);
     [20, 30].into_iter().for_each(|left| stage.due(left, 1));
     assert_eq!(stage.begun().await, [0; 0]);
-    // A doubt asks for it once more, and it was handed something over that ends soon.
+    // Both are due again, the second with a nearer deadline.
     *stage.leases[second].renew_by.lock().unwrap() = stage.seconds(3);
     [first, second, second].into_iter().for_each(|number| stage.again(number));
     assert_eq!(stage.begun().await, [0; 0]);
@@ -152,7 +152,7 @@ async fn of_large_sessions_so_many_are_renewed_at_a_time_as_fit_into_the_calls_u
     [5, 4, 3, 2, 1].into_iter().for_each(|left| stage.due(left, 10_000));
     assert_eq!(stage.begun().await, [4, 3]);
     stage.due(60, 1);
-    assert_eq!(stage.begun().await, [5], "what is small waits for none of them");
+    assert_eq!(stage.begun().await, [5], "a small one waits for no large one");
     stage.answers(4);
     assert_eq!(stage.begun().await, [2]);
     (0..5).for_each(|number| stage.answers(number));
