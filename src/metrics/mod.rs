@@ -2,8 +2,8 @@
 //!
 //! The library records through the [`metrics`] facade and installs no exporter. Install yours
 //! **before** connecting: connecting registers every series, at zero, so that a rate sees the first
-//! event too. Give the exporter the [`buckets`]; without them most make summaries, which cannot be
-//! added up over processes.
+//! event too. Give the exporter the [`buckets`]. Without them, most exporters make summaries, which
+//! cannot be added up over processes.
 //!
 //! # Labels
 //!

@@ -1,10 +1,10 @@
-//! What people are told of two lists that are not the same.
+//! Messages about two lists that differ.
 
 use std::time::Duration;
 
 use super::List;
 
-/// Says in what another list that is in force on a node differs from a client's, and what to do.
+/// How another list, which is in force on a node, differs from a client's, and what to do.
 #[must_use]
 pub fn difference(mine: &List, says: &str) -> String {
     let Some(theirs) = List::parse(says) else {
@@ -37,7 +37,7 @@ fn described(list: &List, other: &List) -> String {
     format!("{:?} of {nodes} {} with max_ttl {max_ttl}{protocol}", list.name, if nodes == 1 { "node" } else { "nodes" })
 }
 
-/// The nodes that a list has, for people, and the other does not have.
+/// The nodes that `list` has and `other` lacks, as text for people.
 fn lacking(list: &List, other: &List) -> String {
     let nodes =
         list.nodes.iter().filter(|node| !other.nodes.contains(node)).map(|node| node.escape_debug().to_string());
