@@ -1,5 +1,4 @@
-//! Settings, which are checked once and become immutable rules. The modules read files and the
-//! environment.
+//! Settings: checked once, then immutable. The modules read files and the environment.
 
 mod addresses;
 mod checks;

@@ -28,8 +28,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// The address with user and password, percent-encoded. With `later`, a user may be without a
-    /// password, which is added later.
+    /// The address with user and password, percent-encoded. If `later`, a password may be missing.
     pub(crate) fn joined(&self, variable: impl Fn(&str) -> Option<String>, later: bool) -> Result<String, String> {
         let password = match (self.secret(variable)?, self.user) {
             (None, None) => return Ok(self.url.to_owned()),

@@ -32,8 +32,7 @@ pub(crate) struct Rules {
     pub(crate) max_rounds: Option<u32>,
     /// The ttl by which waiters behind the first two renew their places.
     pub(crate) places: Duration,
-    /// How long nodes hold the names, if that is longer than the ttl and outlasts the lease. It is
-    /// never part of a validity.
+    /// How long nodes hold the names, if longer than the ttl. This is never part of a validity.
     pub(crate) period: Option<Duration>,
     /// The class in metrics.
     pub(crate) class: Class,
@@ -58,11 +57,10 @@ impl Rules {
     }
 
     /// The rules of a semaphore's gate. Its holder keeps the gate while it waits for permits, for
-    /// one hand-over at a time. So a holder that dies delays others no longer than a waiter that
-    /// dies.
+    /// one hand-over at a time. So a dead holder delays others no longer than a dead waiter.
     ///
-    /// These rules pass all checks. If drift leaves too little of so short a time, the gate is held
-    /// for the ttl, as any lock.
+    /// These rules pass all checks. If drift leaves too little of a hand-over, the gate is held for
+    /// the ttl.
     pub(crate) fn of_gate(&self, round_trip: Duration) -> Self {
         let lasts = handover::lasts(self.validity.ttl(), self.drift, round_trip);
         let validity = if leaves_enough(self.drift, lasts.ttl()) { lasts } else { self.validity };
@@ -79,14 +77,12 @@ impl Rules {
 }
 
 impl LockOptions {
-    /// The share by which clocks may run apart before a node's clock counts as stepped: at least
-    /// the 0.01 of normal clocks.
+    /// By which share clocks may run apart before a node's clock counts as stepped: at least 0.01.
     pub(crate) const fn clock_rate(&self) -> f64 {
         self.drift.factor.max(0.01)
     }
 
-    /// Checks the options for a lock of a quorum whose own options are `shared`. By these, the
-    /// clocks of its nodes are judged.
+    /// Checks the options of one lock. Those of its quorum, `shared`, judge the nodes' clocks.
     pub(crate) fn checked_for(&self, shared: &Self, max_ttl: Duration) -> Result<Rules> {
         let (factor, rate) = (self.drift.factor, shared.clock_rate());
         let rules = self.checked(max_ttl)?;

@@ -10,14 +10,12 @@ use super::password_file::PasswordFile;
 use crate::error::{Error, Result};
 use crate::node::redis::{Tls, Transport};
 
-/// The settings of a quorum as data: read from a configuration file, with the feature `serde`, or
-/// from the environment.
+/// The settings of a quorum as data, from the environment or, with the feature `serde`, a file.
 ///
 /// Unset fields keep the defaults of [`QuorumBuilder`](crate::QuorumBuilder). With `serde` every
 /// field may be left out, unknown fields are refused, and times are texts with their unit:
 /// `"500ms"`, `"30s"`, `"1.5m"`, `"2h"`. The fields are those of the `quorumlock` command's file.
-/// The format and its parser are up to you. The parser's errors may quote the file, and passwords
-/// in it.
+/// The format and its parser are up to you. The parser's errors may quote passwords.
 ///
 /// [`Debug`] does not show passwords.
 ///
@@ -77,8 +75,7 @@ pub struct Config {
     /// See [`QuorumBuilder::node_timeout`](crate::QuorumBuilder::node_timeout).
     #[cfg_attr(feature = "serde", serde(deserialize_with = "super::times::read"))]
     pub node_timeout: Option<Duration>,
-    /// See [`QuorumBuilder::transport`](crate::QuorumBuilder::transport). As a text `"fred"` or
-    /// `"redis-rs"`.
+    /// See [`QuorumBuilder::transport`](crate::QuorumBuilder::transport): `"fred"` or `"redis-rs"`.
     #[cfg_attr(feature = "serde", serde(deserialize_with = "super::named::read"))]
     pub transport: Option<Transport>,
     /// Where relative paths start.
@@ -130,8 +127,7 @@ impl Config {
     /// `redis://eu:6379,redis://us:6379`. In a user or password, `%2C` is a comma.
     ///
     /// # Errors
-    /// `Config` for an address without a scheme. Other mistakes are reported when the quorum
-    /// connects.
+    /// `Config` for an address without a scheme. Connecting reports other mistakes.
     pub fn from_urls(list: &str) -> Result<Self> {
         let nodes = split(list).map_err(Error::config)?.into_iter().map(NodeConfig::new).collect();
         Ok(Self { nodes, ..Self::default() })

@@ -64,16 +64,17 @@ impl LockOptions {
         self
     }
 
-    /// The part of the drift that does not depend on the ttl. Default 2 ms, and no less: whole
-    /// milliseconds may end a hold 1 ms early, and Redlock leaves another for short ttls.
+    /// The part of the drift that does not depend on the ttl. Default 2 ms, and no less: nodes
+    /// count whole milliseconds, so a hold may end 1 ms early, and Redlock adds another for short
+    /// ttls.
     #[must_use]
     pub const fn drift_constant(mut self, constant: Duration) -> Self {
         self.drift.constant = constant;
         self
     }
 
-    /// How much validity a fresh lock must have left; a round that leaves less has failed. Default
-    /// zero.
+    /// How much validity a fresh lock must have left. A round that leaves less has failed. Default
+    /// 0.
     ///
     /// A lock that is handed over has about 3 s of validity at most. If that is too little, the
     /// caller asks once more, which takes a round trip.
@@ -117,8 +118,8 @@ impl LockOptions {
         self
     }
 
-    /// After how many lost rounds an acquisition gives up, if its timeout does not end it before.
-    /// Default: no bound; at least 1.
+    /// After how many rounds that were not won an acquisition gives up, unless its timeout ends it
+    /// before. Default: no bound; at least 1.
     ///
     /// A round asks each node once, and again if the node knows of a later claim. Between two
     /// rounds, a caller waits in the nodes' queues, for a third of the ttl at most. Behind other

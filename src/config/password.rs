@@ -65,7 +65,7 @@ impl PasswordFile {
         })
     }
 
-    /// Whether errors may show the path: it exists, or looks like a path.
+    /// Whether errors may show the path: it exists, or is absolute.
     fn is_told(&self) -> bool {
         self.is_path || self.path.exists()
     }
@@ -110,8 +110,7 @@ impl Password {
         Self(utf8_percent_encode(line, NON_ALPHANUMERIC).to_string())
     }
 
-    /// The address with this password, if it has none. What is no address stays as it is: the
-    /// library reports the mistake.
+    /// The address with this password, if it has none. An invalid address stays as it is.
     pub(crate) fn within(&self, address: &str) -> String {
         let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));

@@ -32,8 +32,7 @@ use crate::node::redis::{Credentials, CredentialsProvider, FetchingCredentials};
 /// ```
 pub struct PasswordFile {
     file: Arc<Named>,
-    /// One read at a time, so that a file system that hangs takes one thread and not one for each
-    /// attempt.
+    /// One read at a time, so that a hanging file system takes one thread, not one per attempt.
     reading: Arc<Semaphore>,
 }
 

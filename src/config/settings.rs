@@ -29,8 +29,7 @@ impl NodeAddress {
     }
 }
 
-/// The settings of a quorum, which [`QuorumBuilder`](crate::QuorumBuilder) explains. Not `Debug`:
-/// addresses may hold passwords.
+/// The settings of a quorum, as in `QuorumBuilder`. Not `Debug`: addresses may hold passwords.
 #[derive(Clone)]
 pub(crate) struct Settings {
     /// The quorum's name in metrics and traces.
@@ -115,8 +114,7 @@ impl Settings {
         Name::new(&self.prefix, text)
     }
 
-    /// Reverses [`name`](Self::name): the text that callers use for a name on the nodes. `None` for
-    /// a name of another format.
+    /// The caller's name for `text` on the nodes; `None` if that has another key format.
     pub(crate) fn told(&self, text: &Arc<str>) -> Option<Arc<str>> {
         let Some(format) = &self.key_format else { return Some(text.clone()) };
         let (before, after) = format.split_once(NAME)?;

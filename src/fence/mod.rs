@@ -2,8 +2,7 @@
 //!
 //! A lock alone cannot stop a process that was paused between its last check and its write. The
 //! storage can: it keeps the highest [token](crate::Lease::token) that it has seen, and refuses a
-//! write with a lower token, in one atomic step. Each helper here does that for one kind of
-//! storage:
+//! write with a lower token, in one atomic step. Each helper does that for one kind of storage:
 //!
 //! | feature | storage | in one atomic step |
 //! |---|---|---|
@@ -13,17 +12,16 @@
 //!
 //! All of them have the same rules:
 //!
-//! * A token that is **equal** to the highest token is the same holder, which may write as often as
-//!   it wants to.
+//! * A token **equal** to the highest is the same holder, which may write as often as it wants to.
 //! * A **lower** token is refused with [`Stale`], which has both tokens. Nothing was written.
 //! * A **higher** token may write, and becomes the highest. So does the first token.
 //! * **Read through the same helper** whatever a write depends on. The helper raises the fence
 //!   before it reads, so that no earlier holder can write between your read and your write.
-//! * Every writer of the data must go through the fence. It does not stop others.
+//! * Every writer of the data must go through the fence. The fence does not stop others.
 //! * **Use one fence for data that only one holder may write at a time**: for an exclusive lock, or
-//!   for one permit of a semaphore by its own name. Readers have tokens of their own at the same
-//!   time, and so have several permits. With one fence, the lower of these would be refused, though
-//!   its lock is still held.
+//!   for one permit of a semaphore by its own name. Several readers, or several permits, have
+//!   tokens at the same time. One fence would refuse the lower tokens, though their locks are still
+//!   held.
 //!
 //! Keep the highest token for as long as a paused holder may come back. Storage that loses
 //! confirmed writes, such as a promoted Redis replica, may lose a fence too.

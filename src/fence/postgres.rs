@@ -23,10 +23,9 @@
 //!
 //! # What makes it safe
 //!
-//! Only the fence does. The check before the `COMMIT`, that the lock is still held, just saves
-//! work: the lock may end while the `COMMIT` is under way. The next holder's [`guard`] then waits
-//! until the `COMMIT` is decided. Set `lock_timeout` in sessions that must not wait without a
-//! limit.
+//! The fence alone makes it safe. The check before the `COMMIT`, that the lock is still held, just
+//! saves work: the lock may end during the `COMMIT`. The next holder's [`guard`] then waits until
+//! the `COMMIT` is decided. Set `lock_timeout` in sessions that must not wait without a limit.
 //!
 //! Call [`guard`] first in the transaction, before it reads anything. It works at each isolation
 //! level. At REPEATABLE READ and SERIALIZABLE it fails with SQLSTATE 40001 if another transaction
@@ -71,8 +70,8 @@ pub const TABLE: &str =
 const RAISE: &str = "INSERT INTO quorumlock_fences AS known (resource, fence) VALUES ($1, $2)
     ON CONFLICT (resource) DO UPDATE SET fence = GREATEST(known.fence, EXCLUDED.fence) RETURNING fence";
 
-/// Returns the transaction's id for `txid_status`. It fails in a transaction that has failed:
-/// `COMMIT` would roll that back and report no error.
+/// Returns the transaction's id for `txid_status`. This fails in a failed transaction, which
+/// `COMMIT` would roll back without an error.
 const ID: &str = "SELECT txid_current_if_assigned()";
 
 /// Checks that no higher token than `token` was seen for `resource`, and makes it the highest once
@@ -109,8 +108,7 @@ pub fn bigint(token: u64) -> Result<i64, Error> {
 /// (SQLSTATE 40003, class 08).
 ///
 /// # Cancel safety
-/// If this is dropped before the `COMMIT` was sent, it rolls back. After that, the result is
-/// unknown.
+/// If this is dropped before the `COMMIT` was sent, it rolls back. Later, the result is unknown.
 pub async fn commit(mut transaction: Transaction<'_, Postgres>, lease: &Lease, margin: Duration) -> Result<(), Error> {
     let id = sqlx::query_scalar(ID).fetch_one(&mut *transaction).await.map_err(Error::Database)?;
     if let Err(lost) = lease.ensure(margin) {
@@ -174,8 +172,7 @@ pub enum Error {
     /// `aborted`, or `in progress`, which means look again.
     #[non_exhaustive]
     Unknown {
-        /// The id of the transaction; `None` if it has written nothing, so that nothing is in
-        /// doubt.
+        /// The id of the transaction; `None` if it has written nothing, so there is no doubt.
         transaction: Option<i64>,
         /// The error of the connection.
         source: sqlx::Error,

@@ -4,8 +4,7 @@
 //!
 //! A script compares the token with the highest token, which has a key of its own. In the same
 //! step, it carries out the command. A [`Call`] makes the arguments of `EVAL` for any client, and
-//! checks the reply. With the feature `redis-rs` there is `Call::query_async` for the crate
-//! `redis`:
+//! checks the reply. `Call::query_async` is for the crate `redis` (feature `redis-rs`):
 //!
 //! ```no_run
 //! # #[cfg(feature = "redis-rs")]
@@ -29,10 +28,8 @@
 //! * Use one key per lock, and the same key in all calls. In a cluster, all keys of a call must be
 //!   in one slot: give their names the same hash tag, as above.
 //! * Never give the key a ttl: without the key, a stale token passes. Do not let Redis evict it
-//!   (`maxmemory-policy noeviction`, or a `volatile-` policy). If Redis persists your data, let it
-//!   persist the key.
-//! * Replication is asynchronous: a promoted replica may lack the last writes, and the fence with
-//!   them.
+//!   (`maxmemory-policy noeviction`, or a `volatile-` policy). Persist it if you persist the data.
+//! * Replication is asynchronous: a promoted replica may lack the last writes, and the fence.
 //!
 //! The user needs the rights to run `EVAL`, `GET` and `SET` on that key, and your command.
 
@@ -41,18 +38,15 @@ use std::fmt;
 
 use super::{Stale, check};
 
-/// Carries out one command, unless the token is stale. The script is sent with each call, so it has
-/// few comments:
+/// Carries out one command, unless the token is stale. Each call sends the script, so it is terse.
 ///
 /// * keys: the key of the fence, which has the highest token as a decimal; then the command's keys;
-/// * arguments: the token as a decimal without leading zeros; then the words of the command, with
-///   its keys;
+/// * arguments: the token as a decimal without leading zeros; then the command with its keys;
 /// * reply: the highest token so far, with this one, as a text; then the command's reply. If the
 ///   first is not the token that was sent, nothing was done.
 const SCRIPT: &str = include_str!("../../scripts/lua/fenced.lua");
 
-/// A command, the key of its fence, and the token. A command has some 7,000 words at most: scripts
-/// cannot pass on more.
+/// A command of up to about 7,000 words (a limit of scripts), the key of its fence, and the token.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is sent yet"]
 pub struct Call {
@@ -63,8 +57,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// `command`, such as `"SET"`, is carried out if no higher token than `token` is stored at
-    /// `fence`.
+    /// `command`, such as `"SET"`, is carried out unless a higher token is stored at `fence`.
     pub fn new(fence: impl AsRef<[u8]>, token: u64, command: &str) -> Self {
         Self { token, keys: vec![fence.as_ref().to_vec()], words: vec![command.into()] }
     }
@@ -82,8 +75,8 @@ impl Call {
     }
 
     /// What a client sends after `EVAL`: the script, the number of keys, the keys and the
-    /// arguments. For `EVALSHA`, send the script's SHA-1 in place of the script, which may change
-    /// with any release.
+    /// arguments. For `EVALSHA`, replace the script by its SHA-1. Any release may change the
+    /// script.
     #[must_use]
     pub fn arguments(&self) -> Vec<Vec<u8>> {
         let head = [SCRIPT.into(), self.keys.len().to_string().into_bytes()];
@@ -95,8 +88,7 @@ impl Call {
     /// text. If this returns `Ok`, the second element is the command's own reply.
     ///
     /// # Errors
-    /// `Stale` if the command was not carried out; `Unusable` if the script did not send this
-    /// reply.
+    /// `Stale` if the command was not carried out; `Unusable` if the script sent no such reply.
     pub fn verdict(&self, seen: impl AsRef<[u8]>) -> Result<(), Error> {
         let seen = seen.as_ref();
         let number = std::str::from_utf8(seen).ok().and_then(|seen| seen.parse().ok());
@@ -132,13 +124,12 @@ impl Call {
 pub enum Error {
     /// The token is stale. **Stop** what the lock protected.
     Stale(Stale),
-    /// The first element of the reply is no token. **Fix** what reads the reply, or the key of the
-    /// fence.
+    /// The reply has no token. **Fix** what reads the reply, or the key of the fence.
     Unusable(String),
     /// An error from Redis or the client. If no answer came, the command may have been carried out,
-    /// or may still be: a server may read a broken connection's data late. **Acquire** the lock
-    /// anew and read with the new token, which makes late commands stale. A read with the same
-    /// token does not.
+    /// or may be later, when the server reads what the connection left. **Acquire** the lock anew
+    /// and read with the new token: then late commands are stale. A read with the same token is not
+    /// enough.
     #[cfg(feature = "redis-rs")]
     Redis(::redis::RedisError),
 }

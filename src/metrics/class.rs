@@ -12,8 +12,7 @@ const OTHER: &str = "other";
 /// The classes of this process, in the order in which they came.
 static KNOWN: Mutex<Vec<Arc<str>>> = Mutex::new(Vec::new());
 
-/// A class of locks, as a number: one without a name, [`MAX_CLASSES`] with a name, one for all
-/// others.
+/// A class of locks: one without a name, [`MAX_CLASSES`] with a name, and one for all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Class(usize);
 

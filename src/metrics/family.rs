@@ -2,8 +2,7 @@
 
 use metrics::Counter;
 
-/// All are registered from the start: `increase()` does not see the first event of a counter that
-/// appears with it.
+/// All are registered from the start: `increase()` misses the first event of a counter that is new.
 #[derive(Debug)]
 pub(super) struct Family<L, M>(Box<[(L, M)]>);
 

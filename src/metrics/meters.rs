@@ -40,8 +40,7 @@ pub(crate) struct ListMeters {
 }
 
 impl ListMeters {
-    /// Records whether another list of this name is in force, and which nodes' names lead to two
-    /// servers.
+    /// Records whether another list of this name is in force, and which names lead to two servers.
     pub(crate) fn tell(&self, other: bool, twins: NodeSet) {
         let set = |gauge: &Gauge, on: bool| gauge.set(f64::from(u8::from(on)));
         set(&self.other, other);

@@ -16,8 +16,7 @@
 //!   without a class do not have the label. A process has at most [`MAX_CLASSES`] classes; all
 //!   further ones are recorded as `other`.
 //!
-//! A process with one quorum of five nodes has fewer than 300 series, and about 50 more for each
-//! class.
+//! One quorum of five nodes has fewer than 300 series, and about 50 more for each class.
 
 mod class;
 mod family;

@@ -16,8 +16,7 @@ use super::validity::MAX_ROUND;
 /// How often a round asks again at once with a higher ballot, before it counts as failed.
 pub const LIFTS: usize = 3;
 
-/// Holds the votes of one ask. In the client, other tasks add the nodes' replies. In the model it
-/// is the tally itself.
+/// Holds the votes of one ask. In the client, other tasks add votes. In the model, it is the tally.
 pub trait Votes {
     /// The votes so far.
     fn tally(&self) -> ClaimTally;
@@ -58,11 +57,9 @@ pub struct Won {
     pub t0: Tick,
     /// The ballot that a quorum granted: the fencing token.
     pub ballot: u64,
-    /// The highest ballot that this owner has asked with or was pushed. A release must cover all of
-    /// them.
+    /// The highest ballot that this owner asked with or was pushed. A release must cover them all.
     pub highest: u64,
-    /// Whether any of the votes is a push. Then the lock has a short time left, and needs a
-    /// renewal.
+    /// Whether a push is among the votes. Then the lock has little time left, and needs a renewal.
     pub handed_over: bool,
     /// Until when the lock may be relied on, unless it is renewed.
     pub deadline: Tick,
@@ -86,8 +83,8 @@ pub struct Acquisition<V> {
     asks: Vec<Ask<V>>,
     /// Whether the last round has failed, so that the next ask begins another.
     waits: bool,
-    /// The nodes that may have received asks of earlier rounds since the last withdrawal, and those
-    /// that may hold something because of these asks.
+    /// For earlier rounds since the last withdrawal: the nodes that may have received asks, and
+    /// those that may hold something.
     before: (NodeSet, NodeSet),
     /// The highest ballot of all asks.
     highest: u64,
@@ -137,8 +134,7 @@ impl<V: Votes> Acquisition<V> {
         self.asks.last_mut()
     }
 
-    /// Decides at `now`, by the votes of the last ask and the hand-overs; `None` if more votes are
-    /// needed.
+    /// Decides at `now` by the votes of the last ask and the hand-overs; `None` if more are needed.
     ///
     /// Validity and [`MAX_ROUND`] are checked here, at the time of the decision: the process may
     /// have been suspended after the last vote.
@@ -256,20 +252,18 @@ impl<V: Votes> Acquisition<V> {
         nothing_granted && (waits || handed_since)
     }
 
-    /// Goes on after a failed round. Its asks are over, but nodes may still hold the name because
-    /// of them.
+    /// Goes on after a failed round. Nodes may still hold the name because of its asks.
     pub const fn wait(&mut self) {
         self.waits = true;
     }
 
-    /// The nodes that did not answer the last ask with a grant or a refusal.
+    /// The nodes without a usable answer to the last ask.
     #[must_use]
     pub fn unheard(&self) -> NodeSet {
         self.asks.last().map_or_else(NodeSet::default, |ask| ask.votes.tally().unheard())
     }
 
-    /// Withdraws all that may have been granted with a ballot up to `ballot`, or up to the highest
-    /// ballot of the asks.
+    /// Withdraws what may have been granted with ballots up to `ballot`, and at least all asks.
     pub fn withdraw(&mut self, ballot: u64) {
         self.asks.clear();
         self.before = (NodeSet::default(), NodeSet::default());

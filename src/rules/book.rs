@@ -1,9 +1,7 @@
-//! What a client concludes from the records of all nodes: whose votes count by the lists in force,
-//! and which hellos it sends next.
+//! What a client concludes from the records of all nodes: whose votes count, which hellos follow.
 //!
-//! Pure: [`Book`] takes what each node's last hello returned, and returns a [`Plan`]. The
-//! asynchronous code (`protocol::hello`) carries out the plan. `docs/protocol.md`, "One list", says
-//! why the rules are enough.
+//! Pure: [`Book`] takes what each node's last hello returned, and returns a [`Plan`], which
+//! `protocol::hello` carries out. `docs/protocol.md`, "One list", says why the rules are enough.
 
 mod judged;
 mod node;
@@ -50,8 +48,7 @@ pub enum Standing {
         /// Until then, unless a later hello is answered.
         until: Tick,
     },
-    /// The votes do not count: another list is in force there, or another list of this name
-    /// anywhere.
+    /// The votes do not count: another list is in force there, or one of this name on any node.
     OtherList {
         /// When the other list lapses, if no client extends it.
         until: Tick,
@@ -94,8 +91,7 @@ pub struct Wanted {
     pub intent: Intent,
     /// Why a record that the hello makes is old at once, if the node's INFO agrees.
     pub old: Option<OldAtOnce>,
-    /// The id of the last record that this client saw there. `held` if it saw none and holds a
-    /// lock.
+    /// The id of the last record that this client saw there, or `held` if none and it holds a lock.
     pub knew: Option<Arc<str>>,
     /// The ballot to which the hello syncs the node.
     pub sync: Option<u64>,
@@ -131,8 +127,7 @@ struct Moment {
 }
 
 impl Book {
-    /// A client that is connecting to all nodes. `names` is in the order of their numbers. An
-    /// `onlooker` writes nothing.
+    /// A client that connects to all nodes, which have these `names`. An `onlooker` writes nothing.
     #[must_use]
     pub fn new(list: Arc<List>, names: Vec<Arc<str>>, round_timeout: Duration, onlooker: bool) -> Self {
         let size = Size::of(u32::try_from(names.len()).unwrap_or(u32::MAX));
@@ -140,8 +135,7 @@ impl Book {
         Self { list, size, round_timeout, onlooker, nodes, lacks: None }
     }
 
-    /// Updates what is known of a node; `None` if it cannot be reached. The same update again
-    /// changes nothing.
+    /// Updates what is known of a node; `None` if it cannot be reached. Repeating changes nothing.
     pub fn heard(&mut self, node: usize, known: Option<Known>, now: Tick) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.heard(&self.list, known, now);
@@ -214,8 +208,7 @@ impl Book {
     }
 
     /// Whether every node that can be reached, and answers, was lately asked which list is in
-    /// force. While the client connects to a node, it waits for this node, but at most for a round
-    /// timeout.
+    /// force. Nodes that the client is connecting to are waited for, for a round timeout at most.
     fn all_were_asked(&self, now: Tick) -> bool {
         let Some(lacks) = self.lacks else { return false };
         let patience = self.round_timeout;

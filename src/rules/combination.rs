@@ -101,8 +101,7 @@ impl Combination<'_> {
         counts.then_some(Counted { node, ballot: self.ballot, t0: self.t0, ends, least: min_validity, pushed: false })
     }
 
-    /// The quorum of votes with one ballot that end last, if any. Only one ballot can have a
-    /// quorum.
+    /// The quorum of votes with one ballot that end last, if any. No two ballots have a quorum.
     fn quorum(&self, votes: &[Counted]) -> Option<Carried> {
         let quorum = self.terms.size.quorum() as usize;
         let alike = |ballot: u64| votes.iter().filter(move |vote| vote.ballot == ballot);

@@ -35,12 +35,12 @@ use super::validity::MAX_ROUND;
 ///
 /// - A lock that is removed while the record stays: a `DEL` by hand, eviction, an old snapshot.
 /// - An event before this client first saw the node, if the record shows no trace of it.
-/// - A step of the clock that is undone before the next reply, or that drift could explain: up to 1
-///   % of the time since the last reply, and one round trip.
+/// - A step of the clock that is undone before the next reply, or that drift could explain: up to
+///   1 % of the time since the last reply, and one round trip.
 ///
 /// After any of these, keep clients away from the node for `max_ttl`: stop it, or close its port.
-/// By then, no lock that it forgot is held any more. Storage that checks fencing tokens is safe
-/// from all of them.
+/// By then, no lock that it forgot is held. Storage that checks fencing tokens is safe from all of
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Doubt {
@@ -94,7 +94,7 @@ pub struct RestartGuard {
     offset: Option<Offset>,
     /// The process that INFO showed last.
     process: Option<Arc<str>>,
-    /// Whether the process has changed, or was a replica, since the last record was received.
+    /// Whether the process has changed since the last record, or was seen as a replica.
     replaced: bool,
     /// The last record that was received.
     record: Option<Record>,
@@ -137,14 +137,12 @@ impl RestartGuard {
         self.process = Some(process.into());
     }
 
-    /// The node was seen as a replica. When it is a master again, it has the memory of another
-    /// server.
+    /// The node was seen as a replica. As a master again, it has the memory of another server.
     pub const fn demoted(&mut self) {
         self.replaced = true;
     }
 
-    /// A hello, sent at `sent` and answered at `received`, returned the node's record; `None` if it
-    /// has none.
+    /// A hello, sent at `sent` and answered at `received`, returned the record, if there is one.
     pub fn hello(&mut self, record: Option<&Record>, sent: Tick, received: Tick) {
         let Some(record) = record else {
             if std::mem::take(&mut self.present) {
@@ -225,8 +223,8 @@ impl RestartGuard {
         stepped && !self.max_ttl.is_zero()
     }
 
-    /// A push carried the node's `time`, and was received at `received`. Nobody knows when it was
-    /// sent, so it shows only the least that the clock is ahead. Returns whether the clock was
+    /// A push carried the node's `time`, and was received at `received`. Nobody knows when the push
+    /// was sent, so it shows only the least that the clock is ahead. Returns whether the clock was
     /// stepped, as [`observe`](Self::observe) does.
     pub fn observe_push(&mut self, time: Duration, received: Tick) -> bool {
         let Some(last) = self.offset else { return false };
@@ -240,15 +238,14 @@ impl RestartGuard {
         stepped && !self.max_ttl.is_zero()
     }
 
-    /// How far the node's clock is ahead of ours, in microseconds: the middle of the bounds. `None`
+    /// How far the node's clock is ahead of ours, in microseconds: the middle of the bounds; `None`
     /// before the first reply.
     #[must_use]
     pub fn clock_ahead(&self) -> Option<i128> {
         self.offset.map(|offset| offset.low.midpoint(offset.high))
     }
 
-    /// For how much longer at least the node may not vote on claims at `now`, and why. `None` if it
-    /// may vote.
+    /// How much longer at least the node may not vote on claims, and why; `None` if it may vote.
     #[must_use]
     pub fn quarantined(&self, now: Tick) -> Option<(Duration, Doubt)> {
         if self.max_ttl.is_zero() {

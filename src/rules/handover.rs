@@ -28,11 +28,10 @@ impl Stamp {
     }
 }
 
-/// How long a hand-over lasts: for the ttl, but at most 3 s and four round trips, and
+/// How long a hand-over lasts: the ttl, but at most 3 s plus four round trips, and at most
 /// [`MAX_ROUND`].
 ///
-/// That leaves time for messages under way. If the waiter has died, the next in the queue do not
-/// wait for long.
+/// This leaves time for messages under way, and is short if a waiter has died.
 #[must_use]
 pub fn lasts(ttl: Duration, drift: Drift, round_trip: Duration) -> Validity {
     let long = Duration::from_secs(3).saturating_add(round_trip.saturating_mul(4));
@@ -42,8 +41,7 @@ pub fn lasts(ttl: Duration, drift: Drift, round_trip: Duration) -> Validity {
 }
 
 /// How often a waiter asks again, if a hand-over lasts for `lasts`. The first and the second in any
-/// queue (`soon`) ask often, so that most of a hand-over's time is left. Others only keep their
-/// places.
+/// queue (`soon`) ask often, so that most of a hand-over is left. Others only keep their places.
 #[must_use]
 pub fn again(lasts: Duration, ttl: Duration, soon: bool) -> Duration {
     if soon { lasts / 4 } else { lasts.max(ttl / 3) }
@@ -132,18 +130,16 @@ impl Early {
     fn answers(self, known: &Registered) -> Option<Pushed> {
         let Self { ballot, told, stamp } = self;
         let Registered { t0, lasts, .. } = *known;
-        // The node granted the name after the registration was sent, and for this time from then
-        // on.
+        // The node granted the name after the registration was sent, for this time from then on.
         let vote = Pushed { ballot, t0, lasts: lasts.lasting(told.min(lasts.ttl()).min(MAX_ROUND)), stamp };
         known.stamp.is_before(stamp).then_some(vote)
     }
 }
 
 impl Handovers {
-    /// A node refused a claim because of another owner. `registered` is its place in the queue, or
-    /// `None` if the claim does not wait: then an earlier registration stays. A push that the node
-    /// sent before this answer is over. A push that the node sent later stands, even if it was
-    /// handled first.
+    /// A node refused a claim because of another owner. `registered` is its place in the queue;
+    /// `None` if the claim does not wait, and then an earlier registration stays. A push that the
+    /// node sent before this answer is over. A later push stands, even if it was handled first.
     pub fn refused(&mut self, node: usize, registered: Option<Registered>) {
         let Some(answer) = registered else {
             self.open.remove(node);
@@ -160,8 +156,7 @@ impl Handovers {
         }
     }
 
-    /// A node called a claim stale. Its earlier push may be over, or have a higher ballot. The
-    /// registration stays.
+    /// A node called a claim stale: its push may be over, or have a higher ballot. The place stays.
     pub fn stale(&mut self, node: usize) {
         if let Some(slot) = self.nodes.get_mut(node) {
             slot.vote = None;
@@ -184,10 +179,9 @@ impl Handovers {
     /// A node has handed the name over to this owner, for the time `told`. The push `counts` unless
     /// the node is in doubt. Returns whether it is a vote.
     ///
-    /// A vote comes over the connection that confirmed the registration, with a later TIME of the
-    /// node. (One script call has one TIME, which does not show the order within the call.) A push
-    /// that is received before the confirmation is no vote, unless that answers the owner's first
-    /// claim.
+    /// A vote comes over the connection that confirmed the registration, with a later TIME. (One
+    /// script call has one TIME, which does not show the order within the call.) A push that is
+    /// received before the confirmation is no vote, unless that answers the owner's first claim.
     pub fn push(&mut self, node: usize, ballot: u64, told: Duration, stamp: Stamp, counts: bool) -> bool {
         self.pushed.insert(node);
         self.open.insert(node);

@@ -15,8 +15,7 @@ use super::tick::Tick;
 use super::validity::Validity;
 
 /// A lock that was handed over is renewed after this time, unless it is released before. It lasts
-/// for about 3 s, so most of its time is left by then. A section that is shorter saves its nodes a
-/// third of the work.
+/// for about 3 s, so most of that is left. A shorter section saves its nodes a third of the work.
 pub const SHORT_SECTION: Duration = Duration::from_millis(100);
 
 /// The state of a lease.
@@ -104,8 +103,7 @@ pub struct Tenure {
     backers: NodeSet,
     may_hold: NodeSet,
     failures: u32,
-    /// Whether another lease is about to replace this one. Then it is not renewed, and no renewal
-    /// ends it.
+    /// Whether another lease is about to replace this one: no renewal is sent, and none ends it.
     still: bool,
 }
 
@@ -167,8 +165,7 @@ impl Tenure {
         matches!(self.phase, Phase::Lost(_)) && now < self.deadline
     }
 
-    /// Why the lease is lost at `now`, even if no timer has fired yet. `None` if it is held or was
-    /// released.
+    /// Why the lease is lost at `now`, whether or not a timer has fired; `None` if it is not lost.
     #[must_use]
     pub fn lost(&self, now: Tick) -> Option<LostReason> {
         match self.phase {
@@ -196,8 +193,7 @@ impl Tenure {
 
     /// When to renew the lease for the first time, if ever. `won` is the round that it began with.
     ///
-    /// A lock that was handed over is renewed once even without `auto_renew`: only a renewal gives
-    /// it the whole ttl.
+    /// After a hand-over, one renewal is sent even without `auto_renew`, to get the whole ttl.
     #[must_use]
     pub fn first_renewal<R: FnOnce() -> u64>(&self, won: &Won, pace: Pace<R>) -> Option<Due> {
         self.first(won, pace, Pace::first)
@@ -223,8 +219,7 @@ impl Tenure {
     }
 
     /// When to renew a lock that was handed over: after a `round_trip` and at least
-    /// [`SHORT_SECTION`], but at most a quarter of its time. A shorter section ends without a
-    /// renewal.
+    /// [`SHORT_SECTION`], but at most a quarter of its time. Shorter sections end before.
     fn soon(&self, round_trip: Duration) -> Tick {
         self.since + round_trip.max(SHORT_SECTION).min(self.deadline.since(self.since) / 4)
     }

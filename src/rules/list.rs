@@ -84,15 +84,13 @@ impl List {
         &self.hash
     }
 
-    /// How often a client sends a hello to each node: every 5 s, or a fifth of max_ttl if that is
-    /// shorter.
+    /// How often a client sends a hello to each node: every 5 s, or max_ttl / 5 if that is shorter.
     #[must_use]
     pub fn every(&self) -> Duration {
         if self.max_ttl.is_zero() { EVERY } else { EVERY.min(self.max_ttl / 5) }
     }
 
-    /// How much longer than max_ttl a list stays in force. Nodes keep the ids that clients show for
-    /// the same time.
+    /// How much longer than max_ttl a list stays in force. Nodes keep shown ids for the same time.
     #[must_use]
     pub fn spare(&self) -> Duration {
         self.every() * 3
@@ -117,8 +115,7 @@ impl List {
         self.lasts() - self.every()
     }
 
-    /// The age of a record that is old at once: no client waits for a higher age, whatever its
-    /// drift factor.
+    /// The age of a record that is old at once: no client waits for more, whatever its drift.
     #[must_use]
     pub fn old(&self) -> Duration {
         self.max_ttl + self.max_ttl / 4
@@ -217,8 +214,7 @@ pub struct Sighting {
 }
 
 impl Record {
-    /// Whether the record belongs to this process of a server. An unknown process is empty, and
-    /// matches.
+    /// Whether the record belongs to this process. An empty text is unknown, and matches.
     pub(super) fn is_of(&self, process: &str) -> bool {
         process.is_empty() || is_same_process(&self.process, process)
     }

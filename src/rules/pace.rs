@@ -6,8 +6,7 @@ use super::backoff::Backoff;
 use super::renewal::Spread;
 use super::tick::Tick;
 
-/// Timers may fire a little late. The deadline's timer is set this much earlier, so that a loss is
-/// reported by the deadline.
+/// Timers may fire late. The deadline's is set this much earlier, to report a loss in time.
 pub const EARLY: Duration = Duration::from_millis(2);
 
 /// When to renew a lease, and whether to renew its whole session with it.

@@ -11,8 +11,7 @@ use super::validity::Validity;
 /// What one node answered to a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RenewVote {
-    /// The node held the name for this owner, and now holds it for another ttl. Only this is a
-    /// vote.
+    /// The node held the name for this owner, and does so for another ttl. Only this is a vote.
     Extended,
     /// The name was free there, and the node took it again for this owner. That helps the *next*
     /// renewal, but shows that the node did *not* hold the name until now.
@@ -42,8 +41,7 @@ pub enum Renewal {
 /// The votes of one renewal.
 ///
 /// `Healed` is never a vote. It counts *against* the lock, as `Lost` does: a node that healed did
-/// not hold the name. If that is true of so many nodes that no quorum can have held it, the lock is
-/// lost, whoever deleted its keys.
+/// not hold the name. If so many nodes did not hold it that no quorum can, the lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RenewalTally {
     size: Size,
@@ -153,15 +151,13 @@ impl Renewal {
     }
 }
 
-/// When to renew a lease whose last round began at `t0`: after a third of its validity, so that two
-/// more tries fit.
+/// When to renew a lease: a third of its validity after `t0`, so that two more tries fit.
 #[must_use]
 pub fn due(t0: Tick, validity: Validity) -> Tick {
     t0 + validity.length() / 3
 }
 
-/// Spreads renewals in time. Leases that began together are not renewed in step, and still share
-/// script calls.
+/// Spreads renewals, so that leases that began together are not in step, and still share calls.
 ///
 /// A renewal is moved to an earlier moment: by a random share, and then back to the next moment of
 /// a grid. All leases of this process with about this ttl share the grid.
@@ -192,8 +188,7 @@ impl Spread {
         self.gathered(due.minus(sooner), due.since(t0) / 64)
     }
 
-    /// The last moment of the grid up to `at`. Its spacing is a power of two in nanoseconds, and at
-    /// most `width`.
+    /// The last moment up to `at` of a grid whose width is a power of two in ns, at most `width`.
     fn gathered(self, at: Tick, width: Duration) -> Tick {
         let width = width.as_nanos().checked_ilog2().map_or(1, |bits| 1_u128 << bits);
         let past = (at.since_origin().as_nanos() + u128::from(self.phase)) % width;

@@ -32,8 +32,7 @@ impl Size {
     }
 }
 
-/// What one node answered: granted, refused or unknown. `Stale` is a refusal that a higher ballot
-/// may lift.
+/// What one node answered. Three answers, never two: `Stale` is a refusal of this ballot only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vote {
     /// The node holds the name for this owner.
@@ -134,14 +133,14 @@ impl ClaimTally {
         NodeSet::first(self.size.nodes()).without(self.unsent)
     }
 
-    /// The nodes that may hold the name: all that did not explicitly refuse. A node that calls the
+    /// The nodes that may have received the claim and did not refuse it. A node that calls the
     /// ballot stale may have handed the name over with a higher ballot.
     #[must_use]
     pub const fn may_hold(&self) -> NodeSet {
         self.sent().without(self.refused)
     }
 
-    /// The nodes that neither granted nor refused.
+    /// The nodes without a usable answer.
     #[must_use]
     pub const fn unheard(&self) -> NodeSet {
         let heard = self.granted.or(self.refused).or(self.stale);

@@ -1,5 +1,4 @@
-//! The leases of one session. Each has a [`Tenure`] of its own. They are renewed together, and lost
-//! together.
+//! The leases of one session: each has a [`Tenure`]. All are renewed together and lost together.
 //!
 //! A pure state machine, like [`Tenure`].
 
@@ -88,8 +87,7 @@ impl Tenancy {
         self.dues.first().map_or(Tick::NEVER, |(due, _)| *due)
     }
 
-    /// When the first deadline's timer must fire, as for a [`Tenure`]; [`Tick::NEVER`] without
-    /// locks.
+    /// When the timer of the first deadline must fire; [`Tick::NEVER`] without locks.
     #[must_use]
     pub fn expires(&self) -> Tick {
         self.first().map_or(Tick::NEVER, |part| match self.phase {
@@ -197,8 +195,8 @@ impl Tenancy {
         }
     }
 
-    /// Takes the renewals to send at `now`. If only parts that cannot wait ([`Due::Alone`]) are
-    /// due, these. Otherwise all, so that their renewals are sent together.
+    /// Takes the renewals to send at `now`: those of all parts, so that all are sent at one moment.
+    /// If only parts with [`Due::Alone`] are due, takes only these.
     pub fn renew(&mut self, now: Tick) -> Vec<Sent> {
         let parts: Vec<_> = self.goes(now).collect();
         parts.iter().for_each(|&part| self.set(part, None));

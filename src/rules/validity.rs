@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use super::tick::Tick;
 
-/// No vote for a claim counts longer than this after its request was sent, and no round waits
-/// longer.
+/// No vote for a claim counts longer than this after its request was sent. No round lasts longer.
 ///
 /// The rule about nodes that lost their memory rests on this: after `1.02 * MAX_ROUND`, no running
 /// round of any client counts a grant that such a node has forgotten.
@@ -18,8 +17,8 @@ pub const MAX_ROUND: Duration = Duration::from_secs(5);
 
 /// How far two clocks may run apart: `ttl * factor + constant`.
 ///
-/// The factor covers clocks of different rates. The constant covers the node's expiry resolution (1
-/// ms) and ours (1 ms).
+/// The factor covers clocks of different rates. The constant covers the node's expiry resolution
+/// (1 ms) and ours (1 ms).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
     /// The share of the ttl by which clocks may run apart. Default 0.01.

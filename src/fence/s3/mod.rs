@@ -26,8 +26,8 @@
 //!
 //! The object is one line of text, `quorumlock fence 7 write 2`, and then your data. The token is
 //! not in the metadata, because an ETag covers the content only. Two objects of equal content and
-//! different tokens would have one ETag, and a stale write would pass. The number of writes makes
-//! each content unique.
+//! different tokens would have one ETag, and a stale write would pass. The number makes each
+//! content unique.
 //!
 //! * Others read the object with [`get`], or skip its first line. An object without that line is
 //!   [`Unfenced`](Error::Unfenced), and is not overwritten.
@@ -58,8 +58,8 @@ pub trait Bucket: Sync {
     /// The store's error.
     type Error: StdError + Send + Sync + 'static;
 
-    /// Reads an object and its ETag, both of one moment; `None` if there is none. The result must
-    /// not come from a cache.
+    /// Reads an object and its ETag, both of one moment and not from a cache; `None` if there is
+    /// none.
     fn get(&self, key: &str) -> impl Future<Output = Result<Option<Found>, Self::Error>> + Send;
 
     /// Writes an object if the condition holds, in one atomic step. Return [`Put::Refused`] if the
@@ -106,15 +106,14 @@ pub enum Put {
 /// See [`Error`]: each kind says what to do.
 ///
 /// # Cancel safety
-/// If this is dropped, the data may still be written, unless something else is first: see
-/// [`Error::Store`].
+/// If this is dropped, the data may still be written: see [`Error::Store`].
 pub async fn put<B: Bucket + ?Sized>(bucket: &B, key: &str, token: u64, body: &[u8]) -> Result<(), Error<B::Error>> {
     replace(bucket, key, token, Change::To(Some(body))).await.map(drop)
 }
 
 /// Raises the fence to `token`, so that no earlier holder can write any more, and returns the data;
-/// `None` if nothing was written, or it was removed. The first read with a token is a write. The
-/// others are not: a write whose outcome is unknown may still come after them.
+/// `None` if nothing was written, or it was removed. The first read with a token is a write. Later
+/// reads are not: a write whose outcome is unknown may still come after them.
 ///
 /// # Errors
 /// See [`Error`]: each kind says what to do.

@@ -37,10 +37,9 @@ impl Book {
         Some((format!("another list is in force on {}", node.name), node.other(now)?))
     }
 
-    /// The message that clients of this list reach two servers by a node's name, if they do. Some
-    /// ids may belong to other records of the same server, and do not count. Until this record is a
-    /// few seconds old, others may show the record before it. Ids shown after this client's hello
-    /// may be of the record after it.
+    /// The message that clients of this list reach two servers by a node's name, if they do. An id
+    /// counts only if it was shown between two moments: `List::overlap` after this record began (or
+    /// it may be of the record before), and this client's hello (or it may be of the record after).
     fn twins(&self, number: usize, now: Tick) -> Option<Arc<str>> {
         let node = &self.nodes[number];
         let (own, asked) = (node.record()?, node.answer()?.at);
@@ -57,8 +56,8 @@ impl Book {
         }
         let (name, ids) = (&node.name, ids.into_iter().collect::<Vec<_>>().join(", "));
         let why = format!(
-            "clients meet two servers behind the name {name} (records {ids}): stop one of them, or make the name lead \
-             all clients to the other"
+            "clients meet two servers behind the name {name} (records {ids}): stop one of them, or correct the address, \
+             so that the name leads all clients to one server"
         );
         Some(why.into())
     }

@@ -81,7 +81,7 @@ impl Node {
         self.other = self.meets(list, now);
     }
 
-    /// The other list that is in force there. The word of a doubted node does not end a conflict.
+    /// The other list in force there. A doubted node cannot end it: it may have forgotten the list.
     fn meets(&self, list: &List, now: Tick) -> Option<Other> {
         let in_force = self.record().and_then(|record| record.in_force.as_ref());
         match in_force.filter(|in_force| in_force.hash != *list.hash()) {
@@ -156,8 +156,7 @@ impl Node {
         self.other.as_ref().filter(|other| now < other.until)
     }
 
-    /// Whether the node was asked which list is in force lately enough to put one in force
-    /// elsewhere.
+    /// Whether the node was asked for its list lately enough to put a list in force elsewhere.
     pub(super) fn was_asked(&self, patience: Duration, now: Tick) -> bool {
         self.fresh(patience * 2, now).is_some()
     }
@@ -185,8 +184,7 @@ impl Node {
         free && (at_once || now >= self.next)
     }
 
-    /// A hello is sent. The next regular hello follows at `next`, the same hello not before
-    /// `again`.
+    /// A hello is sent. The next regular hello follows at `next`, the same not before `again`.
     pub(super) fn asked(&mut self, intent: Intent, now: Tick, next: Tick, again: Tick) {
         self.sent = Some(now);
         self.owes = self.owes.or(self.sent);
@@ -202,8 +200,7 @@ impl Node {
         self.last.1 = self.last.1.max(now + wait);
     }
 
-    /// When the node's state changes without news: a hello is due or unanswered, or an answer
-    /// ceases to count.
+    /// When the state changes without news: a hello is due or unanswered, or an answer is too old.
     pub(super) fn changes(&self, list: &List, urgent: bool, fresh: Duration, patience: Duration) -> [Option<Tick>; 9] {
         let known = self.answer();
         let asks = |at: Tick| known.filter(|_| self.sent.is_none()).map(|_| at);

@@ -13,8 +13,8 @@ pub(super) struct Offset {
 }
 
 impl Offset {
-    /// The bounds by a clock that showed `time` at some moment between `sent` and `received`. Drift
-    /// counts from `sent`, the earliest such moment.
+    /// The bounds from a clock that showed `time` at some moment between `sent` and `received`.
+    /// Drift counts from `sent`, the earliest such moment.
     pub(super) fn new(time: Duration, sent: Tick, received: Tick) -> Self {
         let time = micros(time);
         Self { low: time - micros(received.since_origin()), high: time - micros(sent.since_origin()), at: sent }
@@ -35,8 +35,7 @@ impl Offset {
         self.low <= other.high && other.low <= self.high
     }
 
-    /// The bounds that remain if the clock showed `time` at some moment before `received`; `None`
-    /// if none remain.
+    /// The bounds if the clock showed `time` at some moment before `received`, if any remain.
     pub(super) fn at_least(self, time: Duration, received: Tick) -> Option<Self> {
         let low = self.low.max(micros(time) - micros(received.since_origin()));
         (low <= self.high).then_some(Self { low, ..self })

@@ -77,8 +77,7 @@ fn all_are_renewed_when_the_first_is_due() {
     assert_eq!(tenancy.next_renewal(), Tick::NEVER, "both renewals are under way");
 }
 
-/// All are renewed when the first is due. If one were due early by chance, all would be renewed too
-/// often.
+/// All are renewed when the first is due, so one that is due early would cost renewals of all.
 #[test]
 fn what_is_added_is_due_in_the_last_eighth_of_a_third_of_its_validity() {
     let (mut tenancy, third) = (Tenancy::new(validity()), ms(988) / 3);
