@@ -38,7 +38,7 @@ pub mod s3;
 use std::error::Error as StdError;
 use std::fmt;
 
-/// The storage has seen a higher token: another holder has the lock now. **Stop** what the lock
+/// The storage has seen a higher token: another holder got the lock since. **Stop** what the lock
 /// protected. Nothing was written, and another try with this token does not help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stale {

@@ -74,8 +74,8 @@ const RAISE: &str = "INSERT INTO quorumlock_fences AS known (resource, fence) VA
 /// `COMMIT` would roll back without an error.
 const ID: &str = "SELECT txid_current_if_assigned()";
 
-/// Checks that no higher token than `token` was seen for `resource`, and makes it the highest once
-/// the transaction is committed. Until then, other transactions that guard this resource wait.
+/// Checks that no higher token than `token` was seen for `resource`. The commit makes `token` the
+/// highest. Until the transaction ends, others that guard this resource wait.
 ///
 /// # Errors
 /// `Stale` if a higher token was seen: roll back, or drop the transaction, which does the same.
