@@ -1,5 +1,4 @@
-//! What can be set, checked once: builder in, immutable rules out. Its modules read files and the
-//! environment.
+//! Settings: checked once, then immutable. The modules read files and the environment.
 
 mod addresses;
 mod checks;
@@ -23,8 +22,8 @@ pub use options::LockOptions;
 pub use password_file::PasswordFile;
 pub(crate) use settings::{NodeAddress, Settings};
 
-/// The longest ttl, 24 h, where the restart guard does not set a shorter one, and the longest
-/// `max_ttl`: for so long is a node kept out that restarts. Locks that are held for longer are renewed.
+/// The longest `max_ttl`, 24 h, and the longest ttl if the restart guard is off. A node that
+/// restarts does not vote for `max_ttl`. Locks that are held for longer are renewed.
 pub const MAX_TTL: Duration = Duration::from_secs(24 * 3_600);
 /// The most nodes of a quorum.
 pub const MAX_NODES: usize = 64;

@@ -1,10 +1,8 @@
-//! Nodes' addresses as configurations write them.
-//!
-//! The command reads them with the same functions.
+//! Nodes' addresses in configurations. The command reads them with the same functions.
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// The addresses of a list. No part of it is repeated: any may be a password with a comma.
+/// Splits a list of addresses. Errors quote no part of it: any part may be a password with a comma.
 pub(crate) fn split(list: &str) -> Result<Vec<String>, String> {
     let addresses: Vec<_> =
         list.split(',').map(str::trim).filter(|address| !address.is_empty()).map(str::to_owned).collect();
@@ -20,7 +18,7 @@ pub(crate) fn split(list: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// A node's address beside its user and password. No Debug.
+/// A node's address, user and password. Not `Debug`, because of the password.
 pub(crate) struct Parts<'a> {
     pub(crate) url: &'a str,
     pub(crate) user: Option<&'a str>,
@@ -30,8 +28,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// The address with user and password in it, percent-encoded. `later`: a user who has no
-    /// password yet is given one.
+    /// The address with user and password, percent-encoded. If `later`, a password may be missing.
     pub(crate) fn joined(&self, variable: impl Fn(&str) -> Option<String>, later: bool) -> Result<String, String> {
         let password = match (self.secret(variable)?, self.user) {
             (None, None) => return Ok(self.url.to_owned()),
@@ -52,7 +49,7 @@ impl Parts<'_> {
     }
 
     fn secret(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Option<String>, String> {
-        // Other words may be the password itself.
+        // A name of another form may be the password itself.
         let is_usual = |name: &str| name.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_'));
         let unset = |name: &str| match is_usual(name) {
             true => format!("the environment variable {name} (password_env) is not set"),

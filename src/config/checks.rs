@@ -1,4 +1,4 @@
-//! Whether the options of a lock go together, and what follows from them.
+//! Checks the options of a lock together, and derives the rules from them.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::rules::validity::MAX_ROUND;
 use crate::rules::{Backoff, Drift, Validity, handover};
 use crate::words::exact;
 
-/// The shortest ttl, 100 ms: of a shorter one, drift and round trips leave too little.
+/// The shortest ttl, 100 ms: drift and round trips leave too little of a shorter one.
 pub const MIN_TTL: Duration = Duration::from_millis(100);
 /// The least constant part of the drift: Redlock's, "2 milliseconds for small TTLs" in
 /// <https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>.
 const LEAST_DRIFT: Duration = Duration::from_millis(2);
 
-/// One lock's options, checked, with what follows from them.
+/// The checked options of a lock, with derived values.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) validity: Validity,
@@ -27,65 +27,62 @@ pub(crate) struct Rules {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) backoff: Backoff,
     pub(crate) fair: bool,
-    /// How long those wait who do not say.
+    /// Default timeout of `acquire_default`.
     pub(crate) wait: Duration,
     pub(crate) max_rounds: Option<u32>,
-    /// The ttl by which waiters that are not among the first renew their places.
+    /// The ttl by which waiters behind the first two renew their places.
     pub(crate) places: Duration,
-    /// For how long nodes hold what they grant, where that is longer than the ttl and outlasts the
-    /// lease. It is never part of a validity.
+    /// How long nodes hold the names, if longer than the ttl. This is never part of a validity.
     pub(crate) period: Option<Duration>,
-    /// Their class in metrics.
+    /// The class in metrics.
     pub(crate) class: Class,
-    /// Whether their spans have their names.
+    /// Whether spans have the name of the lock.
     pub(crate) trace_name: bool,
 }
 
 impl Rules {
-    /// Whether an acquisition gives up after so many rounds.
+    /// Whether an acquisition gives up after this many rounds.
     pub(crate) fn spent(&self, rounds: u32) -> bool {
         self.max_rounds.is_some_and(|most| rounds >= most)
     }
 
-    /// For how long nodes are asked to hold the names.
+    /// The ttl that is requested from the nodes.
     pub(crate) fn asked_ttl(&self) -> Duration {
         self.period.unwrap_or(self.validity.ttl())
     }
 
-    /// For how long a try goes on at most where votes are split again and again.
+    /// The longest time for a try, if votes are split again and again.
     pub(crate) fn longest_try(&self) -> Duration {
         self.round_timeout * 2
     }
 
-    /// The rules of a gate. Its holder keeps it while it waits for permits, for the length of a hand-over
-    /// at a time. So a holder that dies delays others no longer than a waiter that dies.
+    /// The rules of a semaphore's gate. Its holder keeps the gate while it waits for permits, for
+    /// one hand-over at a time. So a dead holder delays others no longer than a dead waiter.
     ///
-    /// They pass the checks of all rules. If clocks leave too little of so short a time, the gate is
-    /// held for the ttl, as any lock.
+    /// These rules pass all checks. If drift leaves too little of a hand-over, the gate is held for
+    /// the ttl.
     pub(crate) fn of_gate(&self, round_trip: Duration) -> Self {
         let lasts = handover::lasts(self.validity.ttl(), self.drift, round_trip);
         let validity = if leaves_enough(self.drift, lasts.ttl()) { lasts } else { self.validity };
-        // So that a renewal without an answer leaves time for another.
+        // A renewal without an answer must leave time for another.
         let round_timeout = self.round_timeout.min(validity.length() / 3);
         let (auto_renew, max_hold, min_validity) = (true, None, Duration::ZERO);
         Self { validity, round_timeout, auto_renew, max_hold, min_validity, ..self.clone() }
     }
 
-    /// For how long a caller waits for its turn in this process, where that is bounded.
+    /// How long a caller waits for its turn in this process, if that is bounded.
     pub(crate) fn longest_turn(&self) -> Option<Duration> {
         self.max_rounds.map(|most| self.round_timeout.saturating_mul(most))
     }
 }
 
 impl LockOptions {
-    /// The share by which clocks may run apart before a node's counts as stepped: never less than
-    /// clocks do.
+    /// By which share clocks may run apart before a node's clock counts as stepped: at least 0.01.
     pub(crate) const fn clock_rate(&self) -> f64 {
         self.drift.factor.max(0.01)
     }
 
-    /// The same for a lock of a quorum whose own options are `shared`: by those its nodes' clocks
-    /// are judged.
+    /// Checks the options of one lock. Those of its quorum, `shared`, judge the nodes' clocks.
     pub(crate) fn checked_for(&self, shared: &Self, max_ttl: Duration) -> Result<Rules> {
         let (factor, rate) = (self.drift.factor, shared.clock_rate());
         let rules = self.checked(max_ttl)?;
@@ -98,7 +95,7 @@ impl LockOptions {
         Ok(rules)
     }
 
-    /// Checks all options together. `max_ttl` zero means no bound but [`MAX_TTL`].
+    /// Checks all options together. If `max_ttl` is zero, only [`MAX_TTL`] is a bound.
     pub(crate) fn checked(&self, max_ttl: Duration) -> Result<Rules> {
         let ttl = self.ttl.unwrap_or(30 * SECOND);
         let longest = if max_ttl.is_zero() { MAX_TTL } else { max_ttl };
@@ -144,7 +141,7 @@ impl LockOptions {
         let Backoff { min, max } = self.backoff;
         require(!min.is_zero() && min <= max, || {
             let (min, max) = (exact(min), exact(max));
-            format!("backoff is {min} to {max}; use a least pause above zero and not above the greatest")
+            format!("backoff is {min} to {max}; the least pause must be above zero and not above the greatest")
         })?;
         require(self.max_hold.is_none_or(|longest| longest >= ttl), || {
             format!(
@@ -174,21 +171,21 @@ impl LockOptions {
     }
 }
 
-/// Whether clocks leave more than half of a ttl.
+/// Whether drift leaves more than half of a ttl.
 fn leaves_enough(drift: Drift, ttl: Duration) -> bool {
     drift.of(ttl) < ttl / 2
 }
 
 pub(super) fn too_long(what: &str, time: Duration) -> String {
     format!(
-        "{what} is {}; use at most {}: for so long is a node kept out that restarts. A lock that is held for longer is \
-         renewed by itself",
+        "{what} is {}; use at most {}: a node that restarts does not vote for that long. A lock that is held for longer \
+         is renewed by itself",
         exact(time),
         exact(MAX_TTL)
     )
 }
 
-/// Whether a text may be the value of a label: some characters that need no escaping anywhere.
+/// Checks that a text may be the value of a label: no character needs escaping anywhere.
 pub(super) fn labelled(what: &str, text: &str, most: usize) -> Result<()> {
     let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
     require(plain && (1..=most).contains(&text.len()), || {

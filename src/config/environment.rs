@@ -16,7 +16,7 @@ const PASSWORD_FILE: &str = "QUORUMLOCK_PASSWORD_FILE";
 const TRANSPORT: &str = "QUORUMLOCK_TRANSPORT";
 
 impl Config {
-    /// What the environment says. Variables that are not set, or empty, set nothing.
+    /// Reads settings from the environment. Variables that are unset or empty set nothing.
     ///
     /// | variable | field |
     /// |---|---|
@@ -28,11 +28,11 @@ impl Config {
     /// | `QUORUMLOCK_KEY_PREFIX`, `QUORUMLOCK_KEY_FORMAT` | `key_prefix`, which must not be empty, and `key_format` |
     /// | `QUORUMLOCK_TRANSPORT` | `transport`: `fred` or `redis-rs` |
     ///
-    /// The command reads the same variables. It reads `QUORUMLOCK_CONFIG`, too, which names its
-    /// file; the library does not.
+    /// The command reads the same variables. It alone reads `QUORUMLOCK_CONFIG`, which names its
+    /// file.
     ///
     /// # Errors
-    /// `Config` for a variable that makes no sense, by its name.
+    /// `Config` for an invalid variable, which the message names.
     pub fn from_env() -> Result<Self> {
         Variables(|name: &str| std::env::var_os(name)).read()
     }
@@ -55,7 +55,7 @@ impl<F: Fn(&str) -> Option<OsString>> Variables<F> {
             ttl: self.ttl()?,
             timeout: self.time("QUORUMLOCK_TIMEOUT")?,
             max_ttl: self.time("QUORUMLOCK_MAX_TTL")?,
-            // An empty one is set all the same, and refused later.
+            // An empty prefix is set all the same, and refused later.
             key_prefix: self.text("QUORUMLOCK_KEY_PREFIX")?,
             key_format: self.set("QUORUMLOCK_KEY_FORMAT")?,
             transport: self.transport()?,
@@ -63,7 +63,7 @@ impl<F: Fn(&str) -> Option<OsString>> Variables<F> {
         })
     }
 
-    /// What would be refused later is refused here, where its name is known.
+    /// Checks the ttl here too, so that the error names the variable.
     fn ttl(&self) -> Result<Option<Duration>> {
         match self.time(TTL)? {
             Some(ttl) if !(MIN_TTL..=MAX_TTL).contains(&ttl) => {

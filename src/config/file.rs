@@ -1,4 +1,4 @@
-//! Settings of a quorum as files and environments have them.
+//! The settings of a quorum as data.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,16 +10,14 @@ use super::password_file::PasswordFile;
 use crate::error::{Error, Result};
 use crate::node::redis::{Tls, Transport};
 
-/// The settings of a quorum as data: read from a configuration file, with the feature `serde`, or
-/// from the environment.
+/// The settings of a quorum as data, from the environment or, with the feature `serde`, a file.
 ///
-/// What is not set stays as [`QuorumBuilder`](crate::QuorumBuilder) has it. With `serde` every
-/// field may be left out, unknown ones are refused, and times are texts with their unit: `"500ms"`,
-/// `"30s"`, `"1.5m"`, `"2h"`. The fields are those of the `quorumlock` command's file, and mean the
-/// same. Whichever format the file has, its parser is yours; what that says of a mistake may repeat
-/// words of the file, passwords too.
+/// Unset fields keep the defaults of [`QuorumBuilder`](crate::QuorumBuilder). With `serde` every
+/// field may be left out, unknown fields are refused, and times are texts with their unit:
+/// `"500ms"`, `"30s"`, `"1.5m"`, `"2h"`. The fields are those of the `quorumlock` command's file.
+/// The format and its parser are up to you. The parser's errors may quote passwords.
 ///
-/// Passwords are not shown by [`Debug`].
+/// [`Debug`] does not show passwords.
 ///
 /// # Examples
 /// ```
@@ -47,14 +45,14 @@ pub struct Config {
     /// See [`QuorumBuilder::list_name`](crate::QuorumBuilder::list_name).
     pub list: Option<String>,
     /// A file whose first line is the password of all nodes that have none, read anew at each
-    /// connection. A relative path begins in the working directory, or where
-    /// [`relative_to`](Self::relative_to) says.
+    /// connection. A relative path starts in the working directory, unless
+    /// [`relative_to`](Self::relative_to) says otherwise.
     pub password_file: Option<PathBuf>,
-    /// See [`Tls::ca_file`]. Relative paths begin where that of `password_file` does.
+    /// See [`Tls::ca_file`]. Relative paths start where that of `password_file` does.
     pub tls_ca: Option<PathBuf>,
     /// The first file of [`Tls::client_certificate`].
     pub tls_cert: Option<PathBuf>,
-    /// The second one.
+    /// The second file of [`Tls::client_certificate`].
     pub tls_key: Option<PathBuf>,
     /// See [`Tls::server_name`].
     pub tls_server_name: Option<String>,
@@ -77,14 +75,13 @@ pub struct Config {
     /// See [`QuorumBuilder::node_timeout`](crate::QuorumBuilder::node_timeout).
     #[cfg_attr(feature = "serde", serde(deserialize_with = "super::times::read"))]
     pub node_timeout: Option<Duration>,
-    /// See [`QuorumBuilder::transport`](crate::QuorumBuilder::transport). As a text `"fred"` or
-    /// `"redis-rs"`.
+    /// See [`QuorumBuilder::transport`](crate::QuorumBuilder::transport): `"fred"` or `"redis-rs"`.
     #[cfg_attr(feature = "serde", serde(deserialize_with = "super::named::read"))]
     pub transport: Option<Transport>,
-    /// Where relative paths begin.
+    /// Where relative paths start.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub(super) folder: PathBuf,
-    /// Who names it, for errors, where that is not the field.
+    /// The setting that names the password file, for errors, unless that is the field.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub(super) password_by: Option<&'static str>,
 }
@@ -100,10 +97,10 @@ pub struct Config {
 pub struct NodeConfig {
     /// Its name in the list: see [`QuorumBuilder::node_named`](crate::QuorumBuilder::node_named).
     pub name: Option<String>,
-    /// Its [address](crate::QuorumBuilder::node). User and password may stand there,
-    /// percent-encoded, or beside it, as they are.
+    /// The node's [address](crate::QuorumBuilder::node). It may have user and password,
+    /// percent-encoded. Else the fields below may have them, not encoded.
     pub url: String,
-    /// Its user.
+    /// The user.
     pub user: Option<String>,
     /// The user's password.
     pub password: Option<String>,
@@ -130,22 +127,21 @@ impl Config {
     /// `redis://eu:6379,redis://us:6379`. In a user or password, `%2C` is a comma.
     ///
     /// # Errors
-    /// `Config` for an address without a scheme. Whether addresses make sense otherwise is told
-    /// when the quorum connects.
+    /// `Config` for an address without a scheme. Connecting reports other mistakes.
     pub fn from_urls(list: &str) -> Result<Self> {
         let nodes = split(list).map_err(Error::config)?.into_iter().map(NodeConfig::new).collect();
         Ok(Self { nodes, ..Self::default() })
     }
 
-    /// A relative `password_file`, `tls_ca`, `tls_cert` or `tls_key` begins at `folder`: that of
-    /// the configuration file, say.
+    /// Lets a relative `password_file`, `tls_ca`, `tls_cert` or `tls_key` start at `folder`, such
+    /// as that of the configuration file.
     #[must_use]
     pub fn relative_to(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = folder.into();
         self
     }
 
-    /// How all nodes are reached over TLS.
+    /// The TLS options of all nodes.
     pub(crate) fn tls(&self) -> Tls {
         let file = |path: &PathBuf| self.folder.join(path);
         let tls = self.tls_ca.iter().fold(Tls::new(), |tls, path| tls.ca_file(file(path)));
@@ -154,8 +150,8 @@ impl Config {
         self.tls_server_name.iter().fold(tls, |tls, name| tls.server_name(name))
     }
 
-    /// The nodes' addresses, and the file with the password of those that have none. A pipe is read
-    /// once: what it said is in the addresses.
+    /// The nodes' addresses, and the file with the password of those that have none. A pipe can be
+    /// read only once, so the addresses get its password.
     pub(crate) fn addresses(&self) -> Result<(Vec<String>, Option<PasswordFile>)> {
         let joined = |(node, number): (&NodeConfig, u32)| {
             let address = node.joined(self.password_file.is_some());
@@ -173,7 +169,7 @@ impl Config {
 }
 
 impl Config {
-    /// Whether the transport can log in by what the file says now.
+    /// Checks that the transport can send the password that the file has now.
     fn taken(&self, file: &Named) -> Result<()> {
         let takes = self.transport.unwrap_or_default().takes(&file.line().map_err(Error::config)?);
         takes.map_err(|why| Error::config(format!("{}: {why}", file.by())))
@@ -181,7 +177,7 @@ impl Config {
 }
 
 impl fmt::Debug for Config {
-    /// Leaves the nodes out: they may have passwords.
+    /// Leaves out the nodes, which may have passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("nodes", &self.nodes.len())
@@ -197,7 +193,7 @@ impl fmt::Debug for Config {
 }
 
 impl fmt::Debug for NodeConfig {
-    /// Says nothing: all of it may be a password.
+    /// Shows nothing: each field may be a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NodeConfig").finish_non_exhaustive()
     }

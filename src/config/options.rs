@@ -31,33 +31,32 @@ pub struct LockOptions {
 }
 
 impl LockOptions {
-    /// For how long a node holds the lock unless it is renewed. Default 30 s; from 100 ms to the
-    /// quorum's [`max_ttl`](crate::QuorumBuilder::max_ttl), and to 24 h where that is zero. Nodes
-    /// count whole milliseconds. Locks may be held for longer: they are
-    /// [renewed](Self::auto_renew).
+    /// How long a node holds the lock unless it is renewed. Default 30 s; from 100 ms to the
+    /// quorum's [`max_ttl`](crate::QuorumBuilder::max_ttl), or to 24 h if that is zero. Nodes count
+    /// whole milliseconds. Locks can be held for longer: they are [renewed](Self::auto_renew).
     #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// Whether the lock is renewed for as long as its guard lives. Default on. If it is off, a note or a
-    /// value that is proclaimed still renews the lock once: a renewal carries it.
+    /// Whether the lock is renewed for as long as its guard lives. Default on. If it is off, a note
+    /// or a proclaimed value still renews the lock once, because a renewal carries it.
     #[must_use]
     pub const fn auto_renew(mut self, on: bool) -> Self {
         self.manual = !on;
         self
     }
 
-    /// How long after it was acquired a lock is no longer renewed. Default: never.
+    /// How long after its acquisition the lock is still renewed. Default: without end.
     #[must_use]
     pub const fn max_hold(mut self, longest: Duration) -> Self {
         self.max_hold = Some(longest);
         self
     }
 
-    /// The share of the ttl by which clocks may run apart. Default 0.01; from 0 to 0.2. One lock's
-    /// may be above 0.01 only up to the quorum's own
+    /// The share of the ttl by which clocks may run apart. Default 0.01; from 0 to 0.2. Above 0.01,
+    /// a lock's share must not exceed the quorum's own
     /// ([`QuorumBuilder::options`](crate::QuorumBuilder::options)).
     #[must_use]
     pub const fn drift_factor(mut self, factor: f64) -> Self {
@@ -65,46 +64,46 @@ impl LockOptions {
         self
     }
 
-    /// What is added to the drift whatever the ttl. Default 2 ms, and no less: nodes count whole
-    /// milliseconds, so that a hold may end one early, and Redlock leaves another for short ttls.
+    /// The part of the drift that does not depend on the ttl. Default 2 ms, and no less: nodes
+    /// count whole milliseconds, so a hold may end 1 ms early, and Redlock adds another for short
+    /// ttls.
     #[must_use]
     pub const fn drift_constant(mut self, constant: Duration) -> Self {
         self.drift.constant = constant;
         self
     }
 
-    /// How much validity a fresh lock must have left; a round that leaves less has failed. Default
-    /// zero.
+    /// How much validity a fresh lock must have left. A round that leaves less has failed. Default
+    /// 0.
     ///
-    /// A lock that is handed over begins with up to some 3 s of its validity. If that is too
-    /// little, the caller asks for it once more, which takes a round trip.
+    /// A lock that is handed over has about 3 s of validity at most. If that is too little, the
+    /// caller asks once more, which takes a round trip.
     #[must_use]
     pub const fn min_validity(mut self, least: Duration) -> Self {
         self.min_validity = least;
         self
     }
 
-    /// How long a round waits for a quorum at most. Default 2 s, or a third of the validity where
-    /// that is shorter; at most 5 s, since no vote counts for longer.
+    /// How long a round waits for a quorum at most. Default 2 s, or a third of the validity if that
+    /// is shorter. At most 5 s, since no vote counts for longer.
     #[must_use]
     pub const fn round_timeout(mut self, timeout: Duration) -> Self {
         self.round_timeout = Some(timeout);
         self
     }
 
-    /// Bounds of the pause between two rounds. Default 5 ms to 250 ms; pauses are drawn at random
-    /// and scale with the measured round trip.
+    /// Bounds of the pause between two rounds. Default 5 ms to 250 ms. Pauses are random, and scale
+    /// with the measured round trip.
     #[must_use]
     pub const fn backoff(mut self, min: Duration, max: Duration) -> Self {
         self.backoff = Backoff { min, max };
         self
     }
 
-    /// Whether callers in all processes are served first come first served. Default on.
+    /// Whether callers in all processes are served first come, first served. Default on.
     ///
-    /// Off, callers ask again after random pauses and overtake those who wait, as other clients do:
-    /// more sections a second where nodes are near, and no bound on how long an unlucky caller
-    /// waits.
+    /// If it is off, callers ask again after random pauses, and overtake waiters. With near nodes,
+    /// that gives more sections a second. But nothing bounds how long an unlucky caller waits.
     #[must_use]
     pub const fn fair(mut self, on: bool) -> Self {
         self.barging = !on;
@@ -119,16 +118,15 @@ impl LockOptions {
         self
     }
 
-    /// After how many rounds of votes that were not won an acquisition gives up, if its time does
-    /// not end before. Default: no bound; at least 1.
+    /// After how many rounds that were not won an acquisition gives up, unless its timeout ends it
+    /// before. Default: no bound; at least 1.
     ///
-    /// A round asks each node once; where a node knows of a later claim, it is asked again in the
-    /// same round. Between two rounds a caller waits in the nodes' queues, until it is worth asking
-    /// again or the lock is handed over to it: for a third of the ttl at most. Behind other callers
-    /// of this process it waits for its turn for as long as so many rounds may take, which is
-    /// `most` times the [`round_timeout`](Self::round_timeout). Whoever is given up then fails as
-    /// if the time had ended, with `Timeout`, and the error names `max_rounds`; with `Unavailable`
-    /// where the nodes are the reason.
+    /// A round asks each node once, and again if the node knows of a later claim. Between two
+    /// rounds, a caller waits in the nodes' queues, for a third of the ttl at most. Behind other
+    /// callers of this process, it waits for its turn for `most` times the
+    /// [`round_timeout`](Self::round_timeout) at most. A caller that gives up fails as after its
+    /// timeout: with `Timeout`, and the error names `max_rounds`. If the nodes are the reason, it
+    /// fails with `Unavailable`.
     ///
     /// With 1, a caller waits for its turn in this process, and for nobody else.
     #[must_use]
@@ -139,21 +137,21 @@ impl LockOptions {
 
     /// The class of these locks in metrics: the value of the label `class` of
     /// `quorumlock_acquire_duration_seconds`, `acquisitions_total`, `hold_duration_seconds`,
-    /// `locks_held` and `locks_lost_total`. Default: none, and the series do not have the label.
+    /// `locks_held` and `locks_lost_total`. Default: none, and no such label.
     ///
-    /// Name what many locks have in common, such as `orders`, and never a lock's own name: each
-    /// class adds some 50 series. It has 1 to 32 of the characters `a-z A-Z 0-9 _ . -`. A process
-    /// has at most [`MAX_CLASSES`](crate::metrics::MAX_CLASSES) classes; all further ones are
-    /// recorded as `other`.
+    /// Use what many locks have in common, such as `orders`, and never a lock's own name: each
+    /// class adds some 50 series. A class has 1 to 32 of the characters `a-z A-Z 0-9 _ . -`. A
+    /// process has at most [`MAX_CLASSES`](crate::metrics::MAX_CLASSES) classes. All further ones
+    /// are recorded as `other`.
     #[must_use]
     pub fn metrics_class(mut self, class: impl Into<Arc<str>>) -> Self {
         self.metrics_class = Some(class.into());
         self
     }
 
-    /// Whether the lock's name is in the field `name` of its [spans](crate#tracing). Default off:
-    /// names may be secret, and traces are often kept elsewhere. (Messages about a lost lock name
-    /// it in any case.)
+    /// Whether the lock's [spans](crate#tracing) have its name, in the field `name`. Default off:
+    /// names may be secret, and traces are often kept elsewhere. (Messages about a lost lock always
+    /// name it.)
     #[must_use]
     pub const fn trace_name(mut self, on: bool) -> Self {
         self.trace_name = on;

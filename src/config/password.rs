@@ -1,7 +1,5 @@
-//! One password for all nodes whose addresses have none, from a file of its own: arguments and
-//! environments are shown to others, and files are given rights.
-//!
-//! The command reads it with the same functions.
+//! One password for all nodes whose addresses have none, from a file. Others can see arguments and
+//! environments, but a file has access rights. The command reads it with the same functions.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,29 +7,29 @@ use std::path::{Path, PathBuf};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// More than any password needs; a file that is longer is another one.
+/// More than any password needs: a longer file was named by mistake.
 const LONGEST: usize = 4096;
-/// What was given by mistake may be the password itself.
+/// The given path may be the password itself, by mistake.
 const HIDDEN: &str = " (a relative path is not shown where there is no such file, since it may be the password itself; an \
      absolute path is)";
 const RIGHT: &str = "name a file whose first line is the password";
 
-/// A file that was named.
+/// A password file that a setting names.
 pub(crate) struct PasswordFile {
-    /// The option, variable or key that names it.
+    /// The option, variable or key that names the file.
     by: String,
     path: PathBuf,
-    /// Whether its name is no secret: who mistakes the option gives the password itself.
+    /// Whether the given path was absolute, so that it is surely not the password itself.
     is_path: bool,
 }
 
 impl PasswordFile {
-    /// A relative path begins at `folder`.
+    /// A relative path starts at `folder`.
     pub(crate) fn new(by: impl Into<String>, given: &Path, folder: &Path) -> Self {
         Self { by: by.into(), path: folder.join(given), is_path: given.is_absolute() }
     }
 
-    /// The option, variable or key that names it.
+    /// The option, variable or key that names the file.
     pub(crate) fn by(&self) -> &str {
         &self.by
     }
@@ -41,25 +39,23 @@ impl PasswordFile {
         self.line().map(|line| Password::new(&line))
     }
 
-    /// Whether it may be right in a moment: it is missing, or a regular file that somebody may be
-    /// writing.
+    /// Whether the file may become valid in a moment: it is missing, or somebody may be writing it.
     #[allow(dead_code, reason = "for the command")]
     pub(crate) fn may_change(&self) -> bool {
         self.is_regular() || !self.path.exists()
     }
 
-    /// Whether it can be read again and again.
+    /// Whether the file can be read again and again.
     pub(crate) fn is_regular(&self) -> bool {
         std::fs::metadata(&self.path).is_ok_and(|file| file.is_file())
     }
 
-    /// Where it is.
     #[allow(dead_code, reason = "for the command, which reads it by the library")]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The password as it is.
+    /// The password, not encoded.
     pub(crate) fn line(&self) -> Result<String, String> {
         let read = self.bytes().map_err(|error| error.to_string());
         let line = read.and_then(|bytes| first_line(bytes).map_err(str::to_owned));
@@ -69,12 +65,12 @@ impl PasswordFile {
         })
     }
 
-    /// Whether its path may be told: it exists, or looks like a path.
+    /// Whether errors may show the path: it exists, or is absolute.
     fn is_told(&self) -> bool {
         self.is_path || self.path.exists()
     }
 
-    /// What says its length need not have it: a pipe, say.
+    /// Reads without asking for the file's length, which a pipe does not have.
     fn bytes(&self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         File::open(&self.path)?.take(LONGEST as u64 + 1).read_to_end(&mut bytes)?;
@@ -105,7 +101,7 @@ fn first_line(bytes: Vec<u8>) -> Result<String, &'static str> {
     }
 }
 
-/// Percent-encoded, as addresses have it. No Debug.
+/// Percent-encoded, as in addresses. Not `Debug`.
 #[derive(Clone)]
 pub(crate) struct Password(String);
 
@@ -114,8 +110,7 @@ impl Password {
         Self(utf8_percent_encode(line, NON_ALPHANUMERIC).to_string())
     }
 
-    /// The address with this password where it has none. What is no address stays as it is: the
-    /// library says what is wrong with it.
+    /// The address with this password, if it has none. An invalid address stays as it is.
     pub(crate) fn within(&self, address: &str) -> String {
         let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));

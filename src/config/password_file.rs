@@ -10,13 +10,12 @@ use super::password::PasswordFile as Named;
 use crate::error::{Error, Result};
 use crate::node::redis::{Credentials, CredentialsProvider, FetchingCredentials};
 
-/// Takes the password from the first line of a file, anew at each connection: who writes another
-/// one there need restart nothing. Write it before the servers change theirs and replace the file
-/// in one step (`mv`), or write it right after; nodes that refuse one that is outdated are tried
-/// again.
+/// Takes the password from the first line of a file, anew at each connection. So a new password
+/// needs no restart. Replace the file in one step (`mv`) before the servers change their password,
+/// or write it right after. Nodes that refuse an outdated password are tried again.
 ///
 /// The file has 4 KiB at most. [`Config::password_file`](crate::Config::password_file) and the
-/// command's `--password-file` are this.
+/// command's `--password-file` use this type.
 ///
 /// # Examples
 /// ```no_run
@@ -33,8 +32,7 @@ use crate::node::redis::{Credentials, CredentialsProvider, FetchingCredentials};
 /// ```
 pub struct PasswordFile {
     file: Arc<Named>,
-    /// One read at a time, so that a file system that hangs takes one thread and not one for each
-    /// attempt.
+    /// One read at a time, so that a hanging file system takes one thread, not one per attempt.
     reading: Arc<Semaphore>,
 }
 
@@ -42,8 +40,8 @@ impl PasswordFile {
     /// Reads the file once, to see whether it is right.
     ///
     /// # Errors
-    /// `Config` for a file that cannot be read, is not regular (a pipe can be read once only), or
-    /// whose first line is no password.
+    /// `Config` for a file that cannot be read, is not regular (a pipe can be read only once), or
+    /// has no password in its first line.
     pub fn new(path: impl AsRef<Path>) -> Result<Self> {
         let named = Named::new("password file", path.as_ref(), Path::new(""));
         named.read().map_err(Error::config)?;

@@ -1,4 +1,4 @@
-//! How a quorum behaves, and which names are whose.
+//! The settings of a quorum, and the names of its locks on the nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::node::redis::{CredentialsProvider, Endpoint, Tls, Transport};
 use crate::rules::list::List;
 use crate::words::exact;
 
-/// Where the name stands in a key format.
+/// The placeholder for the name in a key format.
 const NAME: &str = "{name}";
 
-/// A node as it was given. No Debug: its address may hold a password.
+/// A configured node. Not `Debug`: its address may hold a password.
 #[derive(Clone)]
 pub(crate) struct NodeAddress {
-    /// Its name in the list, if it is not in the address, and not the address itself.
+    /// The name in the list, if it was given beside the address.
     pub(crate) name: Option<Arc<str>>,
     pub(crate) address: String,
 }
@@ -29,8 +29,7 @@ impl NodeAddress {
     }
 }
 
-/// What a quorum needs to know. See [`QuorumBuilder`](crate::QuorumBuilder) for what each means.
-/// Not `Debug`: addresses may hold passwords.
+/// The settings of a quorum, as in `QuorumBuilder`. Not `Debug`: addresses may hold passwords.
 #[derive(Clone)]
 pub(crate) struct Settings {
     /// The quorum's name in metrics and traces.
@@ -110,13 +109,12 @@ impl Settings {
         }
     }
 
-    /// A name that the key format is not for: it begins with one that it was for.
+    /// A name without the key format, for names that begin with a formatted name.
     pub(crate) fn plain_name(&self, text: &str) -> Result<Name> {
         Name::new(&self.prefix, text)
     }
 
-    /// How callers call the name that nodes know by this text: what [`name`](Self::name) was given.
-    /// `None` where it is of another format.
+    /// The caller's name for `text` on the nodes; `None` if that has another key format.
     pub(crate) fn told(&self, text: &Arc<str>) -> Option<Arc<str>> {
         let Some(format) = &self.key_format else { return Some(text.clone()) };
         let (before, after) = format.split_once(NAME)?;
@@ -129,8 +127,8 @@ impl Settings {
         Arc::new(List::new(&self.list, names, self.max_ttl))
     }
 
-    /// A node's address, with the TLS options of all where it has none. What they name is read
-    /// here, so that what is wrong with it is told before anything is sent.
+    /// A node's address, with the TLS options of all nodes if it has none. TLS files are read here,
+    /// so that their mistakes are reported before anything is sent.
     fn endpoint(&self, node: &NodeAddress) -> Result<Endpoint> {
         let NodeAddress { name, address } = node;
         let endpoint = match self.credentials {
@@ -151,7 +149,7 @@ impl Settings {
         Ok(endpoint)
     }
 
-    /// Reads the addresses.
+    /// Parses and checks the addresses.
     pub(crate) fn endpoints(&self) -> Result<Vec<Endpoint>> {
         let count = self.nodes.len();
         require(count > 0, || "no node is configured; name at least one, or better three or five".to_owned())?;
@@ -183,12 +181,12 @@ impl Settings {
     }
 }
 
-/// Whether a text may be a word of a command, or of what nodes store of lists.
+/// Whether a text may be one word of a command, or of a list that nodes store.
 fn printable(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Two names never become the same: what stands around them is always the same.
+/// Checks a key format. Two names never become the same, since the text around them is fixed.
 fn checked_format(format: &str) -> Result<()> {
     require(format.matches(NAME).count() == 1, || {
         format!("key_format must have {NAME} in it, once, as in \"tenant/{NAME}\"")

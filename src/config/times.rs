@@ -8,7 +8,7 @@ use serde::de::{Error, Visitor};
 
 use crate::words;
 
-/// Reads a time, and tells by an example how one is written.
+/// Reads a time. Errors show an example of one.
 pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     deserializer.deserialize_str(Time).map(Some)
 }

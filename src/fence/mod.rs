@@ -2,7 +2,7 @@
 //!
 //! A lock alone cannot stop a process that was paused between its last check and its write. The
 //! storage can: it keeps the highest [token](crate::Lease::token) that it has seen, and refuses a
-//! write with a lower one, in one atomic step. Each helper here does that for one kind of storage:
+//! write with a lower token, in one atomic step. Each helper does that for one kind of storage:
 //!
 //! | feature | storage | in one atomic step |
 //! |---|---|---|
@@ -12,22 +12,21 @@
 //!
 //! All of them have the same rules:
 //!
-//! * A token that is **equal** to the highest one is the same holder, which may write as often as
-//!   it wants to.
-//! * A **lower** one is refused with [`Stale`], which has both tokens. Nothing was written.
-//! * A **higher** one is written, and is the highest from then on. So is the first one.
-//! * **Read through the same helper** whatever a write depends on. That raises the fence before it
-//!   reads, so that no earlier holder can write between your read and your write.
-//! * Every writer of the data must go through the fence: it does not bind whoever writes without.
-//! * **One fence for what one at a time may write**: an exclusive lock, or one permit of a
-//!   semaphore by its own name. Readers, and several permits, have tokens of their own at the same
-//!   time: with one fence, the lower of them would be called stale, and its lock has not passed on.
+//! * A token **equal** to the highest is the same holder, which may write as often as it wants to.
+//! * A **lower** token is refused with [`Stale`], which has both tokens. Nothing was written.
+//! * A **higher** token may write, and becomes the highest. So does the first token.
+//! * **Read through the same helper** whatever a write depends on. The helper raises the fence
+//!   before it reads, so that no earlier holder can write between your read and your write.
+//! * Every writer of the data must go through the fence. The fence does not stop others.
+//! * **Use one fence for data that only one holder may write at a time**: for an exclusive lock, or
+//!   for one permit of a semaphore by its own name. Several readers, or several permits, have
+//!   tokens at the same time. One fence would refuse the lower tokens, though their locks are still
+//!   held.
 //!
-//! The highest token must be kept for as long as a paused holder may come back, and it is safe for
-//! as long as the storage keeps what it confirmed. Storage that loses confirmed writes, such as
-//! a Redis replica that was promoted, may forget a fence too.
+//! Keep the highest token for as long as a paused holder may come back. Storage that loses
+//! confirmed writes, such as a promoted Redis replica, may lose a fence too.
 //!
-//! For other storage, [`check`] is the rule. It must be one atomic step with the write.
+//! For other storage, apply the rule [`check`] in one atomic step with the write.
 
 #[cfg(feature = "fence-postgres")]
 pub mod postgres;
@@ -39,8 +38,8 @@ pub mod s3;
 use std::error::Error as StdError;
 use std::fmt;
 
-/// The storage has seen a higher token: the lock has passed on to somebody else. **Stop** what the
-/// lock protected. Nothing was written, and trying again with this token does not help.
+/// The storage has seen a higher token: another holder got the lock since. **Stop** what the lock
+/// protected. Nothing was written, and another try with this token does not help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stale {
     token: u64,
@@ -71,11 +70,11 @@ impl fmt::Display for Stale {
 
 impl StdError for Stale {}
 
-/// Whether a write with `token` may take place, where `seen` is the highest token so far (0 where
-/// there was none). The check and the write must be one atomic step of the storage.
+/// Whether a write with `token` may take place. `seen` is the highest token so far, or 0 if there
+/// was none. The check and the write must be one atomic step of the storage.
 ///
 /// # Errors
-/// [`Stale`] if `token` is lower. An equal one is the same holder.
+/// [`Stale`] if `token` is lower. An equal token is the same holder.
 pub const fn check(token: u64, seen: u64) -> Result<(), Stale> {
     if token < seen { Err(Stale { token, seen }) } else { Ok(()) }
 }

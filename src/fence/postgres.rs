@@ -1,9 +1,8 @@
-//! A transaction of PostgreSQL, over `sqlx`, that takes place only where its token is not stale.
+//! A PostgreSQL transaction, over `sqlx`, that takes place only if its token is not stale.
 //!
-//! A table has the highest token of each lock. [`guard`] compares and raises it as a part of the
-//! transaction, and keeps that row locked until the transaction ends. So of two transactions of the
-//! same lock the second one waits for the first, and then goes by what that has left: no write is
-//! lost between them.
+//! A table has the highest token of each lock. [`guard`] compares and raises the token within the
+//! transaction, and keeps its row locked until the transaction ends. So a second transaction of the
+//! same lock waits for the first, and then sees its result. No write is lost between them.
 //!
 //! ```no_run
 //! # async fn ship(pool: sqlx::PgPool, lock: quorumlock::QuorumLock) -> Result<(), Box<dyn std::error::Error>> {
@@ -24,30 +23,30 @@
 //!
 //! # What makes it safe
 //!
-//! The fence alone. That the lock is still held is checked before the `COMMIT` to save work: the
-//! lock may end while the `COMMIT` is on its way. The next holder's [`guard`] then waits until it
-//! is decided. Set `lock_timeout` in sessions that should not wait for it without a limit.
+//! The fence alone makes it safe. The check before the `COMMIT`, that the lock is still held, just
+//! saves work: the lock may end during the `COMMIT`. The next holder's [`guard`] then waits until
+//! the `COMMIT` is decided. Set `lock_timeout` in sessions that must not wait without a limit.
 //!
-//! [`guard`] comes first in the transaction, before it reads anything. It works at each isolation
-//! level. At REPEATABLE READ and SERIALIZABLE it fails with SQLSTATE 40001 where another
-//! transaction of the lock was committed meanwhile; begin again then, as always at these levels.
-//! A transaction with several fences takes them in one order, such as that of their names, so that
-//! no two wait for each other.
+//! Call [`guard`] first in the transaction, before it reads anything. It works at each isolation
+//! level. At REPEATABLE READ and SERIALIZABLE it fails with SQLSTATE 40001 if another transaction
+//! of the lock was committed meanwhile. Then begin again, as always at these levels. If a
+//! transaction has several fences, guard them in one order, such as that of their names. Then no
+//! two transactions wait for each other.
 //!
-//! Keep rows of locks that are used again: where the row is gone, a stale token passes. Rows of
-//! names that are over can be deleted once no holder of them can be left.
+//! Keep the rows of locks that are used again: without its row, a stale token passes. Delete the
+//! row of a name only when no holder of that name can be left.
 //!
 //! # A single row
 //!
-//! A statement that changes one row needs no table but a column for the token:
+//! A statement that changes one row needs no table, only a column for the token:
 //!
 //! ```sql
 //! UPDATE orders SET state = $1, fence = $2 WHERE id = $3 AND fence <= $2
 //! ```
 //!
-//! [`bigint`] makes the parameter. If it has changed no row, the row is not there or the token is
-//! stale. What a write depends on must be read in the same transaction, behind a statement that
-//! raises the fence (`SET fence = $2`). To select the row `FOR UPDATE` raises nothing: once that
+//! [`bigint`] makes the parameter. If the statement changed no row, the row is missing or the token
+//! is stale. Read what a write depends on in the same transaction, after a statement that raises
+//! the fence (`SET fence = $2`). Selecting the row `FOR UPDATE` does not raise the fence: once that
 //! transaction has ended, an earlier holder may write.
 
 use std::error::Error as StdError;
@@ -61,27 +60,26 @@ use super::{Stale, check};
 use crate::error::Error as LockError;
 use crate::lease::{Lease, LockGuard};
 
-/// Makes the table of the fences where there is none yet. Statements name it without a schema: it
-/// is the one that `search_path` leads to.
+/// Creates the table of the fences if there is none. Statements name the table without a schema, so
+/// `search_path` decides where it is.
 pub const TABLE: &str =
     "CREATE TABLE IF NOT EXISTS quorumlock_fences (resource TEXT PRIMARY KEY, fence BIGINT NOT NULL)";
 
-/// It locks the row in any case, and returns the higher token of the two. What waited for another
-/// transaction goes by what that has committed.
+/// Locks the row in any case, and returns the higher of the two tokens. After waiting for another
+/// transaction, this sees the token that was committed.
 const RAISE: &str = "INSERT INTO quorumlock_fences AS known (resource, fence) VALUES ($1, $2)
     ON CONFLICT (resource) DO UPDATE SET fence = GREATEST(known.fence, EXCLUDED.fence) RETURNING fence";
 
-/// The transaction's id for `txid_status`. It fails in a transaction that has failed: `COMMIT`
-/// would roll that back and report no error.
+/// Returns the transaction's id for `txid_status`. This fails in a failed transaction, which
+/// `COMMIT` would roll back without an error.
 const ID: &str = "SELECT txid_current_if_assigned()";
 
-/// Checks that no higher token than `token` was seen for `resource`, and makes it the highest one
-/// once the transaction is committed. Until the transaction ends, others that guard the same
-/// resource wait.
+/// Checks that no higher token than `token` was seen for `resource`. The commit makes `token` the
+/// highest. Until the transaction ends, others that guard this resource wait.
 ///
 /// # Errors
-/// `Stale` if a higher token was seen: roll back, which a dropped transaction does by itself.
-/// `TooLarge` and `Database` as [`Error`] says.
+/// `Stale` if a higher token was seen: roll back, or drop the transaction, which does the same.
+/// `TooLarge` and `Database`: see [`Error`].
 ///
 /// # Cancel safety
 /// Drop the transaction too: the row may be locked.
@@ -94,38 +92,37 @@ pub async fn guard(transaction: &mut Transaction<'_, Postgres>, resource: &str, 
 /// A token as PostgreSQL's BIGINT. Tokens of a lock fit: they are below 2^53.
 ///
 /// # Errors
-/// `TooLarge` above 2^63 - 1, which no lock's token is.
+/// `TooLarge` above 2^63 - 1. No lock has such a token.
 pub fn bigint(token: u64) -> Result<i64, Error> {
     i64::try_from(token).map_err(|_| Error::TooLarge(token))
 }
 
-/// Commits, if the lock is held for at least `margin` from now; otherwise it rolls back. Give as
-/// `margin` what a `COMMIT` takes at most, as a rule.
+/// Commits if the lock is held for at least `margin` from now; otherwise rolls back. A good
+/// `margin` is the longest time that a `COMMIT` normally takes.
 ///
-/// It does not call [`guard`], which the transaction begins with.
+/// The transaction must begin with [`guard`], which this function does not call.
 ///
 /// # Errors
-/// `Lost` if the lock is not held for so long, and `Database` if the transaction failed: nothing
-/// was written. `Unknown` if no answer to `COMMIT` came, or one that decides nothing (SQLSTATE
-/// 40003, class 08).
+/// `Lost` if the lock is not held for that long, and `Database` if the transaction failed: nothing
+/// was written. `Unknown` if no answer to `COMMIT` came, or an answer that decides nothing
+/// (SQLSTATE 40003, class 08).
 ///
 /// # Cancel safety
-/// Dropped before the `COMMIT` was sent, it rolls back. After that nobody knows, as with `Unknown`.
+/// If this is dropped before the `COMMIT` was sent, it rolls back. Later, the result is unknown.
 pub async fn commit(mut transaction: Transaction<'_, Postgres>, lease: &Lease, margin: Duration) -> Result<(), Error> {
     let id = sqlx::query_scalar(ID).fetch_one(&mut *transaction).await.map_err(Error::Database)?;
     if let Err(lost) = lease.ensure(margin) {
-        // Where this fails, the connection has, and the server rolls back by itself.
+        // If the rollback fails, the connection has failed, and the server rolls back by itself.
         drop(transaction.rollback().await);
         return Err(Error::Lost(lost));
     }
     transaction.commit().await.map_err(|error| undecided(error, id))
 }
 
-/// The same, and then releases the lock, whatever the commit came to. That is safe also if its
-/// outcome is unknown: the next holder's [`guard`] waits for it.
+/// Like [`commit`], and then releases the lock, whatever the result. That is safe even if the
+/// result is unknown: the next holder's [`guard`] waits for it.
 ///
-/// That the release is not confirmed is no error here: it goes on in the background, or the lock
-/// expires.
+/// An unconfirmed release is no error here: it goes on in the background, or the lock expires.
 ///
 /// # Errors
 /// Those of [`commit`].
@@ -142,8 +139,8 @@ pub async fn commit_and_release(
     committed
 }
 
-/// The server rolled back where it says ERROR. Where it ended the connection (FATAL), or none of
-/// its words arrived, it may have committed before.
+/// After an ERROR, the server has rolled back. If it ended the connection (FATAL), or its answer
+/// did not arrive, it may have committed before.
 fn undecided(error: sqlx::Error, transaction: Option<i64>) -> Error {
     let said = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
     match said.map(|said| (said.severity(), said.code())) {
@@ -152,8 +149,8 @@ fn undecided(error: sqlx::Error, transaction: Option<i64>) -> Error {
     }
 }
 
-/// 40003 is "statement completion unknown". Class 08 is the connection, which what stands between
-/// client and server (a pooler, a proxy) tells as an ERROR of its own.
+/// 40003 is "statement completion unknown". Class 08 is a failed connection, which a pooler or a
+/// proxy between client and server reports as an ERROR of its own.
 fn decided(code: &str) -> bool {
     code != "40003" && !code.starts_with("08")
 }
@@ -164,23 +161,23 @@ fn decided(code: &str) -> bool {
 pub enum Error {
     /// The token is stale. **Stop** what the lock protected; roll back.
     Stale(Stale),
-    /// The lock was lost, or is held for less than the margin. It was rolled back. **Stop**, or
-    /// acquire the lock again and begin anew.
+    /// The lock was lost, or is held for less than the margin. The transaction was rolled back.
+    /// **Stop**, or acquire the lock again and begin anew.
     Lost(LockError),
     /// The server or the connection failed before anything was committed. **Retry** the whole
     /// transaction if SQLSTATE says so (40001, 40P01), with the same guard.
     Database(sqlx::Error),
-    /// No answer to `COMMIT` came that decides it: the transaction was committed or not. **Look**, on a new
-    /// connection, before you repeat it: `SELECT txid_status($1)` with `transaction` is
-    /// `committed`, `aborted`, or `in progress`, which means look again.
+    /// No answer to `COMMIT` says whether the transaction was committed. **Look** before you repeat
+    /// it: on a new connection, `SELECT txid_status($1)` with `transaction` returns `committed`,
+    /// `aborted`, or `in progress`, which means look again.
     #[non_exhaustive]
     Unknown {
-        /// The id of the transaction; `None` where it has written nothing, so nothing is in doubt.
+        /// The id of the transaction; `None` if it has written nothing, so there is no doubt.
         transaction: Option<i64>,
-        /// What the connection said.
+        /// The error of the connection.
         source: sqlx::Error,
     },
-    /// The token does not fit a BIGINT, so it is none of a lock. **Fix** where it comes from.
+    /// The token does not fit a BIGINT, so no lock has it. **Fix** the code that it comes from.
     TooLarge(u64),
 }
 
@@ -191,7 +188,7 @@ impl fmt::Display for Error {
             Self::Lost(lost) => write!(f, "nothing was written: {lost}"),
             Self::Database(error) => write!(f, "nothing was written: {error}"),
             Self::Unknown { transaction: Some(id), source } => {
-                write!(f, "it is unknown whether the transaction was committed: {source}; ask SELECT txid_status({id})")
+                write!(f, "it is unknown whether the transaction was committed: {source}; run SELECT txid_status({id})")
             }
             Self::Unknown { transaction: None, source } => {
                 write!(f, "the transaction had nothing to write, and its end was not confirmed: {source}")

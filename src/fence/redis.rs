@@ -1,11 +1,10 @@
-//! One Redis command, which is carried out only where the token is not stale.
+//! One Redis command, which is carried out only if its token is not stale.
 //!
-//! This is about the Redis that has **your data**. It may be another one than the nodes of the
-//! lock.
+//! This is for the Redis that has **your data**. It need not be a node of the lock.
 //!
-//! A script compares the token with the highest one, which has a key of its own, and carries the
-//! command out in the same step. A [`Call`] makes the arguments of `EVAL` for any client, and reads
-//! the reply. With the feature `redis-rs` there is `Call::query_async` for the crate `redis`:
+//! A script compares the token with the highest token, which has a key of its own. In the same
+//! step, it carries out the command. A [`Call`] makes the arguments of `EVAL` for any client, and
+//! checks the reply. `Call::query_async` is for the crate `redis` (feature `redis-rs`):
 //!
 //! ```no_run
 //! # #[cfg(feature = "redis-rs")]
@@ -26,13 +25,11 @@
 //!
 //! # The key of the fence
 //!
-//! * Use one key per lock, and the same one in all calls. All keys of a call must be in one slot of
-//!   a cluster: give their names the same hash tag, as above.
-//! * It has no ttl, and should get none: where it is gone, a stale token passes again. Do not let
-//!   Redis evict it (`maxmemory-policy noeviction`, or a `volatile-` policy), and let Redis persist
-//!   it if it persists your data.
-//! * Replication is asynchronous: a replica that is promoted may lack the last writes, and the
-//!   fence with them.
+//! * Use one key per lock, and the same key in all calls. In a cluster, all keys of a call must be
+//!   in one slot: give their names the same hash tag, as above.
+//! * Never give the key a ttl: without the key, a stale token passes. Do not let Redis evict it
+//!   (`maxmemory-policy noeviction`, or a `volatile-` policy). Persist it if you persist the data.
+//! * Replication is asynchronous: a promoted replica may lack the last writes, and the fence.
 //!
 //! The user needs the rights to run `EVAL`, `GET` and `SET` on that key, and your command.
 
@@ -41,49 +38,45 @@ use std::fmt;
 
 use super::{Stale, check};
 
-/// Carries out one command, unless the token is stale. It is sent each time, so it says little of
-/// itself:
+/// Carries out one command, unless the token is stale. Each call sends the script, so it is terse.
 ///
-/// * keys: that of the fence, which has the highest token as a decimal; then the command's own;
-/// * arguments: the token as a decimal without leading zeros; then the command, word by word, its
-///   keys included;
-/// * reply: the highest token so far, this one included, as a text; then the command's reply. Where
-///   the first is not the token that was sent, nothing was done.
+/// * keys: the key of the fence, which has the highest token as a decimal; then the command's keys;
+/// * arguments: the token as a decimal without leading zeros; then the command with its keys;
+/// * reply: the highest token so far, with this one, as a text; then the command's reply. If the
+///   first is not the token that was sent, nothing was done.
 const SCRIPT: &str = include_str!("../../scripts/lua/fenced.lua");
 
-/// A command, the key of its fence, and the token. The command has at most some 7,000 words, which
-/// is what scripts can pass on.
+/// A command of up to about 7,000 words (a limit of scripts), the key of its fence, and the token.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is sent yet"]
 pub struct Call {
     token: u64,
-    /// That of the fence is the first.
+    /// The key of the fence is the first.
     keys: Vec<Vec<u8>>,
     words: Vec<Vec<u8>>,
 }
 
 impl Call {
-    /// `command`, such as `"SET"`, is carried out if no higher token than `token` is stored at
-    /// `fence`.
+    /// `command`, such as `"SET"`, is carried out unless a higher token is stored at `fence`.
     pub fn new(fence: impl AsRef<[u8]>, token: u64, command: &str) -> Self {
         Self { token, keys: vec![fence.as_ref().to_vec()], words: vec![command.into()] }
     }
 
-    /// The next word of the command is this key.
+    /// Appends a key to the command.
     pub fn key(mut self, key: impl AsRef<[u8]>) -> Self {
         self.keys.push(key.as_ref().to_vec());
         self.arg(key)
     }
 
-    /// The next word of the command is this, which is no key.
+    /// Appends a word that is not a key.
     pub fn arg(mut self, word: impl AsRef<[u8]>) -> Self {
         self.words.push(word.as_ref().to_vec());
         self
     }
 
-    /// What a client sends behind `EVAL`: the script, the number of keys, the keys and the
-    /// arguments. For `EVALSHA`, put the script's SHA-1 in place of the first; the script may
-    /// change with any release.
+    /// What a client sends after `EVAL`: the script, the number of keys, the keys and the
+    /// arguments. For `EVALSHA`, replace the script by its SHA-1. Any release may change the
+    /// script.
     #[must_use]
     pub fn arguments(&self) -> Vec<Vec<u8>> {
         let head = [SCRIPT.into(), self.keys.len().to_string().into_bytes()];
@@ -91,11 +84,11 @@ impl Call {
         head.into_iter().chain(self.keys.iter().cloned()).chain([token]).chain(self.words.iter().cloned()).collect()
     }
 
-    /// Reads the first element of the reply, which is an array of two: the highest token as a text.
-    /// If this is `Ok`, the second element is the command's own reply.
+    /// Checks the reply, an array of two, by its first element: `seen`, the highest token as a
+    /// text. If this returns `Ok`, the second element is the command's own reply.
     ///
     /// # Errors
-    /// `Stale` if the command was not carried out; `Unusable` if that is no reply of the script.
+    /// `Stale` if the command was not carried out; `Unusable` if the script sent no such reply.
     pub fn verdict(&self, seen: impl AsRef<[u8]>) -> Result<(), Error> {
         let seen = seen.as_ref();
         let number = std::str::from_utf8(seen).ok().and_then(|seen| seen.parse().ok());
@@ -103,13 +96,13 @@ impl Call {
         check(self.token, number).map_err(Error::Stale)
     }
 
-    /// Sends it over a connection of the crate `redis`, and returns the command's reply.
+    /// Sends the command over a connection of the crate `redis`, and returns the command's reply.
     ///
     /// # Errors
-    /// [`Error`], each kind of which says what to do.
+    /// See [`Error`]: each kind says what to do.
     ///
     /// # Cancel safety
-    /// What was sent may be carried out although nobody waits for it. The token still counts.
+    /// If this is dropped, the command may still be carried out. Its token counts all the same.
     #[cfg(feature = "redis-rs")]
     pub async fn query_async<T: ::redis::FromRedisValue>(
         &self,
@@ -131,13 +124,12 @@ impl Call {
 pub enum Error {
     /// The token is stale. **Stop** what the lock protected.
     Stale(Stale),
-    /// The first element of the reply is no token. **Fix** what reads the reply, or the key that is
-    /// used as a fence.
+    /// The reply has no token. **Fix** what reads the reply, or the key of the fence.
     Unusable(String),
-    /// What Redis or the client said. Where no answer came, the command was carried out or not, or
-    /// will be: a server may read later what a connection has left behind. **Acquire** the lock
-    /// anew, and read with that token: from then on what is late is stale. With the same token, a
-    /// read shows only what is there so far.
+    /// An error from Redis or the client. If no answer came, the command may have been carried out,
+    /// or may be later, when the server reads what the connection left. **Acquire** the lock anew
+    /// and read with the new token: then late commands are stale. A read with the same token is not
+    /// enough.
     #[cfg(feature = "redis-rs")]
     Redis(::redis::RedisError),
 }

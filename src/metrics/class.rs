@@ -12,16 +12,15 @@ const OTHER: &str = "other";
 /// The classes of this process, in the order in which they came.
 static KNOWN: Mutex<Vec<Arc<str>>> = Mutex::new(Vec::new());
 
-/// A class of locks, as a small number: those without one, [`MAX_CLASSES`] that have a name, and
-/// all others.
+/// A class of locks: one without a name, [`MAX_CLASSES`] with a name, and one for all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Class(usize);
 
 impl Class {
-    /// How many different ones there are.
+    /// How many classes there are.
     pub(super) const COUNT: usize = MAX_CLASSES + 2;
 
-    /// The class of that name; the one without a name for an empty text.
+    /// The class of that name. An empty text is the class without a name.
     pub(crate) fn named(name: &str) -> Self {
         if name.is_empty() {
             return Self::default();
@@ -33,7 +32,7 @@ impl Class {
         self.0
     }
 
-    /// The label's value; `None` where the series do not have the label.
+    /// The label's value; `None` if the series do not have the label.
     pub(super) fn label(self) -> Option<SharedString> {
         let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let named = |index| known.get(index).cloned().map_or(OTHER.into(), SharedString::from);
@@ -41,7 +40,7 @@ impl Class {
     }
 }
 
-/// The number of a class, which is given one if there is room.
+/// The number of a class. A new class gets one if there is room.
 fn number(known: &mut Vec<Arc<str>>, name: &str) -> usize {
     let index = known.iter().position(|known| **known == *name).unwrap_or(known.len());
     if index == known.len() && index < MAX_CLASSES && name != OTHER {
@@ -61,7 +60,7 @@ mod tests {
         assert_eq!(numbers[..MAX_CLASSES], (1..=MAX_CLASSES).collect::<Vec<_>>());
         assert!(numbers[MAX_CLASSES..].iter().all(|&number| number == MAX_CLASSES + 1), "{numbers:?}");
         assert_eq!((number(&mut known, "class-3"), number(&mut known, "class-19")), (4, MAX_CLASSES + 1));
-        assert_eq!(number(&mut Vec::new(), OTHER), MAX_CLASSES + 1, "it takes no room");
+        assert_eq!(number(&mut Vec::new(), OTHER), MAX_CLASSES + 1, "`other` takes no room");
         assert_eq!((known.len(), Class::named("")), (MAX_CLASSES, Class::default()));
     }
 }

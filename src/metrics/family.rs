@@ -2,8 +2,7 @@
 
 use metrics::Counter;
 
-/// All are registered from the start: a counter that appears with its first event goes from nothing
-/// to one, which `increase()` does not see.
+/// All are registered from the start: `increase()` misses the first event of a counter that is new.
 #[derive(Debug)]
 pub(super) struct Family<L, M>(Box<[(L, M)]>);
 
@@ -51,11 +50,11 @@ labels! {
 }
 
 labels! {
-    /// What a round of claims came to.
+    /// How a round of claims ended.
     RoundEnded { Won = "won", Failed = "failed", Stale = "stale", Timeout = "timeout" }
 }
 
 labels! {
-    /// What a renewal came to.
+    /// How a renewal ended.
     RenewalEnded { Extended = "extended", Lost = "lost", Unclear = "unclear" }
 }

@@ -1,4 +1,4 @@
-//! What is recorded of a quorum.
+//! The metrics of a quorum.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,8 +11,8 @@ use super::family::{Ended, Family, RenewalEnded, RoundEnded};
 use super::table::{self, describe};
 use crate::rules::{LostReason, NodeSet, Renewed};
 
-/// What is recorded of a quorum. All of it is registered when the quorum connects, and that of a
-/// class when its options are first used: recording looks nothing up.
+/// The metrics of a quorum. They are registered when the quorum connects, and those of a class when
+/// its options are first used: recording looks nothing up.
 #[derive(Debug)]
 pub(crate) struct Meters {
     quorum: SharedString,
@@ -28,11 +28,11 @@ pub(crate) struct Meters {
     in_line: Gauge,
     handover: Histogram,
     handovers: Counter,
-    /// How many locks are held now, of all classes.
+    /// How many locks of all classes are held now.
     held: AtomicUsize,
 }
 
-/// What is recorded of the lists that nodes have in force.
+/// The metrics of the lists that nodes have in force.
 #[derive(Debug)]
 pub(crate) struct ListMeters {
     other: Gauge,
@@ -40,8 +40,7 @@ pub(crate) struct ListMeters {
 }
 
 impl ListMeters {
-    /// Whether another list of this one's name is in force, and behind which nodes' names there are
-    /// two servers.
+    /// Records whether another list of this name is in force, and which names lead to two servers.
     pub(crate) fn tell(&self, other: bool, twins: NodeSet) {
         let set = |gauge: &Gauge, on: bool| gauge.set(f64::from(u8::from(on)));
         set(&self.other, other);
@@ -49,7 +48,7 @@ impl ListMeters {
     }
 }
 
-/// What is recorded of the locks of one class.
+/// The metrics of the locks of one class.
 #[derive(Debug)]
 struct ClassMeters {
     acquire: Histogram,
@@ -81,7 +80,7 @@ impl ClassMeters {
 }
 
 impl Meters {
-    /// What is recorded of the quorum of that name, in which `size` nodes must agree.
+    /// Registers the metrics of a quorum in which `size` nodes must agree.
     pub(crate) fn new(quorum: SharedString, size: u32, protocol: u32) -> Self {
         describe();
         metrics::gauge!(table::BUILD, "version" => env!("CARGO_PKG_VERSION"), "protocol" => protocol.to_string())
@@ -122,18 +121,18 @@ impl Meters {
         &self.quorum
     }
 
-    /// Registers the series of a class: before its locks are acquired.
+    /// Registers the series of a class, before its locks are acquired.
     pub(crate) fn register(&self, class: Class) {
         self.class(class);
     }
 
-    /// Hints that somebody heard, and hints that nobody did.
+    /// Counters of hints that a waiter received, and of those that no waiter did.
     pub(crate) fn hints(&self) -> (Counter, Counter) {
         let counter = |outcome: &'static str| metrics::counter!(table::HINTS, "quorum" => self.quorum.clone(), "outcome" => outcome);
         (counter("heard"), counter("wasted"))
     }
 
-    /// What is recorded of lists, over nodes with these labels.
+    /// The metrics of lists. `nodes` are the labels of the nodes.
     pub(crate) fn lists<'a>(&self, nodes: impl Iterator<Item = &'a Arc<str>>) -> ListMeters {
         let twin = |node: &Arc<str>| metrics::gauge!(table::NODE_TWINS, "quorum" => self.quorum.clone(), "node" => node.clone());
         let other = metrics::gauge!(table::OTHER_LIST, "quorum" => self.quorum.clone());
@@ -158,7 +157,7 @@ impl Meters {
         self.queue_wait.record(took);
     }
 
-    /// A round came to `verdict`, after `took` if that is how long the nodes took.
+    /// A round ended with `verdict`. `took` is how long the nodes took, if known.
     pub(crate) fn round(&self, verdict: RoundEnded, split: bool, took: Option<Duration>) {
         self.rounds.count(verdict);
         if split {
@@ -169,7 +168,7 @@ impl Meters {
         }
     }
 
-    /// What a renewal came to. One that came when its lease was over is not counted.
+    /// Counts a renewal, unless its lease was over.
     pub(crate) fn renewed(&self, renewed: Renewed) {
         match renewed {
             Renewed::Extended { margin, of, .. } => {
@@ -187,7 +186,7 @@ impl Meters {
     }
 
     pub(crate) fn held(&self, class: Class) {
-        // First: a recorder may panic.
+        // Count before the call below: a recorder may panic.
         self.held.fetch_add(1, Ordering::Relaxed);
         self.class(class).held.increment(1.0);
     }
@@ -212,7 +211,7 @@ impl Meters {
         if waits { self.in_line.increment(1.0) } else { self.in_line.decrement(1.0) }
     }
 
-    /// A lock was handed over, by a quorum this long after the first node.
+    /// A quorum handed a lock over, `after` this time from the first node's push on.
     pub(crate) fn handed_over(&self, after: Duration) {
         self.handovers.increment(1);
         self.handover.record(after);
@@ -223,7 +222,7 @@ impl Meters {
     }
 }
 
-/// What part of a validity is left, from 0 to 1.
+/// The share of a validity that is left, from 0 to 1.
 fn share(left: Duration, of: Duration) -> f64 {
     let share = left.as_secs_f64() / of.as_secs_f64();
     if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }

@@ -2,8 +2,8 @@
 //!
 //! The library records through the [`metrics`] facade and installs no exporter. Install yours
 //! **before** connecting: connecting registers every series, at zero, so that a rate sees the first
-//! event too. Give the exporter the [`buckets`]; without them most make summaries, which cannot be
-//! added up over processes.
+//! event too. Give the exporter the [`buckets`]. Without them, most exporters make summaries, which
+//! cannot be added up over processes.
 //!
 //! # Labels
 //!
@@ -16,8 +16,7 @@
 //!   without a class do not have the label. A process has at most [`MAX_CLASSES`] classes; all
 //!   further ones are recorded as `other`.
 //!
-//! A process with one quorum of five nodes has fewer than 300 series, and about 50 more for each
-//! class.
+//! One quorum of five nodes has fewer than 300 series, and about 50 more for each class.
 
 mod class;
 mod family;

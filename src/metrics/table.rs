@@ -1,8 +1,8 @@
-//! The table itself.
+//! The table of all metrics.
 
 use metrics::Unit;
 
-/// What a metric is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Counts events.
@@ -13,13 +13,13 @@ pub enum Kind {
     Histogram,
 }
 
-/// One line of the table.
+/// One metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Metric {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Its unit.
     pub unit: Unit,
@@ -27,12 +27,11 @@ pub struct Metric {
     pub labels: &'static [&'static str],
     /// The upper bounds of a histogram's buckets, in its unit.
     pub buckets: &'static [f64],
-    /// What it tells.
+    /// What the metric measures.
     pub help: &'static str,
 }
 
-/// The name of each histogram, and the upper bounds of its buckets: what an exporter needs to be
-/// told.
+/// The name of each histogram, and the upper bounds of its buckets, to configure an exporter.
 ///
 /// # Examples
 /// With `metrics-exporter-prometheus`:
@@ -54,7 +53,7 @@ pub fn buckets() -> impl Iterator<Item = (&'static str, &'static [f64])> {
 const WAITS: &[f64] = &[
     0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 ];
-/// The same, coarser.
+/// The same range, coarser.
 const QUEUES: &[f64] = &[0.001, 0.01, 0.1, 1.0, 10.0, 60.0];
 /// From a round trip to the longest time for which a vote counts, 5 s.
 const ROUNDS_TAKE: &[f64] =
@@ -69,7 +68,7 @@ const SHARES: &[f64] = &[0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 macro_rules! table {
     ($($constant:ident = $name:literal, $kind:ident, $unit:ident, $buckets:expr, [$($label:literal),*], $help:literal;)*) => {
         $(pub(crate) const $constant: &str = $name;)*
-        /// Name, kind, labels and meaning of each:
+        /// The name, kind, labels and meaning of each metric:
         ///
         $(#[doc = concat!("- `", $name, "` (", stringify!($kind), $(", `", $label, "`",)* "): ", $help)])*
         pub const METRICS: &[Metric] = &[$(Metric {
@@ -91,7 +90,7 @@ table! {
     ACQUIRE = "quorumlock_acquire_duration_seconds", Histogram, Seconds, WAITS, ["quorum", "class"],
         "Time from asking for a lock to having it";
     ACQUISITIONS = "quorumlock_acquisitions_total", Counter, Count, &[], ["quorum", "class", "outcome"],
-        "Acquisitions by what they came to";
+        "Acquisitions by outcome";
     QUEUE_WAIT = "quorumlock_queue_wait_seconds", Histogram, Seconds, QUEUES, ["quorum"],
         "Time spent behind callers of the same name in this process";
     HELD_TIME = "quorumlock_hold_duration_seconds", Histogram, Seconds, HOLDS, ["quorum", "class"],
@@ -115,7 +114,7 @@ table! {
     HANDOVERS = "quorumlock_handovers_total", Counter, Count, &[], ["quorum"],
         "Locks that nodes handed over to a waiter of this process, which did not have to claim them again";
     HINTS = "quorumlock_hints_total", Counter, Count, &[], ["quorum", "outcome"],
-        "Notifications received: heard by a waiter, or wasted because it had gone or held the lock already";
+        "Notifications received: heard by a waiter, or wasted because the waiter had gone or held the lock already";
     LATE_GRANTS = "quorumlock_late_grants_total", Counter, Count, &[], ["quorum"],
         "Grants that came after their round had failed, and were released";
     NODE_UP = "quorumlock_node_up", Gauge, Count, &[], ["quorum", "node"], "1 while the node is connected and checked";

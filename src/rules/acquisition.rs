@@ -1,8 +1,8 @@
-//! One acquisition's decisions: what its votes come to, and what it must withdraw or release.
+//! The decisions of one acquisition: whether its votes win, and what it must withdraw or release.
 //!
-//! A pure state machine: the caller tells it the time and counts votes into its tallies; it
-//! decides. The asynchronous code around it (`protocol::attempt`) sends what it says, and the model
-//! checker (`tests/model`) drives this very code.
+//! A pure state machine: the caller passes in the time and counts votes into the tallies. The
+//! asynchronous code (`protocol::attempt`) sends what this decides. The model checker
+//! (`tests/model`) drives this very code.
 
 use std::time::Duration;
 
@@ -13,11 +13,10 @@ use super::tally::{Cause, ClaimTally, Verdict};
 use super::tick::Tick;
 use super::validity::MAX_ROUND;
 
-/// How many higher ballots are tried at once before a round counts as failed.
+/// How often a round asks again at once with a higher ballot, before it counts as failed.
 pub const LIFTS: usize = 3;
 
-/// Where the votes of one ask are counted. In the client that is a place which the nodes' replies
-/// reach from other tasks; in the model it is the tally itself.
+/// Holds the votes of one ask. In the client, other tasks add votes. In the model, it is the tally.
 pub trait Votes {
     /// The votes so far.
     fn tally(&self) -> ClaimTally;
@@ -29,18 +28,18 @@ impl Votes for ClaimTally {
     }
 }
 
-/// All nodes were asked once, with one ballot.
+/// One ask: a claim that is sent to all nodes at once, with one ballot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ask<V> {
-    /// Read before the first request was sent: the nodes count from later than this.
+    /// Read before the first request was sent, so the nodes' ttls begin later than this.
     pub t0: Tick,
-    /// The ballot that was asked with.
+    /// The ballot of the ask.
     pub ballot: u64,
     /// The votes.
     pub votes: V,
 }
 
-/// What the votes of a round come to.
+/// What the votes of a round decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// A quorum granted in time: the name is held.
@@ -54,24 +53,23 @@ pub enum Decision {
 /// A round that was won.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Won {
-    /// When the ask or the registrations began that its votes answer, the first of them.
+    /// The earliest t0 of the asks or registrations that the votes answer.
     pub t0: Tick,
     /// The ballot that a quorum granted: the fencing token.
     pub ballot: u64,
-    /// The highest ballot that was asked with or pushed under this owner: a release must hide all
-    /// of them.
+    /// The highest ballot that this owner asked with or was pushed. A release must cover them all.
     pub highest: u64,
-    /// Whether it rests on pushes: most of what was asked for is still to be had, by a renewal.
+    /// Whether a push is among the votes. Then the lock has little time left, and needs a renewal.
     pub handed_over: bool,
-    /// Until when it may be relied on, unless it is renewed.
+    /// Until when the lock may be relied on, unless it is renewed.
     pub deadline: Tick,
-    /// How much of it must be left when it is won.
+    /// How much validity must be left when the round is won.
     pub least: Duration,
-    /// The nodes that granted: of several names all of them.
+    /// The nodes that granted. For a set: the nodes that granted all its names.
     pub voters: NodeSet,
-    /// The nodes that granted it, or one of several names.
+    /// The nodes that granted. For a set: the nodes that granted any of its names.
     pub backers: NodeSet,
-    /// The nodes that may hold the name, of all asks under this owner.
+    /// The nodes that may hold the name because of any ask of this owner.
     pub may_hold: NodeSet,
 }
 
@@ -79,18 +77,18 @@ pub struct Won {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acquisition<V> {
     terms: Terms,
-    /// The highest ballot that was withdrawn, at whatever node: no vote with one up to it counts.
+    /// The highest ballot that was withdrawn, at any node. No vote with a ballot up to it counts.
     withdrawn: u64,
-    /// What was asked since a round of it failed last.
+    /// The asks of the last round.
     asks: Vec<Ask<V>>,
-    /// Whether the last round has failed, and the next ask begins another.
+    /// Whether the last round has failed, so that the next ask begins another.
     waits: bool,
-    /// The nodes that may have heard of what was asked before, since it withdrew last, and those that
-    /// may hold something by that.
+    /// For earlier rounds since the last withdrawal: the nodes that may have received asks, and
+    /// those that may hold something.
     before: (NodeSet, NodeSet),
-    /// The highest ballot that was asked with.
+    /// The highest ballot of all asks.
     highest: u64,
-    /// Whether anything was ever asked.
+    /// Whether there was any ask.
     asked: bool,
 }
 
@@ -102,19 +100,19 @@ impl<V: Votes> Acquisition<V> {
         Self { terms, withdrawn: 0, asks: Vec::with_capacity(1), waits: false, before, highest: 0, asked: false }
     }
 
-    /// The highest ballot that was withdrawn; 0 if none was. The next ask must be above it.
+    /// The highest ballot that was withdrawn; 0 if none was. The next ballot must be higher.
     #[must_use]
     pub const fn withdrawn(&self) -> u64 {
         self.withdrawn
     }
 
-    /// Whether anything was ever asked.
+    /// Whether there was any ask.
     #[must_use]
     pub const fn has_asked(&self) -> bool {
         self.asked
     }
 
-    /// All nodes are being asked.
+    /// Adds an ask, which the caller sends to all nodes.
     pub fn ask(&mut self, ask: Ask<V>) {
         if std::mem::take(&mut self.waits) {
             self.before = (self.sent(), self.may_hold());
@@ -131,23 +129,22 @@ impl<V: Votes> Acquisition<V> {
         self.asks.last()
     }
 
-    /// The last ask, to count votes.
+    /// The last ask, to count votes in its tally.
     pub fn last_mut(&mut self) -> Option<&mut Ask<V>> {
         self.asks.last_mut()
     }
 
-    /// What the votes of the last ask, and what was handed over, come to at `now`; `None` as long
-    /// as more are needed.
+    /// Decides at `now` by the votes of the last ask and the hand-overs; `None` if more are needed.
     ///
-    /// Validity and [`MAX_ROUND`] are looked at here, at the time of the
-    /// decision, since a process may have stood still after the last vote.
+    /// Validity and [`MAX_ROUND`] are checked here, at the time of the decision: the process may
+    /// have been suspended after the last vote.
     #[must_use]
     pub fn decide(&self, now: Tick, handed: &Handovers) -> Option<Decision> {
         self.decide_by(now, handed, NodeSet::first(64))
     }
 
-    /// The same if only these nodes may vote at `now`: a vote of a node that has come into doubt
-    /// since does not count.
+    /// Like [`decide`](Self::decide), but only the nodes in `voting` may vote at `now`. A vote does
+    /// not count if its node has come into doubt since.
     #[must_use]
     pub fn decide_by(&self, now: Tick, handed: &Handovers, voting: NodeSet) -> Option<Decision> {
         let ask = self.asks.last().filter(|ask| ask.ballot > self.withdrawn)?;
@@ -161,7 +158,7 @@ impl<V: Votes> Acquisition<V> {
             Verdict::Won if self.in_time(ask.t0, now) && voters.len() >= self.terms.size.quorum() => {
                 Decision::Won(self.won(ask, voters))
             }
-            // Nodes that are still to answer may make a quorum of those that may vote.
+            // Nodes that have not answered yet may complete a quorum of nodes that may vote.
             Verdict::Won if self.in_time(ask.t0, now) && voters.or(open).len() >= self.terms.size.quorum() => {
                 return None;
             }
@@ -176,8 +173,8 @@ impl<V: Votes> Acquisition<V> {
         self.asks.len() <= LIFTS
     }
 
-    /// Whether a higher ballot is worth asking with before the last ask is decided, if nothing was
-    /// handed over: see [`ClaimTally::may_lift`]. One lift is kept for what all answers say.
+    /// Whether to ask with a higher ballot before the last ask is decided, if nothing was handed
+    /// over: see [`ClaimTally::may_lift`]. The last lift is kept for the decision by all answers.
     #[must_use]
     pub fn may_lift_early(&self) -> bool {
         let liftable = |ask: &Ask<V>| {
@@ -187,7 +184,7 @@ impl<V: Votes> Acquisition<V> {
         self.asks.len() < LIFTS && self.asks.last().is_some_and(liftable)
     }
 
-    /// The same if some nodes have handed the name over.
+    /// Decides by grants and pushes together, if any node has pushed.
     fn combined(&self, ask: &Ask<V>, tally: ClaimTally, now: Tick, by: (&Handovers, NodeSet)) -> Option<Decision> {
         let (handed, voting) = by;
         let (&Ask { t0, ballot, .. }, &Self { terms, withdrawn, .. }) = (ask, self);
@@ -209,7 +206,7 @@ impl<V: Votes> Acquisition<V> {
         Won { t0, ballot, highest, handed_over, deadline, least, voters, backers, may_hold }
     }
 
-    /// Whether what was won is worth having at `now` still: its votes count, and enough of it is left.
+    /// Whether `won` still stands at `now`: its votes count, and enough validity is left.
     #[must_use]
     pub fn holds(&self, won: &Won, now: Tick) -> bool {
         now < won.deadline.minus(won.least) && now < won.t0 + MAX_ROUND
@@ -226,28 +223,27 @@ impl<V: Votes> Acquisition<V> {
         Won { t0, ballot, highest, handed_over: false, deadline, least, voters, backers, may_hold }
     }
 
-    /// The nodes that may have heard of any claim since it withdrew last.
+    /// The nodes that may have received a claim since the last withdrawal.
     fn sent(&self) -> NodeSet {
         self.asks.iter().fold(self.before.0, |sent, ask| sent.or(ask.votes.tally().sent()))
     }
 
-    /// The nodes that may hold something, since it withdrew last: all that did not explicitly refuse
-    /// each of its asks.
+    /// The nodes that may hold the name because of an ask since the last withdrawal. A node is left
+    /// out only if it explicitly refused each ask.
     #[must_use]
     pub fn may_hold(&self) -> NodeSet {
         self.asks.iter().fold(self.before.1, |held, ask| held.or(ask.votes.tally().may_hold()))
     }
 
-    /// The highest ballot that was asked with.
+    /// The highest ballot of all asks.
     #[must_use]
     pub const fn highest(&self) -> u64 {
         self.highest
     }
 
-    /// Whether a round that failed left nothing but places in queues, or what was handed over since
-    /// it was asked (`handed_since`): then nothing is withdrawn: from a withdrawal on no vote up to
-    /// that ballot would count, those that are still to come included. Else it holds a minority, which
-    /// is given back.
+    /// Whether a failed round left only places in queues, or hand-overs that came after its ask
+    /// (`handed_since`). The owner then withdraws nothing: no vote up to a withdrawn ballot counts,
+    /// not even one that is still to come. Otherwise it may hold a minority, and withdraws.
     #[must_use]
     pub fn only_waits(&self, handed: &Handovers, handed_since: bool) -> bool {
         let tally = self.asks.last().map(|ask| ask.votes.tally());
@@ -256,20 +252,18 @@ impl<V: Votes> Acquisition<V> {
         nothing_granted && (waits || handed_since)
     }
 
-    /// It goes on after a round that failed. What was asked is over; that nodes may hold something by
-    /// it is not.
+    /// Goes on after a failed round. Nodes may still hold the name because of its asks.
     pub const fn wait(&mut self) {
         self.waits = true;
     }
 
-    /// The nodes whose answer to the last ask is not known.
+    /// The nodes without a usable answer to the last ask.
     #[must_use]
     pub fn unheard(&self) -> NodeSet {
         self.asks.last().map_or_else(NodeSet::default, |ask| ask.votes.tally().unheard())
     }
 
-    /// What it may have been granted with ballots up to this one is withdrawn: that is at least the
-    /// highest that it asked with.
+    /// Withdraws what may have been granted with ballots up to `ballot`, and at least all asks.
     pub fn withdraw(&mut self, ballot: u64) {
         self.asks.clear();
         self.before = (NodeSet::default(), NodeSet::default());

@@ -1,13 +1,12 @@
-//! How long to wait before asking again, where nobody tells us when to.
+//! How long to pause before asking again, if no node announces a time.
 
 use std::time::Duration;
 
 /// Bounds of the pause between two rounds.
 ///
-/// Full jitter (<https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/>): a
-/// pause is drawn evenly from zero to a ceiling, and the ceiling doubles with every failure. It
-/// starts at two measured round trips, since contenders who ask more often than that split each
-/// other's votes.
+/// Full jitter (<https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/>): each
+/// pause is drawn evenly from zero to a ceiling, which doubles with every failure. The ceiling
+/// starts at two measured round trips: contenders that ask more often split each other's votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The least ceiling. Default 5 ms.
@@ -23,22 +22,21 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The longest pause after the failure number `failures` (from 0) with round trips of
-    /// `round_trip`.
+    /// The longest pause after failure number `failures` (from 0): never less than two round trips.
     #[must_use]
     pub fn ceiling(self, failures: u32, round_trip: Duration) -> Duration {
         let base = self.min.max(round_trip.saturating_mul(2));
         base.saturating_mul(1 << failures.min(16)).min(self.max.max(base))
     }
 
-    /// The pause after the failure number `failures`; `random` is evenly distributed.
+    /// The pause after failure number `failures`. `random` must be evenly distributed.
     #[must_use]
     pub fn pause(self, failures: u32, round_trip: Duration, random: u64) -> Duration {
         self.ceiling(failures, round_trip).mul_f64(share(random))
     }
 }
 
-/// A random number as a share of one.
+/// A random number as a share: from 0 to below 1.
 #[allow(clippy::cast_precision_loss, reason = "all 53 bits are kept")]
 pub(super) fn share(random: u64) -> f64 {
     (random >> 11) as f64 / (1u64 << 53) as f64

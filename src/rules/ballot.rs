@@ -3,42 +3,41 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Ballots stay below 2^53, so that a node's Lua, which counts in doubles, compares them exactly.
+/// Ballots stay below 2^53: a node's Lua computes in doubles, and must compare ballots exactly.
 pub const LIMIT: u64 = 1 << 53;
 
 /// Deals ballots: each is `max(highest fence seen + 1, wall clock in microseconds)`.
 ///
-/// The wall clock only spares a round trip: where it is wrong, a node answers `stale` with its
-/// fence, and the next ballot lies above that. Order never rests on it.
+/// The wall clock only saves a round trip. If it is wrong, a node answers `stale` with its fence,
+/// and the next ballot is above that. Order never rests on the clock.
 ///
-/// What a node tells of a fence further ahead of the wall clock than [`FAR`] lifts the acquisitions
-/// that were told it, which are those of its name: one corrupt fence must not lift the ballots of
-/// all names.
+/// A fence that is further than [`FAR`] ahead of the wall clock raises only the ballots of the
+/// acquisitions that received it. One corrupt fence must not raise the ballots of all names.
 #[derive(Debug, Default)]
 pub struct Ballots {
     highest: AtomicU64,
 }
 
-/// How far ahead of the wall clock a fence may be to be believed, as nodes have it too. What is
-/// further ahead is not in a node's `high`, so it must not become the ballot of another name.
+/// How far ahead of the wall clock a fence may be to raise the ballots of all names. Nodes have the
+/// same limit: a ballot further ahead is not in their `high`, so it must not raise other names.
 pub const FAR: Duration = Duration::from_secs(86_400);
 
 impl Ballots {
-    /// Takes note of a fence that a node told, unless it is too far ahead of the wall clock.
+    /// Records a fence that a node returned, unless it is too far ahead of the wall clock.
     pub fn seen(&self, fence: u64, wall: Duration) {
         if !Self::is_far(fence, wall) {
             self.highest.fetch_max(fence, Ordering::AcqRel);
         }
     }
 
-    /// Whether a fence is further ahead of the wall clock than is believed.
+    /// Whether a fence is further than [`FAR`] ahead of the wall clock.
     #[must_use]
     pub fn is_far(fence: u64, wall: Duration) -> bool {
         fence > believed(wall).saturating_add(micros(FAR))
     }
 
-    /// The next ballot, above every fence seen, every ballot dealt, and `told`, the highest fence
-    /// that this acquisition was told. `None` if there is no such number below 2^53.
+    /// The next ballot: above every fence seen, every ballot dealt, and `told`, the highest fence
+    /// that nodes returned to this acquisition. `None` if there is no such number below 2^53.
     #[must_use]
     pub fn next(&self, wall: Duration, told: u64) -> Option<u64> {
         let next = |highest: u64| Some(dealt(highest, wall));
@@ -47,20 +46,20 @@ impl Ballots {
     }
 }
 
-/// The number that is dealt next, where `highest` is the highest that was seen or dealt.
+/// The number to deal next. `highest` is the highest number that was seen or dealt.
 #[must_use]
 pub fn dealt(highest: u64, wall: Duration) -> u64 {
     highest.saturating_add(1).max(believed(wall)).min(LIMIT)
 }
 
-/// A number that was dealt, above what this acquisition was `told`: that does not lift the others,
-/// if it is far ahead.
+/// Raises a dealt number above `told`, for one acquisition only: a far fence must not raise the
+/// ballots of the others. `None` if there is no such number below 2^53.
 #[must_use]
 pub fn lifted(dealt: u64, told: u64) -> Option<u64> {
     Some(dealt.max(told.saturating_add(1))).filter(|&ballot| ballot < LIMIT)
 }
 
-/// A wall clock beyond the limit (the year 2255) is as wrong as a clock that stands still.
+/// A wall clock beyond the limit (the year 2255) is wrong, and counts as zero.
 fn believed(wall: Duration) -> u64 {
     Some(micros(wall)).filter(|&wall| wall < LIMIT).unwrap_or(0)
 }

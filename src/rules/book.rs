@@ -1,9 +1,7 @@
-//! What a client concludes of the records of all nodes: which of them may vote as far as lists go,
-//! and which hellos it sends next.
+//! What a client concludes from the records of all nodes: whose votes count, which hellos follow.
 //!
-//! Pure: [`Book`] is given what each node's last hello returned, and returns a [`Plan`]. The code
-//! around it (`protocol::hello`) carries that out. `docs/protocol.md`, "One list", says why the rules
-//! are enough.
+//! Pure: [`Book`] takes what each node's last hello returned, and returns a [`Plan`], which
+//! `protocol::hello` carries out. `docs/protocol.md`, "One list", says why the rules are enough.
 
 mod judged;
 mod node;
@@ -18,54 +16,54 @@ use super::list::{Intent, List, OldAtOnce, Record};
 use super::tally::Size;
 use super::tick::Tick;
 
-/// What a node's last hello returned, and what is known beside it.
+/// The result of a node's last hello, and what else the client knows of the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Known {
-    /// When that hello was sent.
+    /// When the hello was sent.
     pub at: Tick,
     /// The server's process, by INFO.
     pub process: Arc<str>,
-    /// Whether a connection is still being made: nothing else is known then.
+    /// Whether the client is still connecting. Then nothing else is known.
     pub connecting: bool,
     /// The record; `None` if the node has none.
     pub record: Option<Record>,
     /// From when on the node can be synced: see
     /// [`RestartGuard::settles_at`](super::RestartGuard::settles_at).
     pub settles_at: Tick,
-    /// When its quarantine ends, unless it is still to be synced.
+    /// When the quarantine ends. The node must also be synced.
     pub free_at: Tick,
-    /// Whether a reply that came since is at odds with it: no record, another id, no list, another
-    /// list. Then the node is asked again at once.
+    /// Whether a later reply contradicts the hello: no record, another id, no list, another list.
+    /// Then the next hello is sent at once.
     pub stale: bool,
 }
 
-/// Whether a node's votes count, as far as lists go.
+/// Whether a node's votes count, by the lists in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Standing {
-    /// No hello was answered lately, or this client's list is not in force there yet.
+    /// No hello was answered lately, or this client's list is not in force on the node yet.
     #[default]
     Unknown,
-    /// They count.
+    /// The votes count.
     Counts {
-        /// Until then: no later hello was answered so far.
+        /// Until then, unless a later hello is answered.
         until: Tick,
     },
-    /// They do not: another list is in force there, or another list of this name on any node.
+    /// The votes do not count: another list is in force there, or one of this name on any node.
     OtherList {
-        /// Until then, as far as is known.
+        /// When the other list lapses, if no client extends it.
         until: Tick,
-        /// Both lists, for people.
+        /// A description of both lists, for people.
         why: Arc<str>,
     },
-    /// They do not, nor does its `extended`: clients meet two servers behind the node's name.
+    /// Neither the votes nor `extended` count: the node's name leads clients to two servers.
     Twins {
-        /// How that shows, for people.
+        /// The evidence, for people.
         why: Arc<str>,
     },
 }
 
 impl Standing {
-    /// Whether a vote on a claim counts that is looked at `now`.
+    /// Whether a vote on a claim counts at `now`.
     #[must_use]
     pub fn counts(&self, now: Tick) -> bool {
         matches!(self, Self::Counts { until } if now < *until)
@@ -75,34 +73,33 @@ impl Standing {
 /// What a client does next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
-    /// Whose votes count, by node.
+    /// The standing of each node.
     pub standings: Vec<Standing>,
-    /// The hellos that are sent now, each to one node.
+    /// The hellos to send now, each with the number of its node.
     pub hellos: Vec<(usize, Wanted)>,
-    /// Another list of this name is in force on some node, for people: nothing may be acquired, and
-    /// all locks are lost. No standing counts then.
+    /// A message for people, if another list of this name is in force on any node. Then the client
+    /// acquires nothing, all its locks are lost, and no vote counts.
     pub other_list: Option<Arc<str>>,
-    /// When to plan again, unless there is news of a node before.
+    /// When to plan again, unless a node's state changes before.
     pub due: Tick,
 }
 
-/// What a hello asks for and shows.
+/// The contents of a hello.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Wanted {
-    /// How much it may change.
+    /// How much the hello may change.
     pub intent: Intent,
-    /// Whether a record that it makes is old at once, if the node's INFO agrees.
+    /// Why a record that the hello makes is old at once, if the node's INFO agrees.
     pub old: Option<OldAtOnce>,
-    /// The id of the record that this client saw there last, or `held` if it saw none and holds a
-    /// lock.
+    /// The id of the last record that this client saw there, or `held` if none and it holds a lock.
     pub knew: Option<Arc<str>>,
-    /// The ballot to which the node is synced.
+    /// The ballot to which the hello syncs the node.
     pub sync: Option<u64>,
     /// Names of nodes, and the ids of their records.
     pub seen: Vec<(Arc<str>, Arc<str>)>,
 }
 
-/// What a client that holds locks says it knew of a node whose record it never saw.
+/// Sent for the id by a client that holds locks and never saw the node's record.
 const HELD: &str = "held";
 
 /// All nodes, as one client sees them.
@@ -117,7 +114,7 @@ pub struct Book {
     lacks: Option<Tick>,
 }
 
-/// What holds for all nodes at one moment.
+/// Facts about all nodes at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     now: Tick,
@@ -125,13 +122,12 @@ struct Moment {
     holds: bool,
     /// Whether hellos write nothing.
     looks: bool,
-    /// Whether lists may be put in force: all nodes were asked which one is.
+    /// Whether hellos may put the list in force: all nodes were asked which list is in force.
     puts: bool,
 }
 
 impl Book {
-    /// Nothing is known yet of the nodes with these names, by their numbers: all are being connected
-    /// to. An `onlooker` writes nothing.
+    /// A client that connects to all nodes, which have these `names`. An `onlooker` writes nothing.
     #[must_use]
     pub fn new(list: Arc<List>, names: Vec<Arc<str>>, round_timeout: Duration, onlooker: bool) -> Self {
         let size = Size::of(u32::try_from(names.len()).unwrap_or(u32::MAX));
@@ -139,15 +135,14 @@ impl Book {
         Self { list, size, round_timeout, onlooker, nodes, lacks: None }
     }
 
-    /// What is known of a node by now; `None` if it cannot be reached. The same again changes
-    /// nothing.
+    /// Updates what is known of a node; `None` if it cannot be reached. Repeating changes nothing.
     pub fn heard(&mut self, node: usize, known: Option<Known>, now: Tick) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.heard(&self.list, known, now);
         }
     }
 
-    /// A hello that was planned was not carried out, or its answer was lost.
+    /// A planned hello was not carried out, or its answer was lost.
     pub fn failed(&mut self, node: usize, now: Tick) {
         let (pause, longest) = (self.pause(), self.list.every());
         if let Some(node) = self.nodes.get_mut(node) {
@@ -155,8 +150,8 @@ impl Book {
         }
     }
 
-    /// What follows at `now` for a client that `holds` a lock, or does not. The hellos are as good as
-    /// sent. `random` spreads the hellos of several clients.
+    /// The plan at `now`, for a client that `holds` a lock or not. The hellos of the plan count as
+    /// sent. `random` spreads the hellos of several clients in time.
     pub fn plan(&mut self, now: Tick, holds: bool, random: u64) -> Plan {
         let lacks = self.nodes.iter().any(Node::lacks);
         self.lacks = self.lacks.or(Some(now)).filter(|_| lacks);
@@ -173,7 +168,7 @@ impl Book {
         Plan { standings, hellos, other_list, due: self.due(moment) }
     }
 
-    /// The hello that a node is sent now, if it is sent one.
+    /// The hello to send to a node now, if one is due.
     fn wanted(&self, number: usize, moment: Moment) -> Option<Wanted> {
         let Moment { now, holds, looks, .. } = moment;
         let node = &self.nodes[number];
@@ -183,7 +178,7 @@ impl Book {
             return None;
         }
         let first = intent >= Intent::Make && self.may_be_first(number, now);
-        // No node of this list knows of any ballot.
+        // Without any record, no node knows a ballot to sync to.
         let knows_all = first && self.seen(now).is_empty();
         Some(Wanted {
             intent,
@@ -202,7 +197,7 @@ impl Book {
         }
     }
 
-    /// Whether a hello to a node does not wait for its turn.
+    /// Whether a hello to this node is due before its regular time.
     fn is_urgent(&self, node: usize, moment: Moment) -> bool {
         let Moment { now, looks, puts, .. } = moment;
         let at = &self.nodes[node];
@@ -212,8 +207,8 @@ impl Book {
         puts || asks || syncs || at.is_outdated(&self.list, looks, now)
     }
 
-    /// Whether all nodes were asked lately which list is in force there: those that can be reached
-    /// and answer. Those being connected to are waited for, but not for long.
+    /// Whether every node that can be reached, and answers, was lately asked which list is in
+    /// force. Nodes that the client is connecting to are waited for, for a round timeout at most.
     fn all_were_asked(&self, now: Tick) -> bool {
         let Some(lacks) = self.lacks else { return false };
         let patience = self.round_timeout;
@@ -224,24 +219,24 @@ impl Book {
         })
     }
 
-    /// How long after a hello the next one follows.
+    /// The time from one regular hello to the next.
     fn period(&self, random: u64) -> Duration {
         let tenth = self.list.every() / 10;
         let spread = u32::try_from(random % 1_024).unwrap_or(0);
         tenth * 9 + tenth * spread / 1_024
     }
 
-    /// How long after a hello the same one may follow.
+    /// The least time before the same hello is repeated.
     fn pause(&self) -> Duration {
         self.list.every() / 20
     }
 
-    /// For how long the answer to a hello counts from when that was sent.
+    /// How long an answer counts, from when its hello was sent.
     fn fresh(&self) -> Duration {
         self.list.every() * 2
     }
 
-    /// When something changes by itself that is not known at this moment.
+    /// When the plan may change without any news.
     fn due(&self, moment: Moment) -> Tick {
         let Moment { now, .. } = moment;
         let waits = self.lacks.map(|lacks| lacks + self.round_timeout);

@@ -1,8 +1,7 @@
-//! What the grants of an ask and the pushes of nodes come to together.
+//! What the grants of an ask and the pushes of nodes decide together.
 //!
-//! All votes that count must have one ballot: those of the ask, which end a ttl after it began, and
-//! those that were pushed, which end by their own times. What a quorum of them carries is what may
-//! be relied on.
+//! Only votes with one ballot count together. A grant ends with the validity of its ask, a push at
+//! a time of its own. The lock may be relied on until the first vote of the quorum ends.
 
 use std::time::Duration;
 
@@ -12,18 +11,18 @@ use super::tally::{ClaimTally, Size};
 use super::tick::Tick;
 use super::validity::{MAX_ROUND, Validity};
 
-/// What a claim must leave to be worth having.
+/// The terms of a claim: how many nodes must agree, and how much validity must be left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Terms {
     /// How many nodes there are.
     pub size: Size,
-    /// What is asked for, and what may be relied on of it.
+    /// The requested ttl, and how much of it may be relied on.
     pub validity: Validity,
     /// How much of the validity must be left.
     pub min_validity: Duration,
 }
 
-/// An ask, its answers, and what was handed over to its owner.
+/// An ask, its answers, and the hand-overs to its owner.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Combination<'a> {
     pub(super) terms: Terms,
@@ -33,34 +32,34 @@ pub(super) struct Combination<'a> {
     pub(super) ballot: u64,
     pub(super) tally: ClaimTally,
     pub(super) handed: &'a Handovers,
-    /// The highest ballot that the owner has withdrawn, at whatever node: no vote up to it counts.
+    /// The highest ballot that the owner has withdrawn, at any node. No vote up to it counts.
     pub(super) withdrawn: u64,
     /// The nodes that may vote.
     pub(super) voting: NodeSet,
 }
 
-/// What it comes to.
+/// What the votes decide.
 #[derive(Clone, Debug)]
 pub(super) enum Sum {
-    /// A quorum has one ballot.
+    /// A quorum of votes has one ballot.
     Carried(Carried),
-    /// Only the ballots are in the way.
+    /// No ballot has a quorum, but a higher ballot may get one.
     Apart,
-    /// Whatever the others say, there will be no quorum.
+    /// No quorum is possible, whatever the other nodes answer.
     OutOfReach,
 }
 
-/// What a quorum of votes with one ballot carries.
+/// A quorum of votes with one ballot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Carried {
-    /// When the first of what they answer was sent.
+    /// The earliest t0 of the votes.
     pub(super) t0: Tick,
     pub(super) ballot: u64,
-    /// Whether any of them was pushed.
+    /// Whether any of the votes is a push.
     pub(super) pushed: bool,
-    /// When the first of them ends.
+    /// When the first of the votes ends.
     pub(super) deadline: Tick,
-    /// How much must be left until then.
+    /// How much validity must be left.
     pub(super) least: Duration,
     pub(super) voters: NodeSet,
 }
@@ -72,26 +71,26 @@ struct Counted {
     ballot: u64,
     t0: Tick,
     ends: Tick,
-    /// How much of it must be left.
+    /// How much validity must be left.
     least: Duration,
     pushed: bool,
 }
 
 impl Combination<'_> {
-    /// What it comes to at `now`; `None` as long as more is needed.
+    /// What the votes decide at `now`; `None` if more votes are needed.
     pub(super) fn sum(&self, now: Tick) -> Option<Sum> {
         let nodes = 0..self.terms.size.nodes() as usize;
         let votes: Vec<_> = nodes.filter_map(|node| self.vote(node, now)).collect();
         self.quorum(&votes).map(Sum::Carried).or_else(|| self.blocked(&votes))
     }
 
-    /// What counts of a node at `now`.
+    /// The vote of a node, if one counts at `now`.
     fn vote(&self, node: usize, now: Tick) -> Option<Counted> {
         if !self.voting.contains(node) {
             return None;
         }
         let min_validity = self.terms.min_validity;
-        // What has too little left may be renewed by an answer that is to come.
+        // A push with too little time left is no vote: an answer that is to come may renew it.
         let counts = |push: &Pushed| push.ballot > self.withdrawn && now < push.ends().minus(push.least(min_validity));
         if let Some(push) = self.handed.vote(node, now).filter(counts) {
             let (ends, least) = (push.ends(), push.least(min_validity));
@@ -102,7 +101,7 @@ impl Combination<'_> {
         counts.then_some(Counted { node, ballot: self.ballot, t0: self.t0, ends, least: min_validity, pushed: false })
     }
 
-    /// The quorum of votes with one ballot that end last, if there is one. No two ballots have one.
+    /// The quorum of votes with one ballot that end last, if any. No two ballots have a quorum.
     fn quorum(&self, votes: &[Counted]) -> Option<Carried> {
         let quorum = self.terms.size.quorum() as usize;
         let alike = |ballot: u64| votes.iter().filter(move |vote| vote.ballot == ballot);
@@ -120,7 +119,7 @@ impl Combination<'_> {
         })
     }
 
-    /// Whether there will be no quorum, and whether that is only because of ballots.
+    /// Whether no quorum is possible, and whether only the ballots prevent it.
     fn blocked(&self, votes: &[Counted]) -> Option<Sum> {
         let blocking = self.terms.size.blocking();
         let pushes: NodeSet = votes.iter().filter(|vote| vote.pushed).map(|vote| vote.node).collect();
@@ -132,8 +131,8 @@ impl Combination<'_> {
         (against + apart + self.outvoted(votes) >= blocking).then_some(Sum::Apart)
     }
 
-    /// How many votes have another ballot than the highest, and are not about to get it: a lower
-    /// one than that of the ask, where its answer is to come.
+    /// How many votes have a lower ballot than the highest. A vote is not counted if its node may
+    /// still grant the higher ballot of the ask.
     fn outvoted(&self, votes: &[Counted]) -> u32 {
         let top = votes.iter().map(|vote| vote.ballot).max();
         let pending = |vote: &&Counted| vote.ballot < self.ballot && self.tally.is_open(vote.node);

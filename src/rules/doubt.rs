@@ -1,15 +1,15 @@
 //! The restart guard and the clock guard: which node may vote on claims, and from when.
 //!
-//! A node that lost its memory can grant what it had already granted, and a node whose clock was
-//! stepped may have ended a hold early. Neither may vote on a claim until every hold it could have
-//! forgotten has ended by itself. So a node votes when its record is `max_ttl` old and nothing else
-//! has come up for as long: a restart, FLUSHALL, an old file and a failover are one rule.
+//! A node that lost its memory may grant a name twice. A node whose clock was stepped may have
+//! ended a hold early. Neither may vote on a claim until every hold that it may have forgotten has
+//! ended. So a node votes when its record is `max_ttl` old and it was not doubted for as long. This
+//! one rule covers a restart, FLUSHALL, an old file and a failover.
 //!
-//! Renewals are different: a node that holds the name for its owner now has it from that owner, so
-//! after a while its `extended` counts again. It must not count at once: another client's round may
-//! still count a grant which the node has forgotten. No vote for a claim counts for longer than
-//! [`MAX_ROUND`], so `1.02 * MAX_ROUND` later (two clocks that run apart by 1 %, with room) there
-//! is no such round any more. `docs/protocol.md`, "Doubted nodes", has an example and the proof.
+//! Renewals need less time: a node that replies `extended` holds the name for its owner now. But
+//! `extended` must not count at once, because another client's round may still count a grant that
+//! the node has forgotten. No vote for a claim counts for longer than [`MAX_ROUND`]. So no such
+//! round is left after `1.02 * MAX_ROUND`, if clocks run apart by 1 %. `docs/protocol.md`, "Doubted
+//! nodes", has an example and the proof.
 
 mod granted;
 mod offset;
@@ -33,33 +33,33 @@ use super::validity::MAX_ROUND;
 ///
 /// A client judges a node by its record, its process and its clock. It does not notice:
 ///
-/// - A lock that goes while the record stays: a `DEL` by hand, eviction, an old snapshot.
-/// - What happened before this client first saw the node, if that left no trace in its record.
-/// - A step of the clock that is undone before the next answer, or that is smaller than what drift
-///   could have done since the last one: 1 % of that time, and one round trip.
+/// - A lock that is removed while the record stays: a `DEL` by hand, eviction, an old snapshot.
+/// - An event before this client first saw the node, if the record shows no trace of it.
+/// - A step of the clock that is undone before the next reply, or that drift could explain: up to
+///   1 % of the time since the last reply, and one round trip.
 ///
-/// After any of these, keep the node away from clients (stop it, or close its port) for `max_ttl`;
-/// then nothing that it forgot is held any more. Storage that checks fencing tokens is safe from
-/// all of them.
+/// After any of these, keep clients away from the node for `max_ttl`: stop it, or close its port.
+/// By then, no lock that it forgot is held. Storage that checks fencing tokens is safe from all of
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Doubt {
-    /// Its server is new, has restarted, or is another one than before.
+    /// The server is new, was restarted, or was replaced by another server.
     Restarted,
-    /// It forgot what it had granted: its keys were deleted, or an old state was loaded.
+    /// The node forgot what it had granted: its keys were deleted, or an old state was loaded.
     Forgot,
-    /// Its clock was stepped.
+    /// The node's clock was stepped.
     ClockStepped,
-    /// It forgot, nothing that it forgot is held any more, and it waits to be told which ballots
-    /// other nodes have granted.
+    /// The node forgot locks, all of which have ended since. It cannot vote until it is synced:
+    /// until its fences are raised to the ballots that other nodes have granted.
     Unsynced,
 }
 
 impl Doubt {
-    /// Those that come up; the last one follows from them.
+    /// The causes of a doubt. [`Unsynced`](Self::Unsynced) only follows from one of them.
     pub const CAUSES: [Self; 3] = [Self::Restarted, Self::Forgot, Self::ClockStepped];
 
-    /// Its name in metrics.
+    /// The doubt's name in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -74,33 +74,33 @@ impl Doubt {
 /// Which replies of a node count at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Trust {
-    /// Whether its grants are votes.
+    /// Whether grants are votes.
     pub grants: bool,
-    /// Whether its `extended` are votes.
+    /// Whether `extended` is a vote.
     pub extensions: bool,
 }
 
-/// How long after its quarantine a node that too few others can sync is synced all the same.
+/// How long after its quarantine a node is synced anyway, if too few other nodes can sync it.
 pub(super) const LATE: Duration = Duration::from_secs(2);
-/// For how long at least a node that is not synced is taken to stay so: a hello changes it.
+/// The least time for which an unsynced node is reported as such: only a hello can end that.
 const SOON: Duration = Duration::from_secs(1);
 
-/// What is known of one node's memory and clock, across all connections to it.
+/// What a client knows of a node's memory and clock, across all connections to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RestartGuard {
     max_ttl: Duration,
-    /// Parts per million.
+    /// How fast two clocks may run apart, in parts per million.
     rate: u32,
     offset: Option<Offset>,
     /// The process that INFO showed last.
     process: Option<Arc<str>>,
-    /// Whether it is another process than before, or was a replica, since its record was heard last.
+    /// Whether the process has changed since the last record, or was seen as a replica.
     replaced: bool,
-    /// The record that was heard last.
+    /// The last record that was received.
     record: Option<Record>,
-    /// Whether the node still has a record, as far as its last hello goes.
+    /// Whether the node had a record at its last hello.
     present: bool,
-    /// What follows from the age of the record.
+    /// The wait that follows from the record's age.
     young: Wait,
     doubted: Option<(Doubt, Wait)>,
     granted: Granted,
@@ -108,8 +108,8 @@ pub struct RestartGuard {
 }
 
 impl RestartGuard {
-    /// A guard against locks of up to `max_ttl`; zero switches it off. `rate` is the share by which
-    /// two clocks may run apart.
+    /// A guard for locks of up to `max_ttl`; zero switches the guard off. `rate` is the share by
+    /// which two clocks may run apart.
     #[must_use]
     pub fn new(max_ttl: Duration, rate: f64) -> Self {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share, from 0 to 1")]
@@ -129,21 +129,20 @@ impl RestartGuard {
         }
     }
 
-    /// INFO showed that the server is this process. A record of another one is of no use until a
-    /// hello has written the present one into it. Call this before [`hello`](Self::hello) if one
-    /// connection has shown both.
+    /// INFO showed that the server is this process. A record of another process does not count
+    /// until a hello has written the present process into it. If one connection shows both, call
+    /// this before [`hello`](Self::hello).
     pub fn meets_process(&mut self, process: &str) {
         self.replaced |= self.process.as_deref().is_some_and(|known| !is_same_process(known, process));
         self.process = Some(process.into());
     }
 
-    /// The node was seen as a replica: when it is a master again, it has another's memory.
+    /// The node was seen as a replica. As a master again, it has the memory of another server.
     pub const fn demoted(&mut self) {
         self.replaced = true;
     }
 
-    /// A hello that was sent at `sent` and answered at `received` returned the node's record, or
-    /// that it has none.
+    /// A hello, sent at `sent` and answered at `received`, returned the record, if there is one.
     pub fn hello(&mut self, record: Option<&Record>, sent: Tick, received: Tick) {
         let Some(record) = record else {
             if std::mem::take(&mut self.present) {
@@ -158,14 +157,15 @@ impl RestartGuard {
         self.present = true;
     }
 
-    /// What this record shows that is not as it was.
+    /// Raises a doubt if this record shows that the node may have forgotten something.
     fn compare(&mut self, record: &Record, sent: Tick, received: Tick) {
         let replaced = self.replaced && self.process.as_deref().is_none_or(|process| record.is_of(process));
         self.replaced &= !replaced;
         let other = self.record.as_ref().filter(|known| known.id != record.id);
         if let Some(known) = other {
             let restarted = replaced || known.process != record.process;
-            // So that all clients agree when it ends. A record that was old at once has no age.
+            // Counting from the age ends the doubt for all clients at once. A record that was old
+            // at once has no true age.
             let age = if record.word.is_none() { record.age } else { Duration::ZERO };
             self.doubt(if restarted { Doubt::Restarted } else { Doubt::Forgot }, age, received);
             self.granted = Granted::default();
@@ -177,14 +177,14 @@ impl RestartGuard {
         }
     }
 
-    /// A grant of this ballot was counted at `now`: a later record with a lower `high` has lost it.
+    /// A grant of this ballot was counted at `now`. A later record with a lower `high` has lost it.
     pub fn granted(&mut self, ballot: u64, now: Tick) {
         let time = self.offset.map(Offset::time);
         self.granted.count(ballot, time, now);
     }
 
-    /// A reply that was received at `now` showed this record's id, or none. False if that is not the
-    /// record that is known: then the reply counts as `forgot`.
+    /// A reply, received at `now`, showed this record id, or none. Returns false if the known
+    /// record has another id: then the reply counts as `forgot`.
     pub fn showed(&mut self, id: Option<&str>, now: Tick) -> bool {
         let same = self.record.is_none() || self.record().map(|known| &*known.id) == id;
         if !same {
@@ -193,21 +193,21 @@ impl RestartGuard {
         same
     }
 
-    /// The node's record; `None` if it has none as far as its last hello goes, or none was heard.
+    /// The node's record; `None` if it had none at its last hello, or no hello was answered.
     #[must_use]
     pub fn record(&self) -> Option<&Record> {
         self.record.as_ref().filter(|_| self.present)
     }
 
-    /// The id of the record that was heard last, also if that has gone since.
+    /// The id of the last record that was received, even if the node has lost that record since.
     #[must_use]
     pub fn id(&self) -> Option<&Arc<str>> {
         self.record.as_ref().map(|record| &record.id)
     }
 
-    /// A reply carried the node's `time`; its request was sent at `sent` and the reply received at
-    /// `received`. Returns whether the node's clock was stepped since the last reply: then votes of
-    /// this very reply cannot be trusted either.
+    /// A reply carried the node's `time`. Its request was sent at `sent`, and the reply was
+    /// received at `received`. Returns whether the clock was stepped since the last reply. If so,
+    /// the votes of this reply do not count either.
     pub fn observe(&mut self, time: Duration, sent: Tick, received: Tick) -> bool {
         let seen = Offset::new(time, sent, received);
         let Some(last) = self.offset else {
@@ -223,13 +223,13 @@ impl RestartGuard {
         stepped && !self.max_ttl.is_zero()
     }
 
-    /// A push carried the node's `time`, and was received at `received`: when it was sent is not
-    /// known, so it shows only how far the clock is ahead at least. Returns whether the clock was
+    /// A push carried the node's `time`, and was received at `received`. Nobody knows when the push
+    /// was sent, so it shows only the least that the clock is ahead. Returns whether the clock was
     /// stepped, as [`observe`](Self::observe) does.
     pub fn observe_push(&mut self, time: Duration, received: Tick) -> bool {
         let Some(last) = self.offset else { return false };
         let expected = last.widened(received, self.rate);
-        // What it is now if it was stepped, the next reply shows.
+        // After a step, the next reply shows the new offset.
         self.offset = expected.at_least(time, received);
         let stepped = self.offset.is_none();
         if stepped {
@@ -238,15 +238,14 @@ impl RestartGuard {
         stepped && !self.max_ttl.is_zero()
     }
 
-    /// How far the node's clock is ahead of ours, in microseconds: the middle of what its answers
-    /// allow. `None` before its first answer.
+    /// How far the node's clock is ahead of ours, in microseconds: the middle of the bounds; `None`
+    /// before the first reply.
     #[must_use]
     pub fn clock_ahead(&self) -> Option<i128> {
         self.offset.map(|offset| offset.low.midpoint(offset.high))
     }
 
-    /// For how much longer at least this node votes on no claim at `now`, and why; `None` when it
-    /// may vote.
+    /// How much longer at least the node may not vote on claims, and why; `None` if it may vote.
     #[must_use]
     pub fn quarantined(&self, now: Tick) -> Option<(Duration, Doubt)> {
         if self.max_ttl.is_zero() {
@@ -265,37 +264,37 @@ impl RestartGuard {
         (!record.synced).then(|| ((free_at + LATE).since(now).max(SOON), Doubt::Unsynced))
     }
 
-    /// The node's record, if that is of its present process.
+    /// The node's record, if it belongs to the present process.
     fn current(&self) -> Option<&Record> {
         let record = self.record().filter(|_| !self.replaced)?;
         self.process.as_deref().is_none_or(|process| record.is_of(process)).then_some(record)
     }
 
-    /// When the node has a vote again, unless it is still to be synced.
+    /// When the node may vote again, if it is synced by then.
     #[must_use]
     pub fn free_at(&self) -> Tick {
         self.waits().until
     }
 
-    /// From when on its `extended` counts, and it can be synced.
+    /// From when on `extended` counts, and the node can be synced.
     #[must_use]
     pub fn settles_at(&self) -> Tick {
         self.waits().settled
     }
 
-    /// Whether this node's `extended` counts at `now`.
+    /// Whether `extended` counts at `now`.
     #[must_use]
     pub fn settled(&self, now: Tick) -> bool {
         self.max_ttl.is_zero() || self.current().is_some() && now >= self.settles_at()
     }
 
-    /// Which of its replies count at `now`.
+    /// Which replies of the node count at `now`.
     #[must_use]
     pub fn trust(&self, now: Tick) -> Trust {
         Trust { grants: self.quarantined(now).is_none(), extensions: self.settled(now) }
     }
 
-    /// Whether a doubt has come up since this was asked last: what is held there should be renewed.
+    /// Whether a doubt was raised since the last call: then renew the locks that rest on this node.
     pub const fn take_news(&mut self) -> bool {
         std::mem::replace(&mut self.news, false)
     }
@@ -304,7 +303,7 @@ impl RestartGuard {
         self.doubted.map_or(self.young, |(_, wait)| wait.longer(self.young))
     }
 
-    /// Takes note of a doubt that had lasted for `age` at `now`.
+    /// Records a doubt that had lasted for `age` at `now`.
     fn doubt(&mut self, why: Doubt, age: Duration, now: Tick) {
         if self.max_ttl.is_zero() {
             return;
@@ -315,21 +314,20 @@ impl RestartGuard {
             self.doubted = Some((why, wait));
             return;
         };
-        // Another server has another clock, and another memory.
+        // A restart replaces the reason: another server has another clock, and another memory.
         let renames = known != Doubt::Unsynced && why == Doubt::Restarted;
         let why = if last.until > wait.until && !renames { known } else { why };
         self.doubted = Some((why, last.longer(wait)));
     }
 
-    /// What follows from a doubt that has lasted for `age` at `at`.
+    /// The wait that follows from a doubt that has lasted for `age` at `at`.
     fn wait(&self, at: Tick, age: Duration) -> Wait {
         let ends = |length: Duration| match length.checked_sub(age) {
             Some(left) => at + left,
             None => at.minus(age.saturating_sub(length)),
         };
         let apart = |time: Duration| time.saturating_mul(self.rate) / 1_000_000;
-        // A grant that was forgotten counts for nobody once its ttl is over: no need to wait for
-        // longer.
+        // A forgotten grant counts for nobody once its ttl is over, so `max_ttl` is enough.
         let settle = (MAX_ROUND + apart(MAX_ROUND) * 2).min(self.max_ttl);
         Wait { until: ends(self.max_ttl.saturating_add(apart(self.max_ttl))), settled: ends(settle) }
     }

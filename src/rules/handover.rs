@@ -1,10 +1,9 @@
-//! Names that nodes hand over to a waiter: its places in their queues, and which of the pushes are
-//! votes.
+//! Hand-overs of names to a waiter: its places in the nodes' queues, and which pushes are votes.
 //!
-//! A node that refuses a claim of a waiter gives it a place in the queue, and grants it the name
-//! once that is free. What it pushes then is the answer to the waiter's last claim there that the
-//! node has confirmed: the grant came after that claim was sent, so that is when its time begins for
-//! the waiter. A push does not say how long it was on its way.
+//! A node that refuses a waiter's claim gives the waiter a place in its queue. Once the name is
+//! free, the node grants it to the waiter, and sends a push. The push answers the waiter's last
+//! claim that the node has confirmed. A push does not say how long it was under way. But the grant
+//! came after that claim was sent, so its time is counted from then.
 
 use std::time::Duration;
 
@@ -12,8 +11,7 @@ use super::node_set::NodeSet;
 use super::tick::Tick;
 use super::validity::{Drift, MAX_ROUND, Validity};
 
-/// Where in what a node said something stands: over which of its connections, and when by its
-/// clock.
+/// The position of a message in what a node sent: its connection, and the node's TIME.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stamp {
     /// The number of the connection.
@@ -23,18 +21,17 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Whether `other` was said later, over the same connection.
+    /// Whether `other` was sent later, over the same connection.
     #[must_use]
     pub fn is_before(self, other: Self) -> bool {
         self.generation == other.generation && self.time < other.time
     }
 }
 
-/// How long a hand-over to a waiter lasts: as long as what it asks for, and no longer than a vote
-/// counts.
+/// How long a hand-over lasts: the ttl, but at most 3 s plus four round trips, and at most
+/// [`MAX_ROUND`].
 ///
-/// Three seconds and four round trips are room for what is on its way, and short enough for those
-/// who come behind a waiter that died.
+/// This leaves time for messages under way, and is short if a waiter has died.
 #[must_use]
 pub fn lasts(ttl: Duration, drift: Drift, round_trip: Duration) -> Validity {
     let long = Duration::from_secs(3).saturating_add(round_trip.saturating_mul(4));
@@ -43,34 +40,33 @@ pub fn lasts(ttl: Duration, drift: Drift, round_trip: Duration) -> Validity {
     Validity::new(long, drift)
 }
 
-/// How often a waiter asks again that a hand-over lasts so long for: the first and the second in any
-/// queue (`soon`) so that what it is handed is worth most of that; others to keep their places.
+/// How often a waiter asks again, if a hand-over lasts for `lasts`. The first and the second in any
+/// queue (`soon`) ask often, so that most of a hand-over is left. Others only keep their places.
 #[must_use]
 pub fn again(lasts: Duration, ttl: Duration, soon: bool) -> Duration {
     if soon { lasts / 4 } else { lasts.max(ttl / 3) }
 }
 
-/// How long after the end of another's hold a waiter asks again, by its best place in any queue. The
-/// first two ask at once. Each place behind them adds a quarter of a hand-over, which lasts `lasts`.
-/// Otherwise all would ask at one moment, each time that a holder renews.
+/// How long after the end of another's hold a waiter asks again, by its best place in any queue.
+/// The first two ask at once. Each place behind them adds a quarter of a hand-over, which lasts
+/// `lasts`. Otherwise all would ask at one moment, each time that a holder renews.
 #[must_use]
 pub fn defers(lasts: Duration, rank: u32) -> Duration {
     (lasts / 4).saturating_mul(rank.saturating_sub(2))
 }
 
-/// A registration that its node has confirmed.
+/// A registration in a queue that its node has confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Registered {
-    /// Read before the claim was sent: what the node grants from then on began later.
+    /// Read before the claim was sent, so a later hand-over began after this.
     pub t0: Tick,
     /// For how long the name is handed over.
     pub lasts: Validity,
-    /// When the node said so.
+    /// When the node confirmed it.
     pub stamp: Stamp,
-    /// Its place in the queue.
+    /// The place in the queue.
     pub rank: u32,
-    /// Whether it was the first claim of its owner: then nothing can have been pushed to that
-    /// before.
+    /// Whether this answers its owner's first claim. Then nothing was pushed to the owner before.
     pub first: bool,
 }
 
@@ -79,35 +75,35 @@ pub struct Registered {
 pub struct Pushed {
     /// The ballot that was granted.
     pub ballot: u64,
-    /// When the claim was sent that it answers.
+    /// When the claim that the push answers was sent.
     pub t0: Tick,
-    /// How long it lasts from then on.
+    /// How long the hand-over lasts, from `t0` on.
     pub lasts: Validity,
-    /// When it was pushed.
+    /// When the node pushed.
     pub stamp: Stamp,
 }
 
 impl Pushed {
-    /// Until when it may be relied on.
+    /// Until when the hand-over may be relied on.
     #[must_use]
     pub fn ends(&self) -> Tick {
         self.lasts.deadline(self.t0)
     }
 
-    /// How much of it must be left when it wins: as much as is asked for, and enough to renew it.
+    /// How much time must be left when the push wins: `min_validity`, and enough for a renewal.
     #[must_use]
     pub fn least(&self, min_validity: Duration) -> Duration {
         min_validity.max(self.lasts.ttl() / 8)
     }
 }
 
-/// What one owner has registered, and what was pushed to it, by node.
+/// The registrations of one owner and the pushes to it, by node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Handovers {
     nodes: Vec<Slot>,
-    /// The nodes that pushed anything, votes or not.
+    /// The nodes that pushed anything, whether a vote or not.
     pushed: NodeSet,
-    /// Those of them that have answered nothing since.
+    /// Of these, the nodes that have not granted or refused a claim since.
     open: NodeSet,
     /// The highest ballot that was pushed.
     top: u64,
@@ -117,7 +113,7 @@ pub struct Handovers {
 struct Slot {
     registered: Option<Registered>,
     vote: Option<Pushed>,
-    /// What came while nothing was registered, as far as this client knew.
+    /// A push that came before this client knew of a registration.
     early: Option<Early>,
 }
 
@@ -130,21 +126,20 @@ struct Early {
 }
 
 impl Early {
-    /// The vote that it is, if it answers `known`.
+    /// The vote, if this push answers the registration `known`.
     fn answers(self, known: &Registered) -> Option<Pushed> {
         let Self { ballot, told, stamp } = self;
         let Registered { t0, lasts, .. } = *known;
-        // The node granted it later than the registration was sent, for this time from then on.
+        // The node granted the name after the registration was sent, for this time from then on.
         let vote = Pushed { ballot, t0, lasts: lasts.lasting(told.min(lasts.ttl()).min(MAX_ROUND)), stamp };
         known.stamp.is_before(stamp).then_some(vote)
     }
 }
 
 impl Handovers {
-    /// A node refused a claim, since others have the name, and registered it or not. What it pushed
-    /// before that is over, and not what it pushed later, which may have been looked at first; what
-    /// it pushes from now on is granted later. A claim that does not wait leaves what was registered
-    /// before.
+    /// A node refused a claim because of another owner. `registered` is its place in the queue;
+    /// `None` if the claim does not wait, and then an earlier registration stays. A push that the
+    /// node sent before this answer is over. A later push stands, even if it was handled first.
     pub fn refused(&mut self, node: usize, registered: Option<Registered>) {
         let Some(answer) = registered else {
             self.open.remove(node);
@@ -152,7 +147,7 @@ impl Handovers {
         };
         let slot = self.slot(node);
         let vote = slot.vote.filter(|vote| answer.stamp.is_before(vote.stamp));
-        // Received in the same bytes, it may be looked at before this answer.
+        // A push that arrives in the same bytes may be handled before this answer.
         let early = || slot.early.filter(|_| answer.first)?.answers(&answer);
         *slot = Slot { registered, vote: vote.or_else(early), early: None };
         let vote = slot.vote;
@@ -161,20 +156,19 @@ impl Handovers {
         }
     }
 
-    /// A node called a claim stale: what it pushed before may be over, or have a higher ballot. What
-    /// was registered before stands.
+    /// A node called a claim stale: its push may be over, or have a higher ballot. The place stays.
     pub fn stale(&mut self, node: usize) {
         if let Some(slot) = self.nodes.get_mut(node) {
             slot.vote = None;
         }
     }
 
-    /// The owner withdraws what was pushed so far.
+    /// The owner withdraws all pushes so far.
     pub fn withdraw(&mut self) {
         self.open = NodeSet::default();
     }
 
-    /// A node granted a claim, which is a vote of its own and ends what was registered.
+    /// A node granted a claim. The grant is a vote of its own, and ends the registration.
     pub fn granted(&mut self, node: usize) {
         self.open.remove(node);
         if let Some(slot) = self.nodes.get_mut(node) {
@@ -182,11 +176,12 @@ impl Handovers {
         }
     }
 
-    /// A node has handed the name over to this owner, and told for how long. It `counts` unless the
-    /// node is in doubt. Returns whether it is a vote: the connection must be the one that
-    /// confirmed the registration, and the node's clock must show a later time than with that: what
-    /// is carried out in one call has one time, and its order is not told. What was received before
-    /// the confirmation is none, unless that answers the first claim of this owner.
+    /// A node has handed the name over to this owner, for the time `told`. The push `counts` unless
+    /// the node is in doubt. Returns whether it is a vote.
+    ///
+    /// A vote comes over the connection that confirmed the registration, with a later TIME. (One
+    /// script call has one TIME, which does not show the order within the call.) A push that is
+    /// received before the confirmation is no vote, unless that answers the owner's first claim.
     pub fn push(&mut self, node: usize, ballot: u64, told: Duration, stamp: Stamp, counts: bool) -> bool {
         self.pushed.insert(node);
         self.open.insert(node);
@@ -204,25 +199,25 @@ impl Handovers {
         vote.is_some()
     }
 
-    /// The vote of a node, if it counts at `now`: no vote does for longer than [`MAX_ROUND`].
+    /// A node's vote, if it counts at `now`. No vote counts for longer than [`MAX_ROUND`].
     #[must_use]
     pub fn vote(&self, node: usize, now: Tick) -> Option<Pushed> {
         self.nodes.get(node)?.vote.filter(|vote| now < vote.t0 + MAX_ROUND && now < vote.ends())
     }
 
-    /// Whether no node pushed anything.
+    /// Whether no node has pushed anything.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.pushed.is_empty()
     }
 
-    /// The nodes that may have granted it the name, whatever that was worth.
+    /// The nodes that pushed anything, whether a vote or not.
     #[must_use]
     pub const fn pushed(&self) -> NodeSet {
         self.pushed
     }
 
-    /// The nodes that may hand the name over to it.
+    /// The nodes that have registered the owner, and may hand the name over to it.
     #[must_use]
     pub fn registered(&self) -> NodeSet {
         let mut nodes = NodeSet::default();
@@ -230,8 +225,8 @@ impl Handovers {
         nodes
     }
 
-    /// The nodes that may hold the name by what they pushed, a vote or not: they have answered nothing
-    /// since, and nothing was withdrawn.
+    /// The nodes that may hold the name because of a push, whether a vote or not. Since the push,
+    /// they have not granted or refused a claim, and the owner has not withdrawn.
     #[must_use]
     pub const fn open(&self) -> NodeSet {
         self.open
@@ -313,7 +308,7 @@ mod tests {
         assert!(handed.push(1, 7, LASTS, stamp(1, 102), true));
         let vote = handed.vote(1, at(12)).unwrap();
         assert_eq!((vote.ballot, vote.t0, vote.ends()), (7, at(10), at(13).minus(Duration::from_millis(32))));
-        assert_eq!(handed.vote(1, at(13)), None, "it has ended");
+        assert_eq!(handed.vote(1, at(13)), None, "the hand-over has ended");
         assert_eq!((handed.rank(), handed.top(), handed.pushed()), (Some(1), 7, NodeSet::of(1)));
     }
 
@@ -325,12 +320,12 @@ mod tests {
             let mut handed = Handovers::default();
             handed.refused(0, registered(10, stamp(1, 100)));
             assert!(!handed.push(0, 7, LASTS, when, counts) && handed.vote(0, at(11)).is_none(), "{when:?}");
-            assert_eq!((handed.is_empty(), handed.top()), (false, 7), "it may hold the name all the same");
+            assert_eq!((handed.is_empty(), handed.top()), (false, 7), "the node may hold the name all the same");
         }
         let mut handed = Handovers::default();
         assert!(!handed.push(0, 7, LASTS, stamp(1, 102), true));
         handed.refused(0, registered(10, stamp(1, 100)));
-        assert_eq!(handed.vote(0, at(11)), None, "by the node's clock it came later; it was received before");
+        assert_eq!(handed.vote(0, at(11)), None, "its TIME is later, but it was received before");
     }
 
     #[test]
@@ -347,7 +342,7 @@ mod tests {
             handed.refused(0, registered(10, answer).map(|known| Registered { first, ..known }));
             assert_eq!(handed.vote(0, at(11)).map(|vote| vote.t0), vote.then(|| at(10)), "{answer:?} {first} {counts}");
             handed.refused(0, registered(11, stamp(1, 102)));
-            assert_eq!(handed.vote(0, at(11)), None, "it answers another claim now");
+            assert_eq!(handed.vote(0, at(11)), None, "the registration is of another claim now");
         }
     }
 
@@ -385,7 +380,7 @@ mod tests {
             let mut handed = Handovers::default();
             assert!(!handed.push(0, 7, LASTS, stamp(1, 103), false) && !handed.open().is_empty());
             handed.stale(0);
-            assert_eq!(handed.open(), NodeSet::of(0), "it may have a higher ballot than was asked with");
+            assert_eq!(handed.open(), NodeSet::of(0), "the push may have a higher ballot than the claim");
             answer(&mut handed);
             assert!(handed.open().is_empty() && handed.pushed() == NodeSet::of(0));
         }
@@ -423,7 +418,7 @@ mod tests {
             handed.refused(0, registered(10, stamp(1, 100)));
             handed.push(0, 7, told * SECOND, stamp(1, 101), true);
             let ends = handed.vote(0, at(10)).unwrap().ends().since(at(10)).as_millis();
-            assert_eq!(ends, length, "the drift is no less a share of it");
+            assert_eq!(ends, length, "the share of the drift is no smaller");
         }
     }
 

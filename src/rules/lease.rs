@@ -1,7 +1,7 @@
-//! One lease's decisions: until when it may be relied on, when it is renewed, and how it ends.
+//! The decisions of one lease: until when it may be relied on, when to renew it, and how it ends.
 //!
-//! A pure state machine, like [`Acquisition`](super::Acquisition): the caller tells it the time and
-//! what happened, and sets the timers that it answers with. Lost is final.
+//! A pure state machine, like [`Acquisition`](super::Acquisition): the caller passes in the time
+//! and the events, and sets the timers that this returns. Lost is final.
 
 use std::time::Duration;
 
@@ -14,19 +14,18 @@ use super::tally::Size;
 use super::tick::Tick;
 use super::validity::Validity;
 
-/// How long a section of what was handed over may take without a renewal of its own. Such a lock
-/// lasts for some 3 s: what is done sooner than this leaves most of that, and costs its nodes a
-/// third less.
+/// A lock that was handed over is renewed after this time, unless it is released before. It lasts
+/// for about 3 s, so most of that is left. A shorter section saves its nodes a third of the work.
 pub const SHORT_SECTION: Duration = Duration::from_millis(100);
 
-/// How a lease is.
+/// The state of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// It is held, if its deadline has not passed.
+    /// The lease is held, if its deadline has not passed.
     Held,
-    /// Its holder gave it up.
+    /// The holder released it.
     Released,
-    /// It is lost.
+    /// The lease is lost.
     Lost(LostReason),
 }
 
@@ -35,16 +34,16 @@ pub enum Phase {
 pub enum Renewed {
     /// The deadline moved; `margin` was left of the old one.
     Extended {
-        /// What was left.
+        /// How much time was left.
         margin: Duration,
-        /// Of how much: how long the lease was relied on when it was last extended or won.
+        /// How long the lease could be relied on when it was last extended or won.
         of: Duration,
     },
     /// The lease has ended.
     Lost(LostReason),
-    /// Neither; how many renewals in a row have come to nothing before this one.
+    /// Neither.
     Unclear {
-        /// How many.
+        /// How many renewals in a row had no result before this one.
         failures: u32,
     },
     /// The lease had ended before.
@@ -52,7 +51,7 @@ pub enum Renewed {
 }
 
 impl Renewed {
-    /// What it came to, as traces call it.
+    /// The result's name in traces.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Extended { .. } => "extended",
@@ -63,25 +62,25 @@ impl Renewed {
     }
 }
 
-/// What was heard of a renewal.
+/// The answers to a renewal.
 #[derive(Clone, Copy, Debug)]
 pub struct Heard<'a> {
-    /// When it began.
+    /// When the renewal began.
     pub t0: Tick,
-    /// What it came to.
+    /// What the votes decide.
     pub renewal: Renewal,
-    /// By these votes.
+    /// The votes.
     pub votes: &'a RenewalTally,
-    /// The nodes that came into doubt since it began: their votes may have come before that.
+    /// The nodes that came into doubt since the renewal began. They may have voted before that.
     pub doubted: NodeSet,
 }
 
 /// What the deadline's timer finds when it fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// The lease had ended before: nothing of it lingers any more.
+    /// The lease was released, or it was lost and its deadline has passed.
     Over,
-    /// The deadline is later: the timer is to be set to this moment.
+    /// The deadline is later: set the timer to this moment.
     Later(Tick),
     /// The lease has ended now.
     Lost(LostReason),
@@ -98,53 +97,53 @@ pub struct Tenure {
     deadline: Tick,
     /// How far off the deadline was when it was set.
     whole: Duration,
-    /// The nodes that stand behind the deadline, without those in doubt since: of several names behind
-    /// all of them, and behind any.
+    /// The nodes whose votes set the deadline, without those in doubt since. For a set: the nodes
+    /// that voted for all its names (`voters`), and for any (`backers`).
     voters: NodeSet,
     backers: NodeSet,
     may_hold: NodeSet,
     failures: u32,
-    /// Whether it is about to become something else: renewed no more, nor ended by a renewal.
+    /// Whether another lease is about to replace this one: no renewal is sent, and none ends it.
     still: bool,
 }
 
 impl Tenure {
-    /// Begins at `now`, with a round that was won.
+    /// A lease that begins at `now`, with a round that was won.
     #[must_use]
     pub const fn new(size: Size, validity: Validity, max_hold: Option<Duration>, won: Won, now: Tick) -> Self {
         let Won { t0, deadline, handed_over, voters, backers, may_hold, .. } = won;
         let phase = Phase::Held;
-        // What was handed over was asked for long ago, and lasts for a while from now.
+        // The claim behind a hand-over may be old, so its time is counted from `now`.
         let whole = deadline.since(if handed_over { now } else { t0 });
         let (since, failures, still) = (now, 0, false);
         Self { size, validity, max_hold, since, phase, deadline, whole, voters, backers, may_hold, failures, still }
     }
 
-    /// How it is. A lease whose deadline has passed and that nobody has ended is still `Held`.
+    /// The state. It stays `Held` after the deadline until a call ends the lease.
     #[must_use]
     pub const fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// When it was acquired.
+    /// When the lease was acquired.
     #[must_use]
     pub const fn since(&self) -> Tick {
         self.since
     }
 
-    /// Until when it may be relied on.
+    /// Until when the lease may be relied on.
     #[must_use]
     pub const fn deadline(&self) -> Tick {
         self.deadline
     }
 
-    /// The nodes that may hold the name for it.
+    /// The nodes that may hold the name for this lease.
     #[must_use]
     pub const fn may_hold(&self) -> NodeSet {
         self.may_hold
     }
 
-    /// What is left of the validity; zero once it is over, released or lost.
+    /// How much validity is left; zero once the lease is over, released or lost.
     #[must_use]
     pub const fn remaining(&self, now: Tick) -> Duration {
         match self.phase {
@@ -153,21 +152,20 @@ impl Tenure {
         }
     }
 
-    /// Whether it is held at `now`.
+    /// Whether the lease is held at `now`.
     #[must_use]
     pub fn is_held(&self, now: Tick) -> bool {
         self.phase == Phase::Held && now < self.deadline
     }
 
-    /// Whether it is lost, and its old deadline has not come at `now`: nodes keep others out until
-    /// then, unless its holder lets go before. The work under it may be ending still.
+    /// Whether the lease is lost, and its old deadline has not passed at `now`. Until then, nodes
+    /// keep others out unless the holder releases it: work under the lock may still be ending.
     #[must_use]
     pub fn lingers(&self, now: Tick) -> bool {
         matches!(self.phase, Phase::Lost(_)) && now < self.deadline
     }
 
-    /// Why it is lost at `now`: also where its time is over and no timer has noticed. `None` where
-    /// it is held or was released.
+    /// Why the lease is lost at `now`, whether or not a timer has fired; `None` if it is not lost.
     #[must_use]
     pub fn lost(&self, now: Tick) -> Option<LostReason> {
         match self.phase {
@@ -177,14 +175,14 @@ impl Tenure {
         }
     }
 
-    /// Whether it may be renewed at `now`.
+    /// Whether the lease may be renewed at `now`.
     #[must_use]
     pub fn may_renew(&self, now: Tick) -> bool {
         self.is_held(now) && !self.still && within(self.max_hold, self.since, now)
     }
 
-    /// When the timer of its deadline is to fire: a little before it, to tell of the loss in time; at
-    /// the deadline itself once it is lost.
+    /// When the deadline's timer must fire: a little before the deadline, so that the loss is
+    /// reported in time. Once the lease is lost: at the deadline itself.
     #[must_use]
     pub const fn expires(&self) -> Tick {
         match self.phase {
@@ -193,17 +191,16 @@ impl Tenure {
         }
     }
 
-    /// When it is renewed first, if ever, as it begins with `won`.
+    /// When to renew the lease for the first time, if ever. `won` is the round that it began with.
     ///
-    /// One that was handed over has little of its time, and the rest by a renewal only, whether or
-    /// not it is renewed from then on.
+    /// After a hand-over, one renewal is sent even without `auto_renew`, to get the whole ttl.
     #[must_use]
     pub fn first_renewal<R: FnOnce() -> u64>(&self, won: &Won, pace: Pace<R>) -> Option<Due> {
         self.first(won, pace, Pace::first)
     }
 
-    /// The same where it joins others that are renewed together: these are spread in time already,
-    /// and all go when the first is due.
+    /// The same for a lease that joins others that are renewed together. Their renewals are spread
+    /// in time already, and all are sent when the first is due.
     #[must_use]
     pub fn joins<R: FnOnce() -> u64>(&self, won: &Won, pace: Pace<R>) -> Option<Due> {
         self.first(won, pace, Pace::next)
@@ -221,31 +218,31 @@ impl Tenure {
         }
     }
 
-    /// When one that was handed over is renewed: after the time in which a short section ends
-    /// without, a `round_trip` and at least [`SHORT_SECTION`].
+    /// When to renew a lock that was handed over: after a `round_trip` and at least
+    /// [`SHORT_SECTION`], but at most a quarter of its time. Shorter sections end before.
     fn soon(&self, round_trip: Duration) -> Tick {
         self.since + round_trip.max(SHORT_SECTION).min(self.deadline.since(self.since) / 4)
     }
 
-    /// Something was sent for its owner: the nodes `sent` may hold the name from now on.
+    /// A request was sent for the owner: the nodes `sent` may hold the name from now on.
     pub const fn sent(&mut self, sent: NodeSet) {
         self.may_hold = self.may_hold.or(sent);
     }
 
-    /// Until when to wait for a renewal that began at `t0` and may take so long.
+    /// Until when to wait for the answers to a renewal that began at `t0`.
     #[must_use]
     pub fn waits(&self, t0: Tick, timeout: Duration) -> Tick {
         self.deadline.min(t0 + timeout)
     }
 
-    /// What a renewal changed, and when the next is sent, if that is to be set anew.
+    /// Counts a renewal. Returns what it changed, and when to send the next, if that changes.
     pub fn renewed(&mut self, heard: Heard<'_>, pace: Pace<impl FnOnce() -> u64>, now: Tick) -> (Renewed, Option<Due>) {
         let (auto_renew, from) = (pace.auto_renew, pace.from);
         let renewed = self.heard(heard, now);
         let due = match renewed {
             Renewed::Extended { .. } => {
                 let next = pace.next(heard.t0, due(heard.t0, self.validity));
-                // It may rest on nodes that came into doubt since they answered.
+                // The lease may rest on nodes that came into doubt since they answered.
                 self.doubted(heard.doubted, auto_renew, from).or(next)
             }
             Renewed::Unclear { failures } => Some(pace.again(failures, self.deadline)),
@@ -274,7 +271,7 @@ impl Tenure {
 
     fn extended(&mut self, t0: Tick, votes: &RenewalTally, now: Tick) -> Renewed {
         let (margin, of) = (self.deadline.since(now), self.whole);
-        // A renewal that was overtaken by a later one moves nothing.
+        // A renewal that was overtaken by a later one does not move the deadline.
         let deadline = self.validity.deadline(t0);
         if deadline >= self.deadline {
             (self.deadline, self.whole) = (deadline, self.validity.length());
@@ -289,9 +286,9 @@ impl Tenure {
         Renewed::Lost(reason)
     }
 
-    /// These nodes are in doubt. When the lease is renewed for that, if it is: one of them stood
-    /// behind its deadline, and without them no quorum does. (Names that no quorum extended together
-    /// may have it still, each of its own.)
+    /// These nodes are in doubt. Returns when to renew the lease for that: at once, if it rested on
+    /// one of them, and the other nodes are no quorum. (In a set, each name may still have a quorum
+    /// of its own. The set is renewed all the same.)
     pub fn doubted(&mut self, nodes: NodeSet, auto_renew: bool, now: Tick) -> Option<Due> {
         let stood = !self.backers.and(nodes).is_empty();
         (self.voters, self.backers) = (self.voters.without(nodes), self.backers.without(nodes));
@@ -299,12 +296,12 @@ impl Tenure {
         (stood && !rests && auto_renew).then_some(Due::Alone(now))
     }
 
-    /// From now on it is renewed no more, and no renewal ends it: at its deadline it does.
+    /// From now on, the lease is not renewed, and no renewal ends it. It ends at its deadline.
     pub const fn hold_still(&mut self) {
         self.still = true;
     }
 
-    /// The timer of its deadline fired.
+    /// The deadline's timer fired.
     pub fn deadline_reached(&mut self, now: Tick) -> Expiry {
         if self.phase != Phase::Released && now < self.expires() {
             return Expiry::Later(self.expires());
@@ -317,7 +314,7 @@ impl Tenure {
         Expiry::Lost(reason)
     }
 
-    /// Ends it as lost, if it is held. Returns whether it was.
+    /// Ends the lease as lost, if it is held. Returns whether it was held.
     pub fn lose(&mut self, reason: LostReason) -> bool {
         let held = self.phase == Phase::Held;
         if held {
@@ -326,7 +323,7 @@ impl Tenure {
         held
     }
 
-    /// Its holder gives it up, in time. Returns whether it was held.
+    /// Ends the lease as released, if it is held at `now`. Returns whether it was held.
     pub fn release(&mut self, now: Tick) -> bool {
         let held = self.is_held(now);
         if held {
@@ -335,7 +332,7 @@ impl Tenure {
         held
     }
 
-    /// Why a lease ends whose time is over.
+    /// Why a lease ends at its deadline.
     #[must_use]
     pub fn expired(&self, now: Tick) -> LostReason {
         if within(self.max_hold, self.since, now) { LostReason::Expired } else { LostReason::MaxHold }

@@ -1,7 +1,7 @@
 //! The list of a client, and a node's record of the list that is in force there.
 //!
-//! A list is what all clients of a set of nodes must have in common: its name, the nodes' names, the
-//! longest ttl and the protocol. `docs/protocol.md`, "One list", says what follows from it.
+//! All clients of a set of nodes must have the same list: its name, the nodes' names, the longest
+//! ttl and the protocol. `docs/protocol.md`, "One list", says what follows from that.
 
 mod difference;
 
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 pub use difference::difference;
 
-/// The protocol of this build.
+/// The number of the protocol of this build.
 pub const PROTOCOL: u32 = 4;
 
-/// How often a client says hello to each node, unless its max_ttl is short.
+/// How often a client sends a hello to each node, unless max_ttl is short.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// A list of nodes.
@@ -37,7 +37,7 @@ impl List {
         Self::of(name, nodes, max_ttl, PROTOCOL)
     }
 
-    /// Reads the text of a list. `None` if it is not one.
+    /// Parses the text of a list; `None` if it is malformed.
     #[must_use]
     pub fn parse(says: &str) -> Option<Self> {
         let mut words = says.split_ascii_whitespace();
@@ -84,27 +84,26 @@ impl List {
         &self.says
     }
 
-    /// 16 hex digits that stand for the whole of it.
+    /// The hash of the list: 16 hex digits.
     #[must_use]
     pub const fn hash(&self) -> &Arc<str> {
         &self.hash
     }
 
-    /// How often a client says hello to each node: 5 s, or less with a max_ttl below 25 s.
+    /// How often a client sends a hello to each node: every 5 s, or max_ttl / 5 if that is shorter.
     #[must_use]
     pub fn every(&self) -> Duration {
         if self.max_ttl.is_zero() { EVERY } else { EVERY.min(self.max_ttl / 5) }
     }
 
-    /// For how long nodes keep the ids that clients show, and by how much longer than max_ttl a list
-    /// stays in force.
+    /// How much longer than max_ttl a list stays in force. Nodes keep shown ids for the same time.
     #[must_use]
     pub fn spare(&self) -> Duration {
         self.every() * 3
     }
 
-    /// For how long after a record got its id others that are shown may be those of the record before
-    /// it: clients show ids for two hellos.
+    /// For how long after a record got its id clients may still show the id of the record before
+    /// it: clients show an id for two periods of hellos.
     #[must_use]
     pub fn overlap(&self) -> Duration {
         self.every() * 5 / 2
@@ -116,14 +115,13 @@ impl List {
         self.max_ttl + self.spare()
     }
 
-    /// A hello puts the list in force anew if less than this is left.
+    /// A hello extends the list if less than this is left.
     #[must_use]
     pub fn fresh(&self) -> Duration {
         self.lasts() - self.every()
     }
 
-    /// The age of a record that is old at once: above that which any client waits for, whatever
-    /// share its clocks may run apart by.
+    /// The age of a record that is old at once: no client waits for more, whatever its drift.
     #[must_use]
     pub fn old(&self) -> Duration {
         self.max_ttl + self.max_ttl / 4
@@ -138,18 +136,18 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 /// How much a hello may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Intent {
-    /// It writes nothing.
+    /// The hello writes nothing.
     Look,
-    /// It keeps the record that is there up to date, and the list in force.
+    /// The hello keeps the record up to date, and extends the list.
     Keep,
-    /// It also makes a record if there is none.
+    /// The hello also makes a record if there is none.
     Make,
-    /// It also puts the list in force if none is.
+    /// The hello also puts the list in force if none is.
     Put,
 }
 
 impl Intent {
-    /// Its name in the script.
+    /// The intent's name in the script.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -161,7 +159,7 @@ impl Intent {
     }
 }
 
-/// Why nobody waits until a record is old.
+/// Why a new record is old at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OldAtOnce {
     /// The operator said that the server never served (`quorumlock init`).
@@ -171,7 +169,7 @@ pub enum OldAtOnce {
 }
 
 impl OldAtOnce {
-    /// Its name in the record.
+    /// The name in the record.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -180,7 +178,7 @@ impl OldAtOnce {
         }
     }
 
-    /// Reads its name.
+    /// Parses the name in a record.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Init, Self::FirstUse].into_iter().find(|old| old.as_str() == word)
@@ -190,9 +188,9 @@ impl OldAtOnce {
 /// A node's record, as a hello returned it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// Random; another one is another record.
+    /// A random id. Another id is another record.
     pub id: Arc<str>,
-    /// The server's process to which it belongs.
+    /// The process of the server to which the record belongs.
     pub process: Arc<str>,
     /// For how long the node has remembered what it granted.
     pub age: Duration,
@@ -200,36 +198,36 @@ pub struct Record {
     pub high: u64,
     /// The node grants no ballot up to this one.
     pub floor: u64,
-    /// Whether its fences were raised to what other nodes know, or it never forgot any.
+    /// Whether the node never forgot its fences, or they were raised to what other nodes know.
     pub synced: bool,
-    /// Why it was old when it was made, if it was.
+    /// Why the record was old at once, if it was.
     pub word: Option<OldAtOnce>,
-    /// The list that is in force there.
+    /// The list that is in force on the node.
     pub in_force: Option<InForce>,
-    /// Which records clients of that list have seen on nodes.
+    /// The records that clients of that list have seen on nodes.
     pub seen: Vec<Sighting>,
 }
 
-/// A client of the list in force saw a record on a node, and showed that in a hello.
+/// A record that a client of the list in force saw on a node, and showed in a hello.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sighting {
     /// The name of the node.
     pub node: Arc<str>,
     /// The id of the record.
     pub id: Arc<str>,
-    /// How long ago that was.
+    /// How long ago the client showed it.
     pub age: Duration,
 }
 
 impl Record {
-    /// Whether it belongs to this process of a server; an empty one is not known.
+    /// Whether the record belongs to this process. An empty text is unknown, and matches.
     pub(super) fn is_of(&self, process: &str) -> bool {
         process.is_empty() || is_same_process(&self.process, process)
     }
 }
 
-/// Whether what was stored of a process stands for the present one: a promoted master forgets of
-/// its promotion an hour after its last replica has gone (repl-backlog-ttl).
+/// Whether a stored process is the present one. The stored text may be longer: a promoted master
+/// forgets its promotion an hour after its last replica has gone (repl-backlog-ttl).
 pub(super) fn is_same_process(stored: &str, present: &str) -> bool {
     stored.strip_prefix(present).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -237,13 +235,13 @@ pub(super) fn is_same_process(stored: &str, present: &str) -> bool {
 /// A list that is in force on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InForce {
-    /// What stands for it.
+    /// The hash of the list.
     pub hash: Arc<str>,
-    /// Its text.
+    /// The text of the list.
     pub says: Arc<str>,
-    /// For how long it stays in force, unless a client keeps it there.
+    /// How much longer the list stays in force, if no client extends it.
     pub left: Duration,
-    /// For how long it has been in force.
+    /// For how long the list has been in force.
     pub age: Duration,
 }
 
@@ -279,7 +277,7 @@ mod tests {
 
     #[test]
     fn hash_is_the_published_one() {
-        // From the authors' test vectors.
+        // The authors' test vectors.
         assert_eq!(
             [fnv1a(b""), fnv1a(b"a"), fnv1a(b"foobar")],
             [0xcbf2_9ce4_8422_2325, 0xaf63_dc4c_8601_ec8c, 0x8594_4171_f739_67e8]

@@ -6,14 +6,14 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// Its validity ended before a quorum renewed it.
+    /// The validity ended before a quorum renewed the lock.
     Expired,
-    /// It was revoked: [`revoke`](crate::Quorum::revoke), [`force_release`](crate::Quorum::force_release),
-    /// or `quorumlock release --force`.
+    /// The lock was revoked: [`revoke`](crate::Quorum::revoke),
+    /// [`force_release`](crate::Quorum::force_release), or `quorumlock release --force`.
     Revoked,
-    /// So many nodes forgot it, or hold it for others, that no quorum can hold it for us.
+    /// So many nodes forgot the lock, or hold it for others, that no quorum can hold it for us.
     Forgotten,
-    /// It was held for as long as [`max_hold`](crate::LockOptions::max_hold) allows.
+    /// The lock was held for as long as [`max_hold`](crate::LockOptions::max_hold) allows.
     MaxHold,
     /// The quorum was shut down.
     Closed,

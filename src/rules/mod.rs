@@ -1,13 +1,12 @@
-//! The rules, and nothing else: no async, no clock, no randomness, no I/O.
+//! The rules of the protocol: no async, no clock, no randomness, no I/O.
 //!
-//! Everything here takes `now`, votes or a random number and returns a decision, so every rule can
-//! be tested with a table. The thin async code around it is in the private `protocol` and `lease`
-//! modules.
+//! Each rule takes `now`, votes or a random number, and returns a decision. So a table can test
+//! each rule. The asynchronous code around them is in the private modules `protocol` and `lease`.
 //!
-//! The repository's `docs/protocol.md` says what the rules do together, why that is safe, and which
-//! check fails without each.
+//! `docs/protocol.md` in the repository explains how the rules work together and why they are safe.
+//! `docs/rules.toml` names the checks of each rule.
 //!
-//! Public with the feature `unstable` only: any release may change it.
+//! Public with the feature `unstable` only: any release may change this module.
 
 pub mod acquisition;
 pub mod backoff;

@@ -1,4 +1,4 @@
-//! Some of the nodes, by their numbers.
+//! Sets of nodes, by their numbers.
 
 /// A set of nodes. A quorum has at most 64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,43 +27,43 @@ impl NodeSet {
         self.0 &= !(1 << node);
     }
 
-    /// Whether a node is in it.
+    /// Whether a node is in the set.
     #[must_use]
     pub const fn contains(self, node: usize) -> bool {
         self.0 & (1 << node) != 0
     }
 
-    /// How many nodes are in it.
+    /// How many nodes are in the set.
     #[must_use]
     pub const fn len(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// The nodes in both.
+    /// The nodes in both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// The nodes in either.
+    /// The nodes in either set.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The nodes that are not in `other`.
+    /// The nodes of this set that are not in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether no node is in it.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The nodes in it, in their order.
+    /// The nodes in the set, in ascending order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         let mut left = self.0;
         std::iter::from_fn(move || {

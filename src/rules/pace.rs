@@ -1,4 +1,4 @@
-//! When a lease is renewed: what its user has set, and what the nodes' distance and chance add.
+//! When a lease is renewed: by its options, the nodes' round trip, and a random share.
 
 use std::time::Duration;
 
@@ -6,21 +6,20 @@ use super::backoff::Backoff;
 use super::renewal::Spread;
 use super::tick::Tick;
 
-/// Timers may fire a little late: the deadline's is set this much earlier, so that loss is told by
-/// the deadline.
+/// Timers may fire late. The deadline's is set this much earlier, to report a loss in time.
 pub const EARLY: Duration = Duration::from_millis(2);
 
-/// When a lease is to be renewed, and what else of its session is renewed then.
+/// When to renew a lease, and whether to renew its whole session with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// All parts are.
+    /// Renew the whole session.
     Together(Tick),
-    /// No other part is that is not due: it alone cannot wait.
+    /// Renew only what is due: this lease cannot wait for the others.
     Alone(Tick),
 }
 
 impl Due {
-    /// When that is.
+    /// When to renew the lease.
     #[must_use]
     pub const fn at(self) -> Tick {
         match self {
@@ -32,17 +31,17 @@ impl Due {
 /// How a lease is renewed.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace<R> {
-    /// Whether it is renewed until it ends.
+    /// Whether the lease is renewed for as long as it is held.
     pub auto_renew: bool,
-    /// The pauses after renewals that came to nothing.
+    /// The pauses after renewals without a result.
     pub backoff: Backoff,
     /// How long a quorum takes to answer.
     pub round_trip: Duration,
-    /// Where the process's grid of renewals lies: see [`Spread::phase`].
+    /// The offset of the process's grid of renewals: see [`Spread::phase`].
     pub phase: u64,
-    /// From when on a pause counts: one moment for all that are to be sent again at one moment.
+    /// When a pause begins. Renewals that are repeated together share this moment.
     pub from: Tick,
-    /// Returns a random number, evenly distributed: the same for all that are to stay together.
+    /// Returns an evenly distributed random number. Renewals that stay together share the number.
     pub random: R,
 }
 
@@ -51,18 +50,18 @@ impl<R: FnOnce() -> u64> Pace<R> {
         Spread { random: (self.random)(), phase: self.phase }
     }
 
-    /// When what began at `t0`, and is to be renewed by `by`, is renewed for the first time.
+    /// When to send the first renewal of a lease that began at `t0`, and must be renewed by `by`.
     pub(super) fn first(self, t0: Tick, by: Tick) -> Option<Due> {
         self.auto_renew.then(|| Due::Together(self.spread().first(t0, by)))
     }
 
-    /// The same for the times after it.
+    /// The same for later renewals.
     pub(super) fn next(self, t0: Tick, by: Tick) -> Option<Due> {
         self.auto_renew.then(|| Due::Together(self.spread().next(t0, by)))
     }
 
-    /// When a renewal is repeated that came to nothing, as `failures` before it: at half of the time
-    /// until `deadline` at the latest, since behind it none helps.
+    /// When to repeat a renewal without a result, after `failures` others. The pause is about half
+    /// of the time until `deadline` at most: later, no renewal helps.
     pub(super) fn again(self, failures: u32, deadline: Tick) -> Due {
         let pause = self.backoff.pause(failures, self.round_trip, (self.random)());
         let left = deadline.since(self.from) / 2;

@@ -1,4 +1,4 @@
-//! Renewing: when, and what the answers mean.
+//! Renewals: when they are sent, and what the answers mean.
 
 use std::time::Duration;
 
@@ -11,28 +11,28 @@ use super::validity::Validity;
 /// What one node answered to a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RenewVote {
-    /// It held the name for us, and now does for another ttl. The only vote that counts for us.
+    /// The node held the name for this owner, and does so for another ttl. Only this is a vote.
     Extended,
-    /// It had nothing, and took our name back. It makes the *next* round stronger; it says that
-    /// until now the node had *not* held it.
+    /// The name was free there, and the node took it again for this owner. That helps the *next*
+    /// renewal, but shows that the node did *not* hold the name until now.
     Healed,
-    /// It holds the name for somebody else.
+    /// The node holds the name for another owner.
     Lost,
-    /// Locks with this token are over there: the lock was revoked.
+    /// Locks with this token are over on the node: the lock was revoked.
     Revoked,
-    /// It did not answer, gave no usable answer, or is in doubt: see
+    /// The node did not answer, gave no usable answer, or is in doubt: see
     /// [`RestartGuard::settled`](super::RestartGuard::settled).
     Unknown,
     /// It is certain that the node carried nothing out.
     Unsent,
 }
 
-/// What a renewal came to.
+/// What the votes of a renewal decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Renewal {
     /// A quorum extended: the deadline moves.
     Extended,
-    /// So many nodes did not hold the name that no quorum can have: the lock is lost now.
+    /// So many nodes did not hold the name that no quorum can have held it: the lock is lost now.
     Lost,
     /// Neither: try again until the deadline.
     Unclear,
@@ -40,13 +40,12 @@ pub enum Renewal {
 
 /// The votes of one renewal.
 ///
-/// `Healed` never counts for us. It counts *against* us beside `Lost`: a node that healed has just
-/// said that it did not hold the name, and once that is true of so many nodes that no quorum can
-/// have held it, the lock was lost, whoever deleted its keys.
+/// `Healed` is never a vote. It counts *against* the lock, as `Lost` does: a node that healed did
+/// not hold the name. If so many nodes did not hold it that no quorum can, the lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RenewalTally {
     size: Size,
-    /// Of several names all, and any.
+    /// For a set: the nodes that extended all its names (`extended`), and any (`backers`).
     extended: NodeSet,
     backers: NodeSet,
     absent: NodeSet,
@@ -80,14 +79,14 @@ impl RenewalTally {
         }
     }
 
-    /// The nodes that extended: of several names all of them. They may be fewer than a quorum, since
-    /// each name has a quorum of its own.
+    /// The nodes that extended. For a set: the nodes that extended all its names. They may be fewer
+    /// than a quorum, since each name has a quorum of its own.
     #[must_use]
     pub const fn extended(&self) -> NodeSet {
         self.extended
     }
 
-    /// The nodes that extended it, or one of several names.
+    /// The nodes that extended. For a set: the nodes that extended any of its names.
     #[must_use]
     pub const fn backers(&self) -> NodeSet {
         self.backers
@@ -99,7 +98,7 @@ impl RenewalTally {
         self.absent
     }
 
-    /// This one and that of another name: the nodes that extended both, that lack either, and so on.
+    /// Merges the tally of another name: the nodes that extended both, that lack either, and so on.
     #[must_use]
     pub const fn with(mut self, other: Self) -> Self {
         self.extended = self.extended.and(other.extended);
@@ -111,14 +110,14 @@ impl RenewalTally {
         self
     }
 
-    /// Why the names are lost, if they are. A node that forgot a lock forgot its revocation too, so one that
-    /// knows of it is enough.
+    /// Why the names are lost, if they are. One node that knows of a revocation is enough: a node
+    /// that forgot the lock forgot its revocation too.
     #[must_use]
     pub const fn why_lost(&self) -> LostReason {
         if self.revoked.is_empty() { LostReason::Forgotten } else { LostReason::Revoked }
     }
 
-    /// The nodes that may have heard of the renewal.
+    /// The nodes that may have received the renewal.
     #[must_use]
     pub const fn sent(&self) -> NodeSet {
         NodeSet::first(self.size.nodes()).without(self.unsent)
@@ -141,7 +140,7 @@ impl RenewalTally {
 }
 
 impl Renewal {
-    /// What this comes to with that of another name: all are extended, or any is lost.
+    /// Merges the result for another name: extended if both are, lost if either is.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         match (self, other) {
@@ -152,35 +151,33 @@ impl Renewal {
     }
 }
 
-/// When the lease of a round that began at `t0` is renewed: after a third of its validity, so that
-/// two more tries fit.
+/// When to renew a lease: a third of its validity after `t0`, so that two more tries fit.
 #[must_use]
 pub fn due(t0: Tick, validity: Validity) -> Tick {
     t0 + validity.length() / 3
 }
 
-/// How renewals are spread in time, so that leases that began together are not renewed in step, and
-/// still share script calls.
+/// Spreads renewals, so that leases that began together are not in step, and still share calls.
 ///
-/// A renewal is moved to an earlier moment: by a random share, and then to the next moment before
-/// that at which the process renews leases with about this ttl.
+/// A renewal is moved to an earlier moment: by a random share, and then back to the next moment of
+/// a grid. All leases of this process with about this ttl share the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spread {
     /// A random number, evenly distributed.
     pub random: u64,
-    /// Where the grid of one process lies, so that processes on one host are not in step.
+    /// The offset of the grid of one process, so that processes on one host are not in step.
     pub phase: u64,
 }
 
 impl Spread {
-    /// When the first renewal of a lease is sent that began at `t0` and is to be renewed by `due`:
+    /// When to send the first renewal of a lease that began at `t0`, and must be renewed by `due`:
     /// anywhere in the last three quarters of that time.
     #[must_use]
     pub fn first(self, t0: Tick, due: Tick) -> Tick {
         self.sooner(t0, due, due.since(t0) / 4 * 3)
     }
 
-    /// The same for those after it: in the last eighth.
+    /// The same for later renewals: in the last eighth.
     #[must_use]
     pub fn next(self, t0: Tick, due: Tick) -> Tick {
         self.sooner(t0, due, due.since(t0) / 8)
@@ -191,8 +188,7 @@ impl Spread {
         self.gathered(due.minus(sooner), due.since(t0) / 64)
     }
 
-    /// The last moment of the grid until `at`: a power of two of nanoseconds wide, and at most
-    /// `width`.
+    /// The last moment up to `at` of a grid whose width is a power of two in ns, at most `width`.
     fn gathered(self, at: Tick, width: Duration) -> Tick {
         let width = width.as_nanos().checked_ilog2().map_or(1, |bits| 1_u128 << bits);
         let past = (at.since_origin().as_nanos() + u128::from(self.phase)) % width;

@@ -32,23 +32,23 @@ impl Size {
     }
 }
 
-/// What one node answered. Three answers, never two; a stale ballot is a refusal that has a cure.
+/// What one node answered. Three answers, never two: `Stale` is a refusal of this ballot only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vote {
-    /// The node holds the name for us.
+    /// The node holds the name for this owner.
     Granted,
-    /// The node said no: somebody else holds the name there.
+    /// The node refused: another owner holds the name there.
     Refused,
-    /// The node said no: the ballot was not above its bar, or it holds the name for us with a higher
-    /// one. A higher ballot may be granted.
+    /// The node refused: the ballot was not above its bar, or it holds the name for this owner with
+    /// a higher ballot. The node may grant a higher ballot.
     Stale,
     /// The node did not answer, or gave no usable answer. It may have granted.
     Unknown,
-    /// It is certain that the node carried nothing out: there is no connection, or it may not vote.
+    /// The node certainly carried nothing out: there is no connection, or it may not vote.
     Unsent,
 }
 
-/// What a round of claims came to.
+/// What the votes of an ask decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// A quorum granted.
@@ -59,18 +59,18 @@ pub enum Verdict {
     Failed,
 }
 
-/// Why a round that failed did.
+/// Why a round failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// A quorum of nodes answered: somebody holds the name, or the votes were split.
+    /// A quorum of nodes answered: another owner holds the name, or the votes were split.
     Contended,
     /// So many nodes cannot vote, or not in time, that no quorum could have answered.
     Unavailable,
-    /// Too few nodes have answered so far to tell which it is.
+    /// Too few nodes have answered to decide between the two.
     Undecided,
 }
 
-/// The votes of one request for a claim, by node.
+/// The votes of one ask, by node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClaimTally {
     size: Size,
@@ -121,26 +121,26 @@ impl ClaimTally {
         self.stale
     }
 
-    /// The nodes that said no because of somebody else.
+    /// The nodes that refused because of another owner.
     #[must_use]
     pub const fn refused(&self) -> NodeSet {
         self.refused
     }
 
-    /// The nodes that may have heard of the claim.
+    /// The nodes that may have received the claim.
     #[must_use]
     pub const fn sent(&self) -> NodeSet {
         NodeSet::first(self.size.nodes()).without(self.unsent)
     }
 
-    /// The nodes that did not explicitly refuse. Unknown is not refused, and a node that calls the
-    /// ballot stale may hold the name for us with a higher one that it handed over.
+    /// The nodes that may have received the claim and did not refuse it. A node that calls the
+    /// ballot stale may have handed the name over with a higher ballot.
     #[must_use]
     pub const fn may_hold(&self) -> NodeSet {
         self.sent().without(self.refused)
     }
 
-    /// The nodes whose answer is not known.
+    /// The nodes without a usable answer.
     #[must_use]
     pub const fn unheard(&self) -> NodeSet {
         let heard = self.granted.or(self.refused).or(self.stale);
@@ -162,9 +162,9 @@ impl ClaimTally {
         }
     }
 
-    /// Whether a higher ballot is worth asking with though the verdict is open still: those that
-    /// granted, and those that may grant a higher one, are a quorum. Whoever is far may answer so
-    /// late that others have raised the fences once more, again and again.
+    /// Whether to ask with a higher ballot before the verdict: the nodes that granted, and those
+    /// that may grant a higher ballot, are a quorum. If the client waited for a far node, others
+    /// could raise the fences again and again.
     #[must_use]
     pub const fn may_lift(&self) -> bool {
         !self.stale.is_empty() && self.granted.or(self.stale).len() >= self.size.quorum()
@@ -174,7 +174,7 @@ impl ClaimTally {
         self.silent_nodes().len()
     }
 
-    /// The nodes of which it is clear that they give no answer.
+    /// The nodes that will certainly give no usable answer.
     #[must_use]
     pub const fn silent_nodes(&self) -> NodeSet {
         self.unknown.or(self.unsent)
@@ -186,10 +186,10 @@ impl ClaimTally {
         self.unheard().without(self.silent_nodes()).contains(node)
     }
 
-    /// What a failure means. A majority out of reach is never told as "somebody holds it".
+    /// Why the round failed. If a majority is out of reach, the cause is never `Contended`.
     #[must_use]
     pub const fn cause(&self) -> Cause {
-        // A quorum granted, and the round was lost all the same: the grants came too late.
+        // If a quorum granted and the round still failed, the grants came too late.
         let (granted, quorum) = (self.granted.len(), self.size.quorum());
         if self.silent() >= self.size.blocking() || granted >= quorum {
             Cause::Unavailable
@@ -200,8 +200,7 @@ impl ClaimTally {
         }
     }
 
-    /// Whether somebody was granted some votes, we were granted some, and nobody has seen a quorum:
-    /// a split round.
+    /// Whether the round was split: this owner and others got votes, and nobody got a quorum.
     #[must_use]
     pub const fn is_split(&self) -> bool {
         let (granted, refused, quorum) = (self.granted.len(), self.refused.len(), self.size.quorum());
@@ -209,14 +208,14 @@ impl ClaimTally {
     }
 }
 
-/// What a release came to.
+/// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freed {
-    /// A quorum held the name for us until now.
+    /// A quorum held the name for this owner until now.
     Held,
-    /// No quorum held it any more.
+    /// No quorum held the name any more.
     Gone,
-    /// So many nodes did not answer that it cannot be told.
+    /// Too many nodes did not answer.
     Unknown,
 }
 
@@ -236,7 +235,7 @@ impl ReleaseTally {
         Self { size, held: 0, gone: 0, unknown: 0 }
     }
 
-    /// Counts one node: whether it held the name for us, or `None` if it did not say.
+    /// Counts one node: whether it held the name for this owner, or `None` if it did not answer.
     pub const fn count(&mut self, held: Option<bool>) {
         match held {
             Some(true) => self.held += 1,
@@ -245,7 +244,7 @@ impl ReleaseTally {
         }
     }
 
-    /// Whether a quorum has carried it out, as soon as no later answer can change that.
+    /// Whether a quorum has carried out the release, as soon as no later answer can change that.
     #[must_use]
     pub const fn confirmed(&self) -> Option<bool> {
         if self.held + self.gone >= self.size.quorum() {
@@ -265,7 +264,7 @@ impl ReleaseTally {
         } else if self.gone >= self.size.blocking() {
             Some(Freed::Gone)
         } else if self.unknown >= self.size.blocking() || self.held + self.gone + self.unknown == self.size.nodes() {
-            // Some held it, some did not, and those that are silent decide which were the quorum.
+            // The silent nodes decide whether a quorum held the name.
             Some(Freed::Unknown)
         } else {
             None

@@ -1,5 +1,4 @@
-//! The locks of one session: each has a [`Tenure`] of its own; they are renewed together, and lost
-//! together.
+//! The leases of one session: each has a [`Tenure`]. All are renewed together and lost together.
 //!
 //! A pure state machine, like [`Tenure`].
 
@@ -15,15 +14,15 @@ use super::renewal::Renewal;
 use super::tick::Tick;
 use super::validity::Validity;
 
-/// Several leases of which none outlives another that was lost.
+/// Several leases: if one is lost, all are.
 #[derive(Clone, Debug)]
 pub struct Tenancy {
     validity: Validity,
     phase: Phase,
     parts: BTreeMap<u64, Part>,
-    /// The deadlines, with whose they are.
+    /// The deadlines, each with the number of its part.
     ends: BTreeSet<(Tick, u64)>,
-    /// When each is to be renewed that has no renewal under way.
+    /// When to renew each part that has no renewal under way.
     dues: BTreeSet<(Tick, u64)>,
     count: u64,
 }
@@ -32,32 +31,32 @@ pub struct Tenancy {
 struct Part {
     tenure: Tenure,
     due: Option<Due>,
-    /// How often names were taken out of it.
+    /// How often names were taken out of this part.
     narrowed: u32,
 }
 
 /// A renewal of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Which part.
+    /// The number of the part.
     pub part: u64,
-    /// When it was taken, before it was sent.
+    /// Read before the renewal was sent.
     pub t0: Tick,
-    /// How often names had been taken out of it by then.
+    /// How often names had been taken out of the part by then.
     narrowed: u32,
 }
 
-/// Its timers: for which moments they are set, or are to be set.
+/// The moments for which the timers of a session are set, or must be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timers {
-    /// When something is renewed.
+    /// The next renewal.
     pub renew: Option<Tick>,
-    /// When the first deadline is looked at.
+    /// The first deadline.
     pub expire: Option<Tick>,
 }
 
 impl Tenancy {
-    /// No locks yet; each will have this validity.
+    /// A session without locks. Each of its locks will have this validity.
     #[must_use]
     pub const fn new(validity: Validity) -> Self {
         Self {
@@ -70,26 +69,25 @@ impl Tenancy {
         }
     }
 
-    /// How it is. One of which a deadline has passed and that nobody has ended is still `Held`.
+    /// The state. It stays `Held` after a deadline until a call ends the session.
     #[must_use]
     pub const fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// The first deadline; the end of time where nothing is held.
+    /// The first deadline; [`Tick::NEVER`] without locks.
     #[must_use]
     pub fn deadline(&self) -> Tick {
         self.ends.first().map_or(Tick::NEVER, |(end, _)| *end)
     }
 
-    /// When something is to be renewed; the end of time where nothing is.
+    /// When the next renewal is due; [`Tick::NEVER`] if none is.
     #[must_use]
     pub fn next_renewal(&self) -> Tick {
         self.dues.first().map_or(Tick::NEVER, |(due, _)| *due)
     }
 
-    /// When the timer of the first deadline is to fire, as that of a [`Tenure`]; the end of time where
-    /// nothing is held.
+    /// When the timer of the first deadline must fire; [`Tick::NEVER`] without locks.
     #[must_use]
     pub fn expires(&self) -> Tick {
         self.first().map_or(Tick::NEVER, |part| match self.phase {
@@ -98,7 +96,7 @@ impl Tenancy {
         })
     }
 
-    /// What is to be set where the timers are set like this: what is due sooner.
+    /// Which timers must fire sooner than they are `set` to, and when.
     #[must_use]
     pub fn timers(&self, set: Timers) -> Timers {
         let sooner = |due: Tick, set: Option<Tick>| {
@@ -107,7 +105,7 @@ impl Tenancy {
         Timers { renew: sooner(self.next_renewal(), set.renew), expire: sooner(self.expires(), set.expire) }
     }
 
-    /// A timer of its deadlines fired.
+    /// A deadline's timer fired.
     pub fn deadline_reached(&mut self, now: Tick) -> Expiry {
         if now < self.expires() && self.phase != Phase::Released {
             return Expiry::Later(self.expires());
@@ -120,20 +118,20 @@ impl Tenancy {
         Expiry::Lost(reason)
     }
 
-    /// The locks whose deadline has come at `now`. Once it is lost, nodes keep others out of the rest,
-    /// each until its own deadline, unless the holder lets go before.
+    /// The locks whose deadline has passed at `now`. Once the session is lost, nodes keep others
+    /// out of each lock until its own deadline, unless the holder releases it.
     #[must_use]
     pub fn expired(&self, now: Tick) -> Vec<u64> {
         self.ends.range(..=(now, u64::MAX)).map(|(_, part)| *part).collect()
     }
 
-    /// Until when to wait for renewals that began at `t0` and may take so long.
+    /// Until when to wait for the answers to renewals that began at `t0`.
     #[must_use]
     pub fn waits(&self, t0: Tick, timeout: Duration) -> Tick {
         self.deadline().min(t0 + timeout)
     }
 
-    /// For how long all of it is held at least; where nothing is, for as long as a lock would be.
+    /// For how long all locks are held at least. Without locks: the validity of a lock.
     #[must_use]
     pub fn remaining(&self, now: Tick) -> Duration {
         match self.phase {
@@ -143,13 +141,13 @@ impl Tenancy {
         }
     }
 
-    /// Whether nothing of it is lost at `now`, and it was not given up.
+    /// Whether no lock is lost at `now`, and the session was not released.
     #[must_use]
     pub fn is_alive(&self, now: Tick) -> bool {
         self.phase == Phase::Held && now < self.deadline()
     }
 
-    /// Why it is lost at `now`: also where a deadline has passed and no timer has noticed.
+    /// Why the session is lost at `now`, even if no timer has fired yet.
     #[must_use]
     pub fn lost(&self, now: Tick) -> Option<LostReason> {
         match self.phase {
@@ -163,7 +161,7 @@ impl Tenancy {
         self.ends.first().and_then(|(_, part)| self.parts.get(part))
     }
 
-    /// One lock more, which was won while these nodes came into doubt. Returns its number.
+    /// Adds a lock, and returns its number. `doubted` came into doubt while the lock was won.
     pub fn add(&mut self, mut tenure: Tenure, won: &Won, doubted: NodeSet, pace: Pace<impl FnOnce() -> u64>) -> u64 {
         self.count += 1;
         let number = self.count;
@@ -182,7 +180,7 @@ impl Tenancy {
         self.parts.get(&part).map(|part| &part.tenure)
     }
 
-    /// One lock less: it was given up.
+    /// Removes a lock that was released.
     pub fn remove(&mut self, part: u64) {
         self.set(part, None);
         if let Some(gone) = self.parts.remove(&part) {
@@ -190,15 +188,15 @@ impl Tenancy {
         }
     }
 
-    /// Names were taken out of one of the locks. What is under way for it names them still.
+    /// Names were taken out of one of the locks. A renewal that is under way still has them.
     pub fn narrow(&mut self, part: u64) {
         if let Some(part) = self.parts.get_mut(&part) {
             part.narrowed = part.narrowed.saturating_add(1);
         }
     }
 
-    /// Takes what is to be renewed at `now`: all that may be, or if nothing is due but what cannot
-    /// wait for the others, that. So the renewals of all are sent at one moment.
+    /// Takes the renewals to send at `now`: those of all parts, so that all are sent at one moment.
+    /// If only parts with [`Due::Alone`] are due, takes only these.
     pub fn renew(&mut self, now: Tick) -> Vec<Sent> {
         let parts: Vec<_> = self.goes(now).collect();
         parts.iter().for_each(|&part| self.set(part, None));
@@ -207,7 +205,7 @@ impl Tenancy {
         parts.into_iter().filter_map(sent).collect()
     }
 
-    /// What is to be renewed at `now`, if it may be.
+    /// The parts to renew at `now`, if they may be renewed.
     pub fn goes(&self, now: Tick) -> impl Iterator<Item = u64> {
         let due = self.dues.range(..=(now, u64::MAX));
         let together = |part| self.parts.get(part).is_some_and(|part| matches!(part.due, Some(Due::Together(_))));
@@ -219,17 +217,17 @@ impl Tenancy {
         self.phase == Phase::Held && part.tenure.may_renew(now)
     }
 
-    /// Something was sent for a part's owner: these nodes may hold its names from now on.
+    /// A request was sent for a part's owner: these nodes may hold its names from now on.
     pub fn sent(&mut self, part: u64, nodes: NodeSet) {
         if let Some(part) = self.parts.get_mut(&part) {
             part.tenure.sent(nodes);
         }
     }
 
-    /// What a renewal changed, of which this was heard. The next is set.
+    /// Counts the answers to a renewal. Sets the next renewal, and returns what changed.
     ///
-    /// One that names what was given up meanwhile can renew the rest, and never lose it: that a node
-    /// has those names for others, or for nobody, is as it should be.
+    /// The renewal may have names that were released since. It can renew the rest, but never lose
+    /// it: nodes rightly do not hold the released names for this owner.
     pub fn renewed(&mut self, sent: Sent, heard: Heard<'_>, pace: Pace<impl FnOnce() -> u64>, now: Tick) -> Renewed {
         if self.phase != Phase::Held {
             return Renewed::Over;
@@ -249,7 +247,7 @@ impl Tenancy {
         renewed
     }
 
-    /// When a part is to be renewed next, if ever.
+    /// Sets when a part is renewed next, if ever.
     fn set(&mut self, part: u64, due: Option<Due>) {
         let Some(known) = self.parts.get_mut(&part) else { return };
         if let Some(before) = std::mem::replace(&mut known.due, due) {
@@ -258,14 +256,14 @@ impl Tenancy {
         self.dues.extend(due.map(|due| (due.at(), part)));
     }
 
-    /// These nodes are in doubt: what rests on them is renewed at once.
+    /// These nodes are in doubt: leases that rest on them are renewed at once.
     pub fn doubted(&mut self, nodes: NodeSet, auto_renew: bool, now: Tick) {
         let doubted = |(&number, part): (&u64, &mut Part)| Some((number, part.tenure.doubted(nodes, auto_renew, now)?));
         let dues: Vec<_> = self.parts.iter_mut().filter_map(doubted).collect();
         dues.into_iter().for_each(|(part, due)| self.set(part, Some(due)));
     }
 
-    /// Ends it as lost, if it is held. Returns whether it was.
+    /// Ends the session as lost, if it is held. Returns whether it was held.
     pub fn lose(&mut self, reason: LostReason) -> bool {
         let held = self.phase == Phase::Held;
         if held {
@@ -274,7 +272,7 @@ impl Tenancy {
         held
     }
 
-    /// Its holder gives it up, in time. Returns whether all of it was held.
+    /// Ends the session as released, if all of it is held at `now`. Returns whether it was.
     pub fn release(&mut self, now: Tick) -> bool {
         let alive = self.is_alive(now);
         if alive {

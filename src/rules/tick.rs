@@ -4,15 +4,13 @@ use std::num::NonZeroU64;
 use std::ops::Add;
 use std::time::Duration;
 
-/// A moment on the monotonic clock of one process: the time since an origin that means nothing
-/// elsewhere.
+/// A moment on the monotonic clock of one process: the time since an arbitrary origin.
 ///
-/// Unlike `std::time::Instant` it can be made by hand, so rules and simulations need no clock. All
-/// arithmetic saturates: a deadline that lies beyond the end of time, 584 years after the origin,
-/// is the end of time.
+/// Unlike a `std::time::Instant`, a tick can be made by hand, so rules and simulations need no
+/// clock. All arithmetic saturates at the origin and at the end of time, 584 years later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tick(
-    /// Nanoseconds, of which the origin is the first: one that is not set takes no more memory.
+    /// Nanoseconds; the origin is 1. So an `Option<Tick>` takes no more memory than a `Tick`.
     NonZeroU64,
 );
 
@@ -56,7 +54,7 @@ impl Default for Tick {
     }
 }
 
-/// So many nanoseconds, or the most that there are.
+/// The nanoseconds of a duration, or the most that fit.
 const fn nanos(time: Duration) -> u64 {
     time.as_secs().saturating_mul(1_000_000_000).saturating_add(time.subsec_nanos() as u64)
 }

@@ -1,30 +1,29 @@
-//! How long a granted lock may be believed in.
+//! How long a granted lock may be relied on.
 //!
-//! From the Redlock description,
-//! <https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>: the validity is the ttl
-//! minus the time the round took minus the drift. Counting from `t0`, read *before* the first send,
-//! makes the round's own time part of it.
+//! By the description of Redlock,
+//! <https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>, the validity is the ttl
+//! minus the duration of the round minus the drift. Counting from `t0`, which is read *before* the
+//! first send, includes the duration of the round.
 
 use std::time::Duration;
 
 use super::tick::Tick;
 
-/// No vote for a claim counts longer than this after its request was sent, and no round waits
-/// longer.
+/// No vote for a claim counts longer than this after its request was sent. No round lasts longer.
 ///
-/// The rule about nodes that lost their memory rests on it: once `1.02 * MAX_ROUND` has passed, no
-/// running round of any client still counts a grant that such a node has forgotten.
+/// The rule about nodes that lost their memory rests on this: after `1.02 * MAX_ROUND`, no running
+/// round of any client counts a grant that such a node has forgotten.
 pub const MAX_ROUND: Duration = Duration::from_secs(5);
 
 /// How far two clocks may run apart: `ttl * factor + constant`.
 ///
-/// The factor covers clocks of different rates, the constant the node's expiry resolution (1 ms)
-/// and ours (1 ms).
+/// The factor covers clocks of different rates. The constant covers the node's expiry resolution
+/// (1 ms) and ours (1 ms).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
     /// The share of the ttl by which clocks may run apart. Default 0.01.
     pub factor: f64,
-    /// What is added whatever the ttl. Default 2 ms.
+    /// Added for any ttl. Default 2 ms.
     pub constant: Duration,
 }
 
@@ -35,14 +34,14 @@ impl Default for Drift {
 }
 
 impl Drift {
-    /// The drift that belongs to `ttl`.
+    /// The drift for a lock with this ttl.
     #[must_use]
     pub fn of(self, ttl: Duration) -> Duration {
         ttl.mul_f64(self.factor).saturating_add(self.constant)
     }
 }
 
-/// A ttl and what may be believed of it.
+/// A ttl, and how much of it may be relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Validity {
     ttl: Duration,
@@ -50,26 +49,26 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// The validity of a lock asked for `ttl`.
+    /// The validity of a lock that was requested for `ttl`.
     #[must_use]
     pub fn new(ttl: Duration, drift: Drift) -> Self {
         Self { ttl, drift: drift.of(ttl) }
     }
 
-    /// The same for another ttl, with a share of drift that is no smaller.
+    /// The same for another ttl. A longer ttl has more drift, but a shorter ttl has no less.
     #[must_use]
     pub fn lasting(self, ttl: Duration) -> Self {
         let share = if ttl > self.ttl { ttl.as_secs_f64() / self.ttl.as_secs_f64() } else { 1.0 };
         Self { ttl, drift: self.drift.mul_f64(share) }
     }
 
-    /// What was asked for.
+    /// The requested ttl.
     #[must_use]
     pub const fn ttl(self) -> Duration {
         self.ttl
     }
 
-    /// How long a round that began at `t0` may be believed: `ttl - drift`.
+    /// How long after `t0` the lock may be relied on: `ttl - drift`.
     #[must_use]
     pub const fn length(self) -> Duration {
         self.ttl.saturating_sub(self.drift)

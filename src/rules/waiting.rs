@@ -1,20 +1,20 @@
-//! Waiting in line: how long a waiter gathers pushes, and how long it pauses.
+//! Waiting in queues: how long a waiter gathers pushes, and how long it pauses.
 
 use std::time::Duration;
 
 use super::backoff::share;
 
-/// How long after the first push a waiter waits for those of a quorum before it asks with what it
-/// was pushed: two round trips. Doubles with every round that failed in a row.
+/// How long after the first push a waiter waits for a quorum of pushes, before it asks with the
+/// pushed ballot: two round trips. Doubles with each failed round in a row.
 #[must_use]
 pub fn gathering(round_trip: Duration, failures: u32) -> Duration {
     let base = round_trip.saturating_mul(2).max(Duration::from_millis(5));
     base.saturating_mul(1 << failures.min(12)).min(Duration::from_secs(5))
 }
 
-/// How long a waiter waits after it has withdrawn: two to four round trips at random, longer each
-/// time in a row. Two waiters that each have one node of two would swap them for ever. `random` is
-/// evenly distributed.
+/// How long a waiter pauses after a withdrawal: two to four round trips at random, and longer with
+/// each failure in a row. Without chance, two waiters could swap two nodes for ever. `random` must
+/// be evenly distributed.
 #[must_use]
 pub fn pause(round_trip: Duration, failures: u32, random: u64) -> Duration {
     let least = gathering(round_trip, failures);

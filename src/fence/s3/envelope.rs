@@ -1,18 +1,18 @@
-//! What an object consists of: a line with the token, and what was written.
+//! The content of an object: a line with the token, and then the data.
 
 use bytes::{Bytes, BytesMut};
 
 /// The longest first line: both numbers have up to 20 digits.
 pub(super) const MAX_LINE: usize = 80;
 
-/// No object is as if token 0 had written nothing.
+/// The default stands for a missing object: token 0, and no data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Envelope {
     /// The highest token so far.
     pub(super) token: u64,
-    /// How many writes there were: no two of them have the same content, nor the same ETag.
+    /// How many writes there were. The number gives each write a content and an ETag of its own.
     pub(super) writes: u64,
-    /// `None` if there is nothing but the fence.
+    /// `None` if there is only the fence.
     pub(super) body: Option<Bytes>,
 }
 
@@ -25,7 +25,7 @@ impl Envelope {
         object.freeze()
     }
 
-    /// `None` if it has no such line.
+    /// `None` if the object does not begin with such a line.
     pub(super) fn open(object: &Bytes) -> Option<Self> {
         let end = object.iter().take(MAX_LINE).position(|&byte| byte == b'\n')?;
         let line = std::str::from_utf8(&object[..end]).ok()?;

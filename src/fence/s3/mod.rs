@@ -1,8 +1,8 @@
 //! An object of S3 that refuses stale writes, by conditional writes (`If-Match`, `If-None-Match`).
 //!
-//! **Tested against stand-ins only**: the memory store of the crate `object_store`, and a small
-//! server on loopback that its client of S3 talks HTTP to. No test has met S3 itself. The store
-//! must support conditional writes: S3 does, and so do most others that speak its protocol.
+//! **Tested against stand-ins only**: the memory store of the crate `object_store`, and its S3
+//! client with a small HTTP server on loopback. No test has used S3 itself. The store must support
+//! conditional writes, as S3 and most stores with its protocol do.
 //!
 //! ```
 //! # use object_store::memory::InMemory;
@@ -24,18 +24,18 @@
 //!
 //! # What is stored
 //!
-//! The object is one line of text, `quorumlock fence 7 write 2`, and then what was written. The
-//! token is in there and not in the object's metadata, because an ETag covers the content only:
-//! with metadata, two objects of equal content and different tokens would have one ETag, and a
-//! stale write would pass. The number of writes makes each content another one.
+//! The object is one line of text, `quorumlock fence 7 write 2`, and then your data. The token is
+//! not in the metadata, because an ETag covers the content only. Two objects of equal content and
+//! different tokens would have one ETag, and a stale write would pass. The number makes each
+//! content unique.
 //!
-//! * Others read it with [`get`], or skip the first line. An object without it is
-//!   [`Unfenced`](Error::Unfenced): it is not overwritten.
-//! * Each write reads the object first. If it is large, or has other readers, write the data
-//!   to a key that is never used again, and let the fenced object name that key.
-//! * [`remove`] leaves the line, with the token. Deleted by other means (a lifecycle rule, too),
-//!   the object lets a stale token pass.
-//! * The keys of the store are those of `object_store`: paths without a slash at either end.
+//! * Others read the object with [`get`], or skip its first line. An object without that line is
+//!   [`Unfenced`](Error::Unfenced), and is not overwritten.
+//! * Each write reads the object first. If the object is large, or has other readers, write the
+//!   data to a key that is never used again, and let the fenced object name that key.
+//! * [`remove`] leaves the line with the token. If the object is deleted in another way (by a
+//!   lifecycle rule, too), a stale token passes.
+//! * The keys are those of `object_store`: paths without a slash at either end.
 
 mod envelope;
 mod store;
@@ -49,22 +49,22 @@ use bytes::Bytes;
 use super::{Stale, check};
 use envelope::{Envelope, MAX_LINE};
 
-/// How often a write begins anew since others have written in between. Each time somebody has made
-/// progress, so this is reached by nobody who holds a lock.
+/// How often a write begins anew because others wrote in between. Only one holder writes at a time,
+/// so no holder of a lock reaches this limit.
 const ATTEMPTS: usize = 64;
 
-/// A store with conditional writes: each `object_store::ObjectStore`, or a client of yours.
+/// A store with conditional writes: any `object_store::ObjectStore`, or a client of yours.
 pub trait Bucket: Sync {
-    /// What goes wrong.
+    /// The store's error.
     type Error: StdError + Send + Sync + 'static;
 
-    /// Reads an object and its ETag, both of one moment; `None` if there is none. It must not come
-    /// from a cache.
+    /// Reads an object and its ETag, both of one moment and not from a cache; `None` if there is
+    /// none.
     fn get(&self, key: &str) -> impl Future<Output = Result<Option<Found>, Self::Error>> + Send;
 
-    /// Writes an object, if the condition holds; both are one atomic step. Everything that says
-    /// that it does not hold is [`Put::Refused`]: 412 and 409, and 404 where an ETag must match.
-    /// An error means that it may have been written or not.
+    /// Writes an object if the condition holds, in one atomic step. Return [`Put::Refused`] if the
+    /// store says that it does not hold: 412 and 409, and 404 if an ETag must match. An error means
+    /// that the object may have been written or not.
     fn put(
         &self,
         key: &str,
@@ -91,44 +91,43 @@ pub enum Condition {
     Matches(String),
 }
 
-/// What a conditional write came to.
+/// The result of a conditional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// It is written.
+    /// The object is written.
     Done,
     /// The condition does not hold.
     Refused,
 }
 
-/// Writes what the object has from now on, unless `token` is stale.
+/// Replaces the data of the object, unless `token` is stale.
 ///
 /// # Errors
-/// [`Error`], each kind of which says what to do.
+/// See [`Error`]: each kind says what to do.
 ///
 /// # Cancel safety
-/// It may be written although nobody waits for it, and as long as nothing else was: see
-/// [`Error::Store`].
+/// If this is dropped, the data may still be written: see [`Error::Store`].
 pub async fn put<B: Bucket + ?Sized>(bucket: &B, key: &str, token: u64, body: &[u8]) -> Result<(), Error<B::Error>> {
     replace(bucket, key, token, Change::To(Some(body))).await.map(drop)
 }
 
-/// Raises the fence to `token`, so that no earlier holder writes any more, and returns what the
-/// object has; `None` if nothing was written, or it was removed. The first of a token is a write,
-/// too. The others are none: a write whose outcome is unknown may still come behind them.
+/// Raises the fence to `token`, so that no earlier holder can write any more, and returns the data;
+/// `None` if nothing was written, or it was removed. The first read with a token is a write. Later
+/// reads are not: a write whose outcome is unknown may still come after them.
 ///
 /// # Errors
-/// [`Error`], each kind of which says what to do.
+/// See [`Error`]: each kind says what to do.
 ///
 /// # Cancel safety
-/// Safe: the fence may be raised.
+/// Safe, but the fence may be raised.
 pub async fn read<B: Bucket + ?Sized>(bucket: &B, key: &str, token: u64) -> Result<Option<Bytes>, Error<B::Error>> {
     replace(bucket, key, token, Change::Nothing).await
 }
 
-/// Removes what the object has, unless `token` is stale. The line with the token stays.
+/// Removes the data of the object, unless `token` is stale. The line with the token stays.
 ///
 /// # Errors
-/// [`Error`], each kind of which says what to do.
+/// See [`Error`]: each kind says what to do.
 ///
 /// # Cancel safety
 /// As with [`put`].
@@ -136,12 +135,11 @@ pub async fn remove<B: Bucket + ?Sized>(bucket: &B, key: &str, token: u64) -> Re
     replace(bucket, key, token, Change::To(None)).await.map(drop)
 }
 
-/// What the object has, for readers without a lock; `None` if nothing was written, or it was
-/// removed. It may be outdated as soon as it is read: nothing that is written to this object may
-/// depend on it.
+/// Returns the data for readers without a lock; `None` if nothing was written, or it was removed.
+/// The data may be outdated at once: no write to this object may depend on it.
 ///
 /// # Errors
-/// `Unfenced` or `Store` as [`Error`] says.
+/// `Unfenced` or `Store`: see [`Error`].
 ///
 /// # Cancel safety
 /// Safe.
@@ -150,17 +148,17 @@ pub async fn get<B: Bucket + ?Sized>(bucket: &B, key: &str) -> Result<Option<Byt
     Ok(found.map(opened).transpose()?.and_then(|(envelope, _)| envelope.body))
 }
 
-/// What is to become of what the object has.
+/// What to do with the data.
 #[derive(Clone, Copy)]
 enum Change<'a> {
     Nothing,
     To(Option<&'a [u8]>),
 }
 
-/// Changes what the object has, and returns what that is then.
+/// Changes the data, and returns the new data.
 ///
-/// A change is always a write, also to what is there already: with it the ETag becomes another one,
-/// so that an earlier write of the same token that is still on its way comes too late.
+/// A change always writes, even the same data. This changes the ETag, so that an earlier write of
+/// the same token that is still under way is refused.
 async fn replace<B: Bucket + ?Sized>(
     bucket: &B,
     key: &str,
@@ -174,7 +172,7 @@ async fn replace<B: Bucket + ?Sized>(
         check(token, before.token).map_err(Error::Stale)?;
         let body = match change {
             Change::Nothing if before.token == token => return Ok(before.body),
-            // Its answer was lost, and the client has sent it once more.
+            // The write was carried out: its answer was lost, and the client has sent it once more.
             _ if sent.as_ref() == Some(&before) => return Ok(before.body),
             Change::Nothing => before.body,
             Change::To(body) => body.map(Bytes::copy_from_slice),
@@ -189,7 +187,7 @@ async fn replace<B: Bucket + ?Sized>(
     Err(Error::Busy)
 }
 
-/// What it has, and the condition under which it is still that.
+/// The envelope of an object, and the condition that the object has not changed.
 fn opened<E>(found: Found) -> Result<(Envelope, Condition), Error<E>> {
     let envelope = Envelope::open(&found.object).ok_or_else(|| {
         let begin = &found.object[..found.object.len().min(MAX_LINE)];
@@ -204,15 +202,15 @@ fn opened<E>(found: Found) -> Result<(Envelope, Condition), Error<E>> {
 pub enum Error<E> {
     /// The token is stale. **Stop** what the lock protected.
     Stale(Stale),
-    /// The object does not begin with the line that has the token, but with this. **Move** it away:
-    /// nothing says which writes of it would be stale.
+    /// The object does not begin with the line that has the token, but with this text. **Move** it
+    /// away: nothing shows which writes to it would be stale.
     Unfenced(String),
-    /// Others have written the object again and again while this tried to: it is written by many
-    /// at once, which a lock prevents. **Look** who writes it.
+    /// Others wrote the object each time that this call tried to. Several write at once, which a
+    /// lock prevents. **Look** who they are.
     Busy,
-    /// The store failed, and what was to be written may be written or not, also a while later.
-    /// **Write** again with the same token, whatever the object is to have: what comes of the first
-    /// try after that is refused. A read with the same token shows only what is there so far.
+    /// The store failed. The data may have been written or not, and may still be written later.
+    /// **Write** again with the same token, whatever the object is to have: the first try is
+    /// refused after that. A read with the same token shows only the present data.
     Store(E),
 }
 

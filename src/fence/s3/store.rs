@@ -1,4 +1,4 @@
-//! Each store of the crate `object_store` as a bucket.
+//! Makes each store of the crate `object_store` a bucket.
 
 use bytes::Bytes;
 use object_store::path::Path;
@@ -30,7 +30,7 @@ impl<T: ObjectStore + ?Sized> Bucket for T {
     }
 }
 
-/// The key as it is, or an error: it would be another one with characters escaped.
+/// Refuses a key that would need escaping: the escaped key would be another key.
 fn path(key: &str) -> Result<Path, Error> {
     Ok(Path::parse(key)?)
 }

@@ -1,4 +1,4 @@
-//! What votes and hand-overs come to.
+//! What votes and hand-overs decide.
 
 use super::*;
 use crate::rules::handover::{Registered, Stamp};
@@ -71,7 +71,7 @@ fn stale_ballots_are_lifted_three_times() {
     assert_eq!(acquisition.decide(at(1), &Handovers::default()), Some(Decision::Failed(Cause::Contended)));
 }
 
-/// Of nodes that others share, fences rise faster than a far node answers.
+/// If clients share nodes, fences may rise faster than a far node answers.
 #[test]
 fn a_ballot_may_be_lifted_before_a_far_node_has_answered_and_one_lift_is_kept_for_its_answer() {
     let mut acquisition = acquisition(1_000);
@@ -80,7 +80,7 @@ fn a_ballot_may_be_lifted_before_a_far_node_has_answered_and_one_lift_is_kept_fo
         assert!(!acquisition.may_lift_early());
         acquisition.last_mut().unwrap().votes.count(1, Vote::Stale);
         assert!(acquisition.may_lift_early());
-        assert_eq!(acquisition.decide(at(1), &Handovers::default()), None, "the far one may grant it");
+        assert_eq!(acquisition.decide(at(1), &Handovers::default()), None, "the far node may grant it");
     }
     ask(&mut acquisition, 0, 3, &[Vote::Granted, Vote::Stale]);
     assert!(!acquisition.may_lift_early());
@@ -122,8 +122,7 @@ fn withdrawal_is_of_all_that_was_asked_with_and_release_too() {
     assert_eq!((acquisition.withdrawn(), acquisition.highest()), (9, 9));
 }
 
-/// What was pushed with these ballots to claims that were sent at these times, for two seconds
-/// each.
+/// Pushes, each as (node, t0 of the claim that the push answers, ballot), for two seconds each.
 fn handed(pushes: &[(usize, u64, u64)]) -> Handovers {
     let (mut handed, stamp) = (Handovers::default(), Stamp::default());
     let later = Stamp { time: Duration::from_secs(1), ..stamp };
@@ -149,7 +148,7 @@ fn what_was_handed_over_ends_with_the_quorum_th_latest_of_its_votes() {
     }
     let two = handed(&[(0, 100, 7), (1, 500, 7)]);
     assert!(matches!(acquisition.decide(at(1_827), &two), Some(Decision::Won(_))));
-    assert_eq!(acquisition.decide(at(1_828), &two), Some(Decision::Failed(Cause::Contended)), "an eighth is left");
+    assert_eq!(acquisition.decide(at(1_828), &two), Some(Decision::Failed(Cause::Contended)), "only an eighth is left");
 }
 
 #[test]
@@ -174,7 +173,7 @@ fn a_quorum_of_one_ballot_wins_whatever_others_have_pushed() {
     let mut acquisition = acquisition(30_000);
     ask(&mut acquisition, 900, 5, &[Vote::Refused; 3]);
     let three = handed(&[(0, 100, 7), (1, 100, 7), (2, 100, 9)]);
-    let Some(Decision::Won(grant)) = acquisition.decide(at(950), &three) else { panic!("a quorum has 7") };
+    let Some(Decision::Won(grant)) = acquisition.decide(at(950), &three) else { panic!("a quorum has ballot 7") };
     assert_eq!((grant.ballot, grant.highest, nodes(grant.voters)), (7, 9, vec![0, 1]));
 }
 
@@ -188,7 +187,7 @@ fn a_lift_waits_for_its_own_answers() {
         let mut lifted = acquisition.clone();
         lifted.ask(Ask { t0: at(900), ballot, votes: ClaimTally::new(Size::of(3)) });
         lifted.last_mut().unwrap().votes.count(2, Vote::Refused);
-        assert_eq!(lifted.decide(at(950), &two), None, "those that pushed will grant it");
+        assert_eq!(lifted.decide(at(950), &two), None, "the nodes that pushed may grant it");
         lifted.last_mut().unwrap().votes.count(0, Vote::Unknown);
         assert_eq!(
             lifted.decide(at(950), &two),
@@ -207,7 +206,7 @@ fn a_quorum_of_pushes_that_leaves_too_little_wins_nothing() {
     assert!(matches!(acquisition.decide(at(1_577), &two), Some(Decision::Won(_))));
     assert_eq!(acquisition.decide(at(1_578), &two), Some(Decision::Failed(Cause::Contended)));
     ask(&mut acquisition, 1_578, 7, &[]);
-    assert_eq!(acquisition.decide(at(1_578), &two), None, "what holds it will tell");
+    assert_eq!(acquisition.decide(at(1_578), &two), None, "the nodes that hold it will answer");
 }
 
 #[test]
@@ -215,7 +214,7 @@ fn who_was_only_refused_withdraws_nothing_and_forgets_no_node_that_may_have_gran
     let mut acquisition = acquisition(30_000);
     ask(&mut acquisition, 0, 5, &[Vote::Refused, Vote::Refused, Vote::Unknown]);
     let mut waits = Handovers::default();
-    assert!(!acquisition.only_waits(&waits, false), "no node has registered it");
+    assert!(!acquisition.only_waits(&waits, false), "no node has registered the owner");
     let (lasts, stamp) = (Validity::new(Duration::from_secs(2), Drift::default()), Stamp::default());
     waits.refused(0, Some(Registered { t0: at(0), lasts, stamp, rank: 1, first: false }));
     assert!(acquisition.only_waits(&waits, false));
@@ -228,9 +227,9 @@ fn who_was_only_refused_withdraws_nothing_and_forgets_no_node_that_may_have_gran
     }
     assert_eq!((nodes(acquisition.may_hold()), acquisition.highest()), (vec![2], 6));
     ask(&mut acquisition, 20, 7, &[Vote::Stale; 3]);
-    assert_eq!(acquisition.decide(at(21), &waits_nothing()), Some(Decision::Lift), "none of those were lifts");
+    assert_eq!(acquisition.decide(at(21), &waits_nothing()), Some(Decision::Lift), "the asks before were no lifts");
     ask(&mut acquisition, 20, 7, &[Vote::Granted, Vote::Refused, Vote::Refused]);
-    assert!(!acquisition.only_waits(&waits, true), "what was granted is to be released");
+    assert!(!acquisition.only_waits(&waits, true), "the grant must be withdrawn");
 }
 
 fn waits_nothing() -> Handovers {
@@ -251,7 +250,7 @@ fn grants_of_nodes_that_may_not_vote_when_it_is_decided_do_not_count() {
     ask(&mut acquisition, 0, 7, &[Vote::Granted; 2]);
     let by = |voting: &[usize]| acquisition.decide_by(at(1), &Handovers::default(), voting.iter().copied().collect());
     assert!(matches!(by(&[0, 1]), Some(Decision::Won(_))));
-    assert_eq!(by(&[1, 2]), None, "the third may grant it still");
+    assert_eq!(by(&[1, 2]), None, "the third node may still grant it");
     assert_eq!(by(&[0]), Some(Decision::Failed(Cause::Unavailable)));
 }
 
@@ -264,7 +263,7 @@ fn pushes_of_nodes_that_may_not_vote_when_it_is_decided_do_not_count() {
     assert_eq!(acquisition.decide_by(at(950), &two, NodeSet::of(0)), Some(Decision::Failed(Cause::Contended)));
 }
 
-/// The claim that was withdrawn did not wait: nothing had been handed over by then.
+/// The withdrawn claim did not wait, so nothing had been handed over by then.
 #[test]
 fn pushes_up_to_a_withdrawn_ballot_count_for_nothing() {
     for (pushed, wins) in [(9, false), (10, true)] {

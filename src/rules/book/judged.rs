@@ -10,8 +10,8 @@ use crate::rules::list::{Record, Sighting};
 use crate::rules::tick::Tick;
 
 impl Book {
-    /// Whether a node's votes count. Nothing counts while another list of this name is in force: a
-    /// client of that one may hold what this one would acquire.
+    /// Whether a node's votes count. None do while another list of this name is in force: a client
+    /// of that list may hold what this client would acquire.
     pub(super) fn standing(&self, number: usize, now: Tick) -> Standing {
         let node = &self.nodes[number];
         let Some(known) = node.answer() else { return Standing::Unknown };
@@ -31,15 +31,15 @@ impl Book {
         until.filter(|&until| now < until).map_or(Standing::Unknown, |until| Standing::Counts { until })
     }
 
-    /// Another list of this name that is in force on some node, and where that is, for people.
+    /// Another list of this name that is in force on a node, and a text that names the node.
     pub(super) fn other_list(&self, now: Tick) -> Option<(String, &Other)> {
         let node = self.nodes.iter().find(|node| node.other(now).is_some_and(|other| other.same_name))?;
         Some((format!("another list is in force on {}", node.name), node.other(now)?))
     }
 
-    /// How it shows that clients of this list meet two servers behind a node's name, if they do. Until
-    /// this record has had its id for a while, other ids may be those of the record before it. What was
-    /// shown after this client heard of the record may be the record after it.
+    /// The message that clients of this list reach two servers by a node's name, if they do. An id
+    /// counts only if it was shown between two moments: `List::overlap` after this record began (or
+    /// it may be of the record before), and this client's hello (or it may be of the record after).
     fn twins(&self, number: usize, now: Tick) -> Option<Arc<str>> {
         let node = &self.nodes[number];
         let (own, asked) = (node.record()?, node.answer()?.at);
@@ -56,31 +56,31 @@ impl Book {
         }
         let (name, ids) = (&node.name, ids.into_iter().collect::<Vec<_>>().join(", "));
         let why = format!(
-            "clients meet two servers behind the name {name} (records {ids}): make it lead to one of them for all, and \
-             stop the other"
+            "clients meet two servers behind the name {name} (records {ids}): stop one of them, or correct the address, \
+             so that the name leads all clients to one server"
         );
         Some(why.into())
     }
 
-    /// Whether a record that is made on a node now may be old at once, as far as clients know: none
-    /// of them has seen another one there. The node looks at its INFO.
+    /// Whether a record that is made on a node now may be old at once: no client has seen a record
+    /// there. The node also checks its INFO.
     pub(super) fn may_be_first(&self, number: usize, now: Tick) -> bool {
         let node = &self.nodes[number];
         let shows = |record: &Record| record.seen.iter().any(|seen| seen.node == node.name);
         node.id.is_none() && !self.fresh_records(now).any(|(_, record)| shows(record))
     }
 
-    /// The ids of all nodes' records, as far as they were seen lately.
+    /// The ids of all records that were read lately.
     pub(super) fn seen(&self, now: Tick) -> Vec<(Arc<str>, Arc<str>)> {
         self.fresh_records(now).map(|(node, record)| (node.name.clone(), record.id.clone())).collect()
     }
 
-    /// The ballot to which a node that forgot is synced now, if it is.
+    /// The ballot to which a node that forgot is synced now, if it can be.
     ///
-    /// Its fences are gone, and with them what kept tokens growing. But a token was granted by a
-    /// quorum, so N - quorum + 1 other nodes that never forgot include one that has it in its
-    /// `high`. They are asked once no running round can count any more what the node forgot. If too
-    /// few know when the node could vote again, what is known must do.
+    /// The node lost its fences, which keep tokens growing. But a quorum granted each token. So any
+    /// N - quorum + 1 other nodes that never forgot include one that has the token in its `high`.
+    /// They must be asked after the last moment at which a round could count a forgotten grant. If
+    /// too few of them answer in time, the highest `high` that is known must do.
     pub(super) fn sync(&self, number: usize, now: Tick) -> Option<u64> {
         let pupil = self.nodes[number].answer()?;
         pupil.record.as_ref().filter(|record| !record.synced && record.is_of(&pupil.process))?;
@@ -101,7 +101,7 @@ impl Book {
         late.then(|| highest(&others).unwrap_or_default())
     }
 
-    /// The records of the nodes whose hello was answered lately.
+    /// The nodes that answered a hello lately, with their records.
     fn fresh_records(&self, now: Tick) -> impl Iterator<Item = (&Node, &Record)> {
         let fresh = self.fresh();
         self.nodes.iter().filter_map(move |node| Some((node, node.fresh(fresh, now)?.record.as_ref()?)))

@@ -1,5 +1,4 @@
-//! What a client knows of one node: its last reply to a hello, its record, and other lists that
-//! were seen there.
+//! What a client knows of one node: its last reply to a hello, its record, and other lists there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +8,14 @@ use crate::rules::doubt::LATE;
 use crate::rules::list::{InForce, Intent, List, Record, difference};
 use crate::rules::tick::Tick;
 
-/// Another list that was met on a node.
+/// Another list that was found on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Other {
     /// When the other list lapses, by this client's clock, if no client extends it.
     pub(super) until: Tick,
     /// Whether its name is that of this client's list.
     pub(super) same_name: bool,
-    /// In what it differs, and what to do.
+    /// How the two lists differ, and what to do.
     pub(super) why: Arc<str>,
 }
 
@@ -35,22 +34,22 @@ impl Other {
 pub(super) struct Node {
     pub(super) name: Arc<str>,
     known: Option<Known>,
-    /// The id of the record that was there when one was seen last, over whatever connection.
+    /// The id of the last record that was seen on this node, over any connection.
     pub(super) id: Option<Arc<str>>,
     other: Option<Other>,
-    /// When the first hello was sent that it has not answered, and when the last.
+    /// When the first and the last unanswered hello were sent.
     owes: Option<Tick>,
     sent: Option<Tick>,
-    /// When it is asked anyway.
+    /// When the next regular hello is due.
     next: Tick,
-    /// How much the last hello was to change, and until when none like it follows.
+    /// The intent of the last hello, and until when the same hello is not repeated.
     last: (Intent, Tick),
-    /// How many were not carried out since one was.
+    /// How many hellos in a row were not carried out.
     failures: u32,
 }
 
 impl Node {
-    /// A node that is being connected to.
+    /// A node that the client is connecting to.
     pub(super) fn new(name: Arc<str>) -> Self {
         let known = Some(Known { connecting: true, ..Known::default() });
         let last = (Intent::Look, Tick::default());
@@ -67,12 +66,13 @@ impl Node {
         match before {
             Some(before) if (before.at, &before.record) == (answer.at, &answer.record) => return,
             Some(_) => {}
-            // It came with the connection.
+            // This is the answer to the new connection's greeting, which only looks.
             None => (self.next, self.last) = (answer.at + list.every() / 10 * 9, (Intent::Look, answer.at)),
         }
         let at = answer.at;
         self.failures = 0;
-        // A record that is old at once is taken back by a hello that shows the id that was known.
+        // Keep the id that was known before a record that is old at once: a hello that shows the
+        // old id makes the node take the record back.
         if let Some(record) = answer.record.as_ref().filter(|record| record.word.is_none() || self.id.is_none()) {
             self.id = Some(record.id.clone());
         }
@@ -81,7 +81,7 @@ impl Node {
         self.other = self.meets(list, now);
     }
 
-    /// The other list that is in force there. What a doubted node says of lists lifts nothing.
+    /// The other list in force there. A doubted node cannot end it: it may have forgotten the list.
     fn meets(&self, list: &List, now: Tick) -> Option<Other> {
         let in_force = self.record().and_then(|record| record.in_force.as_ref());
         match in_force.filter(|in_force| in_force.hash != *list.hash()) {
@@ -94,12 +94,12 @@ impl Node {
         self.answer().is_none_or(|known| now < known.free_at) || !self.is_current()
     }
 
-    /// What its last hello on the present connection returned.
+    /// The result of the last hello on the present connection.
     pub(super) fn answer(&self) -> Option<&Known> {
         self.known.as_ref().filter(|known| !known.connecting)
     }
 
-    /// The same if that was sent no longer than `age` ago.
+    /// The same, if that hello was sent less than `age` ago.
     pub(super) fn fresh(&self, age: Duration, now: Tick) -> Option<&Known> {
         self.answer().filter(|known| now < known.at + age)
     }
@@ -112,22 +112,22 @@ impl Node {
         self.known.as_ref().is_some_and(|known| known.connecting)
     }
 
-    /// Whether it has a record, and that is of its present process.
+    /// Whether the node has a record of its present process.
     fn is_current(&self) -> bool {
         self.answer().is_some_and(|known| known.record.as_ref().is_some_and(|record| record.is_of(&known.process)))
     }
 
-    /// Whether its record is old at once, and this client knew another there.
+    /// Whether the node's record is old at once, although this client knew another record there.
     fn is_to_be_taken_back(&self) -> bool {
         self.record().is_some_and(|record| record.word.is_some() && self.id.as_ref() != Some(&record.id))
     }
 
-    /// Whether this list is in force there, for longer than any lock lasts that is granted now.
+    /// Whether this list stays in force there for longer than any lock that is granted now.
     pub(super) fn has(&self, list: &List, now: Tick) -> bool {
         self.is_current() && self.outlasts(list).is_some_and(|at| now < at)
     }
 
-    /// Until when a lock that is granted ends before this list does. Clocks run apart by 1 %.
+    /// Until when a new lock ends before the list lapses, if clocks run apart by 1 %.
     fn outlasts(&self, list: &List) -> Option<Tick> {
         let known = self.answer()?;
         let in_force = known.record.as_ref()?.in_force.as_ref()?;
@@ -135,40 +135,39 @@ impl Node {
         (in_force.hash == *list.hash()).then(|| known.at + longer * 99 / 100)
     }
 
-    /// Until when its vote counts as far as this list goes, which is in force there.
+    /// Until when the node's votes count, if this list is in force there.
     pub(super) fn counts_until(&self, list: &List, fresh: Duration) -> Option<Tick> {
         Some(self.outlasts(list)?.min(self.answer()?.at + fresh))
     }
 
-    /// Whether this list lapses soon, unless it is kept in force: a greeting keeps nothing.
+    /// Whether this list lapses soon unless a hello extends it. A connection's greeting does not.
     fn lapses_soon(&self, list: &List) -> bool {
         let in_force = self.record().and_then(|record| record.in_force.as_ref());
         in_force.is_some_and(|known| known.hash == *list.hash() && known.left < list.max_ttl() + list.every())
     }
 
-    /// Whether it has no record, or no list in force.
+    /// Whether the node has no record, or no list in force.
     pub(super) fn lacks(&self) -> bool {
         self.answer().is_some() && self.record().is_none_or(|record| record.in_force.is_none())
     }
 
-    /// The other list that is in force there, as far as is known.
+    /// The other list that is in force there, unless it has lapsed since.
     pub(super) fn other(&self, now: Tick) -> Option<&Other> {
         self.other.as_ref().filter(|other| now < other.until)
     }
 
-    /// Whether it was asked which list is in force there, so lately that one may be put in force
-    /// elsewhere.
+    /// Whether the node was asked for its list lately enough to put a list in force elsewhere.
     pub(super) fn was_asked(&self, patience: Duration, now: Tick) -> bool {
         self.fresh(patience * 2, now).is_some()
     }
 
-    /// Whether it was asked, and does not answer.
+    /// Whether the node has left a hello unanswered for `patience`.
     pub(super) fn is_silent(&self, patience: Duration, now: Tick) -> bool {
         self.owes.is_some_and(|owes| now >= owes + patience)
     }
 
-    /// Whether what is known of it is not so any more. A hello shows what is so, or makes it so unless
-    /// it only `looks`.
+    /// Whether a hello is needed because the known state is outdated. If hellos only look
+    /// (`looks`), a state that only a writing hello can repair is left out.
     pub(super) fn is_outdated(&self, list: &List, looks: bool, now: Tick) -> bool {
         let Some(known) = self.answer() else { return false };
         let replaced = known.record.is_some() && !self.is_current();
@@ -177,7 +176,7 @@ impl Node {
         known.stale || ended || (!looks && (replaced || lapses || self.is_to_be_taken_back()))
     }
 
-    /// Whether it is sent a hello now: one at a time, and no two alike in a row at once.
+    /// Whether to send a hello now: one at a time, and the same hello not twice in a row at once.
     pub(super) fn is_due(&self, intent: Intent, urgent: bool, patience: Duration, now: Tick) -> bool {
         let free = self.answer().is_some() && self.sent.is_none_or(|sent| now >= sent + patience);
         let (last, again) = self.last;
@@ -185,7 +184,7 @@ impl Node {
         free && (at_once || now >= self.next)
     }
 
-    /// A hello is sent; the next one follows at `next`, and one like it not before `again`.
+    /// A hello is sent. The next regular hello follows at `next`, the same not before `again`.
     pub(super) fn asked(&mut self, intent: Intent, now: Tick, next: Tick, again: Tick) {
         self.sent = Some(now);
         self.owes = self.owes.or(self.sent);
@@ -193,7 +192,7 @@ impl Node {
         self.last = (intent, again);
     }
 
-    /// Its last hello was not carried out. None like it follows for a while: longer each time.
+    /// The last hello was not carried out. The pause before it is repeated doubles each time.
     pub(super) fn failed(&mut self, now: Tick, pause: Duration, longest: Duration) {
         let wait = longest.min(pause * (1 << self.failures.min(8)));
         self.failures = self.failures.saturating_add(1);
@@ -201,8 +200,7 @@ impl Node {
         self.last.1 = self.last.1.max(now + wait);
     }
 
-    /// When something changes by itself: a hello is due, or is not answered, or what one returned
-    /// does not count any more.
+    /// When the state changes without news: a hello is due or unanswered, or an answer is too old.
     pub(super) fn changes(&self, list: &List, urgent: bool, fresh: Duration, patience: Duration) -> [Option<Tick>; 9] {
         let known = self.answer();
         let asks = |at: Tick| known.filter(|_| self.sent.is_none()).map(|_| at);

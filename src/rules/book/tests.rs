@@ -1,4 +1,4 @@
-//! What a client concludes of nodes' records, and which hellos follow.
+//! What a client concludes from the nodes' records, and which hellos follow.
 
 mod ids;
 mod lists;
@@ -35,7 +35,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Nothing is known of the nodes yet.
+    /// A client that knows nothing of the nodes yet.
     fn of(nodes: usize, onlooker: bool) -> Self {
         let names: Vec<Arc<str>> = NAMES[..nodes].iter().map(|&name| name.into()).collect();
         let list = Arc::new(List::new("default", &names, SECOND * 60));
@@ -47,7 +47,7 @@ impl Bench {
         Self::of(nodes, false)
     }
 
-    /// The list is in force on all nodes.
+    /// A client whose list is in force on all nodes.
     fn up(nodes: usize) -> Self {
         let mut bench = Self::new(nodes);
         bench.all_hear(0..nodes);
@@ -61,7 +61,7 @@ impl Bench {
         }
     }
 
-    /// An old record where the list is in force.
+    /// An old record, with the list in force.
     fn record(&self, node: usize) -> Record {
         Record {
             id: format!("{}1", NAMES[node]).into(),
@@ -84,7 +84,7 @@ impl Bench {
         Record { in_force: None, ..self.record(node) }
     }
 
-    /// What is known if a hello that was sent now returned this.
+    /// The state of a node if a hello that was sent now returned this record.
     fn known(&self, record: Option<Record>) -> Known {
         Known { at: self.now, process: "run".into(), record, ..Known::default() }
     }
@@ -106,12 +106,12 @@ impl Bench {
         self.book.plan(self.now, self.holds, 0)
     }
 
-    /// Which nodes are sent a hello now, and what that may change.
+    /// Which nodes are sent a hello now, with which intent.
     fn hellos(&mut self) -> Vec<(usize, Intent)> {
         self.plan().hellos.into_iter().map(|(node, wanted)| (node, wanted.intent)).collect()
     }
 
-    /// The hello to a node, which is sent one now.
+    /// The hello to this node. One must be due.
     fn hello(&mut self, node: usize) -> Wanted {
         let hellos = self.plan().hellos;
         hellos.into_iter().find(|(to, _)| *to == node).expect("a hello is due").1

@@ -1,21 +1,21 @@
-//! What a node's record must show of the grants that were counted.
+//! The least `high` that a node's record must show, by the grants that were counted.
 
 use std::time::Duration;
 
 use super::offset::micros;
 use crate::rules::tick::Tick;
 
-/// A ballot that is further ahead of a node's TIME may be too far ahead for `high`, which nodes do
-/// not raise to what is more than a day ahead: with room for what is not known of TIME.
+/// Nodes do not raise `high` to a ballot more than a day ahead of TIME. This limit is lower,
+/// because the client does not know TIME exactly.
 const NEAR: Duration = Duration::from_secs(23 * 3_600);
 
 /// The highest ballots of grants that were counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Granted {
     ballot: u64,
-    /// When the last of them was counted.
+    /// When `ballot` was counted.
     at: Tick,
-    /// What it was when a hello was heard last.
+    /// What `ballot` was when the last hello was answered.
     before: u64,
 }
 
@@ -28,12 +28,12 @@ impl Granted {
         }
     }
 
-    /// A hello was heard.
+    /// A hello was answered.
     pub(super) const fn heard(&mut self) {
         self.before = self.ballot;
     }
 
-    /// What a record must show that was read after `sent`.
+    /// The least `high` of a record that was requested at `sent`.
     pub(super) fn least(self, sent: Tick) -> u64 {
         if self.at <= sent { self.ballot } else { self.before }
     }

@@ -1,11 +1,10 @@
-//! What is known of how far a node's clock is ahead.
+//! Bounds of how far a node's clock is ahead.
 
 use std::time::Duration;
 
 use crate::rules::tick::Tick;
 
-/// Bounds of how far the node's clock is ahead of ours, both in microseconds since their own
-/// origins.
+/// Bounds of the node's clock minus ours, in microseconds. Each clock counts from its own origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Offset {
     pub(super) low: i128,
@@ -14,19 +13,19 @@ pub(super) struct Offset {
 }
 
 impl Offset {
-    /// A clock that showed `time` at some moment between `sent` and `received`. It has drifted since
-    /// `sent` at most.
+    /// The bounds from a clock that showed `time` at some moment between `sent` and `received`.
+    /// Drift counts from `sent`, the earliest such moment.
     pub(super) fn new(time: Duration, sent: Tick, received: Tick) -> Self {
         let time = micros(time);
         Self { low: time - micros(received.since_origin()), high: time - micros(sent.since_origin()), at: sent }
     }
 
-    /// What the clock showed at most when it was read last.
+    /// The latest time that the clock may have shown when it was last read.
     pub(super) fn time(self) -> i128 {
         self.high + micros(self.at.since_origin())
     }
 
-    /// What this reading allows at `later`, if the two clocks run apart by at most `rate`.
+    /// The bounds at `later`, if the two clocks run apart by at most `rate` (parts per million).
     pub(super) fn widened(self, later: Tick, rate: u32) -> Self {
         let drift = micros(later.since(self.at)) * i128::from(rate) / 1_000_000 + 1;
         Self { low: self.low - drift, high: self.high + drift, at: later }
@@ -36,8 +35,7 @@ impl Offset {
         self.low <= other.high && other.low <= self.high
     }
 
-    /// What is left of it if the clock showed `time` at some moment before `received`; `None` if
-    /// nothing is.
+    /// The bounds if the clock showed `time` at some moment before `received`, if any remain.
     pub(super) fn at_least(self, time: Duration, received: Tick) -> Option<Self> {
         let low = self.low.max(micros(time) - micros(received.since_origin()));
         (low <= self.high).then_some(Self { low, ..self })
@@ -48,7 +46,7 @@ impl Offset {
     }
 }
 
-/// Never more than 2^85, so sums of some do not overflow.
+/// The result is below 2^85, so a sum of several does not overflow.
 pub(super) fn micros(duration: Duration) -> i128 {
     duration.as_micros().cast_signed()
 }

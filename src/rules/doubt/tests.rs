@@ -1,11 +1,11 @@
-//! What the guard concludes of a node's record, process and clock.
+//! What the guard concludes from a node's record, process and clock.
 
 use super::*;
 use crate::rules::list::OldAtOnce;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MAX_TTL: Duration = Duration::from_secs(60);
-/// For how long a node is quarantined whose doubt begins now.
+/// The length of a quarantine that begins now.
 const QUARANTINE: Duration = Duration::from_millis(60_600);
 
 fn at(seconds: u32) -> Tick {
@@ -34,12 +34,12 @@ fn record(id: &str, process: &str, age: u32) -> Record {
     }
 }
 
-/// It is this record by an answer that took no time.
+/// A hello that took no time returns this record.
 fn hears(guard: &mut RestartGuard, record: &Record, now: u32) {
     guard.hello(Some(record), at(now), at(now));
 }
 
-/// A node that has been known for long.
+/// The guard of a node whose record is old.
 fn known() -> RestartGuard {
     let mut guard = guard();
     guard.meets_process("run");
@@ -64,7 +64,7 @@ fn young_record_is_waited_for_until_it_is_max_ttl_old() {
 #[test]
 fn old_record_votes_at_once() {
     assert_eq!(quarantine(&known(), 0), None);
-    assert!(known().settled(at(0)), "and it extends");
+    assert!(known().settled(at(0)), "`extended` counts");
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn node_without_a_record_has_no_vote() {
     let mut guard = guard();
     assert_eq!(quarantine(&guard, 5), Some((QUARANTINE, Doubt::Restarted)));
     guard.hello(None, at(5), at(5));
-    assert_eq!(quarantine(&guard, 5), Some((QUARANTINE, Doubt::Restarted)), "it never had one");
+    assert_eq!(quarantine(&guard, 5), Some((QUARANTINE, Doubt::Restarted)), "the node never had a record");
     assert!(!guard.settled(at(5)) && guard.record().is_none() && !guard.take_news());
 }
 
@@ -90,7 +90,7 @@ fn record_of_another_process_is_of_no_use_until_a_hello_has_written_the_present_
     assert_eq!(quarantine(&guard, 9), Some((QUARANTINE, Doubt::Restarted)));
     assert!(!guard.settled(at(9)));
     hears(&mut guard, &record("a", "run", 1_009), 9);
-    assert!(quarantine(&guard, 9).is_some() && !guard.settled(at(9)), "it restarted with its data");
+    assert!(quarantine(&guard, 9).is_some() && !guard.settled(at(9)), "the node restarted with its data");
     hears(&mut guard, &record("b", "new", 0), 10);
     assert_eq!(quarantine(&guard, 10), Some((QUARANTINE, Doubt::Restarted)));
     assert!(guard.take_news());
@@ -114,7 +114,7 @@ fn record_that_got_a_new_id_by_a_restart_is_doubted_since_then() {
     guard.meets_process("new");
     hears(&mut guard, &record("b", "new", 15), 30);
     assert_eq!(quarantine(&guard, 30), Some((QUARANTINE - SECOND * 15, Doubt::Restarted)));
-    assert!(guard.settled(at(30)), "it has been in doubt for long");
+    assert!(guard.settled(at(30)), "the node has been in doubt for long");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn promoted_master_that_forgot_its_promotion_is_the_same() {
     hears(&mut guard, &record("a", "run/id", 1_005), 5);
     assert_eq!(quarantine(&guard, 5), None);
     guard.meets_process("run/other");
-    assert!(quarantine(&guard, 5).is_some(), "it was a replica in between");
+    assert!(quarantine(&guard, 5).is_some(), "the server was a replica in between");
 }
 
 #[test]
@@ -161,9 +161,9 @@ fn record_that_has_gone_is_a_doubt_from_now_on() {
     guard.hello(None, at(10), at(10));
     assert_eq!(quarantine(&guard, 10), Some((QUARANTINE, Doubt::Forgot)));
     assert!(guard.take_news() && guard.record().is_none());
-    assert_eq!(guard.id().map(|id| &**id), Some("a"), "hellos show it still");
+    assert_eq!(guard.id().map(|id| &**id), Some("a"), "hellos still show the id");
     guard.hello(None, at(12), at(12));
-    assert!(!guard.take_news(), "that is known");
+    assert!(!guard.take_news(), "the doubt was reported before");
     hears(&mut guard, &Record { word: Some(OldAtOnce::FirstUse), ..record("a", "run", 62) }, 13);
     assert_eq!(quarantine(&guard, 13), Some((QUARANTINE - SECOND * 3, Doubt::Forgot)));
 }
@@ -177,7 +177,7 @@ fn reply_with_another_id_is_a_doubt_and_counts_as_forgot() {
         assert_eq!(quarantine(&guard, 10), Some((QUARANTINE, Doubt::Forgot)), "{shown:?}");
         assert!(!guard.settled(at(10)) && guard.take_news());
     }
-    assert!(guard().showed(Some("a"), at(0)), "no record is known that it could differ from");
+    assert!(guard().showed(Some("a"), at(0)), "there is no known record to differ from");
 }
 
 #[test]
@@ -199,10 +199,10 @@ fn grant_that_was_counted_after_the_hello_was_sent_is_looked_for_in_the_next_one
     guard.granted(7, at(10));
     let low = Record { high: 6, ..record("a", "run", 1_010) };
     guard.hello(Some(&low), at(9), at(11));
-    assert_eq!(quarantine(&guard, 11), None, "it may have been read before");
+    assert_eq!(quarantine(&guard, 11), None, "the record may be older than the grant");
     guard.granted(9, at(15));
     guard.hello(Some(&low), at(14), at(16));
-    assert_eq!(quarantine(&guard, 16), Some((QUARANTINE, Doubt::Forgot)), "7 is missing");
+    assert_eq!(quarantine(&guard, 16), Some((QUARANTINE, Doubt::Forgot)), "ballot 7 is missing");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn master_that_was_a_replica_in_between_is_doubted_though_its_record_is_the_same
     hears(&mut guard, &record("a", "run", 1_010), 10);
     assert_eq!(quarantine(&guard, 10), Some((QUARANTINE, Doubt::Restarted)));
     hears(&mut guard, &record("a", "run", 1_020), 20);
-    assert_eq!(guard.free_at(), ms(70_600), "once, and not each time it is heard from then on");
+    assert_eq!(guard.free_at(), ms(70_600), "the doubt is raised once, and not by each later hello");
 }
 
 #[test]
@@ -250,8 +250,8 @@ fn node_that_forgot_waits_to_be_synced() {
     hears(&mut guard, &unsynced(50), 100);
     assert_eq!(quarantine(&guard, 100), Some((Duration::from_millis(10_600), Doubt::Restarted)));
     assert_eq!(guard.quarantined(ms(110_600)), Some((LATE, Doubt::Unsynced)));
-    assert_eq!(quarantine(&guard, 200), Some((SOON, Doubt::Unsynced)), "however long that takes");
-    assert!(guard.settled(at(111)), "it extends");
+    assert_eq!(quarantine(&guard, 200), Some((SOON, Doubt::Unsynced)), "however long the sync takes");
+    assert!(guard.settled(at(111)), "`extended` counts");
     hears(&mut guard, &record("a", "run", 150), 200);
     assert_eq!(quarantine(&guard, 200), None);
 }
@@ -265,7 +265,7 @@ fn zero_switches_the_guard_off() {
     guard.meets_process("new");
     hears(&mut guard, &record("b", "new", 0), 2);
     assert!(quarantine(&guard, 2).is_none() && guard.settled(at(2)) && !guard.take_news());
-    assert!(!guard.showed(Some("a"), at(3)), "that is another record all the same");
+    assert!(!guard.showed(Some("a"), at(3)), "the id differs, guard or not");
     guard.observe(SECOND, at(4), at(4));
     assert!(!guard.observe(100 * SECOND, at(5), at(5)) && quarantine(&guard, 5).is_none());
 }
@@ -278,7 +278,7 @@ fn longest_doubt_stands() {
     let stepped = quarantine(&guard, 3);
     assert_eq!(stepped, Some((QUARANTINE - SECOND, Doubt::ClockStepped)));
     hears(&mut guard, &record("b", "run", 20), 3);
-    assert_eq!(quarantine(&guard, 3), stepped, "that one ends sooner");
+    assert_eq!(quarantine(&guard, 3), stepped, "the doubt by the new record ends sooner");
 }
 
 #[test]
@@ -340,9 +340,9 @@ fn clock_stepped_forward_or_back_is_a_doubt() {
 fn push_shows_a_clock_that_was_set_forward() {
     let mut guard = known();
     guard.observe(SECOND * 1_000, at(100), at(100));
-    assert!(!guard.observe_push(SECOND * 1_001, at(102)), "it was on its way for a second");
+    assert!(!guard.observe_push(SECOND * 1_001, at(102)), "the push took a second");
     assert!(guard.trust(at(102)).grants);
-    assert!(guard.observe_push(SECOND * 1_004, at(103)), "it cannot be so late there");
+    assert!(guard.observe_push(SECOND * 1_004, at(103)), "the node's clock cannot be so late");
     assert!(!guard.trust(at(103)).grants);
     assert!(!guard.observe_push(SECOND * 9_000, at(104)), "nothing is known of the clock before the next answer");
 }
@@ -355,7 +355,7 @@ fn what_a_push_shows_of_a_clock_is_remembered() {
         !guard.observe_push(SECOND * 1_001, at(101)),
         "its clock is ahead by 900 s, the highest that the answer allows"
     );
-    assert!(guard.observe(SECOND * 1_005, at(111), at(112)), "and no longer is");
+    assert!(guard.observe(SECOND * 1_005, at(111), at(112)), "the clock is less far ahead now");
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn slow_drift_within_the_rate_is_no_step() {
     }
 }
 
-/// It was read when the request was sent, and the clocks have run apart since.
+/// The clock may have been read when the request was sent, and may have drifted since.
 #[test]
 fn drift_counts_since_the_request_was_sent() {
     let mut guard = guard();
@@ -382,7 +382,7 @@ fn what_whole_microseconds_cut_off_is_no_step() {
     let mut guard = RestartGuard::new(MAX_TTL, 0.0);
     assert!(!guard.observe(SECOND, nanos(0), nanos(0)));
     assert!(!guard.observe(SECOND, nanos(0), nanos(0)), "the same again");
-    assert!(!guard.observe(SECOND + Duration::from_micros(1), nanos(999), nanos(999)), "a microsecond begins");
+    assert!(!guard.observe(SECOND + Duration::from_micros(1), nanos(999), nanos(999)), "a new microsecond has begun");
     assert!(guard.observe(SECOND + Duration::from_micros(9), nanos(999), nanos(999)), "eight more are a step");
 }
 
@@ -398,7 +398,7 @@ fn the_nodes_clock_is_in_the_middle_of_what_its_answer_allows() {
 fn a_slow_reply_widens_what_is_believed_of_the_clock() {
     let mut guard = guard();
     assert!(!guard.observe(100 * SECOND, at(0), at(0)));
-    // Answered somewhere within these five seconds.
+    // The node may have answered at any moment of these five seconds.
     assert!(!guard.observe(104 * SECOND, at(1), at(6)));
 }
 

@@ -1,13 +1,13 @@
-//! For how long a node's replies do not count.
+//! Until when a node's replies do not count.
 
 use crate::rules::tick::Tick;
 
-/// What follows from a doubt, or from the age of a record.
+/// The wait that follows from a doubt, or from the age of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Wait {
-    /// Until when the node votes on no claim.
+    /// Until then, the node may not vote on claims.
     pub(super) until: Tick,
-    /// From when on its `extended` counts.
+    /// From then on, `extended` counts.
     pub(super) settled: Tick,
 }
 

@@ -32,7 +32,7 @@ fn tenure(max_hold: Option<Duration>) -> Tenure {
     Tenure::new(Size::of(3), validity(), max_hold, won(), at(10))
 }
 
-/// Renewed as late as may be, and again after no pause.
+/// Renews as late as allowed, and repeats a renewal without a pause.
 fn pace(round_trip: u64) -> Pace<fn() -> u64> {
     let (backoff, round_trip) = (Backoff::default(), ms(round_trip));
     Pace { auto_renew: true, backoff, round_trip, phase: 0, from: at(0), random: || 0 }
@@ -54,7 +54,7 @@ fn votes(votes: &[(usize, RenewVote)]) -> RenewalTally {
     tally
 }
 
-/// What was handed over lasts for less than a whole validity, and is not nearly over for that.
+/// A hand-over lasts for less than a whole validity. Its margin is a share of that shorter time.
 #[test]
 fn a_margin_is_part_of_what_the_lease_was_extended_or_won_for() {
     let mut tenure = tenure(None);
@@ -84,7 +84,7 @@ fn what_was_handed_over_is_renewed_after_a_short_section_or_a_round_trip_and_in_
     assert_eq!((first(5), first(150)), (Some(Due::Alone(at(110))), Some(Due::Alone(at(160)))));
     assert_eq!(first(900), Some(Due::Alone(at(10) + ms(978) / 4)));
     let by_hand = Pace { auto_renew: false, ..pace(5) };
-    assert_eq!(tenure.first_renewal(&won, by_hand), first(5), "also where nothing else renews it");
+    assert_eq!(tenure.first_renewal(&won, by_hand), first(5), "even without auto_renew");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_renewal_moves_the_deadline_from_its_own_beginning() {
     assert_eq!(moved, Renewed::Extended { margin: ms(668), of: ms(988) });
     assert_eq!(tenure.deadline(), at(1_288));
     renewed(&mut tenure, 200, Renewal::Extended, &extended, 330);
-    assert_eq!(tenure.deadline(), at(1_288), "one that was overtaken moves nothing back");
+    assert_eq!(tenure.deadline(), at(1_288), "a renewal that was overtaken moves nothing back");
 }
 
 #[test]
@@ -127,10 +127,10 @@ fn it_is_renewed_at_once_when_a_doubt_leaves_no_quorum_behind_its_deadline() {
     assert_eq!(doubted(NodeSet::of(0)), None, "two are a quorum still");
     assert_eq!(doubted(NodeSet::first(2)), Some(Due::Alone(at(330))));
     tenure.release(at(400));
-    assert_eq!(tenure.doubted(NodeSet::of(2), true, at(410)), None, "it is over");
+    assert_eq!(tenure.doubted(NodeSet::of(2), true, at(410)), None, "the lease is over");
 }
 
-/// Of two names n0 and n1 hold one, n1 and n2 the other.
+/// Nodes n0 and n1 hold the first of two names, n1 and n2 the second.
 #[test]
 fn doubt_about_a_node_behind_one_of_several_names_renews_them() {
     let of = |nodes: [usize; 2]| votes(&nodes.map(|node| (node, RenewVote::Extended)));
@@ -144,14 +144,14 @@ fn doubt_about_a_node_behind_one_of_several_names_renews_them() {
     }
     let mut tenure = tenure(None);
     renewed(&mut tenure, 300, Renewal::Extended, &common, 320);
-    assert_eq!(tenure.doubted(NodeSet::of(2), true, at(330)), None, "it stands behind neither");
+    assert_eq!(tenure.doubted(NodeSet::of(2), true, at(330)), None, "n2 holds neither name");
 }
 
 #[test]
 fn a_doubt_renews_nothing_that_is_not_renewed_by_itself_and_counts_all_the_same() {
     let mut tenure = tenure(None);
     assert_eq!(tenure.doubted(NodeSet::of(0), false, at(300)), None);
-    assert_eq!(tenure.doubted(NodeSet::of(0), true, at(310)), None, "it stands behind the deadline no more");
+    assert_eq!(tenure.doubted(NodeSet::of(0), true, at(310)), None, "the deadline no longer rests on the node");
     assert_eq!(tenure.doubted(NodeSet::of(1), true, at(310)), Some(Due::Alone(at(310))));
 }
 
@@ -187,7 +187,7 @@ fn what_is_extended_by_nodes_that_came_into_doubt_meanwhile_is_renewed_at_once()
     };
     assert_eq!(again(2, NodeSet::of(1), true), Some(Due::Alone(at(320))));
     assert!(matches!(again(3, NodeSet::of(1), true), Some(Due::Together(_))), "two are a quorum still");
-    assert!(matches!(again(2, NodeSet::of(2), true), Some(Due::Together(_))), "it rests on others");
+    assert!(matches!(again(2, NodeSet::of(2), true), Some(Due::Together(_))), "the lease rests on other nodes");
     assert_eq!(again(2, NodeSet::of(1), false), None);
 }
 
@@ -200,7 +200,7 @@ fn what_came_to_nothing_is_sent_again_after_a_pause_that_grows_whether_or_not_it
         let Some(Due::Alone(again)) = due else { panic!("{due:?}") };
         again.since(at(310))
     };
-    assert_eq!(again(true, || 0), Duration::ZERO, "counted from the moment that it shares with others");
+    assert_eq!(again(true, || 0), Duration::ZERO, "the pause begins at the shared moment");
     assert!((ms(19)..=ms(20)).contains(&again(false, || u64::MAX)), "two round trips, doubled once");
     assert!((ms(39)..=ms(40)).contains(&again(true, || u64::MAX)));
 }
@@ -250,7 +250,7 @@ fn what_came_to_nothing_is_sent_again_before_the_deadline_whatever_pauses_may_be
         let (_, Some(due)) = tenure.renewed(heard, pace, now) else { panic!("it is held") };
         (now, times) = (due.at(), times + 1);
     }
-    assert!((6..10).contains(&times), "it is tried {times} times");
+    assert!((6..10).contains(&times), "the renewal is tried {times} times");
 }
 
 #[test]

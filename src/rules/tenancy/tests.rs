@@ -22,7 +22,7 @@ fn won(t0: u64) -> Won {
     Won { t0, ballot: 7, highest: 7, handed_over: false, deadline, least, voters, backers, may_hold }
 }
 
-/// Renewed as late as may be, and again after no pause.
+/// Renews as late as allowed, and repeats a renewal without a pause.
 fn pace() -> Pace<fn() -> u64> {
     let (backoff, round_trip) = (Backoff::default(), ms(5));
     Pace { auto_renew: true, backoff, round_trip, phase: 0, from: at(345), random: || 0 }
@@ -46,7 +46,7 @@ fn votes(vote: RenewVote) -> RenewalTally {
     tally
 }
 
-/// Two locks, of which one was acquired a little later.
+/// Two locks, the second acquired 100 ms later.
 fn two() -> (Tenancy, u64, u64) {
     let mut tenancy = Tenancy::new(validity());
     let [first, second] = [0, 100].map(|t0| add(&mut tenancy, &won(t0), None));
@@ -63,7 +63,7 @@ fn without_locks_it_lives_for_ever() {
     assert_eq!((tenancy.deadline(), tenancy.next_renewal()), (Tick::NEVER, Tick::NEVER));
     assert_eq!(tenancy.timers(Timers::default()), Timers::default());
     assert_eq!((tenancy.remaining(at(1 << 40)), tenancy.lost(at(1 << 40))), (ms(988), None));
-    assert_eq!(tenancy.deadline_reached(at(1 << 40)), Expiry::Later(Tick::NEVER), "by this it is found");
+    assert_eq!(tenancy.deadline_reached(at(1 << 40)), Expiry::Later(Tick::NEVER), "there is no deadline");
     assert!(tenancy.is_alive(at(1 << 40)) && tenancy.renew(at(9)).is_empty() && tenancy.release(at(9)));
     assert_eq!((tenancy.remaining(at(9)), tenancy.is_alive(at(9))), (Duration::ZERO, false));
 }
@@ -74,10 +74,10 @@ fn all_are_renewed_when_the_first_is_due() {
     assert!((at(320)..at(330)).contains(&tenancy.next_renewal()));
     assert!(tenancy.renew(at(320)).is_empty());
     assert_eq!(parts(&tenancy.renew(at(330))), [first, second]);
-    assert_eq!(tenancy.next_renewal(), Tick::NEVER, "they are under way");
+    assert_eq!(tenancy.next_renewal(), Tick::NEVER, "both renewals are under way");
 }
 
-/// All go when the first is due: one that was due sooner by chance would have all renewed too often.
+/// All are renewed when the first is due, so one that is due early would cost renewals of all.
 #[test]
 fn what_is_added_is_due_in_the_last_eighth_of_a_third_of_its_validity() {
     let (mut tenancy, third) = (Tenancy::new(validity()), ms(988) / 3);
@@ -116,12 +116,12 @@ fn its_timers_are_set_to_what_is_due_sooner_than_they_are_set_for() {
     let (mut tenancy, ..) = two();
     let due = Timers { renew: Some(tenancy.next_renewal()), expire: Some(at(986)) };
     assert_eq!(tenancy.timers(Timers::default()), due);
-    assert_eq!(tenancy.timers(due), Timers::default(), "they are");
+    assert_eq!(tenancy.timers(due), Timers::default(), "both are set");
     let later = due.renew.map(|at| at + Duration::from_nanos(1));
     assert_eq!(tenancy.timers(Timers { renew: later, ..due }), Timers { expire: None, ..due });
     assert_eq!(tenancy.timers(Timers { expire: Some(at(987)), ..due }), Timers { renew: None, ..due });
     tenancy.release(at(300));
-    assert_eq!(tenancy.timers(Timers::default()), Timers::default(), "what has ended sets none");
+    assert_eq!(tenancy.timers(Timers::default()), Timers::default(), "a session that has ended sets no timer");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn each_renewal_moves_its_own_deadline() {
     let sent = tenancy.renew(at(330));
     let moved = renewed(&mut tenancy, sent[0], RenewVote::Extended, 340);
     assert_eq!(moved, Renewed::Extended { margin: ms(648), of: ms(988) });
-    assert_eq!(tenancy.deadline(), at(1_088), "that of the other");
+    assert_eq!(tenancy.deadline(), at(1_088), "the deadline of the other lock");
     assert_eq!(tenancy.waits(at(330), ms(758)), at(1_088));
     assert_eq!(tenancy.waits(at(330), ms(757)), at(1_087));
     renewed(&mut tenancy, sent[1], RenewVote::Extended, 340);
@@ -165,7 +165,7 @@ fn what_was_extended_is_renewed_again_with_the_others_and_what_came_to_nothing_a
     let (mut tenancy, first, second) = two();
     let sent = tenancy.renew(at(330));
     renewed(&mut tenancy, sent[0], RenewVote::Unknown, 346);
-    assert_eq!(tenancy.next_renewal(), at(345), "after a pause from the moment that they share");
+    assert_eq!(tenancy.next_renewal(), at(345), "the pause begins at the shared moment");
     renewed(&mut tenancy, sent[1], RenewVote::Extended, 346);
     let again = tenancy.renew(at(345));
     assert_eq!(parts(&again), [first]);
@@ -193,9 +193,9 @@ fn a_renewal_that_names_what_was_given_up_since_loses_nothing_and_may_renew_the_
     assert_eq!((unclear, tenancy.is_alive(at(340))), (Renewed::Unclear { failures: 0 }, true));
     let again = tenancy.renew(at(345));
     let extended = renewed(&mut tenancy, sent[0], RenewVote::Extended, 350);
-    assert!(matches!(extended, Renewed::Extended { .. }), "who extends it held all of it then");
+    assert!(matches!(extended, Renewed::Extended { .. }), "a node that extends held all names then");
     let lost = renewed(&mut tenancy, again[0], RenewVote::Lost, 360);
-    assert_eq!(lost, Renewed::Lost(LostReason::Forgotten), "this one named only the rest");
+    assert_eq!(lost, Renewed::Lost(LostReason::Forgotten), "this renewal named only the rest");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn a_doubt_asks_for_those_that_rest_on_the_node() {
     let (mut tenancy, first, second) = two();
     let before = tenancy.next_renewal();
     tenancy.doubted(NodeSet::of(2), true, at(200));
-    assert_eq!(tenancy.next_renewal(), before, "it did not vote");
+    assert_eq!(tenancy.next_renewal(), before, "the node did not vote");
     tenancy.doubted(NodeSet::of(0), true, at(200));
     assert_eq!(parts(&tenancy.renew(at(200))), [first, second]);
     tenancy.doubted(NodeSet::of(0), true, at(210));

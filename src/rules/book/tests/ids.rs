@@ -1,8 +1,8 @@
-//! The ids of records: what hellos show of them, and what follows from those that others show.
+//! Ids of records: which ids hellos show, and what ids shown by other clients mean.
 
 use super::*;
 
-/// Shown so long ago that all nodes have been heard since.
+/// The ids were shown so long ago that all nodes have answered a hello since.
 fn shows(record: Record, seen: &[(&str, &str)]) -> Record {
     showed(record, seen, Duration::from_millis(300))
 }
@@ -45,7 +45,7 @@ fn two_ids_behind_one_name_leave_it_without_a_vote() {
     bench.passes(5);
     let record = shows(record, &[("a", "a2")]);
     bench.hears(1, Some(record));
-    assert_eq!(bench.counts(), [1, 2], "this client sees the other one");
+    assert_eq!(bench.counts(), [1, 2], "this client sees the other id");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn hello_shows_the_ids_of_the_last_10_s_and_of_present_records_only() {
     let hello = bench.hello(0);
     assert_eq!(hello.intent, Intent::Keep);
     let seen: Vec<(Arc<str>, Arc<str>)> = vec![("b".into(), "b1".into())];
-    assert_eq!(hello.seen, seen, "a was heard 10 s ago, c has no record, d is away");
+    assert_eq!(hello.seen, seen, "a answered 10 s ago, c has no record, d is unreachable");
 }
 
 #[test]
@@ -141,11 +141,11 @@ fn hello_shows_what_this_client_knew_of_the_node() {
         bench
     };
     assert_eq!(knew(false, &mut new()), None);
-    assert_eq!(knew(true, &mut new()).as_deref(), Some("held"), "it holds something by other nodes");
+    assert_eq!(knew(true, &mut new()).as_deref(), Some("held"), "the client holds a lock on other nodes");
     let mut bench = Bench::up(1);
     bench.book.heard(0, None, bench.now);
     bench.hears(0, None);
-    assert_eq!(knew(true, &mut bench).as_deref(), Some("a1"), "it knew that over another connection");
+    assert_eq!(knew(true, &mut bench).as_deref(), Some("a1"), "the client saw the record over another connection");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn record_that_is_old_at_once_is_taken_back_after_a_reconnection() {
     assert_eq!((hello.intent, hello.knew.as_deref()), (Intent::Keep, Some("a1")), "the greeting only looked");
     bench.passes(5);
     bench.hears(0, Some(Record { word: None, age: Duration::ZERO, ..another }));
-    assert!(bench.hellos().iter().all(|&(node, _)| node != 0), "it is taken back");
+    assert!(bench.hellos().iter().all(|&(node, _)| node != 0), "the node took the record back");
     bench.passes(10_000);
     assert_eq!(bench.hello(0).knew.as_deref(), Some("a2"));
 }

@@ -1,4 +1,4 @@
-//! Lists that are put in force, kept, and met.
+//! Lists: how they are put in force, kept in force, and found on nodes.
 
 use super::*;
 
@@ -11,8 +11,8 @@ fn list_is_put_in_force_once_all_nodes_were_asked() {
     assert_eq!((bench.hellos(), bench.counts()), (vec![], vec![]), "c is being connected to");
     bench.passes(5);
     bench.all_hear([2]);
-    assert_eq!(bench.hellos(), [(0, Intent::Put), (1, Intent::Put)], "and c has it");
-    assert!(bench.hellos().is_empty(), "they were sent");
+    assert_eq!(bench.hellos(), [(0, Intent::Put), (1, Intent::Put)], "and c has the list");
+    assert!(bench.hellos().is_empty(), "both hellos were sent");
     bench.passes(5);
     bench.all_hear([0, 1]);
     assert_eq!((bench.hellos(), bench.counts()), (vec![], vec![0, 1, 2]));
@@ -85,7 +85,7 @@ fn no_list_is_put_in_force_while_another_one_of_its_name_is_in_force_anywhere() 
     bench.hears(0, None);
     let lacks = [1, 2].map(|node| bench.without_list(node));
     lacks.into_iter().zip(1..).for_each(|(record, node)| bench.hears(node, Some(record)));
-    assert_eq!(bench.hellos(), [0, 1, 2].map(|node| (node, Intent::Put)), "it has lapsed");
+    assert_eq!(bench.hellos(), [0, 1, 2].map(|node| (node, Intent::Put)), "the other list has lapsed");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn list_of_another_name_keeps_its_node_from_voting_and_no_other() {
     bench.hears(2, None);
     let plan = bench.plan();
     assert_eq!(plan.other_list, None);
-    assert_eq!(plan.hellos.len(), 1, "c is put in force all the same");
+    assert_eq!(plan.hellos.len(), 1, "the list is put in force on c all the same");
     assert_eq!((plan.hellos[0].0, plan.hellos[0].1.intent), (2, Intent::Put));
     let Standing::OtherList { until, why } = &plan.standings[0] else { panic!("{:?}", plan.standings[0]) };
     assert!(*until == bench.now + SECOND * 70 && why.contains("theirs is \"team\""), "{why}");
@@ -121,7 +121,7 @@ fn another_list_of_this_name_stops_everything_for_as_long_as_it_is_in_force() {
     bench.book.heard(1, None, bench.now);
     bench.passes(69_999);
     bench.all_hear([0, 2]);
-    assert!(bench.plan().other_list.is_some(), "b is away, and may have it still");
+    assert!(bench.plan().other_list.is_some(), "b is unreachable, and may still have the other list");
     assert!(bench.counts().is_empty());
     assert_eq!(bench.plan().due, bench.now + Duration::from_millis(1));
     bench.passes(1);
@@ -141,17 +141,17 @@ fn other_list_is_gone_once_a_node_that_is_not_doubted_says_so() {
         bench.plan().other_list.is_some()
     };
     let none = bench.known(None);
-    assert!(doubted(&mut bench, none), "it forgot all");
+    assert!(doubted(&mut bench, none), "the node forgot all");
     let young = Known { free_at: ends, ..bench.known(Some(Record { in_force: None, ..mine.clone() })) };
-    assert!(doubted(&mut bench, young), "its record is young");
+    assert!(doubted(&mut bench, young), "the record is young");
     let replaced = bench.known(Some(Record { process: "before".into(), ..mine.clone() }));
-    assert!(doubted(&mut bench, replaced), "it restarted");
+    assert!(doubted(&mut bench, replaced), "the node restarted");
     let good = bench.known(Some(mine));
     assert!(!doubted(&mut bench, good));
     assert_eq!(bench.counts(), [0, 1, 2]);
 }
 
-/// So that of two lists which hold each other up both lapse.
+/// So two lists that are in each other's way both lapse.
 #[test]
 fn client_that_meets_another_list_of_its_name_keeps_its_own_nowhere() {
     let mut bench = Bench::up(3);

@@ -1,4 +1,4 @@
-//! Nodes that forgot are told which ballots were granted.
+//! Nodes that forgot are synced to the ballots that other nodes granted.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn forgot(bench: &Bench) -> Known {
     Known { settles_at: bench.now, free_at: bench.now + SECOND * 50, ..bench.known(Some(record)) }
 }
 
-/// All others answer now with these `high`, if they ever forgot nothing.
+/// All other nodes answer now, each with this `high` and whether it is synced.
 fn others(bench: &mut Bench, highs: &[(u64, bool)]) {
     for (node, &(high, synced)) in (1..).zip(highs) {
         let record = Record { high, synced, ..bench.record(node) };
@@ -29,7 +29,7 @@ fn node_that_forgot_is_synced_to_the_highest_ballot_of_enough_others_that_did_no
     bench.passes(5);
     others(&mut bench, &[(7, true), (9, true)]);
     assert_eq!(sync(&mut bench), Some(9));
-    assert_eq!(sync(&mut bench), None, "it was sent");
+    assert_eq!(sync(&mut bench), None, "the hello was sent");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn ballots_that_were_read_while_rounds_may_count_what_was_forgotten_sync_nothing
     assert_eq!(sync(&mut bench), None, "b and c were asked before");
     bench.passes(5);
     others(&mut bench, &[(7, true)]);
-    assert_eq!(sync(&mut bench), None, "c was");
+    assert_eq!(sync(&mut bench), None, "c was asked before");
     bench.passes(5);
     others(&mut bench, &[(8, true), (9, true)]);
     assert_eq!(sync(&mut bench), Some(9));
@@ -87,7 +87,7 @@ fn node_that_too_few_can_sync_is_told_what_is_known_two_seconds_after_its_quaran
         others(&mut bench, &[(7, true), (9, false)]);
         sync(&mut bench)
     };
-    assert_eq!((after(52_000), after(52_001)), (None, Some(9)), "those that forgot may know most");
+    assert_eq!((after(52_000), after(52_001)), (None, Some(9)), "a node that forgot may have the highest `high`");
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn hello_keeps_the_list_in_force_every_five_seconds() {
     bench.passes(5);
     bench.all_hear([0, 1]);
     bench.passes(4_494);
-    assert!(bench.hellos().is_empty(), "4.5 s after the last was sent");
+    assert!(bench.hellos().is_empty(), "4.5 s after the last hello was sent");
     bench.passes(1);
     assert_eq!(bench.hellos(), [(0, Intent::Keep), (1, Intent::Keep)]);
 }
@@ -56,10 +56,10 @@ fn node_whose_reply_was_at_odds_with_its_record_is_asked_at_once() {
     assert_eq!(bench.hellos(), [(0, Intent::Keep)]);
     bench.passes(5);
     bench.knows(0, stale);
-    assert!(bench.hellos().is_empty(), "one at a time");
+    assert!(bench.hellos().is_empty(), "one hello at a time");
     bench.passes(5);
     bench.all_hear([0]);
-    assert!(bench.hellos().is_empty(), "now it is known");
+    assert!(bench.hellos().is_empty(), "the new answer is known");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn hello_that_fails_again_and_again_is_sent_less_and_less_often() {
     assert_eq!(bench.hellos(), [(0, Intent::Put)]);
     bench.book.failed(0, bench.now);
     bench.passes(250);
-    assert_eq!(bench.hellos(), [(0, Intent::Put)], "one was carried out in between");
+    assert_eq!(bench.hellos(), [(0, Intent::Put)], "a hello was carried out in between");
 }
 
 #[test]

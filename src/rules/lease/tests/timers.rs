@@ -1,10 +1,10 @@
-//! Whatever happens when: a lease's timers are set, fire, and are set again.
+//! Random events: the timers of a lease are set, fire, and are set again.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A lease with its timers, which fire when they are looked at, and one renewal under way at most.
+/// A lease with its timers and at most one renewal under way.
 struct Table {
     tenure: Tenure,
     renew: Option<Tick>,
@@ -30,7 +30,7 @@ impl Table {
         self.renew = self.tenure.doubted(nodes, true, now).map(Due::at).or(self.renew);
     }
 
-    /// As the monitor does it: what was answered counts before a deadline is looked at.
+    /// Fires the timers as the monitor does: answers count before the deadline is checked.
     fn fire(&mut self, now: Tick) {
         if self.under_way.is_some_and(|t0| now >= self.tenure.waits(t0, ms(200))) {
             self.answered(Renewal::Unclear, NodeSet::default(), || u64::MAX, now);
@@ -38,7 +38,7 @@ impl Table {
         if self.expire <= now
             && let Expiry::Later(at) = self.tenure.deadline_reached(now)
         {
-            assert!(at > now, "it would fire for ever");
+            assert!(at > now, "the timer would fire for ever");
             self.expire = at;
         }
         if self.renew.is_some_and(|at| at <= now) {
