@@ -169,7 +169,7 @@ impl Error {
     /// The same with what the holder says of itself.
     pub(crate) fn with_words(mut self, says: &str, since: &str) -> Self {
         let inner = Arc::make_mut(&mut self.0);
-        inner.message.push_str(&format!("; whoever holds it says {says:?}, and has held it for {since}"));
+        inner.message.push_str(&format!("; its holder says {says:?}, and has held it for {since}"));
         inner.says = Some(says.to_owned());
         self
     }
