@@ -168,7 +168,7 @@ impl Error {
     /// Adds the holder's note to the error.
     pub(crate) fn with_words(mut self, says: &str, since: &str) -> Self {
         let inner = Arc::make_mut(&mut self.0);
-        inner.message.push_str(&format!("; whoever holds it says {says:?}, and has held it for {since}"));
+        inner.message.push_str(&format!("; its holder says {says:?}, and has held it for {since}"));
         inner.says = Some(says.to_owned());
         self
     }

@@ -27,7 +27,8 @@ async fn another_list_is_told_with_both_sides_in_one_line_and_what_to_do() {
     at_once([&servers[2..5], &servers[..5], &servers[..2]], |list| {
         let (code, _, err) = tried(list);
         assert_eq!(code, 69, "{err}");
-        let line = err.lines().find(|line| line.contains("another list")).unwrap_or_else(|| panic!("{err}"));
+        let line =
+            err.lines().find(|line| line.contains("another list is in force on")).unwrap_or_else(|| panic!("{err}"));
         let counts = if list.len() == 3 {
             "ours and theirs have 3 nodes"
         } else {

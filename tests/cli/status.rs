@@ -195,7 +195,7 @@ async fn what_the_holder_says_is_shown_and_told_to_whoever_waits_in_vain() {
     let (_, out, _) = done(&mut status(&servers, &["job"]));
     assert!(out.contains("its holder says \"deploy #812\", and has held it for"), "{out}");
     let (code, _, err) = done(&mut run(&servers, "job", &["--timeout", "0"], "true", folder.path()));
-    assert!(code == 75 && err.contains("whoever holds it says \"deploy #812\""), "{code}: {err}");
+    assert!(code == 75 && err.contains("its holder says \"deploy #812\""), "{code}: {err}");
     let (code, _, err) = done(&mut run(&servers, "other", &["--describe", "a\nb"], "true", folder.path()));
     assert!(code == 64 && err.contains("control character"), "{code}: {err}");
 }

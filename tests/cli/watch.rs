@@ -49,7 +49,7 @@ async fn a_lock_that_is_taken_and_a_node_that_goes_down_are_shown_on_any_size() 
     screen.shows("note \"deploy #812\", held for");
     let taken = |line: &str| line.contains(" ago ") && line.contains("job taken by");
     screen.comes_to("an event", |text| text.lines().any(taken));
-    screen.comes_to("that its list is in force", |text| row(text, &servers[0]).contains("1 of 3"));
+    screen.comes_to("that its list is in force", |text| row(text, &servers[0]).contains("3 nodes"));
     servers[2].kill();
     screen.comes_to("that the node is down", |text| row(text, &servers[2]).ends_with("down"));
     screen.shows("2 of 3 nodes vote");

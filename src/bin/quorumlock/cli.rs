@@ -59,15 +59,15 @@ pub(crate) enum Command {
     /// It takes no lock, changes nothing on the nodes, and needs no rights but those of a client: no
     /// CONFIG, no ACL.
     Doctor(Doctor),
-    /// Takes a lock away from whoever holds it
+    /// Takes a lock away from its holder
     Release(Release),
     /// Shows which list of nodes is in force on each node, and which servers are behind their names
     Members(Members),
     /// Says that the servers are new: they vote at once.
     ///
     /// All must answer, and none may have a record or a key of the prefix. If all have a record, it
-    /// does nothing and succeeds. Never run it after servers have restarted: they may have forgotten
-    /// locks that are held.
+    /// does nothing, and says so: 0 if a quorum votes, else 69. Never run it after servers have
+    /// restarted: they may have forgotten locks that are held.
     Init(Init),
     /// Contends for one lock from several processes, kills a node, and counts overlaps
     Demo(Demo),
@@ -273,7 +273,7 @@ pub(crate) struct Run {
 /// With the options of `run`. What is changed here comes last otherwise, also of positions.
 #[derive(Args)]
 #[command(
-    mut_arg("names", |name| name.action(ArgAction::Set).num_args(1).index(1).help("The election's name: whoever leads holds the lock on it")),
+    mut_arg("names", |name| name.action(ArgAction::Set).num_args(1).index(1).help("The election's name: the leader holds the lock on it")),
     mut_arg("command", |command| command.index(2).help("The command. It gets QUORUMLOCK_NAME and QUORUMLOCK_FENCING_TOKEN")),
     mut_arg("conflict_exit_code", |code| code.help("The exit code where somebody else leads, at once or until the timeout: 0 to 255 [default: 75]")),
     mut_arg("describe", |describe| describe.hide(true)),
@@ -368,7 +368,7 @@ pub(crate) struct Release {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// Takes it from whoever holds it. There is no other way to release another process's lock.
+    /// Takes it from its holder. There is no other way to release another process's lock.
     /// Nobody else enters before the holder has let go, or its time is over
     #[arg(long)]
     pub(crate) force: bool,
@@ -376,8 +376,8 @@ pub(crate) struct Release {
     /// gone, as it has of what was done once (run --once-per), which --force alone does not free
     #[arg(long, requires = "force")]
     pub(crate) now: bool,
-    /// Does not ask, and takes it from whoever holds it. Without a terminal it is needed where
-    /// somebody does
+    /// Does not ask, and takes it from its holder. Without a terminal it is needed
+    /// if somebody holds the name
     #[arg(long)]
     pub(crate) yes: bool,
     /// Prints one JSON object

@@ -44,7 +44,7 @@ pub(crate) async fn with_password(
 /// them refuse the login it ends at once, since they would again, unless the password `rotates`.
 pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str, rotates: bool) -> Result<(), Failure> {
     let lacking = |node: &NodeStatus| !node.state.is_admitted();
-    let what = async { waits_for_nodes(patience, quorum, |node| lacking(node)) };
+    let what = async { waits_for_nodes(patience, quorum, lacking) };
     let ready = output::telling_once(quorum.ready(patience), output::SILENCE, || none_votes(quorum, lacking), what);
     tokio::select! {
         biased;
@@ -72,7 +72,7 @@ pub(crate) async fn a_vote(quorum: &Quorum, began: Instant, patience: Duration) 
         }
     };
     let lacking = |node: &NodeStatus| node.state != NodeState::Up;
-    let what = async { waits_for_nodes(patience, quorum, |node| lacking(node)) };
+    let what = async { waits_for_nodes(patience, quorum, lacking) };
     output::telling_once(votes, output::SILENCE, || none_votes(quorum, lacking), what).await;
 }
 
