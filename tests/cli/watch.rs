@@ -78,7 +78,7 @@ async fn a_node_that_hangs_is_shown_as_slow_and_holds_up_nothing() {
     let mut screen = Screen::start(&watching(&servers, &["job", "--every", "200ms", "--node-timeout", "20s"]), 80, 24);
     screen.shows("job is free");
     servers[0].stop();
-    screen.comes_to("that it is slow", |text| row(text, &servers[0]).ends_with("up, slow"));
+    screen.comes_to("that it is slow", |text| row(text, &servers[0]).ends_with("slow"));
     let held = holder(&servers, "job", "meanwhile");
     screen.comes_to("the holder while the node hangs", |text| {
         text.contains("note \"meanwhile\"") && row(text, &servers[0]).ends_with("slow")
