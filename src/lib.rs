@@ -91,8 +91,8 @@
 //! | `node_call` | trace | `node`, `operation`, `outcome` | one operation on one node, within one of the spans above |
 //!
 //! `token` is the fencing token: all spans of one lock have the same. `name` is recorded only if
-//! [`LockOptions::trace_name`] is on, since names may be secret. `outcome` has the same values as
-//! in the metrics. Events at the level warn (a lost lock, an unconfirmed release) always name the
+//! [`LockOptions::trace_name`] is on, since names may be secret. `outcome` has the values that
+//! metrics have. Events at the level warn (a lost lock, an unconfirmed release) always name the
 //! lock.
 //!
 //! # Features

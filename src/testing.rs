@@ -33,8 +33,8 @@
 //! # Contention
 //!
 //! [`hold`] acquires a lock as another process would, and keeps it until the returned value is
-//! dropped. Use it to test what your code does while it cannot get the lock, and that it goes on
-//! when it can.
+//! dropped. Use it to test what your code does without the lock, and that it goes on once it can
+//! get it.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -80,8 +80,7 @@
 //! ```
 //!
 //! A lost lock keeps others out until its guard is dropped, or until its deadline: your code has
-//! that long to stop. If a holder goes on even then, storage can refuse its token: the next
-//! holder's token is greater.
+//! that long to stop. Storage can refuse a holder that goes on: the next holder's token is greater.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]

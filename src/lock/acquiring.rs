@@ -52,8 +52,7 @@ impl Inner {
         span
     }
 
-    /// Runs `work`, which acquires something. A shutdown ends it. Its latency and outcome are
-    /// recorded.
+    /// Runs `work`, which acquires something, until a shutdown. Records its latency and outcome.
     pub(super) async fn timed<T>(&self, class: Class, span: &Span, work: impl Future<Output = Result<T>>) -> Result<T> {
         self.usable()?;
         let work = work.instrument(span.clone());

@@ -55,9 +55,9 @@ impl QuorumBuilder {
     /// [`node_named`](Self::node_named), sets another name.
     ///
     /// Nodes are trusted. A node that sends replies without end can fill this process's memory.
-    /// Over fred, a node that sends arrays nested some hundreds deep can end the process by a stack
-    /// overflow. Fred's parser, redis-protocol 6, bounds neither. redis-rs refuses replies nested
-    /// more than a hundred deep.
+    /// Over fred, arrays nested some hundreds deep can end the process by a stack overflow: its
+    /// parser, redis-protocol 6, bounds neither. redis-rs refuses replies nested more than a
+    /// hundred deep.
     pub fn node(mut self, address: impl Into<String>) -> Self {
         self.settings.nodes.push(NodeAddress::unnamed(address.into()));
         self
@@ -156,14 +156,13 @@ impl QuorumBuilder {
         self
     }
 
-    /// The restart guard: the longest ttl of any lock. Default 60 s; at most 24 h. A longer ttl is
-    /// refused.
+    /// The restart guard: the longest ttl of any lock. Default 60 s; at most 24 h. Refuses longer
+    /// ttls.
     ///
     /// A node may have forgotten locks if it restarted, lost data, or its clock was stepped. It
     /// then does not vote on claims until this time has passed. The same holds for new servers,
     /// unless [`Quorum::init`] was called, or they have run for longer than this time. Zero
-    /// switches the guard off, for tests and demos: then a restarted node can grant what it had
-    /// granted before.
+    /// switches the guard off, for tests and demos: a restarted node can then grant a lock twice.
     ///
     /// It is part of the [list](Self::list_name), so all clients must have the same value.
     ///
@@ -182,8 +181,7 @@ impl QuorumBuilder {
         self
     }
 
-    /// The client library that connects to Redis nodes. Default [`Transport::Fred`]. [`Transport`]
-    /// says which one to choose.
+    /// The client library that connects to Redis nodes. Default [`Transport::Fred`]: see there.
     pub const fn transport(mut self, transport: Transport) -> Self {
         self.settings.transport = transport;
         self
@@ -205,9 +203,9 @@ impl QuorumBuilder {
         self
     }
 
-    /// How long one node may take for one reply, and for each step of connecting to it. Default 2
-    /// s, which suits nodes with round trips of up to a second. After three timeouts in a row the
-    /// connection is made anew.
+    /// How long one node may take for one reply, and for each step of connecting. The default of 2
+    /// s suits nodes with round trips of up to a second. After three timeouts in a row, it connects
+    /// anew.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.settings.node_timeout = timeout;
         self
@@ -227,8 +225,7 @@ impl QuorumBuilder {
         self
     }
 
-    /// Connects, and returns when a quorum of nodes is admitted. Nodes that come later join by
-    /// themselves.
+    /// Connects, and returns when a quorum of nodes is admitted. The other nodes join later.
     ///
     /// This describes the metrics to the installed recorder, so install yours first.
     ///
@@ -242,9 +239,8 @@ impl QuorumBuilder {
     /// # Errors
     /// `Config` if a setting is invalid, if two addresses lead to the same server, or outside of a
     /// Tokio runtime. `Unavailable` if no quorum was admitted within
-    /// [`connect_timeout`](Self::connect_timeout), with a report on each node. This includes the
-    /// case that clients with another [list](Self::list_name) of the same name use some of these
-    /// nodes.
+    /// [`connect_timeout`](Self::connect_timeout), with a report on each node: also if clients of
+    /// another [list](Self::list_name) of the same name use these nodes.
     ///
     /// # Cancel safety
     /// Safe: all connections are closed.
@@ -338,7 +334,7 @@ impl QuorumBuilder {
         self.with_nodes(host.clone(), (0..nodes.min(MAX_NODES + 1)).map(node).collect())
     }
 
-    /// A quorum over nodes and a host of the caller's own, for simulations and for other kinds of
+    /// A quorum over nodes and a host of the caller's own: for simulations, and for other kinds of
     /// nodes.
     ///
     /// # Errors

@@ -11,8 +11,7 @@ use crate::protocol::holders;
 use crate::words::left;
 
 impl Inner {
-    /// Adds to the error which names are held, and by whom, if a quorum of nodes names the holders
-    /// within `patience`.
+    /// Adds to the error which names are held, if a quorum of nodes names the holders in time.
     pub(super) async fn explained(&self, names: &Arc<[Name]>, error: Error, patience: Duration) -> Error {
         let conflicts = holders(&self.leases.voters, names, patience).await;
         if conflicts.is_empty() {

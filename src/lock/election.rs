@@ -66,8 +66,8 @@ impl Quorum {
 }
 
 impl Election {
-    /// Waits until this caller leads, for `timeout` at most. Candidates are served in the order in
-    /// which they came.
+    /// Waits until this caller leads, for `timeout` at most. Candidates are served in order of
+    /// arrival.
     ///
     /// # Errors
     /// As [`QuorumLock::acquire`]: `Timeout` if others led until the time ended.
@@ -90,8 +90,8 @@ impl Election {
         self.campaign(self.lock.rules().wait).await
     }
 
-    /// Waits until this caller leads, runs `body`, and resigns. The body is dropped the moment the
-    /// office is lost.
+    /// Waits until this caller leads, runs `body`, and resigns. Drops the body if the office is
+    /// lost.
     ///
     /// The body gets a view of the office, which can proclaim. The body owns this view: it may keep
     /// it, clone it and give it to tasks. None of them keeps the office once the body has ended.
@@ -183,15 +183,14 @@ impl Election {
     /// The stream asks only while it is polled. An unpolled stream costs the nodes nothing, and
     /// goes on with the present state when it is polled again.
     ///
-    /// The stream ends when the quorum is shut down, or when it is polled outside of a Tokio
+    /// The stream ends at a shutdown of the quorum, or when it is polled outside of a Tokio
     /// runtime.
     ///
     /// # Errors
     /// `Config` for a bad name or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// `next` of the stream is safe to cancel: nothing is missed. Dropping the stream leaves
-    /// nothing behind.
+    /// Safe: cancelling `next` misses nothing, and dropping the stream leaves nothing behind.
     pub fn observe(&self) -> Result<impl Stream<Item = Leadership> + Send + use<>> {
         Ok(Observer::new(&self.lock)?.leaders())
     }

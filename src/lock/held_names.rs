@@ -32,8 +32,7 @@ impl Quorum {
     /// which [`inspect`](Self::inspect) takes, and leaves out names of other formats.
     ///
     /// For this, nodes go through all their keys, a thousand at a time (`SCAN`), so that no other
-    /// caller waits for more than a millisecond or two. The list is for people: base no decision on
-    /// it.
+    /// caller waits for more than a millisecond or two. The list is for people: do not build on it.
     ///
     /// # Examples
     /// ```
@@ -117,8 +116,7 @@ impl HeldNames {
         self.pages.unread()
     }
 
-    /// Names that a node listed, but for which no quorum of nodes answered who holds them. They may
-    /// be held.
+    /// Names that a node listed, but no quorum of nodes answered for. They may be held.
     #[must_use]
     pub fn missed(&self) -> Vec<String> {
         let told = self.missed.iter().filter_map(|name| self.inner.settings.told(name.text()));
@@ -133,8 +131,7 @@ impl HeldNames {
     }
 }
 
-/// Whether a reply says who holds the name. A rejection does, too: the key belongs to another
-/// program.
+/// Whether a reply says who holds the name. A rejection does, too: the key is another program's.
 fn tells(said: &Result<Inspection, Fault>) -> bool {
     said.as_ref()
         .err()

@@ -21,8 +21,7 @@ impl Quorum {
     /// connects. **Never put it into a script that runs again**: servers that lost their data would
     /// grant locks that are still held.
     ///
-    /// It first checks that every node answers, and that no node has a record or a key under the
-    /// key prefix.
+    /// It first checks that every node answers, and has no record and no key under the key prefix.
     ///
     /// # Errors
     /// `Unavailable` if a node does not answer, has a record or has keys: then nothing was written.
@@ -72,8 +71,7 @@ impl Quorum {
     }
 }
 
-/// A hello that makes a record, and puts the list in force. The record is old at once and needs no
-/// sync.
+/// A hello that puts the list in force, and makes a record that is old at once and needs no sync.
 fn made(voters: &Voters, node: usize) -> Operation {
     let process = voters.nodes[node].known().map_or_else(|| "".into(), |known| known.process);
     let new = format!("{:016x}", voters.host.random()).into();

@@ -21,8 +21,7 @@ pub type Locking<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 ///
 /// Methods that are added later have a default body.
 pub trait DistributedSemaphore: fmt::Debug + Send + Sync {
-    /// Acquires `many` permits, or none, and waits for `timeout` at most: see
-    /// [`QuorumSemaphore::acquire`].
+    /// Acquires `many` permits, or none, within `timeout`: see [`QuorumSemaphore::acquire`].
     fn acquire(&self, many: u32, timeout: Duration) -> Locking<'_, PermitsGuard>;
 
     /// Acquires permits with the timeout of the options: see [`QuorumSemaphore::acquire_default`].
@@ -33,8 +32,7 @@ pub trait DistributedSemaphore: fmt::Debug + Send + Sync {
 }
 
 impl dyn DistributedSemaphore {
-    /// Acquires `many` permits, runs `body`, and releases the permits. Drops the body the moment
-    /// one permit is lost.
+    /// Acquires `many` permits, runs `body`, and releases them. Drops the body once a permit is lost.
     ///
     /// # Errors
     /// As [`QuorumSemaphore::run`].
@@ -74,29 +72,27 @@ pub trait DistributedRwLock: fmt::Debug + Send + Sync {
     /// Acquires the lock as a reader, and waits for `timeout` at most: see [`QuorumRwLock::read`].
     fn read(&self, timeout: Duration) -> Locking<'_, ReadGuard>;
 
-    /// Acquires the lock as a reader, with the timeout of the options: see
+    /// As [`read`](Self::read), with the timeout of the options: see
     /// [`QuorumRwLock::read_default`].
     fn read_default(&self) -> Locking<'_, ReadGuard>;
 
-    /// Acquires the lock as a reader if no writer holds it, without waiting: see
-    /// [`QuorumRwLock::try_read`].
+    /// Acquires the lock as a reader, or returns `None` at once: see [`QuorumRwLock::try_read`].
     fn try_read(&self) -> Locking<'_, Option<ReadGuard>>;
 
     /// Acquires the lock as the writer, and waits for `timeout` at most: see
     /// [`QuorumRwLock::write`].
     fn write(&self, timeout: Duration) -> Locking<'_, WriteGuard>;
 
-    /// Acquires the lock as the writer, with the timeout of the options: see
+    /// As [`write`](Self::write), with the timeout of the options: see
     /// [`QuorumRwLock::write_default`].
     fn write_default(&self) -> Locking<'_, WriteGuard>;
 
-    /// Acquires the lock as the writer if nobody holds it, without waiting: see
-    /// [`QuorumRwLock::try_write`].
+    /// Acquires the lock as the writer, or returns `None` at once: see [`QuorumRwLock::try_write`].
     fn try_write(&self) -> Locking<'_, Option<WriteGuard>>;
 }
 
 impl dyn DistributedRwLock {
-    /// Runs `body` while the lock is held as a reader. Drops the body the moment the lock is lost.
+    /// Runs `body` while the lock is held as a reader. Drops the body once the lock is lost.
     ///
     /// # Errors
     /// As [`QuorumRwLock::run_read`].
@@ -127,8 +123,7 @@ impl dyn DistributedRwLock {
         self.run_read(timeout, body).await?
     }
 
-    /// Runs `body` while the lock is held as the writer. Drops the body the moment the lock is
-    /// lost.
+    /// Runs `body` while the lock is held as the writer. Drops the body once the lock is lost.
     ///
     /// # Errors
     /// As [`QuorumRwLock::run_write`].

@@ -54,8 +54,8 @@ impl LeaderLease {
     }
 }
 
-/// A held office: see [`Election`](crate::Election). The office is kept while this lives, and given
-/// up when this is dropped.
+/// A held office: see [`Election`](crate::Election). Kept while this lives, and given up when
+/// dropped.
 ///
 /// It has all methods of [`LeaderLease`], such as [`proclaim`](LeaderLease::proclaim).
 #[derive(Debug)]
@@ -84,8 +84,7 @@ impl Leader {
         self.lease.clone()
     }
 
-    /// Gives the office up, so the next candidate may lead at once. Waits until a quorum has
-    /// confirmed.
+    /// Gives the office up to the next candidate. Waits until a quorum has confirmed.
     ///
     /// # Errors
     /// `Unavailable` if too few nodes answered in time. The release goes on in the background, and

@@ -35,8 +35,7 @@ impl Quorum {
     /// Asks all nodes for their records. A record says which list is in force there, for how much
     /// longer, and which servers clients see behind each node's name. Nothing is written.
     ///
-    /// Waits for connections for `connect_timeout` at most, and for replies for the round timeout
-    /// at most.
+    /// Waits for connections up to `connect_timeout`, and for replies up to the round timeout.
     ///
     /// # Errors
     /// `Config` outside of a Tokio runtime, `Closed` after a shutdown. A node that does not answer

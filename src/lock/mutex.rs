@@ -18,8 +18,7 @@ use crate::protocol::{Grant, Open, Patience, Who, described};
 use crate::rules::Tick;
 use crate::words::{about, exact, listed};
 
-/// A lock on one name or several, with at most one holder at a time across all clients of the same
-/// nodes.
+/// A lock on one name or several. It has at most one holder across all clients of the same nodes.
 ///
 /// Cheap to clone, `Send` and `Sync`. Every acquisition has an owner of its own: two tasks that use
 /// the same `QuorumLock`, or clones of it, exclude each other. To hold a lock more than once, see
@@ -94,8 +93,8 @@ impl QuorumLock {
     /// and `quorumlock status` show it, and how long the lock has been held. A caller that waits in
     /// vain finds it in the error ([`Error::holder_says`]), which takes up to 500 ms more.
     ///
-    /// The note is for people. Each renewal carries it. The first renewal is sent right after the
-    /// acquisition, and the caller does not wait for it. Nothing fails if a node cannot store the
+    /// The note is for people. Each renewal carries it, and the first is sent right after the
+    /// acquisition, for which the caller does not wait. Nothing fails if a node cannot store the
     /// note.
     ///
     /// # Examples
@@ -279,13 +278,11 @@ impl QuorumLock {
         }
     }
 
-    /// Acquires the lock, runs `body`, and releases the lock. The body is dropped the moment the
-    /// lock is lost.
+    /// Acquires the lock, runs `body`, and releases the lock. Drops the body once the lock is lost.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), and `Lost` if the lock was lost before the body ended. A
-    /// release that no quorum confirms is no error here: the body's work was done while the lock
-    /// was held.
+    /// As [`acquire`](Self::acquire), and `Lost` if the lock was lost before the body ended. It is
+    /// no error here if no quorum confirms the release: the body ran while the lock was held.
     ///
     /// # Cancel safety
     /// Safe: the body is dropped, and the lock is released in the background.

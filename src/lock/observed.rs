@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::protocol::{Inspected, Observing};
 use crate::rules::{Backoff, Tick};
 
-/// Observers ask again after half of this time, plus up to as much at random. What nodes publish
-/// can be lost.
+/// What nodes publish can be lost, so observers also ask at random, after half of this time to all
+/// of it.
 const RARELY: Duration = Duration::from_secs(5);
 
 /// One leader, and what it proclaimed.

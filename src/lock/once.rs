@@ -14,8 +14,7 @@ use crate::lease::{Lease, LockGuard, Released};
 use crate::node::Name;
 use crate::protocol::{Inspected, Survey};
 
-/// A job that is done once in each period, by the first of many callers: a report, a clean-up, an
-/// invoice run.
+/// A job that is done once in each period, by the first of many callers, such as a report.
 ///
 /// The first caller of [`claim`](Self::claim) gets a permit. All others get `None` until the period
 /// is over. Nobody waits. The period ends `period` after the nodes granted the claim, by each
@@ -24,14 +23,12 @@ use crate::protocol::{Inspected, Survey};
 /// nodes' by 1 %.)
 ///
 /// **At most once per period:** a process that gets the permit and dies has used it. If the work
-/// failed, call [`undo`](OncePermit::undo) to give the permit back, so that the next caller may
-/// try.
+/// failed, [`undo`](OncePermit::undo) gives the permit back, and the next caller may try.
 ///
 /// While the permit lives, it is a held lock, which is renewed like others. When the permit is
 /// released, dropped or lost, the nodes still hold the name until the period is over. So
 /// [`inspect`](crate::Quorum::inspect) and `quorumlock status` show who did the work, and how long
-/// the period still lasts. Work that takes longer than the period keeps others out until it is
-/// done.
+/// the period still lasts. Work that outlasts the period keeps others out until it is done.
 ///
 /// Use a name of its own. While a lock, a reader or a leader holds the name, a claim fails with
 /// `Config`, and a lock on the name waits for the end of the period.
@@ -88,7 +85,7 @@ impl Quorum {
 }
 
 impl Once {
-    /// The same job with a note on what it is for, which nodes keep until the period is over: see
+    /// The same job with a note, which nodes keep until the period is over: see
     /// [`QuorumLock::describe`].
     #[must_use]
     pub fn describe(&self, note: impl AsRef<str>) -> Self {

@@ -50,8 +50,7 @@ pub struct Owner(Arc<Mutex<Seats>>);
 /// Identifies a lock: the number of its quorum in this process, and its names.
 pub(super) type Key = (u64, Arc<[Name]>);
 
-/// An owner's hold on one lock. The task that locks this mutex acquires for all callers of the
-/// owner.
+/// An owner's hold on one lock. The task that locks this mutex acquires for all its callers.
 pub(super) type Seat = Arc<tokio::sync::Mutex<WeakLease>>;
 
 #[derive(Default)]

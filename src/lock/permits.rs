@@ -33,8 +33,7 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// Adds a grant. A shutdown may have missed it. The shutdown waits for `open`, so for the
-    /// release.
+    /// Adds a grant. A shutdown may have missed it, and waits for `open`, so for the release.
     pub(super) fn add(&self, inner: &Inner, grant: Grant, open: Open) -> Result<()> {
         let added = self.locks.add(grant);
         if inner.shut.is_cancelled() {
@@ -84,8 +83,8 @@ impl PermitsLease {
         self.0.locks.remaining()
     }
 
-    /// Whether all permits are held now. Never true past the deadline of one of them, even if
-    /// timers are late.
+    /// Whether all permits are held now. Never true past a permit's deadline, even if timers are
+    /// late.
     #[must_use]
     pub fn is_held(&self) -> bool {
         !self.remaining().is_zero()
@@ -119,8 +118,7 @@ impl PermitsLease {
         self.0.locks.until_lost().await
     }
 
-    /// Waits until the permits have ended. Returns why they were lost, or `None` if they were
-    /// released.
+    /// Waits until the permits end. Returns why they were lost, or `None` if they were released.
     #[cfg(feature = "blocking")]
     pub(crate) async fn outcome(&self) -> Option<LostReason> {
         self.0.locks.outcome().await
@@ -133,8 +131,7 @@ impl PermitsLease {
         self.0.locks.cancellation()
     }
 
-    /// The nodes' replies to the last renewal, if a permit was not renewed. Empty if all were
-    /// renewed, or none was made.
+    /// The nodes' replies to the last renewal. Empty if it renewed all permits, or none was made.
     #[must_use]
     pub fn failed_renewal(&self) -> Vec<NodeReport> {
         self.0.locks.failed_renewal()

@@ -87,8 +87,7 @@ pub trait DistributedLock: fmt::Debug + Send + Sync {
 }
 
 impl dyn DistributedLock {
-    /// Acquires the lock, runs `body`, and releases the lock. Drops the body the moment the lock is
-    /// lost.
+    /// Acquires the lock, runs `body`, and releases the lock. Drops the body once the lock is lost.
     ///
     /// # Errors
     /// As [`QuorumLock::run`].

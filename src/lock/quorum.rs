@@ -71,9 +71,8 @@ impl Quorum {
     /// The set has one token, greater than every earlier token of its names.
     ///
     /// If all names are free, an acquisition takes one round trip. Otherwise it waits for one name
-    /// at a time, in sorted order, in the queue of that name. So locks on single names do not
-    /// starve a set, and sets that overlap do not deadlock. (Free names behind the awaited one are
-    /// taken together.)
+    /// at a time, in sorted order, in that name's queue, and takes free names behind it together.
+    /// So locks on single names do not starve a set, and sets that overlap do not deadlock.
     ///
     /// While a set waits for a name, it holds the names before that one. So a caller that holds one
     /// of the names must not wait for another: it and the set might wait for each other until one
@@ -190,7 +189,7 @@ impl Quorum {
 
     /// Frees `name` at once, whoever holds it, and raises its fence. **The holder learns of it with
     /// its next renewal, at most a third of its ttl later. Until then there may be two holders.**
-    /// Use it for repairs by hand, if you know that the holder is gone. [`revoke`](Self::revoke) is
+    /// Use it for repairs by hand, if the holder is known to be gone. [`revoke`](Self::revoke) is
     /// safe.
     ///
     /// Returns the holder from which any node took the name.
@@ -224,8 +223,8 @@ impl Quorum {
         let began = host.now();
         let admitted = self.changed_until(&mut changes, |nodes| self.usable(nodes) >= self.quorum());
         if before(host, began + patience, admitted).await.is_some() {
-            // Nodes at the same distance are about to be admitted too. Locks with more votes
-            // survive more.
+            // Nodes as near as these are about to be admitted too. More votes make a lock outlast
+            // more.
             let grace = host.now().since(began) / GRACE;
             let settled =
                 self.changed_until(&mut changes, |nodes| nodes.iter().all(|node| node.state != NodeState::Connecting));
@@ -423,8 +422,7 @@ mod tests {
         }
     }
 
-    /// How many operations on one name have so many keys and arguments. Claims differ from the
-    /// others.
+    /// How many operations on one name have so many keys and arguments: claims, or others.
     const fn operations(keys: usize, arguments: usize) -> usize {
         if arguments * 4 == keys * 12 { keys / 4 } else { keys / 5 }
     }

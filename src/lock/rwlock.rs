@@ -228,8 +228,8 @@ impl QuorumRwLock {
     }
 }
 
-/// A [`QuorumRwLock`] held as a reader. The lock is renewed while this guard lives, and released
-/// when the guard is dropped.
+/// A [`QuorumRwLock`] held as a reader. Renewed while this lives, and released when this is
+/// dropped.
 #[derive(Debug)]
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct ReadGuard(LockGuard);
@@ -280,8 +280,8 @@ impl ReadGuard {
     }
 }
 
-/// A [`QuorumRwLock`] held as the writer. The lock is renewed while this guard lives, and released
-/// when the guard is dropped.
+/// A [`QuorumRwLock`] held as the writer. Renewed while this lives, and released when this is
+/// dropped.
 #[derive(Debug)]
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct WriteGuard {
@@ -326,8 +326,8 @@ impl WriteGuard {
     ///
     /// # Errors
     /// `Lost` if the writer's validity ended before it was a reader: another writer may have
-    /// entered. `Unavailable` or `Contended` if no quorum granted the reader. The lock is then
-    /// released.
+    /// entered. `Unavailable` or `Contended` if no quorum granted the reader. In each case the lock
+    /// is released.
     ///
     /// # Cancel safety
     /// Safe: the lock is released in the background.

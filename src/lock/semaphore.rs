@@ -15,8 +15,7 @@ use super::taking::{TOO_LATE, Taking};
 use crate::config::{LockOptions, Rules};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A fixed number of permits on a name. Across all clients of the same nodes, no more are held at a
-/// time, each by one holder.
+/// A fixed number of permits on a name, across all clients of the same nodes. Each has one holder.
 ///
 /// **Nodes count nothing.** Each permit is a lock on a name of its own, `name/0`, `name/1` and so
 /// on, with a quorum, an expiry and a fencing token. Use these names for nothing else: a lock on
@@ -104,8 +103,7 @@ impl QuorumSemaphore {
     /// earlier callers wait. `timeout` is as for
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     ///
-    /// Take all permits in one call. Two callers that each hold some and wait for more may wait for
-    /// each other.
+    /// Take all permits in one call: two callers that hold some may wait for each other's.
     ///
     /// # Errors
     /// `Timeout` if too few became free in time; `Unavailable` if too few nodes could vote;
@@ -157,8 +155,7 @@ impl QuorumSemaphore {
         holding.map(|holding| self.guard(many, holding)).transpose()
     }
 
-    /// Acquires `many` permits, runs `body`, and releases the permits. The body is dropped the
-    /// moment one permit is lost.
+    /// Acquires `many` permits, runs `body`, and releases them. Drops the body once a permit is lost.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire), and `Lost` if the permits were lost before the body ended. A

@@ -40,8 +40,7 @@ tokio::task_local! {
 /// released, and the session goes on. A lock with little validity left is added, and renewed soon.
 /// If that renewal fails, the session is lost with the lock, as with any other renewal.
 ///
-/// All its locks are renewed at the same moment, in as few script calls as possible: 10,000 names
-/// in at most 80 per node.
+/// All its locks are renewed together, in few script calls: 10,000 names in at most 80 per node.
 ///
 /// # Examples
 /// ```
@@ -140,7 +139,7 @@ impl Session {
     /// # Errors
     /// `Config` if the session does not hold one of the names, or for no name: then nothing is
     /// released. `Lost` if the session has ended, and all its locks with it. `Unavailable` if too
-    /// few nodes answered in time: the names are no longer held, and the release goes on in the
+    /// few nodes answered in time. The names are no longer held, and the release goes on in the
     /// background.
     ///
     /// # Cancel safety
@@ -185,12 +184,11 @@ impl Session {
         self.core.locks.owner(&self.inner.name(name).ok()?)
     }
 
-    /// Ends the session for all its handles. Releases all locks on every node, and waits until a
-    /// quorum has confirmed.
+    /// Ends the session for all handles. Releases all locks, and waits until a quorum has
+    /// confirmed.
     ///
-    /// Returns `AlreadyExpired` if the session was lost before, or if the validity of one lock had
-    /// ended unnoticed: others may have held that name since its deadline. All other locks are
-    /// released.
+    /// Returns `AlreadyExpired` if the session was lost, or the validity of one lock had ended
+    /// unnoticed: others may have held that name since its deadline. All other locks are released.
     ///
     /// # Errors
     /// `Unavailable` if too few nodes answered in time. You need not try again: the releases go on
@@ -209,9 +207,8 @@ impl Session {
         }
     }
 
-    /// The remaining validity of the lock that ends first. Zero once the session has ended. Without
-    /// locks, it is that of a new lock. It counts from before the nodes were asked, minus the
-    /// drift.
+    /// The remaining validity of the lock that ends first, or of a new lock if there is none. Zero
+    /// once the session has ended. It counts from before the nodes were asked, minus the drift.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.core.locks.remaining()
@@ -224,8 +221,8 @@ impl Session {
         !self.remaining().is_zero()
     }
 
-    /// Checks that all locks are held for at least `least` from now. Call it before a write that
-    /// takes so long.
+    /// Checks, before a write that takes so long, that all locks are held for at least `least` from
+    /// now.
     ///
     /// # Errors
     /// `Lost` if they are not.
@@ -279,8 +276,7 @@ impl Session {
         self.core.locks.cancellation()
     }
 
-    /// The nodes' replies to the last renewal, if a lock was not renewed. Empty if all were
-    /// renewed, or none was made.
+    /// The nodes' replies to the last renewal. Empty if it renewed all locks, or none was made.
     #[must_use]
     pub fn failed_renewal(&self) -> Vec<NodeReport> {
         self.core.locks.failed_renewal()

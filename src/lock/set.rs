@@ -1,15 +1,12 @@
-//! Acquires several names for a caller that waits: in one claim if all are free, else in sorted
-//! order.
+//! Acquires several names for a caller that waits: in one claim if all are free, else in order.
 //!
 //! A claim of several names never waits in a queue. So a set waits for one name at a time, as a
-//! single lock, and renews the names that it already holds. All sets use the same order, so no two
-//! wait for each other in a circle. The names behind the awaited one are claimed several at a time,
-//! without waiting. So a set of many names that met one holder does not need a round trip for each
-//! name.
+//! single lock, and renews the names that it already holds. All sets use the same order, so they
+//! never wait in a circle. The names behind the awaited one are claimed several at a time, without
+//! waiting. So a set that met one holder does not need a round trip for each name.
 //!
 //! At the end, one renewal with the highest of the tokens gives the set one token. If a name is
-//! lost before that, all names are released, and the set begins anew. It keeps its ticket, but each
-//! name gets a new owner.
+//! lost before that, all are released, and the set begins anew: with its ticket, and new owners.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -58,8 +58,8 @@ impl Taking<'_> {
                 return Ok(Some(holding));
             }
             let Seen { gate, held, free } = self.seen().await;
-            // If this process itself holds the name as a lock, no node was asked, so none reported
-            // the misuse.
+            // If this process holds the name as a lock, no node was asked, so none reported the
+            // misuse.
             if gate.locked {
                 return Err(Error::config(Who::Gate.misuse(&self.pool.gate)));
             }
@@ -118,8 +118,8 @@ impl Taking<'_> {
         first
     }
 
-    /// Claims these permits in one round trip. Nodes refuse the claim if the gate is held or has
-    /// waiters.
+    /// Claims these permits in one round trip. Nodes refuse the claim if the gate is held or
+    /// awaited.
     async fn together(&self, numbers: &[usize]) -> Result<Holding> {
         let (names, who) = (self.pool.names(numbers), Who::Permits(&self.pool.gate));
         let (grant, open) = self.granted(&names, self.rules, who, Patience::Once).await?;
@@ -235,8 +235,7 @@ impl Taking<'_> {
         self.granted(&name, self.rules, PERMIT, Patience::Until(end)).await
     }
 
-    /// Checks every [`GLANCE`] for free permits that nothing waits for yet, and claims the missing
-    /// number.
+    /// Checks every [`GLANCE`] for free permits that nothing waits for, and claims those it needs.
     async fn glance(&self, others: &[usize], watched: &AtomicUsize, holding: &Holding) -> (Grant, Open) {
         let unwatched = || others.get(watched.load(Ordering::Relaxed)..).unwrap_or_default();
         loop {
@@ -262,8 +261,8 @@ impl Taking<'_> {
         self.seen_where(|_| true).await.free
     }
 
-    /// As `look`, for a try. Waits for more replies than a quorum if these leave open whether too
-    /// few permits are free.
+    /// As `look`, for a try. Waits for more replies while these leave open whether too few are
+    /// free.
     async fn seen(&self) -> Seen {
         let enough = |said: &[Occupied]| {
             let permits = || said.iter().skip(1);
