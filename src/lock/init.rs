@@ -56,7 +56,7 @@ impl Quorum {
             if let Some(name) = turned.names.first() {
                 return Err(Error::new(
                     ErrorKind::Unavailable,
-                    format!("nothing was written: some node has keys of these locks, as of {name:?}, so it is not new"),
+                    format!("nothing was written: a node has keys of these locks, such as {name:?}, so it is not new"),
                 ));
             }
             pages.turned(turned);
@@ -113,7 +113,7 @@ const fn is_unused(record: Option<&Record>) -> Result<&'static str, &'static str
 fn is_made(record: Option<&Record>) -> Result<&'static str, &'static str> {
     match record {
         Some(Record { word: Some(OldAtOnce::Init), .. }) => Ok("it votes"),
-        Some(_) => Err("a client has come meanwhile"),
+        Some(_) => Err("a client has connected meanwhile"),
         None => Err("it made no record"),
     }
 }

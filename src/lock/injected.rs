@@ -32,7 +32,7 @@ pub trait DistributedSemaphore: fmt::Debug + Send + Sync {
 }
 
 impl dyn DistributedSemaphore {
-    /// Acquires `many` permits, runs `body`, and releases them. Drops the body once a permit is lost.
+    /// Acquires `many` permits, runs `body`, and releases them. Drops the body if one is lost.
     ///
     /// # Errors
     /// As [`QuorumSemaphore::run`].

@@ -390,7 +390,7 @@ impl QuorumLock {
 
     fn outwaited(&self, patience: Patience) -> Error {
         let names = self.names.as_deref().map(listed).unwrap_or_default();
-        let why = format!("cannot acquire {names}: another caller of the same owner is acquiring it still");
+        let why = format!("cannot acquire {names}: another caller of the same owner is still acquiring it");
         Error::new(patience.out_of_time(), why)
     }
 

@@ -212,7 +212,7 @@ impl Once {
             Ok(done) => Ok(Some(done)),
             Err(error) => {
                 if let Err(error) = permit.undo().await {
-                    tracing::warn!(%error, "given back without confirmation");
+                    tracing::warn!(%error, "given back without confirmation by a quorum");
                 }
                 Err(error)
             }
@@ -225,8 +225,8 @@ fn used(name: &Name, holder: &str, once: bool) -> Result<()> {
     match once {
         true => Ok(()),
         false => Err(Error::config(format!(
-            "{name:?} is held as a lock by {holder}, so nobody can tell whether it was done in this period; use another \
-             name for what is done once in a period, or for the lock"
+            "{name:?} is held as a lock by {holder}, so nobody can tell whether the work was done in this period; use \
+             different names for the work and for the lock"
         ))),
     }
 }

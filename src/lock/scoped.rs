@@ -41,7 +41,7 @@ where
         return Err(held.lost_error());
     }
     if let Err(error) = held.give_up().await {
-        tracing::warn!(%error, "released without confirmation");
+        tracing::warn!(%error, "released without confirmation by a quorum");
     }
     Ok(output)
 }

@@ -155,7 +155,7 @@ impl QuorumSemaphore {
         holding.map(|holding| self.guard(many, holding)).transpose()
     }
 
-    /// Acquires `many` permits, runs `body`, and releases them. Drops the body once a permit is lost.
+    /// Acquires `many` permits, runs `body`, and releases them. Drops the body if one is lost.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire), and `Lost` if the permits were lost before the body ended. A
@@ -209,7 +209,7 @@ impl QuorumSemaphore {
         if !(1..=pool.count).contains(&many) {
             let (permits, name) = (pool.count, pool.gate.text());
             return Err(Error::config(format!(
-                "{many} permits of {name:?} are asked for; it has {permits}: ask for 1 to {permits}"
+                "cannot acquire {many} permits of {name:?}; it has {permits}: ask for 1 to {permits}"
             )));
         }
         let Self { inner: Shared(inner), rules, .. } = self;

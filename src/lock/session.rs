@@ -148,7 +148,7 @@ impl Session {
         let names = names.into_iter().map(|name| self.inner.name(name.as_ref())).collect::<Result<BTreeSet<_>>>()?;
         let names: Vec<_> = names.into_iter().collect();
         if names.is_empty() {
-            return Err(Error::config("nothing was named to unlock; use revoke to give up all"));
+            return Err(Error::config("there is no name to unlock; use revoke to free all"));
         }
         let freeing = self.core.locks.free(&names)?;
         self.inner.confirmed(&freeing, self.core.locks.round_timeout(), || listed(&names)).await

@@ -100,8 +100,7 @@ impl Set<'_> {
     }
 
     fn out_of_time(&self, reports: &[NodeReport]) -> Error {
-        let why =
-            format!("cannot acquire {}: the time was over before all of them were held at once", listed(self.names));
+        let why = format!("cannot acquire {}: the time ended before all names were held at once", listed(self.names));
         Error::new(ErrorKind::Timeout, why).with_nodes(reports.to_vec())
     }
 }

@@ -350,5 +350,5 @@ fn passing<T>(tried: Result<T>) -> Result<Option<T>> {
 }
 
 fn few() -> Error {
-    Error::new(ErrorKind::Timeout, "too few of them are free, or others are before this caller")
+    Error::new(ErrorKind::Timeout, "too few permits are free, or earlier callers wait for them")
 }
