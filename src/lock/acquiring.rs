@@ -15,7 +15,6 @@ use crate::rules::Tick;
 use crate::spans;
 use crate::words::listed;
 
-/// A request for one or more names.
 pub(super) struct Wanted<'a> {
     pub(super) names: Result<&'a Arc<[Name]>>,
     pub(super) rules: &'a Arc<Rules>,

@@ -82,8 +82,8 @@ impl QuorumBuilder {
     ///
     /// Clients that may want the same locks must have the same list. Nodes keep a list in force
     /// while its clients are connected, and for `max_ttl` and 15 s after. Until then, clients with
-    /// another list *of the same name* acquire nothing. Otherwise two clients could hold one lock,
-    /// each by a quorum of its own.
+    /// another list *of the same name* acquire nothing: otherwise two clients could hold one lock,
+    /// each by its own quorum.
     ///
     /// Lists of different names keep out of each other's nodes, and nobody waits. Use different
     /// names only if their clients never want the same locks.
@@ -120,12 +120,12 @@ impl QuorumBuilder {
     /// How a lock's name becomes its key: a text that contains `{name}` once, as in
     /// `"acme/{name}"`. Default: `{name}` alone.
     ///
-    /// Use it if all tenants of a program have locks of the same names: give each tenant a quorum
+    /// Use it if the tenants of a program have locks of the same names: give each tenant a quorum
     /// with a format of its own. Two names never have the same key, and the servers' users can be
     /// limited to the keys of a tenant (`~quorumlock:{acme/*`). Clients with different formats
-    /// share the nodes' records and the list. Clients with different prefixes
-    /// ([`key_prefix`](Self::key_prefix)) do not. The text around the name has 512 bytes at most,
-    /// without `{`, `}` and NUL.
+    /// share the nodes' records and the list. Clients with a different
+    /// [`key_prefix`](Self::key_prefix) share neither. The text around the name has 512 bytes at
+    /// most, without `{`, `}` and NUL.
     ///
     /// Whatever shows a lock's name shows it in this form, such as
     /// [`Lease::name`](crate::Lease::name). A client without a format sees the lock by this form
@@ -195,9 +195,9 @@ impl QuorumBuilder {
         self
     }
 
-    /// The provider of user and password for nodes whose addresses have no password:
-    /// [`PasswordFile`](crate::PasswordFile), or [your own](CredentialsProvider). It is asked at
-    /// each connection.
+    /// The provider of user and password for nodes whose addresses have no password, which is asked
+    /// at each connection: [`PasswordFile`](crate::PasswordFile), or [your
+    /// own](CredentialsProvider).
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
         self.settings.credentials = Some(Arc::new(provider));
         self
@@ -326,15 +326,14 @@ impl QuorumBuilder {
     /// time is Tokio's clock, which tests can pause.
     ///
     /// # Errors
-    /// `Config` if a setting is invalid, for no node or more than 64, or outside of a Tokio
-    /// runtime.
+    /// `Config` if a setting is invalid, for no node or more than 64, or without a Tokio runtime.
     pub fn in_memory(self, nodes: usize) -> Result<Quorum> {
         let host: Arc<dyn Host> = Arc::new(TokioTime::new(runtime()?));
         let node = |index| -> Arc<dyn Node> { Arc::new(MemoryNode::new(&format!("memory://{index}"), host.clone())) };
         self.with_nodes(host.clone(), (0..nodes.min(MAX_NODES + 1)).map(node).collect())
     }
 
-    /// A quorum over nodes and a host of the caller's own: for simulations, and for other kinds of
+    /// A quorum over nodes and a host of the caller's own: for simulations and other kinds of
     /// nodes.
     ///
     /// # Errors
@@ -379,7 +378,6 @@ impl Quorum {
         builder.with_nodes(self.0.host.clone(), self.0.leases.voters.nodes.clone())
     }
 
-    /// The ttl of its locks.
     #[cfg(feature = "testing")]
     pub(crate) fn ttl(&self) -> Duration {
         self.0.rules.validity.ttl()
@@ -408,7 +406,6 @@ fn runtime() -> Result<Handle> {
     Handle::try_current().map_err(|_| no_runtime())
 }
 
-/// The list, and how this client uses it.
 fn membership(settings: &Settings, rules: &Rules, names: Vec<Arc<str>>) -> Membership {
     let (list, round_timeout, onlooker) = (settings.list_of(&names), rules.round_timeout, settings.onlooker);
     Membership { list, names, round_timeout, onlooker }

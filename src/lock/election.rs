@@ -66,15 +66,14 @@ impl Quorum {
 }
 
 impl Election {
-    /// Waits until this caller leads, for `timeout` at most. Candidates are served in order of
+    /// Waits for `timeout` at most until this caller leads. Candidates are served in order of
     /// arrival.
     ///
     /// # Errors
     /// As [`QuorumLock::acquire`]: `Timeout` if others led until the time ended.
     ///
     /// # Cancel safety
-    /// Safe at any point: a granted lock is released in the background, and the place in the queue
-    /// is given up.
+    /// Safe: a granted lock is released in the background, and the place in the queue is given up.
     pub async fn campaign(&self, timeout: Duration) -> Result<Leader> {
         self.lock.acquire(timeout).await.map(Leader::new)
     }
@@ -90,7 +89,7 @@ impl Election {
         self.campaign(self.lock.rules().wait).await
     }
 
-    /// Waits until this caller leads, runs `body`, and resigns. Drops the body if the office is
+    /// Waits until this caller leads, runs `body`, and resigns. Drops the body once the lead is
     /// lost.
     ///
     /// The body gets a view of the office, which can proclaim. The body owns this view: it may keep

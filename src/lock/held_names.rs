@@ -32,7 +32,7 @@ impl Quorum {
     /// which [`inspect`](Self::inspect) takes, and leaves out names of other formats.
     ///
     /// For this, nodes go through all their keys, a thousand at a time (`SCAN`), so that no other
-    /// caller waits for more than a millisecond or two. The list is for people: do not build on it.
+    /// caller waits for more than a millisecond or two. The list is for people, not for decisions.
     ///
     /// # Examples
     /// ```

@@ -21,7 +21,6 @@ use crate::rules::tally::Freed;
 /// The most names of one lock.
 pub const MAX_NAMES: usize = 1_000;
 
-/// The leases, the queue and the settings of one quorum.
 pub(super) struct Inner {
     /// A number that no other quorum of this process has.
     pub(super) number: u64,
@@ -121,7 +120,6 @@ impl Inner {
         self.leases.home.usable()
     }
 
-    /// The error of calls after a shutdown.
     pub(super) fn closed(&self) -> Error {
         self.leases.home.closed()
     }

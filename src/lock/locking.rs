@@ -77,8 +77,8 @@ impl Session {
         acquired.await
     }
 
-    /// Adds the grant to the session. A shutdown may have missed a lock that was won meanwhile. It
-    /// waits for `open`, so for the lock's release.
+    /// Adds a grant to the session. A shutdown may have come without seeing it: then end the
+    /// session here. The shutdown waits until `open` is dropped.
     fn hold(&self, grant: Grant, open: Open) -> Result<()> {
         self.core.locks.add(grant)?;
         if self.inner.shut.is_cancelled() {

@@ -79,15 +79,13 @@ impl QuorumLock {
         &self.rules
     }
 
-    /// The quorum and the first name of this lock.
     pub(super) fn first(&self) -> Result<(Arc<Inner>, Name)> {
         let names = self.names.as_ref().map_err(Error::config)?;
         Ok((self.inner.clone(), names[0].clone()))
     }
 
-    /// The same lock with a note that says what it is held for, as in `"deploy #812"`: up to
-    /// [`MAX_NOTE`] bytes without control characters. A bad note is refused at the first
-    /// acquisition.
+    /// The same lock with a note, as in `"deploy #812"`: up to [`MAX_NOTE`] bytes without control
+    /// characters. A bad note is refused at the first acquisition.
     ///
     /// The nodes keep the note while the lock is held. [`Quorum::inspect`](crate::Quorum::inspect)
     /// and `quorumlock status` show it, and how long the lock has been held. A caller that waits in
@@ -177,8 +175,7 @@ impl QuorumLock {
     /// a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// Safe at any point: a granted lock is released in the background, and the place in the queue
-    /// is given up.
+    /// Safe: a granted lock is released in the background, and the place in the queue is given up.
     ///
     /// # Examples
     /// ```
@@ -405,8 +402,8 @@ impl QuorumLock {
         self.inner.acquire(wanted, patience, |grant, open| self.hold(grant, open)).await
     }
 
-    /// Begins the lease. A shutdown may have missed a lock that was won meanwhile: the lock is then
-    /// released, and the shutdown waits for `open`, so until the release is sent.
+    /// Begins the lease. A shutdown may have come without seeing the lease: then release it here.
+    /// The shutdown waits until `open` is dropped.
     fn hold(&self, grant: Grant, open: Open) -> Result<LockGuard> {
         let guard = LockGuard::new(&self.inner.leases, &self.rules, grant, self.says.as_ref());
         if self.inner.shut.is_cancelled() {

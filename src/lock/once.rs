@@ -18,9 +18,9 @@ use crate::protocol::{Inspected, Survey};
 ///
 /// The first caller of [`claim`](Self::claim) gets a permit. All others get `None` until the period
 /// is over. Nobody waits. The period ends `period` after the nodes granted the claim, by each
-/// node's own clock. No client's wall clock matters. (A permit that lives long is renewed. From
-/// then on its holder's monotonic clock counts the rest of the period, and may run apart from the
-/// nodes' by 1 %.)
+/// node's own clock. No client's wall clock matters. (Renewals of a permit that lives long count
+/// the rest of the period by its holder's monotonic clock, which may run apart from the nodes' by 1
+/// %.)
 ///
 /// **At most once per period:** a process that gets the permit and dies has used it. If the work
 /// failed, [`undo`](OncePermit::undo) gives the permit back, and the next caller may try.
@@ -95,11 +95,11 @@ impl Once {
     /// Returns a permit if nobody has had one in this period, and `None` otherwise. A permit takes
     /// one round trip. If the name is held, one more shows whether a quorum names the holder.
     ///
-    /// If several callers claim at the same moment, perhaps none wins a quorum. They release what
-    /// was granted and try again after a random pause, for two round timeouts at most. So the work
-    /// of a period is not skipped because many callers came at once. If such a caller dies before
-    /// its release, that node grants nothing until the period ends. A node that was unreachable
-    /// gets the release within a minute after it is back, while this process lives.
+    /// If several callers claim at the same moment, perhaps none wins a quorum. They release their
+    /// votes, and try again after random pauses for two round timeouts at most. So no period is
+    /// skipped because many callers came at once. If a caller dies before it releases a vote, that
+    /// node grants nobody else until the period ends. An unreachable node gets the release within a
+    /// minute after it is back, while this process lives.
     ///
     /// # Errors
     /// `Unavailable` if nobody can tell whether the work was done: too few nodes could vote, or no

@@ -67,7 +67,6 @@ impl Owner {
         Self::default()
     }
 
-    /// The owner's seat for a lock.
     pub(super) fn seat(&self, key: Key) -> Seat {
         let mut seats = self.seats();
         if seats.all.len() >= FEW.max(2 * seats.kept) {

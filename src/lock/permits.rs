@@ -33,7 +33,8 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// Adds a grant. A shutdown may have missed it, and waits for `open`, so for the release.
+    /// Adds a grant. A shutdown may have come without seeing it: then release the permits here. The
+    /// shutdown waits until `open` is dropped.
     pub(super) fn add(&self, inner: &Inner, grant: Grant, open: Open) -> Result<()> {
         let added = self.locks.add(grant);
         if inner.shut.is_cancelled() {

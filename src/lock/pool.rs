@@ -36,14 +36,14 @@ impl Pool {
         Ok(Self { gate, count: permits, permits: names, busy: Mutex::default() })
     }
 
-    /// The number of the permit with this name.
     pub(super) fn number(&self, name: &str) -> Option<u32> {
         name.strip_prefix(&**self.gate.text())?.strip_prefix('/')?.parse().ok()
     }
 
     /// Sorts `numbers` by how likely they are free: first those that nobody was seen to hold, then
-    /// those that other clients hold, last those that this process uses. Within each group the
-    /// order begins at a random number, so that clients do not all claim the same permit.
+    /// those that other clients hold, by the end of their hold, last those that this process uses.
+    /// The order of equals begins at a random number, so that clients do not all claim the same
+    /// permit.
     pub(super) fn preferred(&self, inner: &Inner, numbers: impl IntoIterator<Item = usize>) -> Vec<usize> {
         let (now, random, all) = (inner.host.now(), inner.host.random(), self.permits.len());
         let start = usize::try_from(random % all as u64).unwrap_or_default();

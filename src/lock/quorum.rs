@@ -44,8 +44,8 @@ const GLANCE: Duration = Duration::from_millis(100);
 pub struct Quorum(pub(super) Arc<Inner>);
 
 impl Quorum {
-    /// The lock on `name`: 1 to 1,024 bytes of any text without NUL. A bad name is refused at the
-    /// first acquisition.
+    /// The lock on `name`: 1 to 1,024 bytes of text without NUL. The first acquisition refuses a
+    /// bad name.
     #[must_use]
     pub fn lock(&self, name: impl AsRef<str>) -> QuorumLock {
         let name = self.0.name(name.as_ref());
@@ -283,7 +283,6 @@ impl Quorum {
         let _ = self.within(patience, self.0.leases.voters.cleaned()).await;
     }
 
-    /// Waits for `future`, for `patience` at most.
     #[cfg(feature = "blocking")]
     pub(crate) async fn within<F: Future>(&self, patience: Duration, future: F) -> Option<F::Output> {
         before(&self.0.host, self.0.host.now() + patience, future).await
@@ -332,7 +331,6 @@ impl Quorum {
         }
     }
 
-    /// Why no quorum is ready.
     fn why_not(&self, nodes: &[NodeStatus], patience: Duration) -> String {
         let (patience, quorum, all) = (exact(patience), self.quorum(), nodes.len());
         if let Some(other) = self.0.leases.voters.other_list() {

@@ -75,8 +75,8 @@ impl QuorumRwLock {
         Self { reads: writes.shared(), writes }
     }
 
-    /// Acquires the lock as a reader. Waits for `timeout` at most, while a writer holds the lock or
-    /// an earlier writer waits.
+    /// Acquires the lock as a reader. Waits for `timeout` at most while a writer holds it or waits
+    /// ahead.
     ///
     /// # Errors
     /// As [`QuorumLock::acquire`].
@@ -260,7 +260,6 @@ impl ReadGuard {
         self.0.release().await
     }
 
-    /// The inner guard, for `under`.
     pub(super) fn into_guard(self) -> LockGuard {
         self.0
     }
@@ -315,7 +314,6 @@ impl WriteGuard {
         self.guard.release().await
     }
 
-    /// The inner guard, for `under`.
     pub(super) fn into_guard(self) -> LockGuard {
         self.guard
     }

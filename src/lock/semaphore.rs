@@ -15,7 +15,8 @@ use super::taking::{TOO_LATE, Taking};
 use crate::config::{LockOptions, Rules};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A fixed number of permits on a name, across all clients of the same nodes. Each has one holder.
+/// A fixed number of permits on a name, for all clients of the same nodes. Each permit has one
+/// holder.
 ///
 /// **Nodes count nothing.** Each permit is a lock on a name of its own, `name/0`, `name/1` and so
 /// on, with a quorum, an expiry and a fencing token. Use these names for nothing else: a lock on
@@ -103,7 +104,8 @@ impl QuorumSemaphore {
     /// earlier callers wait. `timeout` is as for
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     ///
-    /// Take all permits in one call: two callers that hold some may wait for each other's.
+    /// Take all permits in one call: callers that hold some and wait for more may wait for each
+    /// other.
     ///
     /// # Errors
     /// `Timeout` if too few became free in time; `Unavailable` if too few nodes could vote;
@@ -111,8 +113,8 @@ impl QuorumSemaphore {
     /// lock, or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// Safe at any point: granted permits are released in the background, and the place in the
-    /// queue is given up.
+    /// Safe: granted permits are released in the background, and the place in the queue is given
+    /// up.
     pub async fn acquire(&self, many: u32, timeout: Duration) -> Result<PermitsGuard> {
         let end = self.inner.0.host.now() + timeout;
         let taking = self.taking(many)?;
@@ -133,7 +135,7 @@ impl QuorumSemaphore {
         self.acquire(many, self.rules.wait).await
     }
 
-    /// Takes `many` permits if they are free, without waiting. If its first claim meets a held
+    /// Takes `many` permits if they are free, without waiting. If the first claim meets a held
     /// permit, it takes two more round trips to find free ones.
     ///
     /// `None` means that fewer are free: quorums of nodes name the holders of all others. `None`

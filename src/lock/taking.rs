@@ -33,7 +33,6 @@ pub(super) struct Taking<'a> {
     pub(super) inner: &'a Arc<Inner>,
     pub(super) pool: &'a Pool,
     pub(super) rules: &'a Arc<Rules>,
-    /// How many permits to acquire.
     pub(super) many: usize,
     pub(super) began: Tick,
     /// Its ticket in all queues, once it waits.
@@ -58,8 +57,8 @@ impl Taking<'_> {
                 return Ok(Some(holding));
             }
             let Seen { gate, held, free } = self.seen().await;
-            // If this process holds the name as a lock, no node was asked, so none reported the
-            // misuse.
+            // If this process holds the name as a lock, the claim was refused before any node was
+            // asked.
             if gate.locked {
                 return Err(Error::config(Who::Gate.misuse(&self.pool.gate)));
             }
@@ -118,8 +117,7 @@ impl Taking<'_> {
         first
     }
 
-    /// Claims these permits in one round trip. Nodes refuse the claim if the gate is held or
-    /// awaited.
+    /// Claims these permits in one round trip. Nodes refuse it if the gate is held or has waiters.
     async fn together(&self, numbers: &[usize]) -> Result<Holding> {
         let (names, who) = (self.pool.names(numbers), Who::Permits(&self.pool.gate));
         let (grant, open) = self.granted(&names, self.rules, who, Patience::Once).await?;
@@ -146,7 +144,8 @@ impl Taking<'_> {
         Arc::new(self.rules.of_gate(self.inner.leases.voters.round_trip()))
     }
 
-    /// A shutdown may have missed this new lease. It waits for `open`, so for the lease's release.
+    /// A shutdown may have come without seeing this lease: then release the lease here. The
+    /// shutdown waits until `open` is dropped.
     fn hold_gate(&self, rules: &Arc<Rules>, grant: Grant, open: Open) -> Result<LockGuard> {
         let gate = LockGuard::new(&self.inner.leases, rules, grant, None);
         if self.inner.shut.is_cancelled() {
@@ -261,8 +260,7 @@ impl Taking<'_> {
         self.seen_where(|_| true).await.free
     }
 
-    /// As `look`, for a try. Waits for more replies while these leave open whether too few are
-    /// free.
+    /// As `look`, for a try: waits for replies until they show whether too few permits are free.
     async fn seen(&self) -> Seen {
         let enough = |said: &[Occupied]| {
             let permits = || said.iter().skip(1);
