@@ -31,10 +31,10 @@ tokio::task_local! {
 /// exclude [`Quorum::lock`](crate::Quorum::lock) and [`Quorum::lock_all`](crate::Quorum::lock_all)
 /// on the same names, and all other sessions.
 ///
-/// **It is lost as a whole.** If one of its locks is lost (it was taken away, or no quorum of nodes
-/// renewed it in time), the session is lost, and nothing brings it back: begin a new one. Its locks
-/// keep others out until the last handle is dropped, or [`revoke`](Self::revoke), and each until
-/// its own deadline at most. A session without locks cannot be lost, however long nodes are away.
+/// **It is lost as a whole.** If one of its locks is taken away, or no quorum of nodes renews it in
+/// time, the session is lost, and nothing brings it back: begin a new one. Its locks keep others
+/// out until the last handle is dropped, or [`revoke`](Self::revoke), and each until its own
+/// deadline at most. A session without locks cannot be lost, however long nodes are away.
 ///
 /// If a lock's validity ends before this process processes its grant, the lock is not added. It is
 /// released, and the session goes on. A lock with little validity left is added, and renewed soon.
