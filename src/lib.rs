@@ -29,6 +29,8 @@
 //!     })
 //!     .await;
 //! // Waits until the pending releases are confirmed.
+//! quorum.shutdown(Duration::from_secs(1)).await;
+//! done
 //! # }
 //! ```
 //!

@@ -43,6 +43,13 @@
 //! use std::time::Duration;
 //!
 //! /// The code under test: it skips an order that somebody else ships.
+//! async fn ship(quorum: &Quorum, order: &str) -> Result<bool> {
+//!     match quorum.lock(order).acquire(Duration::from_secs(5)).await {
+//!         Ok(guard) => guard.release().await.map(|_| true),
+//!         Err(error) if error.is_timeout() => Ok(false),
+//!         Err(error) => Err(error),
+//!     }
+//! }
 //!
 //! let quorum = Quorum::in_memory(3)?;
 //! let other = testing::hold(&quorum, "orders/42").await?;

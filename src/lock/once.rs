@@ -56,7 +56,11 @@ use crate::protocol::{Inspected, Survey};
 ///
 /// let report = quorum.once("report", Duration::from_secs(55 * 60));
 /// if let Some(permit) = report.claim().await? {
-/// // Send permit.token() with every write, as with a lock.
+///     // Send permit.token() with every write, as with a lock.
+///     println!("writing the report with token {}", permit.token());
+///     permit.done().await?;
+/// }
+/// assert!(report.claim().await?.is_none(), "it was done in this period");
 /// # Ok(())
 /// # }
 /// ```
@@ -179,6 +183,7 @@ impl Once {
     /// let failed = report.try_run(|_| async { Err::<(), _>(std::io::Error::other("disk full").into()) }).await;
     /// assert!(matches!(failed, Err(Failed::Work(_))));
     /// // The next caller may try.
+    /// assert!(report.try_run(|_| async { Ok::<_, Failed>(()) }).await.is_ok_and(|done| done.is_some()));
     ///
     /// #[derive(Debug)]
     /// enum Failed {

@@ -58,6 +58,9 @@ tokio::task_local! {
 /// assert!(token > session.token("chunk/1").unwrap());
 ///
 /// // The error of another session names the holders.
+/// let other = quorum.session().grant(5 * second).await?;
+/// let refused = other.try_lock(["chunk/7", "chunk/8"]).await.unwrap_err();
+/// assert!(refused.is_contended() && &*refused.conflicts()[0].name == "chunk/7");
 ///
 /// session.unlock(["chunk/7"]).await?;
 /// session.ensure(second)?;
