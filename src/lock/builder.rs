@@ -70,8 +70,8 @@ impl QuorumBuilder {
 
     /// Adds one node with this name: 1 to 64 printable ASCII characters and no space.
     ///
-    /// All clients must give a node the same name. A node needs one if clients reach it by
-    /// different addresses, or if a server at another address will replace its server.
+    /// All clients must give a node the same name. A node needs an explicit name if clients reach
+    /// it by different addresses, or if a server at another address will replace its server.
     pub fn node_named(mut self, name: impl Into<Arc<str>>, address: impl Into<String>) -> Self {
         self.settings.nodes.push(NodeAddress { name: Some(name.into()), address: address.into() });
         self
@@ -203,9 +203,9 @@ impl QuorumBuilder {
         self
     }
 
-    /// How long one node may take for one reply, and for each step of connecting. The default of 2
-    /// s suits nodes with round trips of up to a second. After three timeouts in a row, it connects
-    /// anew.
+    /// How long one node may take for one reply, and for each step of connecting. Default 2 s,
+    /// which suits round trips of up to a second. After three timeouts in a row, the quorum
+    /// connects to the node anew.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.settings.node_timeout = timeout;
         self

@@ -76,7 +76,7 @@ pub trait DistributedRwLock: fmt::Debug + Send + Sync {
     /// [`QuorumRwLock::read_default`].
     fn read_default(&self) -> Locking<'_, ReadGuard>;
 
-    /// Acquires the lock as a reader, or returns `None` at once: see [`QuorumRwLock::try_read`].
+    /// As [`read`](Self::read), without waiting for others: see [`QuorumRwLock::try_read`].
     fn try_read(&self) -> Locking<'_, Option<ReadGuard>>;
 
     /// Acquires the lock as the writer, and waits for `timeout` at most: see
@@ -87,7 +87,7 @@ pub trait DistributedRwLock: fmt::Debug + Send + Sync {
     /// [`QuorumRwLock::write_default`].
     fn write_default(&self) -> Locking<'_, WriteGuard>;
 
-    /// Acquires the lock as the writer, or returns `None` at once: see [`QuorumRwLock::try_write`].
+    /// As [`write`](Self::write), without waiting for others: see [`QuorumRwLock::try_write`].
     fn try_write(&self) -> Locking<'_, Option<WriteGuard>>;
 }
 

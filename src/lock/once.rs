@@ -18,9 +18,8 @@ use crate::protocol::{Inspected, Survey};
 ///
 /// The first caller of [`claim`](Self::claim) gets a permit. All others get `None` until the period
 /// is over. Nobody waits. The period ends `period` after the nodes granted the claim, by each
-/// node's own clock. No client's wall clock matters. (Renewals of a permit that lives long count
-/// the rest of the period by its holder's monotonic clock, which may run apart from the nodes' by 1
-/// %.)
+/// node's own clock. No client's wall clock matters. (Renewals of a permit count the rest of the
+/// period by the monotonic clock of its holder, which may run apart from the nodes' by 1 %.)
 ///
 /// **At most once per period:** a process that gets the permit and dies has used it. If the work
 /// failed, [`undo`](OncePermit::undo) gives the permit back, and the next caller may try.

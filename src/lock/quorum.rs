@@ -16,7 +16,7 @@ use crate::protocol::{Inspected, Survey, Taken, free, take_away};
 use crate::rules::LostReason;
 use crate::words::exact;
 
-/// Once a quorum has come, `ready` waits for the other nodes for the tenth part of that time.
+/// `ready` waits for the other nodes for one tenth of the time that a quorum took.
 const GRACE: u32 = 10;
 /// How often the states of the nodes are checked while `ready` or `shutdown` waits for them.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -223,7 +223,7 @@ impl Quorum {
         let began = host.now();
         let admitted = self.changed_until(&mut changes, |nodes| self.usable(nodes) >= self.quorum());
         if before(host, began + patience, admitted).await.is_some() {
-            // Nodes as near as these are about to be admitted too. More votes make a lock outlast
+            // Nodes as near as these are about to be admitted too. With more votes, a lock survives
             // more.
             let grace = host.now().since(began) / GRACE;
             let settled =
