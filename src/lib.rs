@@ -1,11 +1,11 @@
 //! One lock that holds across regions.
 //!
-//! N independent Redis (or Valkey) masters vote; whoever has a quorum of them, `N / 2 + 1`, within
-//! the lock's validity owns it. The algorithm is Redlock's
+//! N independent Redis (or Valkey) masters vote. A caller that gets a quorum of votes (`N / 2 + 1`)
+//! within the lock's validity holds the lock. The algorithm is Redlock's
 //! (<https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>) with its known holes
-//! closed: locks are never returned after they expired, a lost lock is never brought back to life,
-//! a slow node stalls nobody, what a restarted node forgot is not granted again, and every lock has
-//! a fencing token. The repository's `docs/protocol.md` says how, and why that is safe.
+//! closed. An expired lock is never returned, and a lost lock never becomes held again. A slow node
+//! delays nobody. A lock that a restarted node forgot is not granted again. Every lock has a
+//! fencing token. The repository's `docs/protocol.md` describes the protocol, and why it is safe.
 //!
 //! ```no_run
 //! # #[tokio::main]
@@ -22,13 +22,13 @@
 //! let lock = quorum.lock("orders/42");
 //! let done = lock
 //!     .try_run(Duration::from_secs(5), |lease| async move {
-//!         // Give lease.token() to the storage with every write. It must refuse a token that is
-//!         // lower than the highest it has seen. (Servers that have just started let nobody acquire
-//!         // for `max_ttl`, a minute by default, unless `quorumlock init` was run on them.)
+//!         // Give lease.token() to the storage with every write. The storage must refuse a token
+//!         // below the highest that it has seen. (New servers let nobody acquire for `max_ttl`,
+//!         // a minute by default, unless `quorumlock init` was run on them.)
 //!         lease.ensure(Duration::from_secs(1))
 //!     })
 //!     .await;
-//! // Waits until what was released is released.
+//! // Waits until the pending releases are confirmed.
 //! quorum.shutdown(Duration::from_secs(1)).await;
 //! done
 //! # }
@@ -38,85 +38,84 @@
 //!
 //! * [`Quorum`] connects to the nodes and hands out locks by name. [`Quorum::in_memory`] is the
 //!   same without servers, for tests.
-//! * [`QuorumLock`] acquires: [`acquire`](QuorumLock::acquire) waits,
-//!   [`try_acquire`](QuorumLock::try_acquire) does not, [`run`](QuorumLock::run) and
-//!   [`try_run`](QuorumLock::try_run) run a future under the lock and drop it the moment the lock
-//!   is lost. [`LockOptions`] say how it behaves.
+//! * [`QuorumLock`] is a lock on a name. [`acquire`](QuorumLock::acquire) waits for it, and
+//!   [`try_acquire`](QuorumLock::try_acquire) does not. [`run`](QuorumLock::run) and
+//!   [`try_run`](QuorumLock::try_run) run a future under the lock, and drop the future the moment
+//!   the lock is lost. [`LockOptions`] configure the lock.
 //! * [`QuorumRwLock`] is held by many readers together, or by one writer.
-//! * [`QuorumSemaphore`] has a number of permits: at most so many are held at a time, whatever
-//!   nodes forget, and each has a number and a token of its own.
-//! * [`LockGuard`] is the held lock: its [`token`](Lease::token), what
-//!   [`remains`](Lease::remaining) of it, how it is [`lost`](Lease::lost), and its
-//!   [`release`](LockGuard::release).
-//! * [`Owner`]: who may acquire again, anywhere in its process, what it holds already.
+//! * [`QuorumSemaphore`] has a fixed number of permits. No more are held at a time, even if nodes
+//!   forget permits. Each permit has a number and a token of its own.
+//! * [`LockGuard`] is a held lock, with its [`token`](Lease::token) and
+//!   [`remaining`](Lease::remaining) validity. [`lost`](Lease::lost) waits for the loss of the
+//!   lock, and [`release`](LockGuard::release) frees it.
+//! * [`Owner`] may acquire a lock again that it already holds, from anywhere in its process.
 //! * [`Election`] is a lock whose holder others can see: a [`Leader`] proclaims a value, and
-//!   [`observe`](Election::observe) tells who leads. [`describe`](QuorumLock::describe) gives any
-//!   lock a note for people.
-//! * [`Once`]: of many that try, the first in each period gets a permit, and the others skip.
-//! * [`Session`] is a lease that owns many locks: names are [locked](Session::lock) and
-//!   [unlocked](Session::unlock) one by one or in sets; all are renewed together, lost together, and
-//!   freed by one [`revoke`](Session::revoke).
-//! * Each of them has `run` and `try_run` too: the body is dropped the moment what it works under is
-//!   lost, and that is given up whatever the body comes to.
-//! * [`LockProvider`] is an object-safe trait over locks by name, for programs that have them
-//!   injected.
+//!   [`observe`](Election::observe) returns the leaders. [`describe`](QuorumLock::describe) gives
+//!   any lock a note for people.
+//! * [`Once`] gives a permit to the first of many callers in each period. The others skip the work.
+//! * [`Session`] is a lease that owns many locks. Names are [locked](Session::lock) and
+//!   [unlocked](Session::unlock) one by one or in sets. All are renewed together, lost together,
+//!   and freed by one [`revoke`](Session::revoke).
+//! * Locks, semaphores, elections, [`Once`] and sessions have `run` and `try_run`. These drop the
+//!   body the moment the lock is lost, and release the lock however the body ends.
+//! * [`LockProvider`] is an object-safe trait over locks by name, for dependency injection.
 //! * [`Config`] has the settings as data: from the environment ([`Quorum::from_env`]) or a file.
 //! * [`Error`] says what to do next: wait, retry, alert, stop. It names the nodes.
-//! * [`fence`] makes storage refuse the late writes of who has lost the lock: PostgreSQL, Redis,
-//!   S3.
-//! * [`metrics`] lists what is measured. Install a recorder before connecting.
-//! * With the features of their names, `blocking` has the same types for programs without async,
-//!   and `testing` what tests of your own code need: a foreign holder, and a loss.
-//! * With the feature `unstable`: `rules` holds the rules in pure form, `node` the port to one
-//!   node, `host` what is taken from the machine.
+//! * [`fence`] makes storage refuse the late writes of a holder that has lost its lock: PostgreSQL,
+//!   Redis, S3.
+//! * [`metrics`] lists the metrics. Install a recorder before connecting.
+//! * The feature `blocking` adds the same types for programs without async. The feature `testing`
+//!   adds a foreign holder and a loss, for the tests of your own code.
+//! * The feature `unstable` adds `rules` (the decisions, in pure code), `node` (the port to one
+//!   node) and `host` (clock, random numbers and tasks).
 //!
 #![doc = include_str!("../docs/guarantees.md")]
 //!
-//! [`Doubt`](Doubt#what-cannot-be-seen) has the whole list about nodes.
+//! [`Doubt`](Doubt#what-cannot-be-seen) lists all that clients cannot see of nodes.
 //!
 //! # Runtime
 //!
-//! A Tokio runtime with time and I/O enabled; Redis 6 or later, or Valkey. The library opens one
-//! connection a node, and keeps two small tasks a node (one over redis-rs) and two a quorum. When the
-//! last handle and guard are dropped, nothing stays.
+//! The library needs a Tokio runtime with time and I/O enabled, and Redis 6 or later, or Valkey. It
+//! opens one connection per node. It runs two small tasks per node (one over redis-rs) and two per
+//! quorum. All of them end when the last handle and the last guard are dropped.
 //!
 //! # Tracing
 //!
-//! The library makes spans and events of [`tracing`](https://docs.rs/tracing), with the target
-//! `quorumlock`. Where no subscriber asks for their level, a span costs a comparison.
+//! The library emits spans and events of [`tracing`](https://docs.rs/tracing), with the target
+//! `quorumlock`. If no subscriber enables its level, a span costs one comparison.
 //!
 //! | span | level | fields | what it is |
 //! |---|---|---|---|
-//! | `acquire` | debug | `quorum`, `name`, `token`, `outcome` | an acquisition, from asking to having it or giving up |
+//! | `acquire` | debug | `quorum`, `name`, `token`, `outcome` | an acquisition, until it holds the lock or gives up |
 //! | `round` | debug | `outcome` | one round of claims, within `acquire` |
-//! | `renew` | debug | `name`, `token`, `outcome` | one renewal, a root |
+//! | `renew` | debug | `name`, `token`, `outcome` | one renewal; a root span |
 //! | `release` | debug | `name`, `token`, `outcome` | a release, until a quorum has confirmed it |
-//! | `node_call` | trace | `node`, `operation`, `outcome` | one operation on one node, within one of these |
+//! | `node_call` | trace | `node`, `operation`, `outcome` | one operation on one node, within one of the spans above |
 //!
-//! `token` is the fencing token, by which the spans of one lock are found. `name` is there if
-//! [`LockOptions::trace_name`] is on: names may be secret. `outcome` has the words that metrics have.
-//! Events at the level warn name the lock in any case: a lock that was lost, a release without
-//! confirmation.
+//! `token` is the fencing token: all spans of one lock have the same. `name` is recorded only if
+//! [`LockOptions::trace_name`] is on, since names may be secret. `outcome` has the values that
+//! metrics have. Events at the level warn (a lost lock, an unconfirmed release) always name the
+//! lock.
 //!
 //! # Features
 //!
-//! None is on by default.
+//! No feature is on by default.
 //!
 //! * `blocking`: the module `blocking`, the types without async on a runtime of their own.
 //! * `serde`: [`Config`] implements `Deserialize`, to be read from configuration files.
-//! * `redis-rs`: another transport to the nodes, over the crate `redis`, by choice: [`Transport`]
-//!   says which to take when.
+//! * `redis-rs`: a second transport to the nodes, over the crate `redis`. [`Transport`] says which
+//!   one to choose.
 //! * `fence-postgres`, `fence-redis`, `fence-s3`: helpers of the module [`fence`], for storage that
 //!   refuses writes of a stale token.
-//! * `testing`: the module `testing`, for the tests of your own code; with `blocking`, also
+//! * `testing`: the module `testing`, for the tests of your own code. With `blocking`, also
 //!   `blocking::testing`.
 //! * `cli`: the `quorumlock` command, for `cargo install`.
 //! * `unstable`: the modules `host`, `node` and `rules`, quorums over nodes and hosts of your own,
 //!   and hooks for simulations. **Any release may change or remove them.**
 
-// On docs.rs, whose compiler has it: what a feature adds is labelled with it.
+// docs.rs compiles with nightly, so its pages can label the items that a feature adds.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// A type that a public signature names is exported here.
+// Every type in a public signature must be exported here.
 #![warn(unnameable_types)]
 
 mod config;
@@ -169,7 +168,7 @@ pub use rules::LostReason;
 pub use rules::doubt::Doubt;
 pub use rules::list::{InForce, List, OldAtOnce, Record, Sighting};
 
-// Their examples compile.
+// `cargo test --doc` compiles the examples in these files.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,9 +1,9 @@
-//! How to test your own code: paused time, contention, loss. With the feature `testing`.
+//! Tools to test your own code: paused time, contention, loss. Needs the feature `testing`.
 //!
 //! A test needs no servers: [`Quorum::in_memory`] has the same rounds, queues, renewals and tokens,
-//! with nodes in the memory of the process. Make one for each test, so that tests do not meet. Code
-//! that takes an `Arc<dyn` [`LockProvider`](crate::LockProvider)`>` or a [`Quorum`] gets it in the
-//! place of the real one. Add the feature to your dev-dependencies:
+//! with nodes in the memory of the process. Make one quorum for each test, so that tests do not
+//! share locks. Pass it to code that takes an `Arc<dyn` [`LockProvider`](crate::LockProvider)`>` or
+//! a [`Quorum`]. Add the feature to your dev-dependencies:
 //!
 //! ```toml
 //! [dev-dependencies]
@@ -32,8 +32,9 @@
 //!
 //! # Contention
 //!
-//! [`hold`] takes a lock as another process would, and keeps it until it is dropped. It is there to
-//! test what your code does while it does not get the lock, and that it goes on when it does.
+//! [`hold`] acquires a lock as another process would, and keeps it until the returned value is
+//! dropped. Use it to test what your code does without the lock, and that it goes on once it can
+//! get it.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -41,7 +42,7 @@
 //! use quorumlock::{Quorum, Result, testing};
 //! use std::time::Duration;
 //!
-//! /// The code under test: it leaves an order alone that somebody else ships.
+//! /// The code under test: it skips an order that somebody else ships.
 //! async fn ship(quorum: &Quorum, order: &str) -> Result<bool> {
 //!     match quorum.lock(order).acquire(Duration::from_secs(5)).await {
 //!         Ok(guard) => guard.release().await.map(|_| true),
@@ -61,8 +62,8 @@
 //!
 //! # Loss
 //!
-//! [`lose`] makes whoever holds a lock lose it at this moment, as when nodes forgot it or somebody
-//! revoked it. It is there to test that your code stops.
+//! [`lose`] makes the holder of a lock lose it now, as if nodes forgot the lock or somebody revoked
+//! it. Use it to test that your code stops.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -85,9 +86,8 @@
 //! # }
 //! ```
 //!
-//! What was lost keeps others out until its guard is dropped, or until its deadline: your code has
-//! that long to stop. A holder that goes on even then is caught by its token: the next one's is
-//! greater.
+//! A lost lock keeps others out until its guard is dropped, or until its deadline: your code has
+//! that long to stop. Storage can refuse a holder that goes on: the next holder's token is greater.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -105,8 +105,7 @@
 //! # }
 //! ```
 
-//! Programs without async have the same in `quorumlock::blocking::testing`, with the feature
-//! `blocking`.
+//! Programs without async use `quorumlock::blocking::testing`, with the feature `blocking`.
 
 use std::fmt;
 use std::time::Duration;
@@ -119,7 +118,7 @@ use crate::lock::Quorum;
 /// How long [`hold`] waits for a lock that is still held.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A lock that somebody else holds, until this is dropped. It is never lost.
+/// A lock that another client holds until this value is dropped. The lock is never lost.
 #[must_use = "it is held until this is dropped"]
 pub struct Hold {
     guard: LockGuard,
@@ -127,7 +126,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// The fencing token with which it is held.
+    /// The fencing token of the lock.
     #[must_use]
     pub fn token(&self) -> u64 {
         self.guard.token()
@@ -140,16 +139,16 @@ impl fmt::Debug for Hold {
     }
 }
 
-/// Another client of the same nodes holds `name` until the returned value is dropped. Waits for up
-/// to 10 s where it is held. It is a lock, which [`Once`](crate::Once) refuses: let a clone of the
-/// quorum claim that instead.
+/// Another client of the same nodes holds `name` until the returned value is dropped. If others
+/// hold the name, waits for up to 10 s. [`Once`](crate::Once) refuses a name that is held as a
+/// lock: to test `Once`, claim the period with a clone of the quorum.
 ///
 /// # Errors
-/// `Timeout` if others held it until then; `Config` for a bad name, and for a quorum whose nodes
+/// `Timeout` if others held the name for 10 s; `Config` for a bad name, or if the quorum's nodes
 /// are not in memory; `Closed` after a shutdown.
 ///
 /// # Cancel safety
-/// Safe: it holds nothing then.
+/// Safe: a dropped future leaves nothing held.
 pub async fn hold(quorum: &Quorum, name: &str) -> Result<Hold> {
     let client = quorum.beside()?;
     let options = LockOptions::default().ttl(quorum.ttl());
@@ -157,12 +156,12 @@ pub async fn hold(quorum: &Quorum, name: &str) -> Result<Hold> {
     Ok(Hold { guard, _client: client })
 }
 
-/// Whoever holds `name` by `quorum`, or by a clone of it, loses it now, with
-/// [`LostReason::Revoked`](crate::LostReason::Revoked); with it the other names of a set. Returns
-/// whether anybody held it. Who has it by [`hold`] keeps it.
+/// The holder of `name` in `quorum`, or in a clone of it, loses the lock now, with
+/// [`LostReason::Revoked`](crate::LostReason::Revoked). If it holds a set, all names of the set are
+/// lost. A lock of [`hold`] is not lost. Returns whether anybody held the name.
 ///
 /// # Errors
-/// `Config` for a bad name, and for a quorum whose nodes are not in memory.
+/// `Config` for a bad name, or if the quorum's nodes are not in memory.
 pub fn lose(quorum: &Quorum, name: &str) -> Result<bool> {
     quorum.lose(name)
 }

@@ -1,5 +1,4 @@
-//! What acquisitions of locks and of sessions have in common: they end with the quorum, and their
-//! latency is recorded.
+//! What all acquisitions have in common: a shutdown ends them, and their latency is recorded.
 
 use std::sync::Arc;
 
@@ -16,18 +15,17 @@ use crate::rules::Tick;
 use crate::spans;
 use crate::words::listed;
 
-/// What is acquired, and as whom.
 pub(super) struct Wanted<'a> {
     pub(super) names: Result<&'a Arc<[Name]>>,
     pub(super) rules: &'a Arc<Rules>,
     pub(super) who: Who<'a>,
     pub(super) may_have_note: bool,
-    /// Its place in all queues; one that begins now, if there is none.
+    /// Its ticket in all queues. `None`: a new ticket, from now.
     pub(super) ticket: Option<u64>,
 }
 
 impl Inner {
-    /// Acquires what is wanted, and has it held by `hold`.
+    /// Acquires the names, and passes the grant to `hold`.
     pub(super) async fn acquire<T>(
         &self,
         wanted: Wanted<'_>,
@@ -44,7 +42,7 @@ impl Inner {
         self.timed(rules.class, &span, work).await
     }
 
-    /// The span of an acquisition with these rules, of what is called so.
+    /// The span of an acquisition. `name` is called only if the span records it.
     pub(super) fn span(&self, rules: &Rules, name: impl FnOnce() -> String) -> Span {
         let span = spans::acquire(self.leases.voters.meters.quorum());
         if rules.trace_name && !span.is_disabled() {
@@ -53,8 +51,7 @@ impl Inner {
         span
     }
 
-    /// Acquires something as `work` does. It ends with the quorum, and its latency and its outcome
-    /// are recorded.
+    /// Runs `work`, which acquires something, until a shutdown. Records its latency and outcome.
     pub(super) async fn timed<T>(&self, class: Class, span: &Span, work: impl Future<Output = Result<T>>) -> Result<T> {
         self.usable()?;
         let work = work.instrument(span.clone());
@@ -71,13 +68,13 @@ impl Inner {
         acquired
     }
 
-    /// The place in all queues of an acquisition that began then.
+    /// The ticket of an acquisition that began at this time.
     pub(super) fn ticket(&self, began: Tick) -> u64 {
         let ago = u64::try_from(self.host.now().since(began).as_micros()).unwrap_or(u64::MAX);
         self.leases.voters.ticket().saturating_sub(ago)
     }
 
-    /// Wins what is wanted, if it can.
+    /// Acquires the names as one lock, or as a [`Set`] if the caller waits for several names.
     pub(super) async fn try_until(&self, wanted: Wanted<'_>, patience: Patience) -> Result<(Grant, Open)> {
         let Wanted { names, rules, who, may_have_note, ticket } = wanted;
         let (voters, queue, shut, names) = (&self.leases.voters, &self.queue, &self.shut, names?);
@@ -93,7 +90,7 @@ impl Inner {
     }
 }
 
-/// An acquisition's latency, recorded however it ends.
+/// Records the latency of an acquisition when it is dropped, however the acquisition ends.
 struct Timing<'a> {
     inner: &'a Inner,
     class: Class,

@@ -1,4 +1,4 @@
-//! What callers of one session are acquiring: no name is asked for twice.
+//! The names that callers of one session are acquiring. No two callers claim the same name.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,25 +11,24 @@ use crate::lease::Locks;
 use crate::node::Name;
 use crate::words::listed;
 
-/// The names that are being acquired.
 pub(super) struct Asking {
     names: Mutex<HashSet<Name>>,
     changed: Notify,
-    /// How many names are held and asked for at most.
+    /// The most names that may be held and being acquired, together.
     most: usize,
 }
 
-/// What a caller is to do.
+/// What a caller must do next.
 pub(super) enum Turn<'a> {
     /// Nothing: the session holds all names.
     Held,
-    /// Acquire those that it does not hold.
+    /// Acquire the names that the session does not hold.
     Ask(Asked<'a>),
-    /// Wait: another caller is acquiring these.
+    /// Wait: another caller is acquiring these names.
     Wait(Vec<Name>),
 }
 
-/// Names that nobody else of the session asks for until this is dropped.
+/// Names that no other caller of the session acquires until this is dropped.
 pub(super) struct Asked<'a> {
     asking: &'a Asking,
     pub(super) names: Arc<[Name]>,
@@ -40,7 +39,7 @@ impl Asking {
         Self { names: Mutex::default(), changed: Notify::new(), most }
     }
 
-    /// Whose turn it is to acquire those of `names` that are not held.
+    /// Decides who acquires those of `names` that the session does not hold.
     pub(super) fn begin(&self, locks: &Locks, names: &[Name]) -> Result<Turn<'_>> {
         let mut asked = self.names();
         let Some(missing) = locks.missing(names) else {
@@ -61,7 +60,7 @@ impl Asking {
         Ok(Turn::Ask(Asked { asking: self, names: missing.into() }))
     }
 
-    /// Resolves when a caller has ended that was asking when this was called.
+    /// Resolves when any acquisition of this session ends after this call.
     pub(super) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }

@@ -1,4 +1,4 @@
-//! From settings to a connected quorum.
+//! Builds a quorum from settings, and connects it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::protocol::{GivenBack, Hints, LEFTOVERS, Leftovers, Membership, Voters
 use crate::rules::Size;
 use crate::rules::list::PROTOCOL;
 
-/// Settings of a quorum, on the way to [`connect`](Self::connect).
+/// Settings of a quorum, which [`connect`](Self::connect) connects.
 #[derive(Clone, Default)]
 #[must_use = "a builder does nothing until it connects"]
 pub struct QuorumBuilder {
@@ -32,35 +32,32 @@ impl QuorumBuilder {
     /// The quorum's name in metrics and traces: the label `quorum`. Default `default`; 1 to 64 of
     /// the characters `a-z A-Z 0-9 _ . -`.
     ///
-    /// Give each quorum of a process a name of its own. Those with the same name share their
-    /// series, so that gauges such as `quorumlock_node_up` show what either said last.
+    /// Give each quorum of a process a name of its own. Quorums with the same name share their
+    /// series, so gauges such as `quorumlock_node_up` show the last value of either.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.settings.quorum = name.into();
         self
     }
 
-    /// Adds one node, which must be a master of its own, independent of the others. Its address is
-    /// one of
+    /// Adds one node, which must be a master, independent of the others. Its address is one of
     ///
     /// * `redis://[user[:password]@]host[:port][/database]`, plain text,
     /// * `rediss://...[?ca=file&cert=file&key=file&server_name=name]`, the same over TLS. The query
-    ///   has the node's own [`Tls`] options, which go before those of [`tls`](Self::tls):
-    ///   authorities, the client's certificate with its key, and the name that the server's
-    ///   certificate is for,
+    ///   sets [`Tls`] options of this node: authorities, the client's certificate with its key, and
+    ///   the name in the server's certificate. They override those of [`tls`](Self::tls).
     /// * `redis+unix://[user[:password]@]/path/to/socket[?db=database]`, on Unix.
     ///
-    /// Port 6379 and database 0 unless told otherwise. User and password are percent-encoded.
-    /// Neither is ever shown. With
-    /// [`credentials`](Self::credentials) neither need be there.
+    /// The default port is 6379, and the default database 0. User and password are percent-encoded,
+    /// and never shown. With [`credentials`](Self::credentials) you can omit both.
     ///
-    /// The node's name in the [list](Self::list_name) is its address without scheme, user and options
-    /// (`eu.example:6379`); the option `?name=eu` of any address, or [`node_named`](Self::node_named),
-    /// gives it another.
+    /// The node's name in the [list](Self::list_name) is its address without scheme, user and
+    /// options (`eu.example:6379`). The option `?name=eu` of any address, or
+    /// [`node_named`](Self::node_named), sets another name.
     ///
-    /// Nodes are trusted. One that sends replies without end can fill this process's memory, and over
-    /// fred one that sends arrays nested some hundreds deep can end it by a stack overflow:
-    /// redis-protocol 6, which fred reads replies with, bounds neither. redis-rs refuses what is
-    /// nested more than a hundred deep.
+    /// Nodes are trusted. A node that sends replies without end can fill this process's memory.
+    /// Over fred, arrays nested some hundreds deep can end the process by a stack overflow: its
+    /// parser, redis-protocol 6, bounds neither. redis-rs refuses replies nested more than a
+    /// hundred deep.
     pub fn node(mut self, address: impl Into<String>) -> Self {
         self.settings.nodes.push(NodeAddress::unnamed(address.into()));
         self
@@ -71,29 +68,31 @@ impl QuorumBuilder {
         addresses.into_iter().fold(self, Self::node)
     }
 
-    /// Adds one node by this name: 1 to 64 printable ASCII characters and no space.
+    /// Adds one node with this name: 1 to 64 printable ASCII characters and no space.
     ///
-    /// All clients must give a node the same name. Those that reach it by different addresses need
-    /// one, and so does a node whose server will be replaced by one at another address.
+    /// All clients must give a node the same name. A node needs an explicit name if clients reach
+    /// it by different addresses, or if a server at another address will replace its server.
     pub fn node_named(mut self, name: impl Into<Arc<str>>, address: impl Into<String>) -> Self {
         self.settings.nodes.push(NodeAddress { name: Some(name.into()), address: address.into() });
         self
     }
 
-    /// The name of the list: of these nodes, their names, and [`max_ttl`](Self::max_ttl). Default
-    /// `default`; 1 to 64 printable ASCII characters and no space.
+    /// The name of the list, which consists of the nodes' names and [`max_ttl`](Self::max_ttl).
+    /// Default `default`; 1 to 64 printable ASCII characters and no space.
     ///
-    /// Clients that may want the same locks must have the same list. Nodes keep it in force while
-    /// clients of it are connected, and for `max_ttl` and 15 s after. Clients that come with another
-    /// list *of the same name* acquire nothing until then: so that no two of them hold one lock, each
-    /// by a quorum of its own. Lists of different names keep out of each other's nodes, and nobody
-    /// waits: name them so only if their clients never want the same locks.
+    /// Clients that may want the same locks must have the same list. Nodes keep a list in force
+    /// while its clients are connected, and for `max_ttl` and 15 s after. Until then, clients with
+    /// another list *of the same name* acquire nothing: otherwise two clients could hold one lock,
+    /// each by its own quorum.
+    ///
+    /// Lists of different names keep out of each other's nodes, and nobody waits. Use different
+    /// names only if their clients never want the same locks.
     pub fn list_name(mut self, name: impl Into<String>) -> Self {
         self.settings.list = name.into();
         self
     }
 
-    /// The options of locks that set no others.
+    /// The options of locks that set no options of their own.
     pub fn options(mut self, options: LockOptions) -> Self {
         self.settings.options = options;
         self
@@ -111,27 +110,28 @@ impl QuorumBuilder {
         self
     }
 
-    /// What all keys on the nodes begin with. Default `quorumlock:`; clients with different
-    /// prefixes do not see each other's locks.
+    /// The prefix of all keys on the nodes. Default `quorumlock:`. Clients with different prefixes
+    /// do not see each other's locks.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.prefix = prefix.into();
         self
     }
 
-    /// How a lock's name becomes its key: a text in which `{name}` stands for the name, once, as in
+    /// How a lock's name becomes its key: a text that contains `{name}` once, as in
     /// `"acme/{name}"`. Default: `{name}` alone.
     ///
-    /// For programs that give all tenants the same names: each has a quorum with a format of its
-    /// own. Two names never have the same key, and the servers' users can be limited to a tenant's
-    /// keys (`~quorumlock:{acme/*`). Unlike clients with another [`key_prefix`](Self::key_prefix),
-    /// clients with another format share the nodes' records and their list. What stands
-    /// around the name has 512 bytes at most, and none of `{`, `}` and NUL.
+    /// Use it if the tenants of a program have locks of the same names: give each tenant a quorum
+    /// with a format of its own. Two names never have the same key, and the servers' users can be
+    /// limited to the keys of a tenant (`~quorumlock:{acme/*`). Clients with different formats
+    /// share the nodes' records and the list. Clients with a different
+    /// [`key_prefix`](Self::key_prefix) share neither. The text around the name has 512 bytes at
+    /// most, without `{`, `}` and NUL.
     ///
-    /// Everything that shows a lock's name shows it in this form,
-    /// [`Lease::name`](crate::Lease::name) too. A client without a format sees the lock by it, as
-    /// `acme/orders`. But names that are told to be given to calls again are as they were given:
-    /// [`Session::held`](crate::Session::held), [`Conflict`](crate::Conflict) and
-    /// [`Quorum::held_names`], which tells those of this format alone.
+    /// Whatever shows a lock's name shows it in this form, such as
+    /// [`Lease::name`](crate::Lease::name). A client without a format sees the lock by this form
+    /// too, as `acme/orders`. But names that callers pass to calls again are in the callers' form:
+    /// in [`Session::held`](crate::Session::held), [`Conflict`](crate::Conflict) and
+    /// [`Quorum::held_names`], which lists this format only.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -156,92 +156,91 @@ impl QuorumBuilder {
         self
     }
 
-    /// The restart guard: the longest ttl of any lock. Default 60 s; at most 24 h. A longer ttl is
-    /// refused.
+    /// The restart guard: the longest ttl of any lock. Default 60 s; at most 24 h. Refuses longer
+    /// ttls.
     ///
-    /// A node that restarted, forgot locks, or whose clock was stepped, may have forgotten a lock, and
-    /// votes on no claim until this long has passed. So do servers that are new, unless
-    /// [`Quorum::init`] says so, or they have run for longer than this. Zero switches the guard off,
-    /// for tests and demos: then a restarted node can grant what it had granted before.
+    /// A node may have forgotten locks if it restarted, lost data, or its clock was stepped. It
+    /// then does not vote on claims until this time has passed. The same holds for new servers,
+    /// unless [`Quorum::init`] was called, or they have run for longer than this time. Zero
+    /// switches the guard off, for tests and demos: a restarted node can then grant a lock twice.
     ///
-    /// It is part of the [list](Self::list_name): all clients must have the same.
+    /// It is part of the [list](Self::list_name), so all clients must have the same value.
     ///
-    /// The guard cannot see everything: see [what cannot be seen](crate::Doubt#what-cannot-be-seen).
+    /// The guard cannot see [everything](crate::Doubt#what-cannot-be-seen).
     pub fn max_ttl(mut self, longest: Duration) -> Self {
         self.settings.max_ttl = longest;
         self
     }
 
-    /// Only looks: [`inspect`](Quorum::inspect), [`members`](Quorum::members),
-    /// [`revoke`](Quorum::revoke) and [`force_release`](Quorum::force_release) work, and locks are
-    /// never acquired. It makes no records and puts no list in force, so it may be connected to any
-    /// nodes beside clients of any list. [`Quorum::init`] needs it.
+    /// Makes an onlooker. [`inspect`](Quorum::inspect), [`members`](Quorum::members),
+    /// [`revoke`](Quorum::revoke) and [`force_release`](Quorum::force_release) work, and it never
+    /// acquires locks. It makes no records and puts no list in force, so it may connect to any
+    /// nodes beside clients of any list. [`Quorum::init`] needs an onlooker.
     pub const fn onlooker(mut self) -> Self {
         self.settings.onlooker = true;
         self
     }
 
-    /// The client library to reach Redis nodes with. Default [`Transport::Fred`]; which to take when
-    /// is told [there](Transport).
+    /// The client library that connects to Redis nodes. Default [`Transport::Fred`]: see there.
     pub const fn transport(mut self, transport: Transport) -> Self {
         self.settings.transport = transport;
         self
     }
 
-    /// How nodes whose addresses begin with `rediss://` are reached. Default: the system's
-    /// authorities are trusted, and the client has no certificate. What it names is read when the
-    /// quorum is opened, before anything is sent, and anew at each connection.
+    /// The TLS options of nodes whose addresses begin with `rediss://`. Default: the system's
+    /// authorities are trusted, and the client has no certificate. The files are read when the
+    /// quorum is opened, before anything is sent, and again at each connection.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.settings.tls = tls;
         self
     }
 
-    /// Who is asked, at each connection, with what to log in to nodes whose addresses have no
-    /// password: [`PasswordFile`](crate::PasswordFile), or [one of your own](CredentialsProvider).
+    /// The provider of user and password for nodes whose addresses have no password, which is asked
+    /// at each connection: [`PasswordFile`](crate::PasswordFile), or [your
+    /// own](CredentialsProvider).
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
         self.settings.credentials = Some(Arc::new(provider));
         self
     }
 
-    /// How long one node may take for one answer, and for each step of connecting to it. Default 2
-    /// s, for nodes whose round trip is a second at most. After three timeouts in a row its
-    /// connection is made anew.
+    /// How long one node may take for one reply, and for each step of connecting. Default 2 s,
+    /// which suits round trips of up to a second. After three timeouts in a row, the quorum
+    /// connects to the node anew.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.settings.node_timeout = timeout;
         self
     }
 
-    /// How long [`connect`](Self::connect) waits for a quorum. Default 15 s. Connecting takes a node
-    /// some five round trips, one or two more with TLS and one more with a database.
+    /// How long [`connect`](Self::connect) waits for a quorum. Default 15 s. Connecting to a node
+    /// takes some five round trips, one or two more with TLS, and one more with a database.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self
     }
 
-    /// How many callers of this process may wait for one name, the one that holds it included.
-    /// Default 65,536; more are refused as contended.
+    /// How many callers of this process may wait for one name, including its holder. Default
+    /// 65,536. Further callers get `Contended`.
     pub fn max_waiters(mut self, most: usize) -> Self {
         self.settings.max_waiters = most;
         self
     }
 
-    /// Connects, and returns when a quorum of nodes is admitted. Nodes that come later join by
-    /// themselves.
+    /// Connects, and returns when a quorum of nodes is admitted. The other nodes join later.
     ///
-    /// Metrics are described to the installed recorder, so install yours first.
+    /// This describes the metrics to the installed recorder, so install yours first.
     ///
-    /// The quorum lives on the runtime that this is called on. When that has ended, every call is
-    /// refused with `Config`: connect once per runtime.
+    /// The quorum lives on the runtime of this call. When that runtime has ended, every call fails
+    /// with `Config`: connect once per runtime.
     ///
-    /// A process that forks connects after it has forked, each child for itself: a child has none of
-    /// the tasks that a quorum of its parent lives by, but its sockets and its identity, so that a
-    /// lock of the one could end or look like that of the other.
+    /// A process that forks must connect after the fork, in each child. A child has the sockets and
+    /// the identity of its parent's quorum, and none of its tasks. So the child could end a lock of
+    /// the parent, or look like its holder.
     ///
     /// # Errors
-    /// `Config` if a setting makes no sense, if the same server was found behind two addresses, or
-    /// outside of a Tokio runtime; `Unavailable` if no quorum was admitted within
-    /// [`connect_timeout`](Self::connect_timeout), with what each node said: also if clients with
-    /// another [list](Self::list_name) of the same name use some of these.
+    /// `Config` if a setting is invalid, if two addresses lead to the same server, or outside of a
+    /// Tokio runtime. `Unavailable` if no quorum was admitted within
+    /// [`connect_timeout`](Self::connect_timeout), with a report on each node: also if clients of
+    /// another [list](Self::list_name) of the same name use these nodes.
     ///
     /// # Cancel safety
     /// Safe: all connections are closed.
@@ -252,11 +251,11 @@ impl QuorumBuilder {
         Ok(quorum)
     }
 
-    /// Starts to connect and returns at once: for services that must start while nodes are down,
-    /// and for tools that look at nodes one by one.
+    /// Starts to connect and returns at once. Use it for services that must start while nodes are
+    /// down, and for tools that look at nodes one by one.
     ///
     /// # Errors
-    /// `Config` if a setting makes no sense, or outside of a Tokio runtime.
+    /// `Config` if a setting is invalid, or outside of a Tokio runtime.
     pub fn open(self) -> Result<Quorum> {
         let rules = self.settings.checked()?;
         let dialer = |endpoint: Endpoint| {
@@ -268,12 +267,12 @@ impl QuorumBuilder {
         self.dial(rules, host, dialers, |_, node| Arc::new(node))
     }
 
-    /// A quorum over Redis nodes behind other connections than the library's own, on a host of the
-    /// caller's: for simulations. Their addresses name them. `wrap` gets each node's number and
-    /// the node, and returns what the quorum sees of it. Starts to connect and returns at once.
+    /// A quorum over Redis nodes with connections and a host of the caller's own, for simulations.
+    /// The dialers' addresses name the nodes. `wrap` gets each node with its number, and returns
+    /// the node that the quorum uses. Starts to connect and returns at once.
     ///
     /// # Errors
-    /// `Config` if a setting makes no sense, or for no node or more than 64.
+    /// `Config` if a setting is invalid, or for no node or more than 64.
     #[cfg(feature = "unstable")]
     pub fn over_dialers(
         self,
@@ -323,23 +322,22 @@ impl QuorumBuilder {
         Ok(Quorum(Arc::new(Inner::new(leases, host, rules, self.settings, Some(registry)))))
     }
 
-    /// A quorum of `nodes` nodes in this process's memory, with these settings but without their
-    /// addresses. It takes its time from Tokio's clock, which tests can pause.
+    /// A quorum of `nodes` nodes in this process's memory. It ignores the builder's addresses. Its
+    /// time is Tokio's clock, which tests can pause.
     ///
     /// # Errors
-    /// `Config` if a setting makes no sense, for no node or more than 64, or outside of a Tokio
-    /// runtime.
+    /// `Config` if a setting is invalid, for no node or more than 64, or without a Tokio runtime.
     pub fn in_memory(self, nodes: usize) -> Result<Quorum> {
         let host: Arc<dyn Host> = Arc::new(TokioTime::new(runtime()?));
         let node = |index| -> Arc<dyn Node> { Arc::new(MemoryNode::new(&format!("memory://{index}"), host.clone())) };
         self.with_nodes(host.clone(), (0..nodes.min(MAX_NODES + 1)).map(node).collect())
     }
 
-    /// A quorum over nodes and a host of the caller's: for simulations and for other kinds of
+    /// A quorum over nodes and a host of the caller's own: for simulations and other kinds of
     /// nodes.
     ///
     /// # Errors
-    /// `Config` if a setting makes no sense, or for no node or more than 64.
+    /// `Config` if a setting is invalid, or for no node or more than 64.
     #[cfg(feature = "unstable")]
     pub fn over(self, host: Arc<dyn Host>, nodes: Vec<Arc<dyn Node>>) -> Result<Quorum> {
         self.with_nodes(host, nodes)
@@ -362,8 +360,8 @@ impl Quorum {
         QuorumBuilder::default()
     }
 
-    /// A quorum of `nodes` nodes in this process's memory, for examples and tests. It excludes
-    /// within this process only.
+    /// A quorum of `nodes` nodes in this process's memory, for examples and tests. Its locks
+    /// exclude within this process only.
     ///
     /// # Errors
     /// `Config` for no node or more than 64, and outside of a Tokio runtime.
@@ -371,7 +369,7 @@ impl Quorum {
         Self::builder().in_memory(nodes)
     }
 
-    /// Another client of the same nodes in memory, as another process has it.
+    /// Another client of the same nodes in memory, like one in another process.
     #[cfg(feature = "testing")]
     pub(crate) fn beside(&self) -> Result<Self> {
         self.0.in_memory()?;
@@ -380,7 +378,6 @@ impl Quorum {
         builder.with_nodes(self.0.host.clone(), self.0.leases.voters.nodes.clone())
     }
 
-    /// How long the nodes hold its locks.
     #[cfg(feature = "testing")]
     pub(crate) fn ttl(&self) -> Duration {
         self.0.rules.validity.ttl()
@@ -388,7 +385,7 @@ impl Quorum {
 }
 
 impl std::fmt::Debug for QuorumBuilder {
-    /// Leaves the addresses out: they may hold passwords.
+    /// Leaves the addresses out: they may contain passwords.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let nodes = self.settings.nodes.len();
         f.debug_struct("QuorumBuilder")
@@ -409,13 +406,12 @@ fn runtime() -> Result<Handle> {
     Handle::try_current().map_err(|_| no_runtime())
 }
 
-/// What this client tells nodes of itself.
 fn membership(settings: &Settings, rules: &Rules, names: Vec<Arc<str>>) -> Membership {
     let (list, round_timeout, onlooker) = (settings.list_of(&names), rules.round_timeout, settings.onlooker);
     Membership { list, names, round_timeout, onlooker }
 }
 
-/// What is recorded of this quorum, registered before its nodes are.
+/// The metrics of this quorum. Must be registered before those of its nodes.
 fn meters(settings: &Settings, nodes: usize) -> Meters {
     let size = Size::of(u32::try_from(nodes).unwrap_or(u32::MAX));
     Meters::new(settings.quorum.clone().into(), size.quorum(), PROTOCOL)
@@ -434,7 +430,7 @@ fn leases(
     Leases::start(voters, again)
 }
 
-/// `host/pid/uuid`, unguessable by its random part.
+/// The client's id: `host/pid/uuid`. The random part cannot be guessed.
 fn client(host: &dyn Host) -> String {
     let random = (u128::from(host.random()) << 64) | u128::from(host.random());
     let uuid = uuid::Builder::from_random_bytes(random.to_be_bytes()).into_uuid();
@@ -447,7 +443,7 @@ mod tests {
     use crate::host::Task;
     use crate::rules::Tick;
 
-    /// A host that draws the same number each time.
+    /// A host whose random numbers are all the same.
     #[derive(Debug)]
     struct Loaded(u64);
 
@@ -472,7 +468,7 @@ mod tests {
         let random = |number| client(&Loaded(number)).rsplit_once('/').map(|(_, uuid)| uuid.to_owned()).unwrap();
         let (zeros, ones) = (random(0), random(u64::MAX));
         let same: Vec<_> = zeros.chars().zip(ones.chars()).filter(|(zero, one)| zero == one).collect();
-        // The dashes, and the version of a random UUID.
+        // Only the dashes and the version of a random UUID are fixed.
         assert_eq!(same, [('-', '-'), ('-', '-'), ('4', '4'), ('-', '-'), ('-', '-')], "{zeros} {ones}");
     }
 }

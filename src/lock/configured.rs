@@ -1,4 +1,4 @@
-//! Quorums from settings that files and the environment have.
+//! Builds quorums from configuration files and the environment.
 
 use super::builder::QuorumBuilder;
 use super::quorum::Quorum;
@@ -6,12 +6,12 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 
 impl Config {
-    /// A builder with these settings. What is not set has its default. The password file is read
-    /// now, and anew at each connection.
+    /// A builder with these settings, and defaults for those that are not set. The password file is
+    /// read now, and again at each connection.
     ///
     /// # Errors
-    /// `Config` for a node of which user, password and address do not go together, an environment
-    /// variable of a password that is not set, and a password file that cannot be read.
+    /// `Config` if user, password and address of a node contradict each other, if the environment
+    /// variable of a password is not set, or if a password file cannot be read.
     pub fn builder(&self) -> Result<QuorumBuilder> {
         let (addresses, password) = self.addresses()?;
         let nodes = self.nodes.iter().zip(addresses);
@@ -33,12 +33,12 @@ impl Config {
 }
 
 impl QuorumBuilder {
-    /// The builder that the environment describes: [`Config::from_env`] lists its variables. More
-    /// can be set then, and another value for what the environment sets.
+    /// The builder that the environment describes: [`Config::from_env`] lists its variables. Calls
+    /// on the builder add settings, and override those of the environment.
     ///
     /// # Errors
-    /// `Config` for a variable that makes no sense, and a password file that cannot be read.
-    /// Without `QUORUMLOCK_NODES` it has no nodes yet.
+    /// `Config` for an invalid variable, or if a password file cannot be read. If
+    /// `QUORUMLOCK_NODES` is not set, the builder has no nodes yet, which is no error here.
     ///
     /// # Examples
     /// ```
@@ -57,12 +57,12 @@ impl QuorumBuilder {
 }
 
 impl Quorum {
-    /// Connects to the nodes that the environment names, with the options that it sets:
+    /// Connects to the nodes in the environment, with the options that are set there:
     /// [`Config::from_env`] lists its variables.
     ///
     /// # Errors
-    /// `Config` for a variable that makes no sense, and where `QUORUMLOCK_NODES` names no node;
-    /// else as [`QuorumBuilder::connect`].
+    /// `Config` for an invalid variable, or if `QUORUMLOCK_NODES` names no node; otherwise as
+    /// [`QuorumBuilder::connect`].
     ///
     /// # Cancel safety
     /// Safe: all connections are closed.

@@ -1,4 +1,4 @@
-//! Which of several names others hold, for whoever was refused them.
+//! Adds to an error which of several names others hold.
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -11,8 +11,7 @@ use crate::protocol::holders;
 use crate::words::left;
 
 impl Inner {
-    /// The same error with which of the names are held, and by whom, as far as a quorum of nodes
-    /// says so within `patience`.
+    /// Adds to the error which names are held, if a quorum of nodes names the holders in time.
     pub(super) async fn explained(&self, names: &Arc<[Name]>, error: Error, patience: Duration) -> Error {
         let conflicts = holders(&self.leases.voters, names, patience).await;
         if conflicts.is_empty() {
@@ -23,18 +22,18 @@ impl Inner {
         error.with_conflicts(given.collect())
     }
 
-    /// The same with the name as callers give it.
+    /// The conflict with its name in the callers' form; `None` if the name has another key format.
     fn as_given(&self, conflict: Conflict) -> Option<Conflict> {
         Some(Conflict { name: self.settings.told(&conflict.name)?, ..conflict })
     }
 }
 
-/// The same error, of which the message says more.
+/// The same error, with `more` at the end of its message.
 fn with_more(error: Error, more: &str) -> Error {
     let (kind, nodes, holder) = (error.kind(), error.nodes().to_vec(), error.holder().map(Arc::from));
-    // Nodes are told behind the message, and once.
+    // `Display` prints the nodes behind the message: leave them out here.
     let message = format!("{}; {more}", error.clone().with_nodes(Vec::new()));
-    // What is below it is found by it.
+    // The old error stays reachable as the source, so its own source is not lost.
     let below = error.source().is_some().then(|| Arc::new(error) as Arc<dyn StdError + Send + Sync>);
     Error::new(kind, message).with_nodes(nodes).with_holder(holder).with_source(below)
 }

@@ -1,4 +1,4 @@
-//! Elections: who holds a name leads.
+//! Elections: the holder of a name leads.
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use super::scoped::under;
 use crate::config::LockOptions;
 use crate::error::{Error, Result};
 
-/// An election: at most one leads at a time, across all clients of the same nodes, and everybody
-/// else can see who does and what it proclaimed.
+/// An election: at most one candidate leads at a time, across all clients of the same nodes. Others
+/// can see who leads, and what the leader proclaimed.
 ///
-/// An election on `x` is the lock `x`: whoever leads holds that lock, and a lock and an election on
-/// one name exclude each other. What is promised of locks holds for leaders too. Observers see who
-/// leads next, and not that a leader resigned.
+/// An election on `x` is the lock `x`: the leader holds that lock, and a lock and an election on
+/// one name exclude each other. All guarantees for locks hold for leaders too. Observers see the
+/// next leader, and not that a leader resigned.
 ///
 /// Cheap to clone, `Send` and `Sync`.
 ///
@@ -66,21 +66,19 @@ impl Quorum {
 }
 
 impl Election {
-    /// Waits until this caller leads, for `timeout` at most. Candidates are served in the order in
-    /// which they came.
+    /// Waits for `timeout` at most until this caller leads. Candidates are served in order of
+    /// arrival.
     ///
     /// # Errors
     /// As [`QuorumLock::acquire`]: `Timeout` if others led until the time ended.
     ///
     /// # Cancel safety
-    /// Safe at any point: what was granted is released in the background, and the place in the
-    /// queue given up.
+    /// Safe: a granted lock is released in the background, and the place in the queue is given up.
     pub async fn campaign(&self, timeout: Duration) -> Result<Leader> {
         self.lock.acquire(timeout).await.map(Leader::new)
     }
 
-    /// Waits until this caller leads, for as long as its options say: [`LockOptions::wait`], by
-    /// default 10 s. All else is as with [`campaign`](Self::campaign).
+    /// As [`campaign`](Self::campaign), with the timeout [`LockOptions::wait`]: 10 s by default.
     ///
     /// # Errors
     /// As [`campaign`](Self::campaign).
@@ -91,19 +89,18 @@ impl Election {
         self.campaign(self.lock.rules().wait).await
     }
 
-    /// Waits until this caller leads, runs `body`, and resigns. The body is dropped the moment the
-    /// office is lost.
+    /// Waits until this caller leads, runs `body`, and resigns. Drops the body once the lead is
+    /// lost.
     ///
-    /// The body is given a view, by which it proclaims. It owns that, so an `async move` block or an
-    /// async closure may keep it, clone it and give it to tasks; and none of them keeps the office
-    /// when the body has ended.
+    /// The body gets a view of the office, which can proclaim. The body owns this view: it may keep
+    /// it, clone it and give it to tasks. None of them keeps the office once the body has ended.
     ///
     /// # Errors
     /// As [`campaign`](Self::campaign), and `Lost` if the office was lost before the body ended. A
-    /// resignation that no quorum confirms is not an error here: it is a warning in the log.
+    /// resignation that no quorum confirms is no error here, but a warning in the log.
     ///
     /// # Cancel safety
-    /// Safe: the body is dropped, and the office given up in the background.
+    /// Safe: the body is dropped, and the office is given up in the background.
     ///
     /// # Examples
     /// ```
@@ -132,11 +129,11 @@ impl Election {
         under(self.campaign(timeout).await?, body).await
     }
 
-    /// As [`run`](Self::run), for a body that can fail: one `Result`, with the errors of both. The
-    /// office is given up whatever the body comes to.
+    /// As [`run`](Self::run), for a body that can fail. Returns one `Result`, with the errors of
+    /// both. The office is given up whatever the body returns.
     ///
     /// # Errors
-    /// As [`run`](Self::run), turned into the body's kind of error, and what the body returns.
+    /// Those of [`run`](Self::run), converted to the body's error type, and the body's own.
     ///
     /// # Cancel safety
     /// As [`run`](Self::run).
@@ -162,36 +159,37 @@ impl Election {
         self.run(timeout, body).await?
     }
 
-    /// Leaders and what they proclaim, from now on, beginning with the present leader if there is
-    /// one. A leader that has not proclaimed anything has the value `""`.
+    /// A stream of leaders and their values, beginning with the present leader if there is one. A
+    /// leader that has not proclaimed anything has the value `""`.
     ///
-    /// They come in the order of their tokens: never an older leader after a newer one, and never
-    /// an older value of one leader after a newer one. A leader, or a value, that does not last may
-    /// be left out. Nothing is told when nobody leads. Only a leader is told whom a quorum of nodes
-    /// names; it may have lost its office by the time that this is read, so what must not be done
-    /// by two needs the token all the same.
+    /// Items come in the order of tokens: never an older leader after a newer one, and never an
+    /// older value of one leader after a newer one. A leader or a value that does not last may be
+    /// left out. There is no item when nobody leads.
     ///
-    /// Nodes publish that there is news of the name, and the stream then asks them what it is: so a
-    /// change is seen about a round trip after a node knows of it. What was published is never taken
-    /// for true; an answer of a quorum is. Looks begin 30 ms apart at least, however much is published.
-    /// A message may be lost; so each stream also asks every 2.5 to 5 s, at random moments, and when
-    /// the leader's hold ends. If this client's user or the leader's has no right to the channel
-    /// (`&quorumlock:*`), changes are seen after up to 5 s. A node that hangs delays this by up to the
-    /// round timeout.
+    /// Each leader is one that a quorum of nodes names. It may have lost the office by the time
+    /// that you read the item, so work that two must not do still needs the token.
+    ///
+    /// Nodes publish that the name has news, and the stream then asks them for it. So a change is
+    /// seen about a round trip after a node knows of it. The stream trusts no published message,
+    /// only replies of a quorum. It asks at most every 30 ms, however much is published. Messages
+    /// may be lost, so it also asks every 2.5 to 5 s, at random times, and when the leader's hold
+    /// ends. If the user of this client or of the leader has no right to the channel
+    /// (`&quorumlock:*`), changes are seen after up to 5 s. A node that hangs delays this by up to
+    /// the round timeout.
     ///
     /// While a client observes any name, it has one more connection to each node.
     ///
-    /// It asks only while it is polled. A stream that is not polled costs no node anything, and
-    /// goes on with what is true when it is polled again.
+    /// The stream asks only while it is polled. An unpolled stream costs the nodes nothing, and
+    /// goes on with the present state when it is polled again.
     ///
-    /// It ends when the quorum is shut down, and when it is polled outside of a Tokio runtime.
+    /// The stream ends at a shutdown of the quorum, or when it is polled outside of a Tokio
+    /// runtime.
     ///
     /// # Errors
     /// `Config` for a bad name or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// `next` of the stream is safe to cancel: nothing is missed. Dropping the stream leaves
-    /// nothing behind.
+    /// Safe: cancelling `next` misses nothing, and dropping the stream leaves nothing behind.
     pub fn observe(&self) -> Result<impl Stream<Item = Leadership> + Send + use<>> {
         Ok(Observer::new(&self.lock)?.leaders())
     }

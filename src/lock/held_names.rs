@@ -1,4 +1,4 @@
-//! All names that are held.
+//! Lists all names that are held.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,28 +13,26 @@ use crate::error::{NodeReport, Result};
 use crate::node::{Fault, FaultKind, Inspection, Name};
 use crate::protocol::{Inspected, Pages, Survey, Voters};
 
-/// About how many names nodes are asked at once: not more than they have room for, beside what others
-/// ask.
+/// About how many names a node is asked for at once. Its queue must keep room for other callers.
 const SLICE: usize = 256;
 
 /// The names that are held, page by page: see [`Quorum::held_names`].
 pub struct HeldNames {
     inner: Arc<Inner>,
     pages: Pages,
-    /// Nodes tell the same names, and a node may tell one twice.
+    /// Names that were read. Several nodes list the same name, and a node may list it twice.
     seen: BTreeSet<Name>,
-    /// Of these no quorum has said anything, and nobody that they are held.
+    /// Names that no node reports as held, and for which no quorum answered.
     missed: BTreeSet<Name>,
 }
 
 impl Quorum {
-    /// Looks for all names that anybody holds, under the key prefix of this quorum. With a
-    /// [`key_format`](crate::QuorumBuilder::key_format) they are told as callers name them, as
-    /// [`inspect`](Self::inspect) takes them, and those of other formats are left out.
+    /// Lists all held names under the key prefix of this quorum. With a
+    /// [`key_format`](crate::QuorumBuilder::key_format), it returns the names in the callers' form,
+    /// which [`inspect`](Self::inspect) takes, and leaves out names of other formats.
     ///
-    /// Nodes go through all their keys for that, a thousand at a time (`SCAN`), so that no other
-    /// caller waits for more than a millisecond or two. For people who look what goes on; not to
-    /// decide anything by.
+    /// For this, nodes go through all their keys, a thousand at a time (`SCAN`), so that no other
+    /// caller waits for more than a millisecond or two. The list is for people, not for decisions.
     ///
     /// # Examples
     /// ```
@@ -63,11 +61,11 @@ impl Quorum {
 }
 
 impl HeldNames {
-    /// The next names, in their order, and what the nodes say of them; `None` after the last. A
-    /// page may be empty. A name that is held all the while is told once, and one that is acquired
-    /// or released meanwhile at most once.
+    /// The next page of names, sorted, with what the nodes report of each; `None` after the last
+    /// page. A page may be empty. A name that is held throughout is returned once. A name that is
+    /// acquired or released meanwhile is returned at most once.
     ///
-    /// Each page takes up to a round timeout, where nodes hang, and another for each 256 names in it.
+    /// If nodes hang, a page takes up to a round timeout, and another one for each 256 names in it.
     ///
     /// # Errors
     /// `Config` outside of a Tokio runtime, `Closed` after a shutdown. Nodes that do not answer are
@@ -75,7 +73,7 @@ impl HeldNames {
     /// [`missed`](Self::missed).
     ///
     /// # Cancel safety
-    /// Safe: what was not returned is looked for again.
+    /// Safe: the next call finds the names again that were not returned.
     pub async fn next(&mut self) -> Result<Option<Vec<(String, Inspected)>>> {
         self.inner.usable()?;
         let (voters, patience) = (&self.inner.leases.voters, self.inner.rules.round_timeout);
@@ -86,12 +84,12 @@ impl HeldNames {
         self.pages.turned(turned);
         let held = new.into_iter().zip(looked).filter_map(|(name, survey)| self.read(name, &survey));
         let mut page: Vec<_> = held.collect();
-        // What a format has after the names may have put them in another order.
+        // The part of a key format behind the name may change the order.
         page.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(Some(page))
     }
 
-    /// What nodes said of a name, where any says that it is held.
+    /// What the nodes report of a name, if any node reports it as held.
     fn read(&mut self, name: Name, survey: &Survey) -> Option<(String, Inspected)> {
         let voters = &self.inner.leases.voters;
         let is_held = survey.heard().any(|said| said.holder.is_some());
@@ -106,42 +104,41 @@ impl HeldNames {
         told
     }
 
-    /// About how many keys the nodes have looked at so far, all together.
+    /// About how many keys the nodes have gone through so far, in total.
     #[must_use]
     pub const fn looked_at(&self) -> u64 {
         self.pages.looked_at()
     }
 
-    /// The nodes that did not tell all their names, and why not.
+    /// The nodes that did not list all their names, and why not.
     #[must_use]
     pub fn unread(&self) -> Vec<NodeReport> {
         self.pages.unread()
     }
 
-    /// The names that some node told, and about which no quorum of nodes answered when asked who holds
-    /// them: they may be held.
+    /// Names that a node listed, but no quorum of nodes answered for. They may be held.
     #[must_use]
     pub fn missed(&self) -> Vec<String> {
         let told = self.missed.iter().filter_map(|name| self.inner.settings.told(name.text()));
         told.map(|text| text.to_string()).collect()
     }
 
-    /// Whether every name that was held from beginning to end was found, once there is no further
-    /// page: so few nodes are unread that one of each quorum was read, and no name was missed.
+    /// After the last page: whether every name was found that was held throughout. This needs a
+    /// read of at least one node of each quorum, and no missed name.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.unread().len() < self.inner.leases.voters.size.quorum() as usize && self.missed.is_empty()
     }
 }
 
-/// Whether that tells who holds the name, also that its key is no lock's: another program's.
+/// Whether a reply says who holds the name. A rejection does, too: the key is another program's.
 fn tells(said: &Result<Inspection, Fault>) -> bool {
     said.as_ref()
         .err()
         .is_none_or(|fault| fault.kind() == FaultKind::Rejected && !fault.to_string().starts_with("NOPERM"))
 }
 
-/// What the nodes say of each of these names.
+/// What the nodes report of each of these names.
 async fn look(voters: &Arc<Voters>, names: &[Name], patience: Duration) -> Vec<Survey> {
     let mut looked = Vec::with_capacity(names.len());
     for slice in names.chunks(SLICE) {

@@ -1,4 +1,4 @@
-//! Servers that never served any client: they need not wait before they vote.
+//! New servers, which never served a client, vote without waiting for `max_ttl`.
 
 use std::sync::Arc;
 
@@ -11,25 +11,25 @@ use crate::protocol::{Pages, Voters, answers};
 use crate::rules::list::Record;
 
 impl Quorum {
-    /// Says that the servers of all nodes are new: none of them ever served a client of these locks,
-    /// nor a server whose place it took. Then they vote at once, and not only after
+    /// Declares that the servers of all nodes are new: neither they nor any server that they
+    /// replaced ever served a client of these locks. Then they vote at once, and not only after
     /// [`max_ttl`](crate::QuorumBuilder::max_ttl).
     ///
-    /// Call it once, by hand, before the first client comes, and on a quorum that only looks
+    /// Call it once, by hand, before the first client connects. Use an onlooker
     /// ([`QuorumBuilder::onlooker`](crate::QuorumBuilder::onlooker) and
-    /// [`open`](crate::QuorumBuilder::open)): any other begins to use the nodes as it connects. **Never
-    /// put it into a script that runs again**: servers that lost their data would grant what is held.
+    /// [`open`](crate::QuorumBuilder::open)): any other quorum begins to use the nodes as it
+    /// connects. **Never put it into a script that runs again**: servers that lost their data would
+    /// grant locks that are still held.
     ///
-    /// It asks first: every node must answer, and none may have a record, or a key under the key
-    /// prefix.
+    /// It first checks that every node answers, and has no record and no key under the key prefix.
     ///
     /// # Errors
-    /// `Unavailable` if a node does not answer, has a record or has keys; then nothing was written.
-    /// Also if a node did not confirm it: those that did are ready, and the others vote after
-    /// `max_ttl`. `Config` outside of a Tokio runtime, `Closed` after a shutdown.
+    /// `Unavailable` if a node does not answer, has a record or has keys: then nothing was written.
+    /// `Unavailable` also if a node did not confirm. The nodes that confirmed are ready, and the
+    /// others vote after `max_ttl`. `Config` outside of a Tokio runtime, `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// Each node has done it, or not: those that have not vote after `max_ttl`.
+    /// If it is cancelled, some nodes may be ready. The others vote after `max_ttl`.
     ///
     /// # Examples
     /// ```no_run
@@ -49,14 +49,14 @@ impl Quorum {
         all(voters, made, "not all nodes are ready: those that are not vote after max_ttl", is_made)
     }
 
-    /// An error if some node has a key of these locks.
+    /// An error if any node has a key of these locks.
     async fn have_no_keys(&self, voters: &Arc<Voters>) -> Result<()> {
         let mut pages = Pages::begin(voters.nodes.len());
         while let Some(turned) = pages.turn(voters, self.0.rules.round_timeout).await {
             if let Some(name) = turned.names.first() {
                 return Err(Error::new(
                     ErrorKind::Unavailable,
-                    format!("nothing was written: some node has keys of these locks, as of {name:?}, so it is not new"),
+                    format!("nothing was written: a node has keys of these locks, such as {name:?}, so it is not new"),
                 ));
             }
             pages.turned(turned);
@@ -71,7 +71,7 @@ impl Quorum {
     }
 }
 
-/// Makes a record that is old at once and needs nothing of other nodes, and puts the list in force.
+/// A hello that puts the list in force, and makes a record that is old at once and needs no sync.
 fn made(voters: &Voters, node: usize) -> Operation {
     let process = voters.nodes[node].known().map_or_else(|| "".into(), |known| known.process);
     let new = format!("{:016x}", voters.host.random()).into();
@@ -79,7 +79,7 @@ fn made(voters: &Voters, node: usize) -> Operation {
     Operation::Hello(Hello { intent: Intent::Put, new, process, list, old, knew: None, sync, seen: Vec::new() })
 }
 
-/// An error unless all nodes answered as they should: why each did not.
+/// An error, with a report for each node, unless `fits` accepts all replies.
 fn all(
     voters: &Voters,
     replies: Vec<Reply>,
@@ -113,7 +113,7 @@ const fn is_unused(record: Option<&Record>) -> Result<&'static str, &'static str
 fn is_made(record: Option<&Record>) -> Result<&'static str, &'static str> {
     match record {
         Some(Record { word: Some(OldAtOnce::Init), .. }) => Ok("it votes"),
-        Some(_) => Err("a client has come meanwhile"),
+        Some(_) => Err("a client has connected meanwhile"),
         None => Err("it made no record"),
     }
 }

@@ -1,4 +1,4 @@
-//! What a provider hands out beside locks, as trait objects.
+//! The trait objects that a provider hands out besides locks.
 
 use std::fmt;
 use std::future::{Future, ready};
@@ -12,35 +12,33 @@ use super::semaphore::QuorumSemaphore;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 
-/// What a [`DistributedLock`](crate::DistributedLock), a [`DistributedRwLock`] or a
-/// [`DistributedSemaphore`] returns: a future in a box.
+/// The boxed future that [`DistributedLock`](crate::DistributedLock), [`DistributedRwLock`] and
+/// [`DistributedSemaphore`] return.
 pub type Locking<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// A semaphore of a [`LockProvider`](crate::LockProvider). Dropping one of its futures is safe at any
-/// point: what was granted is released in the background.
+/// A semaphore of a [`LockProvider`](crate::LockProvider). Dropping one of its futures is safe at
+/// any point: granted permits are released in the background.
 ///
-/// Methods that come later have a body.
+/// Methods that are added later have a default body.
 pub trait DistributedSemaphore: fmt::Debug + Send + Sync {
-    /// Acquires `many` permits, or none, waiting for `timeout` at most: see
-    /// [`QuorumSemaphore::acquire`].
+    /// Acquires `many` permits, or none, within `timeout`: see [`QuorumSemaphore::acquire`].
     fn acquire(&self, many: u32, timeout: Duration) -> Locking<'_, PermitsGuard>;
 
-    /// The same with the semaphore's own wait: see [`QuorumSemaphore::acquire_default`].
+    /// Acquires permits with the timeout of the options: see [`QuorumSemaphore::acquire_default`].
     fn acquire_default(&self, many: u32) -> Locking<'_, PermitsGuard>;
 
-    /// Takes what is free, and waits for nobody: see [`QuorumSemaphore::try_acquire`].
+    /// Acquires free permits, without waiting: see [`QuorumSemaphore::try_acquire`].
     fn try_acquire(&self, many: u32) -> Locking<'_, Option<PermitsGuard>>;
 }
 
 impl dyn DistributedSemaphore {
-    /// Acquires `many` permits, runs `body`, and releases them; drops the body the moment one of them
-    /// is lost.
+    /// Acquires `many` permits, runs `body`, and releases them. Drops the body if one is lost.
     ///
     /// # Errors
     /// As [`QuorumSemaphore::run`].
     ///
     /// # Cancel safety
-    /// Safe: the body is dropped, and the permits released in the background.
+    /// Safe: the body is dropped, and the permits are released in the background.
     pub async fn run<F, Fut>(&self, many: u32, timeout: Duration, body: F) -> Result<Fut::Output>
     where
         F: FnOnce(PermitsLease) -> Fut,
@@ -55,7 +53,7 @@ impl dyn DistributedSemaphore {
     /// As [`QuorumSemaphore::try_run`].
     ///
     /// # Cancel safety
-    /// Safe: the body is dropped, and the permits released in the background.
+    /// Safe: the body is dropped, and the permits are released in the background.
     pub async fn try_run<F, Fut, T, E>(&self, many: u32, timeout: Duration, body: F) -> Result<T, E>
     where
         F: FnOnce(PermitsLease) -> Fut,
@@ -67,37 +65,40 @@ impl dyn DistributedSemaphore {
 }
 
 /// A reader-writer lock of a [`LockProvider`](crate::LockProvider). Dropping one of its futures is
-/// safe at any point: what was granted is released in the background.
+/// safe at any point: a granted lock is released in the background.
 ///
-/// Methods that come later have a body.
+/// Methods that are added later have a default body.
 pub trait DistributedRwLock: fmt::Debug + Send + Sync {
-    /// Acquires it as a reader, waiting for `timeout` at most: see [`QuorumRwLock::read`].
+    /// Acquires the lock as a reader, and waits for `timeout` at most: see [`QuorumRwLock::read`].
     fn read(&self, timeout: Duration) -> Locking<'_, ReadGuard>;
 
-    /// The same with the lock's own wait: see [`QuorumRwLock::read_default`].
+    /// As [`read`](Self::read), with the timeout of the options: see
+    /// [`QuorumRwLock::read_default`].
     fn read_default(&self) -> Locking<'_, ReadGuard>;
 
-    /// Acquires it as a reader if no writer has it, and waits for nobody: see [`QuorumRwLock::try_read`].
+    /// As [`read`](Self::read), without waiting for others: see [`QuorumRwLock::try_read`].
     fn try_read(&self) -> Locking<'_, Option<ReadGuard>>;
 
-    /// Acquires it as the writer, waiting for `timeout` at most: see [`QuorumRwLock::write`].
+    /// Acquires the lock as the writer, and waits for `timeout` at most: see
+    /// [`QuorumRwLock::write`].
     fn write(&self, timeout: Duration) -> Locking<'_, WriteGuard>;
 
-    /// The same with the lock's own wait: see [`QuorumRwLock::write_default`].
+    /// As [`write`](Self::write), with the timeout of the options: see
+    /// [`QuorumRwLock::write_default`].
     fn write_default(&self) -> Locking<'_, WriteGuard>;
 
-    /// Acquires it as the writer if nobody has it, and waits for nobody: see [`QuorumRwLock::try_write`].
+    /// As [`write`](Self::write), without waiting for others: see [`QuorumRwLock::try_write`].
     fn try_write(&self) -> Locking<'_, Option<WriteGuard>>;
 }
 
 impl dyn DistributedRwLock {
-    /// Runs `body` while it is held as a reader; drops the body the moment the lock is lost.
+    /// Runs `body` while the lock is held as a reader. Drops the body once the lock is lost.
     ///
     /// # Errors
     /// As [`QuorumRwLock::run_read`].
     ///
     /// # Cancel safety
-    /// Safe: the body is dropped, and the lock released in the background.
+    /// Safe: the body is dropped, and the lock is released in the background.
     pub async fn run_read<F, Fut>(&self, timeout: Duration, body: F) -> Result<Fut::Output>
     where
         F: FnOnce(Lease) -> Fut,
@@ -112,7 +113,7 @@ impl dyn DistributedRwLock {
     /// As [`QuorumRwLock::try_run_read`].
     ///
     /// # Cancel safety
-    /// Safe: the body is dropped, and the lock released in the background.
+    /// Safe: the body is dropped, and the lock is released in the background.
     pub async fn try_run_read<F, Fut, T, E>(&self, timeout: Duration, body: F) -> Result<T, E>
     where
         F: FnOnce(Lease) -> Fut,
@@ -122,13 +123,13 @@ impl dyn DistributedRwLock {
         self.run_read(timeout, body).await?
     }
 
-    /// Runs `body` while it is held as the writer; drops the body the moment the lock is lost.
+    /// Runs `body` while the lock is held as the writer. Drops the body once the lock is lost.
     ///
     /// # Errors
     /// As [`QuorumRwLock::run_write`].
     ///
     /// # Cancel safety
-    /// Safe: the body is dropped, and the lock released in the background.
+    /// Safe: the body is dropped, and the lock is released in the background.
     pub async fn run_write<F, Fut>(&self, timeout: Duration, body: F) -> Result<Fut::Output>
     where
         F: FnOnce(Lease) -> Fut,
@@ -143,7 +144,7 @@ impl dyn DistributedRwLock {
     /// As [`QuorumRwLock::try_run_write`].
     ///
     /// # Cancel safety
-    /// Safe: the body is dropped, and the lock released in the background.
+    /// Safe: the body is dropped, and the lock is released in the background.
     pub async fn try_run_write<F, Fut, T, E>(&self, timeout: Duration, body: F) -> Result<T, E>
     where
         F: FnOnce(Lease) -> Fut,
@@ -194,7 +195,7 @@ impl DistributedSemaphore for QuorumSemaphore {
     }
 }
 
-/// What a provider does not have.
+/// A kind of lock that a provider does not have: every acquisition fails.
 #[derive(Debug)]
 pub(super) struct Without(pub(super) &'static str);
 

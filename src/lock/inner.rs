@@ -1,4 +1,4 @@
-//! What a quorum's handles and its locks share.
+//! State that a quorum's handles and locks share.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,12 +18,11 @@ use crate::protocol::{Freeing, Queue};
 use crate::rules::Tick;
 use crate::rules::tally::Freed;
 
-/// How many names a lock is on at most.
+/// The most names of one lock.
 pub const MAX_NAMES: usize = 1_000;
 
-/// The leases, the queue and the settings of one quorum.
 pub(super) struct Inner {
-    /// Which quorum of this process it is: no two have the same.
+    /// A number that no other quorum of this process has.
     pub(super) number: u64,
     pub(super) leases: Arc<Leases>,
     pub(super) host: Arc<dyn Host>,
@@ -56,7 +55,7 @@ impl Inner {
         self.settings.connect_timeout
     }
 
-    /// Whether its nodes are in memory.
+    /// An error unless the nodes are in memory.
     #[cfg(feature = "testing")]
     pub(super) fn in_memory(&self) -> Result<()> {
         match self.registry {
@@ -65,7 +64,7 @@ impl Inner {
         }
     }
 
-    /// The rules of locks with these options.
+    /// Checks these options, and returns the rules of locks that have them.
     pub(super) fn rules_of(&self, options: &LockOptions) -> Result<Arc<Rules>> {
         let Settings { max_ttl, options: shared, .. } = &self.settings;
         let rules = Arc::new(options.checked_for(shared, *max_ttl)?);
@@ -77,7 +76,7 @@ impl Inner {
         self.settings.name(text)
     }
 
-    /// In one order, and each once: those who wait for several wait in the same order.
+    /// Sorted and without duplicates: all sets must wait for names in the same order.
     pub(super) fn names(&self, texts: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Arc<[Name]>> {
         let mut names = BTreeSet::new();
         for text in texts {
@@ -94,7 +93,7 @@ impl Inner {
         }
     }
 
-    /// Waits until a quorum has confirmed these releases, or until then.
+    /// Waits until a quorum has confirmed these releases, but not past `until`.
     pub(super) async fn confirmed(
         &self,
         freeing: &Freeing,
@@ -116,12 +115,11 @@ impl Inner {
         }
     }
 
-    /// Whether calls can be made here and now.
+    /// An error after a shutdown, or outside of the quorum's runtime.
     pub(super) fn usable(&self) -> Result<()> {
         self.leases.home.usable()
     }
 
-    /// Why nothing is acquired any more.
     pub(super) fn closed(&self) -> Error {
         self.leases.home.closed()
     }

@@ -1,4 +1,4 @@
-//! Whoever was elected.
+//! The winner of an election.
 
 use std::ops::Deref;
 
@@ -10,11 +10,10 @@ use crate::rules::LostReason;
 /// The longest value that a leader proclaims, in bytes: 64 KiB.
 pub const MAX_VALUE: usize = 65_536;
 
-/// A view of an office that is held: cheap to clone, and without a share in keeping it. Whoever has
-/// one [proclaims](Self::proclaim) for the leader.
+/// A view of a held office, the lead in an election. Cheap to clone. Keeping the view does not keep
+/// the office. Each view can [proclaim](Self::proclaim) for the leader.
 ///
-/// Its [`token`](Lease::token), how it is [`lost`](Lease::lost) and what remains of it, it has from
-/// [`Lease`].
+/// It has all methods of [`Lease`], such as [`token`](Lease::token) and [`lost`](Lease::lost).
 #[derive(Clone, Debug)]
 pub struct LeaderLease(Lease);
 
@@ -27,19 +26,19 @@ impl Deref for LeaderLease {
 }
 
 impl LeaderLease {
-    /// Tells all who [observe](crate::Election::observe) a value, such as the address where this
-    /// leader is to be found: text of up to [`MAX_VALUE`] bytes without NUL. It takes the place of
-    /// what was proclaimed before, and goes with the office. Returns once a quorum of nodes has
-    /// stored it.
+    /// Publishes a value to all who [observe](crate::Election::observe), such as the address of
+    /// this leader: text of up to [`MAX_VALUE`] bytes without NUL. It replaces the value before,
+    /// and is gone when the office ends. Returns once a quorum of nodes has stored the value.
     ///
-    /// A node that forgot it gets it again with a later renewal.
+    /// A node that forgot the value gets it again with a later renewal.
     ///
     /// # Errors
     /// `Config` for a value that is too long or contains NUL. `Lost` if the office was lost.
-    /// `Unavailable` if no quorum stored it within the round timeout: observers may see it or not.
+    /// `Unavailable` if no quorum stored the value within the round timeout: observers may see it
+    /// or not.
     ///
     /// # Cancel safety
-    /// The value was sent when this is first polled; some nodes may store it.
+    /// The first poll sends the value, so some nodes may store it.
     pub async fn proclaim(&self, value: impl AsRef<str>) -> Result<()> {
         let value = value.as_ref();
         if value.len() > MAX_VALUE {
@@ -55,10 +54,10 @@ impl LeaderLease {
     }
 }
 
-/// An office that is held: see [`Election`](crate::Election). It is kept as long as this lives, and
-/// given up when it is dropped.
+/// A held office: see [`Election`](crate::Election). Kept while this lives, and given up when
+/// dropped.
 ///
-/// What can be asked of it, and [proclaimed](LeaderLease::proclaim), it has from [`LeaderLease`].
+/// It has all methods of [`LeaderLease`], such as [`proclaim`](LeaderLease::proclaim).
 #[derive(Debug)]
 #[must_use = "whoever drops it leads no more"]
 pub struct Leader {
@@ -79,21 +78,20 @@ impl Leader {
         Self { lease: LeaderLease(guard.lease()), guard }
     }
 
-    /// A view that can be given away; it does not keep the office.
+    /// A view of the office that can be shared. Keeping the view does not keep the office.
     #[must_use]
     pub fn lease(&self) -> LeaderLease {
         self.lease.clone()
     }
 
-    /// Gives the office up: the next candidate may lead at once. Waits until a quorum has confirmed
-    /// that.
+    /// Gives the office up to the next candidate. Waits until a quorum has confirmed.
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes answered in time. It goes on in the background, and what it
-    /// does not reach expires by itself.
+    /// `Unavailable` if too few nodes answered in time. The release goes on in the background, and
+    /// a hold that it does not reach expires.
     ///
     /// # Cancel safety
-    /// Safe: it has been sent when this is first polled, and goes on in the background.
+    /// Safe: the first poll sends the release, which goes on in the background.
     pub async fn resign(self) -> Result<Released> {
         self.guard.release().await
     }

@@ -1,4 +1,4 @@
-//! How a session acquires names, and what it says where others have them.
+//! How a session acquires names.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::protocol::{Grant, Open, Patience, Who};
 use crate::words::listed;
 
 impl Session {
-    /// Acquires those of `names` that it does not hold.
+    /// Acquires those of `names` that the session does not hold.
     pub(super) async fn acquire(&self, names: &Arc<[Name]>, patience: Patience) -> Result<()> {
         self.inner.usable()?;
         tokio::select! {
@@ -24,11 +24,11 @@ impl Session {
         }
     }
 
-    /// Waits until no other caller of the session asks for one of these names.
+    /// Waits until no other caller of the session acquires one of these names, then acquires them.
     async fn acquire_in_turn(&self, names: &Arc<[Name]>, patience: Patience) -> Result<()> {
         let Core { asking, locks, .. } = &*self.core;
         loop {
-            // Before it is looked: from here on it is notified.
+            // Subscribe before the check, so that no end of another acquisition is missed.
             let changed = asking.changed();
             let others = match asking.begin(locks, names)? {
                 Turn::Held => return Ok(()),
@@ -54,8 +54,8 @@ impl Session {
         }
     }
 
-    /// Logs that it waits for a name below one that the session holds, once it has for a whole round:
-    /// another may do the same the other way round.
+    /// Logs a warning after a round timeout if the session holds a name above one that it waits
+    /// for. Another session may wait the other way round.
     async fn warned(
         &self,
         names: &[Name],
@@ -77,8 +77,8 @@ impl Session {
         acquired.await
     }
 
-    /// Holds what was won. What was won while the quorum shut down may have come too late to be lost
-    /// with the others: the shutdown waits until its release was sent.
+    /// Adds a grant to the session. A shutdown may have come without seeing it: then end the
+    /// session here. The shutdown waits until `open` is dropped.
     fn hold(&self, grant: Grant, open: Open) -> Result<()> {
         self.core.locks.add(grant)?;
         if self.inner.shut.is_cancelled() {
@@ -94,7 +94,7 @@ impl Session {
     }
 }
 
-/// Another caller of the session was first.
+/// The error if another caller of the session was first.
 fn outwaited(names: &[Name], kind: ErrorKind) -> Error {
     Error::new(kind, format!("another caller of this session is acquiring {}", listed(names)))
 }

@@ -9,7 +9,7 @@ use crate::node::{Fault, FaultKind, Operation, Outcome, Reply};
 use crate::protocol::{Voters, answers, met};
 use crate::rules::list::Record;
 
-/// What one node says of its clients. See [`Quorum::members`].
+/// What one node reports of its clients' list. See [`Quorum::members`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeMembers {
@@ -17,30 +17,29 @@ pub struct NodeMembers {
     pub node: Arc<str>,
     /// Its name in the list.
     pub name: Arc<str>,
-    /// Its server's run id; `None` if there is no connection.
+    /// The run id of its server; `None` if there is no connection.
     pub run: Option<String>,
-    /// Its record, `None` if it has none; or what kept it from answering.
+    /// The node's record, or `None` if it has no record. An error says why the node did not answer.
     pub record: Result<Option<Record>, String>,
 }
 
-/// What all nodes say of their clients. See [`Quorum::members`].
+/// What all nodes report of their clients' lists. See [`Quorum::members`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Members {
-    /// Each node, in the order in which they were configured.
+    /// The nodes, in the order of configuration.
     pub nodes: Vec<NodeMembers>,
 }
 
 impl Quorum {
-    /// Asks all nodes for their records: which list is in force there, for how much longer, and which
-    /// servers its clients see behind each node's name. Nothing is written.
+    /// Asks all nodes for their records. A record says which list is in force there, for how much
+    /// longer, and which servers clients see behind each node's name. Nothing is written.
     ///
-    /// Waits for nodes that are being connected to, for `connect_timeout` at most, and for answers as
-    /// long as for a round.
+    /// Waits for connections up to `connect_timeout`, and for replies up to the round timeout.
     ///
     /// # Errors
-    /// `Config` outside of a Tokio runtime, `Closed` after a shutdown. Nodes that do not answer are
-    /// part of the result.
+    /// `Config` outside of a Tokio runtime, `Closed` after a shutdown. A node that does not answer
+    /// is no error: the result reports it.
     ///
     /// # Cancel safety
     /// Safe.
@@ -67,7 +66,7 @@ impl Quorum {
         Ok(Members { nodes: replies.into_iter().enumerate().map(of).collect() })
     }
 
-    /// Every node was connected to, or was tried once.
+    /// Waits until each node is connected, or a connection to it has failed once.
     pub(super) async fn all_met(&self) -> &Arc<Voters> {
         let voters = &self.0.leases.voters;
         met(voters, self.0.connect_timeout()).await;
@@ -75,14 +74,14 @@ impl Quorum {
     }
 }
 
-/// Asks for a record, and writes nothing.
+/// A hello that reads the record, and writes nothing.
 pub(super) fn look(voters: &Voters) -> Operation {
     let list = voters.membership.list.clone();
     let (new, process, seen) = ("".into(), "".into(), Vec::new());
     Operation::Hello(Hello { intent: Intent::Look, new, process, list, old: None, knew: None, sync: None, seen })
 }
 
-/// The record that a node answered with, if it has one.
+/// The record in a node's reply, if the node has one.
 pub(super) fn record(reply: Reply) -> Result<Option<Record>, Fault> {
     match reply? {
         Outcome::Hello(record) => Ok(record),

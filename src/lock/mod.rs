@@ -1,4 +1,4 @@
-//! What users hold: the quorum and its locks. Claims, and no protocol of their own.
+//! The public types: the quorum and its locks. The protocol itself is in `crate::protocol`.
 
 mod acquiring;
 mod asking;

@@ -18,8 +18,7 @@ use crate::protocol::{Grant, Open, Patience, Who, described};
 use crate::rules::Tick;
 use crate::words::{about, exact, listed};
 
-/// A lock on a name, or on several, held by at most one at a time across all clients of the same
-/// nodes.
+/// A lock on one name or several. It has at most one holder across all clients of the same nodes.
 ///
 /// Cheap to clone, `Send` and `Sync`. Every acquisition has an owner of its own: two tasks that use
 /// the same `QuorumLock`, or clones of it, exclude each other. To hold a lock more than once, see
@@ -30,7 +29,7 @@ pub struct QuorumLock {
     names: Result<Arc<[Name]>, String>,
     mode: Mode,
     rules: Arc<Rules>,
-    /// What whoever holds it says of itself.
+    /// The holder's note or value.
     says: Option<Arc<str>>,
     owner: Option<Owner>,
 }
@@ -38,7 +37,7 @@ pub struct QuorumLock {
 /// The longest period of a [`Once`](crate::Once): 366 days.
 pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 86_400);
 
-/// How long to wait for nodes to say which of several names are held.
+/// How long a refused caller waits for nodes to report which of several names are held.
 const EXPLAINING: Duration = Duration::from_millis(500);
 
 /// The longest note of a holder, in bytes.
@@ -50,12 +49,12 @@ impl QuorumLock {
         Self { inner, names, mode: Mode::Exclusive, rules, says: None, owner: None }
     }
 
-    /// The same names, held with other readers.
+    /// The same names, acquired as a reader.
     pub(super) fn shared(&self) -> Self {
         Self { mode: Mode::Shared, ..self.clone() }
     }
 
-    /// The same names, held with other readers: for simulations.
+    /// The same names, acquired as a reader: for simulations.
     #[cfg(feature = "unstable")]
     #[doc(hidden)]
     #[must_use]
@@ -63,12 +62,12 @@ impl QuorumLock {
         self.shared()
     }
 
-    /// The same lock, whose holder may say something of itself; at first `says`.
+    /// The same lock, whose holder may publish a note or a value. The first is `says`.
     pub(super) fn saying(self, says: Arc<str>) -> Self {
         Self { says: Some(says), ..self }
     }
 
-    /// The same lock, which nodes hold for `period` whatever becomes of its lease.
+    /// The same lock, which nodes hold for `period` even if its lease ends before.
     pub(super) fn keeping(self, period: Duration) -> Self {
         let rules = Rules { period: Some(period), ..(*self.rules).clone() };
         let ttl = rules.validity.ttl();
@@ -80,21 +79,21 @@ impl QuorumLock {
         &self.rules
     }
 
-    /// Its quorum, and its first name.
     pub(super) fn first(&self) -> Result<(Arc<Inner>, Name)> {
         let names = self.names.as_ref().map_err(Error::config)?;
         Ok((self.inner.clone(), names[0].clone()))
     }
 
-    /// The same lock with a note on what it is held for, as in `"deploy #812"`: up to [`MAX_NOTE`]
-    /// bytes without control characters. A bad note is refused when the lock is first acquired.
+    /// The same lock with a note, as in `"deploy #812"`: up to [`MAX_NOTE`] bytes without control
+    /// characters. A bad note is refused at the first acquisition.
     ///
-    /// While the lock is held, the nodes keep the note. Whoever looks at its names sees it
-    /// ([`Quorum::inspect`](crate::Quorum::inspect), `quorumlock status`), and for how long it has
-    /// been held; whoever waits in vain finds it in the error
-    /// ([`Error::holder_says`]), which takes up to 500 ms more. It is for people: each renewal carries
-    /// it, and one is sent right after the lock was acquired, which the caller does not wait for.
-    /// Nothing fails where a node cannot store it.
+    /// The nodes keep the note while the lock is held. [`Quorum::inspect`](crate::Quorum::inspect)
+    /// and `quorumlock status` show it, and how long the lock has been held. A caller that waits in
+    /// vain finds it in the error ([`Error::holder_says`]), which takes up to 500 ms more.
+    ///
+    /// The note is for people. Each renewal carries it, and the first is sent right after the
+    /// acquisition, for which the caller does not wait. Nothing fails if a node cannot store the
+    /// note.
     ///
     /// # Examples
     /// ```
@@ -118,22 +117,21 @@ impl QuorumLock {
         Self { names, says: Some(note.into()), ..self.clone() }
     }
 
-    /// The same lock, where `owner` acquires it: while it holds the lock, it may acquire it again,
-    /// from anywhere in this process, and gets another guard at once. Nothing is sent for that: nodes
-    /// get the hold count with the next renewal. The lock is freed with the last guard.
+    /// The same lock, acquired by `owner`. While the owner holds the lock, it may acquire it again,
+    /// from anywhere in this process, and gets another guard at once. That sends nothing: nodes get
+    /// the hold count with the next renewal. The lock is freed with the last guard.
     ///
-    /// It holds the lock once, with the options and the token with which it was acquired first. So
-    /// if the lock is lost, all guards are, and the next acquisition is a new one, with a token of
-    /// its own; guards from before stay lost. It waits until they are dropped, or until their
-    /// deadline: an inner call below a lost outer guard waits for that guard.
+    /// The owner holds the lock once, with the options and the token of the first acquisition. If
+    /// the lock is lost, all its guards are, for good. The next acquisition is a new one, with a
+    /// token of its own. It waits until the lost guards are dropped, or until their deadline: an
+    /// inner call below a lost outer guard waits for that guard.
     ///
-    /// Of several callers of one owner that acquire at the same time one asks the nodes, and the
-    /// others wait until it has the lock or gives up; a [`try_acquire`](Self::try_acquire) does so
-    /// for a round's time at most.
+    /// If several callers of one owner acquire at the same time, one of them asks the nodes. The
+    /// others wait until it has the lock or gives up; a [`try_acquire`](Self::try_acquire) waits
+    /// for a round timeout at most.
     ///
-    /// It is the same lock if its names are the same. A set that shares only some of them is
-    /// another lock: an owner that holds one of two such sets waits for itself if it acquires the
-    /// other.
+    /// Locks are the same if all their names are. An owner that holds one set, and acquires another
+    /// one that shares a name, waits for itself.
     ///
     /// # Examples
     /// ```
@@ -162,22 +160,22 @@ impl QuorumLock {
 
     /// Acquires the lock, waiting for `timeout` at most.
     ///
-    /// The wait never sets the ttl: a caller that waits for a second gets the whole ttl. A
-    /// `timeout` of zero makes a try, and `Duration::MAX` waits for ever. One round of votes is
-    /// always made whole once it is this caller's turn in this process, so a call may take up to
-    /// the round timeout where `timeout` is shorter, and is a [try](Self::try_acquire) where that
-    /// round took longer than `timeout`; and up to 500 ms more where it is in vain and
-    /// the holder has a [note](Self::describe), or there are several names: then the error
-    /// [names those that are held](Error::conflicts).
+    /// The wait does not shorten the ttl: a caller that waits for a second still gets the whole
+    /// ttl. A `timeout` of zero makes a try, and `Duration::MAX` waits for ever.
+    ///
+    /// A call may take longer than `timeout` in two cases. Once it is this caller's turn in this
+    /// process, it always makes one whole round of votes, for up to the round timeout. If that
+    /// round outlasts `timeout`, the call is a [try](Self::try_acquire). And a call in vain takes
+    /// up to 500 ms more if the holder has a [note](Self::describe) or there are several names: the
+    /// error then [names those that are held](Error::conflicts).
     ///
     /// # Errors
-    /// `Timeout` if others held it until the time ended; `Unavailable` if too few nodes could vote
-    /// at that time, or the votes of a try stayed split; `Config` for a bad name or outside of a
-    /// Tokio runtime; `Closed` after a shutdown.
+    /// `Timeout` if others held the lock until the time ended; `Unavailable` if too few nodes could
+    /// vote at that time, or the votes of a try stayed split; `Config` for a bad name or outside of
+    /// a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// Safe at any point: what was granted is released in the background, and the place in the
-    /// queue given up.
+    /// Safe: a granted lock is released in the background, and the place in the queue is given up.
     ///
     /// # Examples
     /// ```
@@ -202,7 +200,7 @@ impl QuorumLock {
         }
     }
 
-    /// An error, with which of several names are held, and what the holder says of itself.
+    /// Adds to the error which of several names are held, and the holder's note.
     async fn explained(&self, error: Error) -> Error {
         let error = match &self.names {
             Ok(names) if names.len() > 1 => {
@@ -213,7 +211,7 @@ impl QuorumLock {
         self.with_words(error).await
     }
 
-    /// An error, with what the holder says of itself where a node tells it in time.
+    /// Adds the holder's note to the error, if a node reports it in time.
     async fn with_words(&self, error: Error) -> Error {
         let (Some(holder), Ok(names)) = (error.holder(), &self.names) else { return error };
         match described(&self.inner.leases.voters, names, holder).await {
@@ -222,8 +220,7 @@ impl QuorumLock {
         }
     }
 
-    /// Acquires the lock, waiting for as long as its options say: [`LockOptions::wait`], by default
-    /// 10 s. All else is as with [`acquire`](Self::acquire).
+    /// As [`acquire`](Self::acquire), with the timeout [`LockOptions::wait`]: 10 s by default.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
@@ -252,24 +249,24 @@ impl QuorumLock {
         self.acquire(self.rules.wait).await
     }
 
-    /// Acquires the lock if nobody has it, and waits for nobody.
+    /// Acquires the lock if nobody holds it, without waiting.
     ///
-    /// `None` means that somebody else holds the lock: a quorum of nodes names one holder. (It may
-    /// have been handed the lock just now.) An error means that nobody can tell. Callers that try
-    /// at one moment may split the votes between them. Each gives back what it was granted and
+    /// `None` means that somebody else holds the lock: a quorum of nodes names one holder. (The
+    /// lock may have been handed to it just now.) An error means that nobody can tell. Callers that
+    /// try at the same moment may split the votes. Each then releases what it was granted, and
     /// tries again after a random pause, for two round timeouts at most (4 s unless set).
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes could vote, or votes stayed split; `Config` for a bad name or outside of a Tokio
-    /// runtime; `Closed` after a shutdown.
+    /// `Unavailable` if too few nodes could vote, or votes stayed split; `Config` for a bad name or
+    /// outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// Safe: what was granted is released in the background.
+    /// Safe: a granted lock is released in the background.
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>> {
         self.try_until(self.inner.host.now() + self.rules.longest_try()).await
     }
 
-    /// The same, where rounds in which votes were split are made again until then.
+    /// As `try_acquire`, but repeats rounds with split votes until `until`.
     pub(super) async fn try_until(&self, until: Tick) -> Result<Option<LockGuard>> {
         match self.acquired(Patience::Try(until)).await {
             Ok(guard) => Ok(Some(guard)),
@@ -278,16 +275,14 @@ impl QuorumLock {
         }
     }
 
-    /// Acquires the lock, runs `body`, and releases it. The body is dropped the moment the lock is
-    /// lost.
+    /// Acquires the lock, runs `body`, and releases the lock. Drops the body once the lock is lost.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), and `Lost` if the lock was lost before the body ended. A
-    /// release that no quorum confirms is not an error here: the body's work was done while the
-    /// lock was held.
+    /// As [`acquire`](Self::acquire), and `Lost` if the lock was lost before the body ended. It is
+    /// no error here if no quorum confirms the release: the body ran while the lock was held.
     ///
     /// # Cancel safety
-    /// Safe: the body is dropped, and the lock released in the background.
+    /// Safe: the body is dropped, and the lock is released in the background.
     ///
     /// # Examples
     /// ```
@@ -310,14 +305,14 @@ impl QuorumLock {
         under(self.acquire(timeout).await?, body).await
     }
 
-    /// As [`run`](Self::run), for a body that can fail: one `Result`, with the errors of both. The
-    /// lock is released whatever the body comes to.
+    /// As [`run`](Self::run), for a body that can fail. Returns one `Result`, with the errors of
+    /// both. The lock is released whatever the body returns.
     ///
     /// # Errors
-    /// As [`run`](Self::run), turned into the body's kind of error, and what the body returns.
+    /// Those of [`run`](Self::run), converted to the body's error type, and the body's own.
     ///
     /// # Cancel safety
-    /// Safe: the body is dropped, and the lock released in the background.
+    /// Safe: the body is dropped, and the lock is released in the background.
     ///
     /// # Examples
     /// ```
@@ -349,12 +344,12 @@ impl QuorumLock {
     async fn acquired(&self, patience: Patience) -> Result<LockGuard> {
         match &self.owner {
             None => self.timed(patience, Who::Next(self.mode)).await,
-            // Boxed: acquisitions without an owner need no room for it.
+            // Boxed, so that futures of acquisitions without an owner stay small.
             Some(owner) => Box::pin(self.owned(owner, patience)).await,
         }
     }
 
-    /// Enters it again where the owner holds it, or acquires it.
+    /// Reenters the lock if the owner holds it, else acquires it.
     async fn owned(&self, owner: &Owner, patience: Patience) -> Result<LockGuard> {
         self.inner.usable()?;
         let names = self.names.as_ref().map_err(Error::config)?;
@@ -367,7 +362,7 @@ impl QuorumLock {
                 *last = guard.downgrade();
                 return Ok(guard);
             };
-            // Others may enter at the same time.
+            // Other callers of the owner may reenter at the same time.
             drop(last);
             match lease.reenter() {
                 Err(error) if error.is_lost() => {}
@@ -376,7 +371,7 @@ impl QuorumLock {
         }
     }
 
-    /// Waits while another caller of the same owner acquires.
+    /// Waits while another caller of the same owner acquires the lock.
     async fn seated<'a>(
         &self,
         seat: &'a Seat,
@@ -392,11 +387,11 @@ impl QuorumLock {
 
     fn outwaited(&self, patience: Patience) -> Error {
         let names = self.names.as_deref().map(listed).unwrap_or_default();
-        let why = format!("cannot acquire {names}: another caller of the same owner is acquiring it still");
+        let why = format!("cannot acquire {names}: another caller of the same owner is still acquiring it");
         Error::new(patience.out_of_time(), why)
     }
 
-    /// Makes one try to hold it as the reader that a writer becomes.
+    /// Makes one try to acquire the lock as the reader that a writer becomes.
     pub(super) async fn follow(&self, writer: &LockGuard) -> Result<LockGuard> {
         self.timed(Patience::Once, Who::Follows(writer.grant())).await
     }
@@ -407,8 +402,8 @@ impl QuorumLock {
         self.inner.acquire(wanted, patience, |grant, open| self.hold(grant, open)).await
     }
 
-    /// Holds what was won. A lock that was won while the quorum shut down may have come too late to
-    /// be lost with the others: it is released, and the shutdown waits until that has been sent.
+    /// Begins the lease. A shutdown may have come without seeing the lease: then release it here.
+    /// The shutdown waits until `open` is dropped.
     fn hold(&self, grant: Grant, open: Open) -> Result<LockGuard> {
         let guard = LockGuard::new(&self.inner.leases, &self.rules, grant, self.says.as_ref());
         if self.inner.shut.is_cancelled() {
@@ -426,7 +421,7 @@ impl fmt::Debug for QuorumLock {
     }
 }
 
-/// Whether nodes may hold something for so long, or what is wrong with that.
+/// An error unless nodes may hold a name for this period.
 fn checked_period(period: Duration, ttl: Duration) -> Result<(), String> {
     if period < ttl {
         let (period, ttl) = (exact(period), exact(ttl));
@@ -440,13 +435,13 @@ fn checked_period(period: Duration, ttl: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// A value may be longer than a note.
+/// Cuts a leader's value to the length of a note.
 fn shortened(says: &str) -> &str {
     let end = (0..=MAX_NOTE.min(says.len())).rev().find(|&end| says.is_char_boundary(end));
     &says[..end.unwrap_or(0)]
 }
 
-/// Whether a note may be one, or what is wrong with it.
+/// An error unless the note is valid.
 fn noted(note: &str) -> Result<(), String> {
     if note.len() > MAX_NOTE {
         return Err(format!("a note has {} bytes; use at most {MAX_NOTE}", note.len()));

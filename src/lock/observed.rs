@@ -1,4 +1,4 @@
-//! Who leads, as observers see it: nodes publish when to look.
+//! Observes who leads. Nodes publish that there is news, and then the observer asks them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,29 +12,30 @@ use crate::error::Result;
 use crate::protocol::{Inspected, Observing};
 use crate::rules::{Backoff, Tick};
 
-/// Nodes are asked again after half of that, and up to as much more: what they publish can be lost.
+/// What nodes publish can be lost, so observers also ask at random, after half of this time to all
+/// of it.
 const RARELY: Duration = Duration::from_secs(5);
 
-/// Somebody leads.
+/// One leader, and what it proclaimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leadership {
-    /// Who: `host/pid/uuid/number`.
+    /// The leader's owner id: `host/pid/uuid/number`.
     pub leader: String,
-    /// Its fencing token, greater than that of every leader before.
+    /// Its fencing token, greater than that of every earlier leader.
     pub token: u64,
-    /// What it proclaimed last; empty before that.
+    /// The value that it proclaimed last. Empty if it has proclaimed none.
     pub value: String,
 }
 
-/// Looks who leads: when there is news, when a hold ends by itself, and now and then. One look at a
+/// Asks who leads: when there is news, when a hold expires, and at random times. It asks once at a
 /// time, however many nodes publish.
 pub(super) struct Observer {
     inner: Arc<Inner>,
     observing: Observing,
-    /// The token and the number of the value that were seen last.
+    /// The token and the value's number that were seen last.
     last: Option<(u64, u32)>,
-    /// When to look again, if there is no news before that.
+    /// When to ask again if there is no news before.
     due: Tick,
 }
 
@@ -54,7 +55,7 @@ impl Observer {
         })
     }
 
-    /// What is news; `None` once the quorum was shut down.
+    /// The next change; `None` after a shutdown.
     async fn next(&mut self) -> Option<Leadership> {
         loop {
             self.inner.usable().ok()?;
@@ -66,20 +67,20 @@ impl Observer {
         }
     }
 
-    /// Asks the nodes, once that is worth it or due.
+    /// Waits until there is news or the time is due, then asks the nodes.
     async fn look(&mut self) -> Inspected {
         let (host, voters) = (&self.inner.host, &self.inner.leases.voters);
         self.observing.is_worth_a_look(self.due).await;
         let survey = self.observing.look(self.inner.rules.round_timeout).await;
         let half = RARELY / 2;
         let jitter = Backoff { min: half, max: half }.pause(0, Duration::ZERO, host.random());
-        // Nobody publishes that a hold has ended by itself.
+        // Nodes do not publish that a hold has expired.
         let ends = survey.heard().filter_map(|said| said.remaining).max().unwrap_or(RARELY);
         self.due = host.now() + ends.min(half + jitter);
         Inspected::new(voters, &survey)
     }
 
-    /// Who leads, unless that, or something later, was seen before.
+    /// The leader, unless the same or a newer state was seen before.
     fn news(&mut self, seen: &Inspected) -> Option<Leadership> {
         let (leader, told) = (seen.holder()?, seen.description()?);
         let this = Some((told.token, told.number));

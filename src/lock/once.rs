@@ -1,4 +1,4 @@
-//! Once a period: the first of many wins, and the others skip.
+//! Once per period: the first of many callers wins, and the others skip.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -14,36 +14,35 @@ use crate::lease::{Lease, LockGuard, Released};
 use crate::node::Name;
 use crate::protocol::{Inspected, Survey};
 
-/// Something to be done once in each period, by whoever of many comes first: a report, a clean-up,
-/// an invoice run.
+/// A job that is done once in each period, by the first of many callers, such as a report.
 ///
-/// The first caller of [`claim`](Self::claim) gets a permit, and everybody else `None` until the
-/// period is over: `period` after the nodes granted the claim, by each node's own clock. (A permit
-/// that lives long is renewed, and the rest of its period is counted by its holder's monotonic clock
-/// then, which may run apart from the nodes' by 1 %.) No client's wall clock matters. Nobody waits.
+/// The first caller of [`claim`](Self::claim) gets a permit. All others get `None` until the period
+/// is over. Nobody waits. The period ends `period` after the nodes granted the claim, by each
+/// node's own clock. No client's wall clock matters. (Renewals of a permit count the rest of the
+/// period by the monotonic clock of its holder, which may run apart from the nodes' by 1 %.)
 ///
-/// **At most once a period:** a process that gets the permit and dies has used it. One whose work
-/// failed gives it back by [`undo`](OncePermit::undo), and the next caller may try.
+/// **At most once per period:** a process that gets the permit and dies has used it. If the work
+/// failed, [`undo`](OncePermit::undo) gives the permit back, and the next caller may try.
 ///
-/// While the permit lives it is a held lock, renewed as others are; when it is released or dropped,
-/// or lost, nothing is released: nodes hold the name until the period is over. So
-/// [`inspect`](crate::Quorum::inspect) and `quorumlock status` show who did it, and for how long
-/// still nobody else does. Work that takes longer than the period keeps others out until it is done.
+/// While the permit lives, it is a held lock, which is renewed like others. When the permit is
+/// released, dropped or lost, the nodes still hold the name until the period is over. So
+/// [`inspect`](crate::Quorum::inspect) and `quorumlock status` show who did the work, and how long
+/// the period still lasts. Work that outlasts the period keeps others out until it is done.
 ///
-/// Use a name of its own. While a lock, a reader or a leader holds the name, a claim is refused
-/// with `Config`; and a lock on the name waits for the period's end.
+/// Use a name of its own. While a lock, a reader or a leader holds the name, a claim fails with
+/// `Config`, and a lock on the name waits for the end of the period.
 /// [`force_release`](crate::Quorum::force_release) lets the next caller try before the period is
-/// over; [`revoke`](crate::Quorum::revoke) does not, since it frees nothing.
+/// over. [`revoke`](crate::Quorum::revoke) does not, since it frees nothing.
 ///
-/// **Choose a period that is shorter than the schedule**, such as 55 minutes for an hourly job: a
-/// period begins when the nodes grant, a little after the job was started, and one of a whole hour
-/// would often outlast the next start.
+/// **Choose a period that is shorter than the schedule**, such as 55 minutes for an hourly job. A
+/// period begins when the nodes grant, a little after the job was started. So a period of a whole
+/// hour would often outlast the next start.
 ///
-/// **Not promised:** nodes that restart without their data, or are replaced, forget who did it. As
-/// long as a quorum remembers, nobody else gets a permit. Where so many forget within one period
-/// that a quorum does not know, the next caller gets one before its time. Let the servers persist
-/// (`appendonly yes`) where that matters. The same holds for nodes whose clocks are set forward
-/// within a period; where they are set back, it lasts longer.
+/// **Not promised:** nodes that restart without their data, or are replaced, forget who did the
+/// work. While a quorum remembers, nobody else gets a permit. If so many nodes forget within one
+/// period that no quorum remembers, the next caller gets a permit too early. If that matters, let
+/// the servers persist (`appendonly yes`). The same can happen if clocks of nodes are set forward
+/// within a period. If they are set back, the period lasts longer.
 ///
 /// Cheap to clone, `Send` and `Sync`.
 ///
@@ -70,8 +69,8 @@ pub struct Once {
 }
 
 impl Quorum {
-    /// What is to be done once in each `period`, under `name`: a period from the ttl to
-    /// [`MAX_PERIOD`](crate::MAX_PERIOD). A bad name or period is refused when it is claimed.
+    /// The job `name`, which is done once in each `period`. The period must lie between the ttl and
+    /// [`MAX_PERIOD`](crate::MAX_PERIOD). A bad name or period is refused at the first claim.
     ///
     /// The period may be longer than [`max_ttl`](crate::QuorumBuilder::max_ttl).
     #[must_use]
@@ -79,7 +78,7 @@ impl Quorum {
         Once { lock: self.lock(name).keeping(period) }
     }
 
-    /// The same with options of its own.
+    /// The same, with options of its own.
     ///
     /// # Errors
     /// As [`lock_with`](Self::lock_with).
@@ -89,29 +88,29 @@ impl Quorum {
 }
 
 impl Once {
-    /// The same with a note on what it is for, kept until the period is over: see
+    /// The same job with a note, which nodes keep until the period is over: see
     /// [`QuorumLock::describe`].
     #[must_use]
     pub fn describe(&self, note: impl AsRef<str>) -> Self {
         Self { lock: self.lock.describe(note) }
     }
 
-    /// A permit, if nobody has had one in this period; `None` otherwise. One round trip for whoever
-    /// gets it, and one more where the name is held, to see whether a quorum names the holder.
+    /// Returns a permit if nobody has had one in this period, and `None` otherwise. A permit takes
+    /// one round trip. If the name is held, one more shows whether a quorum names the holder.
     ///
-    /// Where several claim at the same moment, none of them may win a quorum. They give back what
-    /// they were granted and try again after a random while, for two round timeouts at most: so the
-    /// work of a period is not skipped because many came for it at once. If such a caller dies before
-    /// it has given that back, its node grants nothing until the period ends. A node that is gone gets
-    /// it back within a minute after it has come back, as long as this process lives.
+    /// If several callers claim at the same moment, perhaps none wins a quorum. They release their
+    /// votes, and try again after random pauses for two round timeouts at most. So no period is
+    /// skipped because many callers came at once. If a caller dies before it releases a vote, that
+    /// node grants nobody else until the period ends. An unreachable node gets the release within a
+    /// minute after it is back, while this process lives.
     ///
     /// # Errors
     /// `Unavailable` if nobody can tell whether the work was done: too few nodes could vote, or no
-    /// quorum of them says of anybody that it has a permit. `Config` for a bad name or period, where the name is held as a lock, or
-    /// outside of a Tokio runtime; `Closed` after a shutdown.
+    /// quorum names a holder of the permit. `Config` for a bad name or period, if the name is held
+    /// as a lock, or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// Safe: what was granted is given back in the background, and the period has not begun.
+    /// Safe: what was granted is released in the background, and the period has not begun.
     pub async fn claim(&self) -> Result<Option<OncePermit>> {
         let (inner, name) = self.lock.first()?;
         let rules = self.lock.rules();
@@ -124,7 +123,7 @@ impl Once {
             if let Some(holder) = seen.holder() {
                 return used(&name, holder, seen.is_once()).map(|()| None);
             }
-            // It was given back since.
+            // No quorum names a holder: split votes, or a permit that was given back since.
             let pause = rules.backoff.pause(tries, inner.leases.voters.round_trip(), inner.host.random());
             let next = inner.host.now() + pause;
             if next >= end {
@@ -136,7 +135,7 @@ impl Once {
         Err(Error::new(ErrorKind::Unavailable, message))
     }
 
-    /// Whom a quorum names: who has it, had it in this period, or holds a lock on its name.
+    /// What the nodes report of the name: a permit of this period, or a lock on the same name.
     async fn seen(&self) -> Result<Inspected> {
         let (inner, name) = self.lock.first()?;
         let voters = &inner.leases.voters;
@@ -145,7 +144,7 @@ impl Once {
     }
 
     /// Runs `body` if nobody has had a permit in this period. The body is dropped the moment the
-    /// permit is lost; the permit is used all the same.
+    /// permit is lost. The permit then counts as used.
     ///
     /// # Errors
     /// As [`claim`](Self::claim), and `Lost` if the permit was lost before the body ended.
@@ -163,11 +162,11 @@ impl Once {
         }
     }
 
-    /// As [`run`](Self::run), for a body that can fail. If it does, or is dropped because the permit
-    /// was lost, the permit is given back, and another caller may try in this period.
+    /// As [`run`](Self::run), for a body that can fail. If the body fails, or is dropped because
+    /// the permit was lost, the permit is given back, and another caller may try in this period.
     ///
     /// # Errors
-    /// As [`run`](Self::run), turned into the body's kind of error, and what the body returns.
+    /// Those of [`run`](Self::run), converted to the body's error type, and the body's own.
     ///
     /// # Cancel safety
     /// Safe: the body is dropped. Once it has begun, the permit is used.
@@ -182,7 +181,7 @@ impl Once {
     /// let report = quorum.once("report", Duration::from_secs(55 * 60));
     /// let failed = report.try_run(|_| async { Err::<(), _>(std::io::Error::other("disk full").into()) }).await;
     /// assert!(matches!(failed, Err(Failed::Work(_))));
-    /// // It may be tried again.
+    /// // The next caller may try.
     /// assert!(report.try_run(|_| async { Ok::<_, Failed>(()) }).await.is_ok_and(|done| done.is_some()));
     ///
     /// #[derive(Debug)]
@@ -217,7 +216,7 @@ impl Once {
             Ok(done) => Ok(Some(done)),
             Err(error) => {
                 if let Err(error) = permit.undo().await {
-                    tracing::warn!(%error, "given back without confirmation");
+                    tracing::warn!(%error, "given back without confirmation by a quorum");
                 }
                 Err(error)
             }
@@ -225,21 +224,21 @@ impl Once {
     }
 }
 
-/// Whether who holds the name has done it, or does it: a lock on that name says nothing of it.
+/// An error if the name is held as a lock: then nobody knows whether the work was done.
 fn used(name: &Name, holder: &str, once: bool) -> Result<()> {
     match once {
         true => Ok(()),
         false => Err(Error::config(format!(
-            "{name:?} is held as a lock by {holder}, so nobody can tell whether it was done in this period; use another \
-             name for what is done once in a period, or for the lock"
+            "{name:?} is held as a lock by {holder}, so nobody can tell whether the work was done in this period; use \
+             different names for the work and for the lock"
         ))),
     }
 }
 
-/// The right to do something in this period: see [`Once`]. Its [`token`](Lease::token), how it is
-/// [`lost`](Lease::lost) and what remains of it, it has from [`Lease`].
+/// The right to do the work of this period: see [`Once`]. It has all methods of [`Lease`], such as
+/// [`token`](Lease::token) and [`lost`](Lease::lost).
 ///
-/// However it ends, the period goes on, unless it is [undone](Self::undo).
+/// However the permit ends, the period goes on, unless you [`undo`](Self::undo) it.
 #[derive(Debug)]
 #[must_use = "whoever drops it has used it: nobody else gets one in this period"]
 pub struct OncePermit {
@@ -255,17 +254,17 @@ impl Deref for OncePermit {
 }
 
 impl OncePermit {
-    /// A view that can be given away; it does not keep the permit.
+    /// A view of the permit that can be shared. Keeping the view does not keep the permit.
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.guard.lease()
     }
 
-    /// It is done: nobody else does it until the period is over. Waits for no node. `AlreadyExpired` if
-    /// the permit had been lost before; nobody else got one unless nodes forgot or somebody forced
-    /// it.
+    /// Reports the work as done: nobody else does it until the period is over. Waits for no node.
+    /// Returns `AlreadyExpired` if the permit had been lost before. Even then, nobody else got a
+    /// permit unless nodes forgot, or somebody forced the name free.
     ///
-    /// Work that took longer than the period is released as a lock is.
+    /// If the work took longer than the period, this releases the name, as for a lock.
     ///
     /// # Errors
     /// `Unavailable` in that last case, if too few nodes confirmed the release in time.
@@ -276,20 +275,20 @@ impl OncePermit {
         self.guard.release().await
     }
 
-    /// It was not done: another caller may try in this period. Also where the permit was lost. Waits
-    /// until a quorum has confirmed that.
+    /// Reports the work as not done, even if the permit was lost: another caller may try in this
+    /// period. Waits until a quorum has confirmed.
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes answered in time. It goes on in the background, as long as this
-    /// process lives.
+    /// `Unavailable` if too few nodes answered in time. The release goes on in the background,
+    /// while this process lives.
     ///
     /// # Cancel safety
-    /// Safe: it has been sent when this is first polled, and goes on in the background.
+    /// Safe: the first poll sends the release, which goes on in the background.
     pub async fn undo(self) -> Result<Released> {
         self.guard.undo().await
     }
 
-    /// The same, and waits for nothing.
+    /// As `undo`, without waiting.
     #[cfg(feature = "blocking")]
     pub(crate) fn give_back(self) {
         self.guard.give_back();

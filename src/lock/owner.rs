@@ -1,4 +1,4 @@
-//! Owners: who may enter a lock again that they hold already.
+//! Owners, which may acquire a lock again that they already hold.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::lease::WeakLease;
 use crate::node::Name;
 
-/// From how many locks on an owner forgets those that it does not hold any more.
+/// An owner with at least this many locks forgets those that it no longer holds.
 const FEW: usize = 64;
 
-/// Who holds locks, where that is more than one acquisition: a request, a job, a session of a user.
+/// A holder of locks that spans several acquisitions: a request, a job, a session of a user.
 ///
-/// A lock that is [`owned_by`](crate::QuorumLock::owned_by) an owner may be acquired again by the
-/// same owner, from anywhere in its process, while that holds it: in a function that is called with
-/// the lock held and acquires it itself, or in another task. It is freed with the last guard.
-/// Owners exclude each other, and callers that have none.
+/// An owner that holds a lock may acquire it again through
+/// [`owned_by`](crate::QuorumLock::owned_by), from anywhere in its process: in another task, or in
+/// a called function that acquires the lock itself. The lock is freed with the last guard. Owners
+/// exclude each other, and callers without an owner.
 ///
-/// Cheap to clone, `Send` and `Sync`; clones are the same owner. It does not keep any lock.
+/// Cheap to clone, `Send` and `Sync`; clones are the same owner. An owner does not keep any lock.
 ///
 /// # Examples
 /// ```
@@ -47,16 +47,16 @@ const FEW: usize = 64;
 #[derive(Clone, Default)]
 pub struct Owner(Arc<Mutex<Seats>>);
 
-/// A lock: the number of its quorum in this process, and its names.
+/// Identifies a lock: the number of its quorum in this process, and its names.
 pub(super) type Key = (u64, Arc<[Name]>);
 
-/// What an owner holds of one lock. Whoever has it acquires for all of the owner's callers.
+/// An owner's hold on one lock. The task that locks this mutex acquires for all its callers.
 pub(super) type Seat = Arc<tokio::sync::Mutex<WeakLease>>;
 
 #[derive(Default)]
 struct Seats {
     all: HashMap<Key, Seat>,
-    /// How many there were when those not in use were looked for last.
+    /// How many seats were left after the last removal of unused ones.
     kept: usize,
 }
 
@@ -67,7 +67,6 @@ impl Owner {
         Self::default()
     }
 
-    /// What it holds of a lock.
     pub(super) fn seat(&self, key: Key) -> Seat {
         let mut seats = self.seats();
         if seats.all.len() >= FEW.max(2 * seats.kept) {
@@ -82,7 +81,7 @@ impl Owner {
     }
 }
 
-/// Whether somebody acquires the lock now, or it is held.
+/// Whether the lock is being acquired or held.
 fn in_use(seat: &Seat) -> bool {
     Arc::strong_count(seat) > 1 || seat.try_lock().map_or(true, |lease| lease.held().is_some())
 }

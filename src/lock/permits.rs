@@ -1,4 +1,4 @@
-//! Permits that are held.
+//! Held permits of a semaphore.
 
 use std::fmt;
 use std::ops::Deref;
@@ -16,24 +16,25 @@ use crate::protocol::{Grant, Open};
 use crate::rules::LostReason;
 use crate::words::{about, exact};
 
-/// One permit that is held.
+/// One held permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Permit {
     /// Which of the semaphore's permits it is, from 0: no two holders have the same one. So the
     /// number can select one of several resources, such as devices or ports.
     pub number: u32,
-    /// The fencing token: greater than that of everyone who held this permit before.
+    /// The fencing token: greater than that of every earlier holder of this permit.
     pub token: u64,
 }
 
-/// What an acquisition has won so far. Dropping it gives that back.
+/// What an acquisition has won so far. Dropping this releases it.
 pub(super) struct Holding {
     pub(super) locks: Arc<Locks>,
 }
 
 impl Holding {
-    /// Holds what was won. A shutdown that did not see it waits until its release was sent.
+    /// Adds a grant. A shutdown may have come without seeing it: then release the permits here. The
+    /// shutdown waits until `open` is dropped.
     pub(super) fn add(&self, inner: &Inner, grant: Grant, open: Open) -> Result<()> {
         let added = self.locks.add(grant);
         if inner.shut.is_cancelled() {
@@ -51,7 +52,6 @@ impl Drop for Holding {
     }
 }
 
-/// What all views of held permits share.
 struct Core {
     inner: Arc<Inner>,
     pool: Arc<Pool>,
@@ -59,39 +59,39 @@ struct Core {
     permits: Vec<Permit>,
 }
 
-/// A view of held permits: cheap to clone, and without a share in holding them.
+/// A view of held permits. Cheap to clone. Keeping the view does not keep the permits.
 #[derive(Clone)]
 pub struct PermitsLease(Arc<Core>);
 
 impl PermitsLease {
-    /// The semaphore's name. Where the quorum has a
-    /// [`key_format`](crate::QuorumBuilder::key_format), as that makes it.
+    /// The semaphore's name, in the form of the quorum's
+    /// [`key_format`](crate::QuorumBuilder::key_format) if it has one.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.pool.gate.text()
     }
 
-    /// The permits, by their numbers.
+    /// The permits, sorted by number.
     #[must_use]
     pub fn permits(&self) -> &[Permit] {
         &self.0.permits
     }
 
-    /// What is left of the validity of the permit that ends first, zero if they are not held any
-    /// more. It is counted from before the nodes were asked, minus the drift.
+    /// The remaining validity of the permit that ends first. Zero if the permits are no longer
+    /// held. It counts from before the nodes were asked, minus the drift.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.locks.remaining()
     }
 
-    /// Whether all of them are held at this moment. Never true past the deadline of one of them,
-    /// whatever timers do.
+    /// Whether all permits are held now. Never true past a permit's deadline, even if timers are
+    /// late.
     #[must_use]
     pub fn is_held(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// Checks that all of them are held for at least `least` from now.
+    /// Checks that all permits are held for at least `least` from now.
     ///
     /// # Errors
     /// `Lost` if they are not.
@@ -108,9 +108,10 @@ impl PermitsLease {
         Ok(())
     }
 
-    /// Waits until one of them is lost: with it all are. Never ends if they are released first. It
-    /// watches the deadline itself, as [`Lease::lost`](crate::Lease::lost) does. They keep others out
-    /// until their guard is dropped, and each until its own deadline at most.
+    /// Waits until the permits are lost. If one is lost, all are. Never returns if they are
+    /// released first. It watches the deadlines itself, as [`Lease::lost`](crate::Lease::lost)
+    /// does. Lost permits keep others out until their guard is dropped, and each until its own
+    /// deadline at most.
     ///
     /// # Cancel safety
     /// Safe.
@@ -118,21 +119,20 @@ impl PermitsLease {
         self.0.locks.until_lost().await
     }
 
-    /// Waits until they are over: why they were lost, or `None` where they were released.
+    /// Waits until the permits end. Returns why they were lost, or `None` if they were released.
     #[cfg(feature = "blocking")]
     pub(crate) async fn outcome(&self) -> Option<LostReason> {
         self.0.locks.outcome().await
     }
 
-    /// A token that is cancelled when they are lost, for whatever takes one; as
+    /// A token that is cancelled when the permits are lost, for code that takes one. See
     /// [`Lease::cancellation`](crate::Lease::cancellation).
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         self.0.locks.cancellation()
     }
 
-    /// What each node said to the last renewal, of a permit that this did not renew. Empty where it
-    /// renewed all, and where none was made.
+    /// The nodes' replies to the last renewal. Empty if it renewed all permits, or none was made.
     #[must_use]
     pub fn failed_renewal(&self) -> Vec<NodeReport> {
         self.0.locks.failed_renewal()
@@ -155,10 +155,11 @@ impl fmt::Debug for PermitsLease {
     }
 }
 
-/// Held permits of a [`QuorumSemaphore`](crate::QuorumSemaphore). They are renewed together as long
-/// as this lives, and released when it is dropped.
+/// Held permits of a [`QuorumSemaphore`](crate::QuorumSemaphore). The permits are renewed together
+/// while this guard lives, and released when it is dropped.
 ///
-/// **They are lost together:** as soon as one of them is, all are, and none comes back. What can be asked of them, and awaited, they have from [`PermitsLease`].
+/// **They are lost together:** if one permit is lost, all are, and none comes back. The guard has
+/// all methods of [`PermitsLease`].
 #[must_use = "the permits are released when their guard is dropped"]
 pub struct PermitsGuard {
     lease: PermitsLease,
@@ -175,22 +176,22 @@ impl PermitsGuard {
         Self { lease: PermitsLease(Arc::new(core)), _holding: holding }
     }
 
-    /// A view that can be given away; it does not keep the permits.
+    /// A view of the permits that can be shared. Keeping the view does not keep the permits.
     #[must_use]
     pub fn lease(&self) -> PermitsLease {
         self.lease.clone()
     }
 
-    /// Releases all of them on every node, and waits until a quorum has confirmed it.
-    /// `AlreadyExpired` if one of them had been lost before: others may have held that one since its
+    /// Releases all permits on every node, and waits until a quorum has confirmed. Returns
+    /// `AlreadyExpired` if a permit had been lost before: others may have held it since its
     /// deadline.
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes answered in time. The releases go on in the background, and
-    /// what they do not reach expires by itself; nothing needs to be done again.
+    /// `Unavailable` if too few nodes answered in time. You need not try again: the releases go on
+    /// in the background, and a hold that they do not reach expires.
     ///
     /// # Cancel safety
-    /// Safe: the releases have been sent when this is first polled, and go on in the background.
+    /// Safe: the first poll sends the releases, which go on in the background.
     pub async fn release(self) -> Result<Released> {
         let Core { inner, locks, pool, .. } = &*self.lease.0;
         let Some(freeing) = locks.release() else { return Ok(Released::AlreadyExpired) };

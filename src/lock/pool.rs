@@ -1,4 +1,4 @@
-//! The names of a semaphore, and which of them to ask for.
+//! The names of a semaphore, and the order in which to claim them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,17 +10,16 @@ use crate::node::Name;
 use crate::protocol::Occupied;
 use crate::rules::Tick;
 
-/// How many permits a semaphore has at most.
+/// The most permits that a semaphore has.
 pub const MAX_PERMITS: u32 = 1_000;
 
-/// The gate, which has the semaphore's own name, and a name for each permit behind it.
+/// The gate, which has the semaphore's own name, and the names of the permits.
 pub(super) struct Pool {
     pub(super) gate: Name,
-    /// How many permits it has.
     pub(super) count: u32,
-    /// By number.
+    /// Indexed by the permit's number.
     pub(super) permits: Vec<Name>,
-    /// Which others were seen to hold, until when.
+    /// The permits that other clients were seen to hold, and until when.
     busy: Mutex<HashMap<usize, Tick>>,
 }
 
@@ -37,13 +36,14 @@ impl Pool {
         Ok(Self { gate, count: permits, permits: names, busy: Mutex::default() })
     }
 
-    /// The number of the permit with this name.
     pub(super) fn number(&self, name: &str) -> Option<u32> {
         name.strip_prefix(&**self.gate.text())?.strip_prefix('/')?.parse().ok()
     }
 
-    /// Those among `numbers` that are worth asking for first: nobody of this process has them, nor
-    /// was anybody else seen to; else at random, so that clients do not all ask for the same.
+    /// Sorts `numbers` by how likely they are free: first those that nobody was seen to hold, then
+    /// those that other clients hold, by the end of their hold, last those that this process uses.
+    /// The order of equals begins at a random number, so that clients do not all claim the same
+    /// permit.
     pub(super) fn preferred(&self, inner: &Inner, numbers: impl IntoIterator<Item = usize>) -> Vec<usize> {
         let (now, random, all) = (inner.host.now(), inner.host.random(), self.permits.len());
         let start = usize::try_from(random % all as u64).unwrap_or_default();
@@ -58,7 +58,7 @@ impl Pool {
         ordered.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// Takes note of what nodes say of these permits at `now`, and returns which are free.
+    /// Records what nodes report of these permits at `now`, and returns the free ones.
     pub(super) fn seen<'a>(&self, now: Tick, said: impl IntoIterator<Item = (usize, &'a Occupied)>) -> Vec<usize> {
         let mut busy = self.busy();
         let mut free = Vec::new();
@@ -74,7 +74,7 @@ impl Pool {
         free
     }
 
-    /// The names of these permits, in their order.
+    /// The sorted names of these permits.
     pub(super) fn names(&self, numbers: &[usize]) -> Arc<[Name]> {
         let mut names: Vec<_> = numbers.iter().map(|&number| self.permits[number].clone()).collect();
         names.sort_unstable();

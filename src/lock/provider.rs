@@ -1,4 +1,4 @@
-//! Locks by name as trait objects, for programs that have them injected.
+//! Locks by name as trait objects, for dependency injection.
 
 use std::fmt;
 use std::future::Future;
@@ -12,13 +12,13 @@ use super::scoped::under;
 use crate::error::{Error, Result};
 use crate::lease::{Lease, LockGuard};
 
-/// Whoever hands out locks by name. [`Quorum`] does, whether its nodes are servers or in memory: a
+/// Hands out locks by name. [`Quorum`] implements this trait, over servers and in memory. So a
 /// program that takes an `Arc<dyn LockProvider>` runs on servers, and its tests run in memory.
 ///
-/// Implement it to stand between a program and its quorum: to put names into a scope, to count, to
-/// refuse. What is to be acquired is a [`LockGuard`] in the end, so a quorum is behind it.
+/// Implement it to wrap a quorum: to prefix names, to count, to refuse. Its locks return a
+/// [`LockGuard`], which only a quorum can make.
 ///
-/// **Other kinds of locks will be methods with a body**, which refuses, as
+/// **New kinds of locks will be methods with a default body**, which refuses, as
 /// [`lock_all`](Self::lock_all) does. They break no implementation.
 ///
 /// # Examples
@@ -46,54 +46,54 @@ use crate::lease::{Lease, LockGuard};
 /// # }
 /// ```
 pub trait LockProvider: fmt::Debug + Send + Sync {
-    /// The lock on `name`, as [`Quorum::lock`]. A bad name is refused when it is first acquired.
+    /// The lock on `name`, as [`Quorum::lock`]. A bad name is refused at the first acquisition.
     fn lock(&self, name: &str) -> Box<dyn DistributedLock>;
 
-    /// The lock on all of `names`, as [`Quorum::lock_all`]. A provider that does not say otherwise
-    /// has none: acquiring it is refused with `Config`.
+    /// The lock on all of `names`, as [`Quorum::lock_all`]. By default a provider has none, and an
+    /// acquisition fails with `Config`.
     fn lock_all(&self, names: &[&str]) -> Box<dyn DistributedLock> {
         let _ = names;
         Box::new(Without("locks on several names"))
     }
 
-    /// The reader-writer lock on `name`, as [`Quorum::rw_lock`]. A provider that does not say
-    /// otherwise has none: acquiring it is refused with `Config`.
+    /// The reader-writer lock on `name`, as [`Quorum::rw_lock`]. By default a provider has none,
+    /// and an acquisition fails with `Config`.
     fn rw_lock(&self, name: &str) -> Box<dyn DistributedRwLock> {
         let _ = name;
         Box::new(Without("reader-writer locks"))
     }
 
-    /// The semaphore on `name` with so many permits, as [`Quorum::semaphore`]. A provider that does
-    /// not say otherwise has none: acquiring a permit is refused with `Config`.
+    /// The semaphore on `name` with `permits` permits, as [`Quorum::semaphore`]. By default a
+    /// provider has none, and an acquisition fails with `Config`.
     fn semaphore(&self, name: &str, permits: u32) -> Box<dyn DistributedSemaphore> {
         let _ = (name, permits);
         Box::new(Without("semaphores"))
     }
 }
 
-/// A lock of a [`LockProvider`]. Dropping one of its futures is safe at any point: what was granted
+/// A lock of a [`LockProvider`]. Dropping one of its futures is safe at any point: a granted lock
 /// is released in the background.
 ///
-/// Methods that come later have a body.
+/// Methods that are added later have a default body.
 pub trait DistributedLock: fmt::Debug + Send + Sync {
     /// Acquires the lock, waiting for `timeout` at most: see [`QuorumLock::acquire`].
     fn acquire(&self, timeout: Duration) -> Locking<'_, LockGuard>;
 
-    /// The same with the lock's own wait: see [`QuorumLock::acquire_default`].
+    /// Acquires the lock with the timeout of its options: see [`QuorumLock::acquire_default`].
     fn acquire_default(&self) -> Locking<'_, LockGuard>;
 
-    /// Acquires it if nobody has it, and waits for nobody: see [`QuorumLock::try_acquire`].
+    /// Acquires the lock if nobody holds it, without waiting: see [`QuorumLock::try_acquire`].
     fn try_acquire(&self) -> Locking<'_, Option<LockGuard>>;
 }
 
 impl dyn DistributedLock {
-    /// Acquires the lock, runs `body`, and releases it; drops the body the moment the lock is lost.
+    /// Acquires the lock, runs `body`, and releases the lock. Drops the body once the lock is lost.
     ///
     /// # Errors
     /// As [`QuorumLock::run`].
     ///
     /// # Cancel safety
-    /// Safe: the body is dropped, and the lock released in the background.
+    /// Safe: the body is dropped, and the lock is released in the background.
     pub async fn run<F, Fut>(&self, timeout: Duration, body: F) -> Result<Fut::Output>
     where
         F: FnOnce(Lease) -> Fut,
@@ -108,7 +108,7 @@ impl dyn DistributedLock {
     /// As [`QuorumLock::try_run`].
     ///
     /// # Cancel safety
-    /// Safe: the body is dropped, and the lock released in the background.
+    /// Safe: the body is dropped, and the lock is released in the background.
     pub async fn try_run<F, Fut, T, E>(&self, timeout: Duration, body: F) -> Result<T, E>
     where
         F: FnOnce(Lease) -> Fut,

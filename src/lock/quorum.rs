@@ -1,4 +1,4 @@
-//! The quorum: hands out locks by name, and looks after the nodes.
+//! The quorum: hands out locks by name, and reports on its nodes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::protocol::{Inspected, Survey, Taken, free, take_away};
 use crate::rules::LostReason;
 use crate::words::exact;
 
-/// The part of the time that a quorum took to come for which the other nodes are waited for.
+/// `ready` waits for the other nodes for one tenth of the time that a quorum took.
 const GRACE: u32 = 10;
-/// How often nodes are looked at while they are waited for.
+/// How often the states of the nodes are checked while `ready` or `shutdown` waits for them.
 const GLANCE: Duration = Duration::from_millis(100);
 
 /// N independent nodes that vote on who holds a name. Cheap to clone, `Send` and `Sync`.
 ///
-/// When the last handle and the last guard are dropped, no task and no connection stays.
+/// When the last handle and the last guard are dropped, all tasks and connections end.
 ///
 /// # Examples
 /// ```
@@ -44,8 +44,8 @@ const GLANCE: Duration = Duration::from_millis(100);
 pub struct Quorum(pub(super) Arc<Inner>);
 
 impl Quorum {
-    /// The lock on `name`: 1 to 1,024 bytes of any text without NUL. A bad name is refused when it
-    /// is first acquired.
+    /// The lock on `name`: 1 to 1,024 bytes of text without NUL. The first acquisition refuses a
+    /// bad name.
     #[must_use]
     pub fn lock(&self, name: impl AsRef<str>) -> QuorumLock {
         let name = self.0.name(name.as_ref());
@@ -55,26 +55,28 @@ impl Quorum {
     /// The lock on `name` with options of its own.
     ///
     /// # Errors
-    /// `Config` if the name or an option makes no sense, or if the
+    /// `Config` if the name or an option is invalid. `Config` also if the
     /// [`drift_factor`](LockOptions::drift_factor) is above the quorum's own and above 0.01: all
-    /// locks of a quorum share what is known of its nodes' clocks.
+    /// locks of a quorum share the bounds of its nodes' clocks.
     pub fn lock_with(&self, name: impl AsRef<str>, options: &LockOptions) -> Result<QuorumLock> {
         let name = self.0.name(name.as_ref())?;
         self.with([name].into(), options)
     }
 
-    /// The lock on all of `names`: whoever acquires it holds all of them, or none. 1 to
-    /// [`MAX_NAMES`](crate::MAX_NAMES); their order does not matter, nor whether one is named twice. Bad names are
-    /// refused when it is first acquired.
+    /// The lock on all of `names`: an acquisition gets all of them, or none. It takes 1 to
+    /// [`MAX_NAMES`](crate::MAX_NAMES) names. Their order does not matter, and a name that is given
+    /// twice counts once. Bad names are refused at the first acquisition.
     ///
-    /// It excludes [`lock`](Self::lock) on each of them, and every other set that has one of them.
-    /// If all names are free, this costs one round trip, as a single name does. Otherwise it waits for
-    /// the names in one order, one at a time, each in its queue: a set is not starved by locks on its
-    /// names, and sets that overlap do not deadlock. (Free names behind the one that it waited for are
-    /// taken together.) While a set waits for a name, it holds those before that one. So a caller
-    /// that holds one name must not wait for another one of the same set: it and the set might wait
-    /// for each other until one gives up. Take both in one set from the beginning. There is one
-    /// token, greater than each that was dealt before for any of the names.
+    /// It excludes [`lock`](Self::lock) on each of the names, and every other set with one of them.
+    /// The set has one token, greater than every earlier token of its names.
+    ///
+    /// If all names are free, an acquisition takes one round trip. Otherwise it waits for one name
+    /// at a time, in sorted order, in that name's queue, and takes free names behind it together.
+    /// So locks on single names do not starve a set, and sets that overlap do not deadlock.
+    ///
+    /// While a set waits for a name, it holds the names before that one. So a caller that holds one
+    /// of the names must not wait for another: it and the set might wait for each other until one
+    /// gives up. Take both names in one set from the beginning.
     ///
     /// # Examples
     /// ```
@@ -112,20 +114,22 @@ impl Quorum {
         Ok(QuorumLock::new(self.0.clone(), Ok(names), self.0.rules_of(options)?))
     }
 
-    /// A session, which owns many locks: renewed together, lost together, freed together. It has
-    /// these options unless it is told others; [`grant`](SessionBuilder::grant) begins it.
+    /// A builder of a session, which owns many locks: renewed together, lost together, freed
+    /// together. It has this quorum's options unless you set others.
+    /// [`grant`](SessionBuilder::grant) begins the session.
     pub fn session(&self) -> SessionBuilder {
         SessionBuilder::new(self.0.clone())
     }
 
-    /// The session of this quorum that has this [`id`](Session::id), for other code of the process.
-    /// `None` where no handle of it is left, or there never was one.
+    /// The session of this quorum with this [`id`](Session::id), for other code of the process.
+    /// `None` if the session has no handle left, or never existed.
     #[must_use]
     pub fn join_session(&self, id: &str) -> Option<Session> {
         Session::join(self.0.clone(), id)
     }
 
-    /// The options of locks that set no others, to start from for [`lock_with`](Self::lock_with).
+    /// The default options of this quorum's locks, to start from for
+    /// [`lock_with`](Self::lock_with).
     #[must_use]
     pub fn options(&self) -> LockOptions {
         self.0.settings.options.clone()
@@ -138,18 +142,18 @@ impl Quorum {
         of_client.is_some_and(|number| number.starts_with('/'))
     }
 
-    /// How each node is, in the order in which they were configured.
+    /// The status of each node, in the order of configuration.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeStatus> {
         self.0.leases.voters.nodes.iter().map(|node| node.status()).collect()
     }
 
-    /// Asks all nodes who holds `name`, and what the holder [says](QuorumLock::describe) of itself;
-    /// waits for those that answer within the round timeout.
+    /// Asks all nodes who holds `name`, and for the holder's [note](QuorumLock::describe). Waits
+    /// for replies for the round timeout at most.
     ///
     /// # Errors
-    /// `Config` for a bad name or outside of a Tokio runtime, `Closed` after a shutdown. Nodes that
-    /// do not answer are part of the result.
+    /// `Config` for a bad name or outside of a Tokio runtime, `Closed` after a shutdown. A node
+    /// that does not answer is no error: the result reports it.
     ///
     /// # Cancel safety
     /// Safe.
@@ -160,22 +164,23 @@ impl Quorum {
         Ok(Inspected::new(&self.0.leases.voters, &survey))
     }
 
-    /// Takes `name` away from whoever holds it, and makes no two holders: nodes do not renew the
-    /// hold any more, and nobody else enters before the holder has let go, or its time is over. The
-    /// holder learns of it with its next renewal, and lets go when it drops its last guard. Tokens
-    /// that were dealt before are below [`Taken::fence`]: storage that is told it can refuse them from
-    /// now on.
+    /// Takes `name` away from its holder without making two holders. Nodes no longer renew the
+    /// hold, and nobody else enters before the holder has released the lock, or its time is over.
+    /// The holder learns of the loss with its next renewal, and releases the lock when its last
+    /// guard is dropped. All earlier tokens are below [`Taken::fence`]: storage that knows this
+    /// fence can refuse them from now on.
     ///
-    /// Returns from whom it was taken, and for how long it may be held still.
+    /// Returns the former holder, and for how long it may still hold the lock.
     ///
     /// # Errors
-    /// `Unavailable` if no quorum of nodes confirmed it; then it may be renewed still. Also if so few
-    /// of those that did [vote](Inspected::is_conclusive), since they are quarantined or have another
-    /// list in force, that nobody can tell who holds it: then it was taken away from those that the
-    /// nodes named, and somebody else may hold it. `Config` for a bad name, `Closed` after a shutdown.
+    /// `Unavailable` if no quorum of nodes confirmed: then the lock may still be renewed.
+    /// `Unavailable` also if too few of the nodes that confirmed [vote](Inspected::is_conclusive),
+    /// because they are quarantined or have another list in force. Then the lock was taken from the
+    /// holders that the nodes named, and somebody else may hold it. `Config` for a bad name,
+    /// `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// Each node has done it, or not; ask again.
+    /// If it is cancelled, some nodes may have revoked the lock. Call it again.
     pub async fn revoke(&self, name: &str) -> Result<Taken> {
         let name = self.0.name(name)?;
         self.0.usable()?;
@@ -183,32 +188,31 @@ impl Quorum {
     }
 
     /// Frees `name` at once, whoever holds it, and raises its fence. **The holder learns of it with
-    /// its next renewal, at most a third of its ttl later; until then there may be two.** For
-    /// repairs by hand, where it is known that the holder has gone; [`revoke`](Self::revoke) is
+    /// its next renewal, at most a third of its ttl later. Until then there may be two holders.**
+    /// Use it for repairs by hand, if the holder is known to be gone. [`revoke`](Self::revoke) is
     /// safe.
     ///
-    /// Returns from whom it was taken, on any node.
+    /// Returns the holder from which any node took the name.
     ///
     /// # Errors
-    /// `Unavailable` if no quorum of nodes confirmed it, or so many are quarantined that [nobody
-    /// can tell](Inspected::is_conclusive) who held it; then it may be held still. `Config` for a
-    /// bad name, `Closed` after a shutdown.
+    /// `Unavailable` if no quorum of nodes confirmed, or if so many nodes are quarantined that
+    /// [nobody can tell](Inspected::is_conclusive) who held the name. Then it may still be held.
+    /// `Config` for a bad name, `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// Each node has released the name, or not; ask again.
+    /// If it is cancelled, some nodes may have freed the name. Call it again.
     pub async fn force_release(&self, name: &str) -> Result<Taken> {
         let name = self.0.name(name)?;
         self.0.usable()?;
         free(&self.0.leases.voters, &name, self.0.rules.round_timeout).await
     }
 
-    /// Waits until a quorum of nodes is admitted: connected, checked, and taking part, if only
-    /// after its quarantine. It waits for no other node.
+    /// Waits until a quorum of nodes is admitted: connected and checked, even if still in
+    /// quarantine. Then waits for the other nodes only for a tenth of the time that this took.
     ///
     /// # Errors
-    /// `Unavailable` after `patience`, with what each node said; `Config` if the same server was
-    /// found behind two addresses until then, or outside of a Tokio runtime; `Closed` after a
-    /// shutdown.
+    /// `Unavailable` after `patience`, with a report on each node; `Config` if two addresses lead
+    /// to the same server, or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Safe.
@@ -219,7 +223,8 @@ impl Quorum {
         let began = host.now();
         let admitted = self.changed_until(&mut changes, |nodes| self.usable(nodes) >= self.quorum());
         if before(host, began + patience, admitted).await.is_some() {
-            // Nodes as near as those are about to come too: a lock that they grant outlives more.
+            // Nodes as near as these are about to be admitted too. With more votes, a lock survives
+            // more.
             let grace = host.now().since(began) / GRACE;
             let settled =
                 self.changed_until(&mut changes, |nodes| nodes.iter().all(|node| node.state != NodeState::Connecting));
@@ -231,14 +236,14 @@ impl Quorum {
         Err(Error::new(ErrorKind::Unavailable, message).with_nodes(self.0.leases.voters.reports()))
     }
 
-    /// Stops: nobody acquires any more, locks that are held are lost and released, and what is
-    /// being released is waited for until `deadline` from now. Then all connections end.
+    /// Stops the quorum. Nobody acquires any more, held locks are lost and released, and pending
+    /// releases are awaited for `deadline` at most. Then all connections end.
     ///
-    /// **End the work under locks first:** they are released at once, whoever has their guards, and
-    /// others may enter.
+    /// **End the work under locks first:** the locks are released at once, even if their guards
+    /// still live, and others may enter.
     ///
     /// # Cancel safety
-    /// What was begun goes on in the background; connections then end with the last handle.
+    /// The releases go on in the background. The connections then end with the last handle.
     pub async fn shutdown(&self, deadline: Duration) {
         self.0.shut.cancel();
         self.0.leases.lose_all(LostReason::Closed);
@@ -258,46 +263,45 @@ impl Quorum {
         }
     }
 
-    /// How many names have callers, how many timers are set, and how many callers listen for hints:
-    /// none when nothing is held or waited for.
+    /// The numbers of names with callers, of timers, and of callers that listen for hints. All are
+    /// zero if nothing is held or waited for.
     #[cfg(feature = "unstable")]
     #[must_use]
     pub fn in_use(&self) -> (usize, usize, usize) {
         (self.0.queue.len(), self.0.leases.timers(), self.0.leases.voters.hints.ears_in_use())
     }
 
-    /// Waits until no release is under way.
+    /// Waits until no release is pending.
     #[cfg(feature = "unstable")]
     pub async fn quiet(&self) {
         self.0.leases.voters.cleaned().await;
     }
 
-    /// Waits until no release is under way, for so long at most.
+    /// Waits until no release is pending, for `patience` at most.
     #[cfg(feature = "blocking")]
     pub(crate) async fn settled(&self, patience: Duration) {
         let _ = self.within(patience, self.0.leases.voters.cleaned()).await;
     }
 
-    /// Waits for `future`, for so long at most.
     #[cfg(feature = "blocking")]
     pub(crate) async fn within<F: Future>(&self, patience: Duration, future: F) -> Option<F::Output> {
         before(&self.0.host, self.0.host.now() + patience, future).await
     }
 
-    /// Loses the lock on `name` that callers of this quorum hold. Whether anybody did.
+    /// Makes callers of this quorum lose the lock on `name`. Returns whether anybody held it.
     #[cfg(feature = "testing")]
     pub(crate) fn lose(&self, name: &str) -> Result<bool> {
         self.0.in_memory()?;
         Ok(self.0.leases.lose(&self.0.name(name)?, LostReason::Revoked))
     }
 
-    /// How many nodes can be used: a client that only looks needs no vote.
+    /// Counts the nodes that can be used. An onlooker needs no votes, so it can use more of them.
     fn usable(&self, nodes: &[NodeStatus]) -> usize {
         let looks = self.0.leases.voters.membership.onlooker;
         let usable = |node: &&NodeStatus| {
             let answers = match node.state {
                 NodeState::OtherList { .. } | NodeState::Twins { .. } => true,
-                // No client has come to it yet.
+                // The server answers, and has no record yet: an onlooker makes none.
                 NodeState::Connecting => node.run.is_some(),
                 _ => false,
             };
@@ -320,14 +324,13 @@ impl Quorum {
             if reached(&nodes) || nodes.iter().any(|node| matches!(node.state, NodeState::Duplicate { .. })) {
                 return;
             }
-            // What a node waits for may end by itself, and is told by nobody.
+            // Some states, such as a quarantine, end without a notification.
             if let Some(Err(_)) = before(&self.0.host, self.0.host.now() + GLANCE, changes.changed()).await {
                 return;
             }
         }
     }
 
-    /// What keeps a quorum from being ready.
     fn why_not(&self, nodes: &[NodeStatus], patience: Duration) -> String {
         let (patience, quorum, all) = (exact(patience), self.quorum(), nodes.len());
         if let Some(other) = self.0.leases.voters.other_list() {
@@ -381,8 +384,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A server that is connected to after so many seconds, and then carries out at once what it is asked.
-    /// It never forgot anything, and has the list of its client in force.
+    /// A fake server: connecting takes so many seconds, and then it executes commands at once. It
+    /// never forgot anything, and has the list of its client in force.
     #[derive(Clone, Debug)]
     struct After(u32, usize, Instant);
 
@@ -407,7 +410,7 @@ mod tests {
             if !words[3].ends_with("node:seen") {
                 return done(operations(keys - 1, words.len() - 2 - keys)).into();
             }
-            // Behind the digest, the number of keys and two keys.
+            // The arguments follow the digest, the number of keys and two keys.
             let said = |argument: usize| words.get(4 + argument).cloned().unwrap_or_default();
             let (list, says, age) = (said(4), said(5), "70000");
             let record = ["hello", &server, &server, age, "0", "0", "1", "init", &list, age, age, &says];
@@ -482,7 +485,7 @@ mod tests {
         assert!(quorum.lock("a").acquire(SECOND).await.unwrap().is_held());
     }
 
-    /// More than may wait for one node: all are due while this process stands still.
+    /// During the stall, more renewals become due than may wait for one node.
     #[tokio::test(start_paused = true)]
     async fn renewals_that_are_all_due_after_a_stall_find_room() {
         let recorder = PrometheusBuilder::new().build_recorder();

@@ -12,21 +12,22 @@ use crate::lease::{Lease, LockGuard, Released};
 
 /// A lock on a name that many readers hold together, or one writer alone.
 ///
-/// Whoever waits is served in the order in which it came: readers that come after a writer that
-/// waits do not enter before it, and all readers that are first in line enter together. Each reader
-/// has an expiry of its own on the nodes, so one that dies keeps a writer out for its own ttl only.
+/// Waiters are served in the order of arrival. Readers do not overtake a waiting writer, and all
+/// readers at the head of the queue enter together. Each reader has its own expiry on the nodes, so
+/// a reader that dies keeps a writer out for its own ttl only.
 ///
-/// A writer is the same as the holder of [`Quorum::lock`] on the name: they exclude each other, and
-/// both exclude readers. A reader costs what a lock costs, one round trip. Nodes hand the name over
-/// to waiting readers and by their releases, as they do with locks.
+/// A writer holds the same lock as a holder of [`Quorum::lock`] on the name: they exclude each
+/// other and all readers. A reader costs one round trip, as a lock does. Nodes hand the name over
+/// to waiting readers, and on the release of readers, as they do with locks.
 ///
 /// # Tokens
 /// A writer's token is greater than that of every writer and reader before it. A reader's token is
-/// greater than those of all writers before it, and less than those of all writers after it: it
-/// says which writer's work it sees. Tokens of readers are in no order among themselves, so storage
-/// that refuses whatever is lower than the highest token it has seen would refuse readers that hold
-/// the lock. Let it remember the highest token of a *writer*, and compare readers' tokens with
-/// that.
+/// greater than those of all writers before it, and less than those of all writers after it. So it
+/// shows which writer's work the reader sees.
+///
+/// Tokens of readers have no order among themselves. So storage must remember the highest token of
+/// a *writer*, and compare readers' tokens with that. If it remembered readers' tokens, it would
+/// refuse readers that hold the lock.
 ///
 /// # Examples
 /// ```
@@ -54,7 +55,7 @@ pub struct QuorumRwLock {
 }
 
 impl Quorum {
-    /// The reader-writer lock on `name`. A bad name is refused when it is first acquired.
+    /// The reader-writer lock on `name`. A bad name is refused at the first acquisition.
     #[must_use]
     pub fn rw_lock(&self, name: impl AsRef<str>) -> QuorumRwLock {
         QuorumRwLock::of(self.lock(name))
@@ -74,8 +75,8 @@ impl QuorumRwLock {
         Self { reads: writes.shared(), writes }
     }
 
-    /// Acquires it as a reader, waiting for `timeout` at most: as long as a writer holds it, or one
-    /// that came before waits.
+    /// Acquires the lock as a reader. Waits for `timeout` at most while a writer holds it or waits
+    /// ahead.
     ///
     /// # Errors
     /// As [`QuorumLock::acquire`].
@@ -86,7 +87,7 @@ impl QuorumRwLock {
         self.reads.acquire(timeout).await.map(ReadGuard)
     }
 
-    /// Acquires it as the writer, waiting for `timeout` at most: as long as anybody holds it.
+    /// Acquires the lock as the writer. Waits for `timeout` at most, while anybody holds the lock.
     ///
     /// # Errors
     /// As [`QuorumLock::acquire`].
@@ -98,8 +99,7 @@ impl QuorumRwLock {
         Ok(WriteGuard { guard, reads: self.reads.clone() })
     }
 
-    /// Acquires it as a reader, waiting for as long as its options say: [`LockOptions::wait`], by
-    /// default 10 s. All else is as with [`read`](Self::read).
+    /// As [`read`](Self::read), with the timeout [`LockOptions::wait`]: 10 s by default.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -110,8 +110,7 @@ impl QuorumRwLock {
         self.read(self.reads.rules().wait).await
     }
 
-    /// Acquires it as the writer, waiting for as long as its options say: [`LockOptions::wait`], by
-    /// default 10 s. All else is as with [`write`](Self::write).
+    /// As [`write`](Self::write), with the timeout [`LockOptions::wait`]: 10 s by default.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -122,8 +121,8 @@ impl QuorumRwLock {
         self.write(self.writes.rules().wait).await
     }
 
-    /// Acquires it as a reader if no writer has it, and waits for nobody. `None` means that a writer
-    /// holds it or is about to; an error means that nobody can tell.
+    /// Acquires the lock as a reader if no writer holds it, without waiting. `None` means that a
+    /// writer holds the lock or is about to. An error means that nobody can tell.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`].
@@ -134,8 +133,8 @@ impl QuorumRwLock {
         Ok(self.reads.try_acquire().await?.map(ReadGuard))
     }
 
-    /// Acquires it as the writer if nobody has it, and waits for nobody. `None` means that somebody
-    /// else holds it or is about to; an error means that nobody can tell.
+    /// Acquires the lock as the writer if nobody holds it, without waiting. `None` means that
+    /// somebody else holds the lock or is about to. An error means that nobody can tell.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`].
@@ -147,7 +146,7 @@ impl QuorumRwLock {
         Ok(guard.map(|guard| WriteGuard { guard, reads: self.reads.clone() }))
     }
 
-    /// Runs `body` while it is held as a reader, as [`QuorumLock::run`] does.
+    /// Runs `body` while the lock is held as a reader, as [`QuorumLock::run`] does.
     ///
     /// # Errors
     /// As [`QuorumLock::run`].
@@ -197,7 +196,7 @@ impl QuorumRwLock {
         self.reads.try_run(timeout, body).await
     }
 
-    /// Runs `body` while it is held as the writer, as [`QuorumLock::run`] does.
+    /// Runs `body` while the lock is held as the writer, as [`QuorumLock::run`] does.
     ///
     /// # Errors
     /// As [`QuorumLock::run`].
@@ -229,7 +228,7 @@ impl QuorumRwLock {
     }
 }
 
-/// A [`QuorumRwLock`] held as a reader. It is renewed as long as this lives, and released when it is
+/// A [`QuorumRwLock`] held as a reader. Renewed while this lives, and released when this is
 /// dropped.
 #[derive(Debug)]
 #[must_use = "the lock is released when its guard is dropped"]
@@ -244,13 +243,13 @@ impl Deref for ReadGuard {
 }
 
 impl ReadGuard {
-    /// A view that can be given away; it does not keep the lock.
+    /// A view of the lock that can be shared. Keeping the view does not keep the lock.
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.0.lease()
     }
 
-    /// Gives it up, as [`LockGuard::release`] does.
+    /// Releases the lock, as [`LockGuard::release`] does.
     ///
     /// # Errors
     /// As [`LockGuard::release`].
@@ -261,17 +260,16 @@ impl ReadGuard {
         self.0.release().await
     }
 
-    /// The lock's own guard, for work under it.
     pub(super) fn into_guard(self) -> LockGuard {
         self.0
     }
 
-    /// Always refused: a reader that waits to be the writer waits for all other readers, and where
-    /// two of them do so, each waits for the other for ever. Release this one, and
-    /// [`write`](QuorumRwLock::write); what was read may have changed by then.
+    /// Always refused: a reader that becomes the writer must wait for all other readers. If two of
+    /// them did so, they would wait for each other for ever. Release this guard and call
+    /// [`write`](QuorumRwLock::write). What was read may have changed by then.
     ///
     /// # Errors
-    /// `Config`, and nothing changes.
+    /// Always `Config`. The lock stays held.
     pub fn upgrade(&self) -> Result<WriteGuard> {
         Err(Error::config(format!(
             "a reader of {:?} cannot become its writer: two readers that do so would wait for each other for ever; \
@@ -281,8 +279,8 @@ impl ReadGuard {
     }
 }
 
-/// A [`QuorumRwLock`] held as the writer. It is renewed as long as this lives, and released when it
-/// is dropped.
+/// A [`QuorumRwLock`] held as the writer. Renewed while this lives, and released when this is
+/// dropped.
 #[derive(Debug)]
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct WriteGuard {
@@ -299,13 +297,13 @@ impl Deref for WriteGuard {
 }
 
 impl WriteGuard {
-    /// A view that can be given away; it does not keep the lock.
+    /// A view of the lock that can be shared. Keeping the view does not keep the lock.
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.guard.lease()
     }
 
-    /// Gives it up, as [`LockGuard::release`] does.
+    /// Releases the lock, as [`LockGuard::release`] does.
     ///
     /// # Errors
     /// As [`LockGuard::release`].
@@ -316,29 +314,29 @@ impl WriteGuard {
         self.guard.release().await
     }
 
-    /// The lock's own guard, for work under it.
     pub(super) fn into_guard(self) -> LockGuard {
         self.guard
     }
 
-    /// Becomes a reader, without a moment in which another writer could enter. Readers that wait
-    /// enter with it, except those behind a writer that waits. One round trip. Until it returns, clones
-    /// of the writer's lease say that it is held, though readers may have entered.
+    /// Turns the writer into a reader in one round trip. No other writer can enter in between.
+    /// Waiting readers enter too, except those behind a waiting writer. Until this returns, clones
+    /// of the writer's lease report it as held, though readers may have entered.
     ///
     /// # Errors
-    /// `Lost` if the writer's time ended before it was a reader: others may have been the writer
-    /// since. `Unavailable` or `Contended` if no quorum made it a reader. Then the lock is released.
+    /// `Lost` if the writer's validity ended before it was a reader: another writer may have
+    /// entered. `Unavailable` or `Contended` if no quorum granted the reader. In each case the lock
+    /// is released.
     ///
     /// # Cancel safety
     /// Safe: the lock is released in the background.
     pub async fn downgrade(self) -> Result<ReadGuard> {
         self.guard.ensure(Duration::ZERO)?;
-        // A renewal would be told that the reader has it.
+        // Stop renewals: nodes would answer `lost`, since the reader holds the name from now on.
         self.guard.hold_still();
         let reader = self.reads.follow(&self.guard).await?;
-        // Until then each node of its quorum kept others out, and from then on the reader's do.
+        // The writer's quorum kept others out until here. From now on the reader's quorum does.
         self.guard.ensure(Duration::ZERO)?;
-        // What is left of the writer. It is given up on the other nodes, in the background.
+        // Releases the writer, in the background, on the nodes that did not grant the reader.
         drop(self.guard);
         Ok(ReadGuard(reader))
     }

@@ -1,4 +1,4 @@
-//! Work while something is held: the same for locks, permits, offices and sessions.
+//! Runs a body while a lock, permits, an office or a session is held.
 
 use std::future::Future;
 
@@ -6,26 +6,25 @@ use crate::error::{Error, Result};
 use crate::lease::{Lease, LockGuard, Released};
 use crate::rules::LostReason;
 
-/// What is held while a body runs. Dropping it gives it up, and waits for nothing: where the body
-/// panics, or is dropped with whoever waits for it.
+/// A lock, or the like, that is held while a body runs. If the body panics, or its caller is
+/// dropped, dropping this releases it and waits for nothing.
 pub(super) trait Scope {
     /// What the body is given. Keeping this view does not keep the lock.
     type View;
 
     fn view(&self) -> Self::View;
 
-    /// Waits until it is lost.
     async fn until_lost(&self) -> LostReason;
 
     fn is_lost(&self) -> bool;
 
     fn lost_error(&self) -> Error;
 
-    /// Gives it up, and waits until a quorum has confirmed that.
+    /// Releases it, and waits until a quorum has confirmed.
     async fn give_up(self) -> Result<Released>;
 }
 
-/// Runs `body` while it is held, and gives it up. The body is dropped the moment it is lost.
+/// Runs `body` while `held` is held, then releases it. Drops the body the moment `held` is lost.
 pub(super) async fn under<S, F, Fut>(held: S, body: F) -> Result<Fut::Output>
 where
     S: Scope,
@@ -37,12 +36,12 @@ where
         _ = held.until_lost() => return Err(held.lost_error()),
         output = body(held.view()) => output,
     };
-    // Its time may have been over when the body ended.
+    // The validity may have ended together with the body.
     if held.is_lost() {
         return Err(held.lost_error());
     }
     if let Err(error) = held.give_up().await {
-        tracing::warn!(%error, "released without confirmation");
+        tracing::warn!(%error, "released without confirmation by a quorum");
     }
     Ok(output)
 }

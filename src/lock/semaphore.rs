@@ -1,4 +1,4 @@
-//! A semaphore: at most so many at a time.
+//! A semaphore: a fixed number of permits, each a lock of its own.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -15,24 +15,23 @@ use super::taking::{TOO_LATE, Taking};
 use crate::config::{LockOptions, Rules};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A number of permits on a name: at most so many are held at a time across all clients of the same
-/// nodes, each by one holder.
+/// A fixed number of permits on a name, for all clients of the same nodes. Each permit has one
+/// holder.
 ///
-/// **It counts nothing on the nodes.** Each permit is a name of its own, `name/0`, `name/1` and so
-/// on, that is held as any lock is: by a quorum, with an expiry and a fencing token. Use these
-/// names for nothing else: a lock on one takes that permit out of service. (Nodes that each count
-/// to two let three in: of three nodes, each pair of holders may be known to another one.) So no
-/// failure that a lock survives lets one more in, and [`inspect`](crate::Quorum::inspect) and
-/// [`revoke`](crate::Quorum::revoke) work on each permit.
+/// **Nodes count nothing.** Each permit is a lock on a name of its own, `name/0`, `name/1` and so
+/// on, with a quorum, an expiry and a fencing token. Use these names for nothing else: a lock on
+/// one takes that permit out of service. So no failure that a lock survives lets one more holder
+/// in, and [`inspect`](crate::Quorum::inspect) and [`revoke`](crate::Quorum::revoke) work on each
+/// permit. (Counters would fail: if three nodes each count to two, each may count two different
+/// ones of three holders.)
 ///
-/// Callers that wait are served in the order in which they came, also if one wants several permits
-/// and others fewer: all wait at the *gate*, the name of the semaphore itself, and only the caller
-/// that holds the gate waits for permits. So contended callers are admitted one after the other,
-/// about two round trips each. If nobody waits, one claim takes the permits: one round trip, as for
-/// a lock.
+/// Waiters are served in the order of arrival, even if they want different numbers of permits. All
+/// wait at the *gate*, a lock on the semaphore's own name, and only the holder of the gate waits
+/// for permits. So waiters are admitted one after the other, about two round trips each. If nobody
+/// waits, one claim takes the permits in one round trip, as for a lock.
 ///
-/// Cheap to clone, `Send` and `Sync`. A clone remembers what the other saw of permits that were
-/// held, so keep one rather than making another for each acquisition.
+/// Cheap to clone, `Send` and `Sync`. Clones share what they saw of held permits, so keep one
+/// semaphore instead of making one for each acquisition.
 ///
 /// # Examples
 /// ```
@@ -61,23 +60,22 @@ pub struct QuorumSemaphore {
 }
 
 impl Quorum {
-    /// The semaphore on `name` with so many permits: 1 to [`MAX_PERMITS`](crate::MAX_PERMITS). A
-    /// bad name, or number, is refused when it is first acquired.
+    /// The semaphore on `name` with `permits` permits: 1 to [`MAX_PERMITS`](crate::MAX_PERMITS). A
+    /// bad name or number is refused at the first acquisition.
     ///
-    /// **Let all clients use the same number.** Nodes do not know it: if clients use different
-    /// ones, no more permits are held than the largest. Nodes refuse a semaphore (`Config`) while
-    /// somebody holds a lock on its name, and a lock on a semaphore's name while somebody is at its
-    /// gate.
+    /// **All clients must use the same number.** Nodes do not know it: if clients use different
+    /// numbers, the largest is the limit. An acquisition fails with `Config` while somebody holds a
+    /// lock on the semaphore's name. So does a lock on that name while somebody holds the gate.
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> QuorumSemaphore {
         let pool = Pool::new(&self.0, name.as_ref(), permits).map_err(|error| error.to_string());
         QuorumSemaphore::new(self, pool, self.0.rules.clone())
     }
 
-    /// The semaphore on `name` with options of its own, which hold for each of its permits.
+    /// The semaphore on `name` with options of its own, which apply to each of its permits.
     ///
-    /// With [`auto_renew`](LockOptions::auto_renew) off, several permits are held together for less
-    /// than a ttl, so all of them must come free within that time.
+    /// With [`auto_renew`](LockOptions::auto_renew) off, a caller does not renew its first permits
+    /// while it waits for others. So all of them must become free within one ttl.
     ///
     /// # Errors
     /// As [`lock_with`](Self::lock_with), and `Config` for a bad number.
@@ -93,7 +91,6 @@ impl Quorum {
 }
 
 impl QuorumSemaphore {
-    /// The span of an acquisition.
     fn span(&self) -> Span {
         let name = || self.pool.as_ref().map(|pool| pool.gate.text().to_string()).unwrap_or_default();
         self.inner.0.span(&self.rules, name)
@@ -103,21 +100,21 @@ impl QuorumSemaphore {
         Self { inner: Shared(quorum.0.clone()), pool: pool.map(Arc::new), rules }
     }
 
-    /// Acquires `many` permits, or none, waiting for `timeout` at most: as long as fewer are free,
-    /// or others that came before wait. `timeout` is as for
+    /// Acquires `many` permits, or none. Waits for `timeout` at most, while too few are free or
+    /// earlier callers wait. `timeout` is as for
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     ///
-    /// Whoever holds permits and waits for more of the same semaphore may wait for somebody who
-    /// does the same. Take all in one call.
+    /// Take all permits in one call: callers that hold some and wait for more may wait for each
+    /// other.
     ///
     /// # Errors
-    /// `Timeout` if too few were free until the time ended; `Unavailable` if too few nodes could
-    /// vote; `Config` for a bad name, for no permits or more than there are, if the name is held as
-    /// a lock, or outside of a Tokio runtime; `Closed` after a shutdown.
+    /// `Timeout` if too few became free in time; `Unavailable` if too few nodes could vote;
+    /// `Config` for a bad name, for no permits or more than there are, if the name is held as a
+    /// lock, or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// Safe at any point: what was granted is released in the background, and the place in the
-    /// queue given up.
+    /// Safe: granted permits are released in the background, and the place in the queue is given
+    /// up.
     pub async fn acquire(&self, many: u32, timeout: Duration) -> Result<PermitsGuard> {
         let end = self.inner.0.host.now() + timeout;
         let taking = self.taking(many)?;
@@ -127,8 +124,7 @@ impl QuorumSemaphore {
         self.guard(many, holding)
     }
 
-    /// Acquires `many` permits, waiting for as long as its options say: [`LockOptions::wait`], by
-    /// default 10 s. All else is as with [`acquire`](Self::acquire).
+    /// As [`acquire`](Self::acquire), with the timeout [`LockOptions::wait`]: 10 s by default.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
@@ -139,20 +135,20 @@ impl QuorumSemaphore {
         self.acquire(many, self.rules.wait).await
     }
 
-    /// Takes `many` permits if they are free, and waits for nobody. Where those are held that it
-    /// asks for first, it looks which are free: two round trips more.
+    /// Takes `many` permits if they are free, without waiting. If the first claim meets a held
+    /// permit, it takes two more round trips to find free ones.
     ///
-    /// `None` means that fewer are free: quorums of nodes name holders of all others. Or a quorum
-    /// has named one holder of the gate for a round timeout. While others take permits, or where
-    /// callers split the votes, it tries again after random pauses, for two round timeouts at most
-    /// (4 s unless set).
+    /// `None` means that fewer are free: quorums of nodes name the holders of all others. `None`
+    /// also means that a quorum has named one holder of the gate for a whole round timeout. While
+    /// other callers take permits or split the votes, this tries again after random pauses, for two
+    /// round timeouts at most (4 s unless set).
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes could vote, or nobody can tell by then; else as
+    /// `Unavailable` if too few nodes could vote, or if nobody can tell by then; otherwise as
     /// [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
-    /// Safe: what was granted is released in the background.
+    /// Safe: granted permits are released in the background.
     pub async fn try_acquire(&self, many: u32) -> Result<Option<PermitsGuard>> {
         let taking = self.taking(many)?;
         let span = self.span();
@@ -161,15 +157,14 @@ impl QuorumSemaphore {
         holding.map(|holding| self.guard(many, holding)).transpose()
     }
 
-    /// Acquires `many` permits, runs `body`, and releases them. The body is dropped the moment one
-    /// of them is lost.
+    /// Acquires `many` permits, runs `body`, and releases them. Drops the body if one is lost.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), and `Lost` if they were lost before the body ended. A release
-    /// that no quorum confirms is not an error here.
+    /// As [`acquire`](Self::acquire), and `Lost` if the permits were lost before the body ended. A
+    /// release that no quorum confirms is not an error here.
     ///
     /// # Cancel safety
-    /// Safe: the body is dropped, and the permits released in the background.
+    /// Safe: the body is dropped, and the permits are released in the background.
     ///
     /// # Examples
     /// ```
@@ -194,14 +189,14 @@ impl QuorumSemaphore {
         under(self.acquire(many, timeout).await?, body).await
     }
 
-    /// As [`run`](Self::run), for a body that can fail: one `Result`, with the errors of both. The
-    /// permits are released whatever the body comes to.
+    /// As [`run`](Self::run), for a body that can fail. Returns one `Result`, with the errors of
+    /// both. The permits are released whatever the body returns.
     ///
     /// # Errors
-    /// As [`run`](Self::run), turned into the body's kind of error, and what the body returns.
+    /// Those of [`run`](Self::run), converted to the body's error type, and the body's own.
     ///
     /// # Cancel safety
-    /// Safe: the body is dropped, and the permits released in the background.
+    /// Safe: the body is dropped, and the permits are released in the background.
     pub async fn try_run<F, Fut, T, E>(&self, many: u32, timeout: Duration, body: F) -> Result<T, E>
     where
         F: FnOnce(PermitsLease) -> Fut,
@@ -216,7 +211,7 @@ impl QuorumSemaphore {
         if !(1..=pool.count).contains(&many) {
             let (permits, name) = (pool.count, pool.gate.text());
             return Err(Error::config(format!(
-                "{many} permits of {name:?} are asked for; it has {permits}: ask for 1 to {permits}"
+                "cannot acquire {many} permits of {name:?}; it has {permits}: ask for 1 to {permits}"
             )));
         }
         let Self { inner: Shared(inner), rules, .. } = self;
@@ -236,7 +231,7 @@ impl QuorumSemaphore {
         Ok(guard)
     }
 
-    /// The same error, which says what was asked for.
+    /// The same error, with the request in its message.
     fn explained(&self, many: u32, error: Error) -> Error {
         let Ok(pool) = &self.pool else { return error };
         if error.is_config() || error.is_closed() {
@@ -249,7 +244,7 @@ impl QuorumSemaphore {
     }
 }
 
-/// The quorum, of which nothing is to be printed.
+/// The quorum, hidden from `Debug` output.
 #[derive(Clone)]
 struct Shared(Arc<Inner>);
 

@@ -25,24 +25,22 @@ tokio::task_local! {
 /// A lease that owns locks: up to [`MAX_SESSION_NAMES`](crate::MAX_SESSION_NAMES) names, which are
 /// renewed together and lost together. Cheap to clone, `Send` and `Sync`.
 ///
-/// Locks are added by [`lock`](Self::lock) and [`try_lock`](Self::try_lock) and given up by
-/// [`unlock`](Self::unlock), or all at once: by [`revoke`](Self::revoke), or with the last handle
-/// (which sends the releases and waits for nothing: prefer `revoke`, which tells what came of them).
-/// They exclude [`Quorum::lock`](crate::Quorum::lock) and
-/// [`Quorum::lock_all`](crate::Quorum::lock_all) on the same names, and all other sessions.
+/// [`lock`](Self::lock) and [`try_lock`](Self::try_lock) add locks, and [`unlock`](Self::unlock)
+/// frees them. [`revoke`](Self::revoke) frees all, and so does dropping the last handle. The drop
+/// sends the releases and waits for nothing: prefer `revoke`, which reports their result. The locks
+/// exclude [`Quorum::lock`](crate::Quorum::lock) and [`Quorum::lock_all`](crate::Quorum::lock_all)
+/// on the same names, and all other sessions.
 ///
-/// **It is lost as a whole.** As soon as one of its locks is lost (it was taken away, or no quorum
-/// of nodes renewed it in time), the session is, and nothing brings it back. Its locks keep others
-/// out until the last handle is dropped, or [`revoke`](Self::revoke), and each until its own deadline
-/// at most. Take a new session then. Without locks, nothing of it can be lost, however long nodes
-/// are away.
+/// **It is lost as a whole.** If one of its locks is taken away, or no quorum of nodes renews it in
+/// time, the session is lost, and nothing brings it back: begin a new one. Its locks keep others
+/// out until the last handle is dropped, or [`revoke`](Self::revoke), and each until its own
+/// deadline at most. A session without locks cannot be lost, however long nodes are away.
 ///
-/// A lock whose time is over before this process takes note of its grant is not added: it is given
-/// back, and the session goes on. One that has little time left is added, and renewed soon. That
-/// renewal counts as any other: if it does not come in time, the session is lost with that lock.
+/// If a lock's validity ends before this process processes its grant, the lock is not added. It is
+/// released, and the session goes on. A lock with little validity left is added, and renewed soon.
+/// If that renewal fails, the session is lost with the lock, as with any other renewal.
 ///
-/// All its locks are renewed at the same moment, in as few script calls as they fit into: 10,000
-/// names in at most 80 for each node.
+/// All its locks are renewed together, in few script calls: 10,000 names in at most 80 per node.
 ///
 /// # Examples
 /// ```
@@ -59,7 +57,7 @@ tokio::task_local! {
 /// let token = session.token("chunk/7").expect("it is held");
 /// assert!(token > session.token("chunk/1").unwrap());
 ///
-/// // Somebody else is told what is held, and by whom.
+/// // The error of another session names the holders.
 /// let other = quorum.session().grant(5 * second).await?;
 /// let refused = other.try_lock(["chunk/7", "chunk/8"]).await.unwrap_err();
 /// assert!(refused.is_contended() && &*refused.conflicts()[0].name == "chunk/7");
@@ -88,99 +86,100 @@ impl Session {
         Some(Self { inner, core })
     }
 
-    /// By this, other code of the same process finds the session:
-    /// [`Quorum::join_session`](crate::Quorum::join_session) on the same quorum. It says nothing to
-    /// nodes and to other processes.
+    /// The id by which other code of the same process finds the session:
+    /// [`Quorum::join_session`](crate::Quorum::join_session) on the same quorum. It means nothing
+    /// to nodes and to other processes.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.core.id
     }
 
-    /// Acquires all of `names`, or none, waiting for `timeout` at most; 1 to
-    /// [`MAX_NAMES`](crate::MAX_NAMES) in one call. `timeout` is as for
+    /// Acquires all of `names`, or none. Waits for `timeout` at most. Takes 1 to
+    /// [`MAX_NAMES`](crate::MAX_NAMES) names in one call. `timeout` is as for
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     ///
-    /// Names that the session holds already are held, and nodes are not asked for them: one that
-    /// another caller unlocks while this waits for the others is not held in the end. The others are
-    /// acquired as those of [`Quorum::lock_all`](crate::Quorum::lock_all): in one round trip if all of
-    /// them are free, else in one order, waiting for one at a time. They have one token, greater than
-    /// each that was dealt before for any of them. Callers of one session that ask for the same name
-    /// wait for each other's result.
+    /// Names that the session already holds are not claimed again. (If another caller unlocks one
+    /// while this waits for the others, that name is not held in the end.) The others are acquired
+    /// as by [`Quorum::lock_all`](crate::Quorum::lock_all): in one round trip if all are free, else
+    /// one at a time in sorted order. They get one token, greater than every earlier token of these
+    /// names. Callers of one session that acquire the same name wait for each other's result.
     ///
-    /// Who holds some names and waits for others may wait for somebody who waits for it, until the
-    /// `timeout` of one of them ends. Take all names in one call, or use short timeouts.
+    /// Two sessions that each hold a name and wait for the other's may wait until a `timeout` ends.
+    /// Take all names in one call, or use short timeouts.
     ///
     /// # Errors
-    /// `Timeout` if others held some of them until the time ended; it
-    /// [names which, and by whom](Error::conflicts), as far as a quorum of nodes says so within the
-    /// round timeout. `Unavailable` if too few nodes could vote; `Lost` if the session has ended or
-    /// ends meanwhile; `Config` for bad names, none, too many, or outside of a Tokio runtime;
-    /// `Closed` after a shutdown. What was held before is held still, unless the session is lost.
+    /// `Timeout` if others held some names until the time ended. The error [names the held names
+    /// and their holders](Error::conflicts), if a quorum of nodes names them within the round
+    /// timeout. `Unavailable` if too few nodes could vote; `Lost` if the session has ended or ends
+    /// meanwhile; `Config` for bad names, none, too many, or outside of a Tokio runtime; `Closed`
+    /// after a shutdown. Names that were held before stay held, unless the session is lost.
     ///
     /// # Cancel safety
-    /// Safe: what was granted is released in the background.
+    /// Safe: granted names are released in the background.
     pub async fn lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>, timeout: Duration) -> Result<()> {
         let names = self.inner.names(names)?;
         self.acquire(&names, Patience::Until(self.inner.host.now() + timeout)).await
     }
 
-    /// Acquires all of `names` if nobody has any of them, else none, and waits for nobody. Where
-    /// votes are split it tries again, as [`try_acquire`](crate::QuorumLock::try_acquire) does.
+    /// Acquires all of `names` if nobody holds any of them, else none, without waiting. If votes
+    /// are split, it tries again, as [`try_acquire`](crate::QuorumLock::try_acquire) does.
     ///
     /// # Errors
-    /// `Contended` if others hold some of them, or are about to; else as for [`lock`](Self::lock).
+    /// `Contended` if others hold some names, or are about to; otherwise as for
+    /// [`lock`](Self::lock).
     ///
     /// # Cancel safety
-    /// Safe: what was granted is released in the background.
+    /// Safe: granted names are released in the background.
     pub async fn try_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<()> {
         let names = self.inner.names(names)?;
         let until = self.inner.host.now() + self.core.rules.longest_try();
         self.acquire(&names, Patience::Try(until)).await
     }
 
-    /// Gives these names up, also where they were locked together with others, which stay. Waits
-    /// until a quorum of nodes has confirmed it.
+    /// Releases these names. Names that were locked together with them stay held. Waits until a
+    /// quorum of nodes has confirmed.
     ///
     /// # Errors
-    /// `Config` if the session does not hold one of them, or for none: then nothing was freed.
-    /// `Lost` if the session has ended, and all its locks with it. `Unavailable` if too few nodes
-    /// answered in time: they are not held any more, and the release goes on in the background.
+    /// `Config` if the session does not hold one of the names, or for no name: then nothing is
+    /// released. `Lost` if the session has ended, and all its locks with it. `Unavailable` if too
+    /// few nodes answered in time. The names are no longer held, and the release goes on in the
+    /// background.
     ///
     /// # Cancel safety
-    /// Safe: the release has been sent when this is first polled, and goes on in the background.
+    /// Safe: the first poll sends the release, which goes on in the background.
     pub async fn unlock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Released> {
         let names = names.into_iter().map(|name| self.inner.name(name.as_ref())).collect::<Result<BTreeSet<_>>>()?;
         let names: Vec<_> = names.into_iter().collect();
         if names.is_empty() {
-            return Err(Error::config("nothing was named to unlock; use revoke to give up all"));
+            return Err(Error::config("there is no name to unlock; use revoke to free all"));
         }
         let freeing = self.core.locks.free(&names)?;
         self.inner.confirmed(&freeing, self.core.locks.round_timeout(), || listed(&names)).await
     }
 
-    /// The names that are held, in their order, each with its fencing token: greater than that of
-    /// everyone who held it before. Storage that refuses a token lower than the highest it has seen
-    /// is safe even from a holder that was paused and does not know that its lock has passed on.
+    /// The held names, sorted, each with its fencing token: greater than that of every earlier
+    /// holder. If storage refuses tokens lower than the highest it has seen, it is safe even from a
+    /// holder that was paused and has lost its lock without knowing.
     ///
-    /// With a [`key_format`](crate::QuorumBuilder::key_format) they are told as they were given, as
-    /// [`unlock`](Self::unlock) takes them. Empty once the session has ended.
+    /// With a [`key_format`](crate::QuorumBuilder::key_format) the names are in the callers' form,
+    /// which [`unlock`](Self::unlock) takes. Empty once the session has ended.
     #[must_use]
     pub fn held(&self) -> Vec<(Arc<str>, u64)> {
         let tokens: Vec<_> = self.core.locks.tokens();
         let told = |(name, token)| Some((self.inner.settings.told(&name)?, token));
         let mut held: Vec<_> = tokens.into_iter().filter_map(told).collect();
-        // What a format has after the names may have put them in another order.
+        // The part of a key format behind the name may change the order.
         held.sort_unstable();
         held
     }
 
-    /// The fencing token of `name`; `None` where the session does not hold it.
+    /// The fencing token of `name`; `None` if the session does not hold it.
     #[must_use]
     pub fn token(&self, name: &str) -> Option<u64> {
         self.core.locks.token(&self.inner.name(name).ok()?)
     }
 
-    /// Whose `name` is on the nodes, where the session holds it: for simulations.
+    /// The owner id by which nodes hold `name`, if the session holds it: for simulations.
     #[cfg(feature = "unstable")]
     #[doc(hidden)]
     #[must_use]
@@ -188,18 +187,18 @@ impl Session {
         self.core.locks.owner(&self.inner.name(name).ok()?)
     }
 
-    /// Ends the session for all its handles: frees all locks, on every node, and waits until a
-    /// quorum has confirmed that.
+    /// Ends the session for all handles. Releases all locks, and waits until a quorum has
+    /// confirmed.
     ///
-    /// `AlreadyExpired` if the session was lost before, or one of its locks was and nobody had
-    /// noticed yet: others may have held that name since its deadline. What is left is freed.
+    /// Returns `AlreadyExpired` if the session was lost, or the validity of one lock had ended
+    /// unnoticed: others may have held that name since its deadline. All other locks are released.
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes answered in time. The releases go on in the background, and
-    /// what they do not reach expires by itself; nothing needs to be done again.
+    /// `Unavailable` if too few nodes answered in time. You need not try again: the releases go on
+    /// in the background, and a hold that they do not reach expires.
     ///
     /// # Cancel safety
-    /// Safe: the releases have been sent when this is first polled, and go on in the background.
+    /// Safe: the first poll sends the releases, which go on in the background.
     pub async fn revoke(&self) -> Result<Released> {
         let locks = &self.core.locks;
         match locks.release() {
@@ -211,23 +210,22 @@ impl Session {
         }
     }
 
-    /// What is left of the validity of the lock that ends first; zero once the session has ended.
-    /// Without locks it is what a new one would have. It is counted from before the nodes were
-    /// asked, minus the drift.
+    /// The remaining validity of the lock that ends first, or of a new lock if there is none. Zero
+    /// once the session has ended. It counts from before the nodes were asked, minus the drift.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.core.locks.remaining()
     }
 
-    /// Whether the session lives at this moment, and so holds all its locks. Never true past the
-    /// deadline of one of them, whatever timers do.
+    /// Whether the session lives now, and so holds all its locks. Never true past the deadline of
+    /// one of them, even if timers are late.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// Checks that all locks are held for at least `least` from now: before a write that takes so
-    /// long.
+    /// Checks, before a write that takes so long, that all locks are held for at least `least` from
+    /// now.
     ///
     /// # Errors
     /// `Lost` if they are not.
@@ -244,7 +242,7 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until the session is lost. Never ends if it is revoked first. It watches deadlines
+    /// Waits until the session is lost. Never returns if it is revoked first. It watches deadlines
     /// itself, as [`Lease::lost`](crate::Lease::lost) does.
     ///
     /// # Cancel safety
@@ -253,13 +251,13 @@ impl Session {
         self.core.locks.until_lost().await
     }
 
-    /// Waits until the session is over: why it was lost, or `None` where it was revoked.
+    /// Waits until the session has ended. Returns why it was lost, or `None` if it was revoked.
     #[cfg(feature = "blocking")]
     pub(crate) async fn outcome(&self) -> Option<LostReason> {
         self.core.locks.outcome().await
     }
 
-    /// An error if the session is lost, and none if it lives or was revoked.
+    /// An error if the session is lost. A session that lives or was revoked is no error.
     #[cfg(feature = "blocking")]
     pub(crate) fn not_lost(&self) -> Result<()> {
         match self.core.locks.why_lost() {
@@ -268,28 +266,27 @@ impl Session {
         }
     }
 
-    /// Ends the session for all its handles, and waits for nothing.
+    /// Ends the session for all its handles, without waiting.
     #[cfg(feature = "blocking")]
     pub(crate) fn end(&self) {
         drop(self.core.locks.release());
     }
 
-    /// A token that is cancelled when the session is lost, for whatever takes one; as
-    /// [`Lease::cancellation`](crate::Lease::cancellation). It is not cancelled by a revocation.
+    /// A token that is cancelled when the session is lost, for code that takes one. See
+    /// [`Lease::cancellation`](crate::Lease::cancellation). A revocation does not cancel it.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         self.core.locks.cancellation()
     }
 
-    /// What each node said to the last renewal, of a lock that this did not renew. Empty where it
-    /// renewed all, and where none was made.
+    /// The nodes' replies to the last renewal. Empty if it renewed all locks, or none was made.
     #[must_use]
     pub fn failed_renewal(&self) -> Vec<NodeReport> {
         self.core.locks.failed_renewal()
     }
 
-    /// Runs `body` with this session as the [current](Self::current) one, for code below that is not
-    /// given it. Tasks that `body` spawns do not have it.
+    /// Runs `body` with this session as the [current](Self::current) one, for code that does not
+    /// get it as an argument. Tasks that `body` spawns do not have it.
     ///
     /// # Examples
     /// ```
@@ -314,7 +311,7 @@ impl Session {
         CURRENT.scope(self.clone(), body).await
     }
 
-    /// The session whose [`scope`](Self::scope) this is called in, if any: the innermost.
+    /// The session of the innermost [`scope`](Self::scope) around this call, if any.
     #[must_use]
     pub fn current() -> Option<Self> {
         CURRENT.try_with(Self::clone).ok()

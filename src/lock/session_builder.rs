@@ -1,4 +1,4 @@
-//! From options to a session.
+//! Builds a session from options.
 
 use std::fmt;
 use std::future::Future;
@@ -15,7 +15,7 @@ use crate::protocol::Voters;
 use crate::rules::LostReason;
 use crate::words::exact;
 
-/// Options of a session, on the way to [`grant`](Self::grant).
+/// Options of a session, which [`grant`](Self::grant) begins.
 #[derive(Clone)]
 #[must_use = "a builder does nothing until the session is granted"]
 pub struct SessionBuilder {
@@ -29,7 +29,7 @@ impl SessionBuilder {
         Self { inner, options }
     }
 
-    /// For how long nodes hold the session's locks unless they are renewed. Default: that of the
+    /// For how long nodes hold the session's locks unless they are renewed. Default: the ttl of the
     /// quorum's [`options`](crate::QuorumBuilder::options), 30 s. See [`LockOptions::ttl`].
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options = self.options.ttl(ttl);
@@ -37,21 +37,20 @@ impl SessionBuilder {
     }
 
     /// The options of all locks of the session. Default: those of the quorum.
-    /// [`max_hold`](LockOptions::max_hold) counts for each lock from when that was acquired; the
-    /// session is lost with the first.
+    /// [`max_hold`](LockOptions::max_hold) counts from the acquisition of each lock. The session is
+    /// lost as soon as one lock reaches it.
     pub fn options(mut self, options: LockOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Begins the session, as soon as a quorum of nodes votes. It waits for that for `timeout` at
-    /// most, so that an error comes now rather than with the first lock. Nodes store nothing for a
-    /// session without locks.
+    /// Begins the session once a quorum of nodes votes, so that an error comes now and not with the
+    /// first lock. Waits for `timeout` at most. Nodes store nothing for a session without locks.
     ///
     /// # Errors
-    /// `Unavailable` if no quorum votes by then, with how each node is; `Config` if an option makes
-    /// no sense (as for [`Quorum::lock_with`](crate::Quorum::lock_with)) or outside of a Tokio
-    /// runtime; `Closed` after a shutdown.
+    /// `Unavailable` if no quorum votes in time, with the status of each node; `Config` if an
+    /// option is invalid (as for [`Quorum::lock_with`](crate::Quorum::lock_with)) or outside of a
+    /// Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Safe.
@@ -71,8 +70,7 @@ impl SessionBuilder {
 }
 
 impl SessionBuilder {
-    /// Begins the session, waiting for as long as its options say: [`LockOptions::wait`], by default
-    /// 10 s. All else is as with [`grant`](Self::grant).
+    /// As [`grant`](Self::grant), with the timeout [`LockOptions::wait`]: 10 s by default.
     ///
     /// # Errors
     /// As [`grant`](Self::grant).
@@ -84,16 +82,15 @@ impl SessionBuilder {
         self.grant(wait).await
     }
 
-    /// Begins a session as [`grant`](Self::grant) does, runs `body` with it, and revokes it. The body
-    /// is dropped the moment the session is lost.
+    /// Begins a session as [`grant`](Self::grant) does, runs `body` with it, and revokes the
+    /// session. The body is dropped the moment the session is lost.
     ///
-    /// The session ends for all its handles: also for those that the body gave to other tasks, and
-    /// also where the body panics. Where somebody else revokes it, the body goes on, and finds it
-    /// ended.
+    /// The session ends for all its handles, even if the body gave handles to other tasks, or
+    /// panics. If somebody else revokes the session, the body goes on, and finds the session ended.
     ///
     /// # Errors
     /// As [`grant`](Self::grant), and `Lost` if the session was lost before the body ended. A
-    /// revocation that no quorum confirms is not an error here: it is a warning in the log.
+    /// revocation that no quorum confirms is no error here, but a warning in the log.
     ///
     /// # Cancel safety
     /// Safe: the body is dropped, and all locks are released in the background.
@@ -126,11 +123,11 @@ impl SessionBuilder {
         under(Revoked(self.grant(timeout).await?), body).await
     }
 
-    /// As [`run`](Self::run), for a body that can fail: one `Result`, with the errors of both. The
-    /// session is revoked whatever the body comes to.
+    /// As [`run`](Self::run), for a body that can fail. Returns one `Result`, with the errors of
+    /// both. The session is revoked whatever the body returns.
     ///
     /// # Errors
-    /// As [`run`](Self::run), turned into the body's kind of error, and what the body returns.
+    /// Those of [`run`](Self::run), converted to the body's error type, and the body's own.
     ///
     /// # Cancel safety
     /// As [`run`](Self::run).
@@ -177,7 +174,7 @@ impl Scope for Revoked {
         self.0.lost().await
     }
 
-    /// One that was revoked has not been lost.
+    /// A revoked session is not lost.
     fn is_lost(&self) -> bool {
         self.0.core.locks.why_lost().is_some()
     }
@@ -191,7 +188,7 @@ impl Scope for Revoked {
     }
 }
 
-/// Waits until a quorum votes; not if so many quarantines last for longer that none does in time.
+/// Waits until a quorum votes. Fails at once if quarantines keep a quorum from voting in time.
 async fn votes(inner: &Inner, timeout: Duration) -> Result<()> {
     let (voters, until) = (&inner.leases.voters, inner.host.now() + timeout);
     let vote = !voters.are_quarantined_past(until) && voters.votes(until).await;

@@ -9,17 +9,17 @@ use super::asking::Asking;
 use crate::config::Rules;
 use crate::lease::Locks;
 
-/// How many names a session holds at most.
+/// The most names that one session holds.
 pub const MAX_SESSION_NAMES: usize = 10_000;
 
-/// Those that have a handle.
+/// The sessions that still have a handle.
 #[derive(Default)]
 pub(super) struct Sessions {
     known: Mutex<HashMap<Arc<str>, Weak<Core>>>,
     count: AtomicU64,
 }
 
-/// What all handles of one session share. Dropping it frees all.
+/// State that all handles of one session share. Dropping it releases all locks.
 pub(super) struct Core {
     pub(super) id: Arc<str>,
     pub(super) rules: Arc<Rules>,
@@ -29,7 +29,7 @@ pub(super) struct Core {
 }
 
 impl Sessions {
-    /// A session of `client` that nobody else has.
+    /// Adds a new session of `client`, with an id of its own.
     pub(super) fn add(self: &Arc<Self>, client: &str, rules: Arc<Rules>, locks: Arc<Locks>) -> Arc<Core> {
         let id: Arc<str> = format!("{client}/session/{}", self.count.fetch_add(1, Ordering::Relaxed)).into();
         let asking = Asking::new(MAX_SESSION_NAMES);

@@ -1,11 +1,12 @@
-//! Several names for a caller that waits: all in one claim if they are free, else in their order.
+//! Acquires several names for a caller that waits: in one claim if all are free, else in order.
 //!
-//! A claim of several names never waits in a queue. So each name that others hold is waited for as a
-//! single lock, in the order of names, and what is held is renewed meanwhile: no two sets wait for
-//! each other in a circle. The names behind it are asked for in claims of several, which wait for
-//! nobody: so a set of many names that met one holder does not need a round trip for each. Then a
-//! renewal of all with the highest of their tokens gives the set one token. If a name is lost before
-//! that, all are released, and the set begins anew with its old ticket; each name has a new owner then.
+//! A claim of several names never waits in a queue. So a set waits for one name at a time, as a
+//! single lock, and renews the names that it already holds. All sets use the same order, so they
+//! never wait in a circle. The names behind the awaited one are claimed several at a time, without
+//! waiting. So a set that met one holder does not need a round trip for each name.
+//!
+//! At the end, one renewal with the highest of the tokens gives the set one token. If a name is
+//! lost before that, all are released, and the set begins anew: with its ticket, and new owners.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub(super) struct Set<'a> {
 }
 
 impl Set<'_> {
-    /// All of it, as soon as it can be had, until `end`.
+    /// Acquires the whole set, or fails at `end`.
     pub(super) async fn until(&self, end: Tick) -> Result<(Grant, Open)> {
         let (began, is_over) = (self.inner.host.now(), || self.inner.host.now() >= end);
         match pin!(self.acquire(self.names, Patience::First, None)).await {
@@ -41,9 +42,9 @@ impl Set<'_> {
         let ticket = self.ticket.unwrap_or_else(|| self.inner.ticket(began));
         loop {
             match self.gathered(end, ticket).await {
-                // Whatever it would begin anew is lost at once, so it would never wait.
+                // After a shutdown each new attempt is lost at once, so this loop would never wait.
                 Err(error) if error.is_lost() && self.inner.shut.is_cancelled() => return Err(self.inner.closed()),
-                // Others may have come before it.
+                // A name was lost before the set had its token: begin anew.
                 Err(error) if error.is_lost() && !is_over() => {}
                 Err(error) if error.is_lost() => return Err(self.out_of_time(error.nodes())),
                 won => return won,
@@ -52,10 +53,10 @@ impl Set<'_> {
     }
 
     async fn gathered(&self, end: Tick, ticket: u64) -> Result<(Grant, Open)> {
-        // It is held for as long as it waits, whatever its caller wants later.
+        // Names are renewed while the set waits, even if the caller turned renewals off.
         let rules = Rules { auto_renew: true, max_hold: None, ..(**self.rules).clone() };
         let parts = Holding { locks: Locks::begin("set that is acquired", &self.inner.leases, &Arc::new(rules)) };
-        // All of them were asked for just now.
+        // A claim of all names has just failed, so begin with half of them.
         let (mut left, mut many) = (&**self.names, self.names.len() / 2);
         while !left.is_empty() {
             if self.inner.host.now() >= end {
@@ -79,8 +80,8 @@ impl Set<'_> {
         united.unwrap_or_else(|| Err(self.out_of_time(&[])))
     }
 
-    /// The next names in their order: one as soon as it can be had; of several all of them or none,
-    /// without waiting for anybody, since what is behind a name is never held while that is waited for.
+    /// Acquires the next names. A single name is waited for. Several names are claimed together,
+    /// without waiting: while a name is waited for, no name behind it may be held.
     async fn next(&self, names: &[Name], end: Tick, ticket: u64) -> Result<Option<(Grant, Open)>> {
         let names: Arc<[Name]> = names.into();
         if let [_] = *names {
@@ -99,13 +100,12 @@ impl Set<'_> {
     }
 
     fn out_of_time(&self, reports: &[NodeReport]) -> Error {
-        let why =
-            format!("cannot acquire {}: the time was over before all of them were held at once", listed(self.names));
+        let why = format!("cannot acquire {}: the time ended before all names were held at once", listed(self.names));
         Error::new(ErrorKind::Timeout, why).with_nodes(reports.to_vec())
     }
 }
 
-/// Whether a caller that waits goes on after it.
+/// Whether a caller that waits goes on after this error.
 fn may_pass(error: &Error) -> bool {
     error.is_timeout() || error.is_unavailable()
 }
@@ -121,7 +121,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A shutdown on another thread may come between the look of its caller and this poll.
+    /// A shutdown on another thread may come between the caller's check and this poll.
     #[tokio::test]
     async fn set_that_waits_ends_with_a_shutdown_that_its_caller_missed() {
         let quorum = Quorum::in_memory(3).unwrap();

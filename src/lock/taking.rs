@@ -1,5 +1,5 @@
-//! How permits are acquired: in one claim that looks at the gate, if nobody is in the way; else behind
-//! the gate, one acquisition at a time.
+//! Acquires permits of a semaphore. One claim takes them if enough are free and nobody uses the
+//! gate. Otherwise callers queue at the gate, and only the holder of the gate waits for permits.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,12 +20,12 @@ use crate::node::{Mode, Name};
 use crate::protocol::{Grant, Occupied, Open, Patience, SPLIT, Who, occupied};
 use crate::rules::Tick;
 
-/// In the queues of how many permits the gate's holder stands at most. Where there are more, it
-/// looks every [`GLANCE`] which of the others are free.
+/// The most permits for which the gate's holder waits in queues. If there are more, it checks every
+/// [`GLANCE`] which of the others are free.
 const WATCHED: usize = 16;
 const GLANCE: Duration = Duration::from_millis(500);
 
-/// Why permits are of no use that were granted.
+/// Why granted permits cannot be used.
 pub(super) const TOO_LATE: &str = "their validity ended before this process took note of the grant";
 
 /// One acquisition of permits.
@@ -33,23 +33,22 @@ pub(super) struct Taking<'a> {
     pub(super) inner: &'a Arc<Inner>,
     pub(super) pool: &'a Pool,
     pub(super) rules: &'a Arc<Rules>,
-    /// How many are wanted.
     pub(super) many: usize,
     pub(super) began: Tick,
-    /// Its place in all queues, once it waits.
+    /// Its ticket in all queues, once it waits.
     pub(super) ticket: OnceLock<u64>,
 }
 
 impl Taking<'_> {
-    /// Takes what is free; waits for nobody. `None` where quorums name holders of so many that too
-    /// few are left, or one that waits at the gate.
+    /// Takes free permits, and waits for no holder. `None` if quorums name the holders of so many
+    /// permits that too few are left, or one holder that stays at the gate.
     pub(super) async fn at_once(&self) -> Result<Option<Holding>> {
         let host = &self.inner.host;
         let tried = before(host, host.now() + self.rules.longest_try(), self.tries()).await;
         tried.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, SPLIT)))
     }
 
-    /// Tries until it is clear which it is.
+    /// Tries again until one of these results is certain.
     async fn tries(&self) -> Result<Option<Holding>> {
         let host = &self.inner.host;
         let (mut numbers, mut at_gate, mut tries) = (self.first(), None, 0);
@@ -58,12 +57,13 @@ impl Taking<'_> {
                 return Ok(Some(holding));
             }
             let Seen { gate, held, free } = self.seen().await;
-            // Where a caller of this process holds it as a lock, no node was asked before.
+            // If this process holds the name as a lock, the claim was refused before any node was
+            // asked.
             if gate.locked {
                 return Err(Error::config(Who::Gate.misuse(&self.pool.gate)));
             }
             at_gate = since(gate.holder.clone(), at_gate, host.now());
-            // A caller that has what it wants goes on within some round trips.
+            // A gate holder that finds enough permits leaves the gate within a few round trips.
             let waits = at_gate.as_ref().is_some_and(|(_, since)| host.now().since(*since) >= self.rules.round_timeout);
             if waits || self.leaves_too_few(held) {
                 return Ok(None);
@@ -82,7 +82,7 @@ impl Taking<'_> {
         held + self.many > self.pool.permits.len()
     }
 
-    /// Takes what is free, or waits behind those that came before.
+    /// Takes free permits, or waits behind earlier callers until `end`.
     pub(super) async fn until(&self, end: Tick) -> Result<Holding> {
         let is_over = || self.inner.host.now() >= end;
         if !is_over()
@@ -96,7 +96,7 @@ impl Taking<'_> {
         loop {
             let taken = self.in_turn(end).await.and_then(|holding| self.lasting(holding));
             match taken {
-                // Others may have come before it: it begins anew.
+                // The gate or a permit was lost before all were held: begin anew.
                 Err(error) if error.is_lost() && self.inner.host.now() < end => {}
                 Err(error) if error.is_lost() => return Err(few()),
                 taken => return taken,
@@ -104,21 +104,20 @@ impl Taking<'_> {
         }
     }
 
-    /// What came first may be over by the time that all are there, or as good as over.
+    /// An error if a permit has expired since its grant, or has less than `min_validity` left.
     fn lasting(&self, holding: Holding) -> Result<Holding> {
         let (left, least) = (holding.locks.remaining(), self.rules.min_validity);
         if left.is_zero() || left < least { Err(holding.locks.lost_error()) } else { Ok(holding) }
     }
 
-    /// The permits to ask for before anybody has said which are free.
+    /// The permits to claim before any node has reported which are free.
     fn first(&self) -> Vec<usize> {
         let mut first = self.pool.preferred(self.inner, 0..self.pool.permits.len());
         first.truncate(self.many);
         first
     }
 
-    /// One claim of these permits, in one round trip. Nodes refuse it if the gate is held or waited
-    /// for.
+    /// Claims these permits in one round trip. Nodes refuse it if the gate is held or has waiters.
     async fn together(&self, numbers: &[usize]) -> Result<Holding> {
         let (names, who) = (self.pool.names(numbers), Who::Permits(&self.pool.gate));
         let (grant, open) = self.granted(&names, self.rules, who, Patience::Once).await?;
@@ -127,8 +126,8 @@ impl Taking<'_> {
         Ok(holding)
     }
 
-    /// Waits at the gate, in its queue, and then for the permits. What is granted is given back
-    /// where the gate is lost meanwhile: whoever has it then may wait for the same permits.
+    /// Waits in the gate's queue, then for permits. If the gate is lost meanwhile, what was granted
+    /// is released: the next holder of the gate may wait for the same permits.
     async fn in_turn(&self, end: Tick) -> Result<Holding> {
         let (gate, rules) = ([self.pool.gate.clone()].into(), self.gate_rules());
         let (grant, open) = self.granted(&gate, &rules, Who::Gate, Patience::Until(end)).await?;
@@ -140,12 +139,13 @@ impl Taking<'_> {
         }
     }
 
-    /// By how far the nodes are now: the claim before, if any, has measured that.
+    /// The gate's options depend on the round trip. The claim before, if any, has measured it.
     fn gate_rules(&self) -> Arc<Rules> {
         Arc::new(self.rules.of_gate(self.inner.leases.voters.round_trip()))
     }
 
-    /// A shutdown that did not see it waits until its release was sent.
+    /// A shutdown may have come without seeing this lease: then release the lease here. The
+    /// shutdown waits until `open` is dropped.
     fn hold_gate(&self, rules: &Arc<Rules>, grant: Grant, open: Open) -> Result<LockGuard> {
         let gate = LockGuard::new(&self.inner.leases, rules, grant, None);
         if self.inner.shut.is_cancelled() {
@@ -156,7 +156,7 @@ impl Taking<'_> {
         Ok(gate)
     }
 
-    /// Takes permits as the only one that waits for any.
+    /// Takes permits while it holds the gate, so no other caller waits for permits.
     async fn behind_gate(&self, end: Tick) -> Result<Holding> {
         let holding = self.begin();
         self.try_more(&holding, &self.first()).await?;
@@ -169,7 +169,7 @@ impl Taking<'_> {
         Ok(holding)
     }
 
-    /// Whether some are missing still, and there is time for more.
+    /// Whether permits are missing; an error if the time is over too.
     fn goes_on(&self, holding: &Holding, end: Tick) -> Result<bool> {
         match self.missing(holding) {
             0 => Ok(false),
@@ -191,10 +191,10 @@ impl Taking<'_> {
         }
     }
 
-    /// Stands in the queues of permits until enough of them are held.
+    /// Waits in the queues of permits until enough are held.
     async fn wait_for_more(&self, holding: &Holding, end: Tick) -> Result<()> {
         let others = self.others(holding);
-        // How many of them this has begun to wait for.
+        // Up to this index, `others` are held or waited for.
         let watched = AtomicUsize::new(0);
         let next = || {
             let rest = others.get(watched.load(Ordering::Relaxed)..)?;
@@ -218,7 +218,7 @@ impl Taking<'_> {
             match won {
                 Some(Ok((grant, open))) => {
                     holding.add(self.inner, grant, open)?;
-                    // More may be missing than this waits for.
+                    // More permits may be missing than are waited for.
                     waits.extend(next());
                 }
                 Some(Err(error)) if error.is_closed() || error.is_config() => return Err(error),
@@ -234,8 +234,7 @@ impl Taking<'_> {
         self.granted(&name, self.rules, PERMIT, Patience::Until(end)).await
     }
 
-    /// Looks now and then for free permits among those that nothing waits for yet, and takes as many as
-    /// it can.
+    /// Checks every [`GLANCE`] for free permits that nothing waits for, and claims those it needs.
     async fn glance(&self, others: &[usize], watched: &AtomicUsize, holding: &Holding) -> (Grant, Open) {
         let unwatched = || others.get(watched.load(Ordering::Relaxed)..).unwrap_or_default();
         loop {
@@ -256,13 +255,12 @@ impl Taking<'_> {
         }
     }
 
-    /// Asks the nodes which permits are free, those first that are likely to be got.
+    /// Asks the nodes which permits are free. The most likely ones come first.
     async fn look(&self) -> Vec<usize> {
         self.seen_where(|_| true).await.free
     }
 
-    /// The same for a try: asks more nodes than a quorum where those do not tell whether too few
-    /// are free.
+    /// As `look`, for a try: waits for replies until they show whether too few permits are free.
     async fn seen(&self) -> Seen {
         let enough = |said: &[Occupied]| {
             let permits = || said.iter().skip(1);
@@ -282,7 +280,7 @@ impl Taking<'_> {
         Seen { gate: gate.clone(), held, free: self.pool.preferred(self.inner, free) }
     }
 
-    /// The permits that are not held, those first that are likely to be free soon.
+    /// The permits that this acquisition does not hold. Those likely to be free soon come first.
     fn others(&self, holding: &Holding) -> Vec<usize> {
         let missing = |&number: &usize| !self.has(holding, number);
         self.pool.preferred(self.inner, (0..self.pool.permits.len()).filter(missing))
@@ -313,27 +311,27 @@ impl Taking<'_> {
     }
 }
 
-/// As whom permits are claimed behind the gate.
+/// Behind the gate, permits are claimed as plain locks.
 const PERMIT: Who<'_> = Who::Next(Mode::Exclusive);
 
-/// What nodes say of a semaphore; nothing where too few answer.
+/// The state of a semaphore by a quorum's replies. Empty if too few nodes answer.
 #[derive(Default)]
 struct Seen {
     gate: Occupied,
-    /// Of how many permits a quorum names the holder.
+    /// How many permits have a holder that a quorum names.
     held: usize,
-    /// The permits that nobody holds, those first that are likely to be got.
+    /// The free permits, the most likely ones first.
     free: Vec<usize>,
 }
 
-/// Since when `holder` was seen, if it is the one that was seen `before`, else since `now`.
+/// Since when `holder` has been seen: as in `before` if that is the same holder, else since `now`.
 fn since(holder: Option<Arc<str>>, before: Option<(Arc<str>, Tick)>, now: Tick) -> Option<(Arc<str>, Tick)> {
     let holder = holder?;
     let since = before.filter(|(before, _)| *before == holder).map_or(now, |(_, since)| since);
     Some((holder, since))
 }
 
-/// What came of a try; `None` where others were in the way.
+/// The result of a try; `None` if others were in the way.
 fn uncontended<T>(tried: Result<T>) -> Result<Option<T>> {
     match tried {
         Err(error) if error.is_contended() => Ok(None),
@@ -341,7 +339,7 @@ fn uncontended<T>(tried: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// The same where whatever may pass is waited for.
+/// As `uncontended`, for a caller that waits: `None` also if too few nodes could vote.
 fn passing<T>(tried: Result<T>) -> Result<Option<T>> {
     match tried {
         Err(error) if error.is_unavailable() => Ok(None),
@@ -350,5 +348,5 @@ fn passing<T>(tried: Result<T>) -> Result<Option<T>> {
 }
 
 fn few() -> Error {
-    Error::new(ErrorKind::Timeout, "too few of them are free, or others are before this caller")
+    Error::new(ErrorKind::Timeout, "too few permits are free, or earlier callers wait for them")
 }
