@@ -9,7 +9,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use crate::error::NodeReport;
 use crate::host::{Host, before};
 use crate::protocol::Renewing;
-use crate::rules::tenancy::Sent;
+use crate::rules::session_state::Sent;
 use crate::rules::{Renewal, Tick};
 
 /// The renewals of all that was due.

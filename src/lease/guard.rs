@@ -12,7 +12,7 @@ use super::watch::{self, Watched};
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::before;
-use crate::protocol::{Freeing, Grant};
+use crate::protocol::{Grant, ReleaseSet};
 use crate::rules::tally::Freed;
 use crate::rules::{LostReason, Tick};
 use crate::words::{about, exact, listed};
@@ -291,7 +291,7 @@ impl LockGuard {
         drop(self.lease.0.undo());
     }
 
-    async fn confirmed(&self, freeing: &Freeing, until: Tick) -> Result<Released> {
+    async fn confirmed(&self, freeing: &ReleaseSet, until: Tick) -> Result<Released> {
         self.lease.0.home().can_wait()?;
         match freeing.freed(self.lease.0.host(), until).await {
             Freed::Held => Ok(Released::Released),

@@ -1,4 +1,4 @@
-//! One lock that is held, was released, or was lost. It carries out what its [`Tenure`] decides,
+//! One lock that is held, was released, or was lost. It carries out what its [`LeaseState`] decides,
 //! and sets the timers for that.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -10,23 +10,23 @@ use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::home::Home;
+use super::note::HolderNote;
+use super::runtime::RuntimeHandle;
 use super::schedule::{Event, Key, Schedule, Timed};
-use super::spoken::Spoken;
 use super::watch::Watched;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::Host;
 use crate::node::Name;
-use crate::protocol::{Freeing, Grant, Open, Renewing, Voters};
-use crate::rules::{Due, Expiry, Heard, LostReason, NodeSet, Pace, Phase, Renewal, Renewed, Tenure, Tick};
+use crate::protocol::{Grant, Open, ReleaseSet, Renewing, Voters};
+use crate::rules::{Due, Expiry, Heard, LeaseState, LostReason, NodeSet, Pace, Phase, Renewal, Renewed, Tick};
 use crate::words::listed;
 
 /// The leases of one quorum.
 #[derive(Debug)]
 pub(crate) struct Leases {
     pub(crate) voters: Arc<Voters>,
-    pub(crate) home: Arc<Home>,
+    pub(crate) home: Arc<RuntimeHandle>,
     pub(super) schedule: Arc<Schedule<dyn Timed>>,
     /// Whether the quorum was shut down. Then all leases are lost, and all that begin later.
     pub(super) closed: AtomicBool,
@@ -51,7 +51,7 @@ pub(super) struct Held {
 
 #[derive(Debug)]
 struct State {
-    tenure: Tenure,
+    tenure: LeaseState,
     holds: u32,
     /// Whether the lock was given back, or left to the nodes.
     gone: bool,
@@ -61,7 +61,7 @@ struct State {
     /// What the nodes replied to the last renewal, unless it succeeded.
     failed: Vec<NodeReport>,
     /// The holder's note, if it has one.
-    spoken: Option<Spoken>,
+    spoken: Option<HolderNote>,
 }
 
 /// What to drop outside of the mutex once a lease is stopped.
@@ -85,7 +85,7 @@ impl Held {
     /// Begins the lease of a round that was won.
     pub(super) fn begin(leases: &Arc<Leases>, rules: &Arc<Rules>, grant: Grant, says: Option<&Arc<str>>) -> Arc<Self> {
         let (voters, won, now) = (&leases.voters, *grant.won(), leases.voters.host.now());
-        let tenure = Tenure::new(voters.size, rules.validity, rules.max_hold, won, now);
+        let tenure = LeaseState::new(voters.size, rules.validity, rules.max_hold, won, now);
         let (timers, failed) = ([None; 2], Vec::new());
         let state = State { tenure, holds: 1, gone: false, timers, over: None, failed, spoken: None };
         let held = Arc::new(Self {
@@ -105,7 +105,7 @@ impl Held {
         let due = state.tenure.doubted(doubted, rules.auto_renew, now);
         held.renew_at(&mut state, due);
         if let Some(says) = says {
-            state.spoken = Some(Spoken::new(says.clone(), now));
+            state.spoken = Some(HolderNote::new(says.clone(), now));
             held.renew_now(&mut state);
         }
         drop(state);
@@ -179,7 +179,7 @@ impl Held {
     }
 
     /// Releases the lock on every node, even if it was lost and nodes would go on holding it.
-    pub(super) fn undo(&self) -> Option<Freeing> {
+    pub(super) fn undo(&self) -> Option<ReleaseSet> {
         let mut state = self.state();
         let held = state.tenure.release(self.now());
         if held {
@@ -287,7 +287,7 @@ impl Held {
         self.state().failed.clone()
     }
 
-    pub(super) fn home(&self) -> &Home {
+    pub(super) fn home(&self) -> &RuntimeHandle {
         &self.leases.home
     }
 
@@ -338,7 +338,7 @@ impl Held {
     }
 
     /// Sends releases to every node for a lock that has ended.
-    fn give_back(&self, mut state: MutexGuard<'_, State>) -> Freeing {
+    fn give_back(&self, mut state: MutexGuard<'_, State>) -> ReleaseSet {
         let stopped = self.stop(&mut state);
         let returned = self.grant.give_back(state.tenure.may_hold());
         let freeing = returned.freeing.clone();
@@ -497,7 +497,7 @@ pub(super) enum Dropped {
     /// The lock has other holds.
     StillHeld,
     /// That was the last hold, and the release is under way.
-    Released(Freeing),
+    Released(ReleaseSet),
     /// That was the last hold. Nodes go on holding the name, so nothing is released.
     Left,
     /// The lock had ended before.

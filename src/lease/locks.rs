@@ -1,4 +1,4 @@
-//! The locks of a session: many grants, renewed and lost together, as their [`Tenancy`] decides.
+//! The locks of a session: many grants, renewed and lost together, as their [`SessionState`] decides.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -10,17 +10,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::batch::{Again, Batch};
 use super::held::Leases;
-use super::kept::Kept;
 use super::schedule::{Event, Key, Timed};
+use super::session_grants::SessionGrants;
 use super::watch::Watched;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::{Host, sleep_until};
 use crate::node::Name;
-use crate::protocol::{Freeing, Grant, Open, Renewing, Returned};
-use crate::rules::tenancy::{Sent, Timers};
+use crate::protocol::{Grant, Open, ReleaseSet, Renewing, Returned};
+use crate::rules::session_state::{Sent, Timers};
 use crate::rules::{
-    Expiry, Heard, LostReason, NodeSet, Pace, Phase, Renewal, RenewalTally, Renewed, Tenancy, Tenure, Tick, Won,
+    Expiry, Heard, LeaseState, LostReason, NodeSet, Pace, Phase, Renewal, RenewalTally, Renewed, SessionState, Tick,
+    Won,
 };
 use crate::words::listed;
 
@@ -42,7 +43,7 @@ pub(crate) struct Locks {
 }
 
 struct State {
-    kept: Kept,
+    kept: SessionGrants,
     timers: [Option<Key>; 2],
     failed: Vec<NodeReport>,
 }
@@ -53,7 +54,7 @@ const EXPIRE: usize = 1;
 impl Locks {
     /// Begins without locks.
     pub(crate) fn begin(what: &'static str, leases: &Arc<Leases>, rules: &Arc<Rules>) -> Arc<Self> {
-        let kept = Kept::new(Tenancy::new(rules.validity));
+        let kept = SessionGrants::new(SessionState::new(rules.validity));
         let state = State { kept, timers: [None; 2], failed: Vec::new() };
         let locks = Arc::new(Self {
             what,
@@ -79,7 +80,7 @@ impl Locks {
     /// Adds a lock. If these locks have ended, gives it back and fails.
     pub(crate) fn add(self: &Arc<Self>, grant: Grant) -> Result<()> {
         let (voters, won, now) = (&self.leases.voters, *grant.won(), self.now());
-        let tenure = Tenure::new(voters.size, self.rules.validity, self.rules.max_hold, won, now);
+        let tenure = LeaseState::new(voters.size, self.rules.validity, self.rules.max_hold, won, now);
         let mut state = self.state();
         if !state.kept.tenancy.is_alive(now) {
             drop(state);
@@ -146,7 +147,7 @@ impl Locks {
     }
 
     /// Releases these names, all of which must be held.
-    pub(crate) fn free(&self, names: &[Name]) -> Result<Freeing> {
+    pub(crate) fn free(&self, names: &[Name]) -> Result<ReleaseSet> {
         let mut state = self.state();
         if !state.kept.tenancy.is_alive(self.now()) {
             drop(state);
@@ -169,7 +170,7 @@ impl Locks {
 
     /// Releases all locks, if they are held. If they were lost before, gives them back now, and
     /// returns `None`.
-    pub(crate) fn release(&self) -> Option<Freeing> {
+    pub(crate) fn release(&self) -> Option<ReleaseSet> {
         let mut state = self.state();
         if state.kept.tenancy.release(self.now()) {
             return Some(self.end(state));
@@ -368,19 +369,19 @@ impl Locks {
     }
 
     /// Sends releases to every node for all locks, which the holder has given up.
-    fn end(&self, mut state: MutexGuard<'_, State>) -> Freeing {
+    fn end(&self, mut state: MutexGuard<'_, State>) -> ReleaseSet {
         let since = state.kept.since();
         state.kept.forget_names();
-        let freeing = self.give_back(state, Kept::take_all);
+        let freeing = self.give_back(state, SessionGrants::take_all);
         self.over.cancel();
         self.all_freed(&since);
         freeing
     }
 
     /// Takes out grants that have ended, and releases them. No renewal of them can follow.
-    fn give_back<T>(&self, mut state: MutexGuard<'_, State>, take: T) -> Freeing
+    fn give_back<T>(&self, mut state: MutexGuard<'_, State>, take: T) -> ReleaseSet
     where
-        T: FnOnce(&mut Kept) -> Vec<(Grant, NodeSet)>,
+        T: FnOnce(&mut SessionGrants) -> Vec<(Grant, NodeSet)>,
     {
         // Before the timers go, by which a shutdown finds the locks: it now waits for `open`.
         let open = self.leases.voters.open_cleanup();
@@ -447,7 +448,7 @@ impl Locks {
     }
 }
 
-fn freeing(returned: &[Returned]) -> Freeing {
+fn freeing(returned: &[Returned]) -> ReleaseSet {
     returned.iter().flat_map(|returned| returned.freeing.all().cloned()).collect()
 }
 

@@ -3,14 +3,14 @@
 mod batch;
 mod guard;
 mod held;
-mod home;
-mod kept;
 mod locks;
 mod monitor;
-mod reaper;
+mod note;
+mod release_retry;
+mod renewal_queue;
+mod runtime;
 mod schedule;
-mod spoken;
-mod turns;
+mod session_grants;
 mod watch;
 
 pub(crate) use guard::WeakLease;

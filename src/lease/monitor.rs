@@ -16,15 +16,15 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::held::Leases;
-use super::home::Home;
-use super::reaper;
+use super::release_retry;
+use super::renewal_queue::RenewalQueue;
+use super::runtime::RuntimeHandle;
 use super::schedule::{Event, Schedule, Timed};
-use super::turns::Turns;
 use crate::host::{Host, sleep_until};
 #[cfg(feature = "testing")]
 use crate::node::Name;
 use crate::protocol::hello::{self, Greeter, Holdings};
-use crate::protocol::{Cleanups, Doubts, Leftover, Voters};
+use crate::protocol::{Doubts, PendingRelease, ReleaseTasks, Voters};
 use crate::rules::{LostReason, NodeSet, Tick};
 
 /// How many renewals are under way at a time. It is as many as fit into the calls to a node (16 of
@@ -40,14 +40,14 @@ const SMALL: usize = OPERATIONS / RENEWALS;
 
 impl Leases {
     /// Leases of `voters`, with their loop running.
-    pub(crate) fn start(voters: Arc<Voters>, leftovers: mpsc::Receiver<Arc<dyn Leftover>>) -> Arc<Self> {
+    pub(crate) fn start(voters: Arc<Voters>, leftovers: mpsc::Receiver<Arc<dyn PendingRelease>>) -> Arc<Self> {
         let schedule = Arc::new(Schedule::new());
         let closing = CancellationToken::new();
         let host = voters.host.clone();
         let (doubts, cleanups) = (voters.hints.doubts(), voters.cleanups());
-        let home = Arc::<Home>::default();
+        let home = Arc::<RuntimeHandle>::default();
         let (resident, work) = (
-            Home::resident(home.clone()),
+            RuntimeHandle::resident(home.clone()),
             run(host.clone(), schedule.clone(), doubts, cleanups, leftovers, closing.clone()),
         );
         host.spawn(Box::pin(work.map(|()| resident.leaves())));
@@ -125,13 +125,13 @@ async fn run(
     host: Arc<dyn Host>,
     schedule: Arc<Schedule<dyn Timed>>,
     doubts: Arc<Doubts>,
-    cleanups: Arc<Cleanups>,
-    mut leftovers: mpsc::Receiver<Arc<dyn Leftover>>,
+    cleanups: Arc<ReleaseTasks>,
+    mut leftovers: mpsc::Receiver<Arc<dyn PendingRelease>>,
     closing: CancellationToken,
 ) {
-    let reaping = reaper::schedule(&mut leftovers, &host, &schedule);
+    let reaping = release_retry::schedule(&mut leftovers, &host, &schedule);
     tokio::pin!(reaping);
-    let (mut renewals, mut operations, mut turns) = (FuturesUnordered::new(), 0, Turns::new());
+    let (mut renewals, mut operations, mut turns) = (FuturesUnordered::new(), 0, RenewalQueue::new());
     loop {
         // Count replies before deadlines: after a stall, both may be due.
         while let Some(ended) = renewals.next().now_or_never().flatten() {

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 #[cfg(feature = "testing")]
 use crate::node::Name;
-use crate::protocol::Leftover;
+use crate::protocol::PendingRelease;
 use crate::rules::{LostReason, NodeSet, Tick};
 
 /// What is held and has timers: a lock, or the locks of a session.
@@ -44,7 +44,7 @@ pub(super) enum Event<L: ?Sized> {
     /// A lease's deadline has come.
     Expire(Weak<L>),
     /// A release is to be tried again.
-    Release(Arc<dyn Leftover>),
+    Release(Arc<dyn PendingRelease>),
 }
 
 /// An event's place in the table.

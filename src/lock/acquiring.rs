@@ -10,7 +10,7 @@ use crate::config::Rules;
 use crate::error::{ErrorKind, Result};
 use crate::metrics::{Class, Ended};
 use crate::node::Name;
-use crate::protocol::{Claimant, Grant, Open, Patience, Who};
+use crate::protocol::{ClaimKind, Claimant, Grant, Open, Patience};
 use crate::rules::Tick;
 use crate::spans;
 use crate::words::listed;
@@ -18,7 +18,7 @@ use crate::words::listed;
 pub(super) struct Wanted<'a> {
     pub(super) names: Result<&'a Arc<[Name]>>,
     pub(super) rules: &'a Arc<Rules>,
-    pub(super) who: Who<'a>,
+    pub(super) who: ClaimKind<'a>,
     pub(super) may_have_note: bool,
     /// Its ticket in all queues. `None`: a new ticket, from now.
     pub(super) ticket: Option<u64>,

@@ -17,7 +17,7 @@ use crate::node::operation::{Intent, record_key};
 use crate::node::redis::transport::Dialer;
 use crate::node::redis::{self, CredentialsProvider, Endpoint, RedisNode, Registry, Site, Tls, Transport};
 use crate::node::{MemoryNode, Node};
-use crate::protocol::{GivenBack, Hints, LEFTOVERS, Leftovers, Membership, Voters};
+use crate::protocol::{LEFTOVERS, Membership, OrphanedGrants, PendingReleases, Voters, Wakeups};
 use crate::rules::Size;
 use crate::rules::list::PROTOCOL;
 
@@ -301,7 +301,7 @@ impl QuorumBuilder {
         let registry = Arc::new(Registry::new(dialers.len()));
         let membership = membership(&self.settings, &rules, dialers.iter().map(|(name, _)| name.clone()).collect());
         let meters = meters(&self.settings, dialers.len());
-        let hints = Hints::new(client(&*host), host.clone(), meters.hints());
+        let hints = Wakeups::new(client(&*host), host.clone(), meters.hints());
         let settings = redis::Settings {
             quorum: meters.quorum().clone(),
             timeout: self.settings.node_timeout,
@@ -347,7 +347,7 @@ impl QuorumBuilder {
         let rules = self.settings.checked()?;
         accept(nodes.len())?;
         let meters = meters(&self.settings, nodes.len());
-        let hints = Hints::new(client(&*host), host.clone(), meters.hints());
+        let hints = Wakeups::new(client(&*host), host.clone(), meters.hints());
         let membership = membership(&self.settings, &rules, nodes.iter().map(|node| node.label().clone()).collect());
         let leases = leases(nodes, host.clone(), hints, membership, meters);
         Ok(Quorum(Arc::new(Inner::new(leases, host, rules, self.settings, None))))
@@ -420,13 +420,13 @@ fn meters(settings: &Settings, nodes: usize) -> Meters {
 fn leases(
     nodes: Vec<Arc<dyn Node>>,
     host: Arc<dyn Host>,
-    hints: Arc<Hints>,
+    hints: Arc<Wakeups>,
     membership: Membership,
     meters: Meters,
 ) -> Arc<Leases> {
-    let (leftovers, again) = Leftovers::channel(LEFTOVERS);
+    let (leftovers, again) = PendingReleases::channel(LEFTOVERS);
     let voters = Arc::new(Voters::new(nodes, host, hints, leftovers, membership, meters));
-    GivenBack::attach(&voters);
+    OrphanedGrants::attach(&voters);
     Leases::start(voters, again)
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures::Stream;
 
 use super::leader::{Leader, LeaderLease};
+use super::leadership::{Leadership, Observer};
 use super::mutex::QuorumLock;
-use super::observed::{Leadership, Observer};
 use super::quorum::Quorum;
 use super::scoped::under;
 use crate::config::LockOptions;

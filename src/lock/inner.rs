@@ -14,7 +14,7 @@ use crate::host::Host;
 use crate::lease::{Leases, Released};
 use crate::node::Name;
 use crate::node::redis::Registry;
-use crate::protocol::{Freeing, Queue};
+use crate::protocol::{Queue, ReleaseSet};
 use crate::rules::Tick;
 use crate::rules::tally::Freed;
 
@@ -96,7 +96,7 @@ impl Inner {
     /// Waits until a quorum has confirmed these releases, but not past `until`.
     pub(super) async fn confirmed(
         &self,
-        freeing: &Freeing,
+        freeing: &ReleaseSet,
         until: Tick,
         what: impl FnOnce() -> String,
     ) -> Result<Released> {

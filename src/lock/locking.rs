@@ -10,7 +10,7 @@ use super::sessions::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::before;
 use crate::node::{Mode, Name};
-use crate::protocol::{Grant, Open, Patience, Who};
+use crate::protocol::{ClaimKind, Grant, Open, Patience};
 use crate::words::listed;
 
 impl Session {
@@ -43,7 +43,7 @@ impl Session {
     }
 
     async fn ask(&self, names: &Arc<[Name]>, patience: Patience) -> Result<()> {
-        let who = Who::Next(Mode::Exclusive);
+        let who = ClaimKind::Next(Mode::Exclusive);
         let wanted = Wanted { names: Ok(names), rules: &self.core.rules, who, may_have_note: false, ticket: None };
         let acquired = self.inner.acquire(wanted, patience, |grant, open| self.hold(grant, open));
         match self.warned(names, patience, pin!(acquired)).await {

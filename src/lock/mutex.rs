@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::host::before;
 use crate::lease::{Lease, LockGuard, WeakLease};
 use crate::node::{Mode, Name};
-use crate::protocol::{Grant, Open, Patience, Who, described};
+use crate::protocol::{ClaimKind, Grant, Open, Patience, described};
 use crate::rules::Tick;
 use crate::words::{about, exact, listed};
 
@@ -343,7 +343,7 @@ impl QuorumLock {
 
     async fn acquired(&self, patience: Patience) -> Result<LockGuard> {
         match &self.owner {
-            None => self.timed(patience, Who::Next(self.mode)).await,
+            None => self.timed(patience, ClaimKind::Next(self.mode)).await,
             // Boxed, so that futures of acquisitions without an owner stay small.
             Some(owner) => Box::pin(self.owned(owner, patience)).await,
         }
@@ -358,7 +358,7 @@ impl QuorumLock {
         loop {
             let mut last = self.seated(&seat, end, patience).await?;
             let Some(lease) = last.held() else {
-                let guard = self.timed(patience, Who::Next(self.mode)).await?;
+                let guard = self.timed(patience, ClaimKind::Next(self.mode)).await?;
                 *last = guard.downgrade();
                 return Ok(guard);
             };
@@ -393,10 +393,10 @@ impl QuorumLock {
 
     /// Makes one try to acquire the lock as the reader that a writer becomes.
     pub(super) async fn follow(&self, writer: &LockGuard) -> Result<LockGuard> {
-        self.timed(Patience::Once, Who::Follows(writer.grant())).await
+        self.timed(Patience::Once, ClaimKind::Follows(writer.grant())).await
     }
 
-    async fn timed(&self, patience: Patience, who: Who<'_>) -> Result<LockGuard> {
+    async fn timed(&self, patience: Patience, who: ClaimKind<'_>) -> Result<LockGuard> {
         let names = self.names.as_ref().map_err(Error::config);
         let wanted = Wanted { names, rules: &self.rules, who, may_have_note: self.says.is_some(), ticket: None };
         self.inner.acquire(wanted, patience, |grant, open| self.hold(grant, open)).await

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::inner::Inner;
-use super::pool::Pool;
+use super::permit_names::Pool;
 use super::scoped::Scope;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::lease::{Locks, Released};

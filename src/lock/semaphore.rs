@@ -7,11 +7,11 @@ use std::time::Duration;
 use tracing::Span;
 
 use super::inner::Inner;
+use super::permit_names::Pool;
 use super::permits::{Holding, PermitsGuard, PermitsLease};
-use super::pool::Pool;
+use super::permits_acquire::{TOO_LATE, Taking};
 use super::quorum::Quorum;
 use super::scoped::under;
-use super::taking::{TOO_LATE, Taking};
 use crate::config::{LockOptions, Rules};
 use crate::error::{Error, ErrorKind, Result};
 

@@ -18,14 +18,14 @@ use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::before;
 use crate::lease::Locks;
 use crate::node::Name;
-use crate::protocol::{Claimant, Grant, Open, Patience, Who};
+use crate::protocol::{ClaimKind, Claimant, Grant, Open, Patience};
 use crate::rules::Tick;
 use crate::words::listed;
 
 pub(super) struct Set<'a> {
     pub(super) inner: &'a Inner,
     pub(super) names: &'a Arc<[Name]>,
-    pub(super) who: Who<'a>,
+    pub(super) who: ClaimKind<'a>,
     pub(super) rules: &'a Arc<Rules>,
     pub(super) may_have_note: bool,
     pub(super) ticket: Option<u64>,
@@ -128,7 +128,7 @@ mod tests {
         let inner = &*quorum.0;
         let _held = quorum.lock("b").acquire(SECOND).await.unwrap();
         let names = inner.names(["a", "b"]).unwrap();
-        let (who, rules) = (Who::Next(Mode::Exclusive), &inner.rules);
+        let (who, rules) = (ClaimKind::Next(Mode::Exclusive), &inner.rules);
         let set = Set { inner, names: &names, who, rules, may_have_note: false, ticket: None };
         let mut waiting = pin!(set.until(inner.host.now() + 2 * SECOND));
         while quorum.lock("a").try_acquire().await.unwrap().is_some() {

@@ -29,7 +29,7 @@ pub use operation::{
 pub use reply::{Fault, FaultKind, Outcome, Queued, Reply, ReplyTo, Sink};
 pub use status::{NodeState, NodeStatus};
 
-use crate::rules::book::{Known, Standing};
+use crate::rules::known_nodes::{Known, MembershipState};
 
 /// An operation, and where its reply goes.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Sets which votes of this node count from now on.
-    fn judged(&self, standing: Standing) {
+    fn judged(&self, standing: MembershipState) {
         let _ = standing;
     }
 

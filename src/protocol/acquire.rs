@@ -6,15 +6,15 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Attempt, QueuePolicy};
-use super::defeat::{Defeat, How};
+use super::claim_kind::ClaimKind;
+use super::failed_round::{FailedRound, How};
 use super::grant::Grant;
-use super::leftovers::Open;
-use super::places::Places;
-use super::queue::{Head, Place, Queue};
+use super::pending_releases::Open;
+use super::queue::{HeadStatus, Place, Queue};
+use super::queue_entries::QueueEntries;
 use super::round::{Round, explained};
 use super::voters::Voters;
 use super::waiting::{Failed, until_worth_asking};
-use super::who::Who;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::{before, sleep_until};
@@ -85,7 +85,7 @@ pub(crate) struct Claimant<'a> {
     pub(crate) names: &'a Arc<[Name]>,
     /// The names in error texts: all that the caller acquires, which may be more than `names`.
     pub(crate) told: &'a [Name],
-    pub(crate) who: Who<'a>,
+    pub(crate) who: ClaimKind<'a>,
     pub(crate) rules: &'a Rules,
     /// Whether the owner may store a note once it holds the names.
     pub(crate) may_have_note: bool,
@@ -97,7 +97,7 @@ pub(crate) struct Claimant<'a> {
 
 enum RoundEnd {
     Won(Won),
-    Defeated(Defeat),
+    Defeated(FailedRound),
 }
 
 impl Claimant<'_> {
@@ -127,7 +127,7 @@ impl Claimant<'_> {
     async fn granted(
         &self,
         attempt: &mut Attempt<'_>,
-        places: &Places,
+        places: &QueueEntries,
         ticket: u64,
         (patience, mut again): (Patience, Option<Tick>),
     ) -> Result<Won> {
@@ -206,7 +206,7 @@ impl Claimant<'_> {
     }
 
     /// Evaluates a failed round. Withdraws it, unless it left nothing but places in queues.
-    fn failed(&self, attempt: &mut Attempt<'_>, defeat: &Defeat, failures: u32) -> Failed {
+    fn failed(&self, attempt: &mut Attempt<'_>, defeat: &FailedRound, failures: u32) -> Failed {
         let waits = defeat.cause() != Cause::Unavailable && attempt.waits();
         if !waits {
             attempt.withdraw();
@@ -218,7 +218,7 @@ impl Claimant<'_> {
 
     /// Waits for a random pause, if the caller gets no hints. If no quorum may vote, waits for that
     /// too, since claims would be in vain.
-    async fn pause(&self, failures: u32, defeat: &Defeat, end: Tick) -> Option<Won> {
+    async fn pause(&self, failures: u32, defeat: &FailedRound, end: Tick) -> Option<Won> {
         sleep_until(&self.voters.host, self.next_round(failures, defeat).min(end)).await;
         if defeat.cause() == Cause::Unavailable {
             // With `max_rounds`, this wait lasts no longer than a round.
@@ -252,12 +252,14 @@ impl Claimant<'_> {
     }
 
     /// Waits for this caller's turn in this process for all names. A try waits until `whole`.
-    async fn turns(&self, patience: Patience, whole: Tick) -> Result<Places> {
+    async fn turns(&self, patience: Patience, whole: Tick) -> Result<QueueEntries> {
         let started = self.voters.host.now();
         let mut places = match self.who {
-            Who::Next(Mode::Exclusive) | Who::Gate | Who::Permits(_) => Places::join(self.queue, self.names)?,
-            Who::Next(Mode::Shared) => Places::of_reader(self.queue, self.names)?,
-            Who::Follows(_) => Places::of_writer(self.queue),
+            ClaimKind::Next(Mode::Exclusive) | ClaimKind::Gate | ClaimKind::Permits(_) => {
+                QueueEntries::join(self.queue, self.names)?
+            }
+            ClaimKind::Next(Mode::Shared) => QueueEntries::of_reader(self.queue, self.names)?,
+            ClaimKind::Follows(_) => QueueEntries::of_writer(self.queue),
         };
         if let Some(held) = places.held().filter(|_| patience.end().is_none()) {
             return Err(self.outwaited(held, patience));
@@ -271,7 +273,7 @@ impl Claimant<'_> {
 
     /// Whether all turns came in time. A turn that comes after the caller's time is left to the
     /// next caller. A caller without time takes no turn.
-    async fn waited(&self, places: &mut Places, patience: Patience, whole: Tick) -> bool {
+    async fn waited(&self, places: &mut QueueEntries, patience: Patience, whole: Tick) -> bool {
         let late = || patience.end().is_some_and(|end| self.voters.host.now() >= end);
         if late() {
             return false;
@@ -285,7 +287,7 @@ impl Claimant<'_> {
         };
         let waited = waited && !late();
         if waited {
-            places.tell(&Head::Trying);
+            places.tell(&HeadStatus::Trying);
         }
         waited
     }
@@ -298,19 +300,19 @@ impl Claimant<'_> {
 
     fn outwaited(&self, place: &Place, patience: Patience) -> Error {
         match (place.head(), patience) {
-            (Head::Unavailable(reports), _) if !place.is_held() => {
+            (HeadStatus::Unavailable(reports), _) if !place.is_held() => {
                 let (why, reports) = (self.out_of_reach(), self.brought_up_to_date(reports));
                 self.error(ErrorKind::Unavailable, &why, patience).with_nodes(reports)
             }
             // A whole round passed without a quorum of replies, so nobody knows who holds the name.
-            (Head::Undecided, _) | (Head::Trying, Patience::Once | Patience::First | Patience::Try(_))
+            (HeadStatus::Undecided, _) | (HeadStatus::Trying, Patience::Once | Patience::First | Patience::Try(_))
                 if !place.is_held() =>
             {
                 let why = "no quorum has answered an earlier caller of this process";
                 self.error(ErrorKind::Unavailable, why, patience)
             }
             (head, _) => {
-                let holder = if let Head::Contended(holder) = head { holder } else { None };
+                let holder = if let HeadStatus::Contended(holder) = head { holder } else { None };
                 let why = match place.is_held() {
                     true => OURS,
                     false => "others in this process are before this caller",
@@ -345,7 +347,7 @@ impl Claimant<'_> {
                     if how != How::Late {
                         self.diagnose(attempt, &round, limit, patience).await;
                     }
-                    return Ok(RoundEnd::Defeated(Defeat { round, before: None, how }));
+                    return Ok(RoundEnd::Defeated(FailedRound { round, before: None, how }));
                 }
             }
         }
@@ -417,14 +419,14 @@ impl Claimant<'_> {
     }
 
     /// When to ask again: after a random pause, or a little after a hold ends if that comes first.
-    fn next_round(&self, failures: u32, defeat: &Defeat) -> Tick {
+    fn next_round(&self, failures: u32, defeat: &FailedRound) -> Tick {
         let host = &self.voters.host;
         let pause = self.rules.backoff.pause(failures, self.voters.round_trip(), host.random());
         host.now() + pause.min(defeat.changes_in().unwrap_or(pause))
     }
 
     /// The error for a failed acquisition. With `split`, nobody can tell who holds the name.
-    fn defeated(&self, defeat: &Defeat, patience: Patience, split: bool) -> Error {
+    fn defeated(&self, defeat: &FailedRound, patience: Patience, split: bool) -> Error {
         let out_of_reach = self.out_of_reach();
         let (kind, why) = match defeat.cause() {
             Cause::Contended if split => (ErrorKind::Unavailable, SPLIT),
@@ -449,7 +451,7 @@ impl Claimant<'_> {
     }
 
     /// The reply of each node, or why its votes do not count now.
-    fn reports(&self, defeat: &Defeat) -> Vec<NodeReport> {
+    fn reports(&self, defeat: &FailedRound) -> Vec<NodeReport> {
         let reports = defeat.reports(self.voters);
         if defeat.cause() == Cause::Unavailable { self.brought_up_to_date(reports) } else { reports }
     }
@@ -466,7 +468,7 @@ impl Claimant<'_> {
     }
 
     /// The error if so many nodes replied `misused` that no quorum can grant.
-    fn misused(&self, defeat: &Defeat) -> Option<Error> {
+    fn misused(&self, defeat: &FailedRound) -> Option<Error> {
         let misused = |reply: &Option<Reply>| match reply {
             Some(Ok(Outcome::Misused { name })) => Some(*name),
             _ => None,
@@ -499,7 +501,7 @@ impl Claimant<'_> {
 }
 
 /// Waits until the callers ahead have a result. Returns whether this caller got all turns then.
-async fn hear(places: &mut Places) -> bool {
+async fn hear(places: &mut QueueEntries) -> bool {
     loop {
         places.blocked().news().await;
         if places.held().is_some() {
@@ -508,7 +510,7 @@ async fn hear(places: &mut Places) -> bool {
         if places.try_turns() {
             return true;
         }
-        if !matches!(places.blocked().head(), Head::Trying | Head::Undecided) {
+        if !matches!(places.blocked().head(), HeadStatus::Trying | HeadStatus::Undecided) {
             return false;
         }
     }

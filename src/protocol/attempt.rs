@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ear::Heard;
+use super::claim_kind::ClaimKind;
 use super::grant::{Grant, Line};
-use super::in_line::InLine;
-use super::leftovers::Open;
 use super::listening::Listening;
-use super::places::Places;
-use super::release::{Cleanup, Undoing, Whom};
+use super::pending_releases::Open;
+use super::push_receiver::Heard;
+use super::queue_entries::QueueEntries;
+use super::queue_entry::QueueEntry;
+use super::release::{ReleaseRequest, ReleaseTargets, ReleaseTask};
 use super::round::Round;
 use super::voters::Voters;
-use super::who::Who;
 use crate::config::Rules;
 use crate::error::Result;
 use crate::node::vote::told;
@@ -63,7 +63,7 @@ pub(super) struct Attempt<'a> {
     told: u64,
     /// When to lift the ballot without waiting for the remaining nodes, if that is known.
     early: Option<Tick>,
-    in_line: Option<Arc<InLine>>,
+    in_line: Option<Arc<QueueEntry>>,
     listening: Option<Listening>,
     /// While this lives, a release may have to follow, so a shutdown waits.
     _open: Open,
@@ -74,14 +74,14 @@ impl<'a> Attempt<'a> {
         voters: &'a Arc<Voters>,
         names: &'a Arc<[Name]>,
         limits: &'a Rules,
-        who: Who<'a>,
+        who: ClaimKind<'a>,
         may_have_note: bool,
     ) -> Self {
         let (owner, number) = who.owner(voters);
         let Rules { validity, min_validity, period, .. } = *limits;
         let kind = match period {
             Some(_) => Kind::Once,
-            None if matches!(who, Who::Gate) => Kind::Gate,
+            None if matches!(who, ClaimKind::Gate) => Kind::Gate,
             None if may_have_note => Kind::Noted,
             None => Kind::Lock,
         };
@@ -314,12 +314,12 @@ impl<'a> Attempt<'a> {
         let next = self.next(ballot);
         let Release { names, owner, ttl, .. } = Release::of(&last);
         let withdraw = Withdraw { names, owner, ttl, ballot, next };
-        Cleanup::start(self.voters, self.undoing(withdraw.into()), Whom { ask, insist: ask, unheard });
+        ReleaseTask::start(self.voters, self.undoing(withdraw.into()), ReleaseTargets { ask, insist: ask, unheard });
     }
 
     /// Sets how long a lease would have lasted. Nodes may hold the name for a longer period.
-    fn undoing(&self, undoing: Undoing) -> Undoing {
-        Undoing { lease: self.limits.validity.ttl(), ..undoing }
+    fn undoing(&self, undoing: ReleaseRequest) -> ReleaseRequest {
+        ReleaseRequest { lease: self.limits.validity.ttl(), ..undoing }
     }
 
     /// The ballot for the next owner, above `above`.
@@ -331,7 +331,7 @@ impl<'a> Attempt<'a> {
 
     /// Makes a grant of the won round; it keeps these places in the process's queue. A shutdown
     /// waits until the returned [`Open`] is dropped, so that the caller can release first.
-    pub(super) fn won(mut self, won: Won, places: Places) -> Option<(Grant, Open)> {
+    pub(super) fn won(mut self, won: Won, places: QueueEntries) -> Option<(Grant, Open)> {
         let mut claim = self.last.take()?;
         self.in_line = None;
         claim.ballot = won.ballot;
@@ -346,7 +346,7 @@ impl<'a> Attempt<'a> {
 
     /// Listens before the owner joins the nodes' queues: a hint may come with the reply.
     fn stand_in_line(&mut self) {
-        self.in_line.get_or_insert_with(|| InLine::new(self.voters));
+        self.in_line.get_or_insert_with(|| QueueEntry::new(self.voters));
         self.listen();
     }
 }
@@ -370,7 +370,7 @@ impl Drop for Attempt<'_> {
             let release = Release::of(last);
             let next = self.next(ballot);
             let undoing = self.undoing(Release { ballot, next, ..release }.into());
-            let cleanup = Cleanup::start(self.voters, undoing, Whom { ask, insist, unheard });
+            let cleanup = ReleaseTask::start(self.voters, undoing, ReleaseTargets { ask, insist, unheard });
             listening.into_iter().for_each(|listening| cleanup.ends(listening));
         }
     }

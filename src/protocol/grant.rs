@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::freeing::Freeing;
 use super::listening::Listening;
-use super::places::Places;
-use super::release::{Cleanup, Undoing, Whom};
+use super::queue_entries::QueueEntries;
+use super::release::{ReleaseRequest, ReleaseTargets, ReleaseTask};
+use super::release_set::ReleaseSet;
 use super::renew::Renewing;
 use super::voters::Voters;
 use crate::node::{Claim, Name, Note, Release};
@@ -40,7 +40,7 @@ pub(crate) struct Grant {
 #[derive(Debug)]
 pub(super) struct Line {
     /// The places in the process's queue.
-    pub(super) places: Places,
+    pub(super) places: QueueEntries,
     /// Listens for late hand-overs.
     pub(super) listening: Option<Listening>,
 }
@@ -49,8 +49,8 @@ pub(super) struct Line {
 /// queue, which wakes other callers.
 #[derive(Debug)]
 pub(crate) struct Returned {
-    pub(crate) freeing: Freeing,
-    _places: (Option<Places>, Vec<Places>),
+    pub(crate) freeing: ReleaseSet,
+    _places: (Option<QueueEntries>, Vec<QueueEntries>),
 }
 
 /// The places of a grant that was left to the nodes. Drop this like [`Returned`].
@@ -217,27 +217,27 @@ impl Grant {
 
     /// Sends a release to every node, and repeats it on nodes in `may_hold` until they confirm it.
     pub(crate) fn give_back(&self, may_hold: NodeSet) -> Returned {
-        let whom = Whom { ask: self.voters.everyone(), insist: may_hold, unheard: NodeSet::default() };
+        let whom = ReleaseTargets { ask: self.voters.everyone(), insist: may_hold, unheard: NodeSet::default() };
         // Sent before the places are freed: the claim of the next caller in this process then
         // follows the release on the same connections.
         match self.others.is_empty() {
-            true => self.returned([Cleanup::start(&self.voters, self.release(), whom)]),
-            false => self.returned(Cleanup::start_all(&self.voters, self.releases(may_hold))),
+            true => self.returned([ReleaseTask::start(&self.voters, self.release(), whom)]),
+            false => self.returned(ReleaseTask::start_all(&self.voters, self.releases(may_hold))),
         }
     }
 
     /// Like [`give_back`](Self::give_back), for several grants, in as few calls as possible.
     pub(crate) fn give_back_all(voters: &Arc<Voters>, grants: &[(Self, NodeSet)]) -> Vec<Returned> {
         let releases = grants.iter().flat_map(|(grant, may_hold)| grant.releases(*may_hold));
-        let mut cleanups = Cleanup::start_all(voters, releases).into_iter();
+        let mut cleanups = ReleaseTask::start_all(voters, releases).into_iter();
         grants.iter().map(|(grant, _)| grant.returned(cleanups.by_ref().take(1 + grant.others.len()))).collect()
     }
 
-    fn releases(&self, may_hold: NodeSet) -> impl Iterator<Item = (Undoing, NodeSet)> {
+    fn releases(&self, may_hold: NodeSet) -> impl Iterator<Item = (ReleaseRequest, NodeSet)> {
         self.parts().map(move |part| (part.release(), may_hold))
     }
 
-    fn release(&self) -> Undoing {
+    fn release(&self) -> ReleaseRequest {
         let Self { voters, claim, won, .. } = self;
         // The highest ballot that the owner asked with, so that the release covers all its asks.
         let ballot = won.highest;
@@ -245,14 +245,14 @@ impl Grant {
         // A node that the release does not reach holds a kept name for longer than a ttl.
         let ttl = claim.ttl.max(self.kept_for().unwrap_or_default());
         let release = Release { token: self.own, ballot, next, ttl, ..Release::of(claim) };
-        let undoing = Undoing { lease: claim.ttl, held: true, ..release.into() };
+        let undoing = ReleaseRequest { lease: claim.ttl, held: true, ..release.into() };
         self.describe(&undoing.span);
         undoing
     }
 
     /// Collects the releases of the parts, and the places that they free.
-    fn returned(&self, cleanups: impl IntoIterator<Item = Arc<Cleanup>>) -> Returned {
-        let freeing: Freeing = cleanups.into_iter().collect();
+    fn returned(&self, cleanups: impl IntoIterator<Item = Arc<ReleaseTask>>) -> Returned {
+        let freeing: ReleaseSet = cleanups.into_iter().collect();
         let mut places = self.parts().zip(freeing.all()).map(|(part, cleanup)| {
             let (places, listening) = part.take_line().map(|line| (line.places, line.listening)).unzip();
             listening.flatten().into_iter().for_each(|listening| cleanup.ends(listening));

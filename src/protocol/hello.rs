@@ -1,7 +1,7 @@
 //! Sends `hello` to nodes. A hello makes a node's record, keeps this client's list in force there,
 //! and shows whether the node may vote.
 //!
-//! One task for each quorum does this. It sends what [`Book`] plans, and waits for no node.
+//! One task for each quorum does this. It sends what [`KnownNodes`] plans, and waits for no node.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -16,7 +16,7 @@ use crate::host::{Host, sleep_until};
 use crate::metrics::ListMeters;
 use crate::node::operation::Hello;
 use crate::node::{Operation, Reply, Sink};
-use crate::rules::book::{Book, Known, Plan, Standing, Wanted};
+use crate::rules::known_nodes::{Known, KnownNodes, MembershipState, Plan, Wanted};
 use crate::rules::{LostReason, NodeSet, Tick};
 
 /// Shortest time between two plans, unless there is news. It leaves time for other tasks.
@@ -57,7 +57,7 @@ pub(crate) async fn run(
 /// What one client concludes from the records of its nodes.
 #[derive(Debug)]
 pub(crate) struct Greeter {
-    book: Book,
+    book: KnownNodes,
     meters: ListMeters,
     /// Notified when there is news of a node.
     news: Arc<Notify>,
@@ -70,7 +70,7 @@ impl Greeter {
     /// A greeter that knows nothing about the nodes yet.
     pub(crate) fn new(voters: &Voters) -> Self {
         let Membership { list, names, round_timeout, onlooker } = &voters.membership;
-        let book = Book::new(list.clone(), names.clone(), *round_timeout, *onlooker);
+        let book = KnownNodes::new(list.clone(), names.clone(), *round_timeout, *onlooker);
         let meters = voters.meters.lists(voters.nodes.iter().map(|node| node.label()));
         let news = voters.hints.node_news().clone();
         let answered = Arc::new(Answered { news: news.clone(), failed: Mutex::default() });
@@ -98,21 +98,21 @@ impl Greeter {
             voters.ask(NodeSet::of(node), &Arc::new(hello), &self.answered);
         }
         // Last, since a log or a recorder may block or panic.
-        let is_twin = |&node: &usize| matches!(standings[node], Standing::Twins { .. });
+        let is_twin = |&node: &usize| matches!(standings[node], MembershipState::Twins { .. });
         let twins = (0..standings.len()).filter(is_twin).collect();
         self.tell(voters, &standings, (other_list.as_deref(), is_new), twins);
         due
     }
 
     /// Logs and counts what is new: another list, and nodes whose names lead to two servers.
-    fn tell(&mut self, voters: &Voters, standings: &[Standing], list: (Option<&str>, bool), twins: NodeSet) {
+    fn tell(&mut self, voters: &Voters, standings: &[MembershipState], list: (Option<&str>, bool), twins: NodeSet) {
         let ((other_list, is_new), before) = (list, std::mem::replace(&mut self.twins, twins));
         self.meters.tell(other_list.is_some(), twins);
         if let Some(other) = other_list.filter(|_| is_new) {
             tracing::warn!(quorum = %voters.meters.quorum(), "{other}");
         }
         for node in twins.without(before).iter() {
-            if let Standing::Twins { why } = &standings[node] {
+            if let MembershipState::Twins { why } = &standings[node] {
                 tracing::warn!(node = %voters.nodes[node].label(), "no vote of this node counts: {why}");
             }
         }

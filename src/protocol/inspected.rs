@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::in_the_way::is_same;
+use super::blocker::is_same;
 use super::inspect::Survey;
 use super::voters::Voters;
 use crate::node::{Description, Inspection, Kind, Operation};

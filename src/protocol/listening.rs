@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use super::ear::{Ear, Heard, Releases};
-use super::hints::{Hearing, Hints};
+use super::push_receiver::{Heard, PushReceiver, Releases};
+use super::wakeups::{PushOutcome, Wakeups};
 use crate::node::{Claim, Outcome, Reply};
 use crate::rules::handover::{Handovers, Registered};
 use crate::rules::{NodeSet, Tick, Validity};
@@ -11,7 +11,7 @@ use crate::rules::{NodeSet, Tick, Validity};
 /// Notes the replies to one ask in the owner's ear: they show which nodes may hand over.
 #[derive(Debug)]
 pub(super) struct Watch {
-    ear: Arc<Ear>,
+    ear: Arc<PushReceiver>,
     owner: Arc<str>,
     t0: Tick,
     lasts: Option<Validity>,
@@ -53,17 +53,17 @@ impl Watch {
 /// One acquisition that receives hints, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Listening {
-    hints: Arc<Hints>,
+    hints: Arc<Wakeups>,
     number: u64,
-    hearing: Hearing,
+    hearing: PushOutcome,
 }
 
 impl Listening {
     /// Receives hints for acquisition `number` until the returned value is dropped.
-    pub(super) fn begin(hints: &Arc<Hints>, number: u64) -> Self {
-        let ear = Arc::new(Ear::new());
+    pub(super) fn begin(hints: &Arc<Wakeups>, number: u64) -> Self {
+        let ear = Arc::new(PushReceiver::new());
         hints.add(number, ear.clone());
-        Self { hints: hints.clone(), number, hearing: Hearing::Ear(ear) }
+        Self { hints: hints.clone(), number, hearing: PushOutcome::PushReceiver(ear) }
     }
 
     /// Call this before `claim` is sent, at `t0`. It forgets all messages except hand-overs.
@@ -82,7 +82,7 @@ impl Listening {
         self.ear().map(|ear| ear.handed()).unwrap_or_default()
     }
 
-    /// Withdraws all grants so far: see [`Ear::withdraw`].
+    /// Withdraws all grants so far: see [`PushReceiver::withdraw`].
     pub(super) fn withdraw(&self, asked: u64, whom: impl Fn(&Handovers) -> NodeSet) -> (NodeSet, u64) {
         self.ear().map_or_else(|| (whom(&Handovers::default()), asked), |ear| ear.withdraw(asked, &whom))
     }
@@ -92,7 +92,7 @@ impl Listening {
     pub(super) fn release(&self, release: Weak<dyn Releases>) {
         match self.ear() {
             Some(ear) => ear.release(release),
-            None => self.hints.turn(self.number, &self.hearing, Hearing::Ended(release)),
+            None => self.hints.turn(self.number, &self.hearing, PushOutcome::Ended(release)),
         }
     }
 
@@ -114,17 +114,17 @@ impl Listening {
 
     /// The acquisition holds the lock as `owner` from now on, and needs no ear any more.
     pub(super) fn rest(&mut self, owner: &Arc<str>) {
-        let holds = Hearing::Holds(owner.clone());
+        let holds = PushOutcome::Holds(owner.clone());
         self.hints.turn(self.number, &self.hearing, holds.clone());
         // A hint that is being delivered may still use the ear.
         self.ear().into_iter().for_each(|ear| ear.hold());
         self.hearing = holds;
     }
 
-    fn ear(&self) -> Option<&Arc<Ear>> {
+    fn ear(&self) -> Option<&Arc<PushReceiver>> {
         match &self.hearing {
-            Hearing::Ear(ear) => Some(ear),
-            Hearing::Holds(_) | Hearing::Ended(_) => None,
+            PushOutcome::PushReceiver(ear) => Some(ear),
+            PushOutcome::Holds(_) | PushOutcome::Ended(_) => None,
         }
     }
 }
@@ -147,7 +147,7 @@ mod tests {
     #[tokio::test]
     async fn a_reader_listens_on_when_the_writer_has_gone_that_it_followed() {
         let host = Arc::new(TokioTime::new(Handle::current()));
-        let hints = Hints::new("client".to_owned(), host, Meters::new("default".into(), 1, 2).hints());
+        let hints = Wakeups::new("client".to_owned(), host, Meters::new("default".into(), 1, 2).hints());
         for rests in [false, true] {
             let mut writer = Listening::begin(&hints, 7);
             if rests {
@@ -167,7 +167,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_was_released_while_it_rested_leaves_nothing() {
         let host = Arc::new(TokioTime::new(Handle::current()));
-        let hints = Hints::new("client".to_owned(), host, Meters::new("default".into(), 1, 2).hints());
+        let hints = Wakeups::new("client".to_owned(), host, Meters::new("default".into(), 1, 2).hints());
         let mut listening = Listening::begin(&hints, 7);
         listening.rest(&"client/7".into());
         let release: Weak<dyn Releases> = Weak::<Never>::new();

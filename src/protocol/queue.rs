@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, NodeReport, Result};
 
 /// How the first caller in a queue fares, for the callers behind it.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Head {
+pub(super) enum HeadStatus {
     /// It has no reply yet.
     #[default]
     Trying,
@@ -28,7 +28,7 @@ pub(super) enum Head {
 #[derive(Debug)]
 struct Entry {
     turn: Semaphore,
-    head: Mutex<Head>,
+    head: Mutex<HeadStatus>,
     news: Notify,
     /// How many callers of this queue hold the lock: at most one, except while the lock changes
     /// hands.
@@ -194,7 +194,7 @@ impl Place {
     pub(super) fn served(mut self, next: bool) -> Self {
         self.holds = true;
         self.entry.holders.fetch_add(1, Ordering::AcqRel);
-        self.tell(Head::Holding);
+        self.tell(HeadStatus::Holding);
         if next {
             self.pass_turn();
         }
@@ -214,12 +214,12 @@ impl Place {
     }
 
     /// Tells the callers behind how the first one fares.
-    pub(super) fn tell(&self, head: Head) {
+    pub(super) fn tell(&self, head: HeadStatus) {
         *self.entry.head.lock().unwrap_or_else(PoisonError::into_inner) = head;
         self.entry.news.notify_waiters();
     }
 
-    pub(super) fn head(&self) -> Head {
+    pub(super) fn head(&self) -> HeadStatus {
         self.entry.head.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -229,7 +229,9 @@ impl Place {
             let news = self.entry.news.notified();
             tokio::pin!(news);
             news.as_mut().enable();
-            if self.entry.turn.available_permits() > 0 || !matches!(self.head(), Head::Trying | Head::Undecided) {
+            if self.entry.turn.available_permits() > 0
+                || !matches!(self.head(), HeadStatus::Trying | HeadStatus::Undecided)
+            {
                 return;
             }
             news.await;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
-use super::ear::Releases;
-use super::leftovers::{Leftover, Open};
 use super::listening::Listening;
+use super::pending_releases::{Open, PendingRelease};
+use super::push_receiver::Releases;
 use super::voters::{Asked, Voters};
 use crate::node::{FaultKind, Operation, Outcome, Release, Reply, Sink, Withdraw};
 use crate::rules::tally::{Freed, Size};
@@ -16,7 +16,7 @@ use crate::spans::Spanned;
 
 /// Which nodes a release or a withdrawal is sent to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Whom {
+pub(super) struct ReleaseTargets {
     /// The nodes to send it to.
     pub(super) ask: NodeSet,
     /// The nodes that may hold the name, where it is repeated until confirmed. A node that got no
@@ -26,7 +26,7 @@ pub(super) struct Whom {
     pub(super) unheard: NodeSet,
 }
 
-impl Whom {
+impl ReleaseTargets {
     /// Sends it to `ask`, and repeats it there until confirmed.
     pub(super) fn all(ask: NodeSet) -> Self {
         Self { ask, insist: ask, unheard: NodeSet::default() }
@@ -35,7 +35,7 @@ impl Whom {
 
 /// A release or a withdrawal, and how long a lease lasts: nodes may hold the names for longer.
 #[derive(Debug)]
-pub(super) struct Undoing {
+pub(super) struct ReleaseRequest {
     pub(super) operation: Operation,
     /// For how long nodes may hold the names.
     pub(super) ttl: Duration,
@@ -46,20 +46,20 @@ pub(super) struct Undoing {
     pub(super) span: Spanned,
 }
 
-impl Undoing {
+impl ReleaseRequest {
     fn new(operation: Operation, ttl: Duration) -> Self {
         Self { operation, ttl, lease: ttl, held: false, span: Spanned::release() }
     }
 }
 
-impl From<Release> for Undoing {
+impl From<Release> for ReleaseRequest {
     fn from(release: Release) -> Self {
         let ttl = release.ttl;
         Self::new(release.into(), ttl)
     }
 }
 
-impl From<Withdraw> for Undoing {
+impl From<Withdraw> for ReleaseRequest {
     fn from(withdraw: Withdraw) -> Self {
         let ttl = withdraw.ttl;
         Self::new(withdraw.into(), ttl)
@@ -68,11 +68,11 @@ impl From<Withdraw> for Undoing {
 
 /// One release or withdrawal, until each node has confirmed it or no hold can be left.
 #[derive(Debug)]
-pub(crate) struct Cleanup {
+pub(crate) struct ReleaseTask {
     operation: Arc<Operation>,
     voters: Weak<Voters>,
     size: Size,
-    whom: Whom,
+    whom: ReleaseTargets,
     began: Tick,
     /// When every hold that is left has expired by itself.
     until: Tick,
@@ -100,9 +100,9 @@ struct State {
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Cleanup {
+impl ReleaseTask {
     /// Sends it to `whom` at once, and again to nodes that do not confirm it.
-    pub(super) fn start(voters: &Arc<Voters>, undoing: impl Into<Undoing>, whom: Whom) -> Arc<Self> {
+    pub(super) fn start(voters: &Arc<Voters>, undoing: impl Into<ReleaseRequest>, whom: ReleaseTargets) -> Arc<Self> {
         let cleanup = Self::new(voters, undoing.into(), whom);
         voters.ask_within(&cleanup.span, whom.ask, &cleanup.operation, &cleanup);
         cleanup
@@ -112,9 +112,9 @@ impl Cleanup {
     /// own nodes that do not confirm it.
     pub(super) fn start_all(
         voters: &Arc<Voters>,
-        releases: impl Iterator<Item = (Undoing, NodeSet)>,
+        releases: impl Iterator<Item = (ReleaseRequest, NodeSet)>,
     ) -> Vec<Arc<Self>> {
-        let whom = |insist| Whom { ask: voters.everyone(), insist, unheard: NodeSet::default() };
+        let whom = |insist| ReleaseTargets { ask: voters.everyone(), insist, unheard: NodeSet::default() };
         let start = |(release, insist)| Self::new(voters, release, whom(insist));
         let cleanups: Vec<_> = releases.map(start).collect();
         let asked =
@@ -123,8 +123,8 @@ impl Cleanup {
         cleanups
     }
 
-    fn new(voters: &Arc<Voters>, undoing: Undoing, whom: Whom) -> Arc<Self> {
-        let (Undoing { operation, ttl, lease, held, span }, now) = (undoing, voters.host.now());
+    fn new(voters: &Arc<Voters>, undoing: ReleaseRequest, whom: ReleaseTargets) -> Arc<Self> {
+        let (ReleaseRequest { operation, ttl, lease, held, span }, now) = (undoing, voters.host.now());
         let state = State {
             tally: ReleaseTally::new(voters.size),
             waiting: whom.ask,
@@ -245,7 +245,7 @@ impl Cleanup {
     }
 }
 
-impl Drop for Cleanup {
+impl Drop for ReleaseTask {
     /// Warns if nobody tries the release again, because the quorum or its runtime has ended. Nodes
     /// that did not confirm it hold the name until its ttl ends, so the next caller waits for that.
     fn drop(&mut self) {
@@ -270,7 +270,7 @@ impl Drop for Cleanup {
     }
 }
 
-impl Leftover for Cleanup {
+impl PendingRelease for ReleaseTask {
     fn again(self: Arc<Self>) {
         let Some(voters) = self.voters.upgrade() else { return };
         let mut state = self.state();
@@ -291,7 +291,7 @@ impl Leftover for Cleanup {
     }
 }
 
-impl Releases for Cleanup {
+impl Releases for ReleaseTask {
     fn is_under_way(&self, node: usize, owner: &str) -> bool {
         let state = self.state();
         let mine = self.operation.owner().is_some_and(|mine| **mine == *owner);
@@ -299,7 +299,7 @@ impl Releases for Cleanup {
     }
 }
 
-impl Sink for Cleanup {
+impl Sink for ReleaseTask {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
         let again = self.note(node, &reply);
         let voters = self.voters.upgrade();
@@ -339,12 +339,12 @@ mod tests {
     use tokio::runtime::Handle;
     use tokio::sync::mpsc;
 
-    use super::super::leftovers::{Leftovers, Room};
+    use super::super::pending_releases::{PendingReleases, Room};
     use super::*;
     use crate::host::{Host, TokioTime};
     use crate::metrics::Meters;
     use crate::node::{Fault, Name, Node, NodeState, NodeStatus, Request};
-    use crate::protocol::Hints;
+    use crate::protocol::Wakeups;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -367,22 +367,26 @@ mod tests {
     }
 
     /// A release of names that nodes hold for `ttl`. Its lease ends after a minute.
-    fn release(voters: &Arc<Voters>, ttl: Duration) -> Arc<Cleanup> {
+    fn release(voters: &Arc<Voters>, ttl: Duration) -> Arc<ReleaseTask> {
         let names = [Name::new("", "it").unwrap()].into();
         let release = Release { names, owner: "me".into(), ttl, token: 0, ballot: 0, next: 0 };
-        Cleanup::start(voters, Undoing { lease: MINUTE, ..release.into() }, Whom::all(voters.everyone()))
+        ReleaseTask::start(
+            voters,
+            ReleaseRequest { lease: MINUTE, ..release.into() },
+            ReleaseTargets::all(voters.everyone()),
+        )
     }
 
     /// Voters of one node, and the channel of their releases to try again.
-    fn voters(room: Room) -> (Arc<Voters>, mpsc::Receiver<Arc<dyn Leftover>>) {
+    fn voters(room: Room) -> (Arc<Voters>, mpsc::Receiver<Arc<dyn PendingRelease>>) {
         voters_of(Arc::new(Mute("mute".into())), room)
     }
 
-    fn voters_of(node: Arc<dyn Node>, room: Room) -> (Arc<Voters>, mpsc::Receiver<Arc<dyn Leftover>>) {
+    fn voters_of(node: Arc<dyn Node>, room: Room) -> (Arc<Voters>, mpsc::Receiver<Arc<dyn PendingRelease>>) {
         let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
         let meters = Meters::new("default".into(), 1, 2);
-        let hints = Hints::new("client".to_owned(), host.clone(), meters.hints());
-        let (leftovers, again) = Leftovers::channel(room);
+        let hints = Wakeups::new("client".to_owned(), host.clone(), meters.hints());
+        let (leftovers, again) = PendingReleases::channel(room);
         let membership = crate::protocol::Membership::sample(node.label());
         let voters = Arc::new(Voters::new(vec![node], host, hints, leftovers, membership, meters));
         (voters, again)

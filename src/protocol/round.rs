@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::in_the_way::in_the_way;
+use super::blocker::in_the_way;
 use super::listening::Watch;
 use super::voters::Voters;
 use crate::error::NodeReport;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::hints::Hints;
-use super::leftovers::{Cleanups, Leftovers, Open};
 use super::membership::Membership;
+use super::pending_releases::{Open, PendingReleases, ReleaseTasks};
+use super::wakeups::Wakeups;
 use crate::error::{Error, NodeCause, NodeReport, Result};
 use crate::host::{Host, sleep_until};
 use crate::metrics::Meters;
@@ -31,7 +31,7 @@ pub(crate) struct Voters {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) meters: Meters,
     ballots: Ballots,
-    pub(crate) hints: Arc<Hints>,
+    pub(crate) hints: Arc<Wakeups>,
     pub(crate) membership: Membership,
     /// The hash of the list that each claim carries; empty if no node checks lists.
     claimed: Arc<str>,
@@ -39,8 +39,8 @@ pub(crate) struct Voters {
     other_list: Mutex<Option<Arc<str>>>,
     acquisitions: AtomicU64,
     round_trip: AtomicU64,
-    cleanups: Arc<Cleanups>,
-    pub(super) leftovers: Leftovers,
+    cleanups: Arc<ReleaseTasks>,
+    pub(super) leftovers: PendingReleases,
 }
 
 impl Voters {
@@ -48,8 +48,8 @@ impl Voters {
     pub(crate) fn new(
         nodes: Vec<Arc<dyn Node>>,
         host: Arc<dyn Host>,
-        hints: Arc<Hints>,
-        leftovers: Leftovers,
+        hints: Arc<Wakeups>,
+        leftovers: PendingReleases,
         membership: Membership,
         meters: Meters,
     ) -> Self {
@@ -281,7 +281,7 @@ impl Voters {
     }
 
     /// The counter of releases that have not ended.
-    pub(crate) fn cleanups(&self) -> Arc<Cleanups> {
+    pub(crate) fn cleanups(&self) -> Arc<ReleaseTasks> {
         self.cleanups.clone()
     }
 

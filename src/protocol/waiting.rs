@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempt::Attempt;
-use super::ear::Heard;
+use super::push_receiver::Heard;
 use super::voters::Voters;
 use crate::host::sleep_until;
 use crate::rules::waiting::{gathering, pause};

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::acquisition::Won;
-use super::lost::LostReason;
+use super::lost_reason::LostReason;
 use super::node_set::NodeSet;
 use super::pace::{Due, EARLY, Pace};
 use super::renewal::{Renewal, RenewalTally, due, within};
@@ -88,7 +88,7 @@ pub enum Expiry {
 
 /// One lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tenure {
+pub struct LeaseState {
     size: Size,
     validity: Validity,
     max_hold: Option<Duration>,
@@ -107,7 +107,7 @@ pub struct Tenure {
     still: bool,
 }
 
-impl Tenure {
+impl LeaseState {
     /// A lease that begins at `now`, with a round that was won.
     #[must_use]
     pub const fn new(size: Size, validity: Validity, max_hold: Option<Duration>, won: Won, now: Tick) -> Self {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::lost::LostReason;
+use super::lost_reason::LostReason;
 use super::node_set::NodeSet;
 use super::tally::Size;
 use super::tick::Tick;

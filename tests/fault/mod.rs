@@ -17,8 +17,8 @@ use std::time::Duration;
 use link::{Link, State, closed};
 use quorumlock::host::Host;
 use quorumlock::node::{Listener, Name, Node, NodeState, NodeStatus, Request, Verb};
-use quorumlock::rules::book::{Known, Standing};
 use quorumlock::rules::doubt::Doubt;
+use quorumlock::rules::known_nodes::{Known, MembershipState};
 use quorumlock::rules::validity::MAX_ROUND;
 use relay::{Relay, Relays};
 
@@ -91,7 +91,7 @@ impl Node for FaultyNode {
         self.link.state().node.takes_hello()
     }
 
-    fn judged(&self, standing: Standing) {
+    fn judged(&self, standing: MembershipState) {
         let node = self.link.state().node.clone();
         node.judged(standing);
     }

@@ -10,7 +10,7 @@ use quorumlock::node::{
     Listener, MemoryNode, Node, NodeState, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Sink, Verb,
 };
 use quorumlock::rules::Tick;
-use quorumlock::rules::book::{Known, Standing};
+use quorumlock::rules::known_nodes::{Known, MembershipState};
 use quorumlock::{List, LockOptions, Quorum};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -109,7 +109,7 @@ struct Listed {
     node: Arc<FaultyNode>,
     host: Arc<dyn Host>,
     heard: Arc<Heard>,
-    standing: Mutex<Standing>,
+    standing: Mutex<MembershipState>,
 }
 
 /// What its hellos were answered with.
@@ -120,9 +120,9 @@ struct Heard {
 }
 
 /// Takes the answer to a hello that was sent then.
-struct Hearing(Arc<Heard>, Tick);
+struct PushOutcome(Arc<Heard>, Tick);
 
-impl Sink for Hearing {
+impl Sink for PushOutcome {
     fn deliver(self: Arc<Self>, _: usize, reply: Reply) {
         let Self(heard, at) = &*self;
         let Ok(Outcome::Hello(record)) = reply else { return };
@@ -140,7 +140,7 @@ impl Node for Listed {
 
     fn submit(&self, request: Request) {
         let reply = match &*request.operation {
-            Operation::Hello(_) => ReplyTo::new(0, Arc::new(Hearing(self.heard.clone(), self.host.now()))),
+            Operation::Hello(_) => ReplyTo::new(0, Arc::new(PushOutcome(self.heard.clone(), self.host.now()))),
             _ => request.reply,
         };
         self.node.submit(Request { operation: request.operation, reply });
@@ -157,7 +157,7 @@ impl Node for Listed {
         let list = Arc::new(List::new("default", [&**self.label()], Duration::ZERO));
         let (intent, new, seen) = (Intent::Look, "".into(), Vec::new());
         let hello = Hello { intent, new, process: "".into(), list, old: None, knew: None, sync: None, seen };
-        let reply = ReplyTo::new(0, Arc::new(Hearing(self.heard.clone(), self.host.now())));
+        let reply = ReplyTo::new(0, Arc::new(PushOutcome(self.heard.clone(), self.host.now())));
         self.node.submit(Request { operation: Arc::new(hello.into()), reply });
     }
 
@@ -169,14 +169,14 @@ impl Node for Listed {
         self.heard.known.lock().unwrap().clone()
     }
 
-    fn judged(&self, standing: Standing) {
+    fn judged(&self, standing: MembershipState) {
         *self.standing.lock().unwrap() = standing;
     }
 
     fn status(&self) -> NodeStatus {
         let mut status = self.node.status();
         match &*self.standing.lock().unwrap() {
-            Standing::OtherList { why, .. } => status.state = NodeState::OtherList { why: why.clone() },
+            MembershipState::OtherList { why, .. } => status.state = NodeState::OtherList { why: why.clone() },
             standing if standing.counts(self.host.now()) => {}
             _ if status.state == NodeState::Up => status.state = NodeState::Connecting,
             _ => {}

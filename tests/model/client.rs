@@ -9,8 +9,8 @@ use quorumlock::node::{Outcome, Reply, Verb};
 use quorumlock::rules::ballot::{dealt, lifted};
 use quorumlock::rules::handover::{Registered, Stamp};
 use quorumlock::rules::{
-    Acquisition, Ask, Backoff, ClaimTally, Decision, Drift, Due, Expiry, Handovers, Heard, NodeSet, Pace, Phase,
-    Renewal, RenewalTally, Renewed, RestartGuard, Size, Tenure, Terms, Tick, Validity, Won,
+    Acquisition, Ask, Backoff, ClaimTally, Decision, Drift, Due, Expiry, Handovers, Heard, LeaseState, NodeSet, Pace,
+    Phase, Renewal, RenewalTally, Renewed, RestartGuard, Size, Terms, Tick, Validity, Won,
 };
 
 use crate::scope::{Fault, Scope, TICK, Ticks};
@@ -71,7 +71,7 @@ pub fn lasts() -> Validity {
 pub enum State {
     Idle,
     Asking(Acquisition<ClaimTally>),
-    Holding { tenure: Tenure, token: u64, renewal: Option<(Ticks, RenewalTally)> },
+    Holding { tenure: LeaseState, token: u64, renewal: Option<(Ticks, RenewalTally)> },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -123,7 +123,7 @@ fn pace(now: Ticks) -> Pace<impl FnOnce() -> u64> {
 }
 
 /// A lease that goes on has a renewal before its deadline.
-fn in_time(tenure: &Tenure, due: Option<Due>) {
+fn in_time(tenure: &LeaseState, due: Option<Due>) {
     let due = due.expect("it is renewed again").at();
     assert!(due < tenure.deadline(), "renewed at {due:?}: {tenure:?}");
 }
@@ -361,7 +361,7 @@ impl Client {
 
     fn hold(&mut self, scope: &Scope, won: Won, now: Ticks) {
         let validity = Validity::new(TICK * scope.ttl.unsigned_abs(), Drift::default());
-        let tenure = Tenure::new(Size::of(NODES as u32), validity, None, won, tick(now));
+        let tenure = LeaseState::new(Size::of(NODES as u32), validity, None, won, tick(now));
         in_time(&tenure, tenure.first_renewal(&won, pace(now)));
         self.held_highest = won.highest;
         self.handed = Handovers::default();
@@ -418,7 +418,7 @@ impl Client {
         vec![(whom, self.undo(Verb::Withdraw, ballot, next, now))]
     }
 
-    fn held(&mut self, mut tenure: Tenure, token: u64, renewal: Option<(Ticks, RenewalTally)>, now: Ticks) -> Sent {
+    fn held(&mut self, mut tenure: LeaseState, token: u64, renewal: Option<(Ticks, RenewalTally)>, now: Ticks) -> Sent {
         if let Some((t0, votes)) = renewal {
             let renewal = votes.verdict().unwrap_or(Renewal::Unclear);
             let heard = Heard { t0: tick(t0), renewal, votes: &votes, doubted: NodeSet::default() };

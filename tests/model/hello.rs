@@ -4,7 +4,7 @@
 //!
 //! Real are what a node stores and answers (its record and who holds the name), what follows from
 //! that for one node ([`RestartGuard`](quorumlock::rules::RestartGuard)) and for all
-//! ([`Book`](quorumlock::rules::book::Book)). What carries out the book's plans is restated here:
+//! ([`KnownNodes`](quorumlock::rules::known_nodes::KnownNodes)). What carries out the book's plans is restated here:
 //! `src/protocol/hello.rs` and `src/node/redis`, among code that waits. So are claims. What is left
 //! out:
 //!

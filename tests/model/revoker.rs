@@ -1,6 +1,6 @@
 //! Somebody who takes the name away, as `Quorum::revoke` does: asks the nodes for their fences, and
 //! all of them to let holds up to a token end. What is concluded from the answers is restated here:
-//! it stands in `src/protocol/force.rs` and `revoke.rs`, among code that waits. All nodes vote, and
+//! it stands in `src/protocol/take_away.rs` and `revoke.rs`, among code that waits. All nodes vote, and
 //! tell.
 //!
 //! A quorum of nodes or all of them are asked at one moment for their fences. To let holds end, each

@@ -9,7 +9,7 @@ use std::time::Duration;
 use quorumlock::host::{Host, Task, TokioTime};
 use quorumlock::node::{HandedOver, Hint, Listener, Name, Node, NodeState, NodeStatus, Request, Verb};
 use quorumlock::rules::Tick;
-use quorumlock::rules::book::{Known, Standing};
+use quorumlock::rules::known_nodes::{Known, MembershipState};
 use quorumlock::{InForce, List, LockGuard, Quorum, QuorumBuilder, Record, Result};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -62,7 +62,7 @@ pub struct Puppet {
     state: Mutex<NodeState>,
     /// What its last hello told, if it takes any.
     known: Mutex<Option<Known>>,
-    standing: Mutex<Standing>,
+    standing: Mutex<MembershipState>,
     /// Done by the node as soon as it is asked.
     reflex: Mutex<Option<Reflex>>,
 }
@@ -114,7 +114,7 @@ impl Node for Puppet {
         self.known.lock().unwrap().clone()
     }
 
-    fn judged(&self, standing: Standing) {
+    fn judged(&self, standing: MembershipState) {
         *self.standing.lock().unwrap() = standing;
     }
 
@@ -134,7 +134,7 @@ impl Node for Puppet {
 
     fn status(&self) -> NodeStatus {
         let state = match &*self.standing.lock().unwrap() {
-            Standing::OtherList { why, .. } => NodeState::OtherList { why: why.clone() },
+            MembershipState::OtherList { why, .. } => NodeState::OtherList { why: why.clone() },
             _ => self.state.lock().unwrap().clone(),
         };
         NodeStatus::new(self.label.clone(), state)
@@ -437,7 +437,7 @@ impl Stage {
         }
     }
 
-    /// Hints of a node may have been missed.
+    /// Wakeups of a node may have been missed.
     pub fn missed(&self, node: usize) {
         self.listener(node).missed(node);
     }

@@ -65,11 +65,11 @@ pub struct Arrival {
 #[derive(Debug)]
 pub struct Landing {
     connection: usize,
-    what: Landed,
+    what: Completed,
 }
 
 #[derive(Debug)]
-enum Landed {
+enum Completed {
     /// The answer to a call. Some tell the time of the node's clock, and what became of operations.
     Reply { call: u64, reply: Reply, timed: bool, told: Vec<(Op, Answer)> },
     /// Published on the connection's channel, and what it says was handed over.
@@ -228,14 +228,14 @@ impl Core {
         let server = &mut self.servers[at];
         if server.down && hello {
             let refused = Err(Fault::new(FaultKind::Down, "connection refused"));
-            return self.answer(now, number, Landed::Reply { call, reply: refused, timed: false, told: Vec::new() });
+            return self.answer(now, number, Completed::Reply { call, reply: refused, timed: false, told: Vec::new() });
         }
         // A proxy keeps the connection when its server is gone, and another process answers on it.
         if server.down && self.plan.proxied {
             return;
         }
         if server.down || !hello && epoch != Some(server.epoch) && !self.plan.proxied {
-            return self.answer(now, number, Landed::Reset);
+            return self.answer(now, number, Completed::Reset);
         }
         if server.hung {
             return self.backlog[at].push(arrival);
@@ -247,7 +247,7 @@ impl Core {
         let (reply, told) = self.carry_out(now, number, arrival.command);
         // A connection that was given up has nobody who listens.
         if self.connections[number].open {
-            self.answer(now, number, Landed::Reply { call, reply, timed, told });
+            self.answer(now, number, Completed::Reply { call, reply, timed, told });
         }
     }
 
@@ -260,11 +260,11 @@ impl Core {
             _ => *self.faults.entry("hint_doubled").or_default() += 1,
         }
         for _ in 0..times {
-            self.answer(now, number, Landed::Message(text.to_owned(), handed));
+            self.answer(now, number, Completed::Message(text.to_owned(), handed));
         }
     }
 
-    fn answer(&mut self, now: Micros, number: usize, what: Landed) {
+    fn answer(&mut self, now: Micros, number: usize, what: Completed) {
         if let Some(at) = self.way(now, number, BACK) {
             self.schedule(at, Event::Land(Landing { connection: number, what }));
         }
@@ -277,14 +277,14 @@ impl Core {
             return;
         }
         match what {
-            Landed::Reset => self.end(number, "the server ended the connection"),
-            Landed::Message(text, handed) => {
+            Completed::Reset => self.end(number, "the server ended the connection"),
+            Completed::Message(text, handed) => {
                 connection.happens(transport::Event::Message(text));
                 if let Some(op) = handed {
                     self.history.record(now, What::Pushed(op));
                 }
             }
-            Landed::Reply { call, reply, timed, told } => {
+            Completed::Reply { call, reply, timed, told } => {
                 connection.calls.answer(call, reply);
                 let (process, node) = (connection.process, connection.node);
                 if timed && connection.admitted {
@@ -345,7 +345,7 @@ impl Core {
         }
         for number in self.connections_to(server) {
             if self.dice.chance(0.8) {
-                self.answer(now, number, Landed::Reset);
+                self.answer(now, number, Completed::Reset);
             }
         }
     }
@@ -373,7 +373,7 @@ impl Core {
             // It may begin later.
             let connection = self.processes.get(process).and_then(|process| process.links[node].connection);
             if let Some(number) = connection.filter(|&number| ends && self.connections[number].server != server) {
-                self.answer(now, number, Landed::Reset);
+                self.answer(now, number, Completed::Reset);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use quorumlock::node::redis::RedisNode;
 use quorumlock::node::{Listener, Name, Node, NodeStatus, Operation, Outcome, Reply, ReplyTo, Request, Sink, Verb};
-use quorumlock::rules::book::{Known, Standing};
+use quorumlock::rules::known_nodes::{Known, MembershipState};
 
 use crate::asked::Asked;
 use crate::judge::history::{self, Answer, Micros, Op, What};
@@ -201,7 +201,7 @@ impl Node for Recorder {
         self.inner.takes_hello()
     }
 
-    fn judged(&self, standing: Standing) {
+    fn judged(&self, standing: MembershipState) {
         self.inner.judged(standing);
     }
 

@@ -47,7 +47,7 @@ impl Failure {
 
     /// Says it on standard error. With 0 it was asked for.
     pub(crate) fn told(&self) -> ExitCode {
-        let message = crate::logins::hidden(&self.message);
+        let message = crate::redact::hidden(&self.message);
         match self.code {
             _ if message.is_empty() => {}
             0 => crate::output::note(&message),

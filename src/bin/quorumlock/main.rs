@@ -29,12 +29,12 @@ mod hold;
 mod init;
 mod latency;
 mod lists;
-mod logins;
 mod members;
 mod misplaced;
 mod outlet;
 mod output;
 mod packaging;
+mod redact;
 // Read in one way by the library and the command.
 #[path = "../../config/password.rs"]
 mod password;
@@ -49,7 +49,7 @@ mod settings;
 mod status;
 mod textfile;
 mod times;
-// Spoken in one way by the library and the command.
+// HolderNote in one way by the library and the command.
 #[allow(dead_code, unreachable_pub, reason = "for the library's users")]
 #[path = "../../node/redis/tls.rs"]
 mod tls;
@@ -101,7 +101,7 @@ fn done() -> ExitCode {
 /// In colour, unless something in it must not be shown.
 fn tell(told: &clap::Error) {
     let plain = told.render().to_string();
-    let hidden = logins::hidden(&plain);
+    let hidden = redact::hidden(&plain);
     if hidden == plain {
         let _ = told.print();
     } else {

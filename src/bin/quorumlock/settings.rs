@@ -18,10 +18,10 @@ use crate::failure::Failure;
 use crate::password::{Password, PasswordFile};
 
 // One rule of the library and the command.
-#[path = "../../node/redis/misfit.rs"]
-mod misfit;
+#[path = "../../node/redis/credential_charset.rs"]
+mod credential_charset;
 
-use misfit::fits;
+use credential_charset::fits;
 
 /// The library's default.
 pub(crate) const DEFAULT_MAX_TTL: Duration = Duration::from_secs(60);

@@ -49,7 +49,7 @@ struct Stage {
     schedule: Arc<Schedule<dyn Timed>>,
     begun: Arc<Mutex<Vec<usize>>>,
     leases: Vec<Arc<Lease>>,
-    _leftovers: mpsc::Sender<Arc<dyn Leftover>>,
+    _leftovers: mpsc::Sender<Arc<dyn PendingRelease>>,
     _closing: tokio_util::sync::DropGuard,
 }
 

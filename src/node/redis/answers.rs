@@ -9,9 +9,9 @@ use super::{Job, Shared};
 use crate::node::operation::Verb;
 use crate::node::reply::{Fault, FaultKind, Outcome, Reply};
 use crate::node::trust::{of_another_record, trusted};
-use crate::rules::book::Standing;
 use crate::rules::doubt::Trust;
 use crate::rules::handover::Stamp;
+use crate::rules::known_nodes::MembershipState;
 use crate::rules::list::Record;
 use crate::rules::{RestartGuard, Tick};
 use crate::words::harmless;
@@ -116,7 +116,7 @@ impl Answers {
         };
         let Trust { grants, extensions } = state.guard.trust(received);
         let grants = grants && state.standing.counts(received);
-        let extensions = extensions && !matches!(state.standing, Standing::Twins { .. });
+        let extensions = extensions && !matches!(state.standing, MembershipState::Twins { .. });
         let doubted = state.guard.take_news();
         drop(state);
         if stepped {

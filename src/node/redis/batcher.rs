@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
 use super::encode::{BATCH, Call, batches};
-use super::flight::{Flight, Flights, Landed, What};
+use super::in_flight::{Completed, InFlight, InFlightQueue, What};
 use super::messages::Messages;
 use super::patience::Patience;
 use super::script::Script;
@@ -42,7 +42,7 @@ pub(super) struct Batcher {
     run_id: String,
     /// When the connection was used last; `None` once the server was probed.
     unprobed: Option<Tick>,
-    flights: Flights,
+    flights: InFlightQueue,
     patience: Patience,
     messages: Messages,
 }
@@ -66,7 +66,7 @@ impl Batcher {
             messages: Messages::new(shared.clone()),
             run_id,
             unprobed: Some(shared.host.now()),
-            flights: Flights::default(),
+            flights: InFlightQueue::default(),
             patience: Patience::new(shared.host.clone(), shared.settings.timeout),
             shared,
         };
@@ -177,7 +177,7 @@ impl Batcher {
         for job in batch.extract_if(.., |job| matches!(*job.request.operation, Operation::Scan(_))) {
             let send = |command, arguments: &dyn Arguments| self.connection.send(command, arguments);
             if let Some(answer) = scan::ask(send, &job.request.operation, &self.shared.settings.record) {
-                self.flights.push(Flight { what: What::Page(vec![job]), sent, answer });
+                self.flights.push(InFlight { what: What::Page(vec![job]), sent, answer });
             }
         }
         for batch in batches(batch.drain(..), |job| &job.request.operation) {
@@ -216,7 +216,7 @@ impl Batcher {
     }
 
     fn launch(&mut self, what: What, sent: Tick, answer: Answer<Value>) {
-        self.flights.push(Flight { what, sent, answer });
+        self.flights.push(InFlight { what, sent, answer });
     }
 
     fn script_call<'a>(&'a self, text: &'a str, script: Script, jobs: &'a [Job]) -> impl Arguments + 'a {
@@ -259,7 +259,7 @@ impl Drop for Batcher {
 }
 
 /// The next command that gets its reply; `None` if one may have timed out.
-async fn landed(flights: &mut Flights, patience: &mut Patience) -> Option<Landed> {
+async fn landed(flights: &mut InFlightQueue, patience: &mut Patience) -> Option<Completed> {
     poll_fn(|context| match flights.poll_landed(patience.host(), context) {
         Poll::Ready(landed) => Poll::Ready(Some(landed)),
         Poll::Pending => patience.poll(flights.first(), context).map(|()| None),

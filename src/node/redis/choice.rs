@@ -4,9 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::credential_charset::fits;
 use super::credentials::Site;
 use super::fred::Fred;
-use super::misfit::fits;
 #[cfg(feature = "redis-rs")]
 use super::redis_rs::RedisRs;
 use super::transport::Dialer;

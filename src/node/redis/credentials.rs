@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 
+use super::dial::{Reached, Route, unless_plain};
 use super::endpoint::Endpoint;
-use super::reach::{Reached, Route, unless_plain};
 use crate::node::reply::{Fault, FaultKind};
 
 /// A login for a node. [`Debug`](fmt::Debug) does not show the password.
@@ -89,7 +89,7 @@ impl Site {
 
     /// A site with another resolver of host names.
     #[cfg(test)]
-    pub(super) fn by(endpoint: Endpoint, resolver: super::reach::Resolver) -> Self {
+    pub(super) fn by(endpoint: Endpoint, resolver: super::dial::Resolver) -> Self {
         Self { endpoint, credentials: None, route: Route::by(resolver) }
     }
 

@@ -21,10 +21,10 @@ use tokio::task::JoinError;
 use tokio_util::sync::ReusableBoxFuture;
 
 use super::advice::advice;
+use super::credential_charset::fits;
 use super::credentials::Site;
 use super::decode::refusal;
 use super::endpoint::{Address, Endpoint};
-use super::misfit::fits;
 use super::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value, started};
 use super::trouble::handshake;
 use super::wording::{PANICKED, STRANGER, TO_TLS, plain, words};

@@ -12,18 +12,18 @@ mod batcher;
 #[cfg(test)]
 mod by_hand;
 mod choice;
+mod credential_charset;
 mod credentials;
 mod decode;
+mod dial;
 mod encode;
 mod endpoint;
-mod flight;
 mod fred;
+mod in_flight;
 mod messages;
 mod meters;
-mod misfit;
 mod news;
 mod patience;
-mod reach;
 #[cfg(feature = "redis-rs")]
 mod redis_rs;
 mod registry;
@@ -64,7 +64,7 @@ use super::status::{NodeState, NodeStatus};
 use super::{Node, Request};
 use crate::host::Host;
 use crate::rules::Tick;
-use crate::rules::book::{Known, Standing};
+use crate::rules::known_nodes::{Known, MembershipState};
 use crate::rules::list::{List, OldAtOnce};
 use meters::NodeMeters;
 use news::Followed;
@@ -344,7 +344,7 @@ impl Node for RedisNode {
         self.shared.state().known()
     }
 
-    fn judged(&self, standing: Standing) {
+    fn judged(&self, standing: MembershipState) {
         let mut state = self.shared.state();
         let is_new = state.standing != standing;
         state.standing = standing;

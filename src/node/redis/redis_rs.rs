@@ -17,8 +17,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, RedisConnectionInfo, RedisResult, Value as RedisValue};
 
 use super::credentials::Site;
+use super::dial::{Reached, within};
 use super::endpoint::Endpoint;
-use super::reach::{Reached, within};
 use super::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value, started};
 use crate::node::reply::{Fault, FaultKind};
 use driver::Driver;

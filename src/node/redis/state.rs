@@ -9,7 +9,7 @@ use super::{Job, Settings};
 use crate::node::operation::{Intent, Operation};
 use crate::node::reply::{Fault, FaultKind};
 use crate::node::status::{NodeState, UNLISTED};
-use crate::rules::book::{Known, Standing};
+use crate::rules::known_nodes::{Known, MembershipState};
 use crate::rules::list::Record;
 use crate::rules::{RestartGuard, Tick};
 
@@ -34,7 +34,7 @@ pub(super) struct State {
     /// Whether the node has no quorum: its votes always count, and a hello may name any process.
     alone: bool,
     /// Which votes count, given the lists in force.
-    pub(super) standing: Standing,
+    pub(super) standing: MembershipState,
     /// When the last answered hello was sent.
     pub(super) greeted: Option<Tick>,
     /// When a reply showed that the record of that hello is out of date.
@@ -125,8 +125,8 @@ impl State {
             generations: 0,
             alone: settings.greets == Intent::Put,
             standing: match settings.greets {
-                Intent::Put => Standing::Counts { until: Tick::NEVER },
-                _ => Standing::Unknown,
+                Intent::Put => MembershipState::Counts { until: Tick::NEVER },
+                _ => MembershipState::Unknown,
             },
             greeted: None,
             stale: None,
@@ -204,10 +204,10 @@ impl State {
         match (&self.link, &self.standing) {
             (Link::Out(state), _) => state.clone(),
             (Link::Up(_), standing) if standing.counts(now) => self.memory(now),
-            (Link::Up(_), Standing::OtherList { until, why }) if now < *until => {
+            (Link::Up(_), MembershipState::OtherList { until, why }) if now < *until => {
                 NodeState::OtherList { why: why.clone() }
             }
-            (Link::Up(_), Standing::Twins { why }) => NodeState::Twins { why: why.clone() },
+            (Link::Up(_), MembershipState::Twins { why }) => NodeState::Twins { why: why.clone() },
             (Link::Up(_), _) if self.unreadable.is_some() => {
                 NodeState::Down { why: self.unreadable.clone().unwrap_or_default() }
             }

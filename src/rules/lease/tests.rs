@@ -28,8 +28,8 @@ fn handed_over(deadline: u64) -> Won {
     Won { handed_over: true, deadline: at(deadline), ..won() }
 }
 
-fn tenure(max_hold: Option<Duration>) -> Tenure {
-    Tenure::new(Size::of(3), validity(), max_hold, won(), at(10))
+fn tenure(max_hold: Option<Duration>) -> LeaseState {
+    LeaseState::new(Size::of(3), validity(), max_hold, won(), at(10))
 }
 
 /// Renews as late as allowed, and repeats a renewal without a pause.
@@ -38,7 +38,7 @@ fn pace(round_trip: u64) -> Pace<fn() -> u64> {
     Pace { auto_renew: true, backoff, round_trip, phase: 0, from: at(0), random: || 0 }
 }
 
-fn renewed(tenure: &mut Tenure, t0: u64, renewal: Renewal, votes: &RenewalTally, now: u64) -> Renewed {
+fn renewed(tenure: &mut LeaseState, t0: u64, renewal: Renewal, votes: &RenewalTally, now: u64) -> Renewed {
     let heard = Heard { t0: at(t0), renewal, votes, doubted: NodeSet::default() };
     tenure.renewed(heard, pace(5), at(now)).0
 }
@@ -64,7 +64,7 @@ fn a_margin_is_part_of_what_the_lease_was_extended_or_won_for() {
         other => panic!("{other:?}"),
     };
     assert_eq!(of(renewed(&mut tenure, 330, Renewal::Extended, &extended, 340)), (ms(648), ms(988)));
-    let mut tenure = Tenure::new(Size::of(3), validity(), None, handed_over(500), at(300));
+    let mut tenure = LeaseState::new(Size::of(3), validity(), None, handed_over(500), at(300));
     assert_eq!(of(renewed(&mut tenure, 350, Renewal::Extended, &extended, 360)), (ms(140), ms(200)));
     assert_eq!(of(renewed(&mut tenure, 700, Renewal::Extended, &extended, 738)), (ms(600), ms(988)));
 }

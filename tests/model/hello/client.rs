@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quorumlock::node::Outcome;
 use quorumlock::node::operation::{Hello, Intent};
-use quorumlock::rules::book::{Book, Known, Plan, Standing, Wanted};
+use quorumlock::rules::known_nodes::{Known, KnownNodes, MembershipState, Plan, Wanted};
 use quorumlock::rules::list::List;
 use quorumlock::rules::{NodeSet, RestartGuard, Size, Tick};
 
@@ -53,8 +53,8 @@ pub struct Client {
     /// Since when it runs.
     pub since: Option<Ticks>,
     links: Vec<Link>,
-    book: Book,
-    standings: Vec<Standing>,
+    book: KnownNodes,
+    standings: Vec<MembershipState>,
     other_list: bool,
     pub asking: Option<Asking>,
     /// It has claimed.
@@ -82,11 +82,11 @@ impl Client {
         };
         Self {
             number,
-            book: Book::new(list.clone(), names, ROUND, false),
+            book: KnownNodes::new(list.clone(), names, ROUND, false),
             list,
             since: None,
             links: servers.iter().map(link).collect(),
-            standings: vec![Standing::Unknown; servers.len()],
+            standings: vec![MembershipState::Unknown; servers.len()],
             other_list: false,
             asking: None,
             claimed: number > 1,

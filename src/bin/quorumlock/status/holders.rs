@@ -72,18 +72,18 @@ pub(crate) fn shown(name: &str) -> String {
     name.escape_debug().to_string()
 }
 
-/// Whom single nodes name that do not decide, as the end of a sentence.
+/// ReleaseTargets single nodes name that do not decide, as the end of a sentence.
 pub(super) fn known(inspected: &Inspected) -> String {
     let holders: Vec<_> = named(inspected).into_iter().collect();
     if holders.is_empty() { String::new() } else { format!("; of a holder they know {}", holders.join(" and ")) }
 }
 
-/// Whom any node names.
+/// ReleaseTargets any node names.
 pub(crate) fn named(inspected: &Inspected) -> BTreeSet<&str> {
     said(inspected).filter_map(|said| said.holder.as_deref()).collect()
 }
 
-/// Whom too few nodes name for a quorum, where a quorum says that nobody has it: of a claim that
+/// ReleaseTargets too few nodes name for a quorum, where a quorum says that nobody has it: of a claim that
 /// failed, or is under way.
 pub(super) fn left_over(inspected: &Inspected) -> String {
     let few: Vec<_> = named(inspected).into_iter().collect();

@@ -116,7 +116,7 @@ pub(super) fn goes_on(before: &Hold, now: Hold) -> Hold {
     Hold { most: if same { before.most.max(now.told) } else { now.told }, ..now }
 }
 
-/// Whom a hold belongs to. Nodes name one reader of all, and not always the same.
+/// ReleaseTargets a hold belongs to. Nodes name one reader of all, and not always the same.
 fn who(hold: &Hold) -> Option<String> {
     let readers = |readers| if readers == 1 { "1 reader".to_owned() } else { format!("{readers} readers") };
     hold.readers.map(readers).or_else(|| hold.holder.clone())

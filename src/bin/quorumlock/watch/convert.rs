@@ -140,7 +140,7 @@ fn record(node: &NodeStatus) -> String {
     }
 }
 
-/// Whom it names. That a node which does not vote knows nobody means nothing.
+/// ReleaseTargets it names. That a node which does not vote knows nobody means nothing.
 fn holder(said: &Result<Inspection, String>, node: &NodeStatus) -> String {
     match said {
         Ok(Inspection { holder: Some(holder), .. }) => cut(holder),

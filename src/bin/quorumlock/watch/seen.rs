@@ -30,7 +30,7 @@ pub(super) struct Node {
     pub(super) memory: String,
     /// What its record says of the list of nodes that clients have.
     pub(super) record: String,
-    /// Whom it names as the holder.
+    /// ReleaseTargets it names as the holder.
     pub(super) holder: String,
     /// How long that holder has the name still, by its clock.
     pub(super) left: Option<Duration>,

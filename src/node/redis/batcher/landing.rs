@@ -7,7 +7,7 @@ use tokio::task::coop::unconstrained;
 
 use super::{Batcher, TIMEOUTS};
 use crate::node::redis::admission::{Server, is_unknown_script, parse};
-use crate::node::redis::flight::{Landed, What};
+use crate::node::redis::in_flight::{Completed, What};
 use crate::node::redis::scan;
 use crate::node::redis::transport::Value;
 use crate::node::reply::Fault;
@@ -17,7 +17,7 @@ impl Batcher {
     /// Reads the messages that were received before a reply, then hands the reply out. A hand-over
     /// counts only if its push came after the reply to the waiter's ask. Returns a reason if the
     /// generation must end.
-    pub(super) async fn land_in_order(&mut self, landed: Landed) -> Option<String> {
+    pub(super) async fn land_in_order(&mut self, landed: Completed) -> Option<String> {
         let mut ended = None;
         // Start a new row: all that matters is whether messages are left unread after this loop.
         self.messages.start_again();
@@ -44,8 +44,8 @@ impl Batcher {
     }
 
     /// Hands out the replies of one command. Returns a reason if the generation must end.
-    pub(super) fn land(&mut self, landed: Landed) -> Option<String> {
-        let Landed { what, sent, received, result } = landed;
+    pub(super) fn land(&mut self, landed: Completed) -> Option<String> {
+        let Completed { what, sent, received, result } = landed;
         match (what, result) {
             (What::Batch(jobs), Err(fault)) if is_unknown_script(&fault) => {
                 self.again(jobs, sent);

@@ -15,8 +15,8 @@ use tokio::net::UnixStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::node::redis::dial::{Reached, within};
 use crate::node::redis::endpoint::{Address, Endpoint};
-use crate::node::redis::reach::{Reached, within};
 use crate::node::redis::tls::Tls;
 use crate::node::redis::trouble::handshake;
 use crate::node::redis::wording::{STRANGER, plain};

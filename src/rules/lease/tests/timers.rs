@@ -6,7 +6,7 @@ use super::*;
 
 /// A lease with its timers and at most one renewal under way.
 struct Table {
-    tenure: Tenure,
+    tenure: LeaseState,
     renew: Option<Tick>,
     expire: Tick,
     under_way: Option<Tick>,

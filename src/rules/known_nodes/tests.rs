@@ -29,7 +29,7 @@ fn stranger() -> List {
 /// One client with max_ttl 60 s and a round timeout of 1 s, and its clock.
 struct Bench {
     list: Arc<List>,
-    book: Book,
+    book: KnownNodes,
     now: Tick,
     holds: bool,
 }
@@ -39,7 +39,7 @@ impl Bench {
     fn of(nodes: usize, onlooker: bool) -> Self {
         let names: Vec<Arc<str>> = NAMES[..nodes].iter().map(|&name| name.into()).collect();
         let list = Arc::new(List::new("default", &names, SECOND * 60));
-        let book = Book::new(list.clone(), names, SECOND, onlooker);
+        let book = KnownNodes::new(list.clone(), names, SECOND, onlooker);
         Self { list, book, now: at(100_000), holds: false }
     }
 

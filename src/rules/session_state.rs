@@ -1,13 +1,13 @@
-//! The leases of one session: each has a [`Tenure`]. All are renewed together and lost together.
+//! The leases of one session: each has a [`LeaseState`]. All are renewed together and lost together.
 //!
-//! A pure state machine, like [`Tenure`].
+//! A pure state machine, like [`LeaseState`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::acquisition::Won;
-use super::lease::{Expiry, Heard, Phase, Renewed, Tenure};
-use super::lost::LostReason;
+use super::lease::{Expiry, Heard, LeaseState, Phase, Renewed};
+use super::lost_reason::LostReason;
 use super::node_set::NodeSet;
 use super::pace::{Due, EARLY, Pace};
 use super::renewal::Renewal;
@@ -16,7 +16,7 @@ use super::validity::Validity;
 
 /// Several leases: if one is lost, all are.
 #[derive(Clone, Debug)]
-pub struct Tenancy {
+pub struct SessionState {
     validity: Validity,
     phase: Phase,
     parts: BTreeMap<u64, Part>,
@@ -29,7 +29,7 @@ pub struct Tenancy {
 
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    tenure: Tenure,
+    tenure: LeaseState,
     due: Option<Due>,
     /// How often names were taken out of this part.
     narrowed: u32,
@@ -55,7 +55,7 @@ pub struct Timers {
     pub expire: Option<Tick>,
 }
 
-impl Tenancy {
+impl SessionState {
     /// A session without locks. Each of its locks will have this validity.
     #[must_use]
     pub const fn new(validity: Validity) -> Self {
@@ -162,7 +162,13 @@ impl Tenancy {
     }
 
     /// Adds a lock, and returns its number. `doubted` came into doubt while the lock was won.
-    pub fn add(&mut self, mut tenure: Tenure, won: &Won, doubted: NodeSet, pace: Pace<impl FnOnce() -> u64>) -> u64 {
+    pub fn add(
+        &mut self,
+        mut tenure: LeaseState,
+        won: &Won,
+        doubted: NodeSet,
+        pace: Pace<impl FnOnce() -> u64>,
+    ) -> u64 {
         self.count += 1;
         let number = self.count;
         let (auto_renew, from) = (pace.auto_renew, pace.from);
@@ -176,7 +182,7 @@ impl Tenancy {
 
     /// One of the locks.
     #[must_use]
-    pub fn tenure(&self, part: u64) -> Option<&Tenure> {
+    pub fn tenure(&self, part: u64) -> Option<&LeaseState> {
         self.parts.get(&part).map(|part| &part.tenure)
     }
 

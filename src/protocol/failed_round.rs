@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::in_the_way::in_the_way;
-use super::queue::Head;
+use super::blocker::in_the_way;
+use super::queue::HeadStatus;
 use super::round::Round;
 use super::voters::Voters;
 use crate::error::NodeReport;
@@ -12,7 +12,7 @@ use crate::node::{Outcome, Reply};
 use crate::rules::ClaimTally;
 use crate::rules::tally::Cause;
 
-pub(super) struct Defeat {
+pub(super) struct FailedRound {
     pub(super) round: Arc<Round<ClaimTally>>,
     /// The round before. Its replies count if this round was cut short.
     pub(super) before: Option<Arc<Round<ClaimTally>>>,
@@ -34,7 +34,7 @@ fn names_one(round: &Round<ClaimTally>, voters: &Voters) -> bool {
     round.replies(|replies| in_the_way(replies, voters.size.quorum())) == Some(true)
 }
 
-impl Defeat {
+impl FailedRound {
     pub(super) fn cause(&self) -> Cause {
         let before = || self.before.as_ref().map(|before| before.look(ClaimTally::cause));
         match self.round.look(ClaimTally::cause) {
@@ -60,11 +60,11 @@ impl Defeat {
         self.round.reports(voters, self.before.as_deref())
     }
 
-    pub(super) fn head(&self, voters: &Voters) -> Head {
+    pub(super) fn head(&self, voters: &Voters) -> HeadStatus {
         match self.cause() {
-            Cause::Contended => Head::Contended(self.holder()),
-            Cause::Unavailable => Head::Unavailable(self.reports(voters)),
-            Cause::Undecided => Head::Undecided,
+            Cause::Contended => HeadStatus::Contended(self.holder()),
+            Cause::Unavailable => HeadStatus::Unavailable(self.reports(voters)),
+            Cause::Undecided => HeadStatus::Undecided,
         }
     }
 

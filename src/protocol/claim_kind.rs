@@ -5,7 +5,7 @@ use super::voters::Voters;
 use crate::node::{Mode, Name};
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Who<'a> {
+pub(crate) enum ClaimKind<'a> {
     /// A new owner.
     Next(Mode),
     /// A new owner that claims a semaphore's gate.
@@ -17,7 +17,7 @@ pub(crate) enum Who<'a> {
     Follows(&'a Grant),
 }
 
-impl<'a> Who<'a> {
+impl<'a> ClaimKind<'a> {
     /// The gate that nodes check before they grant permits.
     pub(super) const fn looks_at(self) -> Option<&'a Name> {
         if let Self::Permits(gate) = self { Some(gate) } else { None }

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use super::schedule::{Event, Schedule};
 use crate::host::Host;
-use crate::protocol::Leftover;
+use crate::protocol::PendingRelease;
 use crate::rules::Backoff;
 
 /// Pauses between tries.
@@ -20,7 +20,7 @@ const RARELY: Duration = Duration::from_secs(60);
 
 /// Schedules another try of every release that arrives. Ends when no sender is left.
 pub(super) async fn schedule<L: ?Sized>(
-    leftovers: &mut mpsc::Receiver<Arc<dyn Leftover>>,
+    leftovers: &mut mpsc::Receiver<Arc<dyn PendingRelease>>,
     host: &Arc<dyn Host>,
     schedule: &Schedule<L>,
 ) {
@@ -29,7 +29,7 @@ pub(super) async fn schedule<L: ?Sized>(
     }
 }
 
-fn pause(release: &dyn Leftover, random: u64) -> Duration {
+fn pause(release: &dyn PendingRelease, random: u64) -> Duration {
     if let Some(passed) = release.overtime() {
         let half = RARELY.min(passed) / 2;
         return half + Backoff { min: half, max: half }.pause(0, Duration::ZERO, random);
@@ -45,7 +45,7 @@ mod tests {
     #[derive(Debug)]
     struct Tried(u32, Option<Duration>);
 
-    impl Leftover for Tried {
+    impl PendingRelease for Tried {
         fn again(self: Arc<Self>) {}
 
         fn tries(&self) -> u32 {

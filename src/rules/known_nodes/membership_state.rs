@@ -4,31 +4,31 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::node::{Node, Other};
-use super::{Book, Known, Standing};
+use super::{Known, KnownNodes, MembershipState};
 use crate::rules::doubt::LATE;
 use crate::rules::list::{Record, Sighting};
 use crate::rules::tick::Tick;
 
-impl Book {
+impl KnownNodes {
     /// Whether a node's votes count. None do while another list of this name is in force: a client
     /// of that list may hold what this client would acquire.
-    pub(super) fn standing(&self, number: usize, now: Tick) -> Standing {
+    pub(super) fn standing(&self, number: usize, now: Tick) -> MembershipState {
         let node = &self.nodes[number];
-        let Some(known) = node.answer() else { return Standing::Unknown };
+        let Some(known) = node.answer() else { return MembershipState::Unknown };
         if let Some(why) = self.twins(number, now) {
-            return Standing::Twins { why };
+            return MembershipState::Twins { why };
         }
         if let Some(other) = node.other(now) {
-            return Standing::OtherList { until: other.until, why: other.why.clone() };
+            return MembershipState::OtherList { until: other.until, why: other.why.clone() };
         }
         if let Some((on, other)) = self.other_list(now) {
-            return Standing::OtherList { until: other.until, why: on.into() };
+            return MembershipState::OtherList { until: other.until, why: on.into() };
         }
         let until = match self.onlooker {
             true => Some(known.at + self.fresh()),
             false => node.counts_until(&self.list, self.fresh()).filter(|_| node.has(&self.list, now)),
         };
-        until.filter(|&until| now < until).map_or(Standing::Unknown, |until| Standing::Counts { until })
+        until.filter(|&until| now < until).map_or(MembershipState::Unknown, |until| MembershipState::Counts { until })
     }
 
     /// Another list of this name that is in force on a node, and a text that names the node.

@@ -7,7 +7,7 @@ use crate::rules::Tick;
 
 /// The holder's present note.
 #[derive(Debug)]
-pub(super) struct Spoken {
+pub(super) struct HolderNote {
     says: Arc<str>,
     /// How many notes the holder had before.
     number: u32,
@@ -15,7 +15,7 @@ pub(super) struct Spoken {
     since: Tick,
 }
 
-impl Spoken {
+impl HolderNote {
     pub(super) const fn new(says: Arc<str>, since: Tick) -> Self {
         Self { says, number: 0, since }
     }

@@ -38,12 +38,12 @@ fn hellos_of_several_clients_are_spread() {
 fn votes_count_for_ten_seconds_after_the_last_hello_that_was_answered() {
     let mut bench = Bench::up(2);
     let standing = bench.plan().standings.remove(0);
-    assert_eq!(standing, Standing::Counts { until: bench.now + SECOND * 10 });
+    assert_eq!(standing, MembershipState::Counts { until: bench.now + SECOND * 10 });
     let ends = bench.now + SECOND * 10;
     assert!(standing.counts(ends.minus(Duration::from_nanos(1))) && !standing.counts(ends));
     bench.passes(10_000);
     bench.all_hear([1]);
-    assert_eq!((bench.plan().standings.remove(0), bench.counts()), (Standing::Unknown, vec![1]));
+    assert_eq!((bench.plan().standings.remove(0), bench.counts()), (MembershipState::Unknown, vec![1]));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn record_of_another_process_is_written_at_once() {
     let replaced = Known { process: "new".into(), ..bench.known(Some(bench.record(0))) };
     bench.knows(0, replaced);
     let plan = bench.plan();
-    assert_eq!((&plan.standings[0], plan.hellos.len()), (&Standing::Unknown, 1));
+    assert_eq!((&plan.standings[0], plan.hellos.len()), (&MembershipState::Unknown, 1));
     assert_eq!((plan.hellos[0].0, plan.hellos[0].1.intent), (0, Intent::Keep));
     bench.passes(5);
     let written = Record { process: "new".into(), id: "a2".into(), ..bench.record(0) };
@@ -147,13 +147,13 @@ fn new_connection_is_heard_anew() {
 #[test]
 fn times_shrink_with_a_short_max_ttl() {
     let list = Arc::new(List::new("default", ["a"], SECOND * 5));
-    let mut book = Book::new(list.clone(), vec!["a".into()], SECOND, false);
+    let mut book = KnownNodes::new(list.clone(), vec!["a".into()], SECOND, false);
     let mut bench = Bench::new(1);
     let record = Record { in_force: Some(in_force(&list)), ..bench.record(0) };
     let known = bench.known(Some(record));
     book.heard(0, Some(known), bench.now);
     let plan = book.plan(bench.now, false, 0);
-    assert_eq!(plan.standings, [Standing::Counts { until: bench.now + SECOND * 2 }]);
+    assert_eq!(plan.standings, [MembershipState::Counts { until: bench.now + SECOND * 2 }]);
     assert_eq!(plan.due, bench.now + Duration::from_millis(900));
     bench.passes(900);
     assert_eq!(book.plan(bench.now, false, 0).hellos.len(), 1);

@@ -11,7 +11,7 @@ const FEW: usize = 1_024;
 
 /// Leases to be renewed, each once. Dropped leases are removed when twice as many wait as were left
 /// the last time.
-pub(super) struct Turns<L: ?Sized> {
+pub(super) struct RenewalQueue<L: ?Sized> {
     /// The small renewals, and the large ones.
     orders: [BTreeMap<Turn, Weak<L>>; 2],
     /// The place of each lease, by its address, which no other lease has while this one waits.
@@ -23,7 +23,7 @@ pub(super) struct Turns<L: ?Sized> {
 /// The deadline of a lease, and how many came before it.
 type Turn = (Tick, u64);
 
-impl<L: ?Sized> Turns<L> {
+impl<L: ?Sized> RenewalQueue<L> {
     pub(super) fn new() -> Self {
         Self { orders: [BTreeMap::new(), BTreeMap::new()], places: HashMap::new(), count: 0, room: FEW }
     }
@@ -80,13 +80,13 @@ mod tests {
     }
 
     /// All leases that wait, in order.
-    fn all(mut turns: Turns<u64>) -> Vec<u64> {
+    fn all(mut turns: RenewalQueue<u64>) -> Vec<u64> {
         std::iter::from_fn(|| turns.next(true)).map(|lease| *lease.upgrade().unwrap()).collect()
     }
 
     #[test]
     fn the_nearest_deadline_comes_first_and_of_one_deadline_who_came_first() {
-        let (mut turns, leases) = (Turns::new(), [3, 1, 2, 1, 9].map(Arc::new));
+        let (mut turns, leases) = (RenewalQueue::new(), [3, 1, 2, 1, 9].map(Arc::new));
         for (number, lease) in leases.iter().enumerate() {
             turns.wait(Arc::downgrade(lease), if number == 4 { Tick::NEVER } else { at(**lease) }, number == 2);
         }
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn each_waits_once_where_its_last_deadline_puts_it_and_is_passed_by_nobody_without_one() {
-        let (mut turns, leases) = (Turns::new(), [0, 1, 2].map(Arc::new));
+        let (mut turns, leases) = (RenewalQueue::new(), [0, 1, 2].map(Arc::new));
         let mut wait = |lease: usize, by| turns.wait(Arc::downgrade(&leases[lease]), at(by), false);
         [(0, 5), (1, 5), (2, 5), (0, 5), (1, 9), (2, 3)].into_iter().for_each(|(lease, by)| wait(lease, by));
         assert_eq!(all(turns), [2, 0, 1]);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn where_nothing_large_may_go_the_others_pass_it() {
-        let (mut turns, leases) = (Turns::new(), [1, 2, 3].map(Arc::new));
+        let (mut turns, leases) = (RenewalQueue::new(), [1, 2, 3].map(Arc::new));
         leases.iter().for_each(|lease| turns.wait(Arc::downgrade(lease), at(**lease), **lease < 3));
         assert_eq!(turns.next(false).and_then(|lease| lease.upgrade()).as_deref(), Some(&3));
         assert!(turns.next(false).is_none());
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn whoever_has_had_its_turn_may_wait_again() {
-        let (mut turns, lease) = (Turns::new(), Arc::new(7));
+        let (mut turns, lease) = (RenewalQueue::new(), Arc::new(7));
         for _ in 0..2 {
             turns.wait(Arc::downgrade(&lease), at(1), false);
             assert!(turns.next(true).is_some() && turns.next(true).is_none() && turns.places.is_empty());
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn those_that_are_gone_take_no_room_for_long() {
-        let (mut turns, alive) = (Turns::new(), (0..3_000).map(Arc::new).collect::<Vec<_>>());
+        let (mut turns, alive) = (RenewalQueue::new(), (0..3_000).map(Arc::new).collect::<Vec<_>>());
         for lease in &alive {
             turns.wait(Arc::downgrade(lease), at(**lease), **lease % 2 == 0);
         }

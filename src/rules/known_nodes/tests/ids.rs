@@ -40,7 +40,7 @@ fn two_ids_behind_one_name_leave_it_without_a_vote() {
     bench.hears(1, Some(record.clone()));
     assert_eq!(bench.counts(), [1, 2]);
     let plan = bench.plan();
-    let Standing::Twins { why } = &plan.standings[0] else { panic!("{:?}", plan.standings[0]) };
+    let MembershipState::Twins { why } = &plan.standings[0] else { panic!("{:?}", plan.standings[0]) };
     assert!(why.contains("two servers behind the name a") && why.contains("a1, a2"), "{why}");
     bench.passes(5);
     let record = shows(record, &[("a", "a2")]);

@@ -28,12 +28,12 @@ fn pace() -> Pace<fn() -> u64> {
     Pace { auto_renew: true, backoff, round_trip, phase: 0, from: at(345), random: || 0 }
 }
 
-fn add(tenancy: &mut Tenancy, won: &Won, max_hold: Option<Duration>) -> u64 {
-    let tenure = Tenure::new(Size::of(3), validity(), max_hold, *won, won.t0);
+fn add(tenancy: &mut SessionState, won: &Won, max_hold: Option<Duration>) -> u64 {
+    let tenure = LeaseState::new(Size::of(3), validity(), max_hold, *won, won.t0);
     tenancy.add(tenure, won, NodeSet::default(), pace())
 }
 
-fn renewed(tenancy: &mut Tenancy, sent: Sent, vote: RenewVote, now: u64) -> Renewed {
+fn renewed(tenancy: &mut SessionState, sent: Sent, vote: RenewVote, now: u64) -> Renewed {
     let votes = votes(vote);
     let renewal = votes.verdict().unwrap_or(Renewal::Unclear);
     let heard = Heard { t0: sent.t0, renewal, votes: &votes, doubted: NodeSet::default() };
@@ -47,8 +47,8 @@ fn votes(vote: RenewVote) -> RenewalTally {
 }
 
 /// Two locks, the second acquired 100 ms later.
-fn two() -> (Tenancy, u64, u64) {
-    let mut tenancy = Tenancy::new(validity());
+fn two() -> (SessionState, u64, u64) {
+    let mut tenancy = SessionState::new(validity());
     let [first, second] = [0, 100].map(|t0| add(&mut tenancy, &won(t0), None));
     (tenancy, first, second)
 }
@@ -59,7 +59,7 @@ fn parts(sent: &[Sent]) -> Vec<u64> {
 
 #[test]
 fn without_locks_it_lives_for_ever() {
-    let mut tenancy = Tenancy::new(validity());
+    let mut tenancy = SessionState::new(validity());
     assert_eq!((tenancy.deadline(), tenancy.next_renewal()), (Tick::NEVER, Tick::NEVER));
     assert_eq!(tenancy.timers(Timers::default()), Timers::default());
     assert_eq!((tenancy.remaining(at(1 << 40)), tenancy.lost(at(1 << 40))), (ms(988), None));
@@ -80,8 +80,8 @@ fn all_are_renewed_when_the_first_is_due() {
 /// All are renewed when the first is due, so one that is due early would cost renewals of all.
 #[test]
 fn what_is_added_is_due_in_the_last_eighth_of_a_third_of_its_validity() {
-    let (mut tenancy, third) = (Tenancy::new(validity()), ms(988) / 3);
-    let tenure = Tenure::new(Size::of(3), validity(), None, won(0), at(0));
+    let (mut tenancy, third) = (SessionState::new(validity()), ms(988) / 3);
+    let tenure = LeaseState::new(Size::of(3), validity(), None, won(0), at(0));
     tenancy.add(tenure, &won(0), NodeSet::default(), Pace::<fn() -> u64> { random: || u64::MAX, ..pace() });
     let due = tenancy.next_renewal();
     assert!(due <= at(0) + third * 7 / 8 && due > at(0) + (third * 7 / 8 - ms(6)), "{due:?}");
@@ -222,7 +222,7 @@ fn a_doubt_asks_for_those_that_rest_on_the_node() {
 #[test]
 fn a_doubt_that_came_while_it_was_won_or_renewed_asks_for_it_alone() {
     let (mut tenancy, first, _) = two();
-    let tenure = Tenure::new(Size::of(3), validity(), None, won(120), at(130));
+    let tenure = LeaseState::new(Size::of(3), validity(), None, won(120), at(130));
     let third = tenancy.add(tenure, &won(120), NodeSet::of(1), Pace { from: at(130), ..pace() });
     assert_eq!(parts(&tenancy.renew(at(130))), [third]);
     let sent = tenancy.renew(at(330));
@@ -234,7 +234,7 @@ fn a_doubt_that_came_while_it_was_won_or_renewed_asks_for_it_alone() {
 
 #[test]
 fn what_was_held_for_too_long_is_not_renewed_and_ends_all_by_that_reason() {
-    let mut tenancy = Tenancy::new(validity());
+    let mut tenancy = SessionState::new(validity());
     add(&mut tenancy, &won(0), Some(ms(200)));
     let other = add(&mut tenancy, &won(150), None);
     assert_eq!(parts(&tenancy.renew(at(330))), [other]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::inspect::Survey;
-use super::release::{Cleanup, Undoing, Whom};
+use super::release::{ReleaseRequest, ReleaseTargets, ReleaseTask};
 use super::revoke::{Revocation, revoke};
 use super::voters::Voters;
 use crate::error::{Error, ErrorKind, NodeCause, NodeReport, Result};
@@ -118,7 +118,7 @@ impl<'a> Taking<'a> {
     async fn free(&self, owners: &BTreeSet<String>, left: Duration) -> Result<()> {
         let until = self.voters.host.now() + self.patience;
         let start = |owner: &String| {
-            Cleanup::start(self.voters, self.withdrawal(owner, left), Whom::all(self.voters.everyone()))
+            ReleaseTask::start(self.voters, self.withdrawal(owner, left), ReleaseTargets::all(self.voters.everyone()))
         };
         let cleanups: Vec<_> = owners.iter().map(start).collect();
         for cleanup in cleanups {
@@ -129,12 +129,12 @@ impl<'a> Taking<'a> {
         Ok(())
     }
 
-    fn withdrawal(&self, owner: &str, left: Duration) -> Undoing {
+    fn withdrawal(&self, owner: &str, left: Duration) -> ReleaseRequest {
         let (names, owner, ballot) = ([self.name.clone()].into(), owner.into(), self.ballot);
         // At least `AGAIN`: a node that did not reply may hold the name for longer than `left`.
         let (ttl, lease) = (left.max(AGAIN), AGAIN);
         let next = self.voters.next_ballot(ballot);
-        Undoing { lease, ..Withdraw { names, owner, ttl, ballot, next }.into() }
+        ReleaseRequest { lease, ..Withdraw { names, owner, ttl, ballot, next }.into() }
     }
 
     /// The error if too few of the nodes that revoked vote: other nodes may know another holder.

@@ -11,7 +11,7 @@ use crate::rules::{NodeSet, Tick};
 
 /// Receives the messages for one acquisition.
 #[derive(Debug)]
-pub(super) struct Ear {
+pub(super) struct PushReceiver {
     state: Mutex<State>,
     pub(super) news: Notify,
 }
@@ -68,7 +68,7 @@ impl Heard {
     }
 }
 
-impl Ear {
+impl PushReceiver {
     pub(super) fn new() -> Self {
         let state = State {
             mode: Mode::Waiting,

@@ -12,7 +12,7 @@ use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Tick;
 
 /// A command without a reply so far. If it is dropped, its jobs get the fault `Closed`.
-pub(super) struct Flight {
+pub(super) struct InFlight {
     pub(super) what: What,
     pub(super) sent: Tick,
     pub(super) answer: Answer<Value>,
@@ -31,7 +31,7 @@ pub(super) enum What {
 }
 
 /// A command with its reply, or with a fault.
-pub(super) struct Landed {
+pub(super) struct Completed {
     pub(super) what: What,
     pub(super) sent: Tick,
     pub(super) received: Tick,
@@ -41,14 +41,14 @@ pub(super) struct Landed {
 /// The commands without a reply, in the order of sending. A server replies in that order, so the
 /// first usually ends next. They are few enough to poll all of them.
 #[derive(Default)]
-pub(super) struct Flights(VecDeque<Flight>);
+pub(super) struct InFlightQueue(VecDeque<InFlight>);
 
-impl Flights {
+impl InFlightQueue {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(super) fn push(&mut self, flight: Flight) {
+    pub(super) fn push(&mut self, flight: InFlight) {
         self.0.push_back(flight);
     }
 
@@ -58,19 +58,19 @@ impl Flights {
     }
 
     /// Removes a command that has timed out, if there is one.
-    pub(super) fn give_up(&mut self, sent_by: impl Fn(Tick) -> bool, now: Tick) -> Option<Landed> {
+    pub(super) fn give_up(&mut self, sent_by: impl Fn(Tick) -> bool, now: Tick) -> Option<Completed> {
         let at = self.0.iter().position(|flight| sent_by(flight.sent))?;
-        let Flight { what, sent, .. } = self.0.remove(at)?;
+        let InFlight { what, sent, .. } = self.0.remove(at)?;
         let result = Err(Fault::new(FaultKind::Timeout, "no answer in time"));
-        Some(Landed { what, sent, received: now, result })
+        Some(Completed { what, sent, received: now, result })
     }
 
     /// The next command that gets its reply. Pending if there is no command.
-    pub(super) fn poll_landed(&mut self, host: &dyn Host, context: &mut Context<'_>) -> Poll<Landed> {
+    pub(super) fn poll_landed(&mut self, host: &dyn Host, context: &mut Context<'_>) -> Poll<Completed> {
         for at in 0..self.0.len() {
             if let Poll::Ready(result) = self.0[at].answer.poll_unpin(context) {
                 let received = host.now();
-                let landed = |Flight { what, sent, .. }| Landed { what, sent, received, result };
+                let landed = |InFlight { what, sent, .. }| Completed { what, sent, received, result };
                 return self.0.remove(at).map_or(Poll::Pending, |flight| Poll::Ready(landed(flight)));
             }
         }

@@ -1,9 +1,9 @@
 //! What a client concludes from the records of all nodes: whose votes count, which hellos follow.
 //!
-//! Pure: [`Book`] takes what each node's last hello returned, and returns a [`Plan`], which
+//! Pure: [`KnownNodes`] takes what each node's last hello returned, and returns a [`Plan`], which
 //! `protocol::hello` carries out. `docs/protocol.md`, "One list", says why the rules are enough.
 
-mod judged;
+mod membership_state;
 mod node;
 #[cfg(test)]
 mod tests;
@@ -39,7 +39,7 @@ pub struct Known {
 
 /// Whether a node's votes count, by the lists in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Standing {
+pub enum MembershipState {
     /// No hello was answered lately, or this client's list is not in force on the node yet.
     #[default]
     Unknown,
@@ -62,7 +62,7 @@ pub enum Standing {
     },
 }
 
-impl Standing {
+impl MembershipState {
     /// Whether a vote on a claim counts at `now`.
     #[must_use]
     pub fn counts(&self, now: Tick) -> bool {
@@ -74,7 +74,7 @@ impl Standing {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
     /// The standing of each node.
-    pub standings: Vec<Standing>,
+    pub standings: Vec<MembershipState>,
     /// The hellos to send now, each with the number of its node.
     pub hellos: Vec<(usize, Wanted)>,
     /// A message for people, if another list of this name is in force on any node. Then the client
@@ -104,7 +104,7 @@ const HELD: &str = "held";
 
 /// All nodes, as one client sees them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Book {
+pub struct KnownNodes {
     list: Arc<List>,
     size: Size,
     round_timeout: Duration,
@@ -126,7 +126,7 @@ struct Moment {
     puts: bool,
 }
 
-impl Book {
+impl KnownNodes {
     /// A client that connects to all nodes, which have these `names`. An `onlooker` writes nothing.
     #[must_use]
     pub fn new(list: Arc<List>, names: Vec<Arc<str>>, round_timeout: Duration, onlooker: bool) -> Self {

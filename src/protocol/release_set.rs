@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use super::release::Cleanup;
+use super::release::ReleaseTask;
 use crate::host::{Host, before};
 use crate::rules::Tick;
 use crate::rules::tally::Freed;
 
 /// Releases that were sent: almost always one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Freeing {
-    first: Option<Arc<Cleanup>>,
-    others: Vec<Arc<Cleanup>>,
+pub(crate) struct ReleaseSet {
+    first: Option<Arc<ReleaseTask>>,
+    others: Vec<Arc<ReleaseTask>>,
 }
 
-impl Freeing {
-    /// Their caller gets the error that no quorum confirmed one of them: see [`Cleanup::told`].
+impl ReleaseSet {
+    /// Their caller gets the error that no quorum confirmed one of them: see [`ReleaseTask::told`].
     pub(crate) fn told(&self) {
         self.all().for_each(|cleanup| cleanup.told());
     }
@@ -33,13 +33,13 @@ impl Freeing {
         worst
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Cleanup>> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<ReleaseTask>> {
         self.first.iter().chain(&self.others)
     }
 }
 
-impl Extend<Arc<Cleanup>> for Freeing {
-    fn extend<I: IntoIterator<Item = Arc<Cleanup>>>(&mut self, cleanups: I) {
+impl Extend<Arc<ReleaseTask>> for ReleaseSet {
+    fn extend<I: IntoIterator<Item = Arc<ReleaseTask>>>(&mut self, cleanups: I) {
         let mut cleanups = cleanups.into_iter();
         if self.first.is_none() {
             self.first = cleanups.next();
@@ -48,8 +48,8 @@ impl Extend<Arc<Cleanup>> for Freeing {
     }
 }
 
-impl FromIterator<Arc<Cleanup>> for Freeing {
-    fn from_iter<I: IntoIterator<Item = Arc<Cleanup>>>(cleanups: I) -> Self {
+impl FromIterator<Arc<ReleaseTask>> for ReleaseSet {
+    fn from_iter<I: IntoIterator<Item = Arc<ReleaseTask>>>(cleanups: I) -> Self {
         let mut all = Self::default();
         all.extend(cleanups);
         all

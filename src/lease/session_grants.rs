@@ -1,15 +1,15 @@
-//! What a session holds: its grants, their names, and the [`Tenancy`] that decides about them.
+//! What a session holds: its grants, their names, and the [`SessionState`] that decides about them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::node::Name;
 use crate::protocol::{Grant, Renewing, Voters};
-use crate::rules::{NodeSet, Pace, Tenancy, Tenure, Tick};
+use crate::rules::{LeaseState, NodeSet, Pace, SessionState, Tick};
 
 /// Grants that are held together.
-pub(super) struct Kept {
-    pub(super) tenancy: Tenancy,
+pub(super) struct SessionGrants {
+    pub(super) tenancy: SessionState,
     grants: BTreeMap<u64, Grant>,
     /// The number of each name's grant.
     names: BTreeMap<Name, u64>,
@@ -24,13 +24,13 @@ pub(super) struct Taken {
     pub(super) since: Vec<Tick>,
 }
 
-impl Kept {
-    pub(super) const fn new(tenancy: Tenancy) -> Self {
+impl SessionGrants {
+    pub(super) const fn new(tenancy: SessionState) -> Self {
         Self { tenancy, grants: BTreeMap::new(), names: BTreeMap::new() }
     }
 
     /// Adds a grant. `doubted` are the nodes that came into doubt while it was granted.
-    pub(super) fn add(&mut self, grant: Grant, tenure: Tenure, doubted: NodeSet, pace: Pace<impl FnOnce() -> u64>) {
+    pub(super) fn add(&mut self, grant: Grant, tenure: LeaseState, doubted: NodeSet, pace: Pace<impl FnOnce() -> u64>) {
         let number = self.tenancy.add(tenure, grant.won(), doubted, pace);
         self.names.extend(grant.names().iter().map(|name| (name.clone(), number)));
         self.grants.insert(number, grant);
@@ -42,7 +42,7 @@ impl Kept {
 
     /// Since when each grant is held.
     pub(super) fn since(&self) -> Vec<Tick> {
-        self.grants.keys().filter_map(|&number| self.tenancy.tenure(number)).map(Tenure::since).collect()
+        self.grants.keys().filter_map(|&number| self.tenancy.tenure(number)).map(LeaseState::since).collect()
     }
 
     pub(super) fn grant(&self, number: u64) -> Option<&Grant> {

@@ -22,7 +22,7 @@ pub(crate) struct Room {
 }
 
 /// A release that some nodes did not confirm at the last try.
-pub(crate) trait Leftover: fmt::Debug + Send + Sync {
+pub(crate) trait PendingRelease: fmt::Debug + Send + Sync {
     /// Sends the release again to the nodes that have not confirmed it.
     fn again(self: Arc<Self>);
 
@@ -36,22 +36,22 @@ pub(crate) trait Leftover: fmt::Debug + Send + Sync {
 
 /// The releases that wait until they are tried again.
 #[derive(Debug)]
-pub(crate) struct Leftovers {
-    sender: mpsc::Sender<Arc<dyn Leftover>>,
+pub(crate) struct PendingReleases {
+    sender: mpsc::Sender<Arc<dyn PendingRelease>>,
     brief: Arc<Semaphore>,
     kept: Arc<Semaphore>,
 }
 
-impl Leftovers {
+impl PendingReleases {
     /// Makes the channel. `room` limits the releases in it, and outside of it until they end.
-    pub(crate) fn channel(room: Room) -> (Self, mpsc::Receiver<Arc<dyn Leftover>>) {
+    pub(crate) fn channel(room: Room) -> (Self, mpsc::Receiver<Arc<dyn PendingRelease>>) {
         let (sender, receiver) = mpsc::channel(room.brief + room.kept);
         let [brief, kept] = [room.brief, room.kept].map(|room| Arc::new(Semaphore::new(room)));
         (Self { sender, brief, kept }, receiver)
     }
 
     /// Sends a release that has a permit. It is dropped if the quorum or its runtime has ended.
-    pub(super) fn leave(&self, leftover: Arc<dyn Leftover>) {
+    pub(super) fn leave(&self, leftover: Arc<dyn PendingRelease>) {
         let _ = self.sender.try_send(leftover);
     }
 
@@ -64,7 +64,7 @@ impl Leftovers {
 
 /// How many releases have not ended.
 #[derive(Debug, Default)]
-pub(crate) struct Cleanups {
+pub(crate) struct ReleaseTasks {
     open: AtomicUsize,
     none: Notify,
     /// Whether the warning about an unconfirmed release was logged.
@@ -75,9 +75,9 @@ pub(crate) struct Cleanups {
 
 /// A release that has not ended.
 #[derive(Debug)]
-pub(crate) struct Open(Arc<Cleanups>);
+pub(crate) struct Open(Arc<ReleaseTasks>);
 
-impl Cleanups {
+impl ReleaseTasks {
     /// Counts one more release, until the returned value is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> Open {
         self.open.fetch_add(1, Ordering::AcqRel);

@@ -3,21 +3,21 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use super::hints::TakesBack;
-use super::release::{Cleanup, Whom};
+use super::release::{ReleaseTargets, ReleaseTask};
 use super::voters::Voters;
+use super::wakeups::TakesOrphans;
 use crate::node::{HandedOver, Release};
 use crate::rules::NodeSet;
 
 /// Sends the releases through these voters.
 #[derive(Debug)]
-pub(crate) struct GivenBack {
+pub(crate) struct OrphanedGrants {
     voters: Weak<Voters>,
     /// The last owner that was released here, and the ballot `next` of that release.
     last: Mutex<Option<(Arc<str>, u64)>>,
 }
 
-impl GivenBack {
+impl OrphanedGrants {
     /// From now on, a push to an owner that has ended is answered with a release.
     pub(crate) fn attach(voters: &Arc<Voters>) {
         voters.hints.attach(Arc::new(Self { voters: Arc::downgrade(voters), last: Mutex::default() }));
@@ -38,7 +38,7 @@ impl GivenBack {
     }
 }
 
-impl TakesBack for GivenBack {
+impl TakesOrphans for OrphanedGrants {
     fn take_back(&self, node: usize, granted: &HandedOver) {
         let Some(voters) = self.voters.upgrade() else { return };
         // Try again for as long as the node can hold the name: a hand-over lasts 5 s at most.
@@ -47,6 +47,6 @@ impl TakesBack for GivenBack {
         let (owner, ballot) = (granted.owner.clone(), granted.ballot);
         let next = self.next_after(&voters, granted);
         let release = Release { names, owner, ttl, token: 0, ballot, next };
-        Cleanup::start(&voters, release, Whom::all(NodeSet::of(node)));
+        ReleaseTask::start(&voters, release, ReleaseTargets::all(NodeSet::of(node)));
     }
 }

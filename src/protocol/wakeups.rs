@@ -7,21 +7,21 @@ use metrics::Counter;
 use tokio::sync::Notify;
 
 use super::doubts::Doubts;
-use super::ear::{Ear, Releases};
 use super::observers::Observers;
+use super::push_receiver::{PushReceiver, Releases};
 use crate::host::Host;
 use crate::node::{HandedOver, Hint, Listener, Name};
 use crate::rules::Tick;
 
 /// The acquisitions of one client that wait or hold a lock, and its observers.
 #[derive(Debug)]
-pub(crate) struct Hints {
+pub(crate) struct Wakeups {
     /// `host/pid/uuid`: unguessable, made once.
     client: String,
     host: Arc<dyn Host>,
-    takes_back: OnceLock<Arc<dyn TakesBack>>,
+    takes_back: OnceLock<Arc<dyn TakesOrphans>>,
     /// Ordered, so that acquisitions are woken in the order in which they began.
-    ears: Mutex<BTreeMap<u64, Hearing>>,
+    ears: Mutex<BTreeMap<u64, PushOutcome>>,
     observers: Observers,
     doubts: Arc<Doubts>,
     /// Notified when there is something new about a node: a connection, a doubt, a record.
@@ -32,19 +32,19 @@ pub(crate) struct Hints {
 
 /// How an acquisition receives hints.
 #[derive(Clone, Debug)]
-pub(super) enum Hearing {
+pub(super) enum PushOutcome {
     /// It waits for the lock.
-    Ear(Arc<Ear>),
+    PushReceiver(Arc<PushReceiver>),
     /// It holds the lock as this owner, and needs no hint.
     Holds(Arc<str>),
     /// It has ended, with this release.
     Ended(Weak<dyn Releases>),
 }
 
-impl Hearing {
+impl PushOutcome {
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Ear(one), Self::Ear(other)) => Arc::ptr_eq(one, other),
+            (Self::PushReceiver(one), Self::PushReceiver(other)) => Arc::ptr_eq(one, other),
             (Self::Holds(one), Self::Holds(other)) => one == other,
             // `Ended` does not keep the owner. A writer and the reader that follows it share a
             // number: this is the one that ends last.
@@ -56,7 +56,7 @@ impl Hearing {
     /// Takes note of a hint. Returns false if nobody will use or release what it hands over.
     fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
         match (self, &hint.granted) {
-            (Self::Ear(ear), _) => ear.hear(node, hint, now),
+            (Self::PushReceiver(ear), _) => ear.hear(node, hint, now),
             (_, None) => true,
             (Self::Holds(owner), Some(granted)) => *owner == granted.owner,
             (Self::Ended(release), Some(granted)) => {
@@ -67,12 +67,12 @@ impl Hearing {
 }
 
 /// Releases what nodes hand over to owners that have ended.
-pub(super) trait TakesBack: std::fmt::Debug + Send + Sync {
+pub(super) trait TakesOrphans: std::fmt::Debug + Send + Sync {
     /// Releases this grant at the node, so that the node hands the name to its next waiter.
     fn take_back(&self, node: usize, granted: &HandedOver);
 }
 
-impl Hints {
+impl Wakeups {
     /// Counts the hints that reach an acquisition or an observer, and those that do not.
     pub(crate) fn new(client: String, host: Arc<dyn Host>, (heard, wasted): (Counter, Counter)) -> Arc<Self> {
         Arc::new(Self {
@@ -89,18 +89,18 @@ impl Hints {
     }
 
     /// Sets what releases hand-overs to owners that have ended.
-    pub(super) fn attach(&self, takes_back: Arc<dyn TakesBack>) {
+    pub(super) fn attach(&self, takes_back: Arc<dyn TakesOrphans>) {
         let _ = self.takes_back.set(takes_back);
     }
 
     /// From now on, `ear` gets the hints for acquisition `number`.
-    pub(super) fn add(&self, number: u64, ear: Arc<Ear>) {
-        self.ears().insert(number, Hearing::Ear(ear));
+    pub(super) fn add(&self, number: u64, ear: Arc<PushReceiver>) {
+        self.ears().insert(number, PushOutcome::PushReceiver(ear));
     }
 
     /// Replaces the entry of acquisition `number`, if it is still `before`. A reader that follows
     /// its writer has the same number, and may have replaced the entry.
-    pub(super) fn turn(&self, number: u64, before: &Hearing, next: Hearing) {
+    pub(super) fn turn(&self, number: u64, before: &PushOutcome, next: PushOutcome) {
         let mut ears = self.ears();
         let hearing = ears.get_mut(&number).filter(|hearing| hearing.is(before));
         // Drop the old entry outside of the lock.
@@ -109,7 +109,7 @@ impl Hints {
     }
 
     /// Removes the entry of acquisition `number`, if it is still `hearing`: see `turn`.
-    pub(super) fn remove(&self, number: u64, hearing: &Hearing) {
+    pub(super) fn remove(&self, number: u64, hearing: &PushOutcome) {
         let mut ears = self.ears();
         let same = ears.get(&number).is_some_and(|found| found.is(hearing));
         // Drop the old entry outside of the lock.
@@ -139,7 +139,7 @@ impl Hints {
         self.takes_back.get().into_iter().for_each(|takes_back| takes_back.take_back(node, granted));
     }
 
-    fn ears(&self) -> MutexGuard<'_, BTreeMap<u64, Hearing>> {
+    fn ears(&self) -> MutexGuard<'_, BTreeMap<u64, PushOutcome>> {
         self.ears.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -148,13 +148,13 @@ impl Hints {
         self.ears().contains_key(&number)
     }
 
-    fn hearing(&self, hint: &Hint) -> Option<Hearing> {
+    fn hearing(&self, hint: &Hint) -> Option<PushOutcome> {
         let (client, number) = hint.address()?;
         if client == self.client { self.ears().get(&number).cloned() } else { None }
     }
 }
 
-impl Listener for Hints {
+impl Listener for Wakeups {
     fn client(&self) -> &str {
         &self.client
     }
@@ -188,7 +188,7 @@ impl Listener for Hints {
     fn missed(&self, _node: usize) {
         let all: Vec<_> = self.ears().values().cloned().collect();
         for hearing in all {
-            if let Hearing::Ear(ear) = hearing {
+            if let PushOutcome::PushReceiver(ear) = hearing {
                 ear.ask_now(self.host.now());
             }
         }

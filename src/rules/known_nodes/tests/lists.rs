@@ -100,7 +100,7 @@ fn list_of_another_name_keeps_its_node_from_voting_and_no_other() {
     assert_eq!(plan.other_list, None);
     assert_eq!(plan.hellos.len(), 1, "the list is put in force on c all the same");
     assert_eq!((plan.hellos[0].0, plan.hellos[0].1.intent), (2, Intent::Put));
-    let Standing::OtherList { until, why } = &plan.standings[0] else { panic!("{:?}", plan.standings[0]) };
+    let MembershipState::OtherList { until, why } = &plan.standings[0] else { panic!("{:?}", plan.standings[0]) };
     assert!(*until == bench.now + SECOND * 70 && why.contains("theirs is \"team\""), "{why}");
     assert_eq!(bench.counts(), [1]);
 }
@@ -117,7 +117,7 @@ fn another_list_of_this_name_stops_everything_for_as_long_as_it_is_in_force() {
             .as_ref()
             .is_some_and(|why| why.contains("in force on b") && why.contains("theirs has x, y, z in place of"))
     );
-    assert!(plan.standings.iter().all(|standing| matches!(standing, Standing::OtherList { .. })), "{plan:?}");
+    assert!(plan.standings.iter().all(|standing| matches!(standing, MembershipState::OtherList { .. })), "{plan:?}");
     bench.book.heard(1, None, bench.now);
     bench.passes(69_999);
     bench.all_hear([0, 2]);

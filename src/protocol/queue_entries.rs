@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use super::queue::{Head, Place, Queue};
+use super::queue::{HeadStatus, Place, Queue};
 use crate::error::Result;
 use crate::node::Name;
 
 /// Dropping these leaves the queues.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct QueueEntries {
     first: Place,
     others: Vec<Place>,
 }
 
-impl Places {
+impl QueueEntries {
     /// Joins the queues of all names. There must be at least one name.
     pub(super) fn join(queue: &Arc<Queue>, names: &[Name]) -> Result<Self> {
         let first = queue.join(names[0].text())?;
@@ -47,7 +47,7 @@ impl Places {
     pub(super) fn try_turns(&mut self) -> bool {
         let all = self.take_turns();
         if all {
-            self.tell(&Head::Trying);
+            self.tell(&HeadStatus::Trying);
         }
         all
     }
@@ -78,7 +78,7 @@ impl Places {
     }
 
     /// Tells the callers behind how the claim fares.
-    pub(super) fn tell(&self, head: &Head) {
+    pub(super) fn tell(&self, head: &HeadStatus) {
         self.all().for_each(|place| place.tell(head.clone()));
     }
 
@@ -119,8 +119,8 @@ mod tests {
         texts.iter().map(|text| Name::new("", text).unwrap()).collect()
     }
 
-    fn join(queue: &Arc<Queue>, texts: &[&str]) -> Places {
-        Places::join(queue, &names(texts)).unwrap()
+    fn join(queue: &Arc<Queue>, texts: &[&str]) -> QueueEntries {
+        QueueEntries::join(queue, &names(texts)).unwrap()
     }
 
     #[test]

@@ -10,14 +10,14 @@ use futures::stream::{FuturesUnordered, StreamExt};
 
 use super::acquiring::Wanted;
 use super::inner::Inner;
+use super::permit_names::Pool;
 use super::permits::Holding;
-use super::pool::Pool;
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{before, sleep_until};
 use crate::lease::{LockGuard, Locks};
 use crate::node::{Mode, Name};
-use crate::protocol::{Grant, Occupied, Open, Patience, SPLIT, Who, occupied};
+use crate::protocol::{ClaimKind, Grant, Occupied, Open, Patience, SPLIT, occupied};
 use crate::rules::Tick;
 
 /// The most permits for which the gate's holder waits in queues. If there are more, it checks every
@@ -60,7 +60,7 @@ impl Taking<'_> {
             // If this process holds the name as a lock, the claim was refused before any node was
             // asked.
             if gate.locked {
-                return Err(Error::config(Who::Gate.misuse(&self.pool.gate)));
+                return Err(Error::config(ClaimKind::Gate.misuse(&self.pool.gate)));
             }
             at_gate = since(gate.holder.clone(), at_gate, host.now());
             // A gate holder that finds enough permits leaves the gate within a few round trips.
@@ -119,7 +119,7 @@ impl Taking<'_> {
 
     /// Claims these permits in one round trip. Nodes refuse it if the gate is held or has waiters.
     async fn together(&self, numbers: &[usize]) -> Result<Holding> {
-        let (names, who) = (self.pool.names(numbers), Who::Permits(&self.pool.gate));
+        let (names, who) = (self.pool.names(numbers), ClaimKind::Permits(&self.pool.gate));
         let (grant, open) = self.granted(&names, self.rules, who, Patience::Once).await?;
         let holding = self.begin();
         holding.add(self.inner, grant, open)?;
@@ -130,7 +130,7 @@ impl Taking<'_> {
     /// is released: the next holder of the gate may wait for the same permits.
     async fn in_turn(&self, end: Tick) -> Result<Holding> {
         let (gate, rules) = ([self.pool.gate.clone()].into(), self.gate_rules());
-        let (grant, open) = self.granted(&gate, &rules, Who::Gate, Patience::Until(end)).await?;
+        let (grant, open) = self.granted(&gate, &rules, ClaimKind::Gate, Patience::Until(end)).await?;
         let gate = self.hold_gate(&rules, grant, open)?;
         tokio::select! {
             biased;
@@ -302,7 +302,7 @@ impl Taking<'_> {
         &self,
         names: &Arc<[Name]>,
         rules: &Arc<Rules>,
-        who: Who<'_>,
+        who: ClaimKind<'_>,
         patience: Patience,
     ) -> Result<(Grant, Open)> {
         let ticket = patience.end().map(|_| *self.ticket.get_or_init(|| self.inner.ticket(self.began)));
@@ -312,7 +312,7 @@ impl Taking<'_> {
 }
 
 /// Behind the gate, permits are claimed as plain locks.
-const PERMIT: Who<'_> = Who::Next(Mode::Exclusive);
+const PERMIT: ClaimKind<'_> = ClaimKind::Next(Mode::Exclusive);
 
 /// The state of a semaphore by a quorum's replies. Empty if too few nodes answer.
 #[derive(Default)]

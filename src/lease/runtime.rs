@@ -10,16 +10,16 @@ use crate::host::can_wait;
 
 /// Whether the quorum can still be used.
 #[derive(Debug, Default)]
-pub(crate) struct Home {
+pub(crate) struct RuntimeHandle {
     /// Cancelled by a shutdown, and at the runtime's end.
     pub(crate) shut: CancellationToken,
     ended: AtomicBool,
 }
 
 /// Held by a task of that runtime. The runtime drops both at its end.
-pub(super) struct Resident(Option<Arc<Home>>);
+pub(super) struct Resident(Option<Arc<RuntimeHandle>>);
 
-impl Home {
+impl RuntimeHandle {
     pub(super) const fn resident(home: Arc<Self>) -> Resident {
         Resident(Some(home))
     }
