@@ -188,7 +188,8 @@ impl Quorum {
     }
 
     /// Frees `name` at once, whoever holds it, and raises its fence. **The holder learns of it with
-    /// its next renewal, at most a third of its ttl later. Until then there may be two holders.**
+    /// its next renewal, a third of its ttl later if that succeeds, and a ttl later at most. Until
+    /// then there may be two holders.**
     /// Use it for repairs by hand, if the holder is known to be gone. [`revoke`](Self::revoke) is
     /// safe.
     ///

@@ -63,7 +63,7 @@ const ROUND_TRIPS: &[f64] = &[0.000_25, 0.001, 0.0025, 0.01, 0.03, 0.1, 0.2, 0.5
 const HANDOVERS_TAKE: &[f64] = &[0.000_25, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
 /// From a short section to a job of a day.
 const HOLDS: &[f64] = &[0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0];
-const SHARES: &[f64] = &[0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
+const SHARES: &[f64] = &[0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7];
 
 macro_rules! table {
     ($($constant:ident = $name:literal, $kind:ident, $unit:ident, $buckets:expr, [$($label:literal),*], $help:literal;)*) => {

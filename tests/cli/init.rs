@@ -38,7 +38,7 @@ async fn a_run_over_new_servers_says_both_ways_out_at_once() {
     let servers = new_servers(3).await;
     let (code, _, err) = done(&mut guarded(&servers, &["run", "job", "--timeout", "50s", "--", "true"]));
     assert!(code == 69 && err.contains("quarantined for"), "{code} {err}");
-    assert!(err.contains("with a timeout above that") && err.contains("`quorumlock init`"), "{err}");
+    assert!(err.contains("use a longer timeout") && err.contains("`quorumlock init`"), "{err}");
     let (code, out, _) = done(&mut guarded(&servers, &["init", "--yes"]));
     let told = "nothing was done, since a client came before: 0 of 3 nodes vote; a quorum votes in ";
     assert!(code == 69 && out.starts_with(told), "{code} {out}");

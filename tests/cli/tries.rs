@@ -64,7 +64,7 @@ async fn a_run_that_ends_before_a_quorum_votes_fails_at_once() {
         let (code, _, err) = done(&mut quarantined(words));
         assert!(began.elapsed() < Duration::from_secs(40), "{words:?} took {:?}", began.elapsed());
         assert_eq!(code, 69, "{err}");
-        assert!(err.contains("quarantined for 61 min") && err.contains("with a timeout above that"), "{err}");
+        assert!(err.contains("quarantined for 61 min") && err.contains("use a longer timeout"), "{err}");
         assert!(err.contains("`quorumlock init`"), "{err}");
     }
 }
