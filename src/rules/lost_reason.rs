@@ -41,7 +41,7 @@ impl LostReason {
     pub(crate) const fn explanation(self) -> &'static str {
         match self {
             Self::Expired => "its validity ended before a quorum renewed it",
-            Self::Revoked => "it was revoked: somebody took it away",
+            Self::Revoked => "somebody revoked it",
             Self::Forgotten => {
                 "no quorum of nodes holds it for this client any more: they forgot it, or its keys were deleted"
             }
@@ -71,7 +71,7 @@ mod tests {
             all.map(LostReason::as_str),
             ["expired", "revoked", "forgotten", "max_hold", "closed", "other_list"]
         );
-        let words = ["validity ended", "took it away", "forgot it", "max_hold", "shut down", "another list"];
+        let words = ["validity ended", "revoked it", "forgot it", "max_hold", "shut down", "another list"];
         assert!(all.iter().zip(words).all(|(reason, word)| reason.to_string().contains(word)));
     }
 }

@@ -148,7 +148,7 @@ async fn what_is_not_held_is_not_unlocked_and_nothing_is_freed(world: impl World
     session.lock(["a", "b"], PATIENCE).await.unwrap();
     for (names, says) in [
         (&["a", "x"][..], "does not hold \"x\", so nothing was unlocked"),
-        (&NO_NAMES, "nothing was named"),
+        (&NO_NAMES, "there is no name to unlock"),
         (&["a", ""], "empty"),
     ] {
         let error = session.unlock(names).await.unwrap_err();
@@ -250,7 +250,7 @@ async fn who_loses_one_lock_loses_all(world: impl World) {
     other.revoke("c").await.unwrap();
     assert_eq!(lost(&session).await, LostReason::Revoked);
     let error = waiting.await.unwrap().unwrap_err();
-    assert!(error.is_lost() && error.to_string().contains("taken away"), "{error}");
+    assert!(error.is_lost() && error.to_string().contains("revoked it"), "{error}");
     for name in ["a", "b", "c"] {
         world.freed(name).await;
     }

@@ -67,7 +67,7 @@ async fn the_same_nodes_with_another_protocol_are_another_list() {
     let all = servers(1).await;
     all[0].put_in_force(&format!("default 6000 5 {}", name(&all[0])), 600_000);
     let error = refused(brief(&[&all[0]]), "another list").await;
-    assert!(error.to_string().contains("protocol 5"), "{error}");
+    assert!(error.to_string().contains("ours has protocol 4, theirs has 5"), "{error}");
 }
 
 #[tokio::test]
