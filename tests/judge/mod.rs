@@ -237,7 +237,7 @@ impl Judge {
                 }
             }
             What::Submitted(op) => op.each().for_each(|op| self.submitted(op)),
-            What::Did(op, answer) => op.each().for_each(|op| self.did(now, op, answer)),
+            What::Did(op, answer) => op.each().for_each(|each| self.did(now, each, answer, op.also == 0)),
             What::GrantedToOther(op) => {
                 let why = format!("n{} granted a claim of a list that is not in force there", op.server);
                 verdict.broken(Rule::GrantedToOther, why);
@@ -382,7 +382,8 @@ impl Judge {
         self.rounds.as_mut().into_iter().for_each(|rounds| rounds.submitted(op, &mut self.verdict));
     }
 
-    fn did(&mut self, now: Micros, op: Op, answer: Answer) {
+    /// `alone`: the operation has one name.
+    fn did(&mut self, now: Micros, op: Op, answer: Answer, alone: bool) {
         let Some(rounds) = &mut self.rounds else { return };
         match (op.verb, answer) {
             (_, Answer::Granted) => {
@@ -396,7 +397,7 @@ impl Judge {
             _ => {}
         }
         self.line.did(op, answer);
-        self.nodes.did(now, op, answer, &mut self.verdict);
+        self.nodes.did(now, op, answer, alone, &mut self.verdict);
     }
 
     fn forgot(&mut self, now: Micros, node: u8) {

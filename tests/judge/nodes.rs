@@ -35,7 +35,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    pub fn did(&mut self, now: Micros, op: Op, answer: Answer, verdict: &mut Verdict) {
+    pub fn did(&mut self, now: Micros, op: Op, answer: Answer, alone: bool, verdict: &mut Verdict) {
         let until = now + lasts(op.ttl);
         if op.verb == Verb::Revoke && !matches!(answer, Answer::Fault | Answer::Forgot) {
             let revoked = self.revoked.entry((op.server, op.name)).or_default();
@@ -50,7 +50,15 @@ impl Nodes {
                 self.late_renewal(op, verdict);
                 self.hold(op, until);
             }
-            Answer::Released(held) => self.released(now, op, held, verdict),
+            Answer::Released(held) => {
+                // Of several names, a node may have held some.
+                let kept = alone && !held && op.verb == Verb::Release && self.holds_until(op) > now;
+                if kept {
+                    let why = format!("n{} holds it still for an owner that has ended", op.server);
+                    verdict.broken(Rule::KeptOnNode, why);
+                }
+                self.released(op, held, verdict);
+            }
             Answer::Refused | Answer::Stale | Answer::Forgot | Answer::Fault | Answer::Other => {}
         }
     }
@@ -82,6 +90,8 @@ impl Nodes {
         // Of readers, several may have one ballot. What it had with a higher one has ended: else the node
         // would have called this one stale.
         if op.shared {
+            // Its own writer, which it follows, or one whose time is over.
+            self.holds.remove(&(op.server, op.name));
             let (ballot, _) = self.reads.entry((op.server, op.name, op.owner)).or_default();
             *ballot = op.ballot;
             self.hold(op, until);
@@ -135,7 +145,7 @@ impl Nodes {
         }
     }
 
-    fn released(&mut self, now: Micros, op: Op, held: bool, verdict: &mut Verdict) {
+    fn released(&mut self, op: Op, held: bool, verdict: &mut Verdict) {
         let key = (op.server, op.name, op.owner);
         if !op.shared {
             // Whoever has ended is granted nothing any more, whatever it asked with.
@@ -147,8 +157,6 @@ impl Nodes {
         }
         if held {
             self.freed(op, verdict);
-        } else if op.verb == Verb::Release && self.holds_until(op) > now {
-            verdict.broken(Rule::KeptOnNode, format!("n{} holds it still for an owner that has ended", op.server));
         }
     }
 
