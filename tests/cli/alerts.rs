@@ -8,7 +8,7 @@ use super::Background;
 use crate::common::program::command;
 
 const ALERTS: &str = "docker/prometheus/alerts.yml";
-const TESTS: &str = "tests/prometheus/alerts.test.yml";
+const TESTS: [&str; 2] = ["tests/prometheus/alerts.test.yml", "tests/prometheus/no-quorum.test.yml"];
 
 fn promtool(words: &[&str]) -> (i32, String, String) {
     let mut promtool = command("promtool");
@@ -34,10 +34,11 @@ fn values(file: &str, key: &str) -> BTreeSet<String> {
 fn the_rules_are_valid_and_each_alert_fires_when_it_should_and_is_silent_when_not() {
     let (code, said, complained) = promtool(&["check", "rules", ALERTS]);
     assert_eq!(code, 0, "{said}{complained}");
-    let (code, said, complained) = promtool(&["test", "rules", TESTS]);
+    let (code, said, complained) = promtool(&["test", "rules", TESTS[0], TESTS[1]]);
     assert_eq!(code, 0, "{said}{complained}");
     // Each has a case: whether it fires and is silent, promtool has told.
-    assert_eq!(values(ALERTS, "- alert: "), values(TESTS, "alertname: "));
+    let tested = TESTS.into_iter().flat_map(|file| values(file, "alertname: "));
+    assert_eq!(values(ALERTS, "- alert: "), tested.collect());
 }
 
 /// By GitHub's anchors: a heading in lower case.
