@@ -26,7 +26,7 @@ const NAMES: &str = "use fred or redis-rs";
 /// Take [`Fred`](Self::Fred) unless you have a reason: it needs no feature, and has been in use
 /// here for longer. Take `RedisRs`, with the feature `redis-rs`, if:
 ///
-/// * the client's CPU or latency matters: a call wakes two tasks fewer (`quorumlock bench cost`
+/// * the client's CPU or latency matters: a call wakes two tasks fewer (`scripts/lab cost`
 ///   measures both);
 /// * your program has the crate `redis` 1 anyway;
 /// * dependencies must have had a release lately: fred's last one was in February 2025;
