@@ -131,7 +131,7 @@ impl OncePermit {
     ///
     /// # Errors
     /// `Unavailable` if too few nodes answered in time; `Config` within a Tokio runtime. It goes on
-    /// in the background then, as long as this process lives.
+    /// in the background then, while a handle of the quorum lives.
     pub fn undo(self) -> Result<Released> {
         // A permit that is dropped has been used: it must be given back before this is refused.
         if let Err(refused) = refuse_within_a_runtime() {

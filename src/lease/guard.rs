@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::held::{Dropped, Held, Leases};
+use super::schedule::Timed;
 use super::watch::{self, Watched};
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
@@ -241,6 +242,11 @@ impl LockGuard {
     /// Renews the lock no more. A renewal that is under way does not end it.
     pub(crate) fn hold_still(&self) {
         self.lease.0.hold_still();
+    }
+
+    /// Loses the lock: nodes said that it was revoked.
+    pub(crate) fn revoked(&self) {
+        self.lease.0.lose(LostReason::Revoked);
     }
 
     /// Holds the lock once more, and returns a second guard. The last guard releases the lock.

@@ -102,7 +102,7 @@ impl Once {
     /// votes, and try again after random pauses for two round timeouts at most. So no period is
     /// skipped because many callers came at once. If a caller dies before it releases a vote, that
     /// node grants nobody else until the period ends. An unreachable node gets the release within a
-    /// minute after it is back, while this process lives.
+    /// minute after it is back, while the quorum lives.
     ///
     /// # Errors
     /// `Unavailable` if nobody can tell whether the work was done: too few nodes could vote, or no
@@ -280,7 +280,7 @@ impl OncePermit {
     ///
     /// # Errors
     /// `Unavailable` if too few nodes answered in time. The release goes on in the background,
-    /// while this process lives.
+    /// while the quorum lives.
     ///
     /// # Cancel safety
     /// Safe: the first poll sends the release, which goes on in the background.

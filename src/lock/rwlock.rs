@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::mutex::QuorumLock;
 use super::quorum::Quorum;
 use crate::config::LockOptions;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Lease, LockGuard, Released};
 
 /// A lock on a name that many readers hold together, or one writer alone.
@@ -323,8 +323,8 @@ impl WriteGuard {
     /// of the writer's lease report it as held, though readers may have entered.
     ///
     /// # Errors
-    /// `Lost` if the writer's validity ended before it was a reader: another writer may have
-    /// entered. `Unavailable` or `Contended` if no quorum granted the reader. In each case the lock
+    /// `Lost` if the writer was revoked, or if its validity ended before it was a reader: another
+    /// writer may have entered. `Unavailable` or `Contended` if no quorum granted the reader. In each case the lock
     /// is released.
     ///
     /// # Cancel safety
@@ -333,7 +333,12 @@ impl WriteGuard {
         self.guard.ensure(Duration::ZERO)?;
         // Stop renewals: nodes would answer `lost`, since the reader holds the name from now on.
         self.guard.hold_still();
-        let reader = self.reads.follow(&self.guard).await?;
+        let reader = self.reads.follow(&self.guard).await.inspect_err(|error| {
+            // Nodes told it to the reader, and not to a renewal.
+            if error.kind() == ErrorKind::Lost {
+                self.guard.revoked();
+            }
+        })?;
         // The writer's quorum kept others out until here. From now on the reader's quorum does.
         self.guard.ensure(Duration::ZERO)?;
         // Releases the writer, in the background, on the nodes that did not grant the reader.

@@ -104,7 +104,7 @@ pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
         true
     }
 
-    /// Wakeups of node number `node` may have been lost: all waiters should ask again.
+    /// Hints of node number `node` may have been lost: all waiters should ask again.
     fn missed(&self, node: usize);
 
     /// Node number `node` is doubted: it restarted, or its clock was stepped. Leases that rely on

@@ -21,7 +21,7 @@ use crate::host::{before, sleep_until};
 use crate::metrics::RoundEnded;
 use crate::node::{Listener, Mode, Name, NodeState, Outcome, Reply};
 use crate::rules::tally::Cause;
-use crate::rules::{ClaimTally, Decision, Tick, Verdict, Won};
+use crate::rules::{ClaimTally, Decision, LostReason, Tick, Verdict, Won};
 use crate::spans::Spanned;
 use crate::words::listed;
 
@@ -140,7 +140,7 @@ impl Claimant<'_> {
                 RoundEnd::Won(won) => return Ok(won),
                 RoundEnd::Defeated(defeat) => defeat,
             };
-            if let Some(error) = self.misused(&defeat) {
+            if let Some(error) = self.hopeless(&defeat) {
                 return Err(error);
             }
             waiting.get_or_insert_with(|| Waiting::new(self.voters));
@@ -467,14 +467,24 @@ impl Claimant<'_> {
         reports
     }
 
-    /// The error if so many nodes replied `misused` that no quorum can grant.
-    fn misused(&self, defeat: &FailedRound) -> Option<Error> {
+    /// The error if so many nodes replied `misused`, or `lost`, that no quorum can grant.
+    fn hopeless(&self, defeat: &FailedRound) -> Option<Error> {
         let misused = |reply: &Option<Reply>| match reply {
             Some(Ok(Outcome::Misused { name })) => Some(*name),
             _ => None,
         };
-        let said: Vec<_> = defeat.round.replies(|replies| replies.iter().filter_map(misused).collect());
-        let &name = said.first().filter(|_| said.len() >= self.voters.size.blocking() as usize)?;
+        let is_lost = |reply: &&Option<Reply>| matches!(reply, Some(Ok(Outcome::Lost { .. })));
+        let blocking = self.voters.size.blocking() as usize;
+        let (said, lost) = defeat.round.replies(|replies| {
+            let said: Vec<_> = replies.iter().filter_map(misused).collect();
+            (said, replies.iter().filter(is_lost).count())
+        });
+        // A node says so of a writer that was revoked, to the reader that would follow it.
+        if lost >= blocking {
+            let message = format!("the lock on {} is not held any more: {}", listed(self.told), LostReason::Revoked);
+            return Some(Error::new(ErrorKind::Lost, message).with_nodes(defeat.reports(self.voters)));
+        }
+        let &name = said.first().filter(|_| said.len() >= blocking)?;
         let name = self.names.get(name).or(self.who.looks_at())?;
         Some(Error::config(self.who.misuse(name)).with_nodes(defeat.reports(self.voters)))
     }

@@ -69,11 +69,11 @@ impl Grant {
     }
 
     /// Sets the token and the names in a span.
-    fn describe(&self, span: &Spanned) {
+    fn describe(&self, span: &Spanned, names: &[Name]) {
         if span.is_on() {
             span.record("token", self.token());
             if self.named {
-                span.record("name", listed(self.names()));
+                span.record("name", listed(names));
             }
         }
     }
@@ -183,7 +183,7 @@ impl Grant {
     pub(crate) fn renew_all<'a>(voters: &Arc<Voters>, grants: impl Iterator<Item = &'a Self>) -> Vec<Renewing> {
         let grants: Vec<_> = grants.collect();
         let renewals = Renewing::start_all(voters, grants.iter().map(|grant| (grant.claims(), grant.claim.ttl)));
-        grants.iter().zip(&renewals).for_each(|(grant, renewing)| grant.describe(&renewing.span));
+        grants.iter().zip(&renewals).for_each(|(grant, renewing)| grant.describe(&renewing.span, grant.names()));
         renewals
     }
 
@@ -192,7 +192,7 @@ impl Grant {
     pub(crate) fn renew(&self, holds: u32, note: Option<Note>) -> Renewing {
         let ttl = self.claim.ttl.max(self.kept_for().unwrap_or_default());
         let renewing = Renewing::start(&self.voters, self.claims(), (holds, ttl), note);
-        self.describe(&renewing.span);
+        self.describe(&renewing.span, self.names());
         renewing
     }
 
@@ -220,9 +220,9 @@ impl Grant {
         let whom = ReleaseTargets { ask: self.voters.everyone(), insist: may_hold, unheard: NodeSet::default() };
         // Sent before the places are freed: the claim of the next caller in this process then
         // follows the release on the same connections.
-        match self.others.is_empty() {
-            true => self.returned([ReleaseTask::start(&self.voters, self.release(), whom)]),
-            false => self.returned(ReleaseTask::start_all(&self.voters, self.releases(may_hold))),
+        match self.names.len() {
+            1 => self.returned([ReleaseTask::start(&self.voters, self.release(self.names.clone()), whom)]),
+            _ => self.returned(ReleaseTask::start_all(&self.voters, self.releases(may_hold))),
         }
     }
 
@@ -230,35 +230,43 @@ impl Grant {
     pub(crate) fn give_back_all(voters: &Arc<Voters>, grants: &[(Self, NodeSet)]) -> Vec<Returned> {
         let releases = grants.iter().flat_map(|(grant, may_hold)| grant.releases(*may_hold));
         let mut cleanups = ReleaseTask::start_all(voters, releases).into_iter();
-        grants.iter().map(|(grant, _)| grant.returned(cleanups.by_ref().take(1 + grant.others.len()))).collect()
+        grants.iter().map(|(grant, _)| grant.returned(cleanups.by_ref().take(grant.weight()))).collect()
     }
 
+    /// A release of each name: each has a quorum of its own, which tells whether it was held.
     fn releases(&self, may_hold: NodeSet) -> impl Iterator<Item = (ReleaseRequest, NodeSet)> {
-        self.parts().map(move |part| (part.release(), may_hold))
+        let of = |part: &Self, name: &Name| part.release([name.clone()].into());
+        self.parts().flat_map(move |part| part.claim.names.iter().map(move |name| (of(part, name), may_hold)))
     }
 
-    fn release(&self) -> ReleaseRequest {
+    fn release(&self, names: Arc<[Name]>) -> ReleaseRequest {
         let Self { voters, claim, won, .. } = self;
         // The highest ballot that the owner asked with, so that the release covers all its asks.
         let ballot = won.highest;
         let next = voters.next_ballot(ballot);
         // A node that the release does not reach holds a kept name for longer than a ttl.
         let ttl = claim.ttl.max(self.kept_for().unwrap_or_default());
-        let release = Release { token: self.own, ballot, next, ttl, ..Release::of(claim) };
+        let release = Release { token: self.own, ballot, next, ttl, names, ..Release::of(claim) };
         let undoing = ReleaseRequest { lease: claim.ttl, held: true, ..release.into() };
-        self.describe(&undoing.span);
+        self.describe(&undoing.span, undoing.operation.names());
         undoing
     }
 
-    /// Collects the releases of the parts, and the places that they free.
+    /// Collects the releases of all names, and the places that they free.
     fn returned(&self, cleanups: impl IntoIterator<Item = Arc<ReleaseTask>>) -> Returned {
         let freeing: ReleaseSet = cleanups.into_iter().collect();
-        let mut places = self.parts().zip(freeing.all()).map(|(part, cleanup)| {
+        let mut cleanups = freeing.all();
+        let mut places = self.parts().map(|part| {
+            let mut own = cleanups.by_ref().take(part.claim.names.len());
             let (places, listening) = part.take_line().map(|line| (line.places, line.listening)).unzip();
-            listening.flatten().into_iter().for_each(|listening| cleanup.ends(listening));
+            // An owner that listens has one name.
+            let ended = own.next().zip(listening.flatten());
+            ended.into_iter().for_each(|(cleanup, listening)| cleanup.ends(listening));
+            own.for_each(drop);
             places
         });
         let places = (places.next().flatten(), places.flatten().collect());
+        drop(cleanups);
         Returned { freeing, _places: places }
     }
 }

@@ -72,11 +72,10 @@ impl Inspected {
     }
 
     /// Whether the hold was [revoked](crate::Quorum::revoke) on so many nodes that no quorum renews
-    /// it.
+    /// it. Nodes that do not answer, or name no holder, may still renew it.
     #[must_use]
     pub fn revoked(&self) -> bool {
-        let kept = self.said().filter(|said| said.holder.is_some() && !said.is_revoked()).count();
-        kept < self.quorum && self.said().any(Inspection::is_revoked)
+        self.said().filter(|said| said.is_revoked()).count() > self.nodes.len() - self.quorum
     }
 
     /// Whether a quorum of nodes agrees: `true` if a quorum names one holder, `false` if a quorum

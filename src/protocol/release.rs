@@ -187,7 +187,8 @@ impl ReleaseTask {
         self.state().over = true;
     }
 
-    /// Whether the node held all names, by its reply; `None` if that is unknown.
+    /// Whether the node held the name, by its reply; `None` if that is unknown. Of claims on several
+    /// names, nodes grant all or none.
     fn had_held(&self, reply: &Reply) -> Option<bool> {
         match reply {
             Ok(Outcome::Released { held }) => Some(*held as usize == self.operation.names().len()),

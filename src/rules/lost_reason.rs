@@ -43,7 +43,8 @@ impl LostReason {
             Self::Expired => "its validity ended before a quorum renewed it",
             Self::Revoked => "somebody revoked it",
             Self::Forgotten => {
-                "no quorum of nodes holds it for this client any more: they forgot it, or its keys were deleted"
+                "no quorum of nodes holds it for this client any more: they forgot it, its keys were deleted, or their \
+                 clocks were set forward"
             }
             Self::MaxHold => "it was held for as long as max_hold allows",
             Self::Closed => "the quorum was shut down",

@@ -131,7 +131,7 @@ async fn an_observer_leaves_nothing_in_its_client(world: impl World) {
     assert_eq!(client.in_use(), (0, 0, 0));
 }
 
-/// Wakeups come twice, late, or not at all.
+/// Hints come twice, late, or not at all.
 #[tokio::test(start_paused = true)]
 async fn leaders_are_seen_in_their_order_whatever_becomes_of_hints() {
     let world = Memory::start(3).await;

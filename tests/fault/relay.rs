@@ -1,4 +1,4 @@
-//! Wakeups on their way from a node: as late as its replies, doubled, or lost.
+//! Hints on their way from a node: as late as its replies, doubled, or lost.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 

@@ -437,7 +437,7 @@ impl Stage {
         }
     }
 
-    /// Wakeups of a node may have been missed.
+    /// Hints of a node may have been missed.
     pub fn missed(&self, node: usize) {
         self.listener(node).missed(node);
     }

@@ -80,11 +80,13 @@ fn main() -> ExitCode {
     if summary.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What is run: the scenes first, since they find most in the least time.
+/// What is run: the scenes first, since they find most in the least time. Each scene is played once before
+/// any is played again, so that `--until-found` ends early.
 fn items(args: &Args) -> Vec<Item> {
-    let played = |scene| (args.first..args.first + args.scenes).map(move |seed| Item { scene: Some(scene), seed });
-    let scenes = SCENES.iter().filter(|scene| args.scene.is_none_or(|only| only.name == scene.name)).flat_map(played);
-    scenes.chain((args.first..args.first + args.seeds).map(|seed| Item { scene: None, seed })).collect()
+    let scenes = || SCENES.iter().filter(|scene| args.scene.is_none_or(|only| only.name == scene.name));
+    let played = (args.first..args.first + args.scenes)
+        .flat_map(|seed| scenes().map(move |scene| Item { scene: Some(scene), seed }));
+    played.chain((args.first..args.first + args.seeds).map(|seed| Item { scene: None, seed })).collect()
 }
 
 /// What did not give the same history twice, byte for byte: of some seeds, and of each scene.

@@ -106,7 +106,7 @@ impl FaultKind {
     }
 }
 
-/// Wakeups that never come, not even when all faults have ended.
+/// Hints that never come, not even when all faults have ended.
 pub const LOST: [(u32, u32); 3] = [(1, 0), (0, 1), (0, 2)];
 
 #[derive(Clone, Debug)]

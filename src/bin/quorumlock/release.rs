@@ -158,7 +158,9 @@ async fn told(args: &Release, taken: &Taken, once: bool) -> Result<(), Failure> 
 
 fn what(taken: Option<Duration>, once: bool, now: bool) -> String {
     match taken {
-        Some(time) if now && !time.is_zero() => "was taken away, and others have taken it since".to_owned(),
+        Some(time) if now && !time.is_zero() => {
+            format!("was taken away, but too few nodes say that it is free: it may be held for up to {} more", left(time))
+        }
         // What was done once is held though its holder may have ended.
         Some(time) if once && !time.is_zero() => format!(
             "revoked, and not free: it was done in this period, or is being done, and nobody does it again for up to {}; \
@@ -180,7 +182,7 @@ mod tests {
         let hour = Some(Duration::from_secs(3_600));
         for once in [false, true] {
             assert_eq!(what(Some(Duration::ZERO), once, true), "released");
-            assert_eq!(what(hour, once, true), "was taken away, and others have taken it since");
+            assert!(what(hour, once, true).starts_with("was taken away, but too few nodes say that it is free"));
         }
         assert!(what(hour, true, false).ends_with("for up to 60 min; --now frees it at once"));
         assert_eq!(what(hour, false, false), "revoked: it is free once its holder lets go, within 60 min");
