@@ -1,5 +1,5 @@
-//! `quorumlock bench contention`: many workers in several processes, one lock, and how well it
-//! passes from one to the next.
+//! `quorumlock bench contention`: many workers in several processes contend for one lock. Measures
+//! how fast the lock passes from one worker to the next.
 
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::latency;
 use crate::servers::Servers;
 use crate::settings::Settings;
 
-/// What passes before counting begins: the line forms, and round trips become known.
+/// The time before counting begins. In it the queue fills, and clients measure round trips.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// How long worker processes may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,11 +27,11 @@ pub(super) async fn measured(args: &Contention) -> Outcome {
     Ok(if summary.is_safe() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Servers of our own, at chosen distances.
+/// Servers that the benchmark starts, at chosen distances.
 struct Stage {
     servers: Servers,
     settings: Settings,
-    /// The round trip to each: the median of some.
+    /// The median round trip to each server.
     round_trips: Vec<Duration>,
 }
 
@@ -60,7 +60,7 @@ impl Stage {
     }
 }
 
-/// The arguments of a worker process.
+/// Adds the arguments of a worker process.
 fn asked(command: &mut Command, args: &Contention, workers: u32) {
     let hold = format!("{}ms", args.hold.as_secs_f64() * 1e3);
     command.args(["bench-worker", "--workers", &workers.to_string(), "--hold", &hold]);
@@ -78,7 +78,7 @@ async fn all_ready(crew: &Crew<Report>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until a moment of the machine's clock.
+/// Waits until the machine's monotonic clock shows `moment`. Fails if a worker process ends before.
 async fn until(moment: Duration, crew: &Crew<Report>) -> Result<(), Failure> {
     while let Some(left) = moment.checked_sub(now()) {
         if crew.has_ended() {

@@ -1,4 +1,5 @@
-//! `quorumlock bench distance`: what a lock takes beside the round trips to its nodes.
+//! `quorumlock bench distance`: how long a lock takes, as a multiple of the round trip to the node
+//! that completes a quorum.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -32,11 +33,11 @@ pub(super) async fn measured(args: &Distance) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was seen.
+/// The measurements.
 #[derive(Default)]
 struct Course {
     samples: Samples,
-    /// The round trips to each node, as the nodes' last answers had them.
+    /// For each node, its last round trip after each pair.
     trips: Vec<Vec<Duration>>,
 }
 
@@ -47,7 +48,7 @@ impl Course {
         self.trips.iter_mut().zip(nodes).for_each(|(trips, node)| trips.extend(node.round_trip));
     }
 
-    /// The median to each node.
+    /// The median round trip to each node that has one. Fails if these nodes are no majority.
     fn round_trips(&mut self) -> Result<Vec<Duration>, Failure> {
         let median = |trips: &mut Vec<Duration>| {
             trips.sort_unstable();
@@ -65,7 +66,7 @@ impl Course {
 async fn told(quorum: &Quorum, samples: &Samples, trips: &[Duration], as_json: bool) -> Result<(), Failure> {
     let mut sorted = trips.to_vec();
     sorted.sort_unstable();
-    // That of the node which completes a quorum.
+    // The round trip to the node that completes a quorum.
     let decides = sorted[(quorum.nodes().len() / 2).min(sorted.len() - 1)];
     let to_trip = |time: Option<Duration>| ratio(time?.as_secs_f64(), decides.as_secs_f64()).map(rounded);
     if as_json {

@@ -1,4 +1,5 @@
-//! `quorumlock bench`: what can be measured, over servers of its own or over the user's nodes.
+//! `quorumlock bench`: the benchmarks. They run over servers that they start, or over the user's
+//! nodes.
 
 mod contention;
 mod distance;
@@ -43,18 +44,18 @@ async fn measured(args: Bench) -> Outcome {
     }
 }
 
-/// How to reach servers of our own. They are new and nobody else's: the restart guard would only
-/// make clients wait.
+/// Settings for servers that the benchmark starts. The restart guard is off: new servers cannot
+/// have forgotten a lock, so it would only make clients wait.
 fn unguarded(ports: &[u16], transport: Option<Transport>) -> Settings {
     Settings { nodes: Servers::at(ports), max_ttl: Some(Duration::ZERO), transport, ..Settings::default() }
 }
 
-/// `part` of `whole`, unless there is no whole.
+/// `part / whole`; `None` if `whole` is zero.
 fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then_some(part / whole)
 }
 
-/// Three digits after the point.
+/// Rounds to three digits after the point.
 fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

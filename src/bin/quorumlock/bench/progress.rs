@@ -1,4 +1,4 @@
-//! How far a benchmark is, on a terminal; elsewhere nothing is shown.
+//! The progress of a benchmark: a bar on a terminal. Elsewhere nothing is shown.
 
 use std::io::IsTerminal;
 
@@ -6,11 +6,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output;
 
-/// Gone when it is dropped.
+/// Dropping it removes the bar.
 pub(super) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Of so many steps.
+    /// A bar of `steps` steps, with the text `what`.
     pub(super) fn steps(what: &str, steps: u64) -> Self {
         let live = std::io::stderr().is_terminal() && !output::is_json();
         let target = if live { ProgressDrawTarget::term(output::terminal(), 10) } else { ProgressDrawTarget::hidden() };
@@ -21,7 +21,6 @@ impl Progress {
         Self(bar)
     }
 
-    /// One step further.
     pub(super) fn step(&self) {
         self.0.inc(1);
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{TIMEOUT, rounded};
 use crate::failure::Failure;
 
-/// Of pairs: an acquisition and its release.
+/// Durations of pairs: an acquisition and its release.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Samples {
     acquire: Vec<Duration>,
@@ -16,7 +16,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// One pair more. Whether it succeeded.
+    /// Acquires and releases `lock` once, and adds both durations.
     pub(super) async fn add_pair(&mut self, lock: &QuorumLock) -> Result<(), Failure> {
         let begun = Instant::now();
         let guard = lock.acquire(TIMEOUT).await?;
@@ -36,7 +36,7 @@ impl Samples {
         self.acquire.len()
     }
 
-    /// `acquire` or `release` that so many do not exceed; none of none.
+    /// The duration that `share` of all acquisitions do not exceed; `None` without samples.
     pub(super) fn acquired(&self, share: f64) -> Option<Duration> {
         percentile(&self.acquire, share)
     }
@@ -60,14 +60,14 @@ impl Samples {
         .collect()
     }
 
-    /// The same, for people.
+    /// The same as cells of a table, for people.
     pub(super) fn cells(&self) -> Vec<String> {
         let times = [self.acquired(0.5), self.acquired(0.99), self.released(0.5), self.released(0.99)];
         times.into_iter().map(|time| time.map_or_else(|| "-".to_owned(), crate::duration::show)).collect()
     }
 }
 
-/// What heads [`Samples::cells`].
+/// The headings of [`Samples::cells`].
 pub(super) const HEADING: [&str; 4] = ["acquire p50", "p99", "release p50", "p99"];
 
 fn percentile(samples: &[Duration], share: f64) -> Option<Duration> {

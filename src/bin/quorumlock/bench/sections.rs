@@ -1,12 +1,12 @@
-//! When sections were, by the machine's clock, and what follows from that. None of it rests on the
-//! lock.
+//! Begin and end of critical sections, by the machine's clock. They show overlaps without trust in
+//! the lock.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// From inside of one section: in microseconds of the machine's monotonic clock, so that those of
-/// all processes can be compared.
+/// One critical section. Times are microseconds of the machine's monotonic clock, so times of
+/// different processes can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Section {
     /// Just after the lock was acquired.
@@ -15,7 +15,7 @@ pub(super) struct Section {
     pub(super) left: u64,
 }
 
-/// The sections of all workers in order.
+/// The sections of all workers, in order of entry.
 pub(super) struct Course(Vec<Section>);
 
 impl Course {
@@ -24,7 +24,7 @@ impl Course {
         Self(sections)
     }
 
-    /// How many sections began while another was under way.
+    /// How many sections began before an earlier one had ended.
     pub(super) fn overlaps(&self) -> u64 {
         let mut latest = 0;
         let mut overlaps = 0;
@@ -35,7 +35,8 @@ impl Course {
         overlaps
     }
 
-    /// The times from a section's end to the next one's begin: what `share` of them do not exceed.
+    /// The time from the end of a section to the begin of the next. `share` of these times do not
+    /// exceed it.
     pub(super) fn handover(&self, share: f64) -> Duration {
         let handovers = self.0.windows(2).map(|pair| pair[1].entered.saturating_sub(pair[0].left));
         percentile(handovers.collect(), share)

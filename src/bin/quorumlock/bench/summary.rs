@@ -1,4 +1,4 @@
-//! What a benchmark came to.
+//! The result of `bench contention`.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::output::{self, aligned_rows, bold, green, grouped, milliseconds, red}
 pub(super) struct Summary {
     report: Report,
     course: Course,
-    /// Of the window alone.
+    /// Sections that began in the measured window.
     sections: u64,
     took: Duration,
-    /// Script calls that the servers counted.
+    /// Script calls in the window, as counted by the servers.
     calls: u64,
     round_trips: Vec<Duration>,
     processes: u32,
@@ -38,7 +38,7 @@ impl Summary {
         Self { report, course, sections, took, calls, round_trips: round_trips.to_vec(), processes }
     }
 
-    /// Whether nobody met anybody inside.
+    /// Whether no two sections overlapped.
     pub(super) fn is_safe(&self) -> bool {
         self.course.overlaps() == 0
     }
@@ -62,15 +62,15 @@ impl Summary {
         self.report.counters.get(name).copied().unwrap_or_default()
     }
 
-    /// How far the quorum is: as far as the last node that it takes.
+    /// The round trip to the node that completes a quorum.
     fn round_trip(&self) -> Duration {
         let mut sorted = self.round_trips.clone();
         sorted.sort_unstable();
         sorted.get(sorted.len() / 2).copied().unwrap_or_default()
     }
 
-    /// The rate as a share of that of sections which are so many round trips of the quorum apart
-    /// and nothing else.
+    /// The measured rate, divided by an ideal rate. In the ideal, only `round_trips` round trips to
+    /// a quorum lie between two sections.
     fn share(&self, round_trips: u32) -> f64 {
         self.rate() * (self.course.hold() + self.round_trip() * round_trips).as_secs_f64()
     }

@@ -1,4 +1,4 @@
-//! Which nodes a benchmark runs over: the user's, or servers of its own.
+//! The nodes that a benchmark runs over: the user's nodes, or new servers.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::settings::Settings;
 
 pub(super) struct Target {
     pub(super) settings: Settings,
-    /// Servers of our own, gone with this; none where nodes were given.
+    /// Servers that the benchmark started, which end with this value. `None` if nodes were given.
     _servers: Option<Servers>,
 }
 
@@ -39,7 +39,7 @@ impl Target {
         Ok(Self { settings: unguarded(&ports, settings.transport), _servers: Some(servers) })
     }
 
-    /// A quorum over them, a majority of which votes.
+    /// Connects to the nodes. Fails if no quorum of them votes.
     pub(super) async fn connected(&self) -> Result<Quorum, Failure> {
         let quorum = self.settings.builder()?.connect().await?;
         all_vote(&quorum, SETTLE).await;
@@ -53,7 +53,8 @@ impl Target {
     }
 }
 
-/// A lock's name that no other run has, so that the user's locks are not in the way of ours.
+/// A lock name that no other run on this host uses, and that does not collide with the user's
+/// locks.
 pub(super) fn name(of: impl std::fmt::Display) -> String {
     format!("quorumlock-bench/{}/{of}", std::process::id())
 }

@@ -68,7 +68,7 @@ impl Crowd {
         ratio(self.samples.pairs() as f64, self.took.as_secs_f64()).unwrap_or_default()
     }
 
-    /// In microseconds a pair.
+    /// The client's CPU time per pair, in microseconds.
     fn client(&self) -> f64 {
         ratio(self.cpu.as_secs_f64() * 1e6, self.samples.pairs() as f64).unwrap_or_default()
     }

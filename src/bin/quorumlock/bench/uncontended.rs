@@ -35,7 +35,7 @@ pub(super) async fn measured(args: &Uncontended) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One name again and again, or another each time.
+/// One measurement: pairs of the same name, or of a new name each time.
 struct Phase {
     samples: Samples,
     took: Duration,
@@ -48,7 +48,8 @@ impl Phase {
         progress: &Progress,
         name: impl Fn(u32) -> String,
     ) -> Result<Self, Failure> {
-        // The first one may find nodes that were not asked for long.
+        // The first pair is not counted: a node that got no request for a while may answer it more
+        // slowly.
         Samples::default().add_pair(&quorum.lock(name(pairs))).await?;
         let began = Instant::now();
         let mut samples = Samples::default();

@@ -1,4 +1,4 @@
-//! One process of the benchmark: several workers that take turns at the lock until the window
+//! A worker process of `bench contention`. Its workers contend for one lock until the window
 //! closes.
 
 use std::cell::RefCell;
@@ -28,13 +28,13 @@ use crate::settings::Settings;
 
 /// The lock's name.
 const LOCK: &str = "quorumlock-bench";
-/// After a failure, so that a quorum that is down is not asked at full speed.
+/// The pause after a failure. Without it workers would retry at full speed while no quorum votes.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// By how much a thread that sleeps is late; the rest of a section is spent awake.
+/// How much too late a sleeping thread may wake. `rest` spends this last part awake.
 const SLACK: Duration = Duration::from_micros(150);
 
-/// What a process tells: once when it is ready, and once at its end.
+/// The report of a worker process: one when it is ready, and one at its end.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// How many processes are ready.
@@ -47,8 +47,8 @@ pub(crate) struct Report {
     pub(super) lost: u64,
     /// Acquisitions that failed.
     pub(super) failed: u64,
-    /// By how much the library's counters grew in the window, all labels together but outcomes
-    /// apart.
+    /// By how much the library's counters grew in the window. Counts of all quorums and nodes are
+    /// added up; other labels stay apart.
     pub(super) counters: BTreeMap<String, u64>,
 }
 
@@ -66,15 +66,15 @@ impl crew::Report for Report {
     }
 }
 
-/// When sections count.
+/// The time in which sections count, by the machine's monotonic clock.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     begin: Duration,
     end: Duration,
 }
 
-/// The machine's monotonic clock: the same in all of its processes, which the standard library's
-/// does not promise.
+/// The machine's monotonic clock. It is the same in all processes, which `Instant` does not
+/// promise.
 pub(super) fn now() -> Duration {
     let time = clock_gettime(ClockId::Monotonic);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -99,8 +99,8 @@ pub(crate) async fn worker(args: BenchWorker) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends the work when the window closes or standard input ends. Returns by how much the counters
-/// grew in the window.
+/// Stops the workers when the window closes or standard input ends. Returns by how much the
+/// counters grew in the window.
 async fn watched(
     window: Window,
     counters: &Counters,
@@ -152,7 +152,8 @@ impl Worker<'_> {
             let entered = now();
             let counts = entered >= self.window.begin;
             if counts {
-                // Who waits still when the window closes has waited so long at least.
+                // A worker that still waits when the window closes is recorded, too: it has waited
+                // at least this long.
                 self.report.borrow_mut().latencies.record(entered.saturating_sub(asked));
             }
             match acquired {
@@ -174,15 +175,15 @@ impl Worker<'_> {
         rest(self.hold).await;
         let section = Section { entered: micros(entered), left: micros(now()) };
         self.report.borrow_mut().sections.push(section);
-        // A release that no quorum confirmed is unclear, and not a loss.
+        // If no quorum confirmed the release, the lock is not known to be lost.
         if let Ok(Released::AlreadyExpired) = guard.release().await {
             self.report.borrow_mut().lost += 1;
         }
     }
 }
 
-/// Waits exactly so long: Tokio's timers would add up to two milliseconds, which is much where a
-/// section takes five.
+/// Waits for exactly `time`. Tokio's timers add up to two milliseconds, which is too much for a
+/// section of five.
 async fn rest(time: Duration) {
     let until = now() + time;
     if let Some(most) = time.checked_sub(SLACK) {
@@ -202,7 +203,7 @@ async fn tell(report: &Report) -> Result<(), Failure> {
     Ok(output::say(&line).await?)
 }
 
-/// What standard input says.
+/// An order that the benchmark sends on standard input.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Wait,
@@ -210,13 +211,14 @@ enum Order {
     Stop,
 }
 
-/// The window, once it is told; `None` if standard input ends before.
+/// Waits for the window. `None` if standard input ends first.
 async fn opened(orders: &mut watch::Receiver<Order>) -> Option<Window> {
     let order = orders.wait_for(|order| !matches!(order, Order::Wait)).await.ok()?;
     if let Order::Work(window) = *order { Some(window) } else { None }
 }
 
-/// Listens to standard input: the window, and an end when the benchmark is over or gone.
+/// Reads orders from standard input, in a thread. The input's end means stop: the benchmark has
+/// finished or died.
 fn orders() -> watch::Receiver<Order> {
     let (sender, receiver) = watch::channel(Order::Wait);
     std::thread::spawn(move || {
