@@ -1,4 +1,5 @@
-//! What can be said on the command line.
+//! The command line: options and subcommands. Doc comments on fields and subcommands are the help
+//! texts.
 
 pub(crate) mod bench;
 
@@ -93,7 +94,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// The names of locks that were given.
+    /// The lock names on the command line.
     pub(crate) fn names(&self) -> &[String] {
         match self {
             Self::Run(run) => &run.names,
@@ -105,15 +106,15 @@ impl Command {
         }
     }
 
-    /// Whether -v is heeded: a log on the terminal would spoil what is drawn there.
+    /// Whether -v takes effect. A log on the terminal would spoil the screen of `watch`.
     pub(crate) fn may_log(&self) -> bool {
         !matches!(self, Self::Watch(_)) || !io::stderr().is_terminal()
     }
 
-    /// What is logged without -v: these show the nodes themselves.
+    /// The log level without -v. Commands that show the nodes themselves log only errors.
     pub(crate) const fn default_level(&self) -> LevelFilter {
         match self {
-            // A line of the log would spoil what it draws.
+            // A log line would spoil the screen.
             Self::Watch(_) => LevelFilter::OFF,
             Self::Status(_)
             | Self::Doctor(_)

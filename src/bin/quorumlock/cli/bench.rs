@@ -1,4 +1,4 @@
-//! What can be said of a benchmark on the command line.
+//! The command line of `quorumlock bench`.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(crate) enum Bench {
     Contention(Contention),
 }
 
-// Over which nodes. (A comment of documentation would replace what is said of the subcommand.)
+// The nodes of a benchmark. Not a doc comment: clap would show it instead of the subcommand's help.
 #[derive(Args)]
 pub(crate) struct Place {
     #[command(flatten)]
