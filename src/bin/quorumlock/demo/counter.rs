@@ -1,4 +1,5 @@
-//! What the lock protects: a counter in a file, and a witness that knows nothing of locks.
+//! The resource that the lock protects: a counter in a file. The kernel's lock on a second file
+//! shows overlaps, whatever quorumlock does.
 
 use std::fs;
 use std::io;
@@ -14,23 +15,23 @@ pub(super) struct Counter {
     inside: PathBuf,
 }
 
-/// What an increment came to.
+/// The result of an increment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Increment {
     Done,
-    /// The token is not greater than one that was seen.
+    /// The counter has seen this token or a greater one.
     OldToken,
 }
 
 impl Counter {
-    /// The counter in `folder`; `worker` tells apart who writes.
+    /// The counter in `folder`. `worker` makes the name of this writer's scratch file unique.
     pub(super) fn new(folder: &Path, worker: &str) -> Self {
         let path = |name: &str| folder.join(name);
         Self { file: path("counter"), scratch: path(&format!("counter.{worker}")), inside: path("inside") }
     }
 
-    /// Enters the section: the kernel locks this file for one at a time, and unlocks it where that
-    /// one is killed. `None` if somebody is inside.
+    /// Enters the section. The kernel locks the file for one worker at a time, and unlocks it if
+    /// the process is killed. `None` if another worker is inside.
     pub(super) fn enter(&self) -> io::Result<Option<Inside>> {
         let file = fs::File::options().create(true).append(true).open(&self.inside)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -40,14 +41,14 @@ impl Counter {
         }
     }
 
-    /// Reads, checks the token, and writes one more. Two that do this at once lose an increment,
-    /// which is the point.
+    /// Reads the counter, checks the token, and writes the counter plus one. If two workers do this
+    /// at once, an increment is lost: so the demo notices.
     pub(super) fn increment(&self, token: u64) -> io::Result<Increment> {
         let (value, highest) = self.read()?;
         if token <= highest {
             return Ok(Increment::OldToken);
         }
-        // A reader sees the old file or the new one, and never half of one.
+        // The rename is atomic: a reader never sees half of a file.
         fs::write(&self.scratch, format!("{} {token}\n", value + 1))?;
         fs::rename(&self.scratch, &self.file)?;
         Ok(Increment::Done)
@@ -67,7 +68,7 @@ impl Counter {
     }
 }
 
-/// Being inside, until this is dropped: closing the file unlocks it.
+/// A worker's presence in the section. Dropping it closes the file, which unlocks it.
 #[derive(Debug)]
 pub(super) struct Inside(#[expect(dead_code, reason = "kept open")] fs::File);
 

@@ -33,12 +33,12 @@ use worker::Report;
 /// The lock's name.
 const LOCK: &str = "quorumlock-demo";
 const MASTERS: usize = 5;
-/// The lock's ttl. On servers of our own it is also the longest, so that a node that restarts is
-/// back soon.
+/// The lock's ttl. On servers that the demo starts it is also max_ttl, so that a restarted node
+/// votes again soon.
 const TTL: Duration = Duration::from_secs(2);
 /// How often the view is drawn and the nodes are looked at.
 const TICK: Duration = Duration::from_millis(100);
-/// How long to wait for nodes to take part.
+/// How long to wait for all nodes to vote.
 const SETTLE: Duration = Duration::from_secs(5);
 /// The node that is killed.
 const VICTIM: usize = 1;
@@ -63,10 +63,11 @@ pub(crate) async fn demo(args: Demo, verbose: bool) -> Outcome {
     }
 }
 
-/// Nodes and a counter's folder, gone with this.
+/// The nodes, and the folder of the counter. Dropping it removes the folder and ends the demo's own
+/// servers.
 struct Stage {
     settings: Settings,
-    /// Servers of our own; none where nodes were given.
+    /// The demo's own servers; `None` if nodes were given.
     servers: Option<Servers>,
     folder: TempDir,
     killed: u32,
@@ -101,7 +102,7 @@ impl Stage {
             view.draw(began.elapsed(), &crew.report(), &quorum.nodes(), line.as_deref());
             tokio::select! {
                 () = sleep(TICK.min(length.saturating_sub(began.elapsed()))) => {}
-                // Asking also measures the round trips that are shown.
+                // The request also measures the round trips that the view shows.
                 seen = async { let seen = quorum.inspect(LOCK).await; sleep(TICK).await; seen } => {
                     line = seen.ok().and_then(|seen| status::line(&seen));
                 }
@@ -122,7 +123,7 @@ impl Stage {
         })
     }
 
-    /// Kills a node half-way, and starts it again when half of the rest has passed.
+    /// Kills a node half-way, and restarts it at three quarters.
     fn direct(&mut self, played: f64, view: &View) -> Result<(), Failure> {
         let Some(servers) = &mut self.servers else { return Ok(()) };
         if played >= 0.5 && self.killed == 0 {
@@ -139,7 +140,7 @@ impl Stage {
     }
 }
 
-/// Waits for a quorum of voting nodes, and a little for the others.
+/// Waits until all nodes vote, for `SETTLE` at most. Fails if no quorum votes then.
 async fn ready(quorum: &Quorum) -> Result<(), Failure> {
     all_vote(quorum, SETTLE).await;
     if votes(quorum) {

@@ -82,7 +82,7 @@ async fn print(report: &Report, counted: u64) -> std::io::Result<()> {
         "failed": report.failed,
         "acquire_p50_ms": milliseconds(report.latencies.percentile(0.5)),
         "acquire_p99_ms": milliseconds(report.latencies.percentile(0.99)),
-        // Of all services that share the folder.
+        // The count of all services that share the folder.
         "counter": counted,
     });
     output::say(&summary.to_string()).await

@@ -1,4 +1,4 @@
-//! What the demo came to.
+//! The result of the demo.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) struct Summary {
     report: Report,
     nodes: Vec<NodeStatus>,
     took: Duration,
-    /// What the counter's file says in the end.
+    /// The counter in the file at the end.
     counted: u64,
     killed: u32,
     restarted: u32,
@@ -37,7 +37,7 @@ impl Summary {
         Self { report, nodes, took, counted, killed, restarted, workers: args.workers, processes }
     }
 
-    /// Whether the lock excluded: nobody met anybody inside, and no increment is missing.
+    /// Whether the lock worked: no two sections overlapped, and no increment was lost.
     pub(super) fn is_safe(&self) -> bool {
         self.report.overlaps == 0 && self.lost_updates() == 0
     }

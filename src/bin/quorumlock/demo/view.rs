@@ -1,4 +1,4 @@
-//! The demo while it runs: a live view on a terminal, a line each second elsewhere.
+//! Shows the running demo: a live view on a terminal, elsewhere a line each second.
 
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -15,14 +15,14 @@ use crate::duration::show;
 use crate::output::{self, bold, green, grouped, red, table};
 use crate::status;
 
-/// What is shown while no line is seen.
+/// The text if no node reports a waiter.
 const NOBODY: &str = "nobody waits in the queue";
 
 pub(super) struct View {
     bars: MultiProgress,
     progress: ProgressBar,
     lines: Vec<ProgressBar>,
-    /// A terminal is there, and somebody who looks at it.
+    /// Whether standard error is a terminal that people read.
     live: bool,
     told: Cell<u64>,
     quorum: usize,
@@ -39,14 +39,14 @@ impl View {
             bars.add(bar)
         };
         let progress = add(ProgressBar::new(u64::from(args.seconds) * 1_000), "{bar:40.green/black} {msg}");
-        // The figures, the waiting line, an empty line, the table's heading, and the nodes.
+        // The figures, the queue, an empty line, the table's heading, and the nodes.
         let lines = (0..nodes + 4).map(|_| add(ProgressBar::new_spinner(), "{wide_msg}")).collect();
         let view = Self { bars, progress, lines, live, told: Cell::new(0), quorum: nodes / 2 + 1 };
         view.note(&title(args, nodes));
         view
     }
 
-    /// Says something that stays.
+    /// Writes a line that stays on the screen.
     pub(super) fn note(&self, text: &str) {
         if self.live {
             let _ = self.bars.println(text);
@@ -67,7 +67,7 @@ impl View {
         }
     }
 
-    /// Takes the view away.
+    /// Removes the live view from the screen.
     pub(super) fn close(&self) {
         let _ = self.bars.clear();
     }

@@ -10,7 +10,7 @@ use crate::counters::{Counters, label};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Votes {
     pub(super) granted: u64,
-    /// Somebody else holds it, is to have it first, or the ballot was old.
+    /// Another owner holds the lock or is next in the queue, or the ballot was old.
     pub(super) refused: u64,
     /// No vote: down, quarantined, too late.
     pub(super) missing: u64,
@@ -19,7 +19,7 @@ pub(super) struct Votes {
 /// Votes by node.
 pub(super) type Tally = BTreeMap<String, Votes>;
 
-/// What has been answered so far.
+/// The votes so far.
 pub(super) fn tally(counters: &Counters) -> Tally {
     let mut tally = Tally::new();
     counters.each(|key, count| {
@@ -35,8 +35,8 @@ pub(super) fn tally(counters: &Counters) -> Tally {
     tally
 }
 
-/// How many locks were handed over: for these the next waiter had not to claim anything, so no node
-/// counts a vote.
+/// How many locks nodes handed over to the next waiter. Such a waiter sends no claim, so no vote is
+/// counted.
 pub(super) fn handovers(counters: &Counters) -> u64 {
     let mut all = 0;
     counters.each(|key, count| all += if key.name() == "quorumlock_handovers_total" { count } else { 0 });

@@ -23,9 +23,9 @@ use crate::histogram::Histogram;
 use crate::output;
 use crate::settings::Settings;
 
-/// How long a worker waits for the lock at a time.
+/// The timeout of one acquisition.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// After a failure, so that a quorum that is down is not asked at full speed.
+/// The pause after a failure. Without it workers would retry at full speed while no quorum votes.
 const PAUSE: Duration = Duration::from_millis(20);
 const REPORT: Duration = Duration::from_millis(200);
 
@@ -119,7 +119,7 @@ impl Workers<'_> {
     }
 
     async fn work(&self, number: u32) -> io::Result<()> {
-        // Containers that share the folder may share process numbers.
+        // Processes in different containers may have the same process id.
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let counter = Counter::new(self.folder, &format!("{host}-{}-{number}", std::process::id()));
         let lock = self.quorum.lock(self.lock);
@@ -147,15 +147,15 @@ impl Workers<'_> {
     async fn hold(&self, guard: LockGuard, took: Duration, counter: &Counter) -> io::Result<()> {
         self.report.borrow_mut().latencies.record(took);
         self.section(&guard, counter).await?;
-        // A release that no quorum confirmed is unclear, and not a loss.
+        // If no quorum confirmed the release, the lock is not known to be lost.
         if let Ok(Released::AlreadyExpired) = guard.release().await {
             self.report.borrow_mut().lost += 1;
         }
         Ok(())
     }
 
-    /// What happens under the lock. The witness is asked first: whoever is inside already is an
-    /// overlap.
+    /// The work under the lock. It enters the section first: if another worker is inside, that is
+    /// an overlap.
     async fn section(&self, guard: &LockGuard, counter: &Counter) -> io::Result<()> {
         let inside = counter.enter()?;
         self.report.borrow_mut().overlaps += u64::from(inside.is_none());
@@ -170,7 +170,7 @@ impl Workers<'_> {
     }
 }
 
-/// Sleeps. A sleep of zero would still take a turn of the scheduler.
+/// Sleeps. It skips a sleep of zero, which would still yield to the scheduler.
 async fn rest(time: Duration) {
     if !time.is_zero() {
         sleep(time).await;
@@ -183,7 +183,7 @@ async fn timed(lock: &QuorumLock) -> Option<(LockGuard, Duration)> {
     Some((guard, began.elapsed()))
 }
 
-/// Tells how things are, for ever.
+/// Prints a report every [`REPORT`], and does not return.
 async fn telling(report: &RefCell<Report>, counters: &Counters) -> io::Result<()> {
     loop {
         sleep(REPORT).await;
@@ -198,7 +198,7 @@ async fn tell(report: &RefCell<Report>, counters: &Counters) -> io::Result<()> {
     output::say(&line).await
 }
 
-/// True once standard input has ended: when the demo wants it to, and when the demo is gone.
+/// True once standard input has ended: the demo has closed it or died.
 fn end_of_input() -> watch::Receiver<bool> {
     let (sender, receiver) = watch::channel(false);
     std::thread::spawn(move || {
