@@ -1,4 +1,4 @@
-//! To connect and log in; and what to do where that fails.
+//! Connects and logs in, and says what to do if that fails.
 
 use std::io;
 use std::net::{IpAddr, TcpStream, ToSocketAddrs};
@@ -12,48 +12,50 @@ use super::wire::{Reply, Wire};
 use crate::failure::Login;
 use crate::trouble::Trouble;
 
-/// Who speaks TLS answers a plain command with an alert, or ends the connection.
+/// The remedy if a plain connection ends at once. A server that expects TLS answers a plain command
+/// with an alert, or closes the connection.
 pub(crate) const TO_TLS: &str = "Write rediss:// if this port expects TLS; else see the server's log.";
 
 const NOT_TLS: &str = "Does this port speak TLS? If not, write redis://. If so, it hangs: see the server's log.";
 
-/// Why a server told nothing, and what to do.
+/// Why a server could not be asked, and what to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Failed {
     pub(crate) why: String,
-    /// Empty where that is not known.
+    /// Empty if that is unknown.
     pub(crate) mend: String,
     pub(crate) kind: Kind,
 }
 
-/// At what it failed.
+/// The step that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     #[default]
     Reaching,
     Tls,
     Login,
-    /// The user may not choose the database.
+    /// The user may not select the database.
     Select,
 }
 
 /// A connection that is logged in.
 pub(crate) struct Open {
     pub(crate) wire: Wire,
-    /// For how many days its certificates will be accepted, over TLS.
+    /// For how many days its certificates will be accepted; `None` without TLS.
     pub(crate) days: Option<u32>,
     /// A password was given, and the server asks for none.
     pub(crate) unguarded: bool,
 }
 
 impl Open {
-    /// Connects and logs in; each step may take so long. Blocks.
+    /// Connects and logs in. Each step takes `step` at most. Blocks.
     pub(crate) fn to(target: &Target, step: Duration) -> Result<Self, Failed> {
         let mut open = Self::connect(target, step)?;
         for words in target.greeting() {
             let reply = open.wire.ask(&words).map_err(|error| Failed::asking(target, &error))?;
             match reply {
-                // It takes any password: so it is told by HELLO, by which the library logs in.
+                // Not a failure: the library logs in by HELLO, which accepts any password on such a
+                // server.
                 Reply::Refused(why) if Login::refused(&why) == Some(Login::Unwanted) => open.unguarded = true,
                 Reply::Refused(why) => return Err(Failed::refused(words[0], why)),
                 _ => {}
@@ -87,7 +89,7 @@ impl Failed {
         Self { why: why.into(), mend: mend.into(), kind: Kind::Reaching }
     }
 
-    /// Before anything was sent.
+    /// The failure before anything was sent.
     fn reaching(error: &io::Error) -> Self {
         let mend = match error.kind() {
             io::ErrorKind::ConnectionRefused => "Start the server there, or correct the port in its address.",
@@ -99,7 +101,7 @@ impl Failed {
         Self::new(said(error), mend)
     }
 
-    /// While TLS was agreed on.
+    /// The failure of a TLS handshake.
     fn agreeing(target: &Target, error: &io::Error) -> Self {
         match is_late(error) {
             true => Self { kind: Kind::Tls, ..Self::new("no TLS connection in time", NOT_TLS) },
@@ -107,7 +109,7 @@ impl Failed {
         }
     }
 
-    /// Where a connection was there.
+    /// The failure of an open connection.
     pub(crate) fn asking(target: &Target, error: &io::Error) -> Self {
         let ended = !is_late(error);
         match &target.place {
@@ -121,7 +123,7 @@ impl Failed {
         }
     }
 
-    /// Where the server answered this command so.
+    /// The failure if the server refused `command` with the error `why`.
     pub(crate) fn refused(command: &str, why: String) -> Self {
         let (kind, mend) = match (command, mend(&why)) {
             _ if Login::refused(&why).is_some() => (Kind::Login, Login::refused(&why).map_or("", Login::mend)),
@@ -138,7 +140,7 @@ impl Failed {
     }
 }
 
-/// The first of its addresses that takes a connection.
+/// Connects to the first of the host's addresses that accepts.
 fn reached(host: &str, port: u16, step: Duration) -> Result<TcpStream, Failed> {
     let unknown =
         |error: io::Error| Failed::new(said(&error), "Correct the host in its address, or mend name resolution (DNS).");
@@ -161,17 +163,17 @@ pub(crate) fn resolved(host: &str) -> Vec<IpAddr> {
     (host, 0).to_socket_addrs().map(|all| all.map(|address| address.ip()).collect()).unwrap_or_default()
 }
 
-/// What is told of an error.
+/// The text of an I/O error.
 pub(crate) fn said(error: &io::Error) -> String {
     if is_late(error) { "no answer in time".to_owned() } else { error.to_string() }
 }
 
-/// A time that is over is told by sockets as what would block.
+/// Whether the error is a timeout. Sockets report one as `WouldBlock`.
 fn is_late(error: &io::Error) -> bool {
     [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&error.kind())
 }
 
-/// With a capital letter and a full stop.
+/// The text as a sentence: with a capital letter and a full stop.
 pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();

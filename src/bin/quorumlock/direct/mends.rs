@@ -1,6 +1,6 @@
-//! What to do about a server's refusal, by the words that it begins with.
+//! What to do about a server's error. The error is recognised by its first words.
 
-/// The first that fits.
+/// First words of errors, each with its remedy. The first match counts.
 const MENDS: &[(&str, &str)] = &[
     ("DENIED", "Give the server's default user a password, and log in by it; or set protected-mode no."),
     ("ERR Client sent AUTH", OPEN),
@@ -20,17 +20,17 @@ const OLD: &str = "Update the server: Redis 6 or later is needed, or Valkey, wit
 const OPEN: &str =
     "It asks for no password, so anybody may log in: set a password or users there, or leave it out here.";
 
-/// What to do, where that is known.
+/// What to do about an error, if that is known.
 pub(crate) fn mend(why: &str) -> Option<&'static str> {
     MENDS.iter().find(|(begins, _)| why.starts_with(begins)).map(|(_, mend)| *mend)
 }
 
-/// Why a server refuses every write, if that is what this says.
+/// Whether this error means that the server refuses every write.
 pub(crate) fn refuses_writes(why: &str) -> bool {
     ["MISCONF", "NOREPLICAS"].iter().any(|code| why.starts_with(code))
 }
 
-/// Whether a server says by this that it does not serve this connection at all.
+/// Whether this error means that the server refuses every command on this connection.
 pub(crate) fn refuses_connection(why: &str) -> bool {
     ["NOAUTH", "DENIED", "ERR max number of clients"].iter().any(|begins| why.starts_with(begins))
 }

@@ -1,4 +1,5 @@
-//! Connections of the command's own, beside the library's. What is asked over them only reads.
+//! The command's own connections, beside those of the library. Nothing that is sent over them
+//! changes data.
 
 pub(crate) mod login;
 pub(crate) mod mends;

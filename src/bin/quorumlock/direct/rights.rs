@@ -1,10 +1,9 @@
-//! Which rights a user lacks, command by command, without changing anything.
+//! Finds out which rights a user lacks, command by command, without changing anything.
 //!
-//! A server checks rights before it looks at arguments. So each command is sent as what changes
-//! nothing if it is carried out: a read, the deletion of a key that is not there, or with arguments
-//! that the command itself refuses. Only `NOPERM` tells of a right that is missing; servers note it
-//! in their ACL LOG, as they do for any client. Before arguments they also look whether they take
-//! writes at all.
+//! A server checks rights before it looks at arguments. So each command is sent in a form that
+//! changes nothing: a read, the deletion of a missing key, or with arguments that the command
+//! itself refuses. Only `NOPERM` means that a right is missing. Servers note it in their ACL LOG,
+//! as for any client. Before arguments, servers also check whether they accept writes at all.
 
 use std::io;
 use std::time::Duration;
@@ -19,21 +18,21 @@ use super::wire::{Reply, Wire};
 use crate::settings::Settings;
 
 const PREFIX: &str = "quorumlock:";
-/// How long all that is asked of one node may take, the resolution of its name included.
+/// How long all requests to one node may take, including name resolution.
 const PATIENCE: Duration = Duration::from_secs(10);
 const NO_SCRIPT: &str = "0000000000000000000000000000000000000000";
 
-/// What fails without a right, as docs/rights.md has it. A test holds both to what `run` does.
+/// What fails without a right, as in docs/rights.md. A test checks both against what `run` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Effect {
-    /// The node is not admitted, or gets no record, or claims, renewals or releases fail: it grants no
-    /// lock.
+    /// The node grants no lock: it is not admitted, gets no record, or claims, renewals or releases
+    /// fail.
     Acquire,
-    /// Locks that nobody waits for work.
+    /// Some operations fail. Locks without waiters still work.
     Some,
-    /// Nobody is woken.
+    /// Waiters are not notified.
     WakeUps,
-    /// Only names cannot be listed.
+    /// Only the list of all names fails.
     Listing,
     Nothing,
 }
@@ -42,9 +41,10 @@ impl Effect {
     pub(crate) const ALL: [Self; 5] = [Self::Acquire, Self::Some, Self::WakeUps, Self::Listing, Self::Nothing];
 }
 
-/// What the library and its scripts send. `K` is a key that nobody has, `C` and `N` are channels that
-/// nobody listens to: of wake-ups, and of a name's news. SUBSCRIBE comes last: afterwards a connection
-/// takes few other commands.
+/// Commands that the library and its scripts send, with what fails without the right. `K` is a
+/// missing key, and `S` the hash of no script. `C` and `N` are channels without subscribers: for
+/// wake-ups, and for a name's news. SUBSCRIBE comes last: a subscribed connection accepts few other
+/// commands.
 const COMMANDS: &[(Effect, &str)] = &[
     (Effect::WakeUps, "PING"),
     (Effect::Acquire, "TIME"),
@@ -74,11 +74,11 @@ const COMMANDS: &[(Effect, &str)] = &[
     (Effect::WakeUps, "SUBSCRIBE C N"),
 ];
 
-/// The sections of INFO by which a server without a record counts as new, however long it has run: as
-/// in scripts/lua/seen.lua.
+/// The sections of INFO that show whether a server may have forgotten locks while it ran. They are
+/// the same as in scripts/lua/seen.lua.
 const HISTORY: [&str; 3] = ["commandstats", "stats", "replication"];
 
-/// A key and a channel of this client's locks.
+/// A key and channels in the form of this client's locks.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     prefix: String,
@@ -114,26 +114,26 @@ impl Names {
     }
 }
 
-/// What a user may not do, and whether the server lets nobody do it.
+/// The rights that a user lacks, and what else keeps the node from granting locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lacks {
-    /// As they are given: `+zadd`.
+    /// In the form that ACL SETUSER takes: `+zadd`.
     pub(crate) commands: Vec<(Effect, String)>,
     pub(crate) keys: Option<String>,
     pub(crate) channels: Option<String>,
     /// Why the server refuses every write, if it does.
     pub(crate) writes: Option<String>,
-    /// By what the server may have forgotten locks while it ran, if INFO shows that.
+    /// Why the server may have forgotten locks while it ran, if INFO shows that.
     pub(crate) emptied: Option<&'static str>,
 }
 
 impl Lacks {
-    /// Asks a server.
+    /// Sends all commands, and notes which rights are missing.
     pub(crate) fn ask(wire: &mut Wire, names: &Names) -> io::Result<Self> {
         Self::ask_for(COMMANDS.iter().copied(), wire, names)
     }
 
-    /// The same, of what acquiring needs and no more.
+    /// The same for the commands that acquiring needs.
     pub(crate) fn ask_to_acquire(wire: &mut Wire, names: &Names) -> io::Result<Self> {
         Self::ask_for(COMMANDS.iter().copied().filter(|(effect, _)| *effect == Effect::Acquire), wire, names)
     }
@@ -150,7 +150,7 @@ impl Lacks {
         let mut lacks = Self { emptied: emptied(&history.join("\n")), ..Self::default() };
         for ((effect, command), reply) in commands.zip(replies) {
             match reply {
-                // Before rights are looked at: nothing is known of them.
+                // The server refused before it checked rights, so these are unknown.
                 Reply::Refused(why) if refuses_connection(&why) || why.starts_with("ERR unknown command") => {
                     return Err(io::Error::other(why));
                 }
@@ -162,7 +162,8 @@ impl Lacks {
         Ok(lacks)
     }
 
-    /// A script that may not be loaded is run instead: one of the two rights is needed.
+    /// If a script may not be loaded, the client sends it by EVAL. So acquiring fails only if both
+    /// rights are missing.
     fn weigh(&mut self) {
         let both = ["+script|load", "+eval"];
         let missing = self.commands.iter_mut().filter(|(_, right)| both.contains(&&**right));
@@ -177,13 +178,13 @@ impl Lacks {
         self.commands.is_empty() && self.keys.is_none() && self.channels.is_none()
     }
 
-    /// The rights without which something fails in that way.
+    /// The missing rights that have this effect.
     pub(crate) fn of(&self, effect: Effect) -> Option<String> {
         let rights: Vec<_> = self.commands.iter().filter(|(of, _)| *of == effect).map(|(_, right)| &**right).collect();
         (!rights.is_empty()).then(|| rights.join(" "))
     }
 
-    /// The rights without which the node grants this user no lock.
+    /// The missing rights without which the node grants this user no lock.
     pub(crate) fn to_acquire(&self) -> Option<String> {
         let rights: Vec<_> = self.keys.iter().cloned().chain(self.of(Effect::Acquire)).collect();
         (!rights.is_empty()).then(|| rights.join(" "))
@@ -196,7 +197,7 @@ impl Lacks {
         if !why.starts_with("NOPERM") {
             return;
         }
-        // The user is named before that, and may be called `keycloak`.
+        // The text before that names the user, which may be called `keycloak`.
         let what = why.rsplit_once("permissions to ").map_or(why, |(_, what)| what);
         if what.starts_with("access ") && what.contains(" key") {
             self.keys = Some(format!("~{}*", names.prefix));
@@ -208,10 +209,11 @@ impl Lacks {
     }
 }
 
-/// What is in the way of acquiring, where it was asked for; or why that could not be asked.
+/// The missing rights that acquiring needs; `None` if the node was not asked. An error says why it
+/// could not be asked.
 pub(crate) type Asked = Result<Option<Lacks>, String>;
 
-/// Asks all nodes of which it is worth it; of the others nothing is known.
+/// Asks the nodes whose entry in `worth` is true.
 pub(crate) async fn asked(settings: &Settings, step: Duration, worth: &[bool]) -> Vec<Asked> {
     let (tls, names) = (settings.encryption.own(), Names::of(settings));
     let nodes = settings.logged_in();
@@ -232,7 +234,7 @@ async fn ask(target: Option<Target>, names: Names, step: Duration) -> Asked {
     lacks.map_err(|error| error.to_string())?.map(Some)
 }
 
-/// By what a server may have forgotten locks while it ran, if its INFO shows that.
+/// Why a server may have forgotten locks while it ran, if its INFO shows that.
 fn emptied(info: &str) -> Option<&'static str> {
     let ran = |command: &str| info.lines().any(|line| line.starts_with(command));
     let is_zero = |field: &str| {
@@ -250,7 +252,7 @@ fn emptied(info: &str) -> Option<&'static str> {
     }
 }
 
-/// `SCRIPT LOAD )` as `+script|load`.
+/// The right that a command needs: `SCRIPT LOAD )` needs `+script|load`.
 fn right(command: &str) -> String {
     let words: Vec<_> = command.split(' ').collect();
     let parts = if ["SCRIPT", "CLIENT", "PUBSUB"].contains(&words[0]) { 2 } else { 1 };
@@ -278,7 +280,7 @@ mod tests {
         include_str!("../../../../scripts/lua/seen.lua"),
         include_str!("../../../../scripts/lua/hello.lua"),
     );
-    /// Words in capitals that are no commands.
+    /// Words in capitals that are not commands.
     const OTHERS: [&str; 3] = ["NUMSUB", "WITHSCORES", "WRONGTYPE"];
 
     #[test]
@@ -351,7 +353,7 @@ mod tests {
         assert!(asked(&settings, PATIENCE, &[true]).await[0].is_err());
     }
 
-    /// What these servers say to any command, or to all writes.
+    /// These servers give the same answer to every command.
     #[test]
     fn a_server_that_refuses_for_another_reason_tells_of_no_right() {
         let ask = |says: &'static str| {

@@ -1,5 +1,5 @@
-//! Where a node is, and who asks it. The library has read these addresses already, and refused
-//! those that are wrong.
+//! A node's address: where it is, and the login. The library has already checked these addresses,
+//! and refused those that are wrong.
 
 use std::path::PathBuf;
 
@@ -27,9 +27,9 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// `tls`: the options of all nodes.
+    /// Parses an address. `tls` are the options of all nodes; those in the address go first.
     pub(crate) fn parse(address: &str, tls: &Tls) -> Result<Self, Failure> {
-        // The password of an address that is wrong is not repeated.
+        // The error does not show the address, which may hold a password.
         let url = Url::parse(&hosted(address)).map_err(|_| Failure::internal("a node's address is no URL"))?;
         let given = |text: &str| (!text.is_empty()).then(|| decoded(text));
         let unix = url.scheme() == "redis+unix";
@@ -43,7 +43,7 @@ impl Target {
         })
     }
 
-    /// What a new connection is told first.
+    /// The first commands of a new connection.
     pub(crate) fn greeting(&self) -> Vec<Vec<&str>> {
         let user = self.user.as_deref();
         let login =
@@ -56,7 +56,8 @@ impl Target {
         matches!(self.place, Place::Tcp { tls: true, .. })
     }
 
-    /// Whether a password crosses a network that others may read.
+    /// Whether the connection leaves this machine without TLS, so that others may read the
+    /// password.
     pub(crate) fn is_readable(&self) -> bool {
         match &self.place {
             Place::Tcp { host, tls: false, .. } => !is_loopback(host),
@@ -65,7 +66,7 @@ impl Target {
     }
 }
 
-/// The node's own TLS options, as the library reads them.
+/// The TLS options in the node's address, as the library reads them.
 fn own(url: &Url) -> Tls {
     url.query_pairs().fold(Tls::new(), |tls, (key, value)| match &*key {
         "ca" => tls.ca_file(&*value),
@@ -85,7 +86,7 @@ pub(crate) fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// No URL has a user and no host, as a socket's address may.
+/// Adds a host to the address of a Unix socket with a login: a URL with a user needs a host.
 fn hosted(address: &str) -> String {
     match address.trim().split_once("@/") {
         Some((before, path)) if before.starts_with("redis+unix://") => format!("{before}@socket/{path}"),

@@ -13,13 +13,13 @@ use rustls::{ClientConnection, StreamOwned};
 use crate::tls::Tls;
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
-/// Nobody looks further ahead.
+/// How many days to look ahead at most.
 const FAR: u32 = 3_650;
 
 pub(super) type Encrypted = StreamOwned<ClientConnection, TcpStream>;
 
-/// Agrees on TLS as the library does, with the same options. Also for how many days the
-/// server's chain will be accepted.
+/// Does the TLS handshake as the library does, with the same options. Also returns for how many
+/// days the server's chain will be accepted.
 pub(super) fn encrypted(tls: &Tls, host: &str, mut stream: TcpStream) -> io::Result<(Encrypted, u32)> {
     let name = tls.name(host).map_err(io::Error::other)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -34,8 +34,8 @@ pub(super) fn encrypted(tls: &Tls, host: &str, mut stream: TcpStream) -> io::Res
     Ok((StreamOwned::new(connection, stream), days))
 }
 
-/// For how many whole days the chain will be accepted: the verifier is asked about later times,
-/// which needs no parser of certificates.
+/// For how many whole days the chain will be accepted. It verifies the chain for later times, so it
+/// needs no parser of certificates.
 fn days(verifier: &dyn ServerCertVerifier, chain: &[CertificateDer<'_>], name: &ServerName<'_>) -> u32 {
     let Some((first, rest)) = chain.split_first() else { return 0 };
     let now = Duration::from_secs(UnixTime::now().as_secs());
@@ -44,8 +44,8 @@ fn days(verifier: &dyn ServerCertVerifier, chain: &[CertificateDer<'_>], name: &
     })
 }
 
-/// The largest number up to `most` for which it holds, if it holds up to there and not above; 0 if
-/// it never does.
+/// The largest number up to `most` for which `holds` is true; 0 if there is none. `holds` must be
+/// true up to that number, and false above it.
 fn last(most: u32, holds: impl Fn(u32) -> bool) -> u32 {
     let (mut low, mut high) = (0, most + 1);
     while high - low > 1 {

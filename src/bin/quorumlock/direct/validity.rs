@@ -1,4 +1,5 @@
-//! Until when this client's own certificates are valid. rustls tells that of servers' only.
+//! How long this client's own certificates are valid. rustls can verify only certificates of
+//! servers.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,16 +10,16 @@ const CONTEXT_0: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// For how many whole days they are valid yet; less than 0 if they are no more.
+/// For how many whole days certificates are valid; negative if they have expired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Papers {
     pub(crate) client: Option<i64>,
-    /// Of the authorities that are named, that which ends first, and that which ends last.
+    /// Of the named authorities: the one that expires first, and the one that expires last.
     pub(crate) authorities: Option<(i64, i64)>,
 }
 
 impl Papers {
-    /// What a target's options name. Reads files.
+    /// The certificates that a target's options name. Reads files.
     pub(crate) fn of(target: &Target) -> Self {
         if !target.speaks_tls() {
             return Self::default();
@@ -32,7 +33,7 @@ impl Papers {
     }
 }
 
-/// When a certificate ends, in seconds since 1970, from its DER (RFC 5280, 4.1).
+/// When a certificate expires, in seconds since 1970, from its DER (RFC 5280, 4.1).
 fn ends(der: &[u8]) -> Option<i64> {
     let (_, certificate, _) = element(der)?;
     let (_, signed, _) = element(certificate)?;
@@ -48,7 +49,7 @@ fn ends(der: &[u8]) -> Option<i64> {
     seconds(tag, std::str::from_utf8(text).ok()?)
 }
 
-/// The tag and the content of the first element, and what follows.
+/// The first DER element: its tag, its content, and the bytes behind it.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, first], rest) = bytes.split_first_chunk()?;
     let (length, rest) = match first {
@@ -62,7 +63,7 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-/// `YYMMDDHHMMSSZ`, or with four digits of the year.
+/// Parses `YYMMDDHHMMSSZ`, or the same with a year of four digits.
 fn seconds(tag: u8, text: &str) -> Option<i64> {
     let (year, rest) = match tag {
         UTC_TIME => {
@@ -81,7 +82,7 @@ fn seconds(tag: u8, text: &str) -> Option<i64> {
     Some(days(year, month, day) * DAY + (hour * 60 + minute) * 60 + second)
 }
 
-/// Since 1970-01-01. A year begins in March here, so that a leap day ends it.
+/// Days since 1970-01-01. Here a year begins in March, so that a leap day is its last day.
 /// <https://howardhinnant.github.io/date_algorithms.html#days_from_civil>
 const fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };

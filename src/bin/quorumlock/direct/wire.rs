@@ -4,9 +4,9 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 
 use crate::words::harmless;
 
-/// More than INFO, the longest answer, ever is. Of one reply with all its parts.
+/// The most bytes of one reply with all its parts. INFO, the longest reply, is shorter.
 const LONGEST: usize = 1 << 20;
-/// More than any answer that is asked for here.
+/// The most elements of an array in a reply. Every reply that is requested here has fewer.
 const MOST: usize = 64;
 
 pub(crate) trait Stream: Read + Write {}
@@ -23,7 +23,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// Its text; or why there is none.
+    /// The reply's text, or why there is none.
     pub(crate) fn text(self) -> Result<String, String> {
         match self {
             Self::Text(text) => Ok(text),
@@ -33,7 +33,6 @@ impl Reply {
     }
 }
 
-/// One connection.
 pub(crate) struct Wire(BufReader<Box<dyn Stream>>);
 
 impl Wire {
@@ -47,8 +46,7 @@ impl Wire {
         self.reply()
     }
 
-    /// Sends some short commands at once, and reads their replies: to a far node each round trip
-    /// takes long.
+    /// Sends several short commands at once, and reads their replies. This saves round trips.
     pub(crate) fn ask_all(&mut self, commands: &[Vec<&str>]) -> io::Result<Vec<Reply>> {
         self.send(commands.iter().flat_map(|command| request(command)).collect())?;
         commands.iter().map(|_| self.reply()).collect()
@@ -64,7 +62,7 @@ impl Wire {
         self.part(0, &mut left)
     }
 
-    /// A part of a reply, which has so many bytes left.
+    /// Reads a part of a reply. `left` is how many bytes the reply may still have.
     fn part(&mut self, depth: u8, left: &mut usize) -> io::Result<Reply> {
         let line = self.line(left)?;
         let (kind, rest) = line.split_at_checked(1).ok_or_else(stranger)?;
@@ -101,7 +99,7 @@ impl Wire {
     }
 }
 
-/// A command as it goes over the wire.
+/// A command in the Redis protocol.
 fn request(command: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
     for word in command {
@@ -126,7 +124,7 @@ fn stranger() -> io::Error {
 pub(super) mod tests {
     use super::*;
 
-    /// What is read from a server that says this, whatever it is asked.
+    /// A stream from which these bytes are read, whatever is sent.
     pub(crate) struct Says(pub(crate) io::Cursor<Vec<u8>>);
 
     impl Read for Says {
@@ -164,7 +162,6 @@ pub(super) mod tests {
         assert_eq!(read("*2\r\n:1\r\n$-1\r\n"), Some(numbers));
     }
 
-    /// Not so long, and not so many of them.
     #[test]
     fn a_reply_is_bounded_with_all_its_parts() {
         let part = format!("${}\r\n{}\r\n", LONGEST / 3, "x".repeat(LONGEST / 3));
