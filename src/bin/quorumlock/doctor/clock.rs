@@ -1,8 +1,8 @@
-//! Whether a server's clock runs as this machine's does, by what it told when.
+//! Compares a server's clock with this machine's clock, by several readings.
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// By how much clocks may run apart, as the library allows them to.
+/// How far clocks may run apart, as in the library: 1 %, and 2 ms.
 const DRIFT: f64 = 0.01;
 const CONSTANT: f64 = 0.002;
 
@@ -11,14 +11,14 @@ const CONSTANT: f64 = 0.002;
 pub(super) struct Sample {
     pub(super) sent: Instant,
     pub(super) received: Instant,
-    /// This machine's wall clock when the reading came, since the epoch.
+    /// This machine's wall clock when the reply arrived, since the epoch.
     pub(super) here: Duration,
-    /// The server's, since the epoch.
+    /// The server's clock, since the epoch.
     pub(super) there: Duration,
 }
 
 impl Sample {
-    /// Of a reading that was asked for at `sent` and has just come.
+    /// The reading whose request was sent at `sent`, and whose reply has just arrived.
     pub(super) fn taken(sent: Instant, there: Duration) -> Self {
         let here = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self { sent, received: Instant::now(), here, there }
@@ -29,8 +29,8 @@ impl Sample {
     }
 }
 
-/// By how many seconds the clock left what is allowed between any two readings; `None` where it
-/// never did, as far as round trips let that be seen.
+/// The largest step of the clock between two readings: by how many seconds it exceeds the allowed
+/// drift. `None` if there is none. A step that is shorter than the round trips stays unseen.
 pub(super) fn step(samples: &[Sample]) -> Option<f64> {
     let pairs =
         samples.iter().enumerate().flat_map(|(index, one)| samples[index + 1..].iter().map(move |next| (one, next)));
@@ -46,8 +46,8 @@ fn left(one: &Sample, next: &Sample) -> Option<f64> {
     (over != 0.0).then_some(over)
 }
 
-/// By how many seconds the clock is ahead of this machine's at least, or behind if negative: by the
-/// reading that took the shortest round trip. 0 where that does not show a difference.
+/// By how many seconds the clock is at least ahead of this machine's; negative if it is behind. It
+/// uses the reading with the shortest round trip. 0 if that reading shows no difference.
 pub(super) fn ahead(samples: &[Sample]) -> f64 {
     let Some(best) = samples.iter().min_by_key(|sample| sample.trip()) else { return 0.0 };
     let most = best.there.as_secs_f64() - (best.here.as_secs_f64() - best.trip().as_secs_f64());
@@ -59,7 +59,8 @@ pub(super) fn ahead(samples: &[Sample]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Readings at these milliseconds, each with this round trip, of a clock that shows those.
+    /// Readings with this round trip. Each is given by when it was requested, and what the clock
+    /// shows, in milliseconds.
     fn samples(trip: u64, readings: &[(u64, u64)]) -> Vec<Sample> {
         let (began, epoch, ms) = (Instant::now(), Duration::from_secs(1_000_000), Duration::from_millis);
         let sample = |&(at, shows): &(u64, u64)| Sample {

@@ -1,4 +1,4 @@
-//! How many failure domains hold the nodes, and how many of them must fail to end a quorum.
+//! The nodes' failure domains, and how many of them must fail until no quorum is left.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::direct::login::resolved;
 use crate::direct::target::{Place, Target, is_loopback};
 
-/// What this machine is called, by whatever address.
+/// The domain of this machine, for all of its addresses.
 const HERE: &str = "this machine";
 
 /// The domain of each node, in the nodes' order.
@@ -14,12 +14,12 @@ const HERE: &str = "this machine";
 pub(super) struct Domains(Vec<String>);
 
 impl Domains {
-    /// As they were told, or by the hosts of the addresses. Blocks.
+    /// The domains that the user gave, or else the hosts of the addresses. Blocks.
     pub(super) fn of(told: &[String], targets: &[Target]) -> Self {
         Self::with(told, targets, resolved)
     }
 
-    /// The same, where nobody waits for the addresses of names.
+    /// The same, without a lookup of the hosts' addresses.
     pub(super) fn by_name(told: &[String], targets: &[Target]) -> Self {
         Self::with(told, targets, |_| Vec::new())
     }
@@ -35,12 +35,11 @@ impl Domains {
         self.0.get(node).map_or("", |domain| domain)
     }
 
-    /// How many domains there are.
     pub(super) fn count(&self) -> usize {
         self.sizes().len()
     }
 
-    /// How many domains must fail before the nodes of the others are no quorum, at least.
+    /// The least number of domains that must fail so that the other nodes are no quorum.
     pub(super) fn to_fail(&self) -> usize {
         let (quorum, mut left) = (self.0.len() / 2 + 1, self.0.len());
         let mut failed = 0;
@@ -53,7 +52,7 @@ impl Domains {
         failed
     }
 
-    /// How many nodes each has, the most first.
+    /// The number of nodes in each domain, the largest first.
     fn sizes(&self) -> Vec<usize> {
         let mut sizes = BTreeMap::new();
         self.0.iter().for_each(|domain| *sizes.entry(domain).or_insert(0) += 1);
@@ -63,7 +62,8 @@ impl Domains {
     }
 }
 
-/// Names of one machine become one: the least of its addresses.
+/// The host of a node. Of several addresses the lowest counts, so different names of one machine
+/// give the same host.
 fn host(place: &Place, resolved: fn(&str) -> Vec<IpAddr>) -> String {
     match place {
         Place::Unix(_) => HERE.to_owned(),

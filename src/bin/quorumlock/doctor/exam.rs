@@ -1,5 +1,4 @@
-//! What one server tells over a connection of the doctor's own. Everything that is asked only
-//! reads.
+//! Examines one server over the doctor's own connection. Nothing that is sent changes data.
 
 use std::io;
 use std::thread::sleep;
@@ -13,26 +12,26 @@ use crate::direct::target::Target;
 use crate::direct::wire::{Reply, Wire};
 use crate::words::harmless;
 
-/// How often the clock is read, and how long after the last time.
+/// How many readings of the clock are taken, and the pause between two.
 const READINGS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What was seen of a server.
+/// The results of one server's examination.
 #[derive(Debug)]
 pub(super) struct Exam {
-    /// INFO; or why it was not told.
+    /// The reply to INFO, or why there is none.
     pub(super) info: Result<String, String>,
-    /// Readings of its clock; or why there are none.
+    /// Readings of its clock, or why there are none.
     pub(super) clock: Result<Vec<Sample>, String>,
     pub(super) lacks: Result<Lacks, String>,
-    /// Where it is reached over TLS: for how many days its certificates will be accepted.
+    /// For how many days its certificates will be accepted; `None` without TLS.
     pub(super) days: Option<u32>,
     /// Whether it asks for no password, though one was given.
     pub(super) unguarded: bool,
 }
 
 impl Exam {
-    /// Asks a server; each answer may take so long. Blocks.
+    /// Examines a server. Each reply takes `step` at most. Blocks.
     pub(super) fn of(target: &Target, names: &Names, step: Duration) -> Result<Self, Failed> {
         let Open { mut wire, days, unguarded } = Open::to(target, step)?;
         let failed = |error: io::Error| Failed::asking(target, &error);
@@ -44,7 +43,7 @@ impl Exam {
         }
         let info = info.map(|info| info.lines().map(harmless).collect::<Vec<_>>().join("\n"));
         let clock = readings(&mut wire).map_err(failed)?;
-        // Last: a connection that has subscribed takes few other commands.
+        // This comes last: a subscribed connection accepts few other commands.
         let lacks = Lacks::ask(&mut wire, names).map_err(|error| said(&error));
         Ok(Self { info, clock, lacks, days, unguarded })
     }
@@ -82,7 +81,7 @@ fn readings(wire: &mut Wire) -> io::Result<Result<Vec<Sample>, String>> {
     Ok(Ok(samples))
 }
 
-/// Seconds and microseconds.
+/// The time in a reply to TIME: seconds and microseconds.
 fn time(reply: &Reply) -> Option<Duration> {
     let Reply::Array(parts) = reply else { return None };
     let number = |part: &Reply| match part {
@@ -95,7 +94,7 @@ fn time(reply: &Reply) -> Option<Duration> {
 
 #[cfg(test)]
 impl Exam {
-    /// Of a server that told this, and nothing else.
+    /// The results of a server that replied only to INFO, with this text.
     pub(super) fn told(info: &str) -> Self {
         let nothing = || "not asked".to_owned();
         Self { info: Ok(info.to_owned()), clock: Err(nothing()), lacks: Err(nothing()), days: None, unguarded: false }

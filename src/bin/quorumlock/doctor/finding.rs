@@ -1,17 +1,17 @@
-//! What was found: one fact, why it matters, and how to mend it.
+//! A finding: one fact, why it matters, and what to do.
 
 use serde_json::{Value, json};
 
 /// How much a finding matters, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
-    /// Two clients may hold a lock, or nobody can acquire one, and that does not pass by itself.
+    /// Two clients may hold a lock, or nobody can acquire one. It does not end by itself.
     Unsafe,
-    /// Locks are safe. A fault takes less than it should to stop them.
+    /// Locks are safe, but fewer faults than usual can stop them.
     Warning,
     /// Worth knowing. It changes no exit code.
     Hint,
-    /// It could not be asked. It changes no exit code.
+    /// It could not be checked. It changes no exit code.
     Unknown,
     Fine,
 }
@@ -43,11 +43,11 @@ impl Level {
 pub(super) struct Finding {
     pub(super) level: Level,
     pub(super) id: &'static str,
-    /// The nodes that it is about; none where it is about all of them together.
+    /// The nodes that it is about; empty if it is about all of them together.
     pub(super) nodes: Vec<String>,
     pub(super) what: String,
     pub(super) why: &'static str,
-    /// Empty where nothing is to be done.
+    /// Empty if there is nothing to do.
     pub(super) mend: String,
 }
 
@@ -82,7 +82,7 @@ impl Finding {
     }
 }
 
-/// The worst first; what is the same on several nodes becomes one finding.
+/// Sorts findings, the worst first. The same finding of several nodes becomes one.
 pub(super) fn sorted(found: Vec<Finding>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     for finding in found {
@@ -95,7 +95,7 @@ pub(super) fn sorted(found: Vec<Finding>) -> Vec<Finding> {
     findings
 }
 
-/// 2 where something is unsafe, else 1 where there are warnings, else 0.
+/// The exit code: 2 if anything is unsafe, else 1 if there are warnings, else 0.
 pub(super) fn code(findings: &[Finding]) -> u8 {
     findings.iter().map(|finding| finding.level.code()).max().unwrap_or(0)
 }

@@ -1,7 +1,7 @@
-//! `quorumlock doctor`: whether the nodes are fit for locks, and what to mend.
+//! `quorumlock doctor`: whether the nodes are fit for locks, and what to repair.
 //!
-//! The library tells how a client sees the nodes. What it does not tell is asked over a connection
-//! of the doctor's own to each node, and nothing that is asked there changes anything.
+//! The library reports how a client sees the nodes. For everything else, the doctor opens a
+//! connection of its own to each node. Nothing that it sends there changes data.
 
 mod checks;
 mod clock;
@@ -31,13 +31,12 @@ use domains::Domains;
 use exam::Exam;
 use seen::{Seen, Times};
 
-/// What the library takes unless told otherwise.
+/// The library's defaults.
 const TTL: Duration = Duration::from_secs(30);
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
-/// What `run` takes.
+/// The timeout of `run` that round trips are compared with, if none is configured.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long all that is asked of one node may take, names included, which resolvers may take long
-/// for.
+/// How long all requests to one node may take, including name resolution, which can be slow.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) async fn doctor(args: Doctor, verbose: bool) -> Outcome {
@@ -48,7 +47,7 @@ pub(crate) async fn doctor(args: Doctor, verbose: bool) -> Outcome {
     if args.json {
         output::say(&report::json(&seen, &findings).to_string()).await?;
     } else {
-        // None if that is no terminal.
+        // `None` if standard output is no terminal.
         let columns = Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
         output::say(&report::lines(&findings, seen.nodes.len(), verbose, columns).join("\n")).await?;
     }
@@ -80,7 +79,7 @@ async fn examined(quorum: &Quorum, settings: &Settings, args: &Doctor) -> Result
     Ok(Seen { nodes, inspected, list, exams, targets, papers, domains, times })
 }
 
-/// Of `run`, with these settings and this environment.
+/// The times of a `run` with these settings in this environment.
 fn times(settings: &Settings) -> Result<Times, Failure> {
     Ok(Times {
         ttl: settings::ttl()?.or(settings.ttl).unwrap_or(TTL),

@@ -1,4 +1,4 @@
-//! How findings are told.
+//! Findings as text and as JSON.
 
 use console::measure_text_width;
 use serde_json::{Value, json};
@@ -8,8 +8,8 @@ use super::seen::{Node, Seen};
 use crate::output::{bold, green, milliseconds, red, yellow};
 use crate::status::word;
 
-/// `all` nodes were examined. The worst comes last, since a terminal shows the end. What is fine is shown
-/// only if `verbose`. Sentences are wrapped to so many columns.
+/// The lines of a report on `all` nodes. The worst finding comes last, since a terminal shows the
+/// end. Fine findings are shown only if `verbose`. Sentences are wrapped to `columns`.
 pub(super) fn lines(findings: &[Finding], all: usize, verbose: bool, columns: Option<usize>) -> Vec<String> {
     let found = findings.iter().rev().filter(|finding| verbose || finding.level != Level::Fine);
     let mut lines: Vec<_> = found.flat_map(|finding| shown(finding, all, columns)).collect();
@@ -20,7 +20,7 @@ pub(super) fn lines(findings: &[Finding], all: usize, verbose: bool, columns: Op
     lines
 }
 
-/// What is fine takes one line.
+/// The lines of one finding. A fine one takes one line.
 fn shown(finding: &Finding, all: usize, columns: Option<usize>) -> Vec<String> {
     let coloured = coloured(finding.level)(finding.level.word());
     let heading = format!("{coloured}  {}", bold(finding.id));
@@ -40,7 +40,7 @@ fn shown(finding: &Finding, all: usize, columns: Option<usize>) -> Vec<String> {
 
 const INDENT: &str = "    ";
 
-/// A sentence in lines of so many columns, with no word broken.
+/// Wraps a sentence to lines of `width` columns. It breaks no word.
 fn wrapped(sentence: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in sentence.split(' ') {
@@ -90,7 +90,7 @@ pub(super) fn json(seen: &Seen, findings: &[Finding]) -> Value {
     })
 }
 
-/// What was measured, for those who judge by themselves.
+/// The measured values of a node, for programs with rules of their own.
 fn measured(node: Node<'_>, seen: &Seen) -> Value {
     let told = node.told();
     json!({

@@ -1,4 +1,4 @@
-//! All that was seen: by the library, and over the doctor's own connections.
+//! All observations: from the library, and from the doctor's own connections.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) struct Times {
 pub(super) struct Seen {
     pub(super) nodes: Vec<NodeStatus>,
     pub(super) inspected: Inspected,
-    /// That of a client with these settings.
+    /// The list of a client with these settings.
     pub(super) list: List,
     pub(super) exams: Vec<Result<Exam, Failed>>,
     pub(super) targets: Vec<Target>,
@@ -33,7 +33,7 @@ pub(super) struct Seen {
     pub(super) times: Times,
 }
 
-/// One node of them.
+/// The observations of one node.
 #[derive(Clone, Copy)]
 pub(super) struct Node<'a> {
     pub(super) index: usize,
@@ -42,7 +42,7 @@ pub(super) struct Node<'a> {
     pub(super) target: &'a Target,
     pub(super) papers: Papers,
     pub(super) times: Times,
-    /// By what it forgot while it ran, if it did.
+    /// Why the node is known to have forgotten locks while it ran, if it is.
     pub(super) forgot: Option<&'static str>,
 }
 
@@ -76,12 +76,12 @@ impl<'a> Node<'a> {
         &self.status.node
     }
 
-    /// What it told, where it told anything.
+    /// The results of its examination, if there are any.
     pub(super) fn told(&self) -> Option<&'a Exam> {
         self.exam.as_ref().ok()
     }
 
-    /// Whether its user lacks commands or keys, which explains what else fails there.
+    /// Whether its user lacks commands or keys. That explains other failures there.
     pub(super) fn is_limited(&self) -> bool {
         self.lacks().is_some_and(|lacks| !lacks.commands.is_empty() || lacks.keys.is_some())
     }

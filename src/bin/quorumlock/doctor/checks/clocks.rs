@@ -9,9 +9,9 @@ use super::super::seen::Node;
 use super::{refused, unknown};
 use crate::duration::{exact, show};
 
-/// From which difference on tokens may depend on clocks.
+/// From this difference on, in seconds, tokens may depend on clocks.
 const DAY: f64 = 24.0 * 3_600.0;
-/// From which difference on it is worth knowing.
+/// From this difference on, in seconds, the doctor reports it.
 const SECOND: f64 = 1.0;
 
 pub(super) fn findings(node: Node<'_>, exam: &Exam) -> Vec<Finding> {

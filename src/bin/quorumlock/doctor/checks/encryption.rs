@@ -1,9 +1,9 @@
-//! TLS: certificates that expire, the servers' and this client's, and connections without it.
+//! TLS: certificates of servers and of this client that expire, and connections without TLS.
 
 use super::super::finding::{Finding, Level};
 use super::super::seen::Node;
 
-/// How many days before the end a certificate should be renewed.
+/// A certificate should be renewed this many days before it expires.
 const RENEW: i64 = 14;
 
 pub(super) fn findings(node: Node<'_>) -> Vec<Finding> {
@@ -32,15 +32,15 @@ fn expiry(days: i64) -> Finding {
         .mend("Renew its certificate, or that of the authority which expires first.")
 }
 
-/// This client's own.
+/// The finding about this client's own certificate.
 fn client(days: i64) -> Finding {
     Finding::new(Level::Warning, "client-certificate", format!("This client's certificate {}.", ends(days)))
         .why("A node that asks for certificates does not let this client in with one that has expired.")
         .mend("Renew it (tls_cert; --tls-cert).")
 }
 
-/// Of those that are trusted, by that which ends last, or else by that which ends first: one that
-/// replaces it is there.
+/// The finding about trusted authorities: a warning if the last of them expires soon. If only the
+/// first does, another one can replace it, so that is a hint.
 fn authority(first: i64, last: i64) -> Option<Finding> {
     if last < RENEW {
         return Some(

@@ -1,4 +1,4 @@
-//! Which list of nodes clients have, and which servers are behind its names.
+//! Which list of nodes clients have, and which servers are behind its nodes' names.
 
 use quorumlock::{NodeState, NodeStatus};
 
@@ -21,11 +21,12 @@ fn of_node(lists: &Lists<'_>, node: Node<'_>, all_unused: bool) -> Option<Findin
         (NodeState::Twins { why }, _) => Some(two_servers(why)),
         _ if lists.servers(node.index).len() > 1 => Some(two_servers("clients meet two servers behind its name")),
         (_, Some((_, whose))) => Some(another(&lists.conflict(whose).unwrap_or_default(), whose)),
-        // What shuts out this list at one node does so at all; it is told of that one.
+        // A rival list on one node shuts this list out everywhere. If that node is known, only it
+        // gets a finding.
         (NodeState::OtherList { why }, None) if lists.with(Whose::Rival).is_empty() => {
             Some(another(&format!("another list is in force: {why}"), Whose::Rival))
         }
-        // It is a finding of its own.
+        // The check of states reports this.
         _ if is_unused(node.status) && node.forgot.is_some() => None,
         _ if is_unused(node.status) && !node.is_limited() => Some(unused(all_unused)),
         _ => None,
@@ -50,7 +51,7 @@ fn another(conflict: &str, whose: Whose) -> Finding {
     }
 }
 
-/// Only servers that are all new may be called new.
+/// `quorumlock init` works only if all servers are new.
 fn unused(all: bool) -> Finding {
     Finding::new(Level::Hint, "unused", "It has no record: no client has come since it began, or forgot.")
         .why("It votes when its first client has waited for max_ttl, or at once if it has run for a quarter longer than that, and was never \
@@ -61,7 +62,8 @@ fn unused(all: bool) -> Finding {
         })
 }
 
-/// What clients have in common; nothing if some have another list, which is told of each node.
+/// The finding if all clients have the same list. If some have another list, the nodes' findings
+/// say so.
 fn agreed(lists: &Lists<'_>, seen: &Seen) -> Option<Finding> {
     let is_told = |node: &&NodeStatus| node.run.is_some() && node.unreadable.is_none();
     let (told, all) = (seen.nodes.iter().filter(is_told).count(), seen.nodes.len());

@@ -4,7 +4,7 @@ use super::super::exam::Exam;
 use super::super::finding::{Finding, Level};
 use super::super::seen::Node;
 
-/// Which part of its memory a server should have left.
+/// The share of its memory that a server should have left.
 const HEAD_ROOM: f64 = 0.1;
 
 pub(super) fn findings(node: Node<'_>, exam: &Exam) -> [Finding; 2] {
@@ -35,7 +35,7 @@ fn room(exam: &Exam) -> Finding {
     let (Some(used), Some(limit)) = (exam.number("used_memory"), exam.number("maxmemory")) else {
         return super::unknown("memory", "memory", "INFO does not tell it", "Use Redis 6 or later, or Valkey.");
     };
-    // Buffers of replicas do not count.
+    // Redis does not count buffers of replicas.
     let used = used.saturating_sub(exam.number("mem_not_counted_for_evict").unwrap_or(0));
     if limit == 0 {
         return Finding::fine("memory", "maxmemory is not set: the machine's memory is the limit.");

@@ -1,4 +1,4 @@
-//! The checks: each looks at one thing, and makes findings of it.
+//! The checks: each looks at one thing, and returns findings.
 
 mod clocks;
 mod encryption;
@@ -15,10 +15,10 @@ use super::seen::{Node, Seen};
 use crate::direct::login::{Failed, Kind};
 use crate::direct::mends::mend;
 
-/// Where nothing else is known to help.
+/// The remedy if no other is known.
 const AGAIN: &str = "Run the doctor again.";
 
-/// What all checks find, the worst first.
+/// The findings of all checks, the worst first.
 pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
     let nodes = seen.each().flat_map(|node| of_node(node).into_iter().map(move |finding| finding.of(node.label())));
     sorted(quorum::findings(seen).into_iter().chain(nodes).chain(lists::findings(seen)).collect())
@@ -53,7 +53,7 @@ fn unasked(failed: &Failed) -> Finding {
     unknown("exam", "memory, clock and rights", &failed.why, mend)
 }
 
-/// What to do where a command was refused for which a user needs this right.
+/// What to do if a server refused a command that needs this right.
 fn refused(why: &str, right: &str) -> String {
     match mend(why) {
         _ if why.starts_with("NOPERM") => format!("Give the user {right}."),
@@ -61,7 +61,7 @@ fn refused(why: &str, right: &str) -> String {
     }
 }
 
-/// What could not be asked.
+/// The finding about something that could not be asked.
 fn unknown(id: &'static str, what: &str, why: &str, mend: &str) -> Finding {
     Finding::new(Level::Unknown, id, format!("Nothing is known of its {what}: {}.", why.trim_end_matches('.')))
         .why("A fault there stays unseen.")

@@ -1,4 +1,4 @@
-//! What a server persists, and to whom it replicates.
+//! Whether a server persists data, and whether it has replicas.
 
 use super::super::exam::Exam;
 use super::super::finding::{Finding, Level};

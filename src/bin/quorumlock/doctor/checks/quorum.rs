@@ -1,4 +1,4 @@
-//! What concerns all nodes together.
+//! Checks of all nodes together.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::duration::{exact, left};
 use crate::status::verdict::Spare;
 use crate::words::counted;
 
-/// A shorter quarantine may end before a node was synced with the others.
+/// A shorter quarantine may end before the node is synced with the others.
 const SYNCING: Duration = Duration::from_secs(10);
 
 pub(super) fn findings(seen: &Seen) -> Vec<Finding> {

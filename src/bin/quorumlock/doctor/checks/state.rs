@@ -1,4 +1,4 @@
-//! Whether a node can be reached, and what it is.
+//! Whether a node can be reached, and its state.
 
 use quorumlock::{Doubt, NodeState};
 
@@ -11,15 +11,15 @@ use crate::duration::left;
 use crate::failure::{Login, refuses_login};
 use crate::status::{has_restarted_unseen, is_idle, is_unused};
 
-/// Where the doctor reached the node, and the library does not.
+/// The remedy if the doctor reached the node and the library did not.
 const REACHED: &str = "Run the doctor again: it reached the node over a connection of its own.";
-/// Where it was reached just now.
+/// The remedy if the node was reached a moment ago.
 const GONE: &str = "Look whether the server has ended; see its log.";
-/// Where nothing else is known.
+/// The remedy if no other is known.
 const CHECK: &str = "Start the server, and check its address, the network and firewalls.";
 
 pub(super) fn findings(node: Node<'_>) -> Vec<Finding> {
-    // A missing right is a finding of its own, and so are writes that are refused.
+    // Other checks report missing rights and refused writes.
     let record = node.status.unreadable.as_ref().filter(|_| !node.is_limited()).map(|why| unreadable(why));
     let explained = |why: &str| why.starts_with("MISCONF") && node.refuses_writes().is_some();
     let silent = node
@@ -52,9 +52,9 @@ fn state(node: Node<'_>) -> Option<Finding> {
         NodeState::Replica => unfit("replica", "It is a replica.", "Name its master instead."),
         NodeState::Cluster => unfit("cluster", "It runs in cluster mode.", "Set cluster-enabled no."),
         NodeState::Duplicate { of } => duplicate(of),
-        // Told by the check of lists.
+        // The check of lists reports these.
         NodeState::OtherList { .. } | NodeState::Twins { .. } => return None,
-        // The doctor's own attempt has ended, and may know why.
+        // The doctor's own attempt to connect may know why.
         _ => {
             return node.exam.as_ref().err().map_or_else(
                 || Some(unreachable(&format!("It is {state}."), REACHED)),
@@ -64,11 +64,12 @@ fn state(node: Node<'_>) -> Option<Finding> {
     })
 }
 
-/// What to do is told by the doctor's own attempt to log in, where that failed too.
+/// The finding about a node that is down. If the doctor's own login failed, too, that says what to
+/// do.
 fn down(node: Node<'_>, why: &str) -> Option<Finding> {
     let failed = node.exam.as_ref().err();
     let (own, mend) = failed.map_or((why, REACHED), |failed| (&*failed.why, &*failed.mend));
-    // The library had a plain connection to it before.
+    // The library had a plain connection before, so the port does not expect TLS.
     let mend = if mend == TO_TLS && node.status.version.is_some() { GONE } else { mend };
     let kind = failed.map_or(Kind::Reaching, |failed| failed.kind);
     match kind {
@@ -84,7 +85,7 @@ fn down(node: Node<'_>, why: &str) -> Option<Finding> {
                 .why("It has no vote.")
                 .mend(mend),
         ),
-        // The missing right is a finding of its own.
+        // The check of rights reports the missing right.
         Kind::Reaching if why.starts_with("NOPERM") && node.is_limited() => None,
         Kind::Reaching => Some(unreachable(&format!("It is down: {why}."), mends::mend(why).unwrap_or(mend))),
     }

@@ -4,7 +4,7 @@ use super::super::exam::Exam;
 use super::super::finding::{Finding, Level};
 use crate::direct::mends::mend;
 
-/// What it says to a write, or at least of its files.
+/// The finding if the server refuses writes, or else if it failed to write its files.
 pub(super) fn finding(exam: &Exam) -> Option<Finding> {
     let refuses = exam.lacks.as_ref().ok().and_then(|lacks| lacks.writes.as_deref());
     refuses.map(refused).or_else(|| failed(exam))
