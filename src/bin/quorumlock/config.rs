@@ -1,4 +1,5 @@
-//! The TOML file. Passwords may stand in it, and better come from the environment.
+//! The configuration file, in TOML. It may hold passwords, but they are better kept in the
+//! environment.
 
 use std::path::{Path, PathBuf};
 
@@ -9,12 +10,12 @@ use crate::addresses::Parts;
 use crate::failure::Failure;
 use crate::password::PasswordFile;
 
-/// More than any such file needs; a file that is longer is not one.
+/// More bytes than any configuration needs. A longer file must be a wrong one.
 const LONGEST: u64 = 1 << 20;
-/// How nodes are written.
+/// How to write nodes in the file, for errors.
 pub(crate) const NODES: &str = "[[nodes]], and below it url = \"redis://host:port\"; once for each node";
 
-/// What the file says. No Debug: it may hold passwords.
+/// A configuration file. Not `Debug`, since it may hold passwords.
 #[derive(Default)]
 pub(crate) struct File {
     shown: String,
@@ -23,7 +24,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Reads a file, which is told as `shown` where something is wrong with it.
+    /// Reads a file. Errors call it `shown`.
     pub(crate) fn read(path: &Path, shown: String) -> Result<Self, Failure> {
         let wrong = |what: String| Failure::usage(format!("{shown}: {what}"));
         let length = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
@@ -40,20 +41,20 @@ impl File {
         !self.says.nodes.is_empty()
     }
 
-    /// The nodes' addresses, passwords filled in. Passwords are looked for only here: where the
-    /// command line names other nodes, those of the file need not be there.
-    /// `later`: who has none by then is given one.
+    /// The nodes' addresses with their passwords. The passwords' variables are read only here: they
+    /// may be unset if the command line names other nodes. If `later`, a user may have no password
+    /// yet.
     pub(crate) fn addresses(&self, later: bool) -> Result<Vec<String>, Failure> {
         let variable = |name: &str| std::env::var(name).ok();
         addresses(&self.says.nodes, variable, later).map_err(|why| Failure::usage(format!("{}: {why}", self.shown)))
     }
 
-    /// A path that it names, which begins beside it.
+    /// A path in this file, which is relative to the file's folder.
     pub(crate) fn beside(&self, path: Option<&PathBuf>) -> Option<PathBuf> {
         path.map(|path| self.folder.join(path))
     }
 
-    /// The file that it names beside itself.
+    /// The password file that this file names, relative to its own folder.
     pub(crate) fn password_file(&self) -> Option<PasswordFile> {
         let by = || format!("{}: password_file", self.shown);
         self.says.password_file.as_ref().map(|path| PasswordFile::new(by(), path, &self.folder))
@@ -72,7 +73,7 @@ fn addresses(
     nodes.iter().zip(1..).map(address).collect()
 }
 
-/// The address with the node's name in the list.
+/// Adds the node's name to its address.
 fn named(address: String, name: Option<&str>) -> Result<String, String> {
     let Some(name) = name else { return Ok(address) };
     let query = address.split_once('?').map(|(_, query)| query);
@@ -92,7 +93,7 @@ fn parse(text: &str) -> Result<Config, String> {
     toml::from_str(text).map_err(|error| shown(text, &error))
 }
 
-/// The error with its line's number, but without what the line says, since that may be a password.
+/// The error with its line number, but without the text of the line, which may be a password.
 fn shown(text: &str, error: &toml::de::Error) -> String {
     let line = error
         .span()
@@ -101,7 +102,8 @@ fn shown(text: &str, error: &toml::de::Error) -> String {
     line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
 }
 
-/// What is wrong, without the file's values: for a value of the wrong type, only how to write it.
+/// The message without values of the file. If a value has the wrong type, it only says how to write
+/// it.
 fn without_values(message: &str) -> String {
     let typed = ["invalid type: ", "invalid value: "].iter().any(|wrong| message.starts_with(wrong));
     match message.split_once(", expected ").filter(|_| typed) {
@@ -111,7 +113,7 @@ fn without_values(message: &str) -> String {
     }
 }
 
-/// Cuts what stands in double quotes: values from the file.
+/// Removes text in double quotes: it consists of values from the file.
 fn without_quotes(message: &str) -> String {
     match (message.find('"'), message.rfind('"')) {
         (Some(first), Some(last)) if first < last => format!("{}\"..\"{}", &message[..first], &message[last + 1..]),

@@ -1,4 +1,4 @@
-//! Waiting for a quorum of nodes, before a lock can be asked for.
+//! Waits for a quorum of nodes, before a lock is requested.
 
 use std::time::{Duration, Instant};
 
@@ -12,16 +12,16 @@ use crate::password::PasswordFile;
 use crate::settings::Settings;
 use crate::status::told;
 
-/// How often it is looked whether all nodes refuse the login.
+/// How often to look at the nodes' states, or at the file with the password, again.
 const LOOK: Duration = Duration::from_millis(20);
-/// A builder with the password of that file, and what is left of `patience`. A file that is missing,
-/// or that has no password yet, may be in the middle of a rotation, and is read again.
+/// Makes a builder with the password of that file. Also returns what is left of `patience`. A file
+/// that is missing or has no password may be in the middle of a rotation, so it is read again.
 pub(crate) async fn with_password(
     settings: &Settings,
     secret: Option<&PasswordFile>,
     patience: Duration,
 ) -> Result<(QuorumBuilder, Duration), Failure> {
-    // What reading and a busy machine take counts too.
+    // The time for reading counts, too.
     let began = Instant::now();
     let left = || patience.saturating_sub(began.elapsed());
     let read = || settings.clone().with_password_of(secret)?.builder();
@@ -40,8 +40,9 @@ pub(crate) async fn with_password(
     output::telling(reading, waiting).await
 }
 
-/// Waits until a quorum of nodes is there, for `patience` at most, which `option` sets. If all of
-/// them refuse the login it ends at once, since they would again, unless the password `rotates`.
+/// Waits until a quorum of nodes is admitted, for `patience` at most. Errors name `option`, which
+/// sets this time. If all nodes refuse the login, it fails at once, since they would refuse it
+/// again. If the password `rotates`, it goes on.
 pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str, rotates: bool) -> Result<(), Failure> {
     let lacking = |node: &NodeStatus| !node.state.is_admitted();
     let what = async { waits_for_nodes(patience, quorum, lacking) };
@@ -53,8 +54,8 @@ pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str, 
     }
 }
 
-/// One try is one with nodes that vote: waits for a quorum of them until `patience` has passed since it
-/// `began`, unless so many do not vote by then that there will be none.
+/// Waits until a quorum of nodes votes, so that a single try can succeed. It ends when `patience`
+/// has passed since `began`, or when it is clear that no quorum will vote by then.
 pub(crate) async fn a_vote(quorum: &Quorum, began: Instant, patience: Duration) {
     let votes = async {
         loop {
@@ -76,8 +77,8 @@ pub(crate) async fn a_vote(quorum: &Quorum, began: Instant, patience: Duration) 
     output::telling_once(votes, output::SILENCE, || none_votes(quorum, lacking), what).await;
 }
 
-/// Whether it is certain that no quorum of nodes votes now: so many `lack` a vote, and none of these is
-/// being connected to.
+/// Whether it is certain that no quorum of nodes votes now. So many nodes `lack` a vote, and the
+/// client is not still connecting to them.
 pub(crate) fn none_votes(quorum: &Quorum, lack: impl Fn(&NodeStatus) -> bool) -> bool {
     let nodes = quorum.nodes();
     let certain = nodes.iter().filter(|node| lack(node) && node.state != NodeState::Connecting);
@@ -94,7 +95,7 @@ fn is_refused(node: &NodeStatus) -> bool {
     login(node).is_some()
 }
 
-/// What is wrong with the login that a node refuses.
+/// Why the node refuses the login, if it does.
 fn login(node: &NodeStatus) -> Option<Login> {
     let NodeState::Down { why } = &node.state else { return None };
     Login::refused(why)
@@ -124,7 +125,7 @@ fn no_login(nodes: &[NodeStatus]) -> Failure {
     Failure::new(UNAVAILABLE, format!("{all} the login{}", said.collect::<String>())).and(with_the_right_login(nodes))
 }
 
-/// Which nodes a quorum lacks.
+/// The note on what the command waits for: the nodes that a quorum lacks.
 fn waits_for_nodes(patience: Duration, quorum: &Quorum, lacks: impl Fn(&NodeStatus) -> bool) -> String {
     let nodes = quorum.nodes();
     let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();
@@ -133,14 +134,15 @@ fn waits_for_nodes(patience: Duration, quorum: &Quorum, lacks: impl Fn(&NodeStat
     format!("waiting for a quorum of nodes, for {} at most; {votes}: {lacking}", exact(patience))
 }
 
-/// Why it could not begin, and what waits longer. What is said of another list says what to do.
+/// The failure if no quorum was found, and what to do. If another list is in force, the error
+/// itself says what to do.
 fn no_quorum(error: Error, quorum: &Quorum, option: &str) -> Failure {
     let nodes = quorum.nodes();
     let refused = nodes.iter().filter(|node| is_refused(node)).count();
     let others = nodes.iter().any(|node| matches!(node.state, NodeState::OtherList { .. } | NodeState::Twins { .. }));
     let longer = error.is_unavailable() && !others;
     let failure = Failure::from(error);
-    // It does not end by itself.
+    // Waiting longer does not help.
     if 2 * refused >= nodes.len() {
         failure.and(with_the_right_login(&nodes))
     } else if longer {

@@ -1,4 +1,4 @@
-//! The library's own counters, by listening to its metrics.
+//! Reads the library's own counters, with a recorder of metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,21 +7,21 @@ use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, Share
 
 use crate::failure::Failure;
 
-/// A recorder that keeps counters and drops all else.
+/// A recorder that keeps counters and ignores other metrics.
 #[derive(Clone, Default)]
 pub(crate) struct Counters(Arc<Mutex<Vec<Kept>>>);
 
 type Kept = (Key, Arc<AtomicU64>);
 
 impl Counters {
-    /// Listens from now on, in this whole process.
+    /// Counts from now on, in the whole process.
     pub(crate) fn install() -> Result<Self, Failure> {
         let this = Self::default();
         metrics::set_global_recorder(this.clone()).map_err(|error| Failure::internal(error.to_string()))?;
         Ok(this)
     }
 
-    /// Shows each counter, with what it has come to.
+    /// Calls `look` with each counter and its value.
     pub(crate) fn each(&self, mut look: impl FnMut(&Key, u64)) {
         let counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counters.iter().for_each(|(key, count)| look(key, count.load(Ordering::Relaxed)));

@@ -1,5 +1,5 @@
-//! Worker processes: this executable once more, under a hidden subcommand. Started, listened to,
-//! and ended.
+//! Worker processes: this executable again, with a hidden subcommand. They are started, report, and
+//! are ended.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -20,16 +20,16 @@ use crate::settings::Settings;
 /// How long workers may take to finish their last section.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What a process tells of itself, again and again; each time all of it.
+/// The report of a worker process. Each new report replaces the last one.
 pub(crate) trait Report: Clone + Default + DeserializeOwned + Send + 'static {
-    /// Adds what another process told.
+    /// Adds the report of another process.
     fn add(&mut self, other: &Self);
 }
 
-/// Processes that tell `R`.
+/// Worker processes that report `R`.
 pub(crate) struct Crew<R>(Vec<Process<R>>);
 
-/// One process. It ends when its standard input does, so also when this process is killed.
+/// One worker process. It ends when its standard input ends, so also if this process is killed.
 struct Process<R> {
     child: Child,
     last: Arc<Mutex<R>>,
@@ -37,8 +37,8 @@ struct Process<R> {
 }
 
 impl<R: Report> Crew<R> {
-    /// Starts up to `processes` processes with `workers` workers spread over them. `arguments`
-    /// makes the arguments of one that has so many workers.
+    /// Starts up to `processes` processes with `workers` workers spread over them. `arguments` adds
+    /// the arguments of a process that has this many workers.
     pub(crate) fn start(
         workers: u32,
         processes: u32,
@@ -56,12 +56,11 @@ impl<R: Report> Crew<R> {
         (0..processes).map(start).collect::<Result<_, _>>().map(Self)
     }
 
-    /// How many processes there are.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// What all of them have told so far.
+    /// The sum of all processes' latest reports.
     pub(crate) fn report(&self) -> R {
         let mut sum = R::default();
         for process in &self.0 {
@@ -70,18 +69,18 @@ impl<R: Report> Crew<R> {
         sum
     }
 
-    /// Whether one of them has ended before it was asked to.
+    /// Whether a process has ended before its input was closed.
     pub(crate) fn has_ended(&self) -> bool {
         self.0.iter().any(|process| process.reader.as_ref().is_none_or(JoinHandle::is_finished))
     }
 
-    /// Tells all of them one line, on their standard input.
+    /// Writes one line to the standard input of each process.
     pub(crate) fn tell(&mut self, line: &str) -> io::Result<()> {
         let inputs = self.0.iter_mut().filter_map(|process| process.child.stdin.as_mut());
         inputs.into_iter().try_for_each(|input| writeln!(input, "{line}"))
     }
 
-    /// Lets them finish, and returns what they told.
+    /// Ends their input, waits until they have ended, and returns the sum of their reports.
     pub(crate) async fn finish(mut self) -> Result<R, Failure> {
         self.0.iter_mut().for_each(|process| drop(process.child.stdin.take()));
         let began = Instant::now();
@@ -94,7 +93,7 @@ impl<R: Report> Crew<R> {
 
 impl<R: Report> Process<R> {
     fn start(command: &mut Command) -> Result<Self, Failure> {
-        // Ctrl-C is for the one that started them, which ends its workers itself.
+        // Ctrl-C must reach only the parent, which ends its workers itself.
         let mut child = command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let last = Arc::new(Mutex::new(R::default()));
         let reader = child.stdout.take().map(|lines| listen(lines, last.clone()));
@@ -115,7 +114,7 @@ impl<R: Report> Process<R> {
                 None => sleep(Duration::from_millis(5)).await,
             }
         }
-        // Its last line may still be on the way.
+        // The reader may not have read the last line yet.
         let read = self.reader.take().is_none_or(|reader| reader.join().is_ok());
         if read { Ok(()) } else { Err(Failure::internal("a worker's report was not read")) }
     }
@@ -128,7 +127,7 @@ impl<R> Drop for Process<R> {
     }
 }
 
-/// Keeps the latest report of a process.
+/// Reads the reports of a process, in a thread, and keeps the latest.
 fn listen<R: Report>(lines: ChildStdout, last: Arc<Mutex<R>>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         for line in BufReader::new(lines).lines().map_while(Result::ok) {

@@ -1,4 +1,5 @@
-//! What was said of TLS: options first, then the environment, then the file, one by one.
+//! Settings of TLS. Each comes from its option, else from the environment, else from the
+//! configuration file.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,7 +15,8 @@ const CERT: &str = "QUORUMLOCK_TLS_CERT";
 const KEY: &str = "QUORUMLOCK_TLS_KEY";
 const SERVER_NAME: &str = "QUORUMLOCK_TLS_SERVER_NAME";
 
-/// The options as either type has them: the library's, or that which the command shares with it.
+/// Builds TLS options of a type: that of the library's API, or that of the module that the command
+/// shares with the library.
 macro_rules! said {
     ($type:ty, $this:expr) => {{
         let tls = $this.ca.iter().fold(<$type>::new(), |tls, path| tls.ca_file(path));
@@ -24,7 +26,7 @@ macro_rules! said {
     }};
 }
 
-/// Files, and a name.
+/// The TLS settings: files, and the servers' name.
 #[derive(Clone, Default)]
 pub(crate) struct Encryption {
     ca: Option<PathBuf>,
@@ -57,7 +59,7 @@ impl Encryption {
         }
     }
 
-    /// The variables by which another `quorumlock` does the same.
+    /// The environment variables that give another `quorumlock` process the same settings.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
         let said = [
@@ -70,12 +72,12 @@ impl Encryption {
         said.into_iter().filter(needed).map(|(name, text)| (name, text.unwrap_or_default())).collect()
     }
 
-    /// For the library.
+    /// Options for the library.
     pub(crate) fn options(&self) -> quorumlock::Tls {
         said!(quorumlock::Tls, self)
     }
 
-    /// For connections of the command's own.
+    /// Options for the command's own connections.
     pub(crate) fn own(&self) -> tls::Tls {
         said!(tls::Tls, self)
     }

@@ -11,9 +11,9 @@ use crate::failure::Failure;
 use crate::output;
 use crate::textfile::Textfile;
 
-/// Records metrics from now on: serves them at `address`, and keeps them for `file`, which whoever
-/// gets it writes at the end. Called before a quorum connects: it looks its meters up then. An
-/// address that cannot be used, such as one in use, ends nothing: the work matters more.
+/// Records metrics from now on, and serves them at `address`. The result writes them to `file` at
+/// the end of the command. Call it before a quorum connects, which then looks its metrics up. If
+/// the address cannot be used, it only writes a note: the work matters more.
 pub(crate) fn start(address: Option<&str>, file: Option<&Path>) -> Result<Option<Textfile>, Failure> {
     let address = address.map(listening).transpose()?;
     let checked = file.map(Textfile::check).transpose()?;
@@ -39,7 +39,7 @@ fn builder() -> Result<PrometheusBuilder, BuildError> {
     })
 }
 
-/// How often what was recorded is put into the buckets, so that it does not pile up.
+/// How often recorded samples are put into buckets, so that they do not pile up.
 const UPKEEP: Duration = Duration::from_secs(5);
 
 fn recording() -> Result<PrometheusHandle, BuildError> {
@@ -72,8 +72,8 @@ fn listening(text: &str) -> Result<SocketAddr, Failure> {
     })
 }
 
-/// A bare port, or a port behind a colon, is on loopback: who wants to be seen from outside says
-/// so.
+/// A bare port, or a port behind a colon, is on loopback. To serve other hosts, the user must write
+/// an address.
 fn address(text: &str) -> Option<SocketAddr> {
     let port = text.strip_prefix(':').unwrap_or(text);
     match port.parse::<u16>() {

@@ -1,4 +1,4 @@
-//! How the command fails: an exit code and what is said.
+//! How the command fails: with an exit code and a message.
 
 use std::io;
 use std::process::ExitCode;
@@ -7,14 +7,14 @@ use quorumlock::{Error, ErrorKind, NodeReport};
 
 use crate::output::{explained_below, explained_once};
 
-/// The codes of sysexits.h where one fits.
+/// Exit codes, from sysexits.h if one fits.
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) const INTERNAL: u8 = 70;
 pub(crate) const TIMEOUT: u8 = 75;
 pub(crate) const LOST: u8 = 76;
 
-/// What a subcommand comes to.
+/// The result of a subcommand.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
 
 #[derive(Debug)]
@@ -40,12 +40,13 @@ impl Failure {
         Self { code, ..self }
     }
 
-    /// With one line more.
+    /// Adds a line to the message.
     pub(crate) fn and(self, line: &str) -> Self {
         Self { message: format!("{}\n  {line}", self.message), ..self }
     }
 
-    /// Says it on standard error. With 0 it was asked for.
+    /// Writes the message on standard error. Code 0 is what the user asked for in this case, so
+    /// then the message is only a note.
     pub(crate) fn told(&self) -> ExitCode {
         let message = crate::redact::hidden(&self.message);
         match self.code {
@@ -71,19 +72,19 @@ impl From<Error> for Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// Standard output that went away (`quorumlock status | head -1`) is nobody's fault, and nobody
-    /// reads about it.
+    /// A closed standard output (`quorumlock status | head -1`) is not worth a message.
     fn from(error: io::Error) -> Self {
         let gone = error.kind() == io::ErrorKind::BrokenPipe;
         Self::internal(if gone { String::new() } else { error.to_string() })
     }
 }
 
-/// The error, with what each node said on a line of its own.
+/// The error, with the report of each node on its own line.
 fn node_by_node(error: &Error) -> String {
     let whole = error.to_string();
     let said: Vec<_> = error.nodes().iter().map(|report| format!("{}: {}", report.node, report.said)).collect();
-    // The error tells a list once, so what it says of the first node may be shorter.
+    // The error explains another list only once, so it may say less of the first node than its
+    // report does. So this looks only for the node's address.
     let begins = error.nodes().first().and_then(|first| whole.find(&format!(": {}: ", first.node)));
     let Some(message) = begins.map(|at| &whole[..at]) else { return whole };
     format!("{message}\n  {}", explained_below(message, said).join("\n  "))
@@ -94,13 +95,13 @@ fn node_by_node(error: &Error) -> String {
 pub(crate) enum Login {
     /// No password was given, and the server asks for one.
     Missing,
-    /// The server knows another password, or no such user.
+    /// The password is wrong, or the user is unknown.
     Wrong,
     /// A password was given, and the server has none.
     Unwanted,
 }
 
-/// How servers say that.
+/// Parts of the messages that report this.
 const REFUSED: [(&str, Login); 5] = [
     ("without any password configured", Login::Unwanted),
     ("NOAUTH", Login::Missing),
@@ -110,7 +111,7 @@ const REFUSED: [(&str, Login); 5] = [
 ];
 
 impl Login {
-    /// What is wrong with it, if a server says by this that it refuses it.
+    /// What is wrong with the login, if this message says that a server refuses it.
     pub(crate) fn refused(why: &str) -> Option<Self> {
         REFUSED.iter().find(|(sign, _)| why.contains(sign)).map(|(_, login)| *login)
     }
@@ -129,12 +130,12 @@ impl Login {
     }
 }
 
-/// Whether that is why a node cannot be used.
+/// Whether this message says that the node refuses the login.
 pub(crate) fn refuses_login(why: &str) -> bool {
     Login::refused(why).is_some()
 }
 
-/// What each node said, on lines of their own below a message.
+/// The message, with the report of each node on its own line below.
 pub(crate) fn below(message: &str, nodes: &[NodeReport]) -> String {
     let said = nodes.iter().map(|report| format!("\n  {}: {}", report.node, report.said));
     [message.to_owned()].into_iter().chain(explained_once(said)).collect()

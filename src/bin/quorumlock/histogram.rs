@@ -1,10 +1,10 @@
-//! Every sample counted, in bounded memory: HdrHistogram, as it goes from one process to another.
+//! Counts every sample in bounded memory (HdrHistogram). Worker processes send it to their parent.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A value is told within a hundredth.
+/// Significant digits: values are exact to a hundredth.
 const DIGITS: u8 = 2;
 
 /// Latencies in microseconds.
@@ -12,7 +12,7 @@ const DIGITS: u8 = 2;
 #[serde(from = "Counts", into = "Counts")]
 pub(crate) struct Histogram(hdrhistogram::Histogram<u64>);
 
-/// How often which value was seen, where it was seen at all.
+/// The recorded values, each with its count.
 type Counts = Vec<(u64, u64)>;
 
 impl Histogram {
@@ -30,12 +30,12 @@ impl Histogram {
         self.0.len()
     }
 
-    /// What `share` of all samples do not exceed; zero without samples.
+    /// The value that `share` of all samples do not exceed; zero without samples.
     pub(crate) fn percentile(&self, share: f64) -> Duration {
         Duration::from_micros(self.0.value_at_quantile(share))
     }
 
-    /// It grows to hold any value.
+    /// Adds `count` samples. The histogram grows to hold any value.
     #[expect(clippy::expect_used, reason = "fails only where a value does not fit, and each does")]
     fn count(&mut self, value: u64, count: u64) {
         self.0.record_n(value, count).expect("room for each value");

@@ -1,4 +1,5 @@
-//! What `run` and `elect` hold while a command runs: a lock, a permit, or an office.
+//! What `run` and `elect` hold while a command runs: a lock, a permit, a leader's office, or a job
+//! that is done once in a period.
 
 use std::time::Duration;
 
@@ -9,21 +10,22 @@ use quorumlock::{
 
 use crate::output;
 
-/// What is to be held.
+/// What to acquire.
 pub(crate) enum Wanted {
     Lock(QuorumLock),
-    /// As a reader.
+    /// A lock that is shared with other readers.
     Shared(QuorumRwLock),
-    /// One of its permits.
+    /// One permit of a semaphore.
     Permit(QuorumSemaphore),
-    /// With the value to proclaim.
+    /// The office of the leader, with the value to proclaim.
     Office(Election, Option<String>),
-    /// Unless somebody has had it in this period.
+    /// A job that is done once in a period.
     Once(Once),
 }
 
 impl Wanted {
-    /// Waits for it, and proclaims the value. `None` where somebody has had it in this period.
+    /// Acquires it, and proclaims the value. `None` if the job was done in this period, or is being
+    /// done.
     pub(crate) async fn acquire(&self, timeout: Duration) -> Result<Option<Held>, Error> {
         Ok(Some(match self {
             Self::Lock(lock) => Held::Lock(lock.acquire(timeout).await?),
@@ -41,7 +43,8 @@ impl Wanted {
     }
 }
 
-/// Too few nodes may have stored it in time: they are told again.
+/// If too few nodes stored the value in time, this only writes a note: later renewals send it
+/// again.
 async fn proclaim(leader: &Leader, value: &str) -> Result<(), Error> {
     match leader.proclaim(value).await {
         Err(error) if error.is_unavailable() => {
@@ -82,7 +85,7 @@ impl Held {
         }
     }
 
-    /// The same where the work was in vain: another may do it in this period.
+    /// The same after the work has failed: another client may do the job in this period.
     pub(crate) async fn undo(self) -> Result<Released, Error> {
         match self {
             Self::Once(permit) => permit.undo().await,
@@ -90,13 +93,13 @@ impl Held {
         }
     }
 
-    /// Whether nodes hold it on when it is dropped.
+    /// Whether nodes still hold it after it is dropped.
     pub(crate) const fn is_once(&self) -> bool {
         matches!(self, Self::Once(_))
     }
 }
 
-/// What is held, without a share in holding it.
+/// A view of what is held. It does not keep the lock.
 pub(crate) enum View {
     Lock(Lease),
     Permit(PermitsLease),
@@ -117,7 +120,7 @@ impl View {
         }
     }
 
-    /// Which permit it is, if it is one.
+    /// The number of the permit, if it is one.
     pub(crate) fn permit(&self) -> Option<u32> {
         match self {
             Self::Lock(_) => None,

@@ -1,4 +1,4 @@
-//! `quorumlock init`: the operator's word that servers are new.
+//! `quorumlock init`: the operator says that servers are new, so that they vote at once.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -15,11 +15,11 @@ use crate::settings::Settings;
 use crate::status::{has_restarted_unseen, is_idle, waits};
 use crate::words::counted;
 
-/// How long connections may take to end.
+/// How long to wait until connections are closed.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// How long nodes are waited for, unless told otherwise.
+/// How long to wait for the nodes, if no option says otherwise.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How often it is looked whether all answer.
+/// How often to check whether all nodes answer.
 const LOOK: Duration = Duration::from_millis(20);
 const QUESTION: &str = "Are these servers new, and not restarted or flushed, so that nobody can hold a lock there?";
 
@@ -40,7 +40,7 @@ pub(crate) async fn init(args: Init) -> Outcome {
     said(&args, &quorum, Done::Now).await
 }
 
-/// What it came to.
+/// The result.
 enum Done {
     Now,
     Before,
@@ -79,7 +79,7 @@ fn votes(node: &NodeStatus) -> bool {
     node.state == NodeState::Up || is_idle(node)
 }
 
-/// What is so where all nodes have a record already.
+/// The text if all nodes have a record already.
 fn before(nodes: &[NodeStatus], voters: usize) -> String {
     let counted = output::voting(voters, nodes.len());
     if 2 * voters > nodes.len() {
@@ -94,7 +94,7 @@ fn before(nodes: &[NodeStatus], voters: usize) -> String {
     format!("nothing was done, since a client came before: {counted}; {when}")
 }
 
-/// How long it takes until a node votes, if it will.
+/// How long it takes until a node votes; `None` if it will not.
 fn wait(node: &NodeStatus) -> Option<Duration> {
     match node.state {
         _ if votes(node) => Some(Duration::ZERO),
@@ -103,7 +103,7 @@ fn wait(node: &NodeStatus) -> Option<Duration> {
     }
 }
 
-/// Says it of servers of our own, which were started just now.
+/// Does the same for servers that this command has just started.
 pub(crate) async fn of_our_own(settings: &Settings) -> Result<(), Failure> {
     let quorum = settings.onlooker()?.open()?;
     all_answer(&quorum, settings).await;
@@ -112,7 +112,7 @@ pub(crate) async fn of_our_own(settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until all nodes are connected to, but not where that is in vain.
+/// Waits until all nodes are connected. It ends early if some node can never be used.
 async fn all_answer(quorum: &Quorum, settings: &Settings) {
     let (began, patience) = (Instant::now(), settings.connect_timeout.unwrap_or(PATIENCE));
     let in_vain =

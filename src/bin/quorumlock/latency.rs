@@ -1,9 +1,9 @@
-//! Distance on one machine: a TCP relay in front of each server, through which bytes take half a
+//! Simulates distance on one machine. A TCP relay in front of each server delays bytes by half a
 //! round trip each way.
 //!
-//! Blocking threads rather than tasks: Tokio's timers count whole milliseconds and round up, which
-//! would add one to two of them to every round trip. A thread wakes within a tenth of one, and that
-//! is made up for.
+//! It uses blocking threads, not tasks. Tokio's timers round up to whole milliseconds, which would
+//! add one or two milliseconds to every round trip. A thread wakes within a tenth of a millisecond,
+//! and `distant` compensates for that.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
@@ -14,25 +14,25 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 
-/// How much is read at a time.
+/// How many bytes are read at a time.
 const CHUNK: usize = 16 << 10;
-/// How many reads may be on their way in one direction; past that, the sender is held back.
+/// How many chunks may be under way in one direction. Beyond that, the sender has to wait.
 const QUEUE: usize = 1_024;
-/// What these threads need; looking a host up takes the most.
+/// The stack size of these threads. A host lookup needs the most.
 const STACK: usize = 256 << 10;
 /// How many connections a relay carries at a time. The next ones are closed.
 const CONNECTIONS: usize = 256;
-/// How long a server may take to accept a connection: one that was cut off never does.
+/// How long a server may take to accept a connection. One that is cut off never accepts it.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// After a connection that could not be taken, for want of descriptors: not to be tried at full
-/// speed.
+/// The pause after a connection could not be accepted or served, for example for lack of file
+/// descriptors.
 const PAUSE: Duration = Duration::from_millis(20);
-/// By how much a proxy is late of itself, at most; what is more comes from the machine's load, and
-/// is not made up for.
+/// The longest delay that a proxy itself adds. A longer delay comes from the machine's load, and is
+/// not compensated.
 const MOST_LATE: Duration = Duration::from_micros(400);
 
-/// Puts each of `ports` (of loopback) at the distance of its round trip, or all at that of the only
-/// one. Returns the ports to use instead. The proxies end with this process.
+/// Puts a proxy in front of each of `ports` on loopback, with the given round trips. A single round
+/// trip is for all of them. Returns the ports to use instead. The proxies end with this process.
 pub(crate) fn apart(ports: &[u16], round_trips: &[Duration]) -> Result<Vec<u16>, Failure> {
     let distance = |index: usize| match round_trips {
         [] => Ok(None),
@@ -50,15 +50,15 @@ pub(crate) fn apart(ports: &[u16], round_trips: &[Duration]) -> Result<Vec<u16>,
     ports.iter().enumerate().map(place).collect()
 }
 
-/// A proxy through which a round trip takes `round_trip` at least: what the proxy itself adds is
-/// measured and made up for.
+/// Starts a proxy through which a round trip takes `round_trip`. It measures the delay that the
+/// proxy itself adds, and subtracts that.
 fn distant(port: u16, round_trip: Duration) -> io::Result<u16> {
     let shortest = measured(proxy(port, round_trip / 2)?)?[0];
     let extra = shortest.saturating_sub(round_trip).min(MOST_LATE);
     proxy(port, round_trip.saturating_sub(extra) / 2)
 }
 
-/// A proxy before the server at `port`; returns its own.
+/// Starts a proxy in front of the server at `port`. Returns the port of the proxy.
 fn proxy(port: u16, delay: Duration) -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let own = listener.local_addr()?.port();
@@ -77,7 +77,8 @@ fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     Builder::new().stack_size(STACK).spawn(work).map(drop)
 }
 
-/// Where a relay leads to. Each direction of each connection keeps a reference.
+/// The server that a relay leads to. Each direction of each connection keeps a reference, so the
+/// count of references bounds the connections.
 struct Relay {
     server: String,
     delay: Duration,
@@ -90,7 +91,7 @@ impl Relay {
                 continue;
             }
             let relay = self.clone();
-            // Whoever cannot be served sees its connection closed.
+            // A client that cannot be served sees its connection closed.
             if client.and_then(|client| start(move || drop(relay.connect(client)))).is_err() {
                 sleep(PAUSE);
             }
@@ -117,7 +118,7 @@ impl Relay {
         Err(met)
     }
 
-    /// Carries what `from` sends to `to`, later and in order.
+    /// Carries bytes from `from` to `to`, delayed and in order.
     fn carry(self: Arc<Self>, from: Arc<TcpStream>, to: Arc<TcpStream>) -> io::Result<()> {
         let (sender, chunks) = sync_channel(QUEUE);
         let (source, delay) = (from.clone(), self.delay);
@@ -132,14 +133,14 @@ impl Relay {
     }
 }
 
-/// Bytes, and when they arrive.
+/// When bytes arrive, and the bytes. No bytes mean the end of the stream.
 type Chunk = (Instant, Vec<u8>);
 
 fn collect(mut from: &TcpStream, sender: &SyncSender<Chunk>, delay: Duration) {
     let mut buffer = vec![0; CHUNK];
     loop {
         let read = from.read(&mut buffer).unwrap_or(0);
-        // The end, which has no bytes, takes as long as they do.
+        // The end of the stream is delayed, too.
         let sent = sender.send((Instant::now() + delay, buffer[..read].to_vec()));
         if read == 0 || sent.is_err() {
             return;
@@ -159,7 +160,7 @@ fn deliver(chunks: &Receiver<Chunk>, mut to: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Some round trips to a server as a client sees them, the shortest first.
+/// Five round trips to a server as a client sees them, the shortest first.
 pub(crate) fn measured(port: u16) -> io::Result<[Duration; 5]> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_nodelay(true)?;
@@ -181,8 +182,7 @@ mod tests {
     use tokio::net::TcpSocket;
     use tokio::runtime::Runtime;
 
-    /// A server that sends back what it gets, in upper case, and says `bye` when the client's end
-    /// is closed.
+    /// A server that sends back its input in upper case, and then `bye` when its input ends.
     fn echo() -> u16 {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -223,13 +223,14 @@ mod tests {
             thread::sleep(Duration::from_millis(1));
         }
         stream.read_exact(&mut [0; 20]).unwrap();
-        // One behind the other they would take twenty times as long; a machine may stall.
+        // One after another, they would take twenty times as long. The upper bound allows for a
+        // machine that stalls.
         assert!((20 * PAUSE..200 * PAUSE).contains(&began.elapsed()), "{:?}", began.elapsed());
     }
 
     #[test]
     fn a_connection_to_a_server_that_is_not_there_is_closed_and_the_next_one_is_carried() {
-        // A port that nobody listens on yet, and that nobody else is given.
+        // The port is bound, so nobody else gets it, and nobody listens on it yet.
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let port = proxy(socket.local_addr().unwrap().port(), Duration::ZERO).unwrap();

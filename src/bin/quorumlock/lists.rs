@@ -9,7 +9,7 @@ use quorumlock::{InForce, List, Members, NodeStatus, Record, Sighting};
 use crate::duration::exact;
 use crate::words::{counted, harmless};
 
-// Told in one way by the library and the command.
+// The library and the command share this text.
 #[allow(unreachable_pub, reason = "for the library")]
 #[path = "../../rules/list/difference.rs"]
 mod difference;
@@ -19,15 +19,15 @@ use difference::difference;
 /// Whose list is in force on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// That of a client with these settings.
+    /// The list of a client with these settings.
     Own,
-    /// Another one with the same name: one of the two is wrong.
+    /// Another list with the same name: one of the two is wrong.
     Rival,
-    /// One with another name: the node is for others.
+    /// A list with another name: the node is for other clients.
     Foreign,
 }
 
-/// A list that was built from these settings, beside what the nodes' records say.
+/// The list of a client with these settings, and the nodes' records.
 pub(crate) struct Lists<'a> {
     own: &'a List,
     /// Each node's name, and its record.
@@ -35,7 +35,7 @@ pub(crate) struct Lists<'a> {
 }
 
 impl<'a> Lists<'a> {
-    /// What nodes said last that can be reached.
+    /// Compares with the last records of the nodes that can be reached.
     pub(crate) fn of_nodes(own: &'a List, nodes: &'a [NodeStatus]) -> Self {
         let record = |node: &'a NodeStatus| node.record.as_ref().filter(|_| node.run.is_some());
         Self { own, nodes: nodes.iter().map(|node| (&*node.name, record(node))).collect() }
@@ -57,12 +57,12 @@ impl<'a> Lists<'a> {
         Some((in_force, whose))
     }
 
-    /// On which nodes such a list is in force.
+    /// The nodes on which such a list is in force.
     pub(crate) fn with(&self, whose: Whose) -> Vec<usize> {
         (0..self.nodes.len()).filter(|&node| self.at(node).is_some_and(|(_, of)| of == whose)).collect()
     }
 
-    /// Where such a list is in force, in what it differs from this one, and what to do.
+    /// Where such a list is in force, how it differs from this one, and what to do.
     pub(crate) fn conflict(&self, whose: Whose) -> Option<String> {
         let at = self.with(whose);
         let (first, others) = at.split_first()?;
@@ -73,25 +73,25 @@ impl<'a> Lists<'a> {
         Some(format!("another list is in force on {name}{more}: {}", difference(self.own, &theirs.says)))
     }
 
-    /// The ids of the servers that clients of this list met behind a node's name, and its own. Those of
-    /// the record before this one are left out.
+    /// The ids of the servers that clients of this list met behind a node's name, and the node's
+    /// own id. An id that clients met before the node got its record is left out.
     pub(crate) fn servers(&self, node: usize) -> BTreeSet<&'a str> {
         let (name, own) = self.nodes[node];
         let records = self.with(Whose::Own).into_iter().filter_map(|node| self.nodes[node].1);
-        // Nodes answered up to two hellos apart.
+        // Replies of the nodes may lie two hellos apart.
         let before = self.own.overlap() + self.own.every() * 2;
         let is_later = |seen: &&'a Sighting| *seen.node == *name && own.is_none_or(|own| seen.age + before < own.age);
         let met = records.flat_map(|record| &record.seen).filter(is_later).map(|seen| &*seen.id);
         met.chain(own.map(|record| &*record.id)).collect()
     }
 
-    /// The names behind which there is more than one server.
+    /// The nodes whose name leads to more than one server.
     pub(crate) fn shared_names(&self) -> Vec<usize> {
         (0..self.nodes.len()).filter(|&node| self.servers(node).len() > 1).collect()
     }
 }
 
-/// A list as people read it, of its text in a record.
+/// Describes a list for people, from its text in a record.
 pub(crate) fn described(says: &str) -> String {
     let mut words = says.split(' ');
     let (Some(name), Some(ms), Some(protocol)) = (words.next(), words.next(), words.next()) else {
