@@ -1,4 +1,4 @@
-//! A process and its descendants, by `/proc`.
+//! Finds the descendants of a process in `/proc`.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{read_dir, read_link, read_to_string};
@@ -11,38 +11,40 @@ use rustix::process::{Pid, getpid};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) pid: Pid,
-    /// `None` where it is that of another container.
+    /// `None` if the group is in another container.
     pub(super) group: Option<Pid>,
-    /// `None` where it is in another container, and of what the kernel started.
+    /// `None` if the parent is in another container, or if the kernel started the process.
     pub(super) parent: Option<Pid>,
-    /// As `/proc` shows it: T if it is stopped, D if it waits and cannot stop.
+    /// As `/proc` shows it: T if it is stopped, D if it waits and cannot be interrupted.
     pub(super) state: char,
     /// Whether it has ended, and its parent has not reaped it.
     pub(super) ended: bool,
 }
 
 impl Member {
-    /// Whether it does nothing: by a signal, by a debugger, or since it waits and cannot stop. Z: its
-    /// first thread has ended, and of the others nothing is shown.
+    /// Whether it does not run: it was stopped by a signal (T) or a debugger (t), or it waits and
+    /// cannot be interrupted (D). Z: its first thread has ended, and `/proc` shows nothing of its
+    /// other threads.
     pub(super) fn rests(&self) -> bool {
         ['T', 't', 'D', 'Z'].contains(&self.state)
     }
 }
 
-/// What one look finds of those that descend from a process.
+/// The descendants of a process that one scan has found.
 #[derive(Debug, Default)]
 pub(super) struct Family {
-    /// Those that live.
+    /// The living descendants.
     pub(super) members: Vec<Member>,
-    /// The process groups that nobody else is in: none unless all processes could be read.
+    /// The process groups in which all processes are descendants. Empty unless all processes could
+    /// be read.
     pub(super) groups: HashSet<Pid>,
-    /// Whether more can live than was found: a child has ended that was not reaped, and may have left
-    /// another one behind; or something could not be read.
+    /// Whether more descendants may live than were found. Either something could not be read, or a
+    /// child has ended and is not reaped yet, and may have left children behind.
     pub(super) may_lack: bool,
 }
 
-/// Whether `/proc` shows this process and its children by the numbers that it knows: false if `/proc`
-/// is another container's, and on other systems than Linux.
+/// Whether `/proc` shows this process and its children by their own numbers. False if `/proc` is
+/// another container's, and on systems other than Linux.
 pub(super) fn is_shown() -> bool {
     let own = read_link("/proc/self").ok();
     own.and_then(|own| pid(own.to_str()?)) == Some(getpid())
@@ -53,10 +55,10 @@ pub(super) fn children(parent: Pid) -> Vec<Pid> {
     below(parent, &[]).members.iter().filter(|member| member.parent == Some(parent)).map(|member| member.pid).collect()
 }
 
-/// All that descend from a process, but not through `others`.
+/// The descendants of a process, without `others` and the descendants of these.
 ///
-/// Of the children of this process none can be missing, unless it was started meanwhile: those that
-/// end stay until they are reaped.
+/// If `ancestor` is this process, no child is missing unless it was started meanwhile: children
+/// that end stay in `/proc` until they are reaped.
 pub(super) fn below(ancestor: Pid, others: &[Pid]) -> Family {
     let (all, whole) = seen(names, member);
     descent((&all, whole), ancestor, others)
@@ -76,12 +78,12 @@ fn descent((all, whole): (&[Member], bool), ancestor: Pid, others: &[Pid]) -> Fa
         next += 1;
     }
     let own: HashSet<Pid> = family.iter().map(|member| member.pid).collect();
-    // One that has ended has its group still: others may be in it that were started meanwhile.
+    // The group of an ended process counts, too: processes in it may have been started meanwhile.
     let mut groups: HashSet<Pid> = family.iter().filter_map(|member| member.group).collect();
     for group in all.iter().filter(|member| !own.contains(&member.pid)).filter_map(|member| member.group) {
         groups.remove(&group);
     }
-    // What is sent to the first process's group is sent to all processes.
+    // A signal to the group of process 1 would go to all processes.
     groups.remove(&Pid::INIT);
     groups.retain(|_| whole);
     let may_lack = !whole || family.iter().any(|member| member.ended && member.parent == Some(ancestor));
@@ -89,7 +91,7 @@ fn descent((all, whole): (&[Member], bool), ancestor: Pid, others: &[Pid]) -> Fa
     Family { members: family, groups, may_lack }
 }
 
-/// What people know a process by.
+/// Describes a process for people.
 pub(super) fn described(pid: Pid) -> String {
     let about = |what| read_to_string(format!("/proc/{pid}/{what}")).unwrap_or_default();
     let status = about("status");
@@ -103,8 +105,8 @@ pub(super) fn described(pid: Pid) -> String {
     format!("process {pid} ({}) of user {}", about("comm").trim(), name.unwrap_or(user))
 }
 
-/// All processes, by one look at each, and whether all could be read. What others start meanwhile makes
-/// no look longer.
+/// Reads all processes once, and returns whether all could be read. Processes that others start
+/// meanwhile do not make it longer.
 fn seen(
     names: impl FnOnce() -> io::Result<Vec<Pid>>,
     look: impl Fn(Pid) -> io::Result<Option<Member>>,
@@ -112,8 +114,8 @@ fn seen(
     let Ok(mut next) = names() else { return (Vec::new(), false) };
     let mut known: HashMap<Pid, Member> = HashMap::new();
     let mut whole = true;
-    // Twice: a parent that ended meanwhile, or was started, is not known. In the former case its
-    // children have another one by now.
+    // Twice: a parent is unknown if it ended or was started meanwhile. If it has ended, its
+    // children have another parent by now.
     for _ in 0..2 {
         for pid in next {
             match look(pid) {
@@ -139,7 +141,7 @@ fn names() -> io::Result<Vec<Pid>> {
     Ok(names)
 }
 
-/// One process; `None` if it has gone, or is another user's and hidden (`hidepid`).
+/// Reads one process. `None` if it has ended, or if it is another user's and hidden (`hidepid`).
 fn member(pid: Pid) -> io::Result<Option<Member>> {
     let stat = match stat(&pid.to_string()) {
         Err(error) if is_hidden(&error) => return Ok(None),
@@ -147,7 +149,7 @@ fn member(pid: Pid) -> io::Result<Option<Member>> {
     };
     let field = |number: usize| stat.get(number).map_or("", String::as_str);
     let state = field(0).chars().next().unwrap_or('?');
-    // One whose first thread alone has ended looks like a zombie, and has other threads.
+    // A process looks like a zombie if only its first thread has ended. Then it has other threads.
     let ended = ['Z', 'X'].contains(&state) && ["0", "1"].contains(&field(17));
     Ok(Some(Member { pid, group: self::pid(field(2)), parent: self::pid(field(1)), state, ended }))
 }
@@ -182,7 +184,7 @@ mod tests {
         pid.as_raw_nonzero().get()
     }
 
-    /// A process that lives, without a group.
+    /// A living process, without a group.
     fn alive(number: i32, parent: i32) -> Member {
         let parent = (parent > 0).then(|| numbered(parent));
         Member { pid: numbered(number), group: None, parent, state: 'S', ended: false }
@@ -192,7 +194,8 @@ mod tests {
         members.iter().map(|member| raw(member.pid)).collect()
     }
 
-    /// Processes, and what happens when one of them is looked at.
+    /// Processes. Each pair in `ends` is a process that ends when it is read, and the process that
+    /// it starts before.
     struct Stage {
         processes: RefCell<Vec<Member>>,
         ends: Vec<(i32, i32)>,
@@ -203,8 +206,8 @@ mod tests {
             Ok(self.processes.borrow().iter().map(|member| member.pid).collect())
         }
 
-        /// Some start another right before they are looked at, and end: that is a child of 1 then. A
-        /// child of 1 is not reaped.
+        /// A process in `ends` starts another one right before it is read, and ends. The other one
+        /// is a child of 1 then. A child of 1 is not reaped.
         fn look(&self, pid: Pid) -> io::Result<Option<Member>> {
             let mut processes = self.processes.borrow_mut();
             if let Some(&(ended, started)) = self.ends.iter().find(|(ended, _)| *ended == raw(pid)) {
@@ -220,7 +223,7 @@ mod tests {
         }
     }
 
-    /// What a look finds below 1, and whether more can live.
+    /// What a scan finds below 1, and whether more may live.
     fn found(processes: &[(i32, i32)], ends: &[(i32, i32)]) -> (Vec<i32>, bool) {
         let processes = processes.iter().map(|&(number, parent)| alive(number, parent)).collect();
         let stage = Stage { processes: RefCell::new(processes), ends: ends.to_vec() };

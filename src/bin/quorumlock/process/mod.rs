@@ -1,4 +1,5 @@
-//! Other programs: started so that they do not outlive this one, told signals, and waited for.
+//! Other programs: starts them so that they do not outlive this process, sends them signals, and
+//! waits for them.
 
 mod family;
 mod orphans;
@@ -21,16 +22,17 @@ use crate::output::{self, Format};
 pub(crate) use program::Program;
 pub(crate) use signals::{Signals, ends};
 
-/// The first argument of a process that is about to become another program.
+/// The first argument of a process that will become another program.
 const TIED: &str = "__tied";
-/// The same where programs read what it says if it cannot.
+/// The same if errors are to be written as JSON.
 const TIED_JSON: &str = "__tied-json";
 
-/// A command for `program` that the kernel kills when this process is gone, however it went (Linux;
-/// elsewhere the program is started as it is).
+/// A command for `program`. The kernel kills it when this process ends, in whatever way. (On Linux;
+/// other systems start the program directly.)
 ///
-/// The tie is to the *thread* that starts it: start it from the main thread. It goes through this
-/// executable, since a process can ask for that signal only for itself.
+/// The kernel ties it to the *thread* that starts it, so start it from the main thread. This
+/// executable runs first and then becomes the program, since a process can request that signal only
+/// for itself.
 pub(crate) fn tied(program: &OsStr) -> io::Result<Command> {
     if !cfg!(target_os = "linux") {
         return Ok(Command::new(program));
@@ -40,7 +42,7 @@ pub(crate) fn tied(program: &OsStr) -> io::Result<Command> {
     Ok(command)
 }
 
-/// A command for this executable, of this version: also after an upgrade has replaced the file.
+/// A command for this executable in this version, even if an upgrade has replaced the file.
 pub(crate) fn this_executable() -> io::Result<Command> {
     if !cfg!(target_os = "linux") {
         return Ok(Command::new(std::env::current_exe()?));
@@ -50,8 +52,8 @@ pub(crate) fn this_executable() -> io::Result<Command> {
     Ok(command)
 }
 
-/// If this process was started by [`tied`]: becomes the program. Returns only if it cannot, with
-/// the code that a shell would give.
+/// If [`tied`] started this process, becomes the program. Returns a code only if that fails: the
+/// code that a shell would return.
 pub(crate) fn become_tied(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let tied = arguments.nth(1)?;
     let format = [(TIED, Format::Text), (TIED_JSON, Format::Json)].into_iter().find(|(name, _)| tied == *name)?.1;
@@ -80,7 +82,7 @@ fn missing_interpreter(program: &OsStr) -> Option<String> {
     (!Path::new(interpreter).exists()).then(|| interpreter.to_owned())
 }
 
-/// Asks for SIGKILL at the parent's end. False if the parent has gone already.
+/// Requests SIGKILL for when the parent ends. False if the parent has ended already.
 #[cfg(target_os = "linux")]
 fn tie_to(parent: &str) -> bool {
     let asked = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));

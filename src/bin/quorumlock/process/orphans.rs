@@ -1,4 +1,4 @@
-//! Children: those of ours, and those that become ours because their parents have ended.
+//! Children of this process, and descendants that become its children when their parents end.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -7,7 +7,7 @@ use std::process::ExitStatus;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, wait, waitid};
 
-/// From now on a descendant whose parent ends becomes our child: it cannot hide.
+/// From now on a descendant whose parent ends becomes our child, so that none can escape.
 #[cfg(target_os = "linux")]
 pub(super) fn adopt() {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));

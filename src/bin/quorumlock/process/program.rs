@@ -1,4 +1,4 @@
-//! A command of the user's, with everything that it started.
+//! A command of the user, with all processes that it started.
 
 use std::ffi::{OsStr, OsString};
 use std::future::Future;
@@ -21,62 +21,65 @@ use super::{Signals, orphans, terminal, tied};
 use crate::failure::Failure;
 use crate::output;
 
-/// How often to look at it unasked: a parent may have blocked the signal that tells of a child's end.
+/// How often to check the processes without a signal: a parent may have blocked SIGCHLD.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long it may take to stop after a stop signal.
+/// How long the command may take to stop after a stop signal.
 const STOPS_WITHIN: Duration = Duration::from_secs(30);
 
-/// How often the stop signal is repeated, at most: a process can fork between two looks.
+/// How often the stop signal is repeated, at most: a process can fork between two scans.
 const STOPS: u32 = 50;
-/// The signals by which people and supervisors ask for the end. Others may be messages: SIGHUP often
-/// means that a configuration is to be read again.
+/// Signals by which people and supervisors ask for the end. Others may be messages: SIGHUP often
+/// means that the program should read its configuration again.
 const ASKING: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
 
-/// A command of the user's, with everything that it started.
+/// A command of the user, with all processes that it started.
 pub(crate) struct Program {
     pid: Pid,
     /// Whether it leads a process group of its own.
     leads: bool,
     changed: Signals,
-    /// Whether processes can be seen.
+    /// Whether `/proc` shows processes.
     sees: bool,
-    /// Children of ours that it has nothing to do with. Their numbers are theirs until they are
-    /// reaped.
+    /// Children of this process that do not belong to the command. Their numbers are not used again
+    /// until they are reaped.
     others: Vec<Pid>,
-    /// How it ended, once it was reaped.
+    /// How the command ended, once it was reaped.
     ended: Option<ExitStatus>,
-    /// An end this soon after a signal that may ask for it counts as asked for.
+    /// If the command ends this soon after a signal that may ask for the end, the signal counts as
+    /// the reason.
     grace: Duration,
     told_to_stop: Option<Instant>,
-    /// Since when it has stopped itself as a key would.
+    /// Since when the command is stopped by a stop signal as a key sends it.
     stopped: Option<Instant>,
-    /// Whether we have stopped with it since.
+    /// Whether this process has stopped with it since.
     followed: bool,
     told_to_end: bool,
-    /// When it got a signal last that may ask for the end.
+    /// When it last got a signal that may ask for the end.
     may_be_told_to_end: Option<Instant>,
-    /// Whether a key of the terminal did. What has left our group did not hear of it.
+    /// Whether a key of the terminal asked for the end. Processes that left our group did not get
+    /// that signal.
     by_key: bool,
 }
 
 impl Program {
-    /// Starts it.
+    /// Starts the command.
     ///
-    /// With a terminal it stays in our process group: another could not read from there. Without one
-    /// it leads a group of its own, so that what others send to ours does not reach it twice. What
-    /// it leaves behind becomes ours, and is found by descent.
+    /// With a terminal it stays in our process group: a process in another group could not read
+    /// from the terminal. Without one it leads a group of its own, so that a signal to our group
+    /// does not reach it twice. Processes that it leaves behind become our children, and are found
+    /// as descendants.
     pub(crate) fn start(command: &[OsString], variables: &[(&str, String)], grace: Duration) -> Result<Self, Failure> {
         let (program, arguments) = command.split_first().ok_or_else(|| Failure::usage("no command"))?;
         let cannot =
             |program: &OsStr, error: io::Error| Failure::new(126, format!("cannot run {}: {error}", program.display()));
-        // Listening begins before there is anything to hear.
+        // The handler must be there before the first child can end.
         let changed = Signals::children()?;
         orphans::adopt();
         let sees = family::is_shown();
         let others = if sees { family::children(getpid()) } else { Vec::new() };
         let leads = !terminal::exists();
         let mut command = tied(program).map_err(|error| cannot(program, error))?;
-        // That of an outer `run`, perhaps.
+        // An outer `run` may have set it.
         command.args(arguments).env_remove("QUORUMLOCK_PERMIT");
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         if leads {
@@ -101,7 +104,7 @@ impl Program {
         })
     }
 
-    /// Waits until it has ended. Stops this process with it, if a stop signal was sent.
+    /// Waits until the command has ended. Stops this process with it, if a stop signal was sent.
     ///
     /// # Cancel safety
     /// Safe.
@@ -112,10 +115,10 @@ impl Program {
             }
             let told = self.told_to_stop.is_some_and(|at| at.elapsed() < STOPS_WITHIN);
             if self.stops_by_itself() || told && self.is_stopped() {
-                // What the terminal does not reach, too.
+                // This also stops processes that the terminal's signal does not reach.
                 self.stop().await;
-                // The caller looks for signals first, and drops this future if one has come: a SIGCONT
-                // does not come again.
+                // The caller polls signals first, and drops this future if one has come. Otherwise
+                // a SIGCONT would be missed, and it is not sent twice.
                 yield_now().await;
                 if self.ended.is_some() {
                     continue;
@@ -127,8 +130,8 @@ impl Program {
         }
     }
 
-    /// Waits until it has ended; if a signal asked for that, until all that it started has gone too. A
-    /// shell ends at once by the signal, and what it started may still clear up.
+    /// Waits until the command has ended. If a signal asked for that, also waits for all that it
+    /// started. A shell ends at once by the signal, and its children may still clean up.
     ///
     /// # Cancel safety
     /// Safe.
@@ -137,7 +140,7 @@ impl Program {
         if self.told_to_end { self.gone().await } else { Ok(status) }
     }
 
-    /// Waits until all of it has gone.
+    /// Waits until all processes have ended.
     ///
     /// # Cancel safety
     /// Safe.
@@ -155,17 +158,18 @@ impl Program {
         Ok(status)
     }
 
-    /// Kills what lives of it, and does not wait.
+    /// Kills all processes that still live, and does not wait.
     pub(crate) fn kill_rest(&self) {
         self.signal(&[Signal::KILL]);
     }
 
-    /// Whether the command itself has ended. What it started may go on.
+    /// Whether the command itself has ended. Processes that it started may go on.
     pub(crate) const fn has_ended(&self) -> bool {
         self.ended.is_some()
     }
 
-    /// Kills all of it, again and again, until that has gone or `over` ends. Returns what goes on.
+    /// Kills all processes, again and again, until they have ended or `over` completes. Returns
+    /// descriptions of those that go on.
     pub(crate) async fn kill(&mut self, over: impl Future<Output = ()>) -> Vec<String> {
         let mut over = pin!(over);
         loop {
@@ -185,7 +189,7 @@ impl Program {
         if left.is_empty() { vec!["a process that cannot be seen".to_owned()] } else { left }
     }
 
-    /// Passes a signal on to all of it, except what a key of the terminal has sent there already.
+    /// Passes a signal on to all processes, except those that a key of the terminal has sent it to.
     pub(crate) fn pass_on(&mut self, signal: Signal) {
         if signal == Signal::CHILD {
             return;
@@ -213,14 +217,16 @@ impl Program {
         }
     }
 
-    /// Asks it to end: also if it is stopped. False if it cannot be asked.
+    /// Asks the command to end, even if it is stopped. False if this user may not send signals to
+    /// it.
     pub(crate) fn terminate(&mut self) -> bool {
         self.told_to_stop = None;
         let refused = self.signal_telling(&[Signal::TERM, Signal::CONT]);
         !refused.contains(&self.pid)
     }
 
-    /// Sends signals to all of it, and says at once to what they cannot be sent. Returns that.
+    /// Sends signals to all processes. Writes a note about each that this user may not signal, and
+    /// returns these.
     fn signal_telling(&self, signals: &[Signal]) -> Vec<Pid> {
         let refused = self.signal(signals);
         for pid in &refused {
@@ -230,17 +236,18 @@ impl Program {
         refused
     }
 
-    /// Sends signals to all of it that one look finds. Returns what they cannot be sent to, since that
-    /// is another user's.
+    /// Sends signals to all processes that one scan finds. Returns those that this user may not
+    /// signal.
     fn signal(&self, signals: &[Signal]) -> Vec<Pid> {
-        // First, and without a look at all processes: that takes its time where there are many.
+        // The command comes first, before the scan: a scan takes time if there are many processes.
         let lives = self.ended.is_none();
         let sent = lives.then(|| signals.iter().try_for_each(|&signal| self.signal_command(signal)));
         let Family { members, mut groups, .. } = self.family();
         if lives {
             groups.remove(&self.pid);
         }
-        // All of a group at once, so that none starts another meanwhile: also one that was not seen.
+        // A signal reaches all processes of a group at once, so that none starts another meanwhile.
+        // It also reaches processes that were not found.
         for &group in &groups {
             signals.iter().for_each(|&signal| _ = kill_process_group(group, signal));
         }
@@ -259,13 +266,14 @@ impl Program {
         members.iter().filter(|member| refuses(member)).map(|member| member.pid).collect()
     }
 
-    /// Sends a signal to the command, and to the group that it leads: all at once, so that none
-    /// starts another meanwhile. It was not reaped, so both are still its own.
+    /// Sends a signal to the command, or at once to the whole group that it leads, so that no
+    /// process starts another meanwhile. The command was not reaped, so both numbers are still its
+    /// own.
     fn signal_command(&self, signal: Signal) -> Result<(), Errno> {
         if self.leads { kill_process_group(self.pid, signal) } else { kill_process(self.pid, signal) }
     }
 
-    /// What lives of it; where that cannot be seen, itself.
+    /// The living processes. If `/proc` does not show them, only the command itself.
     fn family(&self) -> Family {
         let mut family = if self.sees { family::below(getpid(), &self.others) } else { Family::default() };
         if self.ended.is_none() && !family.members.iter().any(|member| member.pid == self.pid) {
@@ -275,9 +283,9 @@ impl Program {
         family
     }
 
-    /// Whether nothing of it is left.
+    /// Whether all processes have ended.
     fn is_gone(&self) -> bool {
-        // Without a look at all processes, where the kernel's word tells.
+        // The kernel knows whether there are children, without a scan.
         if self.sees && self.others.is_empty() {
             return orphans::are_gone();
         }
@@ -285,7 +293,7 @@ impl Program {
         family.members.is_empty() && !family.may_lack
     }
 
-    /// Reaps what has ended of it. Tells how the command itself ended.
+    /// Reaps processes that have ended. Returns how the command itself ended, if it has.
     fn look(&mut self) -> io::Result<Option<ExitStatus>> {
         let others = &mut self.others;
         let ended = orphans::reap_with(self.pid, |reaped| others.retain(|other| *other != reaped));
@@ -297,14 +305,14 @@ impl Program {
         Ok(self.ended)
     }
 
-    /// Stops all of it: what was started between two looks, too.
+    /// Stops all processes, also those that are started between two scans.
     ///
     /// # Cancel safety
     /// Safe: the next call goes on.
     async fn stop(&mut self) {
         for _ in 0..STOPS {
-            // A process that ends during a look may leave one behind that this does not find. Its
-            // parent is this process then, and the next look finds it.
+            // A process that ends during a scan may leave one behind that the scan misses. This
+            // process becomes its parent, so the next scan finds it.
             if self.all_rest() && self.all_rest() {
                 return;
             }
@@ -312,7 +320,8 @@ impl Program {
         }
     }
 
-    /// Sends the stop signal to all of it. Whether all that is found then does nothing.
+    /// Sends the stop signal to all processes. Returns whether none of those that are found then
+    /// runs.
     fn all_rest(&mut self) -> bool {
         let refused = self.signal(&[Signal::STOP]);
         let _ = self.look();
@@ -321,7 +330,7 @@ impl Program {
         !family.may_lack && family.members.iter().all(rests)
     }
 
-    /// Whether it has stopped, and was not continued.
+    /// Whether the command is stopped.
     fn is_stopped(&self) -> bool {
         self.stopped_by().is_some() || self.waits_for_a_stopped_child()
     }
@@ -331,8 +340,9 @@ impl Program {
         waitid(WaitId::Pid(self.pid), options).ok()??.stopping_signal()
     }
 
-    /// Whether it has stopped itself on a terminal, whose shell waits for us. A key would have told us
-    /// too by now; SIGSTOP is another's, who may continue it alone.
+    /// Whether the command has stopped itself on a terminal, whose shell waits for this process. A
+    /// key would have stopped this process, too, by now. SIGSTOP does not count: its sender may
+    /// continue the command alone.
     fn stops_by_itself(&mut self) -> bool {
         if self.leads || !self.stopped_by().and_then(Signal::from_named_raw).is_some_and(stops) {
             (self.stopped, self.followed) = (None, false);
@@ -342,8 +352,8 @@ impl Program {
         !self.followed && since.elapsed() >= LOOK
     }
 
-    /// A shell that has just started a program by vfork cannot stop before that has: the program may
-    /// have been stopped first.
+    /// Whether the command waits for a child that was stopped before its exec. A shell that starts
+    /// a program by vfork cannot stop until then.
     fn waits_for_a_stopped_child(&self) -> bool {
         let family = self.family();
         let has = |what: fn(&Member) -> Option<Pid>, state| {
@@ -352,8 +362,8 @@ impl Program {
         has(|itself| Some(itself.pid), 'D') && has(|child| child.parent, 'T')
     }
 
-    /// Waits until a child has changed, or for a while. Renewals have their turn, however often
-    /// children change.
+    /// Waits until a child has changed, for [`LOOK`] at most. It yields, so that renewals run
+    /// however often children change.
     async fn change(&mut self) {
         yield_now().await;
         let _ = timeout(LOOK, self.changed.next()).await;

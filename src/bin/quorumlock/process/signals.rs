@@ -1,4 +1,4 @@
-//! Signals that this process is sent.
+//! Signals that this process receives.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -11,8 +11,9 @@ use crate::failure::Failure;
 
 /// The highest number of a signal.
 const LAST: i32 = 64;
-/// Nobody can hear the first two. Then faults of this process itself, which must end it; what Rust
-/// programs ignore; and what does nothing to a process.
+/// Signals that this process does not catch. The first two cannot be caught. The next four are
+/// faults of this process itself, which must end it. Rust programs ignore SIGPIPE, and the last two
+/// do nothing by default.
 const UNHEARD: [Signal; 9] = [
     Signal::KILL,
     Signal::STOP,
@@ -24,42 +25,42 @@ const UNHEARD: [Signal; 9] = [
     Signal::URG,
     Signal::WINCH,
 ];
-/// A terminal sends them for a key, or to a background process that uses it.
+/// Stop signals. A terminal sends them for a key, or to a background process that uses it.
 const STOPPING: [Signal; 3] = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
 
-/// Signals, heard from now on instead of what they would do.
+/// Signals that are caught from now on, so that they have no other effect.
 pub(crate) struct Signals(Vec<(Signal, Stream)>);
 
 impl Signals {
-    /// All that would end this process, stop it or continue it, and the end of a child.
+    /// All signals that would end this process, stop it or continue it, and SIGCHLD.
     ///
-    /// Of several that have come SIGCONT is the last. In which order they came is not known, and a
+    /// If several signals have come, SIGCONT is returned last. Their order is unknown, and a
     /// program that is stopped after its SIGCONT is stopped for ever.
     pub(crate) fn all() -> Result<Self, Failure> {
         let others = (1..=LAST).filter_map(known).filter(|signal| !UNHEARD.contains(signal) && *signal != Signal::CONT);
         Self::of(others.chain([Signal::CONT]))
     }
 
-    /// Those by which people and supervisors ask to end.
+    /// Signals by which people and supervisors ask for the end.
     pub(crate) fn ending() -> Result<Self, Failure> {
         Self::of([Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT])
     }
 
-    /// The end of a child.
+    /// SIGCHLD: a child has ended, stopped or gone on.
     pub(crate) fn children() -> Result<Self, Failure> {
         Self::of([Signal::CHILD])
     }
 
     fn of(signals: impl IntoIterator<Item = Signal>) -> Result<Self, Failure> {
         let ignored = ignored();
-        // Without a handler of it, how a child ended is lost where its signal is ignored.
+        // SIGCHLD is always caught: if it is ignored, exit statuses of children are lost.
         let heard = |signal: &Signal| *signal == Signal::CHILD || ignored >> (signal.as_raw() - 1) & 1 == 0;
         let stream = |of: Signal| signal(SignalKind::from_raw(of.as_raw())).map(|stream| (of, stream));
         let streams = signals.into_iter().filter(heard).map(stream).collect::<Result<_, _>>();
         streams.map(Self).map_err(|error| Failure::internal(format!("signals cannot be heard: {error}")))
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     ///
     /// # Cancel safety
     /// Safe.
@@ -72,7 +73,8 @@ impl Signals {
         .await
     }
 
-    /// Waits for one that asks to end, while there is no program that others would be for.
+    /// Waits for a signal that asks for the end. It is for times without a program to which other
+    /// signals would be passed.
     ///
     /// # Cancel safety
     /// Safe.
@@ -102,7 +104,8 @@ fn real_time(_: i32) -> Option<Signal> {
     None
 }
 
-/// Whether it would end a program that does not handle it, and so may ask for the end.
+/// Whether a signal may ask for the end. Stop signals do not, and SIGUSR1 and SIGUSR2 are messages,
+/// although they end a program that does not handle them.
 pub(crate) fn ends(signal: Signal) -> bool {
     !stops(signal) && ![Signal::USR1, Signal::USR2, Signal::CONT, Signal::CHILD].contains(&signal)
 }
@@ -111,13 +114,13 @@ pub(super) fn stops(signal: Signal) -> bool {
     STOPPING.contains(&signal)
 }
 
-/// Until SIGCONT.
+/// Stops this process until it gets SIGCONT.
 pub(super) fn stop_this_process() {
     let _ = kill_process(getpid(), Signal::STOP);
 }
 
-/// The signals that were ignored when this process started, as bits: `nohup` means that nobody
-/// wants to hear of SIGHUP.
+/// The signals that were ignored when this process started, as bits. They stay ignored: `nohup`
+/// makes a program ignore SIGHUP.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

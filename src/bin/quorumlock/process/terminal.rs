@@ -7,15 +7,15 @@ use rustix::fs::OFlags;
 
 use super::family;
 
-/// Whether there is one, wherever standard input and error lead.
+/// Whether there is one, even if standard input and error are redirected.
 pub(super) fn exists() -> bool {
     let flags = (OFlags::NOCTTY | OFlags::NONBLOCK).bits();
     OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open("/dev/tty").is_ok()
 }
 
-/// Whether its keys send signals to this process. Elsewhere than on Linux that is taken for granted.
+/// Whether its keys send signals to this process. On systems other than Linux this is assumed.
 pub(super) fn reaches_us() -> bool {
     let stat = family::stat("self").unwrap_or_default();
-    // Our group, and the one in the foreground.
+    // Our process group, and the one in the foreground.
     stat.get(2) == stat.get(5)
 }
