@@ -1,5 +1,5 @@
-//! The command: a lock for shell scripts, a look at the nodes, a sandbox and a demo. It uses the
-//! library's public API only.
+//! The command: a lock for shell scripts, a look at the nodes, a sandbox and a demo. It uses only
+//! the library's public API, and some source files that both compile.
 #![allow(
     clippy::disallowed_methods,
     reason = "the command measures real time on its one runtime; nothing here is simulated"
@@ -8,7 +8,7 @@
 #[cfg(not(unix))]
 compile_error!("the quorumlock command needs Unix: signals, process groups, parents that die; the library does not");
 
-// Read in one way by the library and the command.
+// The library and the command share this code.
 #[path = "../../config/addresses.rs"]
 mod addresses;
 mod bench;
@@ -35,7 +35,7 @@ mod outlet;
 mod output;
 mod packaging;
 mod redact;
-// Read in one way by the library and the command.
+// The library and the command share this code.
 #[path = "../../config/password.rs"]
 mod password;
 mod process;
@@ -49,19 +49,19 @@ mod settings;
 mod status;
 mod textfile;
 mod times;
-// HolderNote in one way by the library and the command.
+// The library and the command share this code.
 #[allow(dead_code, unreachable_pub, reason = "for the library's users")]
 #[path = "../../node/redis/tls.rs"]
 mod tls;
 mod watch;
-// Told in one way by the library and the command.
+// The library and the command share these texts.
 #[allow(dead_code, reason = "for the library")]
 #[path = "../../node/redis/trouble.rs"]
 mod trouble;
 #[allow(dead_code, reason = "for the library")]
 #[path = "../../node/redis/wording.rs"]
 mod wording;
-// Shown in one way by the library and the command.
+// The library and the command share this code.
 #[path = "../../words.rs"]
 mod words;
 
@@ -88,7 +88,7 @@ fn done() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(told) => {
-            // Help and the version are told as errors too.
+            // clap returns help and the version as errors, too.
             let code = if told.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
             tell(&told);
             return code;
@@ -98,7 +98,7 @@ fn done() -> ExitCode {
     misplaced::refused(&cli.command).and_then(|()| started(cli)).unwrap_or_else(|failure| failure.told())
 }
 
-/// In colour, unless something in it must not be shown.
+/// Writes the message in colour, unless a login in it must be hidden.
 fn tell(told: &clap::Error) {
     let plain = told.render().to_string();
     let hidden = redact::hidden(&plain);
@@ -109,7 +109,7 @@ fn tell(told: &clap::Error) {
     }
 }
 
-/// Everything happens on the main thread: what is started from it is tied to its life (see
+/// Everything runs on the main thread: child processes are tied to the thread that starts them (see
 /// `process`).
 fn started(cli: Cli) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -117,7 +117,8 @@ fn started(cli: Cli) -> Outcome {
         .build()
         .map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
     let outcome = runtime.block_on(async {
-        // How children end is lost where a parent has this signal ignored.
+        // A parent may have made this process ignore SIGCHLD. Then exit statuses of children are
+        // lost without this handler.
         let _heard = Signals::children()?;
         carried_out(cli.command, cli.verbose).await
     });

@@ -15,16 +15,16 @@ use crate::output::{self, dash, green, milliseconds, red, yellow};
 use crate::settings::Settings;
 use crate::status::{wait, waits};
 
-/// What is left to wait for when all that are not slow are known.
+/// The library's own connect timeout is short, since `wait` has waited for slow nodes before.
 const WAITED: Duration = Duration::from_millis(1);
-/// How long connections may take to end.
+/// How long to wait until connections are closed.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// A check failed.
+/// The exit code if a check failed.
 const DIFFERS: u8 = 1;
 
 pub(crate) async fn members(args: Members) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
-    // Those that are slow are waited for here.
+    // `wait` below waits for slow nodes.
     let quorum = settings.onlooker()?.connect_timeout(WAITED).open()?;
     let members = async {
         wait(&quorum, args.nodes.connect_timeout).await;
@@ -40,7 +40,7 @@ pub(crate) async fn members(args: Members) -> Outcome {
     Ok(ExitCode::from(seen.verdict().code()))
 }
 
-/// What the records come to, the worst first.
+/// The result of comparing the records, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// One server is behind two names: then `run` and the library refuse to start.
@@ -82,7 +82,7 @@ impl Verdict {
 struct Seen<'a> {
     nodes: &'a [NodeMembers],
     lists: Lists<'a>,
-    /// The list of these settings, as records have it.
+    /// The list of a client with these settings, as records write it.
     says: &'a str,
     duplicate: bool,
 }
@@ -121,7 +121,7 @@ impl Seen<'_> {
         lines
     }
 
-    /// The lists that are in force beside this one, each with a letter.
+    /// The other lists that are in force, each with a letter.
     fn others(&self) -> BTreeMap<&str, char> {
         let mut others = BTreeMap::new();
         for (in_force, whose) in (0..self.nodes.len()).filter_map(|node| self.lists.at(node)) {
@@ -211,7 +211,7 @@ fn of_record(record: &Record) -> Value {
     json!({ "id": &*record.id, "age_ms": age, "old_at_once": old, "synced": record.synced })
 }
 
-/// Why a record was old when it was made: its age says no more than that.
+/// Why a new record was old at once. Its age does not show that.
 const fn of_word(word: OldAtOnce) -> &'static str {
     match word {
         OldAtOnce::Init => "init",
@@ -219,13 +219,13 @@ const fn of_word(word: OldAtOnce) -> &'static str {
     }
 }
 
-/// The node's address, and its name where that is another.
+/// The node's address, and its name if that differs.
 fn label(members: &NodeMembers) -> String {
     let address = members.node.split_once("://").map_or(&*members.node, |(_, rest)| rest);
     if address == &*members.name { address.to_owned() } else { format!("{} ({address})", members.name) }
 }
 
-/// What else is to be said of a node.
+/// A remark about a node, below the table.
 fn remark(members: &NodeMembers) -> Option<(&str, String)> {
     let remark = match &members.record {
         Err(why) => why.clone(),

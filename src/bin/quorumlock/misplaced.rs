@@ -1,9 +1,9 @@
-//! Addresses of nodes where the name of a lock belongs.
+//! Refuses addresses of nodes in the place of a lock's name.
 
 use crate::cli::Command;
 use crate::failure::Failure;
 
-/// How addresses of Redis begin, here and elsewhere.
+/// The schemes of addresses of Redis, in this command and in other programs.
 const SCHEMES: [&str; 10] = [
     "redis",
     "rediss",
@@ -17,8 +17,8 @@ const SCHEMES: [&str; 10] = [
     "unix",
 ];
 
-/// An error if a name is an address with a user or a password: names are shown, and are kept on the
-/// nodes.
+/// An error if a name is an address with a user or a password: names are shown, and are stored on
+/// the nodes.
 pub(crate) fn refused(command: &Command) -> Result<(), Failure> {
     match command.names().iter().find_map(|name| scheme(name)) {
         Some(scheme) => Err(Failure::usage(format!(

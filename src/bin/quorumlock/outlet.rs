@@ -1,5 +1,5 @@
-//! Writing that delays nothing else. A full pipe and a terminal after Ctrl-S can keep a writer for
-//! ever: here the writer is a thread that does nothing else.
+//! Writes without blocking the caller. A full pipe, or a terminal after Ctrl-S, can block a writer
+//! for ever. So a separate thread writes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,22 +8,23 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// A pipe takes so many bytes at once without those of another process between them (PIPE_BUF).
+/// A pipe takes a write of so many bytes as a whole, without bytes of other processes between them
+/// (PIPE_BUF).
 const AT_ONCE: usize = 4_096;
-/// How long `wait` waits.
+/// How long `wait` waits at most.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// A queue, and a thread that writes what is in it.
+/// A queue of messages, and a thread that writes them.
 pub(crate) struct Outlet {
     queue: Mutex<Queue>,
     changed: Condvar,
     write: fn(&[u8]) -> io::Result<()>,
-    /// Says how many messages were dropped.
+    /// Called with the number of dropped messages.
     dropped: fn(u64),
 }
 
 impl Outlet {
-    /// At most `room` bytes wait to be written; of more, the oldest messages are dropped.
+    /// At most `room` bytes wait to be written. Beyond that, the oldest messages are dropped.
     pub(crate) const fn new(room: usize, write: fn(&[u8]) -> io::Result<()>, dropped: fn(u64)) -> Self {
         Self { queue: Mutex::new(Queue::new(room)), changed: Condvar::new(), write, dropped }
     }
@@ -32,7 +33,7 @@ impl Outlet {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a message written, as a whole.
+    /// Queues a message. It is written as a whole, or dropped.
     pub(crate) fn push(&'static self, message: &[u8]) {
         let mut queue = self.lock();
         queue.push(message.to_vec());
@@ -43,14 +44,14 @@ impl Outlet {
         self.changed.notify_all();
     }
 
-    /// Whether everything is written, and an error if the last of it could not be.
+    /// Whether everything is written. Returns an error if the last write failed.
     pub(crate) fn is_written(&self) -> io::Result<bool> {
         let mut queue = self.lock();
         queue.failed.take().map_or_else(|| Ok(queue.is_empty()), Err)
     }
 
-    /// Waits until everything is written, for a second at most. Writes it where no thread could be
-    /// started for that.
+    /// Waits until everything is written, for a second at most. If no thread could be started, it
+    /// writes by itself.
     pub(crate) fn wait(&self) {
         let waited = self.changed.wait_timeout_while(self.lock(), FLUSH, |queue| queue.has_writer && !queue.is_empty());
         let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -77,7 +78,8 @@ impl Outlet {
     }
 }
 
-/// Messages that wait to be written. The oldest are dropped: the last ones tell how it ended.
+/// Messages that wait to be written. The oldest are dropped first: the last ones say how the
+/// command ended.
 struct Queue {
     room: usize,
     waiting: VecDeque<Vec<u8>>,
@@ -86,7 +88,7 @@ struct Queue {
     has_writer: bool,
     /// Whether the writer is at work.
     writing: bool,
-    /// Why the last of it could not be written.
+    /// Why the last write failed.
     failed: Option<io::Error>,
 }
 
@@ -96,7 +98,7 @@ impl Queue {
         Self { room, waiting, bytes: 0, dropped: 0, has_writer: false, writing: false, failed: None }
     }
 
-    /// The newest is kept, however large it is.
+    /// Keeps the newest message, however large it is.
     fn push(&mut self, message: Vec<u8>) {
         self.bytes += message.len();
         self.waiting.push_back(message);
@@ -112,7 +114,7 @@ impl Queue {
         message
     }
 
-    /// What to write next: one message, and those behind it that can be written with it at once.
+    /// Takes what to write next: one message, and the following ones that fit into the same write.
     fn take(&mut self) -> Vec<u8> {
         let mut bytes = self.pop();
         while self.waiting.front().is_some_and(|next| bytes.len() + next.len() <= AT_ONCE) {

@@ -1,4 +1,4 @@
-//! Words for people: notes on standard error, results on standard output, the log, and tables.
+//! Output: notes and the log on standard error, results on standard output, and tables.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::collections::HashSet;
@@ -22,7 +22,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::outlet::Outlet;
 
-/// How many bytes of messages may wait to be written: as many as a pipe takes.
+/// How many bytes of messages may wait to be written: as many as a pipe holds.
 const ROOM: usize = 64 * 1024;
 
 /// The queue of messages for standard error.
@@ -38,7 +38,7 @@ impl Write for Stderr {
         Ok(message.len())
     }
 
-    /// It is written soon.
+    /// Does nothing: the thread of the queue writes.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -62,13 +62,14 @@ pub(crate) fn to_stdout(bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// After so long a command that waits for nodes says for which.
+/// After this time a command that waits for nodes says which ones it waits for.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
-/// How often to look whether it is certain before that, and for how long that must be so.
+/// A note comes earlier if it is certain that the wait is long. How often to check that, and for
+/// how long it must stay so.
 const LOOK: Duration = Duration::from_millis(20);
 const CERTAIN: Duration = Duration::from_millis(200);
 
-/// Notes are logged whatever the level is.
+/// The target of notes, which are logged at every level.
 const NOTES: &str = "quorumlock::note";
 
 /// How standard error is written.
@@ -81,7 +82,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Set once, before anything is said: notes come from everywhere.
+/// Set once, before the first note. It is global, since all modules write notes.
 static FORMAT: OnceLock<Format> = OnceLock::new();
 
 /// Whether programs read standard error.
@@ -89,7 +90,8 @@ pub(crate) fn is_json() -> bool {
     FORMAT.get() == Some(&Format::Json)
 }
 
-/// Reports panics through the same queue from now on: even they wait for no reader.
+/// Reports panics through the same queue from now on, so that a panic does not block on standard
+/// error.
 pub(crate) fn take_panics() {
     panic::set_hook(Box::new(|what| {
         let trace = Backtrace::capture();
@@ -99,7 +101,7 @@ pub(crate) fn take_panics() {
     }));
 }
 
-/// Writes one note on standard error. One that cannot be written is nobody's loss.
+/// Writes one note on standard error. Errors are ignored: they could not be reported.
 pub(crate) fn note(text: &str) {
     if is_json() {
         tracing::info!(target: NOTES, "{}", strip_ansi_codes(text));
@@ -108,7 +110,7 @@ pub(crate) fn note(text: &str) {
     }
 }
 
-/// Writes on standard error why nothing more will come.
+/// Writes on standard error why the command failed.
 pub(crate) fn failed(text: &str) {
     if is_json() {
         tracing::error!(target: NOTES, "{}", strip_ansi_codes(text));
@@ -117,23 +119,23 @@ pub(crate) fn failed(text: &str) {
     }
 }
 
-/// Says that standard error took no more.
+/// Writes a note about dropped messages.
 fn dropped(messages: u64) {
     let what =
         if messages == 1 { "an earlier message was".to_owned() } else { format!("{messages} earlier messages were") };
     note(&format!("{what} dropped: standard error took no more"));
 }
 
-/// Says `what` on standard error, asks there, and reads a line from the terminal. Anything but yes
-/// means no, and so does the end of the input. Without a terminal nothing is read: the input may be
-/// for others, or never end.
+/// Writes `what` and the question on standard error, and reads a line from the terminal. Anything
+/// except yes means no, and so does the end of the input. Without a terminal nothing is read: the
+/// input may be for another program, or never end.
 pub(crate) async fn confirmed(what: &str, question: &str) -> io::Result<bool> {
     if !io::stdin().is_terminal() {
         note(&format!("{what}; standard input is no terminal, so nobody is asked: say --yes"));
         return Ok(false);
     }
     let prompt = format!("{what}. {question} [y/N] ");
-    // Connections live on meanwhile.
+    // A thread reads, so that connections stay alive meanwhile.
     tokio::task::spawn_blocking(move || answered(&prompt)).await.map_err(io::Error::other)?
 }
 
@@ -146,12 +148,13 @@ fn answered(prompt: &str) -> io::Result<bool> {
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
-/// Says once what is waited for, if it takes a while. Finding out keeps nobody from going on.
+/// Waits for `future`. If it takes a while, it writes a note on `what` it waits for. The note does
+/// not delay the result.
 pub(crate) async fn telling<F: Future>(future: F, what: impl Future<Output = String>) -> F::Output {
     telling_once(future, SILENCE, || false, what).await
 }
 
-/// The same after so long, and at once where it is certain that it takes a while.
+/// The same after `silence`, or earlier if it is `certain` that the wait is long.
 pub(crate) async fn telling_once<F: Future>(
     future: F,
     silence: Duration,
@@ -174,13 +177,13 @@ pub(crate) async fn telling_once<F: Future>(
     }
 }
 
-/// What several nodes say, without an explanation that one before them gave: `quarantined for 58 s
-/// more: why`, or `other list: why`.
+/// The texts of several nodes. It omits an explanation that a node before has given, in
+/// `quarantined for 58 s more: why` and in `other list: why`.
 pub(crate) fn explained_once(said: impl IntoIterator<Item = String>) -> Vec<String> {
     explained_below("", said)
 }
 
-/// The same below a message, which may have told of the other list.
+/// The same below a message, which may explain the other list already.
 pub(crate) fn explained_below(message: &str, said: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut known = HashSet::new();
     let is_new = |why: &str, known: &mut HashSet<String>| {
@@ -198,7 +201,7 @@ pub(crate) fn explained_below(message: &str, said: impl IntoIterator<Item = Stri
     said.into_iter().map(&mut shortened).collect()
 }
 
-/// What is the same of several nodes, once, with their names.
+/// Merges equal texts of several nodes into one, with the names of these nodes.
 pub(crate) fn same_once<'a>(said: impl IntoIterator<Item = (&'a str, String)>) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
     for (node, what) in said {
@@ -210,16 +213,16 @@ pub(crate) fn same_once<'a>(said: impl IntoIterator<Item = (&'a str, String)>) -
     all
 }
 
-/// Why nothing was done, for programs: nobody said yes to `what`.
+/// Why nothing was done, for programs: the user did not confirm `what`.
 pub(crate) fn refused(what: &str) -> String {
     if io::stdin().is_terminal() { format!("{what}; the answer was no") } else { format!("{what}; say --yes") }
 }
 
-/// Writes a line, or several, to standard output, behind what was said on standard error. Nobody
-/// may read it: renewals and signals go on meanwhile.
+/// Writes one or more lines to standard output, after the notes on standard error. A thread writes:
+/// if nobody reads the output, renewals and signals go on.
 ///
 /// # Cancel safety
-/// It may be written later, or never.
+/// If it is cancelled, the text may be written later, or never.
 pub(crate) async fn say(text: &str) -> io::Result<()> {
     let line = format!("{text}\n");
     let written = move || {
@@ -229,13 +232,13 @@ pub(crate) async fn say(text: &str) -> io::Result<()> {
     tokio::task::spawn_blocking(written).await.map_err(io::Error::other)?
 }
 
-/// Standard error as a terminal for what is drawn there.
+/// Standard error as a terminal, for progress bars.
 pub(crate) fn terminal() -> Term {
     Term::read_write_pair(io::stdin(), Stderr)
 }
 
-/// Logs the library's events to standard error: never other crates', which know less of what must
-/// not be shown.
+/// Logs the library's events to standard error. Events of other crates are never logged, since
+/// these do not know what must be hidden.
 pub(crate) fn log(format: Format, verbose: bool, default: LevelFilter) {
     let _ = FORMAT.set(format);
     let level = if verbose { LevelFilter::DEBUG } else { default };
@@ -244,14 +247,14 @@ pub(crate) fn log(format: Format, verbose: bool, default: LevelFilter) {
     let layer = tracing_subscriber::fmt::layer().with_writer(|| Stderr).with_ansi(colours).with_target(false);
     let registry = tracing_subscriber::registry();
     let _ = match (format, verbose) {
-        // Fields beside the message, where who reads logs looks for them.
+        // Log readers expect fields beside the message.
         (Format::Json, _) => registry.with(layer.json().flatten_event(true).with_filter(filter)).try_init(),
         (Format::Text, true) => registry.with(layer.with_filter(filter)).try_init(),
         (Format::Text, false) => registry.with(layer.event_format(Plain).with_filter(filter)).try_init(),
     };
 }
 
-/// Events as the command's own notes look.
+/// Writes events in the form of the command's own notes.
 struct Plain;
 
 impl<S, N> FormatEvent<S, N> for Plain
@@ -282,7 +285,7 @@ pub(crate) fn red(text: &str) -> String {
     Style::new().red().apply_to(text).to_string()
 }
 
-/// Rows under a heading, columns aligned; the last is not padded.
+/// Rows under a heading, with aligned columns. The last column is not padded.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let heading = heading.iter().map(|title| bold(title)).collect();
     aligned_rows(&[&[heading], rows].concat())
@@ -321,9 +324,9 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// A time for programs.
+/// Milliseconds, for programs.
 pub(crate) fn milliseconds(time: Duration) -> f64 {
-    // Microseconds are as exact as clocks are.
+    // Clocks are no more exact than microseconds.
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
@@ -332,7 +335,7 @@ pub(crate) fn voting(votes: usize, nodes: usize) -> String {
     if nodes == 1 { format!("{votes} of 1 node votes") } else { format!("{votes} of {nodes} nodes vote") }
 }
 
-/// What stands in a table where there is nothing.
+/// The text of an empty cell of a table.
 pub(crate) fn dash() -> String {
     "-".to_owned()
 }

@@ -19,7 +19,7 @@ pub(crate) fn completions(args: &Completions) -> Outcome {
     written(&script)
 }
 
-/// The command line without what it calls itself: shells would offer hidden subcommands too.
+/// The command line without its hidden subcommands: shells would offer these, too.
 fn for_people() -> Command {
     let whole = Cli::command();
     let shown = whole.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()).cloned();
@@ -48,7 +48,7 @@ fn all_into(folder: &Path) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes it as a whole, so that it fails as other output does.
+/// Writes the text as a whole, so that errors are handled as in other commands.
 fn written(text: &[u8]) -> Outcome {
     let mut out = io::stdout().lock();
     out.write_all(text)?;

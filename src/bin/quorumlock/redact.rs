@@ -1,17 +1,16 @@
-//! Logins of addresses, which nothing that is said may show, wherever they were typed.
+//! Hides logins of addresses in all output, wherever the user wrote them.
 
 use std::env;
 
-/// What is said of a command line, without the logins in its arguments and in the variables that
-/// belong to it.
+/// The text, without logins that occur in the command's arguments and environment variables.
 pub(crate) fn hidden(said: &str) -> String {
     let variables = env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("QUORUMLOCK_"));
     let given = env::args_os().skip(1).chain(variables.map(|(_, value)| value));
     given.fold(said.to_owned(), |said, given| without(said, &given.to_string_lossy()))
 }
 
-/// A login is what stands before an `@`, if it has a `:` that parts user and password, or an address
-/// begins there.
+/// Hides the logins of one argument. A login is the text before an `@`, if it has a `:` between
+/// user and password, or if it follows the scheme of an address.
 fn without(said: String, given: &str) -> String {
     given.split(',').fold(said, |said, part| {
         let Some((before, _)) = part.rsplit_once('@') else { return said };

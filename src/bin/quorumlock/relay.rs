@@ -1,4 +1,4 @@
-//! `quorumlock relay`: the distance between regions, where regions are containers.
+//! `quorumlock relay`: simulates the distance between regions that are containers.
 
 use std::net::TcpListener;
 

@@ -18,7 +18,7 @@ use crate::status::{Permits, held_by, named, own_list, wait, waits};
 
 /// How long to wait for nodes that have not confirmed yet when a quorum has.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// How long to wait for a quorum of nodes, unless told otherwise.
+/// How long to wait for a quorum of nodes, if no option says otherwise.
 const PATIENCE: Duration = Duration::from_secs(15);
 const NOTHING: &str = "nothing was released";
 
@@ -50,8 +50,8 @@ pub(crate) async fn release(args: Release) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Clients of another list may hold the name at other nodes: what is taken away under a wrong list is
-/// perhaps not taken away from its holder.
+/// Fails if another list is in force. Its clients may hold the name on other nodes, so a release
+/// under the wrong list may miss the holder.
 fn under_one_list(settings: &Settings, quorum: &Quorum) -> Result<(), Failure> {
     let nodes = quorum.nodes();
     let own = own_list(settings, &nodes);
@@ -63,7 +63,8 @@ fn under_one_list(settings: &Settings, quorum: &Quorum) -> Result<(), Failure> {
     Err(failure.and("to release a lock of theirs, give their list (--nodes, --list, --max-ttl)").and(NOTHING))
 }
 
-/// What is held of a semaphore are its permits: the gate is a waiter's.
+/// Refuses the name of a semaphore. Its permits are held under names of their own, and its gate
+/// belongs to a waiter.
 async fn no_semaphore(name: &str, quorum: &Quorum, seen: &Inspected) -> Result<(), Failure> {
     if !named(seen).is_empty() && !seen.is_gate() {
         return Ok(());
@@ -78,7 +79,7 @@ async fn no_semaphore(name: &str, quorum: &Quorum, seen: &Inspected) -> Result<(
     )))
 }
 
-/// Asks about all whom nodes name, until the answer is about those that they still do.
+/// Asks the user about the holders that the nodes name. Asks again if there are others by then.
 async fn asked(args: &Release, quorum: &Quorum, mut before: Inspected) -> Result<ControlFlow<ExitCode>, Failure> {
     loop {
         if before.agreed() == Some(false) && named(&before).is_empty() {
@@ -105,7 +106,7 @@ const fn question(now: bool) -> &'static str {
     }
 }
 
-/// There is nothing to ask about.
+/// Reports that the name is free.
 async fn free(args: &Release, seen: &Inspected) -> Outcome {
     let fence = seen.fence();
     let text = match args.json {
@@ -119,7 +120,7 @@ async fn free(args: &Release, seen: &Inspected) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Nobody said yes.
+/// Reports that the user did not confirm.
 async fn kept(args: &Release, seen: &Inspected, what: &str) -> Outcome {
     if args.json {
         let (holder, fence, why) = (seen.holder(), seen.fence(), output::refused(what));
@@ -134,7 +135,7 @@ async fn kept(args: &Release, seen: &Inspected, what: &str) -> Outcome {
     Ok(ExitCode::FAILURE)
 }
 
-/// Frees it, with a warning.
+/// Frees the name at once, with a warning.
 async fn at_once(quorum: &Quorum, name: &str) -> Result<Taken, Failure> {
     let taken = quorum.force_release(name).await?;
     if taken.left.is_some() {
@@ -161,7 +162,7 @@ fn what(taken: Option<Duration>, once: bool, now: bool) -> String {
         Some(time) if now && !time.is_zero() => {
             format!("was taken away, but too few nodes say that it is free: it may be held for up to {} more", left(time))
         }
-        // What was done once is held though its holder may have ended.
+        // A job that is done once in a period stays held after its holder has ended.
         Some(time) if once && !time.is_zero() => format!(
             "revoked, and not free: it was done in this period, or is being done, and nobody does it again for up to {}; \
              --now frees it at once",
