@@ -1,4 +1,5 @@
-//! `quorumlock run` and `elect`: a command under a lock, dead before the lock can pass on.
+//! `quorumlock run` and `elect`: run a command under a lock, and end it before another client can
+//! get the lock.
 
 use std::future::Future;
 use std::ops::ControlFlow;
@@ -25,19 +26,19 @@ use crate::status::{held_by, told};
 use crate::times::{self, Wait, grace, ttl};
 use crate::words::listed;
 
-/// Linux takes 128 KiB for a variable with its name.
+/// Linux allows 128 KiB for an environment variable with its name.
 const LONGEST_NAMES: usize = 130_000;
 /// How long to wait for releases that a minority of nodes has not confirmed.
 const FAREWELL: Duration = Duration::from_millis(200);
-/// After so long it says whom it waits for.
+/// After this time a note says for whom it waits.
 const SILENCE: Duration = Duration::from_secs(2);
-/// The remaining validity is looked at this often: it also shrinks while the machine sleeps, and
-/// timers do not.
+/// How often to check the remaining validity. It also shrinks while the machine is suspended, when
+/// timers stand still.
 const LOOK: Duration = Duration::from_millis(500);
-/// SIGKILL comes this long before the end of the validity, or a quarter of the grace where that is
+/// SIGKILL comes this long before the end of the validity, or a quarter of the grace if that is
 /// less.
 const MARGIN: Duration = Duration::from_millis(500);
-/// Killed processes have this long to end, even if the lock is over before.
+/// Killed processes have this long to end, even if the validity ends before.
 const DYING: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(args: Run) -> Outcome {
@@ -108,7 +109,7 @@ async fn held_by_a_command(
     outcome
 }
 
-/// Connects, and runs the command while what is wanted is held.
+/// Connects, acquires the lock, and runs the command under it.
 async fn with_a_quorum(
     args: &Run,
     (settings, secret): (Settings, Option<PasswordFile>),
@@ -140,7 +141,7 @@ async fn with_a_quorum(
         Err(signal) => return Ok(process::ended_by(signal)),
     }
     let mut wait = wait;
-    // What is done once a period, nodes hold for that.
+    // Nodes hold a job that is done once in a period until the period ends.
     let times = Times { grace, stays: args.once_per.unwrap_or(ttl).max(ttl) };
     let outcome = loop {
         match under_lock(args, wait, (&quorum, &wanted), times, signals).await {
@@ -153,7 +154,7 @@ async fn with_a_quorum(
     outcome
 }
 
-/// The command is told the names in one variable, and Linux takes no longer one.
+/// The command gets the names in one variable, whose length Linux limits.
 fn fit_into_a_variable(names: &[String]) -> Result<(), Failure> {
     if let Some(name) = names.iter().find(|name| name.contains('\n')) {
         return Err(Failure::usage(format!("the name {name:?} has a line feed, and CMD is told one name a line")));
@@ -167,8 +168,8 @@ fn fit_into_a_variable(names: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Acquires what is wanted, and runs the command under it. Goes on where the lock was lost, the
-/// command has ended, and it is to be run again.
+/// Acquires the lock, and runs the command under it. Returns `Continue` if the lock was lost, and
+/// the command is to be run again.
 async fn under_lock(
     args: &Run,
     wait: Wait,
@@ -181,7 +182,8 @@ async fn under_lock(
         Err(signal) => return Ok(ControlFlow::Break(process::ended_by(signal))),
     };
     let Some(held) = held else { return Ok(ControlFlow::Break(skipped(args, quorum).await)) };
-    // One that came meanwhile: the keys of a terminal do not reach a command that is not there.
+    // A signal may have come meanwhile. A key of the terminal does not reach a command that has not
+    // started.
     if let Err(signal) = unless_told(signals, yield_now()).await {
         given_back(held, stays).await;
         return Ok(ControlFlow::Break(process::ended_by(signal)));
@@ -213,19 +215,19 @@ async fn under_lock(
     }
 }
 
-/// Waits for what is wanted; `None` where somebody has had it in this period.
+/// Acquires the lock. `None` if the job was done in this period, or is being done.
 async fn acquired(args: &Run, wait: Wait, (quorum, wanted): (&Quorum, &Wanted)) -> Result<Option<Held>, Failure> {
     let certain = || none_votes(quorum, |node| node.state != NodeState::Up);
     let what = waits(args, wait.timeout, quorum);
     let held = output::telling_once(wanted.acquire(wait.left()), SILENCE, certain, what).await;
     held.map_err(|error| match args.once_per {
-        // It may not have been done.
+        // Not a conflict: the job may not have been done.
         Some(_) => error.into(),
         None => not_acquired(error, args),
     })
 }
 
-/// The command, as long as the lock is held.
+/// Runs the command as long as the lock is held.
 async fn command_under(args: &Run, lease: View, grace: Duration, signals: &mut Signals) -> Result<Ended, Failure> {
     let mut variables =
         vec![("QUORUMLOCK_NAME", lease.names().join("\n")), ("QUORUMLOCK_FENCING_TOKEN", lease.token().to_string())];
@@ -236,7 +238,7 @@ async fn command_under(args: &Run, lease: View, grace: Duration, signals: &mut S
     Watch { lease, grace }.over(&mut program, signals).await
 }
 
-/// Somebody has done it in this period, or does it now.
+/// Reports that the job was done in this period, or is being done.
 async fn skipped(args: &Run, quorum: &Quorum) -> ExitCode {
     let name = &args.names[0];
     let left = quorum.inspect(name).await.ok().and_then(|seen| {
@@ -249,7 +251,7 @@ async fn skipped(args: &Run, quorum: &Quorum) -> ExitCode {
     ExitCode::from(args.conflict_exit_code.unwrap_or(0))
 }
 
-/// Keeps the lock after the command has ended, until a signal asks for the end.
+/// Keeps the lock for `at_least` after the command has ended, or until a signal asks for the end.
 async fn kept(at_least: Option<Duration>, lease: &View, signals: &mut Signals) -> Result<(), Failure> {
     let Some(at_least) = at_least else { return Ok(()) };
     tokio::select! {
@@ -263,7 +265,8 @@ async fn kept(at_least: Option<Duration>, lease: &View, signals: &mut Signals) -
     }
 }
 
-/// Lets another do in this period what failed here. All else is released by being dropped.
+/// Gives back a job that failed, so that another client may do it in this period. All other locks
+/// are released by the drop.
 async fn given_back(held: Held, stays: Duration) {
     let name = listed(&held.view().names());
     if held.is_once()
@@ -273,7 +276,7 @@ async fn given_back(held: Held, stays: Duration) {
     }
 }
 
-/// That the lock may be left behind: this process ends, and nobody tries its release again.
+/// The note that the lock may stay held: this process ends, so nobody retries the release.
 fn unconfirmed(name: &str, error: &Error, stays: Duration) -> String {
     if error.is_unavailable() {
         let time = exact(stays);
@@ -282,11 +285,11 @@ fn unconfirmed(name: &str, error: &Error, stays: Duration) -> String {
     error.to_string()
 }
 
-/// Scripts tell that another has the lock by a code of their choice. That nobody can tell who has
-/// it is another matter, and keeps its own.
+/// A conflict has the exit code that the user chose. If nobody can tell who holds the lock, that is
+/// no conflict, and the code stays.
 fn not_acquired(error: Error, args: &Run) -> Failure {
     match (error.kind(), args.conflict_exit_code.unwrap_or(NOT_ACQUIRED)) {
-        // Asked for: what a scheduler sends by mail is short.
+        // Code 0 is what the user asked for. The text is short, since a scheduler may mail it.
         (ErrorKind::Contended | ErrorKind::Timeout, 0) => {
             let verb = if args.names.len() == 1 { "is" } else { "are" };
             Failure::new(0, format!("{} {verb} held elsewhere: the command is not run", listed(&args.names)))
@@ -296,7 +299,7 @@ fn not_acquired(error: Error, args: &Run) -> Failure {
     }
 }
 
-/// What is waited for, and for whom or what that is not to be had.
+/// The note on what the command waits for, with the holder, or with the nodes that do not vote.
 async fn waits(args: &Run, timeout: Duration, quorum: &Quorum) -> String {
     let names = &args.names;
     let nodes = quorum.nodes();
@@ -313,9 +316,9 @@ async fn waits(args: &Run, timeout: Duration, quorum: &Quorum) -> String {
     format!("{waiting}; {}, which is no quorum: {states}", output::voting(votes, nodes.len()))
 }
 
-/// The holder of the first name that another client holds. This command holds the names before it.
+/// The holder of the first name that another client holds.
 async fn held(names: &[String], quorum: &Quorum) -> Option<String> {
-    // At once: each waits for as long as a round may take where a node does not answer.
+    // All at the same time: a request takes as long as a round may take if a node does not answer.
     let seen = join_all(names.iter().map(|name| quorum.inspect(name))).await;
     let mut seen = names.iter().zip(&seen).filter_map(|(name, seen)| Some((name, seen.as_ref().ok()?)));
     let (name, seen) = seen.find(|(_, seen)| seen.holder().is_some_and(|holder| !quorum.is_mine(holder)))?;
@@ -323,7 +326,7 @@ async fn held(names: &[String], quorum: &Quorum) -> Option<String> {
     Some(format!("; {which} is {}", held_by(seen)))
 }
 
-/// Gives the lock back after the command has ended by itself. Was it held until then?
+/// Releases the lock after the command has ended by itself. Fails if the lock was lost before.
 async fn released(held: Held, status: ExitStatus, stays: Duration) -> Outcome {
     let name = listed(&held.view().names());
     let ended = if status.success() { held.release().await } else { held.undo().await };
@@ -342,9 +345,9 @@ async fn released(held: Held, status: ExitStatus, stays: Duration) -> Outcome {
 
 #[derive(Clone, Copy)]
 struct Times {
-    /// That the command has to end before the lock does.
+    /// The command is stopped when only this much validity is left.
     grace: Duration,
-    /// How long nodes hold at most what is not released.
+    /// How long nodes hold a lock at most that is not released.
     stays: Duration,
 }
 
@@ -352,13 +355,14 @@ struct Times {
 enum Ended {
     Itself {
         status: ExitStatus,
-        /// Somebody had asked for the end.
+        /// Whether a signal asked for the end before.
         asked: bool,
     },
-    /// Since the lock was lost.
+    /// The command was stopped, since the lock was lost.
     Stopped {
         how: String,
-        /// Somebody had asked for the end, or something of it goes on.
+        /// Whether a signal asked for the end before, or some process goes on. Then the command is
+        /// not run again.
         for_good: bool,
     },
 }
@@ -373,13 +377,13 @@ impl Watch {
         listed(&self.lease.names())
     }
 
-    /// Waits for the command's end, and sees to it that it comes before the lock's.
+    /// Waits for the command's end. Stops the command in time if the lock ends.
     async fn over(&self, program: &mut Program, signals: &mut Signals) -> Result<Ended, Failure> {
         let mut asked = false;
         let mut due = None;
         let (why, deadline, end) = loop {
             let now = Instant::now();
-            // What it started is clearing up.
+            // The command has ended, and its children have had the grace to clean up.
             if program.has_ended() && now >= *due.get_or_insert(now + self.grace) {
                 program.kill_rest();
             }
@@ -391,10 +395,11 @@ impl Watch {
             }
             tokio::select! {
                 biased;
-                // First: it may have been sent to the command too, which has ended by it.
+                // Signals come first: the command may have got the same signal, and ended by it.
                 signal = signals.next() => {
                     asked |= [Signal::INT, Signal::QUIT, Signal::TERM].contains(&signal);
-                    // After a stop the lock may have ended: then the command must not go on.
+                    // While this process was stopped, the lock may have ended: then the command
+                    // must not go on.
                     if signal != Signal::CONT || self.lease.remaining() > self.grace {
                         program.pass_on(signal);
                     }
@@ -411,13 +416,15 @@ impl Watch {
         Ok(Ended::Stopped { how, for_good: asked || left })
     }
 
-    /// Ends the command before `deadline`: SIGTERM now, SIGKILL while there is time for it. The lock
-    /// is kept for what cannot be killed, for as long as it can be: until `end` if it was lost.
-    /// Returns how the command ended, and whether something of it goes on.
+    /// Ends the command before `deadline`: by SIGTERM now, and by SIGKILL shortly before
+    /// `deadline`. If processes cannot be killed, the lock is kept for as long as possible: until
+    /// it is lost and `end` has passed. Returns how the command ended, and whether some process
+    /// goes on.
     async fn stop(&self, program: &mut Program, deadline: Instant, end: Instant, why: String) -> (String, bool) {
         let kill = deadline.checked_sub(MARGIN.min(self.grace / 4)).unwrap_or(deadline);
         let time = kill.saturating_duration_since(Instant::now());
-        // Without time it is not asked: stopped until now, it would go on for another moment.
+        // Without time there is no SIGTERM. It comes with SIGCONT, so a stopped command would go on
+        // for a moment.
         let asked = !time.is_zero() && program.terminate();
         let what = if asked { "; the command got SIGTERM" } else { "" };
         output::note(&below(&format!("{why}{what}"), &self.lease.failed_renewal()));
@@ -443,7 +450,7 @@ impl Watch {
     }
 }
 
-/// What comes of `future`, unless a signal to end comes first.
+/// The output of `future`, or the signal if one asks for the end before.
 async fn unless_told<F: Future>(signals: &mut Signals, future: F) -> Result<F::Output, Signal> {
     tokio::select! {
         biased;

@@ -51,7 +51,7 @@ async fn until_told(settings: &Settings, signals: &mut Signals) -> Outcome {
     }
 }
 
-/// Runs the command, and leaves nothing of it behind.
+/// Runs the command, and kills what is left of it at the end.
 async fn with(args: &Sandbox, settings: &Settings, signals: &mut Signals) -> Outcome {
     let mut program = Program::start(&args.command, &settings.variables(), GRACE)?;
     let mut kill_in = None;
@@ -60,7 +60,8 @@ async fn with(args: &Sandbox, settings: &Settings, signals: &mut Signals) -> Out
             biased;
             signal = signals.next() => {
                 program.pass_on(signal);
-                // Interactive commands live on after Ctrl-C; others mean the end.
+                // Interactive commands go on after the keys for SIGINT and SIGQUIT. Other signals
+                // mean the end.
                 if process::ends(signal) && ![Signal::INT, Signal::QUIT].contains(&signal) {
                     kill_in.get_or_insert(Box::pin(sleep(GRACE)));
                 }

@@ -1,4 +1,4 @@
-//! Redis servers of our own, on loopback: no persistence, and gone with their handle.
+//! Starts Redis servers on loopback, without persistence. They end when they are dropped.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,9 +12,9 @@ use tempfile::TempDir;
 use crate::failure::{Failure, UNAVAILABLE};
 use crate::process;
 
-/// How long a server may take to answer. It takes some ten milliseconds.
+/// How long a server may take to answer. Usually it takes about ten milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A free port may be taken by somebody else before the server has it.
+/// How many ports to try: another process may take a free port before the server does.
 const ATTEMPTS: usize = 10;
 
 const MISSING: &str = "redis-server is missing. Install it (Debian, Ubuntu: apt-get install redis-server; Fedora: dnf install valkey; \
@@ -58,19 +58,19 @@ impl Servers {
         ports.iter().map(|port| format!("redis://127.0.0.1:{port}")).collect()
     }
 
-    /// How many script calls all of them have carried out, by their own count.
+    /// How many script calls all servers have run, by their own count.
     pub(crate) fn script_calls(&self) -> io::Result<u64> {
         self.list.iter().map(|server| script_calls(server.port)).sum()
     }
 
-    /// Ends one with SIGKILL.
+    /// Ends one server with SIGKILL.
     pub(crate) fn kill(&mut self, index: usize) {
         if let Some(server) = self.list.get_mut(index) {
             server.kill();
         }
     }
 
-    /// Starts one again at its address. It has forgotten everything.
+    /// Starts one server again at its address. It has forgotten everything.
     pub(crate) fn restart(&mut self, index: usize) -> Result<(), Failure> {
         let Some(server) = self.list.get_mut(index) else { return Ok(()) };
         server.kill();
@@ -96,16 +96,16 @@ impl Servers {
 
 impl Server {
     fn launch(&mut self, program: &Path) -> io::Result<()> {
-        // It writes nothing, so its folder can go as soon as it is inside: then nothing is left
-        // even if all of this is killed.
+        // The server writes nothing, so its folder can be removed once the server runs in it. Then
+        // no folder is left, even if this process is killed.
         let folder = TempDir::new()?;
         let port = self.port.to_string();
         let mut command = process::tied(program.as_os_str())?;
         command
             .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
             .arg(folder.path())
-            // Ctrl-C in a terminal goes to the whole group there; the servers end after what uses
-            // them.
+            // A group of its own: Ctrl-C in a terminal would reach the server, which must end after
+            // its clients.
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -135,7 +135,8 @@ impl Server {
     }
 
     fn kill(&mut self) {
-        // One that has ended may have been reaped by others: its number is no longer its own.
+        // If it has ended, another module may have reaped it: then its number may be another
+        // process's.
         if let Some(mut process) = self.process.take()
             && let Ok(None) = process.try_wait()
         {
@@ -155,7 +156,7 @@ fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-/// The process that serves a port.
+/// The number of the process that serves a port.
 fn serving(port: u16) -> io::Result<u32> {
     let pid = info(port, "server")?.find_map(|line| line.strip_prefix("process_id:")?.trim().parse().ok());
     pid.ok_or_else(|| io::ErrorKind::InvalidData.into())
@@ -174,7 +175,7 @@ fn script_calls(port: u16) -> io::Result<u64> {
 fn info(port: u16, section: &str) -> io::Result<impl Iterator<Item = String>> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-    // It closes the connection after the answer, which is how its end is known.
+    // After QUIT the server closes the connection, which shows the end of the reply.
     stream.write_all(format!("INFO {section}\r\nQUIT\r\n").as_bytes())?;
     Ok(BufReader::new(stream.take(1 << 16)).lines().map_while(Result::ok))
 }

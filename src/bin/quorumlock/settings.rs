@@ -1,4 +1,4 @@
-//! Which nodes and which options: the command line first, then the file, then the environment. A
+//! Nodes and options: from the command line first, then from the file, then from the environment. A
 //! file that only the environment names comes last.
 
 use std::env;
@@ -17,7 +17,7 @@ use crate::encryption::Encryption;
 use crate::failure::Failure;
 use crate::password::{Password, PasswordFile};
 
-// One rule of the library and the command.
+// The library and the command share this rule.
 #[path = "../../node/redis/credential_charset.rs"]
 mod credential_charset;
 
@@ -43,9 +43,9 @@ const DEFAULT_LIST: &str = "default";
 #[derive(Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) nodes: Vec<String>,
-    /// For addresses that have none, as it was when the command began.
+    /// The password for addresses that have none, as it was when the command began.
     pub(crate) password: Option<Password>,
-    /// The file that it is in, where that can be read at each connection.
+    /// The file with the password, if it can be read again at each connection.
     pub(crate) password_file: Option<PathBuf>,
     pub(crate) encryption: Encryption,
     pub(crate) ttl: Option<Duration>,
@@ -60,13 +60,13 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Collects them. Whether the nodes make sense is for the library to say.
+    /// Collects all settings. The library checks the nodes.
     pub(crate) fn collect(given: &Nodes) -> Result<Self, Failure> {
         let (settings, secret) = Self::without_password(given)?;
         settings.with_password_of(secret.as_ref())
     }
 
-    /// The same before the file with the password is read.
+    /// The same, without reading the file with the password. Returns that file.
     pub(crate) fn without_password(given: &Nodes) -> Result<(Self, Option<PasswordFile>), Failure> {
         let origin = Origin::of(given);
         let file = origin.file()?;
@@ -78,7 +78,7 @@ impl Settings {
             None if file.has_nodes() && !listed => file.addresses(secret.is_some())?,
             None => environment.nodes,
         };
-        // Servers that are started here have neither, and are not told those of others.
+        // Without nodes the command starts its own servers, which have no TLS.
         let encryption = if nodes.is_empty() { Encryption::default() } else { Encryption::collect(given, &file)? };
         let says = file.says;
         let settings = Self {
@@ -100,7 +100,8 @@ impl Settings {
         Ok((settings, secret))
     }
 
-    /// A pipe is read once.
+    /// Adds the password of that file. A pipe can be read only once, so it is not read at later
+    /// connections.
     pub(crate) fn with_password_of(self, secret: Option<&PasswordFile>) -> Result<Self, Failure> {
         let Some(secret) = secret else { return Ok(self) };
         let line = secret.line().map_err(Failure::usage)?;
@@ -111,14 +112,14 @@ impl Settings {
         Ok(Self { password: Some(Password::new(&line)), password_file, ..self })
     }
 
-    /// The nodes' addresses with the password that they had when the command began.
+    /// The nodes' addresses, with the password that they had when the command began.
     pub(crate) fn logged_in(&self) -> Vec<String> {
         let whole =
             |node: &String| self.password.as_ref().map_or_else(|| node.clone(), |password| password.within(node));
         self.nodes.iter().map(whole).collect()
     }
 
-    /// As [`collect`](Self::collect), for those who cannot do without nodes.
+    /// As [`collect`](Self::collect), but fails if there are no nodes.
     pub(crate) fn with_nodes(given: &Nodes) -> Result<Self, Failure> {
         let settings = Self::collect(given)?;
         settings.need_nodes(given)?;
@@ -142,7 +143,7 @@ impl Settings {
             nodes: variable(NODES)?.map(|text| addresses(&text)).transpose()?.unwrap_or_default(),
             list: variable(LIST)?,
             max_ttl: time(MAX_TTL)?,
-            // An empty one is set all the same, and refused by the library.
+            // An empty prefix counts as set, and the library refuses it.
             key_prefix: text(KEY_PREFIX)?,
             key_format: variable(KEY_FORMAT)?,
             transport: transport()?,
@@ -166,8 +167,8 @@ impl Settings {
         Ok(with(builder, self.node_timeout, QuorumBuilder::node_timeout))
     }
 
-    /// A builder for those who acquire nothing: a `max_ttl` below the default ttl does not concern
-    /// them.
+    /// A builder for commands that acquire nothing. They need no ttl, so the default ttl may be
+    /// above `max_ttl`.
     pub(crate) fn onlooker(&self) -> Result<QuorumBuilder, Failure> {
         let longest = self.max_ttl.filter(|longest| !longest.is_zero());
         Ok(with(self.builder()?.onlooker(), self.ttl.or(longest), QuorumBuilder::ttl))
@@ -178,8 +179,8 @@ impl Settings {
         List::new(self.list.as_deref().unwrap_or(DEFAULT_LIST), names, self.max_ttl.unwrap_or(DEFAULT_MAX_TTL))
     }
 
-    /// The variables by which another `quorumlock` finds the same nodes and nothing else: what is
-    /// empty counts as not set. Not arguments: everybody can see those.
+    /// The environment variables that give another `quorumlock` process the same nodes and options.
+    /// Empty variables count as not set. Arguments would show passwords to everybody.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let nodes: Vec<_> = self.logged_in().iter().map(|node| node.replace(',', "%2C")).collect();
         let set = [
@@ -191,14 +192,14 @@ impl Settings {
             (CONFIG, None),
             (PASSWORD_FILE, None),
         ];
-        // What this process was told and does not have would reach the other one.
+        // Variables of this process would reach the other one, so they are emptied.
         let told = |name: &str| env::var_os(name).map(|_| String::new());
         let set = set.into_iter().filter_map(|(name, value)| Some((name, value.or_else(|| told(name))?)));
         std::iter::once((NODES, nodes.join(","))).chain(set).chain(self.encryption.variables()).collect()
     }
 }
 
-/// Who names the file.
+/// What names the configuration file.
 enum Origin {
     Option(PathBuf),
     Variable(PathBuf),
@@ -221,8 +222,8 @@ impl Origin {
         }
     }
 
-    /// How the file is named where something is wrong with it: nobody looks for what an environment
-    /// says of which they do not know.
+    /// How errors call the file. If a variable names it, they show the variable, since the user may
+    /// not know of it.
     fn shown(&self) -> Option<String> {
         match self {
             Self::Option(file) => Some(file.display().to_string()),
@@ -236,8 +237,8 @@ impl Origin {
         Ok(named.map(|(path, shown)| File::read(path, shown)).transpose()?.unwrap_or_default())
     }
 
-    /// A file that was asked for just now is meant; one that the environment names is what holds
-    /// where nothing else is said, there either.
+    /// A file that the command line names goes before variables, and one that the environment names
+    /// goes after them.
     fn first<T>(&self, file: Option<T>, variable: Option<T>) -> Option<T> {
         match self {
             Self::Option(_) => file.or(variable),
@@ -267,8 +268,8 @@ fn addresses(list: &str) -> Result<Vec<String>, Failure> {
     split(list).map_err(Failure::usage)
 }
 
-/// A ttl from the environment. What the library would refuse is refused here, where its name is
-/// known.
+/// The ttl from the environment. A value that the library would refuse is refused here, with the
+/// variable's name.
 pub(crate) fn ttl() -> Result<Option<Duration>, Failure> {
     let (least, most) = (exact(SHORTEST_TTL), exact(LONGEST_TTL));
     match time(TTL)? {

@@ -15,22 +15,22 @@ use crate::output;
 /// Gauges that stay true when the process has ended.
 const LASTING: [&str; 2] = ["quorumlock_build_info", "quorumlock_quorum_size"];
 
-/// A file that can be written, with what all its series are told apart by.
+/// A file that can be written, with the value of the label `run` for all its series.
 pub(crate) struct Checked {
     path: PathBuf,
     folder: PathBuf,
     run: String,
 }
 
-/// What becomes the file.
+/// A file, and the metrics to write to it.
 pub(crate) struct Textfile {
     file: Checked,
     metrics: PrometheusHandle,
 }
 
 impl Textfile {
-    /// Whether node_exporter will read such a file, and whether it can be written: said before the
-    /// command runs.
+    /// Checks whether node_exporter will read such a file, and whether it can be written. This
+    /// comes before the command runs.
     pub(crate) fn check(path: &Path) -> Result<Checked, Failure> {
         let option = format!("--metrics-textfile {}", path.display());
         let run = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| path.extension() == Some("prom".as_ref()));
@@ -54,7 +54,8 @@ impl Textfile {
         Self { file, metrics }
     }
 
-    /// Writes the file, whole or not at all. What the command came to does not depend on it.
+    /// Writes the file, whole or not at all. An error is only noted: it does not change how the
+    /// command ends.
     pub(crate) fn write(&self, failure: u8) {
         let ended = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let text = exposition(&self.metrics.render(), &self.file.run, failure, ended);
@@ -66,7 +67,7 @@ impl Textfile {
 
 impl Checked {
     fn replace(&self, text: &str) -> io::Result<()> {
-        // Others read it: node_exporter runs as a user of its own.
+        // Others must be able to read it: node_exporter runs as another user.
         let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o644)).tempfile_in(&self.folder)?;
         file.write_all(text.as_bytes())?;
         file.persist(&self.path)?;
@@ -74,12 +75,13 @@ impl Checked {
     }
 }
 
-/// What a process leaves behind: its counts and distributions, and not what was present while it
-/// ran. Each series has the label `run`, since node_exporter refuses files that share one.
+/// The text of the file: counters and distributions. Most gauges are left out, since they are true
+/// only while the process runs. Each series has the label `run`, since node_exporter refuses files
+/// that share a series.
 fn exposition(rendered: &str, run: &str, failure: u8, ended: u64) -> String {
     let mut text = String::new();
     let mut leave = false;
-    // A family begins with its HELP, and then has its TYPE.
+    // Each metric begins with its HELP, and its TYPE follows.
     let gauge = |name: &str| rendered.lines().any(|line| line == format!("# TYPE {name} gauge"));
     for line in rendered.lines() {
         if let Some(name) = line.strip_prefix("# HELP ").and_then(|rest| rest.split(' ').next()) {

@@ -1,4 +1,4 @@
-//! How long a run may take: its ttl, and what it waits for.
+//! The times of a `run`: its ttl, its timeouts and its grace.
 
 use std::time::{Duration, Instant};
 
@@ -7,18 +7,18 @@ use crate::duration::exact;
 use crate::failure::Failure;
 use crate::settings::{self, Settings};
 
-/// The library's default, which the default of `--kill-grace` follows from.
+/// The library's default. The default of `--kill-grace` is a part of it.
 const TTL: Duration = Duration::from_secs(30);
 /// The library's default.
 const MAX_TTL: Duration = Duration::from_secs(60);
 /// How long to wait for the lock.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// The library's default, for one try.
+/// The library's default, which a single try uses.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 
-/// One that was given is for the library to check, which names it. Who gave none would not know
-/// what to change.
+/// The ttl of the lock. The library checks one that was given as an option. One from elsewhere is
+/// checked here, so that the error says what to change.
 pub(crate) fn ttl(args: &Run, settings: &Settings) -> Result<Duration, Failure> {
     if let Some(ttl) = args.ttl {
         return Ok(ttl);
@@ -49,7 +49,7 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// Of that, for a quorum. Where one try is asked for, it is one with a quorum.
+    /// How long to wait for a quorum. A single try is one with a quorum, so it waits for that.
     pub(crate) fn connecting(&self, longest: Option<Duration>) -> Duration {
         match (longest, self.timeout) {
             (longest, Duration::ZERO) => longest.unwrap_or(CONNECT_TIMEOUT),
@@ -57,7 +57,7 @@ impl Wait {
         }
     }
 
-    /// Which option waits longer for nodes.
+    /// The option that waits longer for nodes.
     pub(crate) fn option(&self, longest: Option<Duration>) -> &'static str {
         let bounds = self.timeout.is_zero() || longest.is_some_and(|longest| longest < self.timeout);
         if bounds { "--connect-timeout" } else { "--timeout" }
@@ -68,14 +68,14 @@ impl Wait {
         Self { began: Instant::now(), ..self }
     }
 
-    /// What is left of it for the lock.
+    /// The time that is left for the lock.
     pub(crate) fn left(&self) -> Duration {
         self.timeout.saturating_sub(self.began.elapsed())
     }
 }
 
-/// The grace, checked against the ttl: renewals begin when a third of it has passed. The ttl itself
-/// is for the library to check.
+/// Checks the grace against the ttl: renewals begin when a third of the ttl has passed. The library
+/// checks the ttl itself.
 pub(crate) fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, Failure> {
     match given {
         None => Ok(ttl / 5),
@@ -87,15 +87,15 @@ pub(crate) fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, 
     }
 }
 
-/// How much must be left of a lock when it is acquired. What is handed over is renewed when a quarter
-/// of it has passed: if the grace began before that, the command would be stopped at once. A third of
-/// the ttl, and the drift, stay for a round of claims.
+/// The least validity of a lock that is acquired. A lock that was handed over is renewed when a
+/// quarter of its validity has passed. If the grace began before that, the command would be stopped
+/// at once. A third of the ttl, and the drift, stay for a round of claims.
 pub(crate) fn least(grace: Duration, ttl: Duration) -> Duration {
     (grace + grace / 2).min(ttl * 11 / 20)
 }
 
-/// A ttl that nobody gave as an option must not be above `max_ttl` either; who gave none is told
-/// what to give.
+/// Checks that a ttl from elsewhere than an option is not above `max_ttl`. The error says what to
+/// change.
 fn fits(ttl: Duration, origin: &str, max_ttl: Option<Duration>) -> Result<Duration, Failure> {
     match Some(max_ttl.unwrap_or(MAX_TTL)).filter(|longest| !longest.is_zero() && *longest < ttl) {
         None => Ok(ttl),
