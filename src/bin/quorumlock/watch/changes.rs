@@ -1,4 +1,4 @@
-//! What happened between two moments: pure.
+//! Finds the events between two observations. It is pure.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use super::event::{Event, Kind};
 use super::seen::{Hold, Mood, Node};
 use crate::duration::show;
 
-/// Little is left of a time where this part of it is: whoever renews never has so little.
+/// Less than this part of the time is little. A holder that renews always has more.
 const LITTLE: u32 = 4;
 
-/// What happened to a node.
+/// The events of a node.
 pub(super) fn of_node(before: &Node, now: &Node) -> Vec<Event> {
     let event = |text: String, mood| Event { kind: Kind::Node, subject: now.label.clone(), text, mood };
     let mut events = Vec::new();
-    // That one could be connected to is no event: it was not known before.
+    // The first connection is no event: the state before it was unknown.
     let is_first = before.word == "connecting" && now.word == "up";
     if before.word != now.word && !is_first {
         events.push(event(turned(before.word, now), now.mood));
@@ -27,7 +27,7 @@ pub(super) fn of_node(before: &Node, now: &Node) -> Vec<Event> {
     events
 }
 
-/// How its state changed.
+/// The text about a change of its state.
 fn turned(before: &str, now: &Node) -> String {
     match (before, now.word, &now.why) {
         ("quarantined", "up", _) => "up: its quarantine is over".to_owned(),
@@ -38,7 +38,7 @@ fn turned(before: &str, now: &Node) -> String {
     }
 }
 
-/// What happened to a name that nodes agreed on `elapsed` ago and agree on now.
+/// The events of a name. The nodes agreed on it `elapsed` ago, and agree on it now.
 pub(super) fn of_hold(name: &str, before: &Hold, now: &Hold, elapsed: Duration) -> Vec<Event> {
     let event = |kind, text: String, mood| Event { kind, subject: name.to_owned(), text, mood };
     let mut events = Vec::new();
@@ -58,7 +58,7 @@ pub(super) fn of_hold(name: &str, before: &Hold, now: &Hold, elapsed: Duration) 
     events
 }
 
-/// How it passed from one to the next, if it did.
+/// The event if the name has another holder, or none.
 fn passed(before: &Hold, now: &Hold, elapsed: Duration) -> Option<(String, Mood)> {
     if who(before) == who(now) {
         return None;
@@ -78,7 +78,7 @@ fn passed(before: &Hold, now: &Hold, elapsed: Duration) -> Option<(String, Mood)
     })
 }
 
-/// How a hold ended that nobody took over.
+/// How a hold ended, if there is no new holder.
 fn ended(before: &Hold, elapsed: Duration) -> (String, Mood) {
     let from = who(before).unwrap_or_default();
     match fate(before, elapsed) {
@@ -89,18 +89,19 @@ fn ended(before: &Hold, elapsed: Duration) -> (String, Mood) {
     }
 }
 
-/// What became of a hold that is over.
+/// How a hold ended.
 enum Fate {
-    /// It ended before its time.
+    /// The hold ended before its time was over, so it was released.
     Kept,
-    /// It had not been renewed for long when its time ended.
+    /// The hold was not renewed, and its time was over.
     Lost,
-    /// When its time ended nobody had looked for long: it may have been renewed and released.
+    /// The last report was too old when its time was over. It may have been renewed and then
+    /// released.
     Unknown,
 }
 
-/// Whoever lives renews before half of the time is over. So it is lost only if nodes have told that
-/// little was left.
+/// A living holder renews before half of the time is over. So the hold was lost only if nodes
+/// reported that little time was left.
 fn fate(before: &Hold, elapsed: Duration) -> Fate {
     match (before.left, before.told, before.most) {
         (Some(left), ..) if left > elapsed => Fate::Kept,
@@ -110,13 +111,14 @@ fn fate(before: &Hold, elapsed: Duration) -> Fate {
     }
 }
 
-/// What is known of a hold from before, if it goes on.
+/// Adds what is known from before, if the holder is the same.
 pub(super) fn goes_on(before: &Hold, now: Hold) -> Hold {
     let same = before.holder.is_some() && before.holder == now.holder;
     Hold { most: if same { before.most.max(now.told) } else { now.told }, ..now }
 }
 
-/// ReleaseTargets a hold belongs to. Nodes name one reader of all, and not always the same.
+/// The holder, or the number of readers. A node names only one of its readers, and not always the
+/// same one.
 fn who(hold: &Hold) -> Option<String> {
     let readers = |readers| if readers == 1 { "1 reader".to_owned() } else { format!("{readers} readers") };
     hold.readers.map(readers).or_else(|| hold.holder.clone())
@@ -135,7 +137,7 @@ fn queue(waiting: u32) -> String {
     }
 }
 
-/// Nodes have not agreed on a name for so long.
+/// The event that nodes have not agreed on a name for this long.
 pub(super) fn unsure(name: &str, since: Duration) -> Event {
     let text = format!("no quorum of nodes has agreed on its holder for {}", show(since));
     Event { kind: Kind::Lock, subject: name.to_owned(), text, mood: Mood::Bad }
@@ -169,7 +171,7 @@ mod tests {
         assert_eq!(told(&held("a", 9), &held("a", 7)), Vec::<String>::new(), "a renewal is no event");
     }
 
-    /// Where nobody looked for long it may have been renewed, and released then.
+    /// If nobody looked for long, the lock may have been renewed and then released.
     #[test]
     fn nobody_is_said_to_have_lost_what_may_have_been_released() {
         let unseen = Hold { left: Some(Duration::ZERO), ..held("a", 9) };

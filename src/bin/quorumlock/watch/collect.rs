@@ -1,4 +1,4 @@
-//! What has been learned of the nodes so far, one answer at a time.
+//! Collects the nodes' answers, one at a time.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::status::verdict::Verdict;
 pub(super) struct Collected {
     quorum: Quorum,
     inspected: Option<Inspected>,
-    /// Answers that came before those of all nodes.
+    /// Answers of single nodes that came before the common answer of all nodes.
     early: Vec<Option<Result<Inspection, String>>>,
     paces: Vec<Pace>,
     rights: Vec<Asked>,

@@ -1,4 +1,4 @@
-//! What the library says of nodes and names, as plain data.
+//! Turns the library's reports on nodes and names into plain data.
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,12 @@ use crate::words::counted;
 /// A node that takes longer is shown as slow.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// How the polls of one node go.
+/// The times of one node's polls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    /// When it was asked what it has not answered yet.
+    /// When the request was sent that is not answered yet.
     pub(super) asked: Option<Instant>,
-    /// When it answered, or failed to.
+    /// When the last answer came, or the request failed.
     pub(super) answered: Option<Instant>,
     /// How long that took.
     pub(super) took: Option<Duration>,
@@ -30,14 +30,14 @@ impl Pace {
         waits.max(self.took.unwrap_or_default()) > SLOW
     }
 
-    /// How old its answer is at most: it may be as old as the question.
+    /// How old its answer is at most: it may be as old as the request.
     fn age(&self, now: Instant) -> Duration {
         let since = self.answered.map_or(Duration::ZERO, |answered| now.saturating_duration_since(answered));
         since + self.took.unwrap_or_default()
     }
 }
 
-/// The nodes and the name that is watched, where one is.
+/// The nodes, and the name that is watched if there is one.
 pub(super) fn seen(
     verdict: &Verdict<'_>,
     nodes: &[NodeStatus],
@@ -60,12 +60,12 @@ pub(super) fn seen(
         true => Mood::Good,
         false => Mood::Bad,
     };
-    // The other list says more: it is what is to be mended.
+    // The text about another list says more: that list must be stopped.
     let sentence = verdict.kept_out().map_or_else(|| verdict.sentence(), str::to_owned);
     Seen { nodes: rows, verdict: sentence, mood, hold }
 }
 
-/// The nodes before any of them was asked.
+/// The nodes before the first answers have come.
 pub(super) fn unasked(nodes: &[NodeStatus]) -> Seen {
     let row = |(label, node): (&str, &NodeStatus)| Node {
         label: label.to_owned(),
@@ -116,7 +116,7 @@ fn memory(node: &NodeStatus) -> String {
     node.record.as_ref().map(|record| record.id.to_string()).unwrap_or_default()
 }
 
-/// Whether it does not come to vote by itself.
+/// Whether it will not vote by itself.
 const fn is_refused(state: &NodeState) -> bool {
     matches!(mood(state), Mood::Bad)
 }
@@ -129,7 +129,7 @@ const fn mood(state: &NodeState) -> Mood {
     }
 }
 
-/// What its record says: how long the list is that clients have.
+/// Its record in short: how many nodes the list of its clients has.
 fn record(node: &NodeStatus) -> String {
     match &node.record {
         _ if node.unreadable.is_some() => "unreadable".to_owned(),
@@ -140,7 +140,7 @@ fn record(node: &NodeStatus) -> String {
     }
 }
 
-/// ReleaseTargets it names. That a node which does not vote knows nobody means nothing.
+/// The holder that the node names. If a node that does not vote names none, that means nothing.
 fn holder(said: &Result<Inspection, String>, node: &NodeStatus) -> String {
     match said {
         Ok(Inspection { holder: Some(holder), .. }) => cut(holder),
@@ -149,7 +149,7 @@ fn holder(said: &Result<Inspection, String>, node: &NodeStatus) -> String {
     }
 }
 
-/// Whether a quorum names the holder, or votes and knows of none.
+/// Whether a quorum names the holder, or a quorum of voting nodes names none.
 fn agreed(verdict: &Verdict<'_>, nodes: &[NodeStatus], inspected: &Inspected) -> bool {
     let free = |index: &usize| {
         let said = inspected.nodes[*index].1.as_ref();
@@ -159,19 +159,20 @@ fn agreed(verdict: &Verdict<'_>, nodes: &[NodeStatus], inspected: &Inspected) ->
     inspected.holder().is_some() || (0..nodes.len()).filter(free).count() >= verdict.quorum()
 }
 
-/// For how long a quorum of nodes still has the holder: it ends when the first node too many
-/// forgets it.
+/// How long the holder still has a quorum of nodes. That ends when too few nodes are left for a
+/// quorum.
 fn quorum_left(inspected: &Inspected, ages: &[Duration], quorum: usize) -> Option<Duration> {
     let holder = inspected.holder()?;
     let said = inspected.nodes.iter().zip(ages).filter_map(|((_, said), age)| Some((said.as_ref().ok()?, age)));
     let same = said.filter(|(said, _)| said.holder.as_deref() == Some(holder));
     let mut left: Vec<_> = same.filter_map(|(said, age)| Some(said.remaining?.saturating_sub(*age))).collect();
     left.sort_unstable();
-    // Of readers each node names one: then any node's word is all there is.
+    // Each node names one of its readers, so perhaps no quorum names the same one. Then any node's
+    // time must do.
     left.iter().rev().nth(quorum - 1).or(left.last()).copied()
 }
 
-/// Who holds a name, as the nodes said when they were asked.
+/// Who holds a name, as the nodes reported.
 fn hold(inspected: &Inspected) -> Hold {
     let (told, left) = (inspected.description(), left(inspected));
     Hold {

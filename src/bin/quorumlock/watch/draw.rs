@@ -1,4 +1,4 @@
-//! The model on a screen of any size: pure.
+//! Draws the model on a screen of any size. It is pure.
 
 use std::time::{Duration, Instant};
 
@@ -13,14 +13,15 @@ use super::text::{ago, bold, cells, coloured, faint, fit, width as wide};
 use crate::duration::{exact, left, show};
 use crate::status::{cut, shown};
 
-/// On less nothing useful fits.
+/// The least columns and rows. Nothing useful fits on less.
 const LEAST: (usize, usize) = (36, 8);
-/// From this height on, sections are set apart.
+/// From this height on, empty lines separate the sections.
 const ROOMY: usize = 18;
 /// Rows that say who holds the name that is watched.
 const HOLD: usize = 3;
 
-/// Draws it. Scrolling stops at the end of the list, which only this knows.
+/// Draws the model. It ends scrolling at the end of the list, since only this knows how many rows
+/// fit.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, now: Instant) {
     let area = frame.area();
     let lines = screen(model, usize::from(area.width), usize::from(area.height), now);
@@ -29,7 +30,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, now: Instant) {
     }
 }
 
-/// As many lines as the screen has.
+/// The lines of the screen.
 fn screen(model: &mut Model, width: usize, height: usize, now: Instant) -> Vec<Line<'static>> {
     if width < LEAST.0 || height < LEAST.1 {
         return vec![Line::raw(fit(&format!("too small: {}x{} is the least", LEAST.0, LEAST.1), width))];
@@ -65,7 +66,7 @@ struct Rooms {
 impl Rooms {
     fn of(model: &Model, height: usize) -> Self {
         let gaps = height >= ROOMY;
-        // Title, verdict and help.
+        // The other three lines are title, verdict and help.
         let room = height - 3 - if gaps { 3 } else { 0 };
         let wanted = model.seen.as_ref().map_or(0, |(_, seen)| seen.nodes.len() + 1);
         if model.name.is_some() {
@@ -129,7 +130,7 @@ fn state(node: &Node) -> String {
     if node.slow { format!("{}, slow", node.state) } else { node.state.clone() }
 }
 
-/// Those that do not fit.
+/// A row that counts the nodes that do not fit.
 fn rest(begins: &str, nodes: &[Node], width: usize) -> Line<'static> {
     let up = nodes.iter().filter(|node| node.word == "up").count();
     let mood = if up == nodes.len() { Mood::Good } else { Mood::Doubtful };
@@ -160,7 +161,7 @@ impl Columns {
         let (holder, record) = (named && width >= 68, width >= if named { 80 } else { 60 });
         let others = TRIP + 2 + if holder { HOLDER + LEFT + 4 } else { 0 } + if record { RECORD + 2 } else { 0 };
         let room = width - others - 2;
-        // Whose state is long has the rest for its address.
+        // A long state leaves less room for the address.
         let state = nodes.iter().map(|node| wide(&state(node))).max().unwrap_or(0).clamp(5, 22);
         let label = nodes.iter().map(|node| wide(&node.label)).max().unwrap_or(0);
         Self { label: label.max(4).min(room.saturating_sub(state)), holder, record, state }
@@ -210,7 +211,7 @@ fn who(name: &str, hold: &Hold) -> (String, Mood) {
     }
 }
 
-/// What the holder says of itself.
+/// The holder's note.
 fn note(hold: &Hold) -> String {
     match (hold.note.as_str(), hold.held_for) {
         ("", None) => String::new(),
@@ -230,7 +231,7 @@ fn figures(hold: &Hold) -> String {
     [remaining, queue, token].into_iter().flatten().collect::<Vec<_>>().join("  ")
 }
 
-/// The names that are held, from the one that is scrolled to.
+/// The names that are held, from the scroll position on.
 fn names(model: &mut Model, width: usize, rows: usize, now: Instant) -> Vec<Line<'static>> {
     let Some((at, names)) = &model.names else { return vec![Line::raw(fit("looking for names that are held", width))] };
     let shown: Vec<_> = names.held.iter().filter(|(name, _)| model.controls.shows_name(name)).collect();

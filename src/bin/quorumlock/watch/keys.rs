@@ -1,4 +1,4 @@
-//! What keys do.
+//! What the keys do.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -9,7 +9,7 @@ const LONGEST: usize = 64;
 /// How far a page goes.
 const PAGE: usize = 10;
 
-/// What the person at the keyboard has selected.
+/// What the user has selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Controls {
     /// Whether a filter is being typed.

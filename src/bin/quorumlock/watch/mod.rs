@@ -1,7 +1,8 @@
 //! `quorumlock watch`: nodes, holders and events on a terminal, as they change.
 //!
-//! `polls` asks the nodes, `collect` keeps their latest answers, `convert` turns these into plain data,
-//! `model` compares it with what was seen before, and `draw` shows the model. This loop connects them.
+//! `polls` asks the nodes, `collect` keeps their latest answers, `convert` turns these into plain
+//! data, `model` compares it with the observation before, and `draw` shows the model. This loop
+//! connects them.
 
 mod changes;
 mod collect;
@@ -74,7 +75,7 @@ struct Watching {
 }
 
 impl Watching {
-    /// Draws until a key or a signal ends it. The terminal is given back before this returns.
+    /// Draws until a key or a signal ends it. It restores the terminal before it returns.
     async fn until_told(mut self, signals: &mut Signals) -> Outcome {
         let (mut keyboard, mut frames) = (EventStream::new(), interval(FRAME));
         frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -123,7 +124,7 @@ impl Watching {
     }
 }
 
-/// As Ctrl-C on a keyboard, a signal of that name is how this is meant to end.
+/// SIGINT is the usual end, as the key Ctrl-C is.
 fn ended(signal: Signal) -> ExitCode {
     if signal == Signal::INT { ExitCode::SUCCESS } else { process::ended_by(signal) }
 }

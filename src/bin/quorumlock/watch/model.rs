@@ -1,5 +1,5 @@
-//! The view model: what was seen last, what happened, and what is selected. Pure: it is told what was
-//! seen, and when.
+//! The view model: the last observation, the events, and what the user has selected. It is pure:
+//! observations and their times are passed in.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use super::event::{Event, Kind, Log};
 use super::keys::Controls;
 use super::seen::{Hold, Mood, Names, Node, Seen};
 
-/// For how long nodes may disagree without a word: they are not asked at the same moment, so for a
-/// moment they do whenever a lock passes on.
+/// How long nodes may disagree before that is an event. They are not asked at the same moment, so
+/// they disagree for a moment whenever a lock passes on.
 const UNSURE: Duration = Duration::from_secs(3);
 
 pub(super) struct Model {
@@ -21,12 +21,12 @@ pub(super) struct Model {
     pub(super) seen: Option<(Instant, Seen)>,
     pub(super) names: Option<(Instant, Names)>,
     pub(super) log: Log,
-    /// When it was seen last that fewer than a quorum of nodes have the memory that they had before.
+    /// When it was last seen that fewer than a quorum of nodes kept their records.
     forgot: Option<Instant>,
     sure: Option<Sure>,
 }
 
-/// What a quorum of nodes agreed on last, and when it was seen first that they do not any more.
+/// What a quorum of nodes last agreed on, and since when they do not agree any more.
 struct Sure {
     at: Instant,
     hold: Hold,
@@ -48,7 +48,7 @@ impl Model {
         }
     }
 
-    /// The nodes and the name, as they are now.
+    /// Takes the nodes and the name as they are now.
     pub(super) fn see(&mut self, now: Instant, seen: Seen) {
         self.compare_nodes(now, &seen);
         if let Some(hold) = &seen.hold {
@@ -57,7 +57,7 @@ impl Model {
         self.seen = Some((now, seen));
     }
 
-    /// The names that are held now. Nodes were asked from when that `began`.
+    /// Takes the names that are held now. The search for them `began` at that time.
     pub(super) fn see_names(&mut self, now: Instant, mut names: Names, began: Instant) {
         if let Some((then, before)) = &self.names {
             for event in between(before, &names, self.since(*then, now)) {
@@ -68,7 +68,7 @@ impl Model {
         self.names = Some((began, names));
     }
 
-    /// How the nodes are, in one line.
+    /// The state of the nodes, in one line.
     pub(super) fn verdict(&self) -> (String, Mood) {
         match &self.seen {
             None => ("looking at the nodes".to_owned(), Mood::Doubtful),
@@ -88,8 +88,8 @@ impl Model {
         }
     }
 
-    /// How long ago that was. If too few nodes have remembered since, nobody knows how long a hold
-    /// lasted: as if that was very long ago.
+    /// How long ago `then` was. If too few nodes have kept their records since, nobody knows how
+    /// long a hold lasted. Then the answer is a very long time.
     fn since(&self, then: Instant, now: Instant) -> Duration {
         let forgot = self.forgot.is_some_and(|forgot| forgot >= then);
         if forgot { Duration::MAX } else { now.saturating_duration_since(then) }
@@ -99,7 +99,7 @@ impl Model {
         let name = self.name.clone().unwrap_or_default();
         let elapsed = self.sure.as_ref().map(|sure| self.since(sure.at, now)).unwrap_or_default();
         let Some(sure) = &mut self.sure else {
-            // Where it begins is no event.
+            // The first observation is no event.
             self.sure = hold.agreed.then(|| Sure { at: now, hold: hold.clone(), unsure: None, told: false });
             return;
         };
@@ -118,8 +118,8 @@ impl Model {
     }
 }
 
-/// What happened between two looks at all names. Of names that may have been left out nothing is
-/// known.
+/// The events between two searches for all names. A name that a search may have missed makes no
+/// event.
 fn between(before: &Names, now: &Names, elapsed: Duration) -> Vec<Event> {
     let index = |names: &Names| -> BTreeMap<String, Hold> { names.held.iter().cloned().collect() };
     let (old, new) = (index(before), index(now));
@@ -131,11 +131,11 @@ fn between(before: &Names, now: &Names, elapsed: Duration) -> Vec<Event> {
         let before = old.get(name).or(known.then_some(&missing))?;
         Some(changes::of_hold(name, before, hold, elapsed))
     });
-    // How many wait is no news where a name comes or goes.
+    // If a name is not held any more, the end of its queue is no event.
     gone.filter(|event| event.kind == Kind::Lock).chain(others.flatten()).collect()
 }
 
-/// What is known of those that are held still.
+/// Adds what is known from before of the names that are still held.
 fn go_on(before: &Names, now: &mut Names) {
     let old: BTreeMap<_, _> = before.held.iter().map(|(name, hold)| (name, hold)).collect();
     for (name, hold) in &mut now.held {
@@ -164,7 +164,7 @@ mod tests {
         Seen { nodes: Vec::new(), verdict: String::new(), mood: Mood::Good, hold: Some(hold) }
     }
 
-    /// What is told where a second passes between two looks.
+    /// The events if a second passes between two observations.
     fn told(holds: impl IntoIterator<Item = Hold>) -> Vec<String> {
         let (began, mut model) = (Instant::now(), Model::new(Some("job".to_owned()), SECOND));
         for (number, hold) in (0..).zip(holds) {

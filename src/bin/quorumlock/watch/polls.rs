@@ -1,5 +1,5 @@
-//! Asking the nodes: each by itself, so that a slow one holds up no other, and never before it has
-//! answered the last question.
+//! Asks the nodes. Each is asked by itself, so that a slow one delays no other. A node is asked
+//! again only after it has answered.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,43 +20,44 @@ use crate::status::{NODE_TIMEOUT, PROBE, gather, is_unused};
 
 /// How long nodes get to connect before they are asked.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often it is looked whether they have.
+/// How often to check whether they are connected.
 const LOOK: Duration = Duration::from_millis(20);
 /// How many answers may wait to be read.
 const ANSWERS: usize = 256;
-/// However much is pushed, a node rests for so long between two questions.
+/// The pause between two requests to a node, however many changes the nodes push.
 const REST: Duration = Duration::from_millis(50);
 /// How often to look for nodes that came up.
 const RIGHTS: Duration = Duration::from_millis(500);
-/// How long nodes rest at least between two searches for all names.
+/// The least pause between two searches for all names.
 const SEARCHES: Duration = Duration::from_secs(5);
-/// A search that took long rests this many times as long.
+/// The pause after a search is at least this many times as long as the search.
 const RESTS: u32 = 10;
 /// How many names are shown at most: as many as `status --all` shows.
 const LIMIT: usize = 1_000;
 
-/// What was learned.
+/// A result of the polls.
 pub(super) enum Answer {
-    /// A node was asked.
+    /// A request was sent to a node.
     Asked { node: usize },
-    /// It answered, or that failed.
+    /// The node answered, or the request failed.
     Told { node: usize, said: Result<Inspection, String>, took: Duration },
-    /// What all nodes said when they were asked together, once.
+    /// The answers of all nodes to one common request, which is made once.
     All(Box<Inspected>),
-    /// The rights that acquiring needs and the users lack, node by node.
+    /// The missing rights that acquiring needs, node by node.
     Rights(Vec<Asked>),
     /// The names that are held.
     Names { names: Names, began: Instant },
 }
 
-/// Questions under way. Dropping it ends them.
+/// The tasks that ask the nodes. Dropping it ends them.
 pub(super) struct Polls {
     answers: mpsc::Receiver<Answer>,
     _tasks: JoinSet<()>,
 }
 
 impl Polls {
-    /// Asks about `name`, or about all names, every `every` and when nodes push that it changed.
+    /// Starts to ask about `name`, or about all names: every `every`, and when nodes push that it
+    /// changed.
     pub(super) fn begin(
         settings: &Settings,
         quorum: &Quorum,
@@ -67,7 +68,8 @@ impl Polls {
         let (mut tasks, round) = (JoinSet::new(), Arc::new(round));
         let asked = name.unwrap_or(PROBE).to_owned();
         for (node, address) in settings.nodes.iter().enumerate() {
-            // A quorum of its own: the answers of a whole one wait for its slowest node.
+            // A quorum of its own for each node: a request to a larger one waits for the slowest
+            // node.
             let alone = Settings { nodes: vec![address.clone()], ..settings.clone() }.onlooker()?.open()?;
             tasks.spawn(ask(alone, node, asked.clone(), rounds.clone(), told.clone()));
         }
@@ -93,7 +95,7 @@ impl Polls {
     }
 }
 
-/// Begins a round every so often.
+/// Begins a round every `every`.
 async fn tick(round: Arc<watch::Sender<()>>, every: Duration) {
     loop {
         sleep(every).await;
@@ -101,8 +103,8 @@ async fn tick(round: Arc<watch::Sender<()>>, every: Duration) {
     }
 }
 
-/// Begins a round whenever nodes push that the name may have changed. Where that cannot be had, the
-/// other rounds do.
+/// Begins a round whenever nodes push that the name may have changed. If they cannot push, the
+/// regular rounds must do.
 async fn pushed(changes: impl Stream<Item = Leadership> + Send, round: Arc<watch::Sender<()>>) {
     let mut changes = pin!(changes);
     while changes.next().await.is_some() {
@@ -110,7 +112,7 @@ async fn pushed(changes: impl Stream<Item = Leadership> + Send, round: Arc<watch
     }
 }
 
-/// Asks one node, one question a round: it skips those that begin while it is being asked.
+/// Asks one node, once in a round. It skips rounds that begin before the node has answered.
 async fn ask(alone: Quorum, node: usize, name: String, mut rounds: watch::Receiver<()>, told: mpsc::Sender<Answer>) {
     let began = Instant::now();
     while alone.nodes()[0].run.is_none() && began.elapsed() < PATIENCE {

@@ -1,4 +1,4 @@
-//! What is drawn on screens of several sizes.
+//! Tests of what is drawn on screens of several sizes.
 
 use std::time::{Duration, Instant};
 
@@ -79,7 +79,7 @@ fn of_all_names() -> (Model, Instant) {
     (model, began + 2 * SECOND)
 }
 
-/// The lines of the screen, without what is blank at their ends.
+/// The lines of the screen, without blanks at their ends.
 fn drawn((model, now): &mut (Model, Instant), width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(frame, model, *now)).unwrap();
@@ -189,12 +189,12 @@ fn on_what_is_too_small_it_says_so() {
     assert_eq!(drawn(&mut of_a_name(), 80, 7)[0], "too small: 36x8 is the least");
 }
 
-/// Those around which a column comes or goes.
+/// The widths around which a column appears or disappears.
 fn widths() -> impl Iterator<Item = u16> {
     (0..4).chain(33..44).chain(58..62).chain(66..70).chain([79, 80, 110])
 }
 
-/// Whatever the size, with nothing seen yet and with a lot.
+/// In any size, with an empty model and with a full one.
 #[test]
 fn no_size_is_a_reason_to_panic() {
     let empty = |name: Option<&str>| (Model::new(name.map(str::to_owned), SECOND), Instant::now());

@@ -1,4 +1,4 @@
-//! What the nodes said at one moment, as plain data that is drawn and compared.
+//! What the nodes reported at one moment, as plain data that is drawn and compared.
 
 use std::time::Duration;
 
@@ -26,13 +26,14 @@ pub(super) struct Node {
     pub(super) round_trip: Option<Duration>,
     /// Whether its last answer took long, or the next one does.
     pub(super) slow: bool,
-    /// The id of its record, by which it is known whether it may have forgotten; empty if it has none.
+    /// The id of its record; empty if it has none. If the id changes, the node may have forgotten
+    /// locks.
     pub(super) memory: String,
-    /// What its record says of the list of nodes that clients have.
+    /// How many nodes the list of its clients has, or why that is unknown.
     pub(super) record: String,
-    /// ReleaseTargets it names as the holder.
+    /// The holder that it names.
     pub(super) holder: String,
-    /// How long that holder has the name still, by its clock.
+    /// How long that holder still has the name, by the node's clock.
     pub(super) left: Option<Duration>,
 }
 
@@ -42,18 +43,18 @@ pub(super) struct Hold {
     /// Whether a quorum of nodes says the same: that this holder has it, or that nobody does.
     pub(super) agreed: bool,
     pub(super) holder: Option<String>,
-    /// How many readers there are, where readers hold it.
+    /// The number of readers, if readers hold it.
     pub(super) readers: Option<u32>,
     pub(super) revoked: bool,
     pub(super) note: String,
     pub(super) held_for: Option<Duration>,
     /// The highest token dealt so far.
     pub(super) fence: u64,
-    /// How long a quorum of nodes lets the holder have it still.
+    /// How long the holder still has a quorum of nodes.
     pub(super) left: Option<Duration>,
-    /// How long that was when they told it.
+    /// The same at the time of the nodes' replies.
     pub(super) told: Option<Duration>,
-    /// The longest that was told of this holder.
+    /// The longest time that was reported for this holder.
     pub(super) most: Option<Duration>,
     pub(super) waiting: u32,
     /// Whether it is held as the gate of a semaphore.
@@ -67,7 +68,7 @@ pub(super) struct Seen {
     /// How many nodes vote and what that means, in one sentence.
     pub(super) verdict: String,
     pub(super) mood: Mood,
-    /// `None` until the nodes have been asked, and where no name is watched.
+    /// `None` until the nodes have been asked, and if no name is watched.
     pub(super) hold: Option<Hold>,
 }
 
@@ -76,8 +77,8 @@ pub(super) struct Seen {
 pub(super) struct Names {
     /// In the order of the names.
     pub(super) held: Vec<(String, Hold)>,
-    /// Whether there are no more than these.
+    /// Whether these are all names that were found.
     pub(super) whole: bool,
-    /// Whether enough nodes were read to miss none.
+    /// Whether enough nodes were read to find all names.
     pub(super) complete: bool,
 }

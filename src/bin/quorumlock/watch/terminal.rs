@@ -1,4 +1,4 @@
-//! The terminal while it is drawn on: taken over at the beginning, and given back however that ends.
+//! The terminal while `watch` draws on it. It is restored in the end, even after a panic.
 
 use std::io::{self, Write};
 use std::mem::{self, ManuallyDrop};
@@ -16,25 +16,25 @@ use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use crate::outlet::Outlet;
 use crate::output;
 
-/// On a larger terminal no more than this is drawn on: each cell is kept twice.
+/// The largest part of a terminal that is drawn on: each cell takes memory twice.
 const LARGEST: Size = Size { width: 1_000, height: 500 };
 
-/// What is drawn. One frame waits at a time, and none may be missing: the next one only has what has
-/// changed.
+/// The queue of frames. One frame waits at a time, and none may be dropped, since the next one has
+/// only what changed.
 static FRAMES: Outlet = Outlet::new(usize::MAX, output::to_stdout, |_| {});
 
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// The whole terminal. Dropping it gives the terminal back, and so does a panic before it tells of
-/// itself.
+/// The whole terminal. Dropping it restores the terminal. A panic restores it before its message is
+/// written.
 ///
-/// Ratatui's own end writes to standard error and panics where that has gone too: it never comes.
+/// Ratatui's own drop must not run: it writes to standard error, and panics if that fails.
 pub(super) struct Screen(ManuallyDrop<Terminal<CrosstermBackend<Frames>>>);
 
 impl Screen {
     pub(super) fn enter() -> io::Result<Self> {
         give_back_on_panic();
-        // Whatever of this fails, what was done is undone.
+        // If any step fails, the steps before it are undone.
         let entered = || {
             enable_raw_mode()?;
             let mut frames = Frames::default();
@@ -45,8 +45,8 @@ impl Screen {
         entered().map(ManuallyDrop::new).map(Self).inspect_err(|_| give_back())
     }
 
-    /// Where the terminal has another size by now, that one counts. Nothing is drawn before the
-    /// terminal has taken what was drawn last.
+    /// Draws a frame in the terminal's present size. It draws nothing until the frame before is
+    /// written.
     pub(super) fn draw(&mut self, content: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         if PANICKED.load(Ordering::Relaxed) {
             return Err(io::Error::other("a part of it panicked, as told above"));
@@ -68,7 +68,7 @@ impl Drop for Screen {
     }
 }
 
-/// Standard output as a screen: what is flushed is a frame, or a part of one.
+/// Collects output for the screen. Each flush queues it as a frame, or as a part of one.
 #[derive(Debug, Default)]
 struct Frames(Vec<u8>);
 
@@ -87,7 +87,7 @@ fn room(size: Size) -> Rect {
     Rect::new(0, 0, size.width.min(LARGEST.width), size.height.min(LARGEST.height))
 }
 
-/// A terminal that has gone needs nothing back.
+/// Restores the terminal. Errors are ignored: the terminal may have gone.
 fn give_back() {
     let mut frames = Frames::default();
     let _ = execute!(frames, LeaveAlternateScreen, Show);
@@ -95,13 +95,13 @@ fn give_back() {
     let _ = disable_raw_mode();
 }
 
-/// What a panic says must be seen on the screen that stays.
+/// Restores the terminal before a panic writes its message, so that the message stays visible.
 fn give_back_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let told = panic::take_hook();
         panic::set_hook(Box::new(move |what| {
-            // Some panics are caught, and drawing would go on.
+            // Some panics are caught. Drawing must not go on after them.
             PANICKED.store(true, Ordering::Relaxed);
             give_back();
             told(what);
@@ -135,7 +135,7 @@ mod tests {
     #[ignore = "another test runs it, in a terminal"]
     fn panics_while_it_draws() {
         let mut screen = Screen::enter().unwrap();
-        // Nothing is drawn before the terminal has taken what was written last.
+        // `draw` does nothing until the frame before is written.
         while screen.draw(|_| panic!("something is wrong")).is_ok() {
             std::thread::yield_now();
         }
@@ -143,7 +143,8 @@ mod tests {
 
     #[test]
     fn a_panic_is_told_on_a_terminal_that_was_given_back() {
-        // Who ignores SIGCHLD, as this program's parent may have done, is not told how a child ended.
+        // The parent of this test may have made it ignore SIGCHLD. Then exit statuses are lost
+        // without this handler.
         let _heard = Runtime::new().unwrap().block_on(async { signal(SignalKind::child()) }).unwrap();
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&keyboard).unwrap();
@@ -158,7 +159,7 @@ mod tests {
         assert!(!status.success(), "the test in it panics");
         let modes = tcgetattr(&terminal).unwrap().local_modes;
         assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "{modes:?}");
-        // Nobody writes any more: what was written can be read to its end, which is told as an error.
+        // All writers are closed, so reading comes to an end. A pty reports its end as an error.
         drop((command, terminal));
         let (mut written, mut keyboard) = (Vec::new(), File::from(keyboard));
         let _ = keyboard.read_to_end(&mut written);

@@ -1,4 +1,4 @@
-//! Text that fits: as wide as its place on the screen, and without what would move the cursor.
+//! Makes text fit: as wide as its place on the screen, and without characters that move the cursor.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::duration::show;
 const REPLACED: char = '\u{fffd}';
 const CUT: &str = "..";
 
-/// Exactly so many columns of it: cut or padded at its end.
+/// Cuts the text at its end, or pads it, to exactly so many columns.
 pub(super) fn fit(text: &str, columns: usize) -> String {
     let clean: String = text.chars().map(|it| if it.is_control() { REPLACED } else { it }).collect();
     let mut fitted = if width(&clean) <= columns { clean } else { cut(&clean, columns) };
@@ -20,7 +20,7 @@ pub(super) fn fit(text: &str, columns: usize) -> String {
     fitted
 }
 
-/// What of it fits before the sign that something is missing.
+/// Cuts the text so that it fits with `..` at its end.
 fn cut(text: &str, columns: usize) -> String {
     let sign = &CUT[..CUT.len().min(columns)];
     let (mut kept, mut room) = (String::new(), columns - sign.len());
