@@ -15,13 +15,13 @@ use crate::output::{self, dash, milliseconds, red, yellow};
 use crate::settings::Settings;
 use crate::words::counted;
 
-/// How often it is told how far the nodes have come.
+/// How often to report progress.
 const PROGRESS: Duration = Duration::from_secs(2);
-/// How much of a note fits into its column.
+/// How many characters of a note fit into its column.
 const NOTE: usize = 32;
 
-/// Shows the names that are held, up to `limit` of them. 69 where so many nodes cannot be read that
-/// some may be missing.
+/// Shows the names that are held, up to `limit` of them. Returns 69 if some may be missing: too few
+/// nodes were read, or too few vote.
 pub(super) async fn all(quorum: &Quorum, settings: &Settings, limit: usize, as_json: bool) -> Outcome {
     let mut names = quorum.held_names();
     let mut last = Instant::now();
@@ -40,7 +40,7 @@ pub(super) async fn all(quorum: &Quorum, settings: &Settings, limit: usize, as_j
     Ok(if lacks.is_none() { ExitCode::SUCCESS } else { ExitCode::from(UNAVAILABLE) })
 }
 
-/// Why names may be held that were not found, if that may be.
+/// Why held names may be missing from the list, if some may.
 fn lacks(quorum: &Quorum, names: &HeldNames) -> Option<&'static str> {
     if !names.is_complete() {
         return Some("no quorum of nodes has listed them");
@@ -57,7 +57,7 @@ fn other_list(quorum: &Quorum, settings: &Settings) -> Option<String> {
     lists.conflict(Whose::Rival).or_else(|| lists.conflict(Whose::Foreign))
 }
 
-/// Tells now and then how far it has come.
+/// Reports progress from time to time.
 fn progress(last: &mut Instant, names: &HeldNames, held: usize) {
     if last.elapsed() >= PROGRESS {
         *last = Instant::now();
@@ -65,8 +65,8 @@ fn progress(last: &mut Instant, names: &HeldNames, held: usize) {
     }
 }
 
-/// What was found, in the order of the names, and whether that is all. `each` is called after each
-/// page with the number of names so far.
+/// The held names in their order, and whether these are all. `each` is called after each page with
+/// the number of names so far.
 pub(crate) async fn gather(
     names: &mut HeldNames,
     limit: usize,
@@ -108,7 +108,7 @@ fn lines(names: &HeldNames, held: &[(String, Inspected)], whole: bool, lacks: Op
     lines
 }
 
-/// How many names are held, unless something `lacks` by which that is known.
+/// A sentence on how many names are held. `lacks` is why others may be missing.
 fn found(count: usize, whole: bool, lacks: Option<&str>) -> String {
     let are = if count == 1 { "name is" } else { "names are" };
     match (count, lacks) {

@@ -1,4 +1,4 @@
-//! Who holds a name and who waits for it, in words.
+//! Who holds a name and who waits for it, as text.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use crate::duration::show;
 use crate::output::milliseconds;
 
-/// How much is shown of what a holder says: values of leaders may be long.
+/// How many characters of a holder's note are shown: a leader's value may be long.
 const SAID: usize = 256;
 
-/// What the holder says of itself, and for how long it has held the name.
+/// The holder's note, and for how long it has held the name.
 pub(super) fn says(inspected: &Inspected) -> Option<String> {
     let told = inspected.description()?;
     let since = show(told.since);
@@ -30,8 +30,8 @@ pub(super) fn describe(object: &mut Value, inspected: &Inspected) {
     object["token"] = json!(told.map(|told| told.token));
 }
 
-/// How many wait in the queue of the node that knows of the most. All of one process that wait for
-/// a name count as one.
+/// How many waiters the node with the longest queue has. All waiters of one process for a name
+/// count as one.
 pub(crate) fn waiting(inspected: &Inspected) -> u32 {
     said(inspected).map(|said| said.waiting).max().unwrap_or(0)
 }
@@ -40,12 +40,12 @@ pub(super) fn said(inspected: &Inspected) -> impl Iterator<Item = &Inspection> {
     inspected.nodes.iter().filter_map(|(_, said)| said.as_ref().ok())
 }
 
-/// For how long any node still has it.
+/// The longest time for which a node still holds the name.
 pub(crate) fn left(inspected: &Inspected) -> Option<Duration> {
     said(inspected).filter_map(|said| said.remaining).max()
 }
 
-/// Who waits, in words; nothing if nobody does.
+/// How many wait, as text; `None` if nobody does.
 pub(crate) fn line(inspected: &Inspected) -> Option<String> {
     let waiting = waiting(inspected);
     (waiting > 0).then(|| format!("{waiting} {} in the queue", if waiting == 1 { "waits" } else { "wait" }))
@@ -67,30 +67,30 @@ pub(crate) fn cut(holder: &str) -> String {
     }
 }
 
-/// A name as it is told on a terminal: it may hold anything.
+/// A name in a form that a terminal can show: it may hold any characters.
 pub(crate) fn shown(name: &str) -> String {
     name.escape_debug().to_string()
 }
 
-/// ReleaseTargets single nodes name that do not decide, as the end of a sentence.
+/// The holders that nodes name although no quorum agrees, as the end of a sentence.
 pub(super) fn known(inspected: &Inspected) -> String {
     let holders: Vec<_> = named(inspected).into_iter().collect();
     if holders.is_empty() { String::new() } else { format!("; of a holder they know {}", holders.join(" and ")) }
 }
 
-/// ReleaseTargets any node names.
+/// All holders that any node names.
 pub(crate) fn named(inspected: &Inspected) -> BTreeSet<&str> {
     said(inspected).filter_map(|said| said.holder.as_deref()).collect()
 }
 
-/// ReleaseTargets too few nodes name for a quorum, where a quorum says that nobody has it: of a claim that
-/// failed, or is under way.
+/// The holders that some nodes name although a quorum says that the name is free, as the end of a
+/// sentence. They come from a claim that failed, or is under way.
 pub(super) fn left_over(inspected: &Inspected) -> String {
     let few: Vec<_> = named(inspected).into_iter().collect();
     if few.is_empty() { String::new() } else { format!(" on a quorum of nodes, and others name {}", few.join(" and ")) }
 }
 
-/// The holder, or one of the readers with how many there are.
+/// The holder. If readers hold the name, one of them and their number.
 pub(super) fn with_readers(inspected: &Inspected, holder: &str) -> String {
     match inspected.readers() {
         None => holder.to_owned(),

@@ -1,4 +1,4 @@
-//! `quorumlock status`: how the nodes are, and who holds a name.
+//! `quorumlock status`: the state of the nodes, and who holds a name.
 
 mod all;
 mod holders;
@@ -27,15 +27,15 @@ pub(crate) use permits::Permits;
 use seen::Seen;
 pub(crate) use states::{labels, plain, plainly, state, told, why, word};
 
-/// How often it is looked whether it is known how they are.
+/// How often to check whether the state of all nodes is known.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long to wait for nodes that are far away or hang, until it is known which.
+/// How long to wait for nodes that are far away or hang. After that it is clear which of them hang.
 const FAR: Duration = Duration::from_secs(10);
-/// How long the others have at least, once a quorum votes.
+/// How long the other nodes have at least, once a quorum votes.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 /// The library's default.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Asked about where no name is given, to measure a round trip. Nobody is harmed by who holds it.
+/// The name to inspect if none is given, to measure a round trip. It does not matter who holds it.
 pub(crate) const PROBE: &str = "quorumlock status";
 
 pub(crate) async fn status(args: Status) -> Outcome {
@@ -77,13 +77,14 @@ async fn look(quorum: &Quorum, settings: &Settings, name: Option<String>) -> Res
     };
     let nodes = quorum.nodes();
     let list = own_list(settings, &nodes);
-    // Of the nodes as they are shown: one that was admitted meanwhile is asked too.
+    // It uses the same states of the nodes as the output, so a node that was admitted meanwhile is
+    // asked, too.
     let rights = rights(&nodes, settings).await;
     Ok(Seen { nodes, inspected, permits, name, list, rights, waited: None })
 }
 
-/// What acquiring needs and the users lack, who refuses writes, and who forgot while it ran. To look at
-/// nodes takes less.
+/// The missing rights that acquiring needs, and which nodes refuse writes or forgot locks while
+/// they ran. `status` itself needs fewer rights.
 async fn rights(nodes: &[NodeStatus], settings: &Settings) -> Vec<Asked> {
     let step = settings.node_timeout.unwrap_or(NODE_TIMEOUT);
     let worth: Vec<_> = nodes.iter().map(|node| node.state.is_admitted() || is_unused(node)).collect();
@@ -103,10 +104,10 @@ pub(crate) fn waits(quorum: &Quorum) -> String {
     )
 }
 
-/// Waits until it is known how the nodes are. Once a quorum votes, the others have two seconds more, or
-/// as long again as that took: one that hangs delays nobody for long, and one that is far away is
-/// seen. A user may say how long connecting may take instead. What keeps nodes from being ready is told
-/// by each.
+/// Waits until the state of all nodes is known. Once a quorum votes, the other nodes have as long
+/// again, and at least two seconds. So a node that hangs delays nobody for long, and one that is
+/// far away is seen. If the user set a time (`told`), it waits for that instead. Each node's state
+/// says what keeps it from voting.
 pub(crate) async fn wait(quorum: &Quorum, told: Option<Duration>) {
     let began = Instant::now();
     let mut end = told.unwrap_or(FAR);
@@ -126,7 +127,8 @@ fn a_quorum_votes(quorum: &Quorum) -> bool {
     2 * nodes.iter().filter(votes).count() > nodes.len()
 }
 
-/// Whether it is not known yet how some node is.
+/// Whether the state of some node is not known yet. A duplicate ends the wait, since it stops all
+/// clients.
 fn connecting(quorum: &Quorum) -> bool {
     let nodes = quorum.nodes();
     nodes.iter().any(|node| node.state == NodeState::Connecting && !is_unused(node))

@@ -1,5 +1,5 @@
-//! The permits of a semaphore, which are names of their own behind that of its gate. Nodes do not
-//! know how many there are.
+//! The permits of a semaphore. Each is a name of its own: that of the semaphore, with a number.
+//! Nodes do not know how many permits there are.
 
 use futures::stream::{StreamExt, TryStreamExt, iter};
 use quorumlock::{Error, Inspected, MAX_PERMITS, Quorum};
@@ -8,16 +8,15 @@ use serde_json::{Value, json};
 use super::holders::{held_by, left, named, shown};
 use crate::output::milliseconds;
 
-/// How many names are asked about at a time, as long as one of them is held; and how many permits are
-/// told on lines of their own.
+/// How many names are inspected at a time, and how many permits have lines of their own.
 const TOLD: usize = 16;
 
-/// The permits that any node says are held, with their names.
+/// The permits that any node reports as held, with their names.
 #[derive(Default)]
 pub(crate) struct Permits(pub(crate) Vec<(String, Inspected)>);
 
 impl Permits {
-    /// Asks about the first permits that a semaphore of this name would have, and about more as long
+    /// Inspects the first permits that a semaphore of this name would have, and then more as long
     /// as some are held. A name that is held as a lock has none.
     pub(crate) async fn look(quorum: &Quorum, name: &str, gate: &Inspected) -> Result<Self, Error> {
         let mut all = Self::default();
@@ -40,7 +39,7 @@ impl Permits {
         Ok(all)
     }
 
-    /// A line for the semaphore, and one for each permit that is held, but for very many.
+    /// A line for the semaphore, and one for each held permit, up to [`TOLD`] of them.
     pub(super) fn lines(&self, name: &str) -> Vec<String> {
         let (name, held) = (shown(name), self.0.len());
         if held == 0 {
@@ -64,7 +63,7 @@ impl Permits {
         self.0.iter().map(permit).collect()
     }
 
-    /// Who holds which, as a part of a sentence.
+    /// The holder of each permit, as a part of a sentence.
     pub(crate) fn told(&self) -> String {
         let each = self.0.iter().take(TOLD).map(|(permit, seen)| format!("{permit:?} is {}", held_by(seen)));
         each.collect::<Vec<_>>().join(", ")

@@ -1,4 +1,4 @@
-//! What was seen of the nodes and of a name, for people and for programs.
+//! The observed state of the nodes and of a name, for people and for programs.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use crate::duration::show;
 use crate::lists::{Lists, Whose};
 use crate::output::{self, bold, dash, green, milliseconds, red, yellow};
 
-/// What is told of a name that is held for a period.
+/// The text about a name that is held for a period.
 const ONCE: &str = "; it is something that is done once in a period: it was done, or is being done";
 
-/// What was seen of the nodes and of a name.
+/// The observed state of the nodes and of a name.
 pub(super) struct Seen {
     pub(super) nodes: Vec<NodeStatus>,
     pub(super) inspected: Inspected,
-    /// Where it is the name of a semaphore.
+    /// The held permits, if the name is a semaphore's.
     pub(super) permits: Permits,
     pub(super) name: Option<String>,
-    /// That of a client with these settings.
+    /// The list of a client with these settings.
     pub(super) list: List,
     pub(super) rights: Vec<Asked>,
-    /// For how long nodes were waited for, if the user said how long.
+    /// How long nodes were waited for, if the user set that time.
     pub(super) waited: Option<Duration>,
 }
 
@@ -38,7 +38,7 @@ impl Seen {
     }
 
     pub(super) fn lines(&self) -> Vec<String> {
-        // Fits into 80 columns where nothing is wrong: what is long has lines of its own below.
+        // This fits into 80 columns if nothing is wrong. Long texts have lines of their own below.
         let heading: &[_] = match self.name {
             Some(_) => &["node", "holder", "left", "fence", "waiting", "state"],
             None => &["node", "round trip", "version", "uptime", "state"],
@@ -48,7 +48,7 @@ impl Seen {
         let rows: Vec<_> = labels.map(|(index, label)| self.row(&verdict, label, index)).collect();
         let mut lines = output::table(heading, &rows);
         lines.push(String::new());
-        // Another list that keeps this one out is told once, below.
+        // Another list that keeps this one out is reported once, below.
         let conflict = self.conflict();
         let told = |why: &String| conflict.is_none() || !why.starts_with("other list: ");
         let whys = self.nodes.iter().enumerate();
@@ -81,7 +81,7 @@ impl Seen {
         lists.conflict(Whose::Rival).or_else(|| lists.conflict(Whose::Foreign))
     }
 
-    /// Where clients have this list in force.
+    /// On how many nodes clients have this list in force.
     fn clients(&self) -> String {
         let lists = Lists::of_nodes(&self.list, &self.nodes);
         let told = self.nodes.iter().filter(|node| node.run.is_some() && node.unreadable.is_none()).count();
@@ -137,18 +137,19 @@ impl Seen {
         }
     }
 
-    /// Whether a quorum names who holds some permit of it.
+    /// Whether a quorum names the holder of any of its permits.
     fn any_permit(&self) -> bool {
         self.permits.0.iter().any(|(_, seen)| seen.holder().is_some())
     }
 
-    /// Whether it is held, as a quorum of nodes has it. Only where a quorum votes is it known to be
-    /// free.
+    /// Whether the name is held, if a quorum of nodes agrees. It is known to be free only if a
+    /// quorum votes.
     fn agreed(&self) -> Option<bool> {
         self.inspected.agreed().filter(|held| *held || self.verdict().quorum_knows())
     }
 
-    /// Nobody can tell who holds the name: too few nodes vote, or votes are split for a moment.
+    /// The text if nobody can tell who holds the name: too few nodes vote, or votes are split for a
+    /// moment.
     fn unknown(&self, name: &str) -> String {
         let name = shown(name);
         if self.inspected.is_conclusive() && self.verdict().quorum_knows() {
@@ -224,14 +225,14 @@ impl Seen {
         object
     }
 
-    /// What those nodes say that agree on the holder.
+    /// The reports of the nodes that name the holder.
     fn held(&self) -> impl Iterator<Item = &Inspection> {
         let holder = self.inspected.holder();
         said(&self.inspected).filter(move |said| holder.is_some() && said.holder.as_deref() == holder)
     }
 
-    /// For how long a quorum of nodes still has the holder: it ends when the first node too many
-    /// forgets it.
+    /// How long the holder still has a quorum of nodes. That ends when too few nodes are left for a
+    /// quorum.
     fn remaining(&self) -> Option<Duration> {
         let mut left: Vec<_> = self.held().filter_map(|said| said.remaining).collect();
         left.sort_unstable();
@@ -239,7 +240,7 @@ impl Seen {
     }
 }
 
-/// What a node says of itself and of its clients.
+/// The record of a node, for programs.
 fn record_json(record: &Record) -> Value {
     let list = record.in_force.as_ref();
     json!({
@@ -251,9 +252,9 @@ fn record_json(record: &Record) -> Value {
     })
 }
 
-/// Holder, time left, fence, and how many wait.
+/// The cells for holder, time left, fence and number of waiters.
 fn holder_cells(votes: bool, said: &Result<Inspection, String>) -> [String; 4] {
-    // Who may have forgotten a holder, or never knew of one, does not know that there is none.
+    // A node that does not vote may have forgotten the holder, so the name may not be free.
     let nobody = if votes { "free" } else { "?" };
     match said {
         Err(_) => ["?".to_owned(), dash(), dash(), dash()],

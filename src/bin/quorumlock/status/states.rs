@@ -1,4 +1,4 @@
-//! How a node is, in words.
+//! The state of a node, as text.
 
 use std::collections::HashSet;
 
@@ -9,13 +9,13 @@ use super::verdict::Verdict;
 use crate::duration::left;
 use crate::output::{green, red, yellow};
 
-/// What is said of a node that lost its memory, and with it perhaps locks.
+/// The text about a node that lost its memory, and with it perhaps locks.
 const FORGOT: &str = "it forgot while it ran, and may have forgotten locks";
 
 /// A node and its state, as a part of a sentence.
 pub(crate) fn told(node: &NodeStatus) -> String {
     match &node.state {
-        // What differs is told by what the command ends with.
+        // The error at the end of the command says what differs.
         NodeState::OtherList { .. } => format!("{} has another list in force", node.node),
         NodeState::Twins { .. } => format!("{}: {}", node.node, node.state),
         NodeState::Connecting if node.run.is_some() => {
@@ -46,7 +46,7 @@ pub(crate) fn why(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> Opt
     })
 }
 
-/// The nodes' addresses, without the scheme where all have the same.
+/// The nodes' addresses, without the scheme if all have the same.
 pub(crate) fn labels(nodes: &[NodeStatus]) -> Vec<&str> {
     let parts = || nodes.iter().map(|node| node.node.split_once("://").unwrap_or(("", &node.node)));
     let schemes: HashSet<_> = parts().map(|(scheme, _)| scheme).collect();
@@ -60,7 +60,7 @@ pub(super) fn in_short(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -
     coloured(node, &plainly(verdict, index, node))
 }
 
-/// The same without a colour.
+/// The state in short, without a colour.
 pub(crate) fn plainly(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> String {
     match verdict.forgot(index) {
         Some(_) if is_unused(node) => "forgot".to_owned(),
@@ -68,7 +68,7 @@ pub(crate) fn plainly(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) ->
     }
 }
 
-/// The same of what the node says by itself.
+/// The same, from the node's own state alone.
 pub(crate) fn plain(node: &NodeStatus) -> String {
     match node.state {
         _ if is_unused(node) => "no record".to_owned(),

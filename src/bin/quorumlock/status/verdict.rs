@@ -1,4 +1,5 @@
-//! What the nodes' states come to: whether a lock can be acquired, and what had better be mended.
+//! What follows from the nodes' states: whether a lock can be acquired, and what should be
+//! repaired.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,27 +16,27 @@ use crate::lists::{Lists, Whose};
 use crate::output::{same_once, voting};
 use crate::words::counted;
 
-/// The nodes, and what each answered when it was asked about a name.
+/// The nodes, and the reply of each about a name.
 pub(crate) struct Verdict<'a> {
     nodes: &'a [NodeStatus],
     inspected: &'a Inspected,
-    /// The nodes whose votes count, as far as lists go.
+    /// The nodes whose votes count, unless other lists or a second server prevent that.
     counted: BTreeSet<usize>,
-    /// Which other list of this one's name is in force: then this client acquires nothing.
+    /// Which other list with the same name is in force. Then this client acquires nothing.
     kept_out: Option<String>,
-    /// The nodes behind whose names clients have met a record lately.
+    /// The nodes behind whose names clients have lately met a record.
     met: BTreeSet<usize>,
     max_ttl: Duration,
-    /// How old a server must be that first use may call old.
+    /// A server with a longer uptime may vote at first use.
     old: Duration,
-    /// What is in the way of acquiring at each node; empty where nobody asked.
+    /// What keeps this client from acquiring, for each node. Empty if the nodes were not asked.
     rights: Vec<Asked>,
-    /// What is said of a node that has not answered yet.
+    /// The text about a node that has not answered yet.
     silence: String,
 }
 
 impl<'a> Verdict<'a> {
-    /// `list`: that of a client with these settings.
+    /// `list` is the list of a client with these settings.
     pub(crate) fn new(nodes: &'a [NodeStatus], inspected: &'a Inspected, list: &List) -> Self {
         let lists = Lists::of_nodes(list, nodes);
         let kept_out = lists.conflict(Whose::Rival);
@@ -49,7 +50,7 @@ impl<'a> Verdict<'a> {
         Self { nodes, inspected, counted, kept_out, met, max_ttl, old, rights, silence }
     }
 
-    /// Where nodes were waited for: for so long if the user said how long.
+    /// Notes that nodes were waited for, and for how long if the user set that time.
     pub(super) fn waited(mut self, told: Option<Duration>) -> Self {
         self.silence = match told {
             None => format!("{}; --connect-timeout {}s says which", self.silence, FAR.as_secs()),
@@ -62,17 +63,17 @@ impl<'a> Verdict<'a> {
         self
     }
 
-    /// What is said of a node that has not answered yet.
+    /// The text about a node that has not answered yet.
     pub(super) fn silence(&self) -> &str {
         &self.silence
     }
 
-    /// With what was found out of the users' rights, and of writes, node by node.
+    /// Adds, for each node, what is known of its user's rights and of writes.
     pub(crate) fn with_rights(self, rights: Vec<Asked>) -> Self {
         Self { rights, ..self }
     }
 
-    /// The rights that acquiring needs and this node's user lacks, as far as that is known.
+    /// The missing rights that acquiring needs on this node, as far as they are known.
     pub(super) fn lacks(&self, index: usize) -> Option<String> {
         self.asked(index)?.to_acquire()
     }
@@ -81,7 +82,7 @@ impl<'a> Verdict<'a> {
         self.rights.get(index)?.as_ref().ok()?.as_ref()
     }
 
-    /// Whether nothing keeps this client from writing there, as far as that is known.
+    /// Whether this client may write there, as far as that is known.
     fn may_write(&self, index: usize) -> bool {
         self.asked(index).is_none_or(|lacks| lacks.writes.is_none() && lacks.to_acquire().is_none())
     }
@@ -90,13 +91,13 @@ impl<'a> Verdict<'a> {
         self.nodes.len() / 2 + 1
     }
 
-    /// How many nodes vote on claims of a client with this list. One that is up and refuses to
-    /// answer does not.
+    /// How many nodes vote on claims of a client with this list. A node that is up and does not
+    /// answer has no vote.
     pub(super) fn votes(&self) -> usize {
         self.waits().filter(|(_, wait)| wait.is_zero()).count()
     }
 
-    /// Whether a node is one of these.
+    /// Whether a node votes.
     pub(super) fn has_vote(&self, index: usize) -> bool {
         self.waits().any(|(voter, wait)| voter == index && wait.is_zero())
     }
@@ -106,8 +107,8 @@ impl<'a> Verdict<'a> {
         self.nodes.iter().any(|node| matches!(node.state, NodeState::Duplicate { .. }))
     }
 
-    /// Whether so many nodes vote that a name is known to be free if they say so. Those without
-    /// memory, which grant nothing, are among them.
+    /// Whether enough nodes vote to know that a name is free. Nodes that are out of memory are
+    /// among them, although they grant nothing.
     pub(super) fn quorum_knows(&self) -> bool {
         self.knowing().filter(|(_, node)| node.state == NodeState::Up && node.record.is_some()).count() >= self.quorum()
     }
@@ -120,13 +121,13 @@ impl<'a> Verdict<'a> {
         self.quorum_votes() && !self.duplicate()
     }
 
-    /// Whether locks can be acquired, and not any more once another node fails, though the list has
+    /// Whether locks can be acquired now, but not after one more failure, although the list has
     /// nodes to spare.
     pub(crate) fn is_bare(&self) -> bool {
         self.can_acquire() && self.votes() == self.quorum() && self.quorum() < self.nodes.len()
     }
 
-    /// When more nodes vote than a quorum takes, if nothing else happens.
+    /// When one more node votes than a quorum needs, if nothing else happens.
     pub(crate) fn spare(&self) -> Option<Spare> {
         let clients = self.waits().filter(|(index, wait)| wait.is_zero() || !self.counts_from_a_client(*index));
         let now = nth(clients.map(|(_, wait)| wait), self.quorum()).map(Spare::In);
@@ -138,7 +139,7 @@ impl<'a> Verdict<'a> {
         is_unused(&self.nodes[index]) || has_restarted_unseen(&self.nodes[index])
     }
 
-    /// Nodes that are only slow: nobody has found yet that they are down.
+    /// Nodes that have not answered yet, and are not known to be down.
     pub(crate) fn slow(&self) -> Vec<&str> {
         let all = self.nodes.iter().enumerate();
         let slow = all.filter(|(index, node)| {
@@ -147,7 +148,7 @@ impl<'a> Verdict<'a> {
         slow.map(|(_, node)| &*node.node).collect()
     }
 
-    /// The same of nodes that said whether this client may write there.
+    /// As `can_acquire`, but without nodes whose answer about rights is missing.
     pub(super) fn surely_acquires(mut self) -> bool {
         let unknown: Vec<_> =
             (0..self.nodes.len()).filter(|&index| matches!(self.rights.get(index), Some(Err(_)))).collect();
@@ -157,29 +158,29 @@ impl<'a> Verdict<'a> {
         self.can_acquire()
     }
 
-    /// Why a client with this list acquires nothing.
+    /// Why a client with this list acquires nothing, if so.
     pub(crate) fn kept_out(&self) -> Option<&str> {
         self.kept_out.as_deref()
     }
 
-    /// How many nodes can be reached that have no record.
+    /// How many nodes can be reached and have no record.
     pub(crate) fn unused(&self) -> usize {
         self.nodes.iter().filter(|node| is_unused(node)).count()
     }
 
-    /// How many nodes vote as soon as a client has come, and not before.
+    /// How many nodes vote only after a client has come.
     pub(super) fn waiting_for_a_client(&self) -> usize {
         self.nodes.iter().filter(|node| is_unused(node) || is_idle(node)).count()
     }
 
-    /// How long it takes until an unused node votes: its first client waits for `max_ttl`, unless the
-    /// server has run for longer, and remembers all.
+    /// How long it takes after the first client has come until an unused node votes. The client
+    /// waits for `max_ttl`, unless the server has run for longer and forgot nothing.
     fn first_use(&self, index: usize) -> Duration {
         let old = self.nodes[index].uptime.is_some_and(|uptime| uptime > self.old + ROUNDED);
         if old && self.forgot(index).is_none() { Duration::ZERO } else { self.max_ttl }
     }
 
-    /// How it is known that a node forgot what it had granted while it ran, if that is so.
+    /// How a node is known to have forgotten locks while it ran, if it is.
     pub(crate) fn forgot(&self, index: usize) -> Option<&'static str> {
         if self.max_ttl.is_zero() {
             return None;
@@ -195,17 +196,17 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// Whether that is known of any node that has no record.
+    /// Whether any node without a record is known to have forgotten locks.
     pub(crate) fn any_forgot(&self) -> bool {
         (0..self.nodes.len()).any(|index| is_unused(&self.nodes[index]) && self.forgot(index).is_some())
     }
 
-    /// After what time with a client such a node votes.
+    /// The list's `max_ttl`. A node that forgot votes this long after its next client has come.
     pub(super) const fn max_ttl(&self) -> Duration {
         self.max_ttl
     }
 
-    /// Whether no quorum votes before a client has come, and has waited for `max_ttl`.
+    /// Whether no quorum votes until a client has come and has waited for `max_ttl`.
     fn needs_a_client(&self) -> bool {
         let goes_on = |(index, node): &(usize, &NodeStatus)| {
             let counts = is_unused(node) || matches!(node.state, NodeState::Up | NodeState::Quarantined { .. });
@@ -215,7 +216,8 @@ impl<'a> Verdict<'a> {
         self.knowing().filter(goes_on).count() < self.quorum()
     }
 
-    /// Nodes without a record that are taken to vote at once, and of which nobody knows whether they forgot.
+    /// How many nodes without a record are assumed to vote at once, although they may have
+    /// forgotten locks.
     fn taken_for_old(&self) -> usize {
         let taken = |(index, node): &(usize, &NodeStatus)| {
             is_unused(node) && self.first_use(*index).is_zero() && self.asked(*index).is_none()
@@ -223,7 +225,7 @@ impl<'a> Verdict<'a> {
         self.able().filter(taken).count()
     }
 
-    /// 0 where `run` would begin, else what it would end with.
+    /// The exit code: 0 if `run` would begin, else the code with which it would end.
     pub(super) fn code(&self) -> u8 {
         match self.can_acquire() {
             true => 0,
@@ -232,7 +234,7 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// In one sentence.
+    /// The verdict in one sentence.
     pub(crate) fn sentence(&self) -> String {
         let counted = format!("{}; a quorum is {}", voting(self.votes(), self.nodes.len()), self.quorum());
         if self.duplicate() {
@@ -269,7 +271,8 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// What follows where no more nodes vote than a quorum takes. Nodes that vote soon need no mending.
+    /// The end of the sentence if no more nodes vote than a quorum needs. Nodes that vote soon need
+    /// no repair.
     fn bare(&self) -> String {
         match (self.spare(), self.slow().len()) {
             (Some(Spare::In(wait)), _) => {
@@ -284,7 +287,7 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// Whether a quorum would vote, were it not for what is stored under this name.
+    /// Whether a quorum would vote on other names: only the data under this name prevents it.
     fn only_this_name(&self) -> bool {
         let others = self.counting().filter(|(_, node, said)| {
             let fine = said.as_ref().map_or_else(|why| is_of_the_name(why), |_| true);
@@ -294,12 +297,12 @@ impl<'a> Verdict<'a> {
         others.count() >= self.quorum()
     }
 
-    /// When quarantines have ended so that a quorum votes, if nothing else happens.
+    /// How long it takes until quarantines have ended and a quorum votes, if nothing else happens.
     pub(crate) fn opens_in(&self) -> Option<Duration> {
         nth(self.waits().map(|(_, wait)| wait), self.quorum() - 1)
     }
 
-    /// How long it takes until they vote, of all nodes that will.
+    /// The nodes that vote now or later, each with the time until then.
     fn waits(&self) -> impl Iterator<Item = (usize, Duration)> {
         self.able().filter_map(|(index, node)| match node.state {
             _ if is_unused(node) => Some((index, self.first_use(index))),
@@ -310,31 +313,32 @@ impl<'a> Verdict<'a> {
         })
     }
 
-    /// Those that can grant a lock as soon as they vote.
+    /// The nodes that can grant a lock as soon as they vote.
     fn able(&self) -> impl Iterator<Item = (usize, &NodeStatus)> {
         self.knowing().filter(|(index, node)| node.out_of_memory.is_none() && self.may_write(*index))
     }
 
-    /// Those of them that answer, and can read their record; or have none yet.
+    /// The nodes that know who holds a name: they answer and can read their record, or have none
+    /// yet.
     fn knowing(&self) -> impl Iterator<Item = (usize, &NodeStatus)> {
         let knows =
             self.counting().filter(|(_, node, said)| is_unused(node) || said.is_ok() && node.unreadable.is_none());
         knows.map(|(index, node, _)| (index, node))
     }
 
-    /// The nodes whose votes count, as far as lists go, and what they answered.
+    /// The nodes whose votes [count](Self::counts), with their replies.
     fn counting(&self) -> impl Iterator<Item = (usize, &NodeStatus, &Result<Inspection, String>)> {
         let all = self.nodes.iter().zip(&self.inspected.nodes).enumerate();
         all.filter(|(index, _)| self.counts(*index)).map(|(index, (node, (_, said)))| (index, node, said))
     }
 
-    /// Whether a node's vote counts, as far as lists go.
+    /// Whether a node's vote counts, unless it has none for other reasons: no other list and no
+    /// second server prevents that.
     pub(crate) fn counts(&self, index: usize) -> bool {
         self.counted.contains(&index)
     }
 
-    /// Why a node that was reached has no vote: it refused, or it hangs, it can grant nothing, or
-    /// its vote does not count.
+    /// Why a node that was reached has no vote: it refused, it hangs, or it can grant nothing.
     pub(crate) fn refusal(&self, index: usize) -> Option<String> {
         let (node, said) = (&self.nodes[index], &self.inspected.nodes[index].1);
         if is_unused(node) {
@@ -356,14 +360,14 @@ impl<'a> Verdict<'a> {
         self.lacks(index).map(|rights| format!("grants this user no lock: the user lacks {rights}"))
     }
 
-    /// To read, as who looks does, is not to write.
+    /// This command only reads, so it would not notice this by itself.
     fn without_writes(&self, index: usize) -> Option<String> {
         let why = self.asked(index)?.writes.as_deref()?;
         let mend = mend(why).unwrap_or_default().trim_end_matches('.');
         Some(format!("grants no lock, as it refuses writes: {why}. {mend}"))
     }
 
-    /// What does not keep locks from being acquired, and had better be mended.
+    /// What should be repaired, although locks can be acquired.
     pub(super) fn warnings(&self) -> Vec<String> {
         let nodes = self.nodes.len();
         let even = nodes.is_multiple_of(2).then(|| {
@@ -379,7 +383,7 @@ impl<'a> Verdict<'a> {
         even.into_iter().chain(unguarded).chain(of_nodes).collect()
     }
 
-    /// Nodes that answer, and of whose user's rights nothing is known.
+    /// Nodes that answer, and whose user's rights are unknown.
     fn untold(&self) -> impl Iterator<Item = (&str, String)> {
         let asked = self.nodes.iter().zip(&self.rights).filter(|(node, _)| node.state.is_admitted());
         asked.filter_map(|(node, rights)| {
@@ -389,33 +393,33 @@ impl<'a> Verdict<'a> {
     }
 }
 
-/// When one more node votes than a quorum takes.
+/// When one more node votes than a quorum needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spare {
     In(Duration),
-    /// So long after the next client has come.
+    /// This long after the next client has come.
     AfterAClient(Duration),
 }
 
-/// One of these times, from 0, in their order.
+/// The time at this index, from 0, after sorting.
 fn nth(times: impl Iterator<Item = Duration>, index: usize) -> Option<Duration> {
     let mut times: Vec<_> = times.collect();
     times.sort_unstable();
     times.get(index).copied()
 }
 
-/// How much memory it may use is among the warnings.
+/// A warning says how much memory it may use.
 fn without_memory(node: &NodeStatus) -> Option<String> {
     let full = node.out_of_memory.is_some() && node.state == NodeState::Up;
     full.then(|| "grants no lock: it is out of memory".to_owned())
 }
 
-/// Whether other names can be locked all the same: what is in the way is stored under this one.
+/// Whether the error comes from data under this name, so that other names can be locked.
 fn is_of_the_name(why: &str) -> bool {
     why.starts_with("WRONGTYPE") || why.contains("is no lock of this protocol")
 }
 
-/// What had better be mended of a node, and which it is.
+/// The warnings about a node, with its address.
 fn of_node(node: &NodeStatus) -> impl Iterator<Item = (&str, String)> {
     let evicts = node.evicts.as_ref().map(|policy| {
         format!("a server may evict locks (maxmemory-policy {policy}); set maxmemory-policy to noeviction")
