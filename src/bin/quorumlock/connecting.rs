@@ -77,8 +77,8 @@ pub(crate) async fn a_vote(quorum: &Quorum, began: Instant, patience: Duration) 
     output::telling_once(votes, output::SILENCE, || none_votes(quorum, lacking), what).await;
 }
 
-/// Whether it is certain that no quorum of nodes votes now. So many nodes `lack` a vote, and the
-/// client is not still connecting to them.
+/// Whether it is certain that no quorum of nodes votes now. Nodes that `lack` a vote count against
+/// it, unless the client is still connecting to them.
 pub(crate) fn none_votes(quorum: &Quorum, lack: impl Fn(&NodeStatus) -> bool) -> bool {
     let nodes = quorum.nodes();
     let certain = nodes.iter().filter(|node| lack(node) && node.state != NodeState::Connecting);

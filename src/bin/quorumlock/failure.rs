@@ -45,8 +45,8 @@ impl Failure {
         Self { message: format!("{}\n  {line}", self.message), ..self }
     }
 
-    /// Writes the message on standard error. Code 0 is what the user asked for in this case, so
-    /// then the message is only a note.
+    /// Writes the message on standard error. With code 0 the user accepts this result, so the
+    /// message is only a note.
     pub(crate) fn told(&self) -> ExitCode {
         let message = crate::redact::hidden(&self.message);
         match self.code {

@@ -8,8 +8,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// A pipe takes a write of so many bytes as a whole, without bytes of other processes between them
-/// (PIPE_BUF).
+/// A pipe takes a write of up to this many bytes as a whole, without bytes of other processes
+/// between them (PIPE_BUF).
 const AT_ONCE: usize = 4_096;
 /// How long `wait` waits at most.
 const FLUSH: Duration = Duration::from_secs(1);

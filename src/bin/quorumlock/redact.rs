@@ -9,8 +9,8 @@ pub(crate) fn hidden(said: &str) -> String {
     given.fold(said.to_owned(), |said, given| without(said, &given.to_string_lossy()))
 }
 
-/// Hides the logins of one argument. A login is the text before an `@`, if it has a `:` between
-/// user and password, or if it follows the scheme of an address.
+/// Hides the logins of one argument. A login is the text before an `@`. It has a `:` between user
+/// and password, or it follows the scheme of an address.
 fn without(said: String, given: &str) -> String {
     given.split(',').fold(said, |said, part| {
         let Some((before, _)) = part.rsplit_once('@') else { return said };

@@ -1,4 +1,4 @@
-//! `7001=redis-eu:6379@80ms`: where a relay listens, and which server it leads to, how far away.
+//! `7001=redis-eu:6379@80ms`: where a relay listens, which server it leads to, and the round trip.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;

@@ -30,7 +30,7 @@ use crate::words::listed;
 const LONGEST_NAMES: usize = 130_000;
 /// How long to wait for releases that a minority of nodes has not confirmed.
 const FAREWELL: Duration = Duration::from_millis(200);
-/// After this time a note says for whom it waits.
+/// After this time a note says who holds the lock.
 const SILENCE: Duration = Duration::from_secs(2);
 /// How often to check the remaining validity. It also shrinks while the machine is suspended, when
 /// timers stand still.
@@ -289,7 +289,8 @@ fn unconfirmed(name: &str, error: &Error, stays: Duration) -> String {
 /// no conflict, and the code stays.
 fn not_acquired(error: Error, args: &Run) -> Failure {
     match (error.kind(), args.conflict_exit_code.unwrap_or(NOT_ACQUIRED)) {
-        // Code 0 is what the user asked for. The text is short, since a scheduler may mail it.
+        // With code 0 the user accepts this result. The text is short, since a scheduler may mail
+        // it.
         (ErrorKind::Contended | ErrorKind::Timeout, 0) => {
             let verb = if args.names.len() == 1 { "is" } else { "are" };
             Failure::new(0, format!("{} {verb} held elsewhere: the command is not run", listed(&args.names)))

@@ -60,8 +60,8 @@ async fn with(args: &Sandbox, settings: &Settings, signals: &mut Signals) -> Out
             biased;
             signal = signals.next() => {
                 program.pass_on(signal);
-                // Interactive commands go on after the keys for SIGINT and SIGQUIT. Other signals
-                // mean the end.
+                // An interactive command goes on after SIGINT or SIGQUIT, which keys send. Other
+                // signals mean the end.
                 if process::ends(signal) && ![Signal::INT, Signal::QUIT].contains(&signal) {
                     kill_in.get_or_insert(Box::pin(sleep(GRACE)));
                 }

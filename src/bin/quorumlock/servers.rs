@@ -135,7 +135,7 @@ impl Server {
     }
 
     fn kill(&mut self) {
-        // If it has ended, another module may have reaped it: then its number may be another
+        // If it has ended, another module may have reaped it: then its process id may be another
         // process's.
         if let Some(mut process) = self.process.take()
             && let Ok(None) = process.try_wait()
@@ -156,7 +156,7 @@ fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-/// The number of the process that serves a port.
+/// The process id of the server at a port.
 fn serving(port: u16) -> io::Result<u32> {
     let pid = info(port, "server")?.find_map(|line| line.strip_prefix("process_id:")?.trim().parse().ok());
     pid.ok_or_else(|| io::ErrorKind::InvalidData.into())

@@ -42,7 +42,7 @@ impl Counter {
     }
 
     /// Reads the counter, checks the token, and writes the counter plus one. If two workers do this
-    /// at once, an increment is lost: so the demo notices.
+    /// at once, an increment is lost, and the demo reports it.
     pub(super) fn increment(&self, token: u64) -> io::Result<Increment> {
         let (value, highest) = self.read()?;
         if token <= highest {

@@ -38,13 +38,13 @@ pub(super) struct Family {
     /// The process groups in which all processes are descendants. Empty unless all processes could
     /// be read.
     pub(super) groups: HashSet<Pid>,
-    /// Whether more descendants may live than were found. Either something could not be read, or a
-    /// child has ended and is not reaped yet, and may have left children behind.
+    /// Whether more descendants may live than were found. Something could not be read, or an ended
+    /// child is not reaped yet: that one may have left children behind.
     pub(super) may_lack: bool,
 }
 
-/// Whether `/proc` shows this process and its children by their own numbers. False if `/proc` is
-/// another container's, and on systems other than Linux.
+/// Whether `/proc` shows this process under its own process id. False if `/proc` is another
+/// container's, and on systems other than Linux.
 pub(super) fn is_shown() -> bool {
     let own = read_link("/proc/self").ok();
     own.and_then(|own| pid(own.to_str()?)) == Some(getpid())

@@ -95,7 +95,7 @@ fn tie_to(_: &str) -> bool {
     true
 }
 
-/// Where the program of this name is, as a shell would find it.
+/// The file of a program, found in `PATH` as a shell does.
 pub(crate) fn find(program: impl AsRef<Path>) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(&program)).find(|file| file.is_file())

@@ -40,8 +40,8 @@ pub(crate) struct Program {
     changed: Signals,
     /// Whether `/proc` shows processes.
     sees: bool,
-    /// Children of this process that do not belong to the command. Their numbers are not used again
-    /// until they are reaped.
+    /// Children of this process that do not belong to the command. Their process ids are not used
+    /// again until they are reaped.
     others: Vec<Pid>,
     /// How the command ended, once it was reaped.
     ended: Option<ExitStatus>,
@@ -49,7 +49,7 @@ pub(crate) struct Program {
     /// the reason.
     grace: Duration,
     told_to_stop: Option<Instant>,
-    /// Since when the command is stopped by a stop signal as a key sends it.
+    /// Since when the command is stopped by a stop signal of the terminal.
     stopped: Option<Instant>,
     /// Whether this process has stopped with it since.
     followed: bool,
@@ -266,9 +266,9 @@ impl Program {
         members.iter().filter(|member| refuses(member)).map(|member| member.pid).collect()
     }
 
-    /// Sends a signal to the command, or at once to the whole group that it leads, so that no
-    /// process starts another meanwhile. The command was not reaped, so both numbers are still its
-    /// own.
+    /// Sends a signal to the command, or to the whole group that it leads. The group gets it at
+    /// once, so that no process starts another meanwhile. The command was not reaped, so the ids of
+    /// both are still its own.
     fn signal_command(&self, signal: Signal) -> Result<(), Errno> {
         if self.leads { kill_process_group(self.pid, signal) } else { kill_process(self.pid, signal) }
     }

@@ -73,7 +73,7 @@ impl Signals {
         .await
     }
 
-    /// Waits for a signal that asks for the end. It is for times without a program to which other
+    /// Waits for a signal that asks for the end. Use it while there is no program to which other
     /// signals would be passed.
     ///
     /// # Cancel safety
@@ -104,8 +104,8 @@ fn real_time(_: i32) -> Option<Signal> {
     None
 }
 
-/// Whether a signal may ask for the end. Stop signals do not, and SIGUSR1 and SIGUSR2 are messages,
-/// although they end a program that does not handle them.
+/// Whether a signal may ask for the end: it ends a program that does not handle it. SIGUSR1 and
+/// SIGUSR2 do that, too, but they are messages.
 pub(crate) fn ends(signal: Signal) -> bool {
     !stops(signal) && ![Signal::USR1, Signal::USR2, Signal::CONT, Signal::CHILD].contains(&signal)
 }

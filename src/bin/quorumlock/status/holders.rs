@@ -83,7 +83,7 @@ pub(crate) fn named(inspected: &Inspected) -> BTreeSet<&str> {
     said(inspected).filter_map(|said| said.holder.as_deref()).collect()
 }
 
-/// The holders that some nodes name although a quorum says that the name is free, as the end of a
+/// The holders that some nodes name although the name is free on a quorum, as the end of a
 /// sentence. They come from a claim that failed, or is under way.
 pub(super) fn left_over(inspected: &Inspected) -> String {
     let few: Vec<_> = named(inspected).into_iter().collect();

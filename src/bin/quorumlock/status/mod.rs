@@ -77,8 +77,8 @@ async fn look(quorum: &Quorum, settings: &Settings, name: Option<String>) -> Res
     };
     let nodes = quorum.nodes();
     let list = own_list(settings, &nodes);
-    // It uses the same states of the nodes as the output, so a node that was admitted meanwhile is
-    // asked, too.
+    // The same states of the nodes as in the output: a node that was admitted meanwhile is asked,
+    // too.
     let rights = rights(&nodes, settings).await;
     Ok(Seen { nodes, inspected, permits, name, list, rights, waited: None })
 }

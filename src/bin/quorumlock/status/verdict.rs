@@ -20,11 +20,12 @@ use crate::words::counted;
 pub(crate) struct Verdict<'a> {
     nodes: &'a [NodeStatus],
     inspected: &'a Inspected,
-    /// The nodes whose votes count, unless other lists or a second server prevent that.
+    /// The nodes whose votes count: no other list is in force there, and no second server has the
+    /// same name.
     counted: BTreeSet<usize>,
     /// Which other list with the same name is in force. Then this client acquires nothing.
     kept_out: Option<String>,
-    /// The nodes behind whose names clients have lately met a record.
+    /// The nodes on which clients have lately met a record.
     met: BTreeSet<usize>,
     max_ttl: Duration,
     /// A server with a longer uptime may vote at first use.
@@ -332,8 +333,8 @@ impl<'a> Verdict<'a> {
         all.filter(|(index, _)| self.counts(*index)).map(|(index, (node, (_, said)))| (index, node, said))
     }
 
-    /// Whether a node's vote counts, unless it has none for other reasons: no other list and no
-    /// second server prevents that.
+    /// Whether a node's vote counts: no other list is in force there, and no second server has the
+    /// same name. It may lack a vote for other reasons.
     pub(crate) fn counts(&self, index: usize) -> bool {
         self.counted.contains(&index)
     }

@@ -1,4 +1,4 @@
-//! Finds the events between two observations. It is pure.
+//! Finds the events between two observations. It is pure: it uses no clock and no I/O.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::event::{Event, Kind};
 use super::seen::{Hold, Mood, Node};
 use crate::duration::show;
 
-/// Less than this part of the time is little. A holder that renews always has more.
+/// Less than a fourth of the longest time is little. A holder that renews always has more.
 const LITTLE: u32 = 4;
 
 /// The events of a node.

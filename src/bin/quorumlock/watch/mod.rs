@@ -1,8 +1,8 @@
 //! `quorumlock watch`: nodes, holders and events on a terminal, as they change.
 //!
-//! `polls` asks the nodes, `collect` keeps their latest answers, `convert` turns these into plain
-//! data, `model` compares it with the observation before, and `draw` shows the model. This loop
-//! connects them.
+//! `polls` asks the nodes, and `collect` keeps their latest answers. `convert` turns these into
+//! plain data. `model` compares it with the observation before, and `draw` shows the model. This
+//! loop connects them.
 
 mod changes;
 mod collect;

@@ -12,7 +12,7 @@ use crate::duration::show;
 const REPLACED: char = '\u{fffd}';
 const CUT: &str = "..";
 
-/// Cuts the text at its end, or pads it, to exactly so many columns.
+/// Cuts the text at its end, or pads it, to exactly `columns` columns.
 pub(super) fn fit(text: &str, columns: usize) -> String {
     let clean: String = text.chars().map(|it| if it.is_control() { REPLACED } else { it }).collect();
     let mut fitted = if width(&clean) <= columns { clean } else { cut(&clean, columns) };
