@@ -101,7 +101,7 @@ pub(crate) enum Login {
     Unwanted,
 }
 
-/// Parts of the messages that report this.
+/// Parts of messages, and what they say about the login.
 const REFUSED: [(&str, Login); 5] = [
     ("without any password configured", Login::Unwanted),
     ("NOAUTH", Login::Missing),

@@ -1,5 +1,5 @@
 //! The command: a lock for shell scripts, a look at the nodes, a sandbox and a demo. It uses only
-//! the library's public API, and some source files that both compile.
+//! the library's public API, and source files that the command and the library both compile.
 #![allow(
     clippy::disallowed_methods,
     reason = "the command measures real time on its one runtime; nothing here is simulated"

@@ -7,7 +7,7 @@ use crate::duration::exact;
 use crate::failure::Failure;
 use crate::settings::{self, Settings};
 
-/// The library's default. The default of `--kill-grace` is a part of it.
+/// The library's default.
 const TTL: Duration = Duration::from_secs(30);
 /// The library's default.
 const MAX_TTL: Duration = Duration::from_secs(60);

@@ -105,8 +105,8 @@ pub(super) fn described(pid: Pid) -> String {
     format!("process {pid} ({}) of user {}", about("comm").trim(), name.unwrap_or(user))
 }
 
-/// Reads all processes once, and returns whether all could be read. Processes that others start
-/// meanwhile do not make it longer.
+/// Reads each process once, and again if its parent is unknown. Also returns whether all could be
+/// read. Processes that others start meanwhile do not make it longer.
 fn seen(
     names: impl FnOnce() -> io::Result<Vec<Pid>>,
     look: impl Fn(Pid) -> io::Result<Option<Member>>,
@@ -149,7 +149,7 @@ fn member(pid: Pid) -> io::Result<Option<Member>> {
     };
     let field = |number: usize| stat.get(number).map_or("", String::as_str);
     let state = field(0).chars().next().unwrap_or('?');
-    // A process looks like a zombie if only its first thread has ended. Then it has other threads.
+    // A process whose first thread alone has ended looks like a zombie, too, but has other threads.
     let ended = ['Z', 'X'].contains(&state) && ["0", "1"].contains(&field(17));
     Ok(Some(Member { pid, group: self::pid(field(2)), parent: self::pid(field(1)), state, ended }))
 }

@@ -53,7 +53,7 @@ pub(crate) fn this_executable() -> io::Result<Command> {
 }
 
 /// If [`tied`] started this process, becomes the program. Returns a code only if that fails: the
-/// code that a shell would return.
+/// code that a shell would return. `None` if something else started it.
 pub(crate) fn become_tied(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let tied = arguments.nth(1)?;
     let format = [(TIED, Format::Text), (TIED_JSON, Format::Json)].into_iter().find(|(name, _)| tied == *name)?.1;

@@ -118,7 +118,7 @@ impl Program {
                 // This also stops processes that the terminal's signal does not reach.
                 self.stop().await;
                 // The caller polls signals first, and drops this future if one has come. Otherwise
-                // a SIGCONT would be missed, and it is not sent twice.
+                // this process might stop after its SIGCONT, which does not come again.
                 yield_now().await;
                 if self.ended.is_some() {
                     continue;
@@ -189,7 +189,7 @@ impl Program {
         if left.is_empty() { vec!["a process that cannot be seen".to_owned()] } else { left }
     }
 
-    /// Passes a signal on to all processes, except those that a key of the terminal has sent it to.
+    /// Passes a signal on to all processes, unless a key of the terminal has sent it there already.
     pub(crate) fn pass_on(&mut self, signal: Signal) {
         if signal == Signal::CHILD {
             return;
@@ -341,7 +341,7 @@ impl Program {
     }
 
     /// Whether the command has stopped itself on a terminal, whose shell waits for this process. A
-    /// key would have stopped this process, too, by now. SIGSTOP does not count: its sender may
+    /// key would have reached this process, too, by now. SIGSTOP does not count: its sender may
     /// continue the command alone.
     fn stops_by_itself(&mut self) -> bool {
         if self.leads || !self.stopped_by().and_then(Signal::from_named_raw).is_some_and(stops) {

@@ -13,7 +13,7 @@ use super::text::{ago, bold, cells, coloured, faint, fit, width as wide};
 use crate::duration::{exact, left, show};
 use crate::status::{cut, shown};
 
-/// The least columns and rows. Nothing useful fits on less.
+/// The smallest screen, in columns and rows. Nothing useful fits on less.
 const LEAST: (usize, usize) = (36, 8);
 /// From this height on, empty lines separate the sections.
 const ROOMY: usize = 18;
