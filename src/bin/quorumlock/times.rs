@@ -12,7 +12,7 @@ const TTL: Duration = Duration::from_secs(30);
 /// The library's default.
 const MAX_TTL: Duration = Duration::from_secs(60);
 /// How long to wait for the lock.
-const TIMEOUT: Duration = Duration::from_secs(15);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 /// The library's default, which a single try uses.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 const LEAST_GRACE: Duration = Duration::from_millis(10);

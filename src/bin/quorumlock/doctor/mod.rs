@@ -27,6 +27,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::settings::{self, DEFAULT_MAX_TTL, Settings};
 use crate::status::{PROBE, own_list, wait, waits};
+use crate::times;
 use domains::Domains;
 use exam::Exam;
 use seen::{Seen, Times};
@@ -34,8 +35,6 @@ use seen::{Seen, Times};
 /// The library's defaults.
 const TTL: Duration = Duration::from_secs(30);
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The timeout of `run` that round trips are compared with, if none is configured.
-const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long all requests to one node may take, including name resolution, which can be slow.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -64,7 +63,7 @@ async fn examined(quorum: &Quorum, settings: &Settings, args: &Doctor) -> Result
         let (told, nodes) = (domains.len(), targets.len());
         return Err(Failure::usage(format!("--domains has {told} names for {nodes} nodes; give one for each node")));
     }
-    let times = times(settings)?;
+    let times = times_of(settings)?;
     let names = Names::of(settings);
     let exams = join_all(targets.iter().map(|target| exam(target.clone(), names.clone(), times.node_timeout)));
     let (exams, (), domains, papers) = tokio::join!(
@@ -80,12 +79,12 @@ async fn examined(quorum: &Quorum, settings: &Settings, args: &Doctor) -> Result
 }
 
 /// The times of a `run` with these settings in this environment.
-fn times(settings: &Settings) -> Result<Times, Failure> {
+fn times_of(settings: &Settings) -> Result<Times, Failure> {
     Ok(Times {
         ttl: settings::ttl()?.or(settings.ttl).unwrap_or(TTL),
         max_ttl: settings.max_ttl.unwrap_or(DEFAULT_MAX_TTL),
         node_timeout: settings.node_timeout.unwrap_or(NODE_TIMEOUT),
-        timeout: settings::time(settings::TIMEOUT)?.or(settings.timeout).unwrap_or(TIMEOUT),
+        timeout: settings::time(settings::TIMEOUT)?.or(settings.timeout).unwrap_or(times::TIMEOUT),
     })
 }
 
