@@ -371,7 +371,7 @@ async fn a_password_that_the_server_does_not_ask_for_is_a_hint() {
     let told = finding(&object, "password");
     assert!(told["level"] == "hint" && told["mend"].as_str().unwrap().contains("give none here"), "{object:#}");
     let all = object["findings"].as_array().unwrap();
-    assert!(all.iter().all(|finding| finding["id"] != "exam"), "{object:#}");
+    assert!(all.iter().all(|finding| finding["id"] != "check"), "{object:#}");
 }
 
 #[tokio::test]

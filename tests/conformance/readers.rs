@@ -221,6 +221,16 @@ async fn a_writer_whose_time_is_over_becomes_no_reader(world: impl World) {
     assert!(other.write(PATIENCE).await.is_ok());
 }
 
+async fn a_writer_that_was_revoked_is_told_so_when_it_becomes_a_reader(world: impl World) {
+    let client = world.client().await;
+    let writer = client.rw_lock("a").write(PATIENCE).await.unwrap();
+    let lease = writer.lease();
+    client.revoke("a").await.unwrap();
+    let error = writer.downgrade().await.unwrap_err();
+    assert!(error.is_lost() && error.to_string().contains("revoked"), "{error}");
+    assert_eq!(lease.lost().await, LostReason::Revoked);
+}
+
 async fn a_writer_whose_time_ends_on_the_way_becomes_no_reader(world: impl World) {
     let client = world.client().await;
     let lock = client.rw_lock_with("a", &client.options().ttl(3 * SECOND / 2).auto_renew(false)).unwrap();
@@ -342,6 +352,7 @@ both! {
         what_a_node_forgot_of_a_reader_is_healed_by_its_next_renewal;
     memory 3 nodes:
         a_writer_whose_time_is_over_becomes_no_reader,
+        a_writer_that_was_revoked_is_told_so_when_it_becomes_a_reader,
         a_writer_whose_time_ends_on_the_way_becomes_no_reader,
         a_reader_is_renewed_and_found_by_who_looks;
     memory 4 nodes:

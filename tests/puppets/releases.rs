@@ -86,16 +86,32 @@ async fn two_that_did_not_hold_it_tell_that_it_had_expired() {
     assert_eq!(releasing.await.unwrap().unwrap(), Released::AlreadyExpired);
 }
 
-/// Another has one of its names since, by force.
-#[tokio::test(start_paused = true)]
-async fn a_set_of_which_nodes_held_one_name_only_had_expired() {
-    let stage = Stage::new(3);
+async fn lock_on_two_names(stage: &Stage) -> LockGuard {
     let lock = stage.quorum.lock_all(["a", "b"]);
     let acquiring = tokio::spawn(async move { lock.acquire(10 * SECOND).await });
     stage.round(Verb::Claim, |_, _| granted()).await;
-    let releasing = release(acquiring.await.unwrap().unwrap());
-    stage.round(Verb::Release, |_, _| Some(Ok(Outcome::Released { held: 1 }))).await;
+    acquiring.await.unwrap().unwrap()
+}
+
+/// Another has one of its names since, by force.
+#[tokio::test(start_paused = true)]
+async fn lock_on_two_names_of_which_one_was_taken_away_had_expired() {
+    let stage = Stage::new(3);
+    let releasing = release(lock_on_two_names(&stage).await);
+    let first = stage.round(Verb::Release, |_, _| released()).await;
+    let second = stage.round(Verb::Release, |_, _| nothing_held()).await;
+    assert_eq!([first.names, second.names].map(|names| names.len()), [1, 1]);
     assert_eq!(releasing.await.unwrap().unwrap(), Released::AlreadyExpired);
+}
+
+/// No node but one held both: others hold the names there for claims that failed.
+#[tokio::test(start_paused = true)]
+async fn lock_whose_names_were_held_by_different_quorums_was_held() {
+    let stage = Stage::new(3);
+    let releasing = release(lock_on_two_names(&stage).await);
+    stage.round(Verb::Release, |node, _| if node == 2 { nothing_held() } else { released() }).await;
+    stage.round(Verb::Release, |node, _| if node == 0 { nothing_held() } else { released() }).await;
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
 }
 
 /// One without a record carries nothing out, and has nothing that could stay.

@@ -7,7 +7,7 @@ use quorumlock::rules::doubt::Doubt;
 use quorumlock::{ErrorKind, List, Result, Taken};
 use tokio::task::JoinHandle;
 
-use crate::answers::{Answer, SILENCE, nothing_held, released};
+use crate::answers::{Answer, SILENCE, fault, nothing_held, released};
 use crate::asked::Asked;
 use crate::stage::{MINUTE, SECOND, Stage, record};
 
@@ -287,4 +287,21 @@ async fn reader_that_came_since_may_hide_one_that_was_revoked() {
     stage.round(Verb::Inspect, |_, _| named("c/1/x/s2", over + 1, over)).await;
     let taken = freeing.await.unwrap().unwrap();
     assert_eq!(taken.left, Some(9 * SECOND), "it may be held still");
+}
+
+/// The two others may renew it still.
+#[tokio::test(start_paused = true)]
+async fn lock_that_was_revoked_on_one_of_three_nodes_is_not_said_to_be_revoked() {
+    let stage = Stage::new(3);
+    for (revoked, silent) in [(1, 1), (2, 0), (2, 1)] {
+        let quorum = stage.quorum.clone();
+        let looking = tokio::spawn(async move { quorum.inspect("it").await });
+        let told = |node| match node {
+            _ if node < revoked => named("one", 7, 9),
+            _ if node < 3 - silent => named("one", 7, 0),
+            _ => fault(FaultKind::Timeout),
+        };
+        stage.round(Verb::Inspect, |node, _| told(node)).await;
+        assert_eq!(looking.await.unwrap().unwrap().revoked(), revoked == 2);
+    }
 }

@@ -16,25 +16,25 @@ mod cli;
 mod config;
 mod connecting;
 mod counters;
-mod crew;
 mod demo;
-mod direct;
 mod doctor;
 mod duration;
 mod encryption;
 mod exporter;
 mod failure;
+mod held_lock;
 mod histogram;
-mod hold;
 mod init;
 mod latency;
 mod lists;
 mod members;
-mod misplaced;
-mod outlet;
 mod output;
+mod output_queue;
 mod packaging;
+mod raw_connection;
 mod redact;
+mod url_as_name;
+mod worker_processes;
 // The library and the command share this code.
 #[path = "../../config/password.rs"]
 mod password;
@@ -95,7 +95,7 @@ fn done() -> ExitCode {
         }
     };
     output::log(cli.log_format, cli.verbose && cli.command.may_log(), cli.command.default_level());
-    misplaced::refused(&cli.command).and_then(|()| started(cli)).unwrap_or_else(|failure| failure.told())
+    url_as_name::refused(&cli.command).and_then(|()| started(cli)).unwrap_or_else(|failure| failure.told())
 }
 
 /// Writes the message in colour, unless a login in it must be hidden.

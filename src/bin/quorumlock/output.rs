@@ -20,13 +20,13 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::outlet::Outlet;
+use crate::output_queue::OutputQueue;
 
 /// How many bytes of messages may wait to be written: as many as a pipe holds.
 const ROOM: usize = 64 * 1024;
 
 /// The queue of messages for standard error.
-static MESSAGES: Outlet = Outlet::new(ROOM, |bytes| io::stderr().write_all(bytes), dropped);
+static MESSAGES: OutputQueue = OutputQueue::new(ROOM, |bytes| io::stderr().write_all(bytes), dropped);
 
 /// Standard error. Each `write` is a message, which is written as a whole or dropped.
 #[derive(Clone, Copy, Debug)]

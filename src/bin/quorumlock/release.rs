@@ -160,7 +160,10 @@ async fn told(args: &Release, taken: &Taken, once: bool) -> Result<(), Failure> 
 fn what(taken: Option<Duration>, once: bool, now: bool) -> String {
     match taken {
         Some(time) if now && !time.is_zero() => {
-            format!("was taken away, but too few nodes say that it is free: it may be held for up to {} more", left(time))
+            format!(
+                "was taken away, but too few nodes say that it is free: it may be held for up to {} more",
+                left(time)
+            )
         }
         // A job that is done once in a period stays held after its holder has ended.
         Some(time) if once && !time.is_zero() => format!(

@@ -17,7 +17,7 @@ use crate::connecting::{a_quorum, a_vote, none_votes, with_password};
 use crate::duration::{exact, show};
 use crate::exporter;
 use crate::failure::{Failure, LOST, Outcome, TIMEOUT as NOT_ACQUIRED, below};
-use crate::hold::{Held, View, Wanted};
+use crate::held_lock::{Held, View, Wanted};
 use crate::output;
 use crate::password::PasswordFile;
 use crate::process::{self, Program, Signals};

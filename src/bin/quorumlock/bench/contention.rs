@@ -10,11 +10,11 @@ use super::summary::Summary;
 use super::unguarded;
 use super::worker::{Report, now};
 use crate::cli::bench::Contention;
-use crate::crew::Crew;
 use crate::failure::{Failure, Outcome, UNAVAILABLE};
 use crate::latency;
 use crate::servers::Servers;
 use crate::settings::Settings;
+use crate::worker_processes::WorkerProcesses;
 
 /// The time before counting begins. In it the queue fills, and clients measure round trips.
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -44,18 +44,18 @@ impl Stage {
     }
 
     async fn measure(&self, args: &Contention) -> Result<Summary, Failure> {
-        let mut crew = Crew::start(args.workers, args.processes, &self.settings, |command, workers| {
+        let mut workers = WorkerProcesses::start(args.workers, args.processes, &self.settings, |command, workers| {
             asked(command, args, workers);
         })?;
-        all_ready(&crew).await?;
+        all_ready(&workers).await?;
         let length = Duration::from_secs(u64::from(args.seconds));
         let begin = now() + WARM_UP;
-        crew.tell(&format!("{} {}", begin.as_micros(), (begin + length).as_micros()))?;
-        until(begin, &crew).await?;
+        workers.tell(&format!("{} {}", begin.as_micros(), (begin + length).as_micros()))?;
+        until(begin, &workers).await?;
         let calls = self.servers.script_calls()?;
-        until(begin + length, &crew).await?;
+        until(begin + length, &workers).await?;
         let calls = self.servers.script_calls()?.saturating_sub(calls);
-        let report = crew.finish().await?;
+        let report = workers.finish().await?;
         Ok(Summary::new(args, report, length, calls, &self.round_trips))
     }
 }
@@ -67,10 +67,10 @@ fn asked(command: &mut Command, args: &Contention, workers: u32) {
     command.args(args.unfair.then_some("--unfair"));
 }
 
-async fn all_ready(crew: &Crew<Report>) -> Result<(), Failure> {
+async fn all_ready(workers: &WorkerProcesses<Report>) -> Result<(), Failure> {
     let began = Instant::now();
-    while crew.report().ready < crew.len() {
-        if crew.has_ended() || began.elapsed() > PATIENCE {
+    while workers.report().ready < workers.len() {
+        if workers.has_ended() || began.elapsed() > PATIENCE {
             return Err(Failure::new(UNAVAILABLE, "a worker process did not start"));
         }
         sleep(Duration::from_millis(10)).await;
@@ -79,9 +79,9 @@ async fn all_ready(crew: &Crew<Report>) -> Result<(), Failure> {
 }
 
 /// Waits until the machine's monotonic clock shows `moment`. Fails if a worker process ends before.
-async fn until(moment: Duration, crew: &Crew<Report>) -> Result<(), Failure> {
+async fn until(moment: Duration, workers: &WorkerProcesses<Report>) -> Result<(), Failure> {
     while let Some(left) = moment.checked_sub(now()) {
-        if crew.has_ended() {
+        if workers.has_ended() {
             return Err(Failure::internal("a worker process ended early"));
         }
         sleep(left.min(Duration::from_millis(100))).await;

@@ -2,10 +2,10 @@
 //! nodes.
 
 mod contention;
+mod critical_sections;
 mod distance;
 mod progress;
 mod samples;
-mod sections;
 mod summary;
 mod target;
 mod throughput;

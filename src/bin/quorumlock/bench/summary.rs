@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::critical_sections::Course;
 use super::rounded;
-use super::sections::Course;
 use super::worker::Report;
 use crate::cli::bench::Contention;
 use crate::duration::show;

@@ -15,16 +15,16 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::sections::Section;
+use super::critical_sections::Section;
 use super::{SETTLE, TIMEOUT};
 use crate::cli::bench::BenchWorker;
 use crate::counters::Counters;
-use crate::crew;
 use crate::demo::all_vote;
 use crate::failure::{Failure, Outcome};
 use crate::histogram::Histogram;
 use crate::output;
 use crate::settings::Settings;
+use crate::worker_processes;
 
 /// The lock's name.
 const LOCK: &str = "quorumlock-bench";
@@ -52,7 +52,7 @@ pub(crate) struct Report {
     pub(super) counters: BTreeMap<String, u64>,
 }
 
-impl crew::Report for Report {
+impl worker_processes::Report for Report {
     fn add(&mut self, other: &Self) {
         self.ready += other.ready;
         self.workers.extend(&other.workers);

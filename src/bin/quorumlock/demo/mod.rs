@@ -16,7 +16,6 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 use crate::cli::Demo;
-use crate::crew::Crew;
 use crate::exporter;
 use crate::failure::{Failure, Outcome, UNAVAILABLE};
 use crate::init;
@@ -25,6 +24,7 @@ use crate::process::{self, Signals};
 use crate::servers::Servers;
 use crate::settings::Settings;
 use crate::status;
+use crate::worker_processes::WorkerProcesses;
 use counter::Counter;
 use summary::Summary;
 use view::View;
@@ -93,13 +93,13 @@ impl Stage {
         let view = View::new(args, quorum);
         view.note("waiting until all nodes vote");
         ready(quorum).await?;
-        let crew = self.crew(args, verbose)?;
+        let workers = self.workers(args, verbose)?;
         let length = Duration::from_secs(u64::from(args.seconds));
         let began = Instant::now();
         let mut line = None;
-        while began.elapsed() < length && !crew.has_ended() {
+        while began.elapsed() < length && !workers.has_ended() {
             self.direct(began.elapsed().as_secs_f64() / length.as_secs_f64(), &view)?;
-            view.draw(began.elapsed(), &crew.report(), &quorum.nodes(), line.as_deref());
+            view.draw(began.elapsed(), &workers.report(), &quorum.nodes(), line.as_deref());
             tokio::select! {
                 () = sleep(TICK.min(length.saturating_sub(began.elapsed()))) => {}
                 // The request also measures the round trips that the view shows.
@@ -109,15 +109,15 @@ impl Stage {
             }
         }
         let took = began.elapsed();
-        let report = crew.finish().await?;
+        let report = workers.finish().await?;
         view.close();
         let counted = Counter::new(self.folder.path(), "").read()?.0;
         Ok(Summary::new(args, report, quorum.nodes(), took, counted, (self.killed, self.restarted)))
     }
 
-    fn crew(&self, args: &Demo, verbose: bool) -> Result<Crew<Report>, Failure> {
+    fn workers(&self, args: &Demo, verbose: bool) -> Result<WorkerProcesses<Report>, Failure> {
         let ttl = format!("{}ms", TTL.as_millis());
-        Crew::start(args.workers, args.processes, &self.settings, |command, workers| {
+        WorkerProcesses::start(args.workers, args.processes, &self.settings, |command, workers| {
             command.args(["demo-worker", "--workers", &workers.to_string(), "--ttl", &ttl, "--folder"]);
             command.arg(self.folder.path()).args(verbose.then_some("-v"));
         })

@@ -17,11 +17,11 @@ use super::votes::{Tally, handovers, tally};
 use super::{LOCK, all_vote};
 use crate::cli::DemoWorker;
 use crate::counters::Counters;
-use crate::crew;
 use crate::failure::Outcome;
 use crate::histogram::Histogram;
 use crate::output;
 use crate::settings::Settings;
+use crate::worker_processes;
 
 /// The timeout of one acquisition.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,7 +44,7 @@ pub(super) struct Report {
     pub(super) handovers: u64,
 }
 
-impl crew::Report for Report {
+impl worker_processes::Report for Report {
     fn add(&mut self, other: &Self) {
         self.sections += other.sections;
         self.overlaps += other.overlaps;

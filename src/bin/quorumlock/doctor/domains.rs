@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::direct::login::resolved;
-use crate::direct::target::{Place, Target, is_loopback};
+use crate::raw_connection::login::resolved;
+use crate::raw_connection::target::{Place, Target, is_loopback};
 
 /// The domain of this machine, for all of its addresses.
 const HERE: &str = "this machine";

@@ -6,8 +6,8 @@
 mod checks;
 mod clock;
 mod domains;
-mod exam;
 mod finding;
+mod node_check;
 mod report;
 mod seen;
 
@@ -19,17 +19,17 @@ use futures::future::join_all;
 use quorumlock::Quorum;
 
 use crate::cli::Doctor;
-use crate::direct::login::Failed;
-use crate::direct::rights::Names;
-use crate::direct::target::Target;
-use crate::direct::validity::Papers;
 use crate::failure::{Failure, Outcome};
 use crate::output;
+use crate::raw_connection::certificate_expiry::CertificateExpiry;
+use crate::raw_connection::login::Failed;
+use crate::raw_connection::rights::Names;
+use crate::raw_connection::target::Target;
 use crate::settings::{self, DEFAULT_MAX_TTL, Settings};
 use crate::status::{PROBE, own_list, wait, waits};
 use crate::times;
 use domains::Domains;
-use exam::Exam;
+use node_check::NodeCheck;
 use seen::{Seen, Times};
 
 /// The library's defaults.
@@ -65,17 +65,17 @@ async fn examined(quorum: &Quorum, settings: &Settings, args: &Doctor) -> Result
     }
     let times = times_of(settings)?;
     let names = Names::of(settings);
-    let exams = join_all(targets.iter().map(|target| exam(target.clone(), names.clone(), times.node_timeout)));
-    let (exams, (), domains, papers) = tokio::join!(
-        exams,
+    let checks = join_all(targets.iter().map(|target| check(target.clone(), names.clone(), times.node_timeout)));
+    let (checks, (), domains, certificates) = tokio::join!(
+        checks,
         wait(quorum, args.nodes.connect_timeout),
         resolved(domains.to_vec(), targets.clone()),
-        papers(targets.clone())
+        certificates(targets.clone())
     );
     let inspected = quorum.inspect(PROBE).await?;
     let nodes = quorum.nodes();
     let list = own_list(settings, &nodes);
-    Ok(Seen { nodes, inspected, list, exams, targets, papers, domains, times })
+    Ok(Seen { nodes, inspected, list, checks, targets, certificates, domains, times })
 }
 
 /// The times of a `run` with these settings in this environment.
@@ -88,10 +88,10 @@ fn times_of(settings: &Settings) -> Result<Times, Failure> {
     })
 }
 
-async fn exam(target: Target, names: Names, step: Duration) -> Result<Exam, Failed> {
-    let asked = tokio::task::spawn_blocking(move || Exam::of(&target, &names, step));
+async fn check(target: Target, names: Names, step: Duration) -> Result<NodeCheck, Failed> {
+    let asked = tokio::task::spawn_blocking(move || NodeCheck::of(&target, &names, step));
     match tokio::time::timeout(PATIENCE, asked).await {
-        Ok(Ok(exam)) => exam,
+        Ok(Ok(check)) => check,
         Ok(Err(error)) => Err(Failed::new(error.to_string(), "")),
         Err(_) => Err(Failed::new("no answer in time", "See whether the server hangs.")),
     }
@@ -103,8 +103,8 @@ async fn resolved(told: Vec<String>, targets: Vec<Target>) -> Domains {
     tokio::time::timeout(PATIENCE, resolved).await.ok().and_then(Result::ok).unwrap_or(by_name)
 }
 
-async fn papers(targets: Vec<Target>) -> Vec<Papers> {
-    let nothing = vec![Papers::default(); targets.len()];
-    let read = tokio::task::spawn_blocking(move || targets.iter().map(Papers::of).collect());
+async fn certificates(targets: Vec<Target>) -> Vec<CertificateExpiry> {
+    let nothing = vec![CertificateExpiry::default(); targets.len()];
+    let read = tokio::task::spawn_blocking(move || targets.iter().map(CertificateExpiry::of).collect());
     tokio::time::timeout(PATIENCE, read).await.ok().and_then(Result::ok).unwrap_or(nothing)
 }

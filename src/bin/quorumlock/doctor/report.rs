@@ -99,10 +99,10 @@ fn measured(node: Node<'_>, seen: &Seen) -> Value {
         "domain": seen.domains.of_node(node.index),
         "version": node.status.version,
         "uptime_seconds": node.status.uptime.map(|time| time.as_secs()),
-        "round_trip_ms": told.and_then(|exam| exam.trip()).map(milliseconds),
-        "used_memory": told.and_then(|exam| exam.number("used_memory")),
-        "maxmemory": told.and_then(|exam| exam.number("maxmemory")),
-        "certificates_accepted_for_days": told.and_then(|exam| exam.days),
+        "round_trip_ms": told.and_then(|check| check.trip()).map(milliseconds),
+        "used_memory": told.and_then(|check| check.number("used_memory")),
+        "maxmemory": told.and_then(|check| check.number("maxmemory")),
+        "certificates_accepted_for_days": told.and_then(|check| check.days),
     })
 }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 use quorumlock::{Inspected, List, NodeStatus};
 
 use super::domains::Domains;
-use super::exam::Exam;
-use crate::direct::login::Failed;
-use crate::direct::rights::Lacks;
-use crate::direct::target::Target;
-use crate::direct::validity::Papers;
+use super::node_check::NodeCheck;
+use crate::raw_connection::certificate_expiry::CertificateExpiry;
+use crate::raw_connection::login::Failed;
+use crate::raw_connection::rights::Lacks;
+use crate::raw_connection::target::Target;
 use crate::status::verdict::Verdict;
 
 /// The settings that findings depend on.
@@ -26,9 +26,9 @@ pub(super) struct Seen {
     pub(super) inspected: Inspected,
     /// The list of a client with these settings.
     pub(super) list: List,
-    pub(super) exams: Vec<Result<Exam, Failed>>,
+    pub(super) checks: Vec<Result<NodeCheck, Failed>>,
     pub(super) targets: Vec<Target>,
-    pub(super) papers: Vec<Papers>,
+    pub(super) certificates: Vec<CertificateExpiry>,
     pub(super) domains: Domains,
     pub(super) times: Times,
 }
@@ -38,9 +38,9 @@ pub(super) struct Seen {
 pub(super) struct Node<'a> {
     pub(super) index: usize,
     pub(super) status: &'a NodeStatus,
-    pub(super) exam: &'a Result<Exam, Failed>,
+    pub(super) check: &'a Result<NodeCheck, Failed>,
     pub(super) target: &'a Target,
-    pub(super) papers: Papers,
+    pub(super) certificates: CertificateExpiry,
     pub(super) times: Times,
     /// Why the node is known to have forgotten locks while it ran, if it is.
     pub(super) forgot: Option<&'static str>,
@@ -48,23 +48,23 @@ pub(super) struct Node<'a> {
 
 impl Seen {
     pub(super) fn verdict(&self) -> Verdict<'_> {
-        let lacks = |exam: &Result<Exam, Failed>| match exam {
-            Ok(exam) => exam.lacks.clone().map(Some),
+        let lacks = |check: &Result<NodeCheck, Failed>| match check {
+            Ok(check) => check.lacks.clone().map(Some),
             Err(failed) => Err(failed.why.clone()),
         };
-        let lacks = self.exams.iter().map(lacks).collect();
+        let lacks = self.checks.iter().map(lacks).collect();
         Verdict::new(&self.nodes, &self.inspected, &self.list).with_rights(lacks)
     }
 
     pub(super) fn each(&self) -> impl Iterator<Item = Node<'_>> {
         let verdict = self.verdict();
-        let all = self.nodes.iter().zip(&self.exams).zip(self.targets.iter().zip(&self.papers)).enumerate();
-        all.map(move |(index, ((status, exam), (target, papers)))| Node {
+        let all = self.nodes.iter().zip(&self.checks).zip(self.targets.iter().zip(&self.certificates)).enumerate();
+        all.map(move |(index, ((status, check), (target, certificates)))| Node {
             index,
             status,
-            exam,
+            check,
             target,
-            papers: *papers,
+            certificates: *certificates,
             times: self.times,
             forgot: verdict.forgot(index),
         })
@@ -77,8 +77,8 @@ impl<'a> Node<'a> {
     }
 
     /// The results of its examination, if there are any.
-    pub(super) fn told(&self) -> Option<&'a Exam> {
-        self.exam.as_ref().ok()
+    pub(super) fn told(&self) -> Option<&'a NodeCheck> {
+        self.check.as_ref().ok()
     }
 
     /// Whether its user lacks commands or keys. That explains other failures there.

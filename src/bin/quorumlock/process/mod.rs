@@ -1,8 +1,8 @@
 //! Other programs: starts them so that they do not outlive this process, sends them signals, and
 //! waits for them.
 
-mod family;
 mod orphans;
+mod process_tree;
 mod program;
 mod signals;
 mod terminal;

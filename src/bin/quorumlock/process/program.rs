@@ -15,7 +15,7 @@ use rustix::process::{
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use super::family::{self, Family, Member};
+use super::process_tree::{self, Descendants, Member};
 use super::signals::{ends, stop_this_process, stops};
 use super::{Signals, orphans, terminal, tied};
 use crate::failure::Failure;
@@ -75,8 +75,8 @@ impl Program {
         // The handler must be there before the first child can end.
         let changed = Signals::children()?;
         orphans::adopt();
-        let sees = family::is_shown();
-        let others = if sees { family::children(getpid()) } else { Vec::new() };
+        let sees = process_tree::is_shown();
+        let others = if sees { process_tree::children(getpid()) } else { Vec::new() };
         let leads = !terminal::exists();
         let mut command = tied(program).map_err(|error| cannot(program, error))?;
         // An outer `run` may have set it.
@@ -148,8 +148,8 @@ impl Program {
         let status = self.wait().await?;
         if std::mem::take(&mut self.by_key) {
             let unreached = |member: &&Member| member.group != Some(getpgrp());
-            let family = self.family();
-            family.members.iter().filter(unreached).for_each(|member| _ = kill_process(member.pid, Signal::TERM));
+            let descendants = self.descendants();
+            descendants.members.iter().filter(unreached).for_each(|member| _ = kill_process(member.pid, Signal::TERM));
         }
         while !self.is_gone() {
             self.change().await;
@@ -184,8 +184,8 @@ impl Program {
                 () = self.change() => {}
             }
         }
-        let family = self.family();
-        let left: Vec<_> = family.members.iter().map(|member| family::described(member.pid)).collect();
+        let descendants = self.descendants();
+        let left: Vec<_> = descendants.members.iter().map(|member| process_tree::described(member.pid)).collect();
         if left.is_empty() { vec!["a process that cannot be seen".to_owned()] } else { left }
     }
 
@@ -231,7 +231,7 @@ impl Program {
         let refused = self.signal(signals);
         for pid in &refused {
             let told = "cannot be signalled by this user; `sudo quorumlock run ..` can";
-            output::note(&format!("{} {told}", family::described(*pid)));
+            output::note(&format!("{} {told}", process_tree::described(*pid)));
         }
         refused
     }
@@ -242,7 +242,7 @@ impl Program {
         // The command comes first, before the scan: a scan takes time if there are many processes.
         let lives = self.ended.is_none();
         let sent = lives.then(|| signals.iter().try_for_each(|&signal| self.signal_command(signal)));
-        let Family { members, mut groups, .. } = self.family();
+        let Descendants { members, mut groups, .. } = self.descendants();
         if lives {
             groups.remove(&self.pid);
         }
@@ -274,13 +274,14 @@ impl Program {
     }
 
     /// The living processes. If `/proc` does not show them, only the command itself.
-    fn family(&self) -> Family {
-        let mut family = if self.sees { family::below(getpid(), &self.others) } else { Family::default() };
-        if self.ended.is_none() && !family.members.iter().any(|member| member.pid == self.pid) {
+    fn descendants(&self) -> Descendants {
+        let mut descendants =
+            if self.sees { process_tree::below(getpid(), &self.others) } else { Descendants::default() };
+        if self.ended.is_none() && !descendants.members.iter().any(|member| member.pid == self.pid) {
             let (group, parent) = (self.leads.then_some(self.pid), Some(getpid()));
-            family.members.push(Member { pid: self.pid, group, parent, state: 'R', ended: false });
+            descendants.members.push(Member { pid: self.pid, group, parent, state: 'R', ended: false });
         }
-        family
+        descendants
     }
 
     /// Whether all processes have ended.
@@ -289,8 +290,8 @@ impl Program {
         if self.sees && self.others.is_empty() {
             return orphans::are_gone();
         }
-        let family = self.family();
-        family.members.is_empty() && !family.may_lack
+        let descendants = self.descendants();
+        descendants.members.is_empty() && !descendants.may_lack
     }
 
     /// Reaps processes that have ended. Returns how the command itself ended, if it has.
@@ -325,9 +326,9 @@ impl Program {
     fn all_rest(&mut self) -> bool {
         let refused = self.signal(&[Signal::STOP]);
         let _ = self.look();
-        let family = self.family();
+        let descendants = self.descendants();
         let rests = |member: &Member| member.rests() || refused.contains(&member.pid);
-        !family.may_lack && family.members.iter().all(rests)
+        !descendants.may_lack && descendants.members.iter().all(rests)
     }
 
     /// Whether the command is stopped.
@@ -355,9 +356,9 @@ impl Program {
     /// Whether the command waits for a child that was stopped before its exec. A shell that starts
     /// a program by vfork cannot stop until then.
     fn waits_for_a_stopped_child(&self) -> bool {
-        let family = self.family();
+        let descendants = self.descendants();
         let has = |what: fn(&Member) -> Option<Pid>, state| {
-            family.members.iter().any(|member| what(member) == Some(self.pid) && member.state == state)
+            descendants.members.iter().any(|member| what(member) == Some(self.pid) && member.state == state)
         };
         has(|itself| Some(itself.pid), 'D') && has(|child| child.parent, 'T')
     }

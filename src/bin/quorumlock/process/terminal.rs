@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::fs::OFlags;
 
-use super::family;
+use super::process_tree;
 
 /// Whether there is one, even if standard input and error are redirected.
 pub(super) fn exists() -> bool {
@@ -15,7 +15,7 @@ pub(super) fn exists() -> bool {
 
 /// Whether its keys send signals to this process. On systems other than Linux this is assumed.
 pub(super) fn reaches_us() -> bool {
-    let stat = family::stat("self").unwrap_or_default();
+    let stat = process_tree::stat("self").unwrap_or_default();
     // Our process group, and the one in the foreground.
     stat.get(2) == stat.get(5)
 }

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use quorumlock::{Error, List, NodeState, NodeStatus, Quorum};
 
 use crate::cli::Status;
-use crate::direct::rights::{Asked, asked};
 use crate::duration::exact;
 use crate::failure::{Outcome, UNAVAILABLE};
 use crate::output;
+use crate::raw_connection::rights::{Asked, asked};
 use crate::settings::Settings;
 pub(crate) use all::gather;
 pub(crate) use holders::{cut, held_by, left, line, named, shown, waiting};

@@ -9,10 +9,10 @@ use super::holders::{cut, describe, known, left_over, line, said, says, shown, w
 use super::permits::Permits;
 use super::states::{in_short, labels, why, word};
 use super::verdict::Verdict;
-use crate::direct::rights::Asked;
 use crate::duration::show;
 use crate::lists::{Lists, Whose};
 use crate::output::{self, bold, dash, green, milliseconds, red, yellow};
+use crate::raw_connection::rights::Asked;
 
 /// The text about a name that is held for a period.
 const ONCE: &str = "; it is something that is done once in a period: it was done, or is being done";

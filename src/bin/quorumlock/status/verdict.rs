@@ -8,12 +8,12 @@ use quorumlock::{Doubt, Inspected, Inspection, List, NodeState, NodeStatus};
 
 use super::FAR;
 use super::idle::{ROUNDED, forgot_unseen, has_restarted_unseen, is_idle, is_unused};
-use crate::direct::mends::mend;
-use crate::direct::rights::{Asked, Lacks};
 use crate::duration::{exact, left};
 use crate::failure::{UNAVAILABLE, USAGE};
 use crate::lists::{Lists, Whose};
 use crate::output::{same_once, voting};
+use crate::raw_connection::remedies::mend;
+use crate::raw_connection::rights::{Asked, Lacks};
 use crate::words::counted;
 
 /// The nodes, and the reply of each about a name.

@@ -6,7 +6,7 @@ use quorumlock::{Inspected, Inspection, Quorum};
 
 use super::convert::{self, Pace};
 use super::seen::Seen;
-use crate::direct::rights::Asked;
+use crate::raw_connection::rights::Asked;
 use crate::settings::Settings;
 use crate::status::own_list;
 use crate::status::verdict::Verdict;

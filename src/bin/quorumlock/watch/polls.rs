@@ -13,8 +13,8 @@ use tokio::time::sleep;
 
 use super::convert;
 use super::seen::Names;
-use crate::direct::rights::{Asked, asked};
 use crate::failure::Failure;
+use crate::raw_connection::rights::{Asked, asked};
 use crate::settings::Settings;
 use crate::status::{NODE_TIMEOUT, PROBE, gather, is_unused};
 

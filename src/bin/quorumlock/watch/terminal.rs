@@ -13,15 +13,15 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Rect, Size};
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 
-use crate::outlet::Outlet;
 use crate::output;
+use crate::output_queue::OutputQueue;
 
 /// The largest part of a terminal that is drawn on: each cell takes memory twice.
 const LARGEST: Size = Size { width: 1_000, height: 500 };
 
 /// The queue of frames. One frame waits at a time, and none may be dropped, since the next one has
 /// only what changed.
-static FRAMES: Outlet = Outlet::new(usize::MAX, output::to_stdout, |_| {});
+static FRAMES: OutputQueue = OutputQueue::new(usize::MAX, output::to_stdout, |_| {});
 
 static PANICKED: AtomicBool = AtomicBool::new(false);
 

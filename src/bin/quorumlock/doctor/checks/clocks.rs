@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::super::clock::{Sample, ahead, step};
-use super::super::exam::Exam;
 use super::super::finding::{Finding, Level};
+use super::super::node_check::NodeCheck;
 use super::super::seen::Node;
 use super::{refused, unknown};
 use crate::duration::{exact, show};
@@ -14,9 +14,9 @@ const DAY: f64 = 24.0 * 3_600.0;
 /// From this difference on, in seconds, the doctor reports it.
 const SECOND: f64 = 1.0;
 
-pub(super) fn findings(node: Node<'_>, exam: &Exam) -> Vec<Finding> {
-    match &exam.clock {
-        Ok(samples) => vec![stepped(samples), differs(samples), trip(node, exam)],
+pub(super) fn findings(node: Node<'_>, check: &NodeCheck) -> Vec<Finding> {
+    match &check.clock {
+        Ok(samples) => vec![stepped(samples), differs(samples), trip(node, check)],
         Err(why) => vec![unknown("clock", "clock and round trip", why, &refused(why, "+time"))],
     }
 }
@@ -47,8 +47,8 @@ fn differs(samples: &[Sample]) -> Finding {
         .mend("Synchronise the clocks of all servers and clients.")
 }
 
-fn trip(node: Node<'_>, exam: &Exam) -> Finding {
-    let (trip, times) = (exam.trip().unwrap_or_default(), node.times);
+fn trip(node: Node<'_>, check: &NodeCheck) -> Finding {
+    let (trip, times) = (check.trip().unwrap_or_default(), node.times);
     let limits = [("node_timeout", times.node_timeout, 2), ("ttl", times.ttl, 10), ("timeout", times.timeout, 10)];
     let over = limits.into_iter().find(|(_, time, part)| trip * *part > *time);
     match over {

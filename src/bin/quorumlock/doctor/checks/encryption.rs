@@ -7,13 +7,13 @@ use super::super::seen::Node;
 const RENEW: i64 = 14;
 
 pub(super) fn findings(node: Node<'_>) -> Vec<Finding> {
-    let client = node.papers.client.filter(|days| *days < RENEW).map(client);
-    let authority = node.papers.authorities.and_then(|(first, last)| authority(first, last));
+    let client = node.certificates.client.filter(|days| *days < RENEW).map(client);
+    let authority = node.certificates.authorities.and_then(|(first, last)| authority(first, last));
     server(node).into_iter().chain(client).chain(authority).collect()
 }
 
 fn server(node: Node<'_>) -> Option<Finding> {
-    if let Some(days) = node.told().and_then(|exam| exam.days) {
+    if let Some(days) = node.told().and_then(|check| check.days) {
         return Some(expiry(days.into()));
     }
     node.target.is_readable().then(|| {

@@ -4,8 +4,8 @@ use quorumlock::{NodeState, NodeStatus};
 
 use super::super::finding::{Finding, Level};
 use super::super::seen::{Node, Seen};
-use crate::direct::login::sentence;
 use crate::lists::{Lists, Whose};
+use crate::raw_connection::login::sentence;
 use crate::status::is_unused;
 
 pub(super) fn findings(seen: &Seen) -> Vec<Finding> {

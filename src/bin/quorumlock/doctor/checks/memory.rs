@@ -1,21 +1,21 @@
 //! Whether a server evicts keys, and how much memory it has left.
 
-use super::super::exam::Exam;
 use super::super::finding::{Finding, Level};
+use super::super::node_check::NodeCheck;
 use super::super::seen::Node;
 
 /// The share of its memory that a server should have left.
 const HEAD_ROOM: f64 = 0.1;
 
-pub(super) fn findings(node: Node<'_>, exam: &Exam) -> [Finding; 2] {
-    [eviction(node, exam), room(exam)]
+pub(super) fn findings(node: Node<'_>, check: &NodeCheck) -> [Finding; 2] {
+    [eviction(node, check), room(check)]
 }
 
-fn eviction(node: Node<'_>, exam: &Exam) -> Finding {
-    let policy = exam.field("maxmemory_policy").unwrap_or("noeviction");
+fn eviction(node: Node<'_>, check: &NodeCheck) -> Finding {
+    let policy = check.field("maxmemory_policy").unwrap_or("noeviction");
     match &node.status.evicts {
         Some(policy) => evicts(Level::Unsafe, format!("Its maxmemory-policy is {policy}, and maxmemory is set.")),
-        None if policy != "noeviction" && exam.number("maxmemory") != Some(0) => {
+        None if policy != "noeviction" && check.number("maxmemory") != Some(0) => {
             evicts(Level::Unsafe, format!("Its maxmemory-policy is {policy}, and maxmemory is set."))
         }
         None if policy != "noeviction" => {
@@ -31,12 +31,12 @@ fn evicts(level: Level, what: String) -> Finding {
         .mend("Set maxmemory-policy to noeviction.")
 }
 
-fn room(exam: &Exam) -> Finding {
-    let (Some(used), Some(limit)) = (exam.number("used_memory"), exam.number("maxmemory")) else {
+fn room(check: &NodeCheck) -> Finding {
+    let (Some(used), Some(limit)) = (check.number("used_memory"), check.number("maxmemory")) else {
         return super::unknown("memory", "memory", "INFO does not tell it", "Use Redis 6 or later, or Valkey.");
     };
     // Redis does not count buffers of replicas.
-    let used = used.saturating_sub(exam.number("mem_not_counted_for_evict").unwrap_or(0));
+    let used = used.saturating_sub(check.number("mem_not_counted_for_evict").unwrap_or(0));
     if limit == 0 {
         return Finding::fine("memory", "maxmemory is not set: the machine's memory is the limit.");
     }
@@ -64,7 +64,7 @@ mod tests {
     fn little_memory_is_a_warning_and_none_more_so() {
         let said = |used: u64, limit: u64, replicas: u64| {
             let fields = [("used_memory", used), ("maxmemory", limit), ("mem_not_counted_for_evict", replicas)];
-            let finding = room(&Exam::told(&fields.map(|(name, number)| format!("{name}:{number}\r\n")).concat()));
+            let finding = room(&NodeCheck::told(&fields.map(|(name, number)| format!("{name}:{number}\r\n")).concat()));
             (finding.level, finding.what)
         };
         assert_eq!(said(500, 1_000, 0), (Level::Fine, "It has 50 % of its memory left.".to_owned()));
@@ -72,6 +72,6 @@ mod tests {
         assert_eq!(said(1_001, 1_000, 0), (Level::Warning, "It has no memory left.".to_owned()));
         assert_eq!(said(1_001, 1_000, 501).0, Level::Fine, "buffers of replicas do not count");
         assert_eq!(said(1_001, 0, 0).0, Level::Fine, "no limit is set");
-        assert_eq!(room(&Exam::told("")).level, Level::Unknown);
+        assert_eq!(room(&NodeCheck::told("")).level, Level::Unknown);
     }
 }

@@ -12,8 +12,8 @@ mod writes;
 
 use super::finding::{Finding, Level, sorted};
 use super::seen::{Node, Seen};
-use crate::direct::login::{Failed, Kind};
-use crate::direct::mends::mend;
+use crate::raw_connection::login::{Failed, Kind};
+use crate::raw_connection::remedies::mend;
 
 /// The remedy if no other is known.
 const AGAIN: &str = "Run the doctor again.";
@@ -27,18 +27,18 @@ pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
 fn of_node(node: Node<'_>) -> Vec<Finding> {
     let mut findings = state::findings(node);
     findings.extend(encryption::findings(node));
-    let exam = match node.exam {
-        Ok(exam) => exam,
+    let check = match node.check {
+        Ok(check) => check,
         Err(failed) if node.status.state.is_admitted() => return [findings, vec![unasked(failed)]].concat(),
         Err(_) => return findings,
     };
-    findings.extend(rights::findings(node, exam));
-    findings.extend(writes::finding(exam));
-    findings.extend(clocks::findings(node, exam));
-    match &exam.info {
+    findings.extend(rights::findings(node, check));
+    findings.extend(writes::finding(check));
+    findings.extend(clocks::findings(node, check));
+    match &check.info {
         Ok(_) => {
-            findings.extend(memory::findings(node, exam));
-            findings.extend(persistence::findings(node, exam));
+            findings.extend(memory::findings(node, check));
+            findings.extend(persistence::findings(node, check));
         }
         Err(why) => findings.push(unknown("info", "memory, persistence and replicas", why, &refused(why, "+info"))),
     }
@@ -50,7 +50,7 @@ fn unasked(failed: &Failed) -> Finding {
         Kind::Reaching => "Run the doctor again, with a longer --node-timeout.",
         _ => &*failed.mend,
     };
-    unknown("exam", "memory, clock and rights", &failed.why, mend)
+    unknown("check", "memory, clock and rights", &failed.why, mend)
 }
 
 /// What to do if a server refused a command that needs this right.

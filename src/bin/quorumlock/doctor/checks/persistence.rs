@@ -1,16 +1,16 @@
 //! Whether a server persists data, and whether it has replicas.
 
-use super::super::exam::Exam;
 use super::super::finding::{Finding, Level};
+use super::super::node_check::NodeCheck;
 use super::super::seen::Node;
 use crate::words::counted;
 
-pub(super) fn findings(node: Node<'_>, exam: &Exam) -> Vec<Finding> {
-    [persists(node, exam)].into_iter().chain(replicas(exam)).collect()
+pub(super) fn findings(node: Node<'_>, check: &NodeCheck) -> Vec<Finding> {
+    [persists(node, check)].into_iter().chain(replicas(check)).collect()
 }
 
-fn persists(node: Node<'_>, exam: &Exam) -> Finding {
-    let kept = if exam.field("aof_enabled") == Some("1") {
+fn persists(node: Node<'_>, check: &NodeCheck) -> Finding {
+    let kept = if check.field("aof_enabled") == Some("1") {
         "It has an append-only file"
     } else {
         "It has no append-only file"
@@ -22,8 +22,8 @@ fn persists(node: Node<'_>, exam: &Exam) -> Finding {
     Finding::fine("persistence", what)
 }
 
-fn replicas(exam: &Exam) -> Option<Finding> {
-    let count = exam.number("connected_slaves").filter(|count| *count > 0)?;
+fn replicas(check: &NodeCheck) -> Option<Finding> {
+    let count = check.number("connected_slaves").filter(|count| *count > 0)?;
     let what = format!("It has {}.", counted(usize::try_from(count).unwrap_or(usize::MAX), "replica"));
     Some(
         Finding::new(Level::Warning, "has-replicas", what)
@@ -38,8 +38,8 @@ mod tests {
 
     #[test]
     fn replicas_are_counted() {
-        assert_eq!(replicas(&Exam::told("connected_slaves:0\r\n")), None);
-        let found = replicas(&Exam::told("connected_slaves:2\r\n"));
+        assert_eq!(replicas(&NodeCheck::told("connected_slaves:0\r\n")), None);
+        let found = replicas(&NodeCheck::told("connected_slaves:2\r\n"));
         assert!(found.is_some_and(|finding| finding.what == "It has 2 replicas."));
     }
 }

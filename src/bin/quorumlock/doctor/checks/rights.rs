@@ -1,14 +1,14 @@
 //! Which rights the user lacks.
 
-use super::super::exam::Exam;
 use super::super::finding::{Finding, Level};
+use super::super::node_check::NodeCheck;
 use super::super::seen::Node;
 use super::{AGAIN, unknown};
-use crate::direct::mends::mend;
-use crate::direct::rights::{Effect, Lacks};
+use crate::raw_connection::remedies::mend;
+use crate::raw_connection::rights::{Effect, Lacks};
 
-pub(super) fn findings(_: Node<'_>, exam: &Exam) -> Vec<Finding> {
-    match &exam.lacks {
+pub(super) fn findings(_: Node<'_>, check: &NodeCheck) -> Vec<Finding> {
+    match &check.lacks {
         Ok(lacks) if lacks.no_right() => {
             vec![Finding::fine("rights", "The user may do all that locks need.")]
         }

@@ -5,10 +5,10 @@ use quorumlock::{Doubt, NodeState};
 use super::super::finding::{Finding, Level};
 use super::super::seen::Node;
 use super::refused;
-use crate::direct::login::{Kind, TO_TLS};
-use crate::direct::mends;
 use crate::duration::left;
 use crate::failure::{Login, refuses_login};
+use crate::raw_connection::login::{Kind, TO_TLS};
+use crate::raw_connection::remedies;
 use crate::status::{has_restarted_unseen, is_idle, is_unused};
 
 /// The remedy if the doctor reached the node and the library did not.
@@ -28,7 +28,7 @@ pub(super) fn findings(node: Node<'_>) -> Vec<Finding> {
         .as_ref()
         .filter(|why| !node.is_limited() && !node.lacks_channels() && !explained(why))
         .map(|why| silent(why));
-    let unguarded = node.told().filter(|exam| exam.unguarded).map(|_| unguarded());
+    let unguarded = node.told().filter(|check| check.unguarded).map(|_| unguarded());
     state(node).into_iter().chain(unguarded).chain(record).chain(silent).collect()
 }
 
@@ -56,7 +56,7 @@ fn state(node: Node<'_>) -> Option<Finding> {
         NodeState::OtherList { .. } | NodeState::Twins { .. } => return None,
         // The doctor's own attempt to connect may know why.
         _ => {
-            return node.exam.as_ref().err().map_or_else(
+            return node.check.as_ref().err().map_or_else(
                 || Some(unreachable(&format!("It is {state}."), REACHED)),
                 |failed| down(node, &failed.why),
             );
@@ -67,7 +67,7 @@ fn state(node: Node<'_>) -> Option<Finding> {
 /// The finding about a node that is down. If the doctor's own login failed, too, that says what to
 /// do.
 fn down(node: Node<'_>, why: &str) -> Option<Finding> {
-    let failed = node.exam.as_ref().err();
+    let failed = node.check.as_ref().err();
     let (own, mend) = failed.map_or((why, REACHED), |failed| (&*failed.why, &*failed.mend));
     // The library had a plain connection before, so the port does not expect TLS.
     let mend = if mend == TO_TLS && node.status.version.is_some() { GONE } else { mend };
@@ -87,7 +87,7 @@ fn down(node: Node<'_>, why: &str) -> Option<Finding> {
         ),
         // The check of rights reports the missing right.
         Kind::Reaching if why.starts_with("NOPERM") && node.is_limited() => None,
-        Kind::Reaching => Some(unreachable(&format!("It is down: {why}."), mends::mend(why).unwrap_or(mend))),
+        Kind::Reaching => Some(unreachable(&format!("It is down: {why}."), remedies::mend(why).unwrap_or(mend))),
     }
 }
 

@@ -1,13 +1,13 @@
 //! Whether a server refuses writes, or soon may.
 
-use super::super::exam::Exam;
 use super::super::finding::{Finding, Level};
-use crate::direct::mends::mend;
+use super::super::node_check::NodeCheck;
+use crate::raw_connection::remedies::mend;
 
 /// The finding if the server refuses writes, or else if it failed to write its files.
-pub(super) fn finding(exam: &Exam) -> Option<Finding> {
-    let refuses = exam.lacks.as_ref().ok().and_then(|lacks| lacks.writes.as_deref());
-    refuses.map(refused).or_else(|| failed(exam))
+pub(super) fn finding(check: &NodeCheck) -> Option<Finding> {
+    let refuses = check.lacks.as_ref().ok().and_then(|lacks| lacks.writes.as_deref());
+    refuses.map(refused).or_else(|| failed(check))
 }
 
 fn refused(why: &str) -> Finding {
@@ -17,9 +17,9 @@ fn refused(why: &str) -> Finding {
         .mend(mend(why).unwrap_or_default())
 }
 
-fn failed(exam: &Exam) -> Option<Finding> {
+fn failed(check: &NodeCheck) -> Option<Finding> {
     let states = ["rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status"];
-    let failed = states.into_iter().find(|name| exam.field(name).is_some_and(|state| state != "ok"))?;
+    let failed = states.into_iter().find(|name| check.field(name).is_some_and(|state| state != "ok"))?;
     Some(
         Finding::new(Level::Warning, "write-error", format!("It failed to write its files: {failed} is not ok."))
             .why("A server that cannot write its files may refuse all writes, and has no vote then.")
@@ -30,12 +30,12 @@ fn failed(exam: &Exam) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::direct::rights::Lacks;
+    use crate::raw_connection::rights::Lacks;
 
     #[test]
     fn files_that_cannot_be_written_are_told() {
-        assert_eq!(finding(&Exam::told("rdb_last_bgsave_status:ok\r\naof_last_write_status:ok\r\n")), None);
-        let told = finding(&Exam::told("rdb_last_bgsave_status:ok\r\naof_last_write_status:err\r\n"));
+        assert_eq!(finding(&NodeCheck::told("rdb_last_bgsave_status:ok\r\naof_last_write_status:ok\r\n")), None);
+        let told = finding(&NodeCheck::told("rdb_last_bgsave_status:ok\r\naof_last_write_status:err\r\n"));
         assert!(told.is_some_and(|told| told.what.contains("aof_last_write_status") && told.mend.contains("disk")));
     }
 
@@ -43,8 +43,8 @@ mod tests {
     fn what_it_says_to_a_write_goes_before_what_it_says_of_its_files() {
         for (why, id) in [("NOREPLICAS Not enough", "no-replicas"), ("MISCONF Redis is", "write-error")] {
             let lacks = Lacks { writes: Some(why.to_owned()), ..Lacks::default() };
-            let exam = Exam { lacks: Ok(lacks), ..Exam::told("rdb_last_bgsave_status:err\r\n") };
-            let told = finding(&exam).unwrap();
+            let check = NodeCheck { lacks: Ok(lacks), ..NodeCheck::told("rdb_last_bgsave_status:err\r\n") };
+            let told = finding(&check).unwrap();
             assert_eq!((told.id, told.what), (id, format!("It refuses writes: {why}.")));
         }
     }

@@ -5,11 +5,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::clock::Sample;
-use crate::direct::login::{Failed, Open, said};
-use crate::direct::mends::refuses_connection;
-use crate::direct::rights::{Lacks, Names};
-use crate::direct::target::Target;
-use crate::direct::wire::{Reply, Wire};
+use crate::raw_connection::connection::{Connection, Reply};
+use crate::raw_connection::login::{Failed, Open, said};
+use crate::raw_connection::remedies::refuses_connection;
+use crate::raw_connection::rights::{Lacks, Names};
+use crate::raw_connection::target::Target;
 use crate::words::harmless;
 
 /// How many readings of the clock are taken, and the pause between two.
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// The results of one server's examination.
 #[derive(Debug)]
-pub(super) struct Exam {
+pub(super) struct NodeCheck {
     /// The reply to INFO, or why there is none.
     pub(super) info: Result<String, String>,
     /// Readings of its clock, or why there are none.
@@ -30,21 +30,21 @@ pub(super) struct Exam {
     pub(super) unguarded: bool,
 }
 
-impl Exam {
+impl NodeCheck {
     /// Examines a server. Each reply takes `step` at most. Blocks.
     pub(super) fn of(target: &Target, names: &Names, step: Duration) -> Result<Self, Failed> {
-        let Open { mut wire, days, unguarded } = Open::to(target, step)?;
+        let Open { mut connection, days, unguarded } = Open::to(target, step)?;
         let failed = |error: io::Error| Failed::asking(target, &error);
-        let info = wire.ask(&["INFO"]).map_err(failed)?.text();
+        let info = connection.ask(&["INFO"]).map_err(failed)?.text();
         if let Err(why) = &info
             && refuses_connection(why)
         {
             return Err(Failed::refused("INFO", why.clone()));
         }
         let info = info.map(|info| info.lines().map(harmless).collect::<Vec<_>>().join("\n"));
-        let clock = readings(&mut wire).map_err(failed)?;
+        let clock = readings(&mut connection).map_err(failed)?;
         // This comes last: a subscribed connection accepts few other commands.
-        let lacks = Lacks::ask(&mut wire, names).map_err(|error| said(&error));
+        let lacks = Lacks::ask(&mut connection, names).map_err(|error| said(&error));
         Ok(Self { info, clock, lacks, days, unguarded })
     }
 
@@ -66,12 +66,12 @@ impl Exam {
     }
 }
 
-fn readings(wire: &mut Wire) -> io::Result<Result<Vec<Sample>, String>> {
+fn readings(connection: &mut Connection) -> io::Result<Result<Vec<Sample>, String>> {
     let mut samples = Vec::new();
     for index in 0..READINGS {
         sleep(PAUSE * u32::from(index > 0));
         let sent = Instant::now();
-        match wire.ask(&["TIME"])? {
+        match connection.ask(&["TIME"])? {
             Reply::Refused(why) => return Ok(Err(why)),
             reply => {
                 samples.push(Sample::taken(sent, time(&reply).ok_or_else(|| io::Error::other("TIME told no time"))?))
@@ -93,7 +93,7 @@ fn time(reply: &Reply) -> Option<Duration> {
 }
 
 #[cfg(test)]
-impl Exam {
+impl NodeCheck {
     /// The results of a server that replied only to INFO, with this text.
     pub(super) fn told(info: &str) -> Self {
         let nothing = || "not asked".to_owned();
@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn fields_of_info_are_found() {
-        let exam = Exam::told("# Memory\r\nused_memory:12\r\nmaxmemory_policy:noeviction\r\n");
-        assert_eq!((exam.number("used_memory"), exam.number("maxmemory_policy")), (Some(12), None));
-        assert_eq!((exam.field("maxmemory_policy"), exam.field("used")), (Some("noeviction"), None));
+        let check = NodeCheck::told("# Memory\r\nused_memory:12\r\nmaxmemory_policy:noeviction\r\n");
+        assert_eq!((check.number("used_memory"), check.number("maxmemory_policy")), (Some(12), None));
+        assert_eq!((check.field("maxmemory_policy"), check.field("used")), (Some("noeviction"), None));
     }
 }

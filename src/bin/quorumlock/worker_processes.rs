@@ -27,7 +27,7 @@ pub(crate) trait Report: Clone + Default + DeserializeOwned + Send + 'static {
 }
 
 /// Worker processes that report `R`.
-pub(crate) struct Crew<R>(Vec<Process<R>>);
+pub(crate) struct WorkerProcesses<R>(Vec<Process<R>>);
 
 /// One worker process. It ends when its standard input ends, so also if this process is killed.
 struct Process<R> {
@@ -36,7 +36,7 @@ struct Process<R> {
     reader: Option<JoinHandle<()>>,
 }
 
-impl<R: Report> Crew<R> {
+impl<R: Report> WorkerProcesses<R> {
     /// Starts up to `processes` processes with `workers` workers spread over them. `arguments` adds
     /// the arguments of a process that has this many workers.
     pub(crate) fn start(

@@ -11,10 +11,10 @@ use std::time::Duration;
 use futures::future::join_all;
 use rand::random;
 
+use super::connection::{Connection, Reply};
 use super::login::{Open, said};
-use super::mends::{refuses_connection, refuses_writes};
+use super::remedies::{refuses_connection, refuses_writes};
 use super::target::Target;
-use super::wire::{Reply, Wire};
 use crate::settings::Settings;
 
 const PREFIX: &str = "quorumlock:";
@@ -129,23 +129,23 @@ pub(crate) struct Lacks {
 
 impl Lacks {
     /// Sends all commands, and notes which rights are missing.
-    pub(crate) fn ask(wire: &mut Wire, names: &Names) -> io::Result<Self> {
-        Self::ask_for(COMMANDS.iter().copied(), wire, names)
+    pub(crate) fn ask(connection: &mut Connection, names: &Names) -> io::Result<Self> {
+        Self::ask_for(COMMANDS.iter().copied(), connection, names)
     }
 
     /// The same for the commands that acquiring needs.
-    pub(crate) fn ask_to_acquire(wire: &mut Wire, names: &Names) -> io::Result<Self> {
-        Self::ask_for(COMMANDS.iter().copied().filter(|(effect, _)| *effect == Effect::Acquire), wire, names)
+    pub(crate) fn ask_to_acquire(connection: &mut Connection, names: &Names) -> io::Result<Self> {
+        Self::ask_for(COMMANDS.iter().copied().filter(|(effect, _)| *effect == Effect::Acquire), connection, names)
     }
 
     fn ask_for(
         commands: impl Iterator<Item = (Effect, &'static str)> + Clone,
-        wire: &mut Wire,
+        connection: &mut Connection,
         names: &Names,
     ) -> io::Result<Self> {
         let history = HISTORY.into_iter().map(|section| vec!["INFO", section]);
         let words: Vec<_> = history.chain(commands.clone().map(|(_, command)| names.words(command))).collect();
-        let mut replies = wire.ask_all(&words)?.into_iter();
+        let mut replies = connection.ask_all(&words)?.into_iter();
         let history: Vec<_> = replies.by_ref().take(HISTORY.len()).filter_map(|reply| reply.text().ok()).collect();
         let mut lacks = Self { emptied: emptied(&history.join("\n")), ..Self::default() };
         for ((effect, command), reply) in commands.zip(replies) {
@@ -228,7 +228,7 @@ async fn ask(target: Option<Target>, names: Names, step: Duration) -> Asked {
     let Some(target) = target else { return Ok(None) };
     let asked = tokio::task::spawn_blocking(move || {
         let mut open = Open::to(&target, step).map_err(|failed| failed.why)?;
-        Lacks::ask_to_acquire(&mut open.wire, &names).map_err(|error| said(&error))
+        Lacks::ask_to_acquire(&mut open.connection, &names).map_err(|error| said(&error))
     });
     let lacks = tokio::time::timeout(PATIENCE, asked).await.map_err(|_| "no answer in time".to_owned())?;
     lacks.map_err(|error| error.to_string())?.map(Some)
@@ -263,7 +263,7 @@ fn right(command: &str) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::wire::tests::Says;
+    use super::super::connection::tests::Says;
     use super::*;
 
     const SCRIPTS: &str = concat!(
@@ -357,8 +357,9 @@ mod tests {
     #[test]
     fn a_server_that_refuses_for_another_reason_tells_of_no_right() {
         let ask = |says: &'static str| {
-            let mut wire = Wire::new(Says(io::Cursor::new(says.repeat(HISTORY.len() + COMMANDS.len()).into())));
-            Lacks::ask(&mut wire, &Names::of(&Settings::default()))
+            let mut connection =
+                Connection::new(Says(io::Cursor::new(says.repeat(HISTORY.len() + COMMANDS.len()).into())));
+            Lacks::ask(&mut connection, &Names::of(&Settings::default()))
         };
         for says in ["-NOAUTH Authentication required.\r\n", "-ERR unknown command 'PING'\r\n", "-DENIED x\r\n"] {
             assert_eq!(format!("-{}\r\n", ask(says).unwrap_err()), says);

@@ -33,9 +33,9 @@ impl Reply {
     }
 }
 
-pub(crate) struct Wire(BufReader<Box<dyn Stream>>);
+pub(crate) struct Connection(BufReader<Box<dyn Stream>>);
 
-impl Wire {
+impl Connection {
     pub(crate) fn new(stream: impl Stream + 'static) -> Self {
         Self(BufReader::new(Box::new(stream)))
     }
@@ -144,7 +144,7 @@ pub(super) mod tests {
     }
 
     fn read(said: &str) -> Option<Reply> {
-        Wire::new(Says(io::Cursor::new(said.into()))).ask(&["PING"]).ok()
+        Connection::new(Says(io::Cursor::new(said.into()))).ask(&["PING"]).ok()
     }
 
     #[test]
@@ -170,8 +170,8 @@ pub(super) mod tests {
         }
         let line = format!("+{}\r\n", "x".repeat(LONGEST));
         assert_eq!(read(&line), None);
-        let mut wire = Wire::new(Says(io::Cursor::new(part.repeat(4).into())));
-        assert_eq!(wire.ask_all(&vec![vec!["PING"]; 4]).unwrap().len(), 4, "each reply has as much");
+        let mut connection = Connection::new(Says(io::Cursor::new(part.repeat(4).into())));
+        assert_eq!(connection.ask_all(&vec![vec!["PING"]; 4]).unwrap().len(), 4, "each reply has as much");
     }
 
     #[test]

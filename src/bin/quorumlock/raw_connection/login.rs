@@ -5,10 +5,10 @@ use std::net::{IpAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use super::mends::mend;
+use super::connection::{Connection, Reply};
+use super::remedies::mend;
 use super::target::{Place, Target};
 use super::tls::encrypted;
-use super::wire::{Reply, Wire};
 use crate::failure::Login;
 use crate::trouble::Trouble;
 
@@ -40,7 +40,7 @@ pub(crate) enum Kind {
 
 /// A connection that is logged in.
 pub(crate) struct Open {
-    pub(crate) wire: Wire,
+    pub(crate) connection: Connection,
     /// For how many days its certificates will be accepted; `None` without TLS.
     pub(crate) days: Option<u32>,
     /// A password was given, and the server asks for none.
@@ -52,7 +52,7 @@ impl Open {
     pub(crate) fn to(target: &Target, step: Duration) -> Result<Self, Failed> {
         let mut open = Self::connect(target, step)?;
         for words in target.greeting() {
-            let reply = open.wire.ask(&words).map_err(|error| Failed::asking(target, &error))?;
+            let reply = open.connection.ask(&words).map_err(|error| Failed::asking(target, &error))?;
             match reply {
                 // Not a failure: the library logs in by HELLO, which accepts any password on such a
                 // server.
@@ -67,18 +67,18 @@ impl Open {
     fn connect(target: &Target, step: Duration) -> Result<Self, Failed> {
         match &target.place {
             Place::Tcp { host, port, tls: false } => {
-                Ok(Self { wire: Wire::new(reached(host, *port, step)?), days: None, unguarded: false })
+                Ok(Self { connection: Connection::new(reached(host, *port, step)?), days: None, unguarded: false })
             }
             Place::Tcp { host, port, tls: true } => {
                 let agreed = encrypted(&target.tls, host, reached(host, *port, step)?);
                 let (stream, days) = agreed.map_err(|error| Failed::agreeing(target, &error))?;
-                Ok(Self { wire: Wire::new(stream), days: Some(days), unguarded: false })
+                Ok(Self { connection: Connection::new(stream), days: Some(days), unguarded: false })
             }
             Place::Unix(path) => {
                 let stream = UnixStream::connect(path).map_err(|error| Failed::reaching(&error))?;
                 let limited = stream.set_read_timeout(Some(step)).and(stream.set_write_timeout(Some(step)));
                 limited.map_err(|error| Failed::reaching(&error))?;
-                Ok(Self { wire: Wire::new(stream), days: None, unguarded: false })
+                Ok(Self { connection: Connection::new(stream), days: None, unguarded: false })
             }
         }
     }

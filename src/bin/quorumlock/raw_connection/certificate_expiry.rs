@@ -12,13 +12,13 @@ const GENERALIZED_TIME: u8 = 0x18;
 
 /// For how many whole days certificates are valid; negative if they have expired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Papers {
+pub(crate) struct CertificateExpiry {
     pub(crate) client: Option<i64>,
     /// Of the named authorities: the one that expires first, and the one that expires last.
     pub(crate) authorities: Option<(i64, i64)>,
 }
 
-impl Papers {
+impl CertificateExpiry {
     /// The certificates that a target's options name. Reads files.
     pub(crate) fn of(target: &Target) -> Self {
         if !target.speaks_tls() {

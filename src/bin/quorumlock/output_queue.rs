@@ -15,7 +15,7 @@ const AT_ONCE: usize = 4_096;
 const FLUSH: Duration = Duration::from_secs(1);
 
 /// A queue of messages, and a thread that writes them.
-pub(crate) struct Outlet {
+pub(crate) struct OutputQueue {
     queue: Mutex<Queue>,
     changed: Condvar,
     write: fn(&[u8]) -> io::Result<()>,
@@ -23,7 +23,7 @@ pub(crate) struct Outlet {
     dropped: fn(u64),
 }
 
-impl Outlet {
+impl OutputQueue {
     /// At most `room` bytes wait to be written. Beyond that, the oldest messages are dropped.
     pub(crate) const fn new(room: usize, write: fn(&[u8]) -> io::Result<()>, dropped: fn(u64)) -> Self {
         Self { queue: Mutex::new(Queue::new(room)), changed: Condvar::new(), write, dropped }
@@ -149,11 +149,11 @@ mod tests {
     fn what_no_thread_writes_is_written_at_the_end() {
         static WRITTEN: Mutex<Vec<u8>> = Mutex::new(Vec::new());
         let write = |bytes: &[u8]| WRITTEN.lock().unwrap().write_all(bytes);
-        let outlet = Outlet::new(100, write, |_| ());
-        ["one ", "two"].into_iter().for_each(|message| outlet.lock().push(message.into()));
-        outlet.wait();
+        let queue = OutputQueue::new(100, write, |_| ());
+        ["one ", "two"].into_iter().for_each(|message| queue.lock().push(message.into()));
+        queue.wait();
         assert_eq!(*WRITTEN.lock().unwrap(), b"one two");
-        assert!(outlet.is_written().unwrap());
+        assert!(queue.is_written().unwrap());
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Member {
 
 /// The descendants of a process that one scan has found.
 #[derive(Debug, Default)]
-pub(super) struct Family {
+pub(super) struct Descendants {
     /// The living descendants.
     pub(super) members: Vec<Member>,
     /// The process groups in which all processes are descendants. Empty unless all processes could
@@ -59,36 +59,36 @@ pub(super) fn children(parent: Pid) -> Vec<Pid> {
 ///
 /// If `ancestor` is this process, no child is missing unless it was started meanwhile: children
 /// that end stay in `/proc` until they are reaped.
-pub(super) fn below(ancestor: Pid, others: &[Pid]) -> Family {
+pub(super) fn below(ancestor: Pid, others: &[Pid]) -> Descendants {
     let (all, whole) = seen(names, member);
     descent((&all, whole), ancestor, others)
 }
 
-fn descent((all, whole): (&[Member], bool), ancestor: Pid, others: &[Pid]) -> Family {
+fn descent((all, whole): (&[Member], bool), ancestor: Pid, others: &[Pid]) -> Descendants {
     let mut children: HashMap<Pid, Vec<Member>> = HashMap::new();
     for member in all.iter().filter(|member| !others.contains(&member.pid)) {
         if let Some(parent) = member.parent {
             children.entry(parent).or_default().push(*member);
         }
     }
-    let mut family = children.remove(&ancestor).unwrap_or_default();
+    let mut descendants = children.remove(&ancestor).unwrap_or_default();
     let mut next = 0;
-    while let Some(member) = family.get(next) {
-        family.extend(children.remove(&member.pid).unwrap_or_default());
+    while let Some(member) = descendants.get(next) {
+        descendants.extend(children.remove(&member.pid).unwrap_or_default());
         next += 1;
     }
-    let own: HashSet<Pid> = family.iter().map(|member| member.pid).collect();
+    let own: HashSet<Pid> = descendants.iter().map(|member| member.pid).collect();
     // The group of an ended process counts, too: processes in it may have been started meanwhile.
-    let mut groups: HashSet<Pid> = family.iter().filter_map(|member| member.group).collect();
+    let mut groups: HashSet<Pid> = descendants.iter().filter_map(|member| member.group).collect();
     for group in all.iter().filter(|member| !own.contains(&member.pid)).filter_map(|member| member.group) {
         groups.remove(&group);
     }
     // A signal to the group of process 1 would go to all processes.
     groups.remove(&Pid::INIT);
     groups.retain(|_| whole);
-    let may_lack = !whole || family.iter().any(|member| member.ended && member.parent == Some(ancestor));
-    family.retain(|member| !member.ended);
-    Family { members: family, groups, may_lack }
+    let may_lack = !whole || descendants.iter().any(|member| member.ended && member.parent == Some(ancestor));
+    descendants.retain(|member| !member.ended);
+    Descendants { members: descendants, groups, may_lack }
 }
 
 /// Describes a process for people.
@@ -228,9 +228,9 @@ mod tests {
         let processes = processes.iter().map(|&(number, parent)| alive(number, parent)).collect();
         let stage = Stage { processes: RefCell::new(processes), ends: ends.to_vec() };
         let (all, whole) = seen(|| stage.names(), |pid| stage.look(pid));
-        let family = descent((&all, whole), numbered(1), &[]);
+        let descendants = descent((&all, whole), numbered(1), &[]);
         assert!(whole);
-        (pids(&family.members), family.may_lack)
+        (pids(&descendants.members), descendants.may_lack)
     }
 
     #[test]
@@ -311,12 +311,12 @@ mod tests {
         let ended = Member { state: 'Z', ended: true, ..alive(6, 1) };
         let all = [of(alive(1, 0), 1), of(alive(2, 1), 1), of(alive(3, 1), 3), of(alive(4, 1), 4), of(ended, 6)];
         let all = [&all[..], &[of(alive(9, 0), 4), of(alive(5, 1), 5)]].concat();
-        let family = descent((&all, true), numbered(1), &[numbered(5)]);
-        assert_eq!((pids(&family.members), family.may_lack), (vec![2, 3, 4], true));
-        assert_eq!(family.groups, HashSet::from([3, 6].map(numbered)));
-        let family = descent((&all, false), numbered(1), &[numbered(5)]);
-        assert_eq!(family.members.len(), 3);
-        assert!(family.groups.is_empty(), "one that could not be read may be in any of them");
+        let descendants = descent((&all, true), numbered(1), &[numbered(5)]);
+        assert_eq!((pids(&descendants.members), descendants.may_lack), (vec![2, 3, 4], true));
+        assert_eq!(descendants.groups, HashSet::from([3, 6].map(numbered)));
+        let descendants = descent((&all, false), numbered(1), &[numbered(5)]);
+        assert_eq!(descendants.members.len(), 3);
+        assert!(descendants.groups.is_empty(), "one that could not be read may be in any of them");
     }
 
     #[test]
