@@ -150,7 +150,10 @@ impl QuorumBuilder {
         self
     }
 
-    /// The connections' name in the servers' `CLIENT LIST`. Default `quorumlock`.
+    /// What the connections' names in the servers' `CLIENT LIST` begin with. Default `quorumlock`. The
+    /// whole name is `NAME:VERSION:LIST:HOST/PID/UUID`: this library's version, the name of the list
+    /// of nodes, and the client, with which the owners of its locks begin. `quorumlock clients` reads
+    /// it.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.settings.client_name = name.into();
         self
@@ -301,7 +304,9 @@ impl QuorumBuilder {
         let registry = Arc::new(Registry::new(dialers.len()));
         let membership = membership(&self.settings, &rules, dialers.iter().map(|(name, _)| name.clone()).collect());
         let meters = meters(&self.settings, dialers.len());
-        let hints = Wakeups::new(client(&*host), host.clone(), meters.hints());
+        let client = client(&*host);
+        let client_name = connection_name(&self.settings, &client);
+        let hints = Wakeups::new(client, host.clone(), meters.hints());
         let settings = redis::Settings {
             quorum: meters.quorum().clone(),
             timeout: self.settings.node_timeout,
@@ -310,7 +315,7 @@ impl QuorumBuilder {
             greets: Intent::Look,
             drift: self.settings.options.clock_rate(),
             record: record_key(&self.settings.prefix).into(),
-            client_name: self.settings.client_name.as_str().into(),
+            client_name,
             channel: channel(&self.settings.prefix).into(),
             listener: hints.clone(),
         };
@@ -435,6 +440,13 @@ fn client(host: &dyn Host) -> String {
     let random = (u128::from(host.random()) << 64) | u128::from(host.random());
     let uuid = uuid::Builder::from_random_bytes(random.to_be_bytes()).into_uuid();
     format!("{}/{}/{uuid}", host::machine(), std::process::id())
+}
+
+/// The name of a client's connections. `CLIENT SETNAME` takes printable characters only.
+fn connection_name(settings: &Settings, client: &str) -> Arc<str> {
+    let (name, list, version) = (&settings.client_name, &settings.list, env!("CARGO_PKG_VERSION"));
+    let printable = |letter: char| if letter.is_ascii_graphic() { letter } else { '?' };
+    format!("{name}:{version}:{list}:{client}").chars().map(printable).collect::<String>().into()
 }
 
 #[cfg(test)]

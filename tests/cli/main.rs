@@ -9,6 +9,7 @@ mod alerts;
 mod another_user;
 mod bench;
 mod blocked;
+mod clients;
 mod container;
 mod demo;
 mod doctor;

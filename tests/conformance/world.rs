@@ -309,6 +309,6 @@ impl World for Redis {
     }
 
     fn connections(&self, node: usize, client_name: &str) -> usize {
-        self.servers[node].command(&["CLIENT", "LIST"]).matches(&format!("name={client_name} ")).count()
+        self.servers[node].command(&["CLIENT", "LIST"]).matches(&format!("name={client_name}:")).count()
     }
 }

@@ -64,6 +64,8 @@ pub(crate) enum Command {
     Release(Release),
     /// Shows which list of nodes is in force on each node, and which servers are behind their names
     Members(Members),
+    /// Shows which clients are connected, from where, with which list and version
+    Clients(Clients),
     /// Says that the servers are new: they vote at once.
     ///
     /// All must answer, and none may have a record or a key of the prefix. If all have a record, it
@@ -119,6 +121,7 @@ impl Command {
             Self::Status(_)
             | Self::Doctor(_)
             | Self::Members(_)
+            | Self::Clients(_)
             | Self::Init(_)
             | Self::Demo(_)
             | Self::DemoWorker(_)
@@ -344,6 +347,15 @@ pub(crate) struct Doctor {
 
 #[derive(Args)]
 pub(crate) struct Members {
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+    /// Prints one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Clients {
     #[command(flatten)]
     pub(crate) nodes: Nodes,
     /// Prints one JSON object

@@ -13,6 +13,7 @@ compile_error!("the quorumlock command needs Unix: signals, process groups, pare
 mod addresses;
 mod bench;
 mod cli;
+mod clients;
 mod config;
 mod connecting;
 mod counters;
@@ -137,6 +138,7 @@ async fn carried_out(command: Command, verbose: bool) -> Outcome {
         Command::Doctor(args) => doctor::doctor(args, verbose).await,
         Command::Release(args) => release::release(args).await,
         Command::Members(args) => members::members(args).await,
+        Command::Clients(args) => clients::clients(args).await,
         Command::Init(args) => init::init(args).await,
         Command::Demo(args) => demo::demo(args, verbose).await,
         Command::Bench(args) => bench::bench(args).await,

@@ -46,6 +46,12 @@ impl Connection {
         self.reply()
     }
 
+    /// Sends a command whose reply is one text of at most `most` bytes, and reads that.
+    pub(crate) fn ask_at_length(&mut self, command: &[&str], most: usize) -> io::Result<Reply> {
+        self.send(request(command))?;
+        self.part(0, &mut { most })
+    }
+
     /// Sends several short commands at once, and reads their replies. This saves round trips.
     pub(crate) fn ask_all(&mut self, commands: &[Vec<&str>]) -> io::Result<Vec<Reply>> {
         self.send(commands.iter().flat_map(|command| request(command)).collect())?;

@@ -58,13 +58,27 @@ pub(super) fn shortened_to(text: &str, characters: usize) -> String {
     }
 }
 
-/// `machin..c9/12.0`: enough to tell owners apart in a table, by how they begin and end.
+/// The most characters of an owner in a table.
+const OWNER: usize = 18;
+
+/// An owner in short: its host, its pid and its number, as in `web-1/4711..12`. Without the random
+/// part between them, so another client in a process with that pid looks the same.
 pub(crate) fn cut(holder: &str) -> String {
     let characters: Vec<_> = holder.chars().collect();
-    match characters.len() {
-        0..=18 => holder.to_owned(),
-        length => characters[..6].iter().chain(&['.', '.']).chain(&characters[length - 10..]).collect(),
+    if characters.len() <= OWNER {
+        return holder.to_owned();
     }
+    let mut parts = holder.rsplitn(4, '/');
+    if let (Some(number), Some(_), Some(pid), Some(host)) = (parts.next(), parts.next(), parts.next(), parts.next()) {
+        let end = format!("/{pid}..{number}");
+        let room = OWNER.saturating_sub(end.len());
+        if host.chars().count() <= room {
+            return format!("{host}{end}");
+        } else if room > 2 {
+            return format!("{}..{end}", host.chars().take(room - 2).collect::<String>());
+        }
+    }
+    characters[..6].iter().chain(&['.', '.']).chain(&characters[characters.len() - 10..]).collect()
 }
 
 /// A name in a form that a terminal can show: it may hold any characters.
@@ -118,5 +132,25 @@ pub(crate) fn held_by(inspected: &Inspected) -> String {
             format!("perhaps held, since no quorum of nodes votes, and nobody can tell{}", known(inspected))
         }
         (None, None) => "held by nobody on a quorum of nodes, and not free on one either".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_in_short_keeps_its_host_its_pid_and_its_number() {
+        for (owner, short) in [
+            ("vm/20912/0c9d6f0e-1111-4222-8333-b5c0/12", "vm/20912..12"),
+            ("machine-c9.internal/4711/0c9d6f0e/s12", "machine../4711..s12"),
+            ("web-1/4711/0/12", "web-1/4711/0/12"),
+            ("something else that holds it", "someth..t holds it"),
+            ("host/4194304/0c9d6f0e/123456789", "host/4../123456789"),
+        ] {
+            let cut = cut(owner);
+            assert!(cut.chars().count() <= OWNER, "{cut}");
+            assert_eq!(cut, short);
+        }
     }
 }

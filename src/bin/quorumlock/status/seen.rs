@@ -45,7 +45,7 @@ impl Seen {
         };
         let verdict = self.verdict();
         let labels = labels(&self.nodes).into_iter().enumerate();
-        let rows: Vec<_> = labels.map(|(index, label)| self.row(&verdict, label, index)).collect();
+        let rows: Vec<_> = labels.map(|(index, label)| self.row(&verdict, &label, index)).collect();
         let mut lines = output::table(heading, &rows);
         lines.push(String::new());
         // Another list that keeps this one out is reported once, below.

@@ -46,14 +46,20 @@ pub(crate) fn why(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> Opt
     })
 }
 
-/// The nodes' addresses, without the scheme if all have the same.
-pub(crate) fn labels(nodes: &[NodeStatus]) -> Vec<&str> {
-    let parts = || nodes.iter().map(|node| node.node.split_once("://").unwrap_or(("", &node.node)));
-    let schemes: HashSet<_> = parts().map(|(scheme, _)| scheme).collect();
-    if schemes.len() > 1 {
-        return nodes.iter().map(|node| &*node.node).collect();
-    }
-    parts().map(|(_, rest)| rest).collect()
+/// The nodes' addresses, without the scheme if all have the same. A name that is not the address
+/// comes first: `eu (10.0.1.7:6379)`.
+pub(crate) fn labels(nodes: &[NodeStatus]) -> Vec<String> {
+    let parts = |node: &'_ NodeStatus| {
+        let (scheme, rest) = node.node.split_once("://").unwrap_or(("", &node.node));
+        (scheme.to_owned(), rest.to_owned())
+    };
+    let schemes: HashSet<_> = nodes.iter().map(|node| parts(node).0).collect();
+    let label = |node: &NodeStatus| {
+        let address = parts(node).1;
+        let shown = if schemes.len() > 1 { node.node.to_string() } else { address.clone() };
+        if *node.name == *address { shown } else { format!("{} ({shown})", node.name) }
+    };
+    nodes.iter().map(label).collect()
 }
 
 pub(super) fn in_short(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> String {

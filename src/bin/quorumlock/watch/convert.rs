@@ -47,7 +47,7 @@ pub(super) fn seen(
 ) -> Seen {
     let now = Instant::now();
     let rows = labels(nodes).into_iter().enumerate();
-    let rows = rows.map(|(index, label)| node(verdict, nodes, inspected, index, label, &paces[index], now)).collect();
+    let rows = rows.map(|(index, label)| node(verdict, nodes, inspected, index, &label, &paces[index], now)).collect();
     let ages: Vec<_> = paces.iter().map(|pace| pace.age(now)).collect();
     let hold = named.then(|| Hold {
         agreed: agreed(verdict, nodes, inspected),
@@ -67,8 +67,8 @@ pub(super) fn seen(
 
 /// The nodes before the first answers have come.
 pub(super) fn unasked(nodes: &[NodeStatus]) -> Seen {
-    let row = |(label, node): (&str, &NodeStatus)| Node {
-        label: label.to_owned(),
+    let row = |(label, node): (String, &NodeStatus)| Node {
+        label,
         word: word(&node.state),
         state: plain(node),
         mood: mood(&node.state),

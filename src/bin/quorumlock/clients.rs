@@ -1,0 +1,229 @@
+//! `quorumlock clients`: which clients are connected to the nodes, by the names of their connections.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::cli::Clients;
+use crate::duration::show;
+use crate::failure::{Outcome, UNAVAILABLE};
+use crate::output::{self, milliseconds, red, yellow};
+use crate::raw_connection::login::{Failed, Open};
+use crate::raw_connection::target::Target;
+use crate::redact::hidden;
+use crate::settings::Settings;
+use crate::status::NODE_TIMEOUT;
+use crate::words::{counted, harmless};
+
+/// The most bytes of one server's list: some 50,000 connections.
+const LONGEST: usize = 16 << 20;
+/// How long one node may take in all, including name resolution.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) async fn clients(args: Clients) -> Outcome {
+    let settings = Settings::with_nodes(&args.nodes)?;
+    // The library checks the addresses. It connects to nothing before it is asked for something.
+    let names: Vec<_> = settings.onlooker()?.open()?.nodes().iter().map(|node| node.node.to_string()).collect();
+    let (tls, step) = (settings.encryption.own(), settings.node_timeout.unwrap_or(NODE_TIMEOUT));
+    let addresses = settings.logged_in();
+    let asked = addresses.iter().map(|address| ask(Target::parse(address, &tls), step));
+    let lists = output::telling(join_all(asked), async { "waiting for the nodes".to_owned() }).await;
+    let seen = Seen { nodes: names.into_iter().zip(lists).collect() };
+    let text = if args.json { seen.json().to_string() } else { seen.lines().join("\n") };
+    output::say(&text).await?;
+    Ok(ExitCode::from(if seen.answered() == 0 { UNAVAILABLE } else { 0 }))
+}
+
+/// The connections that one node lists.
+async fn ask(target: Result<Target, crate::failure::Failure>, step: Duration) -> Result<Vec<Connection>, String> {
+    let target = target.map_err(|_| "its address is no URL".to_owned())?;
+    let asked = tokio::task::spawn_blocking(move || {
+        let mut open = Open::to(&target, step)?;
+        let said = open.connection.ask_at_length(&["CLIENT", "LIST"], LONGEST);
+        let said = said.map_err(|error| Failed::asking(&target, &error))?;
+        said.text().map_err(|why| Failed::refused("CLIENT", why))
+    });
+    let list = match tokio::time::timeout(PATIENCE, asked).await {
+        Err(_) => return Err("no answer in time".to_owned()),
+        Ok(Err(error)) => return Err(error.to_string()),
+        Ok(Ok(list)) => list.map_err(|failed| why(&failed))?,
+    };
+    Ok(list.lines().filter_map(Connection::parse).collect())
+}
+
+/// Why a node does not list its clients, and what to do.
+fn why(failed: &Failed) -> String {
+    match failed.why.starts_with("NOPERM") {
+        true => "its user may not ask for them: ACL SETUSER the user with +client|list".to_owned(),
+        false => hidden(&failed.why),
+    }
+}
+
+/// A connection of this library to one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Connection {
+    /// `HOST/PID/UUID`.
+    client: String,
+    name: String,
+    version: String,
+    list: String,
+    /// The address that the server sees, without the port.
+    from: String,
+    age: Duration,
+}
+
+impl Connection {
+    /// Parses a line of CLIENT LIST. `None` for connections of others.
+    fn parse(line: &str) -> Option<Self> {
+        let field = |wanted: &str| {
+            line.split(' ')
+                .find_map(|part| part.split_once('=').filter(|(key, _)| *key == wanted).map(|(_, value)| value))
+        };
+        // The last two parts have no colon, and nor has the version. A name may have some.
+        let mut parts = field("name")?.rsplitn(2, ':');
+        let client = parts.next().filter(|client| client.matches('/').count() >= 2)?;
+        let mut parts = parts.next()?.splitn(3, ':');
+        let (name, version, list) = (parts.next()?, parts.next()?, parts.next()?);
+        let address = field("addr").unwrap_or_default();
+        let from = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        Some(Self {
+            client: harmless(client),
+            name: harmless(name),
+            version: harmless(version),
+            list: harmless(list),
+            from: harmless(from),
+            age: Duration::from_secs(field("age")?.parse().ok()?),
+        })
+    }
+}
+
+/// What the nodes list.
+struct Seen {
+    /// Each node's address, and its connections, or why they are unknown.
+    nodes: Vec<(String, Result<Vec<Connection>, String>)>,
+}
+
+/// One client, with its connections to all nodes.
+struct Client<'a> {
+    first: &'a Connection,
+    nodes: BTreeSet<usize>,
+    from: BTreeSet<&'a str>,
+    age: Duration,
+}
+
+impl Seen {
+    fn answered(&self) -> usize {
+        self.nodes.iter().filter(|(_, said)| said.is_ok()).count()
+    }
+
+    /// The clients, in the order of their names, lists and ids.
+    fn clients(&self) -> Vec<Client<'_>> {
+        let mut clients = BTreeMap::new();
+        for (node, (_, said)) in self.nodes.iter().enumerate() {
+            for connection in said.iter().flatten() {
+                let key = (&connection.name, &connection.list, &connection.client);
+                let new =
+                    || Client { first: connection, nodes: BTreeSet::new(), from: BTreeSet::new(), age: connection.age };
+                let client: &mut Client<'_> = clients.entry(key).or_insert_with(new);
+                client.nodes.insert(node);
+                client.from.insert(&connection.from);
+                client.age = client.age.max(connection.age);
+            }
+        }
+        clients.into_values().collect()
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let (clients, answered) = (self.clients(), self.answered());
+        let rows: Vec<_> = clients.iter().map(|client| client.row(answered)).collect();
+        let mut lines = Vec::new();
+        if !rows.is_empty() {
+            lines = output::table(&["client", "from", "name", "list", "version", "for", "nodes"], &rows);
+            lines.push(String::new());
+        }
+        let silent = self.nodes.iter().filter_map(|(node, said)| Some((&**node, said.as_ref().err()?.clone())));
+        lines.extend(output::same_once(silent).into_iter().map(|(nodes, why)| yellow(&format!("{nodes}: {why}"))));
+        lines.push(match answered {
+            0 => red("no node lists its clients"),
+            _ => {
+                format!("{} on {} of {}", counted(clients.len(), "client"), answered, counted(self.nodes.len(), "node"))
+            }
+        });
+        lines
+    }
+
+    fn json(&self) -> Value {
+        let node = |(node, said): &(String, Result<Vec<Connection>, String>)| json!({ "node": node, "why": said.as_ref().err() });
+        let nodes: Vec<_> = self.nodes.iter().map(node).collect();
+        let clients: Vec<_> = self.clients().iter().map(|client| client.json(self)).collect();
+        json!({ "clients": clients, "nodes": nodes })
+    }
+}
+
+impl Client<'_> {
+    /// The host and the pid of the process.
+    fn process(&self) -> &str {
+        self.first.client.rsplit_once('/').map_or(&*self.first.client, |(process, _)| process)
+    }
+
+    fn row(&self, answered: usize) -> Vec<String> {
+        let Connection { name, list, version, .. } = self.first;
+        let nodes = format!("{} of {answered}", self.nodes.len());
+        let nodes = if self.nodes.len() < answered { yellow(&nodes) } else { nodes };
+        let from = self.from.iter().copied().collect::<Vec<_>>().join(", ");
+        vec![self.process().to_owned(), from, name.clone(), list.clone(), version.clone(), show(self.age), nodes]
+    }
+
+    fn json(&self, seen: &Seen) -> Value {
+        let Connection { client, name, list, version, .. } = self.first;
+        let (host, pid) = self.process().rsplit_once('/').unwrap_or((self.process(), ""));
+        json!({
+            "client": client,
+            "host": host,
+            "pid": pid.parse::<u32>().ok(),
+            "from": self.from,
+            "name": name,
+            "list": list,
+            "version": version,
+            "connected_ms": milliseconds(self.age),
+            "nodes": self.nodes.iter().map(|node| &*seen.nodes[*node].0).collect::<Vec<_>>(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str =
+        "id=7 addr=10.0.0.9:5123 laddr=10.0.0.1:6379 fd=8 name=jobs:0.1.0:a:b:web-1/4711/0c9d age=61 idle=0 flags=P";
+
+    #[test]
+    fn a_connection_is_read_from_its_name_and_address() {
+        let connection = Connection::parse(LINE).unwrap();
+        let Connection { client, name, version, list, from, age } = connection;
+        assert_eq!((&*client, &*name, &*version, &*list), ("web-1/4711/0c9d", "jobs", "0.1.0", "a:b"));
+        assert_eq!((&*from, age), ("10.0.0.9", Duration::from_secs(61)));
+    }
+
+    #[test]
+    fn connections_of_other_programs_are_left_out() {
+        for name in ["", "quorumlock", "a:b", "a:b:c", "a:b:c:d", "sidekiq:1:2:web"] {
+            assert_eq!(Connection::parse(&LINE.replace("jobs:0.1.0:a:b:web-1/4711/0c9d", name)), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_client_of_several_nodes_is_one_row() {
+        let connection = Connection::parse(LINE).unwrap();
+        let nodes = ["one", "two"].map(|node| (node.to_owned(), Ok(vec![connection.clone()])));
+        let seen = Seen { nodes: nodes.into_iter().chain([("three".to_owned(), Err("down".to_owned()))]).collect() };
+        let lines = seen.lines();
+        assert!(lines[1].contains("web-1/4711") && lines[1].contains("2 of 2"), "{lines:?}");
+        assert_eq!(lines[3..], ["three: down", "1 client on 2 of 3 nodes"]);
+        assert_eq!(seen.json()["clients"][0]["nodes"], json!(["one", "two"]));
+    }
+}
