@@ -119,7 +119,7 @@ use crate::lock::Quorum;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A lock that another client holds until this value is dropped. The lock is never lost.
-#[must_use = "it is held until this is dropped"]
+#[must_use = "dropping it releases the lock at once: keep it in a variable"]
 pub struct Hold {
     guard: LockGuard,
     _client: Quorum,

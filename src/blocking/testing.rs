@@ -62,7 +62,7 @@ use crate::testing;
 
 /// A lock that somebody else holds, until this is dropped: [`testing::Hold`] for threads. It is
 /// never lost, and keeps the quorum's thread.
-#[must_use = "it is held until this is dropped"]
+#[must_use = "dropping it releases the lock at once: keep it in a variable"]
 pub struct Hold(Blocking<testing::Hold>);
 
 impl Hold {

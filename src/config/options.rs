@@ -48,7 +48,7 @@ impl LockOptions {
         self
     }
 
-    /// How long after its acquisition the lock is still renewed. Default: without end.
+    /// For how long the lock is renewed, from its acquisition on. Default: without end.
     #[must_use]
     pub const fn max_hold(mut self, longest: Duration) -> Self {
         self.max_hold = Some(longest);

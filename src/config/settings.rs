@@ -181,7 +181,7 @@ impl Settings {
     }
 }
 
-/// Whether a text may be one word of a command, or of a list that nodes store.
+/// Whether a text can be the name of a list or of a client: 1 to 64 visible ASCII characters.
 fn printable(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -25,7 +25,7 @@
 //!
 //! The fence alone makes it safe. The check before the `COMMIT`, that the lock is still held, just
 //! saves work: the lock may end during the `COMMIT`. The next holder's [`guard`] then waits until
-//! the `COMMIT` is decided. Set `lock_timeout` in sessions that must not wait without a limit.
+//! the `COMMIT` is decided. Set `lock_timeout` to limit that wait.
 //!
 //! Call [`guard`] first in the transaction, before it reads anything. It works at each isolation
 //! level. At REPEATABLE READ and SERIALIZABLE it fails with SQLSTATE 40001 if another transaction
@@ -75,7 +75,7 @@ const RAISE: &str = "INSERT INTO quorumlock_fences AS known (resource, fence) VA
 const ID: &str = "SELECT txid_current_if_assigned()";
 
 /// Checks that no higher token than `token` was seen for `resource`. The commit makes `token` the
-/// highest. Until the transaction ends, others that guard this resource wait.
+/// highest. Other transactions that guard this resource wait until this one ends.
 ///
 /// # Errors
 /// `Stale` if a higher token was seen: roll back, or drop the transaction, which does the same.

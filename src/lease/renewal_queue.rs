@@ -1,5 +1,5 @@
-//! Renewals that wait for their turn, in the order of their deadlines. Few large ones may be under
-//! way, but they keep no others waiting.
+//! Renewals that wait for their turn, in the order of their deadlines. Only a few large renewals may be
+//! under way at a time. They do not keep small ones waiting.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Weak;

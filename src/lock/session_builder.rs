@@ -89,8 +89,8 @@ impl SessionBuilder {
     /// panics. If somebody else revokes the session, the body goes on, and finds the session ended.
     ///
     /// # Errors
-    /// As [`grant`](Self::grant), and `Lost` if the session was lost before the body ended. A
-    /// revocation that no quorum confirms is no error here, but a warning in the log.
+    /// As [`grant`](Self::grant), and `Lost` if the session was lost before the body ended. If no
+    /// quorum confirms the revocation at the end, that is a warning in the log and no error.
     ///
     /// # Cancel safety
     /// Safe: the body is dropped, and all locks are released in the background.

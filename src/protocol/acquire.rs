@@ -205,7 +205,7 @@ impl Claimant<'_> {
         Err(self.error_with(ErrorKind::Unavailable, OUT_OF_REACH, patience, advice).with_nodes(reports))
     }
 
-    /// Evaluates a failed round. Withdraws it, unless it left nothing but places in queues.
+    /// Evaluates a failed round. Withdraws it if a node may have granted. Places in queues alone are kept.
     fn failed(&self, attempt: &mut Attempt<'_>, defeat: &FailedRound, failures: u32) -> Failed {
         let waits = defeat.cause() != Cause::Unavailable && attempt.waits();
         if !waits {

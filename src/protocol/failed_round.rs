@@ -19,7 +19,7 @@ pub(super) struct FailedRound {
     pub(super) how: How,
 }
 
-/// Why a round was not won.
+/// How a round failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
     /// Nodes refused, or did not reply.

@@ -37,7 +37,7 @@ impl QueueEntries {
         self.all().find(|place| place.is_held())
     }
 
-    /// A place that has no turn and cannot get one now; the first place if there is none.
+    /// The first place that waits for another caller; if none does, the first place.
     pub(super) fn blocked(&self) -> &Place {
         self.all().find(|place| !place.is_first() && !place.is_free()).unwrap_or(&self.first)
     }

@@ -48,7 +48,8 @@ pub enum MembershipState {
         /// Until then, unless a later hello is answered.
         until: Tick,
     },
-    /// The votes do not count: another list is in force there, or one of this name on any node.
+    /// The votes do not count: another list is in force on this node, or another list of this
+    /// name on any node.
     OtherList {
         /// When the other list lapses, if no client extends it.
         until: Tick,

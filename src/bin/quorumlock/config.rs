@@ -54,7 +54,8 @@ impl File {
         path.map(|path| self.folder.join(path))
     }
 
-    /// The password file that this file names, relative to its own folder.
+    /// The password file that this configuration names. A relative path begins at the configuration's
+    /// folder.
     pub(crate) fn password_file(&self) -> Option<PasswordFile> {
         let by = || format!("{}: password_file", self.shown);
         self.says.password_file.as_ref().map(|path| PasswordFile::new(by(), path, &self.folder))

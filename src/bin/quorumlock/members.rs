@@ -40,7 +40,8 @@ pub(crate) async fn members(args: Members) -> Outcome {
     Ok(ExitCode::from(seen.verdict().code()))
 }
 
-/// The result of comparing the records, the worst first.
+/// The result of comparing the records. The variants stand in the order in which they are reported: the
+/// worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// One server is behind two names: then `run` and the library refuse to start.

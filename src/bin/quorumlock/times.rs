@@ -81,7 +81,7 @@ pub(crate) fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, 
         None => Ok(ttl / 5),
         Some(grace) if (LEAST_GRACE..=ttl / 2).contains(&grace) => Ok(grace),
         Some(grace) => {
-            let bounds = format!("use {} to half of the ttl, which is {}", exact(LEAST_GRACE), exact(ttl));
+            let bounds = format!("use {} to {}, which is half of the ttl", exact(LEAST_GRACE), exact(ttl / 2));
             Err(Failure::usage(format!("--kill-grace is {}; {bounds}", exact(grace))))
         }
     }

@@ -89,8 +89,8 @@ const ALERTS: &[(&str, &str, &str)] = &[
 const NAMELESS: &[(&str, &str, &str)] = &[(
     "HandshakeFailure",
     "the server and this client have no cipher in common, or the server asks for a client certificate",
-    "name one with its key (client_certificate; --tls-cert and --tls-key), or remove tls-ciphers and tls-ciphersuites \
-     from the server's configuration",
+    "give a client certificate and its key (client_certificate; --tls-cert and --tls-key) if the server asks for one; else \
+     remove tls-ciphers and tls-ciphersuites from the server's configuration",
 )];
 
 /// Alerts about TLS itself.

@@ -207,7 +207,7 @@ mod tests {
         }
 
         /// A process in `ends` starts another one right before it is read, and ends. The other one
-        /// is a child of 1 then. A child of 1 is not reaped.
+        /// is a child of 1 then. In this fake, process 1 reaps no children.
         fn look(&self, pid: Pid) -> io::Result<Option<Member>> {
             let mut processes = self.processes.borrow_mut();
             if let Some(&(ended, started)) = self.ends.iter().find(|(ended, _)| *ended == raw(pid)) {

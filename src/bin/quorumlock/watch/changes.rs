@@ -38,7 +38,8 @@ fn turned(before: &str, now: &Node) -> String {
     }
 }
 
-/// The events of a name. The nodes agreed on it `elapsed` ago, and agree on it now.
+/// What changed about a name between two moments, `elapsed` apart. At each, the nodes agreed on its
+/// holder.
 pub(super) fn of_hold(name: &str, before: &Hold, now: &Hold, elapsed: Duration) -> Vec<Event> {
     let event = |kind, text: String, mood| Event { kind, subject: name.to_owned(), text, mood };
     let mut events = Vec::new();
