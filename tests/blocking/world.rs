@@ -44,9 +44,9 @@ pub fn servers(count: usize) -> Vec<Server> {
     Runtime::new().unwrap().block_on(common::servers(count))
 }
 
-/// A builder of locks that do not end by themselves while a test runs.
+/// A builder of locks that do not end by themselves while a test runs, on a machine however busy.
 pub fn lasting(servers: &[Server]) -> QuorumBuilder {
-    unguarded(servers).ttl(600 * SECOND)
+    unguarded(servers).ttl(600 * SECOND).node_timeout(20 * SECOND)
 }
 
 pub fn eventually(what: &str, condition: impl Fn() -> bool) {
