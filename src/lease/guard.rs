@@ -28,6 +28,30 @@ pub enum Released {
     AlreadyExpired,
 }
 
+impl Leases {
+    /// Waits until a quorum has confirmed these releases of `what`, but not past `until`.
+    pub(crate) async fn confirmed(
+        &self,
+        freeing: &ReleaseSet,
+        until: Tick,
+        what: impl FnOnce() -> String,
+    ) -> Result<Released> {
+        self.home.can_wait()?;
+        match freeing.freed(&self.voters.host, until).await {
+            Freed::Held => Ok(Released::Released),
+            Freed::Gone => Ok(Released::AlreadyExpired),
+            Freed::Unknown => {
+                freeing.told();
+                let message = format!(
+                    "the release of {} was not confirmed by a quorum; it is tried again in the background, and what it does not reach expires",
+                    what()
+                );
+                Err(Error::new(ErrorKind::Unavailable, message))
+            }
+        }
+    }
+}
+
 /// A view of a held lock. It is cheap to clone, and does not keep the lock.
 #[derive(Clone)]
 pub struct Lease(Arc<Held>);
@@ -145,7 +169,7 @@ impl Lease {
 
     /// Changes the holder's note, and waits until a quorum has stored it.
     pub(crate) async fn say(&self, says: Arc<str>) -> Result<()> {
-        self.0.home().can_wait()?;
+        self.0.leases.home.can_wait()?;
         let (held, names) = (&self.0, listed(self.0.grant.names()));
         let until = held.round_timeout();
         let Some((renewing, told)) = held.say(says)? else {
@@ -271,22 +295,22 @@ impl LockGuard {
     /// Safe: the release is sent when this is first polled, and goes on in the background.
     pub async fn release(mut self) -> Result<Released> {
         self.holds = false;
-        let held = self.lease.0.clone();
+        let held = &self.lease.0;
         let until = held.round_timeout();
-        let freeing = match held.drop_hold() {
-            Dropped::StillHeld | Dropped::Left => return Ok(Released::Released),
-            Dropped::Expired => return Ok(Released::AlreadyExpired),
-            Dropped::Released(freeing) => freeing,
-        };
-        self.confirmed(&freeing, until).await
+        match held.drop_hold() {
+            Dropped::StillHeld | Dropped::Left => Ok(Released::Released),
+            Dropped::Expired => Ok(Released::AlreadyExpired),
+            Dropped::Released(freeing) => held.leases.confirmed(&freeing, until, || listed(held.grant.names())).await,
+        }
     }
 
     /// Gives the lock back if nodes would go on holding it, even if it was lost.
     pub(crate) async fn undo(mut self) -> Result<Released> {
         self.holds = false;
-        let until = self.lease.0.round_timeout();
-        match self.lease.0.undo() {
-            Some(freeing) => self.confirmed(&freeing, until).await,
+        let held = &self.lease.0;
+        let until = held.round_timeout();
+        match held.undo() {
+            Some(freeing) => held.leases.confirmed(&freeing, until, || listed(held.grant.names())).await,
             None => Ok(Released::AlreadyExpired),
         }
     }
@@ -295,26 +319,6 @@ impl LockGuard {
     pub(crate) fn give_back(mut self) {
         self.holds = false;
         drop(self.lease.0.undo());
-    }
-
-    async fn confirmed(&self, freeing: &ReleaseSet, until: Tick) -> Result<Released> {
-        self.lease.0.home().can_wait()?;
-        match freeing.freed(self.lease.0.host(), until).await {
-            Freed::Held => Ok(Released::Released),
-            Freed::Gone => Ok(Released::AlreadyExpired),
-            Freed::Unknown => {
-                freeing.told();
-                Err(self.unconfirmed())
-            }
-        }
-    }
-
-    fn unconfirmed(&self) -> Error {
-        let message = format!(
-            "the release of {} was not confirmed by a quorum; it is tried again in the background, and what it does not reach expires",
-            listed(self.0.grant.names())
-        );
-        Error::new(ErrorKind::Unavailable, message)
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Leases {
 /// One acquired lock.
 #[derive(Debug)]
 pub(super) struct Held {
-    leases: Arc<Leases>,
+    pub(super) leases: Arc<Leases>,
     rules: Arc<Rules>,
     pub(super) grant: Grant,
     state: Mutex<State>,
@@ -285,10 +285,6 @@ impl Held {
 
     pub(super) fn failed_renewal(&self) -> Vec<NodeReport> {
         self.state().failed.clone()
-    }
-
-    pub(super) fn home(&self) -> &RuntimeHandle {
-        &self.leases.home
     }
 
     pub(super) fn round_timeout(&self) -> Tick {

@@ -9,14 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::sessions::Sessions;
 use crate::config::{LockOptions, Rules, Settings};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::lease::{Leases, Released};
+use crate::lease::Leases;
 use crate::node::Name;
 use crate::node::redis::Registry;
-use crate::protocol::{Queue, ReleaseSet};
-use crate::rules::Tick;
-use crate::rules::tally::Freed;
+use crate::protocol::Queue;
 
 /// The most names of one lock.
 pub const MAX_NAMES: usize = 1_000;
@@ -90,28 +88,6 @@ impl Inner {
         match names.is_empty() {
             true => Err(Error::config("a lock is on no name; name what it protects")),
             false => Ok(names.into_iter().collect()),
-        }
-    }
-
-    /// Waits until a quorum has confirmed these releases, but not past `until`.
-    pub(super) async fn confirmed(
-        &self,
-        freeing: &ReleaseSet,
-        until: Tick,
-        what: impl FnOnce() -> String,
-    ) -> Result<Released> {
-        self.leases.home.can_wait()?;
-        match freeing.freed(&self.host, until).await {
-            Freed::Held => Ok(Released::Released),
-            Freed::Gone => Ok(Released::AlreadyExpired),
-            Freed::Unknown => {
-                freeing.told();
-                let message = format!(
-                    "the release of {} was not confirmed by a quorum; it is tried again in the background, and what it does not reach expires",
-                    what()
-                );
-                Err(Error::new(ErrorKind::Unavailable, message))
-            }
         }
     }
 

@@ -196,7 +196,7 @@ impl PermitsGuard {
         let Core { inner, locks, pool, .. } = &*self.lease.0;
         let Some(freeing) = locks.release() else { return Ok(Released::AlreadyExpired) };
         let what = || format!("permits of {:?}", pool.gate);
-        inner.confirmed(&freeing, locks.round_timeout(), what).await
+        inner.leases.confirmed(&freeing, locks.round_timeout(), what).await
     }
 }
 

@@ -154,7 +154,7 @@ impl Session {
             return Err(Error::config("there is no name to unlock; use revoke to free all"));
         }
         let freeing = self.core.locks.free(&names)?;
-        self.inner.confirmed(&freeing, self.core.locks.round_timeout(), || listed(&names)).await
+        self.inner.leases.confirmed(&freeing, self.core.locks.round_timeout(), || listed(&names)).await
     }
 
     /// The held names, sorted, each with its fencing token: greater than that of every earlier
@@ -203,7 +203,8 @@ impl Session {
         let locks = &self.core.locks;
         match locks.release() {
             Some(freeing) => {
-                self.inner.confirmed(&freeing, locks.round_timeout(), || "all locks of a session".to_owned()).await
+                let what = || "all locks of a session".to_owned();
+                self.inner.leases.confirmed(&freeing, locks.round_timeout(), what).await
             }
             None if locks.why_lost().is_some() => Ok(Released::AlreadyExpired),
             None => Ok(Released::Released),
