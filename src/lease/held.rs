@@ -55,7 +55,10 @@ struct State {
     holds: u32,
     /// Whether the lock was given back, or left to the nodes.
     gone: bool,
-    timers: [Option<Key>; 2],
+    /// The timer of the next renewal.
+    renew: Option<Key>,
+    /// The timer of the deadline.
+    expire: Option<Key>,
     /// Cancelled when the lock has ended, whether lost or released. Made on first use.
     over: Option<CancellationToken>,
     /// What the nodes replied to the last renewal, unless it succeeded.
@@ -70,9 +73,6 @@ struct Stopped {
     _over: Option<DropGuard>,
 }
 
-const RENEW: usize = 0;
-const EXPIRE: usize = 1;
-
 impl Leases {
     /// The pace of renewals under these rules. Pauses count from `from`.
     pub(super) fn pace<R: FnOnce() -> u64>(&self, rules: &Rules, from: Tick, random: R) -> Pace<R> {
@@ -86,8 +86,8 @@ impl Held {
     pub(super) fn begin(leases: &Arc<Leases>, rules: &Arc<Rules>, grant: Grant, says: Option<&Arc<str>>) -> Arc<Self> {
         let (voters, won, now) = (&leases.voters, *grant.won(), leases.voters.host.now());
         let tenure = LeaseState::new(voters.size, rules.validity, rules.max_hold, won, now);
-        let (timers, failed) = ([None; 2], Vec::new());
-        let state = State { tenure, holds: 1, gone: false, timers, over: None, failed, spoken: None };
+        let (renew, expire, failed) = (None, None, Vec::new());
+        let state = State { tenure, holds: 1, gone: false, renew, expire, over: None, failed, spoken: None };
         let held = Arc::new(Self {
             leases: leases.clone(),
             rules: rules.clone(),
@@ -196,9 +196,7 @@ impl Held {
 
     fn ended_by(&self, mut state: MutexGuard<'_, State>, reason: LostReason) {
         let since = state.tenure.since();
-        if let Some(key) = state.timers[RENEW].take() {
-            self.leases.schedule.remove(key);
-        }
+        self.leases.schedule.clear(&mut state.renew);
         let over = state.over.take().map(CancellationToken::drop_guard);
         self.let_go(state);
         drop(over);
@@ -236,9 +234,7 @@ impl Held {
     /// Sends a renewal, if the lock may be renewed. Returns until when to wait for it.
     fn send_renewal(&self, state: &mut State) -> Option<(Renewing, Tick)> {
         // This renewal replaces any other that is due, including one because of a doubt.
-        if let Some(key) = state.timers[RENEW].take() {
-            self.leases.schedule.remove(key);
-        }
+        self.leases.schedule.clear(&mut state.renew);
         let now = self.now();
         if !state.tenure.may_renew(now) {
             return None;
@@ -315,9 +311,8 @@ impl Held {
         // Before the timers go, by which a shutdown finds the lease: it now waits for `open`.
         let open = self.leases.voters.open_cleanup();
         state.gone = true;
-        for key in std::mem::take(&mut state.timers).into_iter().flatten() {
-            self.leases.schedule.remove(key);
-        }
+        self.leases.schedule.clear(&mut state.renew);
+        self.leases.schedule.clear(&mut state.expire);
         Stopped { _open: open, _over: state.over.take().map(CancellationToken::drop_guard) }
     }
 
@@ -354,19 +349,13 @@ impl Held {
     fn renew_at(self: &Arc<Self>, state: &mut State, due: Option<Due>) {
         if let Some(due) = due {
             let this: Weak<Self> = Arc::downgrade(self);
-            self.set(state, RENEW, due.at(), Event::Renew(this));
+            self.leases.schedule.set(&mut state.renew, due.at(), Event::Renew(this));
         }
     }
 
     fn expire_at(self: &Arc<Self>, state: &mut State, at: Tick) {
         let this: Weak<Self> = Arc::downgrade(self);
-        self.set(state, EXPIRE, at, Event::Expire(this));
-    }
-
-    fn set(&self, state: &mut State, timer: usize, at: Tick, event: Event<dyn Timed>) {
-        if let Some(key) = state.timers[timer].replace(self.leases.schedule.add(at, event)) {
-            self.leases.schedule.remove(key);
-        }
+        self.leases.schedule.set(&mut state.expire, at, Event::Expire(this));
     }
 
     fn pace(&self, from: Tick) -> Pace<impl FnOnce() -> u64> {

@@ -44,18 +44,18 @@ pub(crate) struct Locks {
 
 struct State {
     kept: SessionGrants,
-    timers: [Option<Key>; 2],
+    /// The timer of the next renewal.
+    renew: Option<Key>,
+    /// The timer of the first deadline.
+    expire: Option<Key>,
     failed: Vec<NodeReport>,
 }
-
-const RENEW: usize = 0;
-const EXPIRE: usize = 1;
 
 impl Locks {
     /// Begins without locks.
     pub(crate) fn begin(what: &'static str, leases: &Arc<Leases>, rules: &Arc<Rules>) -> Arc<Self> {
         let kept = SessionGrants::new(SessionState::new(rules.validity));
-        let state = State { kept, timers: [None; 2], failed: Vec::new() };
+        let state = State { kept, renew: None, expire: None, failed: Vec::new() };
         let locks = Arc::new(Self {
             what,
             leases: leases.clone(),
@@ -67,7 +67,7 @@ impl Locks {
             sooner: Notify::new(),
         });
         // A shutdown finds the locks through this timer.
-        locks.set(&mut locks.state(), EXPIRE, Tick::NEVER);
+        locks.expire_at(&mut locks.state(), Tick::NEVER);
         locks.lose_late(leases.lost_after(locks.since));
         locks
     }
@@ -99,8 +99,8 @@ impl Locks {
         state.kept.add(grant, tenure, doubted, self.pace(now, || voters.host.random()));
         self.arm(&mut state);
         // If the renewal waits for its turn by a later deadline, queue it again by this one.
-        if won.deadline < before && state.timers[RENEW].is_some_and(|(at, _)| at <= now) {
-            self.set(&mut state, RENEW, now);
+        if won.deadline < before && state.renew.is_some_and(|(at, _)| at <= now) {
+            self.renew_at(&mut state, now);
         }
         drop(state);
         voters.meters.held(self.rules.class);
@@ -236,9 +236,8 @@ impl Locks {
         let since = state.kept.since();
         state.kept.forget_names();
         let (parts, may_hold): (Vec<_>, Vec<_>) = state.kept.take_all().into_iter().unzip();
-        for key in std::mem::take(&mut state.timers).into_iter().flatten() {
-            self.leases.schedule.remove(key);
-        }
+        self.leases.schedule.clear(&mut state.renew);
+        self.leases.schedule.clear(&mut state.expire);
         drop(state);
         self.over.cancel();
         self.all_freed(&since);
@@ -294,9 +293,7 @@ impl Locks {
     /// Sends the renewals that are due, all at the same moment.
     fn send_renewals(self: &Arc<Self>) -> Option<Batch> {
         let mut state = self.state();
-        if let Some(key) = state.timers[RENEW].take() {
-            self.leases.schedule.remove(key);
-        }
+        self.leases.schedule.clear(&mut state.renew);
         // Read before the first send: each node counts the ttl from a later moment.
         let t0 = self.now();
         let sent = state.kept.tenancy.renew(t0);
@@ -345,9 +342,7 @@ impl Locks {
         let names = listed(&state.kept.names().keys().collect::<Vec<_>>());
         let since = state.kept.since();
         state.kept.forget_names();
-        if let Some(key) = state.timers[RENEW].take() {
-            self.leases.schedule.remove(key);
-        }
+        self.leases.schedule.clear(&mut state.renew);
         drop(state);
         // First: ten thousand releases take a while, and the holder must stop now.
         self.ended.cancel();
@@ -387,9 +382,8 @@ impl Locks {
         let open = self.leases.voters.open_cleanup();
         let taken = take(&mut state.kept);
         if state.kept.is_empty() {
-            for key in std::mem::take(&mut state.timers).into_iter().flatten() {
-                self.leases.schedule.remove(key);
-            }
+            self.leases.schedule.clear(&mut state.renew);
+            self.leases.schedule.clear(&mut state.expire);
         }
         drop(state);
         let returned = Grant::give_back_all(&self.leases.voters, &taken);
@@ -409,34 +403,34 @@ impl Locks {
 
     /// Sets the timers earlier if something is due sooner.
     fn arm(self: &Arc<Self>, state: &mut State) {
-        let [renew, expire] = state.timers.map(|key| key.map(|(at, _)| at));
-        let Timers { renew, expire } = state.kept.tenancy.timers(Timers { renew, expire });
-        for (timer, at) in [(RENEW, renew), (EXPIRE, expire)] {
-            if let Some(at) = at {
-                self.set(state, timer, at);
-            }
-        }
+        let at = |timer: Option<Key>| timer.map(|(at, _)| at);
+        let set = Timers { renew: at(state.renew), expire: at(state.expire) };
+        let Timers { renew, expire } = state.kept.tenancy.timers(set);
+        renew.into_iter().for_each(|at| self.renew_at(state, at));
+        expire.into_iter().for_each(|at| self.expire_at(state, at));
     }
 
     /// Sets the timer for the next deadline, unless all is given back.
     fn expire_next(self: &Arc<Self>) {
         let mut state = self.state();
-        if state.timers[EXPIRE].is_some() {
+        if state.expire.is_some() {
             let at = state.kept.tenancy.expires();
-            self.set(&mut state, EXPIRE, at);
+            self.expire_at(&mut state, at);
         }
+    }
+
+    fn renew_at(self: &Arc<Self>, state: &mut State, at: Tick) {
+        let this: Weak<Self> = Arc::downgrade(self);
+        self.leases.schedule.set(&mut state.renew, at, Event::Renew(this));
+    }
+
+    fn expire_at(self: &Arc<Self>, state: &mut State, at: Tick) {
+        let this: Weak<Self> = Arc::downgrade(self);
+        self.leases.schedule.set(&mut state.expire, at, Event::Expire(this));
     }
 
     fn pace<R: FnOnce() -> u64>(&self, from: Tick, random: R) -> Pace<R> {
         self.leases.pace(&self.rules, from, random)
-    }
-
-    fn set(self: &Arc<Self>, state: &mut State, timer: usize, at: Tick) {
-        let this: Weak<Self> = Arc::downgrade(self);
-        let event: Event<dyn Timed> = if timer == RENEW { Event::Renew(this) } else { Event::Expire(this) };
-        if let Some(key) = state.timers[timer].replace(self.leases.schedule.add(at, event)) {
-            self.leases.schedule.remove(key);
-        }
     }
 
     fn now(&self) -> Tick {

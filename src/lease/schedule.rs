@@ -81,7 +81,18 @@ impl<L: ?Sized> Schedule<L> {
         key
     }
 
-    pub(super) fn remove(&self, key: Key) {
+    /// Sets a timer, in place of the one before.
+    pub(super) fn set(&self, timer: &mut Option<Key>, at: Tick, event: Event<L>) {
+        let before = timer.replace(self.add(at, event));
+        before.into_iter().for_each(|before| self.remove(before));
+    }
+
+    /// Removes a timer, if it is set.
+    pub(super) fn clear(&self, timer: &mut Option<Key>) {
+        timer.take().into_iter().for_each(|before| self.remove(before));
+    }
+
+    fn remove(&self, key: Key) {
         // Dropped outside the lock: an event may hold the last reference to something.
         let removed = self.table().events.remove(&key);
         drop(removed);
