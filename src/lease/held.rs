@@ -380,17 +380,6 @@ impl Watched for Held {
         self.state().tenure.lost(self.now())
     }
 
-    fn deadline(&self) -> Option<Tick> {
-        let state = self.state();
-        matches!(state.tenure.phase(), Phase::Held).then(|| state.tenure.deadline())
-    }
-
-    fn time_is_over(&self) -> Option<LostReason> {
-        let reason = self.lost()?;
-        self.lose(reason);
-        Some(reason)
-    }
-
     fn over(&self) -> Option<CancellationToken> {
         let mut state = self.state();
         let held = state.tenure.phase() == Phase::Held;
@@ -417,8 +406,9 @@ impl Timed for Held {
         self.grant.names().contains(name) && !self.remaining().is_zero()
     }
 
-    fn renew_by(&self) -> Tick {
-        self.deadline().unwrap_or(Tick::NEVER)
+    fn deadline(&self) -> Option<Tick> {
+        let state = self.state();
+        matches!(state.tenure.phase(), Phase::Held).then(|| state.tenure.deadline())
     }
 
     fn sends(&self) -> usize {

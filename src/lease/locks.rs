@@ -458,17 +458,6 @@ impl Watched for Locks {
         self.state().kept.tenancy.lost(self.now())
     }
 
-    fn deadline(&self) -> Option<Tick> {
-        let state = self.state();
-        matches!(state.kept.tenancy.phase(), Phase::Held).then(|| state.kept.tenancy.deadline())
-    }
-
-    fn time_is_over(&self) -> Option<LostReason> {
-        let reason = self.lost()?;
-        self.lose(reason);
-        Some(reason)
-    }
-
     fn over(&self) -> Option<CancellationToken> {
         Some(self.over.clone()).filter(|over| !over.is_cancelled())
     }
@@ -492,8 +481,9 @@ impl Timed for Locks {
         self.token(name).is_some() && !self.remaining().is_zero()
     }
 
-    fn renew_by(&self) -> Tick {
-        self.deadline().unwrap_or(Tick::NEVER)
+    fn deadline(&self) -> Option<Tick> {
+        let state = self.state();
+        matches!(state.kept.tenancy.phase(), Phase::Held).then(|| state.kept.tenancy.deadline())
     }
 
     fn sends(&self) -> usize {

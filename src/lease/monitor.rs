@@ -188,7 +188,7 @@ fn handle(event: Event<dyn Timed>) -> Option<(Weak<dyn Timed>, Tick, bool)> {
     match event {
         Event::Renew(lease) => {
             let held = lease.upgrade()?;
-            return Some((lease, held.renew_by(), held.sends() > SMALL));
+            return Some((lease, held.deadline().unwrap_or(Tick::NEVER), held.sends() > SMALL));
         }
         Event::Expire(lease) => {
             if let Some(lease) = lease.upgrade() {

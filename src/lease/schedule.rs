@@ -14,8 +14,8 @@ use crate::rules::{LostReason, NodeSet, Tick};
 
 /// What is held and has timers: a lock, or the locks of a session.
 pub(super) trait Timed: Send + Sync {
-    /// Its deadline, by which it must be renewed; `NEVER` if it has ended.
-    fn renew_by(&self) -> Tick;
+    /// Until when it may be relied on, unless it is renewed before; `None` if it has ended.
+    fn deadline(&self) -> Option<Tick>;
 
     /// How many operations on a name its renewal sends to each node.
     fn sends(&self) -> usize;

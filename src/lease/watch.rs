@@ -5,19 +5,21 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::schedule::Timed;
 use crate::host::{Host, can_wait, sleep_until};
-use crate::rules::{LostReason, Tick};
+use crate::rules::LostReason;
 
 /// What is held until it is released or lost.
-pub(super) trait Watched: Send + Sync + 'static {
+pub(super) trait Watched: Timed + 'static {
     /// Why it is lost, if it is: also if its time is over and no timer has fired.
     fn lost(&self) -> Option<LostReason>;
 
-    /// Until when it may be relied on, unless it has ended.
-    fn deadline(&self) -> Option<Tick>;
-
     /// Loses it now if its time is over. Returns why it is lost, if it is.
-    fn time_is_over(&self) -> Option<LostReason>;
+    fn time_is_over(&self) -> Option<LostReason> {
+        let reason = self.lost()?;
+        self.lose(reason);
+        Some(reason)
+    }
 
     /// A token that is cancelled when it ends, whether lost or released; `None` if it has ended.
     fn over(&self) -> Option<CancellationToken>;

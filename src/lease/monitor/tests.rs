@@ -11,15 +11,15 @@ use crate::host::TokioTime;
 /// A fake lease, whose renewal ends when a test says so.
 struct Lease {
     number: usize,
-    renew_by: Mutex<Tick>,
+    deadline: Mutex<Tick>,
     sends: usize,
     begun: Arc<Mutex<Vec<usize>>>,
     answered: CancellationToken,
 }
 
 impl Timed for Lease {
-    fn renew_by(&self) -> Tick {
-        *self.renew_by.lock().unwrap()
+    fn deadline(&self) -> Option<Tick> {
+        Some(*self.deadline.lock().unwrap())
     }
 
     fn sends(&self) -> usize {
@@ -66,9 +66,9 @@ impl Stage {
 
     /// Adds a lease with `left` seconds left, which is due for renewal.
     fn due(&mut self, left: u64, sends: usize) {
-        let renew_by = Mutex::new(self.seconds(left));
+        let deadline = Mutex::new(self.seconds(left));
         let (number, begun, answered) = (self.leases.len(), self.begun.clone(), CancellationToken::new());
-        self.leases.push(Arc::new(Lease { number, renew_by, sends, begun, answered }));
+        self.leases.push(Arc::new(Lease { number, deadline, sends, begun, answered }));
         self.again(number);
     }
 
@@ -129,7 +129,7 @@ async fn a_lease_waits_once_and_where_its_deadline_of_now_puts_it() {
     [20, 30].into_iter().for_each(|left| stage.due(left, 1));
     assert_eq!(stage.begun().await, [0; 0]);
     // Both are due again, the second with a nearer deadline.
-    *stage.leases[second].renew_by.lock().unwrap() = stage.seconds(3);
+    *stage.leases[second].deadline.lock().unwrap() = stage.seconds(3);
     [first, second, second].into_iter().for_each(|number| stage.again(number));
     assert_eq!(stage.begun().await, [0; 0]);
     (0..9).for_each(|number| stage.answers(number));
