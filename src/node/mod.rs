@@ -24,7 +24,7 @@ pub use hint::{HandedOver, Hint, Listener};
 pub use inspection::{Description, Inspection};
 pub use memory::MemoryNode;
 pub use operation::{
-    Claim, Hello, Intent, Kind, Mode, Name, Note, Operation, Release, Renew, Revoke, Scan, Verb, Waiter, Withdraw,
+    Claim, Hello, Intent, Kind, Mode, Name, Note, Operation, Release, Renew, Revoke, Scan, Verb, Waiter,
 };
 pub use reply::{Fault, FaultKind, Outcome, Queued, Reply, ReplyTo, Sink};
 pub use status::{NodeState, NodeStatus};

@@ -16,7 +16,7 @@ use super::voters::Voters;
 use crate::config::Rules;
 use crate::error::Result;
 use crate::node::vote::told;
-use crate::node::{Claim, Kind, Name, Release, Waiter, Withdraw};
+use crate::node::{Claim, Kind, Name, Release, Waiter};
 use crate::rules::handover::{self, Handovers};
 use crate::rules::tally::Cause;
 use crate::rules::{Acquisition, Ask, ClaimTally, Decision, Terms, Tick, Validity, Won};
@@ -312,9 +312,8 @@ impl<'a> Attempt<'a> {
         }
         self.rules.withdraw(ballot);
         let next = self.next(ballot);
-        let Release { names, owner, ttl, .. } = Release::of(&last);
-        let withdraw = Withdraw { names, owner, ttl, ballot, next };
-        ReleaseTask::start(self.voters, self.undoing(withdraw.into()), ReleaseTargets { ask, insist: ask, unheard });
+        let withdraw = ReleaseRequest::withdrawal(Release { ballot, next, ..Release::of(&last) });
+        ReleaseTask::start(self.voters, self.undoing(withdraw), ReleaseTargets { ask, insist: ask, unheard });
     }
 
     /// Sets how long a lease would have lasted. Nodes may hold the name for a longer period.

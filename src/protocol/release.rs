@@ -9,7 +9,7 @@ use super::listening::Listening;
 use super::pending_releases::{Open, PendingRelease};
 use super::push_receiver::Releases;
 use super::voters::{Asked, Voters};
-use crate::node::{FaultKind, Operation, Outcome, Release, Reply, Sink, Withdraw};
+use crate::node::{FaultKind, Operation, Outcome, Release, Reply, Sink};
 use crate::rules::tally::{Freed, Size};
 use crate::rules::{NodeSet, ReleaseTally, Tick};
 use crate::spans::Spanned;
@@ -47,22 +47,19 @@ pub(super) struct ReleaseRequest {
 }
 
 impl ReleaseRequest {
-    fn new(operation: Operation, ttl: Duration) -> Self {
+    /// The owner goes on: `release` only withdraws.
+    pub(super) fn withdrawal(release: Release) -> Self {
+        Self::new(release.ttl, Operation::Withdraw(release))
+    }
+
+    fn new(ttl: Duration, operation: Operation) -> Self {
         Self { operation, ttl, lease: ttl, held: false, span: Spanned::release() }
     }
 }
 
 impl From<Release> for ReleaseRequest {
     fn from(release: Release) -> Self {
-        let ttl = release.ttl;
-        Self::new(release.into(), ttl)
-    }
-}
-
-impl From<Withdraw> for ReleaseRequest {
-    fn from(withdraw: Withdraw) -> Self {
-        let ttl = withdraw.ttl;
-        Self::new(withdraw.into(), ttl)
+        Self::new(release.ttl, release.into())
     }
 }
 

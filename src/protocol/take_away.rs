@@ -10,7 +10,7 @@ use super::revoke::{Revocation, revoke};
 use super::voters::Voters;
 use crate::error::{Error, ErrorKind, NodeCause, NodeReport, Result};
 use crate::host::before;
-use crate::node::{Fault, Inspection, Name, Operation, Revoke, Withdraw};
+use crate::node::{Fault, Inspection, Name, Operation, Release, Revoke};
 use crate::rules::ballot::LIMIT;
 
 /// How often to inspect and free after a revocation: a node names only one reader at a time.
@@ -134,7 +134,8 @@ impl<'a> Taking<'a> {
         // At least `AGAIN`: a node that did not reply may hold the name for longer than `left`.
         let (ttl, lease) = (left.max(AGAIN), AGAIN);
         let next = self.voters.next_ballot(ballot);
-        ReleaseRequest { lease, ..Withdraw { names, owner, ttl, ballot, next }.into() }
+        let release = Release { names, owner, ttl, token: 0, ballot, next };
+        ReleaseRequest { lease, ..ReleaseRequest::withdrawal(release) }
     }
 
     /// The error if too few of the nodes that revoked vote: other nodes may know another holder.

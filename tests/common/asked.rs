@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::operation::Hello;
-use quorumlock::node::{Claim, Kind, Name, Note, Operation, Release, Renew, Revoke, Scan, Verb, Waiter, Withdraw};
+use quorumlock::node::{Claim, Kind, Name, Note, Operation, Release, Renew, Revoke, Scan, Verb, Waiter};
 
 /// What a verb has no use for is left out of its operation, and is zero where it comes from one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl From<Asked> for Operation {
                 Renew { names, owner, kind, ttl, token, ballot, count, note }.into()
             }
             Verb::Release => Release { names, owner, ttl, token, ballot, next }.into(),
-            Verb::Withdraw => Withdraw { names, owner, ttl, ballot, next }.into(),
+            Verb::Withdraw => Self::Withdraw(Release { names, owner, ttl, token: 0, ballot, next }),
             Verb::Inspect => Self::Inspect(names),
             Verb::Revoke => Revoke { names, ballot }.into(),
             Verb::Hello => hello.expect("what a hello has").into(),
@@ -115,13 +115,9 @@ impl From<&Operation> for Asked {
                 let (token, note) = (if token == ballot { 0 } else { token }, note.clone());
                 Self { kind, ttl, token, ballot, count, note, ..Self::by(verb, names, owner) }
             }
-            Operation::Release(release) => {
+            Operation::Release(release) | Operation::Withdraw(release) => {
                 let Release { ref names, ref owner, ttl, token, ballot, next } = *release;
                 Self { ttl, token, ballot, next, ..Self::by(verb, names, owner) }
-            }
-            Operation::Withdraw(withdraw) => {
-                let Withdraw { ref names, ref owner, ttl, ballot, next } = *withdraw;
-                Self { ttl, ballot, next, ..Self::by(verb, names, owner) }
             }
             Operation::Inspect(names) => Self::inspect(names.clone()),
             Operation::Revoke(Revoke { names, ballot }) => {

@@ -118,7 +118,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::operation::{Claim, Operation, Release, Renew, Revoke, Verb, Waiter, Withdraw};
+    use crate::node::operation::{Claim, Operation, Release, Renew, Revoke, Verb, Waiter};
     use crate::node::reply::Outcome;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -284,8 +284,7 @@ mod tests {
         store.apply(&waits("a", "c/3", 9), SECOND);
         store.hints();
         let withdraws = |owner: &str, ballot, next| {
-            let Release { names, owner, ttl, .. } = Release::of(&claim("a", owner, 1));
-            Operation::Withdraw(Withdraw { names, owner, ttl, ballot, next })
+            Operation::Withdraw(Release { ballot, next, ..Release::of(&claim("a", owner, 1)) })
         };
         store.apply(&withdraws("c/2", 20, 30), SECOND);
         let handed = |store: &mut Store| store.hints().into_iter().find_map(|hint| hint.granted);
@@ -580,7 +579,8 @@ mod tests {
     #[test]
     fn release_of_a_reader_ends_what_it_was_handed_with_a_higher_ballot() {
         let gives_up = Claim::sample("a", "c/s1", 8);
-        for (operation, held) in [(Release::of(&gives_up).into(), 1), (Withdraw::of(&gives_up, 8, 0).into(), 0)] {
+        let release = Release::of(&gives_up);
+        for (operation, held) in [(release.clone().into(), 1), (Operation::Withdraw(release), 0)] {
             let mut store = Store::made("m");
             store.apply(&shared("a", "c/s1", 9, None), SECOND);
             assert_eq!(store.apply(&operation, SECOND), Outcome::Released { held });

@@ -9,7 +9,7 @@ use super::millis;
 use super::record::Record;
 use super::store::Store;
 use crate::node::inspection::Inspection;
-use crate::node::operation::{Claim, Kind, Name, Operation, Release, Renew, Revoke, Scan, Verb, Withdraw};
+use crate::node::operation::{Claim, Kind, Name, Operation, Release, Renew, Revoke, Scan, Verb};
 use crate::node::reply::Outcome;
 use crate::rules::list::InForce;
 
@@ -276,8 +276,8 @@ impl Work<'_> {
         Outcome::Released { held }
     }
 
-    fn withdraw(&mut self, withdraw: &Withdraw) -> Outcome {
-        let Withdraw { ref names, ref owner, ballot, next, .. } = *withdraw;
+    fn withdraw(&mut self, withdraw: &Release) -> Outcome {
+        let Release { ref names, ref owner, ballot, next, .. } = *withdraw;
         let precise = self.precise;
         self.rotate();
         let mut held = 0;

@@ -85,6 +85,9 @@ pub struct Note {
 
 /// Gives the names up, since the owner has ended. Its locks with tokens up to `token` are over,
 /// late claims with ballots up to `ballot` are refused, and the owner leaves the queues.
+///
+/// Or withdraws: takes back the grants of an owner's asks with ballots up to `ballot`, including
+/// asks that arrive later. The owner goes on, and keeps its places in queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     /// The names to free.
@@ -94,7 +97,7 @@ pub struct Release {
     /// How long the holds can last at most: the client does not repeat the release after that.
     /// Nodes do not read it.
     pub ttl: Duration,
-    /// The owner's token; 0 if it had none.
+    /// The owner's token; 0 if it had none, or withdraws.
     pub token: u64,
     /// The highest ballot that the owner asked with or was pushed, whether or not it counted.
     pub ballot: u64,
@@ -103,37 +106,12 @@ pub struct Release {
 }
 
 impl Release {
-    /// Releases what `claim` was or may have been granted. Hands nothing over.
+    /// Releases or withdraws what `claim` was or may have been granted. Hands nothing over.
     #[must_use]
     pub fn of(claim: &Claim) -> Self {
         let Claim { ttl, ballot, .. } = *claim;
         let (names, owner) = (claim.names.clone(), claim.owner.clone());
         Self { names, owner, ttl, token: 0, ballot, next: 0 }
-    }
-}
-
-/// Takes back the grants of an owner's asks with ballots up to `ballot`, including asks that arrive
-/// later. The owner goes on, and keeps its places in queues.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Withdraw {
-    /// The names to free.
-    pub names: Arc<[Name]>,
-    /// The owner that may hold them.
-    pub owner: Arc<str>,
-    /// As in [`Release`].
-    pub ttl: Duration,
-    /// As in [`Release`].
-    pub ballot: u64,
-    /// As in [`Release`].
-    pub next: u64,
-}
-
-impl Withdraw {
-    /// Withdraws what the owner of `claim` was or may have been granted up to `ballot`.
-    #[must_use]
-    pub fn of(claim: &Claim, ballot: u64, next: u64) -> Self {
-        let (names, owner) = (claim.names.clone(), claim.owner.clone());
-        Self { names, owner, ttl: claim.ttl, ballot, next }
     }
 }
 

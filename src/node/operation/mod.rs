@@ -12,7 +12,7 @@ mod waiter;
 
 use std::sync::Arc;
 
-pub use bodies::{Claim, Note, Release, Renew, Revoke, Scan, Withdraw};
+pub use bodies::{Claim, Note, Release, Renew, Revoke, Scan};
 pub use hello::{Hello, Intent, OldAtOnce};
 pub use kind::Kind;
 pub use mode::Mode;
@@ -31,7 +31,7 @@ pub enum Operation {
     /// Give the names up: the owner has ended.
     Release(Release),
     /// Take back grants of an owner that goes on.
-    Withdraw(Withdraw),
+    Withdraw(Release),
     /// Read about the names, and write nothing.
     Inspect(Arc<[Name]>),
     /// Stop the renewal of all locks with tokens up to a ballot.
@@ -65,7 +65,7 @@ impl Operation {
             Self::Claim(Claim { names, .. })
             | Self::Renew(Renew { names, .. })
             | Self::Release(Release { names, .. })
-            | Self::Withdraw(Withdraw { names, .. })
+            | Self::Withdraw(Release { names, .. })
             | Self::Inspect(names)
             | Self::Revoke(Revoke { names, .. }) => names,
             Self::Hello(_) | Self::Scan(_) => &[],
@@ -86,7 +86,7 @@ impl Operation {
             Self::Claim(Claim { owner, .. })
             | Self::Renew(Renew { owner, .. })
             | Self::Release(Release { owner, .. })
-            | Self::Withdraw(Withdraw { owner, .. }) => Some(owner),
+            | Self::Withdraw(Release { owner, .. }) => Some(owner),
             Self::Inspect(_) | Self::Revoke(_) | Self::Hello(_) | Self::Scan(_) => None,
         }
     }
@@ -98,7 +98,7 @@ impl Operation {
             Self::Claim(Claim { ballot, .. })
             | Self::Renew(Renew { ballot, .. })
             | Self::Release(Release { ballot, .. })
-            | Self::Withdraw(Withdraw { ballot, .. })
+            | Self::Withdraw(Release { ballot, .. })
             | Self::Revoke(Revoke { ballot, .. }) => Some(*ballot),
             Self::Inspect(_) | Self::Hello(_) | Self::Scan(_) => None,
         }
@@ -152,15 +152,7 @@ macro_rules! from_bodies {
     )+};
 }
 
-from_bodies!(
-    Claim(Claim),
-    Renew(Renew),
-    Release(Release),
-    Withdraw(Withdraw),
-    Revoke(Revoke),
-    Hello(Hello),
-    Scan(Scan),
-);
+from_bodies!(Claim(Claim), Renew(Renew), Release(Release), Revoke(Revoke), Hello(Hello), Scan(Scan));
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Operation;
-use super::bodies::{Claim, Release, Renew, Revoke, Scan, Withdraw};
+use super::bodies::{Claim, Release, Renew, Revoke, Scan};
 use super::hello::{Hello, Intent};
 use super::kind::Kind;
 use super::name::Name;
@@ -35,10 +35,7 @@ impl Claim {
             Verb::Claim => Operation::Claim(self),
             Verb::Renew => Renew::of(&self, 1).into(),
             Verb::Release => Release { token: *ballot, ..Release::of(&self) }.into(),
-            Verb::Withdraw => {
-                let Release { names, owner, ttl, ballot, next, .. } = Release::of(&self);
-                Withdraw { names, owner, ttl, ballot, next }.into()
-            }
+            Verb::Withdraw => Operation::Withdraw(Release::of(&self)),
             Verb::Inspect => Operation::Inspect(self.names),
             Verb::Revoke => Revoke { names: names.clone(), ballot: *ballot }.into(),
             Verb::Hello => Hello::sample(Intent::Look).into(),

@@ -9,7 +9,7 @@ use std::vec;
 use super::advice::{advice, code};
 use super::transport::Value;
 use crate::node::inspection::{Description, Inspection};
-use crate::node::operation::{Kind, Operation, Release, Verb, Withdraw};
+use crate::node::operation::{Kind, Operation, Verb};
 use crate::node::reply::{Fault, FaultKind, Outcome, Queued, Reply};
 use crate::rules::ballot;
 
@@ -93,7 +93,7 @@ fn as_asked(operation: &Operation) -> Reply {
     match operation {
         Operation::Claim(claim) => Ok(Outcome::Granted { fence: claim.ballot }),
         Operation::Renew(_) => Ok(Outcome::Extended),
-        Operation::Release(Release { names, .. }) | Operation::Withdraw(Withdraw { names, .. }) if names.len() == 1 => {
+        Operation::Release(release) | Operation::Withdraw(release) if release.names.len() == 1 => {
             Ok(Outcome::Released { held: 1 })
         }
         _ => Err(garbled()),

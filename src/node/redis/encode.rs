@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::script::Script;
 use super::transport::{Argument, Arguments};
-use crate::node::operation::{Claim, Hello, Note, OldAtOnce, Operation, Release, Renew, Revoke, Waiter, Withdraw};
+use crate::node::operation::{Claim, Hello, Note, OldAtOnce, Operation, Release, Renew, Revoke, Waiter};
 
 /// The most operations in one call, so that a call never blocks a node for long.
 pub(super) const BATCH: usize = 128;
@@ -138,18 +138,12 @@ fn arguments(operation: &Operation, take: &mut dyn FnMut(Argument<'_>)) {
                 })
                 .for_each(take);
         }
-        Operation::Release(release) => {
+        Operation::Release(release) | Operation::Withdraw(release) => {
             let Release { ref owner, token, ballot, next, .. } = *release;
-            [integer(names), Argument::Text(owner), Argument::Word(mode(owner)), Argument::Word("release")]
+            let verb = Argument::Word(operation.verb().as_str());
+            [integer(names), Argument::Text(owner), Argument::Word(mode(owner)), verb]
                 .into_iter()
                 .chain([integer(token), integer(ballot), integer(next)])
-                .for_each(take);
-        }
-        Operation::Withdraw(withdraw) => {
-            let Withdraw { ref owner, ballot, next, .. } = *withdraw;
-            [integer(names), Argument::Text(owner), Argument::Word(mode(owner)), Argument::Word("withdraw")]
-                .into_iter()
-                .chain([integer(0_u64), integer(ballot), integer(next)])
                 .for_each(take);
         }
         Operation::Revoke(Revoke { ballot, .. }) => [integer(names), integer(*ballot)].into_iter().for_each(take),
