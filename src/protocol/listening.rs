@@ -33,7 +33,7 @@ impl Watch {
             Ok(Outcome::Granted { .. }) => {
                 return self.ear.of(&self.owner, |state| {
                     state.handed.granted(node);
-                    state.late = true;
+                    state.heard.late = true;
                 });
             }
             Ok(Outcome::Stale { .. }) => return self.ear.of(&self.owner, |state| state.handed.stale(node)),

@@ -19,19 +19,12 @@ pub(super) struct PushReceiver {
 #[derive(Debug)]
 pub(super) struct State {
     mode: Mode,
-    /// When to ask again, by the hints of nodes.
-    ask_at: Tick,
+    pub(super) heard: Heard,
     /// When the owner asked last.
     asked: Tick,
     /// The current owner, and how long a hand-over to it lasts; `None` before the first claim.
     present: Option<(Arc<str>, Duration)>,
     pub(super) handed: Handovers,
-    /// When the first push since the last ask came.
-    pushed: Option<Tick>,
-    /// The nodes that have pushed since the last ask.
-    pushes: NodeSet,
-    /// Whether a node granted the last claim. After a failed round that is a late grant.
-    pub(super) late: bool,
     /// The release of the owner, once the owner has ended.
     release: Option<Weak<dyn Releases>>,
 }
@@ -52,16 +45,25 @@ enum Mode {
     Ended,
 }
 
-/// The messages for an acquisition since its last ask, as in `State`.
+/// The messages for an acquisition since its last ask.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
+    /// When to ask again, by the hints of nodes.
     pub(crate) ask_at: Tick,
+    /// When the first push came.
     pub(crate) pushed: Option<Tick>,
+    /// The nodes that have pushed.
     pub(crate) pushes: NodeSet,
+    /// Whether a node granted the claim. After a failed round that is a late grant.
     pub(crate) late: bool,
 }
 
 impl Heard {
+    /// No push and no grant, and hints to ask again at `ask_at`.
+    fn nothing(ask_at: Tick) -> Self {
+        Self { ask_at, pushed: None, pushes: NodeSet::default(), late: false }
+    }
+
     /// Whether any node handed the name over, or granted it late.
     pub(super) const fn is_news(&self) -> bool {
         self.pushed.is_some() || self.late
@@ -72,13 +74,10 @@ impl PushReceiver {
     pub(super) fn new() -> Self {
         let state = State {
             mode: Mode::Waiting,
-            ask_at: Tick::NEVER,
+            heard: Heard::nothing(Tick::NEVER),
             asked: Tick::NEVER,
             present: None,
             handed: Handovers::default(),
-            pushed: None,
-            pushes: NodeSet::default(),
-            late: false,
             release: None,
         };
         Self { state: Mutex::new(state), news: Notify::new() }
@@ -100,11 +99,13 @@ impl PushReceiver {
             (Mode::Holding, _) => return true,
             (Mode::Waiting, Some(granted)) => {
                 state.handed.push(node, granted.ballot, granted.lasts, granted.stamp, granted.counts);
-                state.pushed.get_or_insert(now);
-                state.pushes.insert(node);
+                state.heard.pushed.get_or_insert(now);
+                state.heard.pushes.insert(node);
             }
             // The node may have sent the hint before it received the last ask.
-            (Mode::Waiting, None) => state.ask_at = state.ask_at.min(state.may_ask_at().max(now + hint.after)),
+            (Mode::Waiting, None) => {
+                state.heard.ask_at = state.heard.ask_at.min(state.may_ask_at().max(now + hint.after));
+            }
         }
         drop(state);
         self.news.notify_one();
@@ -131,9 +132,7 @@ impl PushReceiver {
     }
 
     pub(super) fn ask_now(&self, now: Tick) {
-        let mut state = self.state();
-        state.ask_at = now;
-        drop(state);
+        self.state().heard.ask_at = now;
         self.news.notify_one();
     }
 
@@ -142,15 +141,13 @@ impl PushReceiver {
     pub(super) fn asks(&self, claim: &Claim, t0: Tick, lasts: Duration) -> bool {
         let mut state = self.state();
         state.asked = t0;
-        state.ask_at = Tick::NEVER;
-        (state.pushed, state.pushes, state.late) = (None, NodeSet::default(), false);
+        state.heard = Heard::nothing(Tick::NEVER);
         state.present.replace((claim.owner.clone(), lasts)).is_none()
     }
 
     /// The messages since the last ask.
     pub(super) fn heard(&self) -> Heard {
-        let state = self.state();
-        Heard { ask_at: state.ask_at, pushed: state.pushed, pushes: state.pushes, late: state.late }
+        self.state().heard
     }
 
     /// The hand-overs so far.
@@ -165,7 +162,7 @@ impl PushReceiver {
         let (nodes, ballot) = (whom(&state.handed), asked.max(state.handed.top()));
         if !nodes.is_empty() {
             state.handed.withdraw();
-            (state.pushed, state.pushes, state.late) = (None, NodeSet::default(), false);
+            state.heard = Heard::nothing(state.heard.ask_at);
         }
         (nodes, ballot)
     }
