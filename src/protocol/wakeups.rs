@@ -135,10 +135,6 @@ impl Wakeups {
         self.ears().len() + self.observers.len()
     }
 
-    fn give_back(&self, node: usize, granted: &HandedOver) {
-        self.takes_back.get().into_iter().for_each(|takes_back| takes_back.take_back(node, granted));
-    }
-
     fn ears(&self) -> MutexGuard<'_, BTreeMap<u64, PushOutcome>> {
         self.ears.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -146,11 +142,6 @@ impl Wakeups {
     #[cfg(test)]
     pub(super) fn is_there(&self, number: u64) -> bool {
         self.ears().contains_key(&number)
-    }
-
-    fn hearing(&self, hint: &Hint) -> Option<PushOutcome> {
-        let (client, number) = hint.address()?;
-        if client == self.client { self.ears().get(&number).cloned() } else { None }
     }
 }
 
@@ -160,22 +151,14 @@ impl Listener for Wakeups {
     }
 
     fn hint(&self, node: usize, hint: &Hint) {
-        match self.hearing(hint) {
-            Some(hearing) => {
-                self.heard.increment(1);
-                let heard = hearing.hear(node, hint, self.host.now());
-                if let Some(granted) = hint.granted.as_ref().filter(|_| !heard) {
-                    self.give_back(node, granted);
-                }
-            }
-            None => {
-                self.wasted.increment(1);
-                // A hint may be for another client of the same node.
-                let mine = hint.address().is_some_and(|(client, _)| client == self.client);
-                if let Some(granted) = hint.granted.as_ref().filter(|_| mine) {
-                    self.give_back(node, granted);
-                }
-            }
+        // A hint may be for another client of the same node.
+        let number = hint.address().filter(|(client, _)| *client == self.client).map(|(_, number)| number);
+        let hearing = number.and_then(|number| self.ears().get(&number).cloned());
+        let counter = if hearing.is_some() { &self.heard } else { &self.wasted };
+        counter.increment(1);
+        let heard = hearing.is_some_and(|hearing| hearing.hear(node, hint, self.host.now()));
+        if let Some(granted) = hint.granted.as_ref().filter(|_| number.is_some() && !heard) {
+            self.takes_back.get().into_iter().for_each(|takes_back| takes_back.take_back(node, granted));
         }
     }
 
