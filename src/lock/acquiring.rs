@@ -68,6 +68,17 @@ impl Inner {
         acquired
     }
 
+    /// Returns what was just acquired. But a shutdown may have come without seeing it: then
+    /// `give_up` ends it. The shutdown waits until `open` is dropped.
+    pub(super) fn unless_shut<T>(&self, acquired: T, open: Open, give_up: impl FnOnce(T)) -> Result<T> {
+        if !self.shut.is_cancelled() {
+            return Ok(acquired);
+        }
+        give_up(acquired);
+        drop(open);
+        Err(self.closed())
+    }
+
     /// The ticket of an acquisition that began at this time.
     pub(super) fn ticket(&self, began: Tick) -> u64 {
         let ago = u64::try_from(self.host.now().since(began).as_micros()).unwrap_or(u64::MAX);

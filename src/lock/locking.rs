@@ -77,16 +77,10 @@ impl Session {
         acquired.await
     }
 
-    /// Adds a grant to the session. A shutdown may have come without seeing it: then end the
-    /// session here. The shutdown waits until `open` is dropped.
+    /// Adds a grant to the session.
     fn hold(&self, grant: Grant, open: Open) -> Result<()> {
         self.core.locks.add(grant)?;
-        if self.inner.shut.is_cancelled() {
-            self.core.locks.close();
-            drop(open);
-            return Err(self.inner.closed());
-        }
-        Ok(())
+        self.inner.unless_shut((), open, |()| self.core.locks.close())
     }
 
     fn ended(&self) -> Error {

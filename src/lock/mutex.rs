@@ -402,16 +402,10 @@ impl QuorumLock {
         self.inner.acquire(wanted, patience, |grant, open| self.hold(grant, open)).await
     }
 
-    /// Begins the lease. A shutdown may have come without seeing the lease: then release it here.
-    /// The shutdown waits until `open` is dropped.
+    /// Begins the lease.
     fn hold(&self, grant: Grant, open: Open) -> Result<LockGuard> {
         let guard = LockGuard::new(&self.inner.leases, &self.rules, grant, self.says.as_ref());
-        if self.inner.shut.is_cancelled() {
-            guard.give_back();
-            drop(open);
-            return Err(self.inner.closed());
-        }
-        Ok(guard)
+        self.inner.unless_shut(guard, open, LockGuard::give_back)
     }
 }
 

@@ -33,16 +33,10 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// Adds a grant. A shutdown may have come without seeing it: then release the permits here. The
-    /// shutdown waits until `open` is dropped.
+    /// Adds a grant.
     pub(super) fn add(&self, inner: &Inner, grant: Grant, open: Open) -> Result<()> {
         let added = self.locks.add(grant);
-        if inner.shut.is_cancelled() {
-            self.locks.close();
-            drop(open);
-            return Err(inner.closed());
-        }
-        added
+        inner.unless_shut(added, open, |_| self.locks.close())?
     }
 }
 

@@ -131,7 +131,8 @@ impl Taking<'_> {
     async fn in_turn(&self, end: Tick) -> Result<Holding> {
         let (gate, rules) = ([self.pool.gate.clone()].into(), self.gate_rules());
         let (grant, open) = self.granted(&gate, &rules, ClaimKind::Gate, Patience::Until(end)).await?;
-        let gate = self.hold_gate(&rules, grant, open)?;
+        let gate = LockGuard::new(&self.inner.leases, &rules, grant, None);
+        let gate = self.inner.unless_shut(gate, open, drop)?;
         tokio::select! {
             biased;
             _ = gate.lost() => Err(gate.lost_error()),
@@ -142,18 +143,6 @@ impl Taking<'_> {
     /// The gate's options depend on the round trip. The claim before, if any, has measured it.
     fn gate_rules(&self) -> Arc<Rules> {
         Arc::new(self.rules.of_gate(self.inner.leases.voters.round_trip()))
-    }
-
-    /// A shutdown may have come without seeing this lease: then release the lease here. The
-    /// shutdown waits until `open` is dropped.
-    fn hold_gate(&self, rules: &Arc<Rules>, grant: Grant, open: Open) -> Result<LockGuard> {
-        let gate = LockGuard::new(&self.inner.leases, rules, grant, None);
-        if self.inner.shut.is_cancelled() {
-            drop(gate);
-            drop(open);
-            return Err(self.inner.closed());
-        }
-        Ok(gate)
     }
 
     /// Takes permits while it holds the gate, so no other caller waits for permits.
