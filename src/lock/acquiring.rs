@@ -89,14 +89,10 @@ impl Inner {
     pub(super) async fn try_until(&self, wanted: Wanted<'_>, patience: Patience) -> Result<(Grant, Open)> {
         let Wanted { names, rules, who, may_have_note, ticket } = wanted;
         let (voters, queue, shut, names) = (&self.leases.voters, &self.queue, &self.shut, names?);
+        let all = Claimant { voters, queue, names, told: names, who, rules, may_have_note, ticket, shut };
         match patience {
-            Patience::Until(end) if names.len() > 1 => {
-                Box::pin(Set { inner: self, names, who, rules, may_have_note, ticket }.until(end)).await
-            }
-            _ => {
-                let told = names;
-                Claimant { voters, queue, names, told, who, rules, may_have_note, ticket, shut }.acquire(patience).await
-            }
+            Patience::Until(end) if names.len() > 1 => Box::pin(Set { inner: self, all }.until(end)).await,
+            _ => all.acquire(patience).await,
         }
     }
 }

@@ -18,28 +18,25 @@ use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::before;
 use crate::lease::Locks;
 use crate::node::Name;
-use crate::protocol::{ClaimKind, Claimant, Grant, Open, Patience};
+use crate::protocol::{Claimant, Grant, Open, Patience};
 use crate::rules::Tick;
 use crate::words::listed;
 
 pub(super) struct Set<'a> {
     pub(super) inner: &'a Inner,
-    pub(super) names: &'a Arc<[Name]>,
-    pub(super) who: ClaimKind<'a>,
-    pub(super) rules: &'a Arc<Rules>,
-    pub(super) may_have_note: bool,
-    pub(super) ticket: Option<u64>,
+    /// Claims all names.
+    pub(super) all: Claimant<'a>,
 }
 
 impl Set<'_> {
     /// Acquires the whole set, or fails at `end`.
     pub(super) async fn until(&self, end: Tick) -> Result<(Grant, Open)> {
         let (began, is_over) = (self.inner.host.now(), || self.inner.host.now() >= end);
-        match pin!(self.acquire(self.names, Patience::First, None)).await {
-            Err(error) if may_pass(&error) && !is_over() && !self.rules.spent(1) => {}
+        match pin!(self.acquire(self.all.names, Patience::First, None)).await {
+            Err(error) if may_pass(&error) && !is_over() && !self.all.rules.spent(1) => {}
             won => return won,
         }
-        let ticket = self.ticket.unwrap_or_else(|| self.inner.ticket(began));
+        let ticket = self.all.ticket.unwrap_or_else(|| self.inner.ticket(began));
         loop {
             match self.gathered(end, ticket).await {
                 // After a shutdown each new attempt is lost at once, so this loop would never wait.
@@ -54,10 +51,10 @@ impl Set<'_> {
 
     async fn gathered(&self, end: Tick, ticket: u64) -> Result<(Grant, Open)> {
         // Names are renewed while the set waits, even if the caller turned renewals off.
-        let rules = Rules { auto_renew: true, max_hold: None, ..(**self.rules).clone() };
+        let rules = Rules { auto_renew: true, max_hold: None, ..self.all.rules.clone() };
         let parts = Holding { locks: Locks::begin("set that is acquired", &self.inner.leases, &Arc::new(rules)) };
         // A claim of all names has just failed, so begin with half of them.
-        let (mut left, mut many) = (&**self.names, self.names.len() / 2);
+        let (mut left, mut many) = (&**self.all.names, self.all.names.len() / 2);
         while !left.is_empty() {
             if self.inner.host.now() >= end {
                 return Err(self.out_of_time(&[]));
@@ -94,13 +91,12 @@ impl Set<'_> {
     }
 
     async fn acquire(&self, names: &Arc<[Name]>, patience: Patience, ticket: Option<u64>) -> Result<(Grant, Open)> {
-        let Self { inner: Inner { leases, queue, shut, .. }, who, rules, may_have_note, .. } = *self;
-        let (voters, told) = (&leases.voters, self.names);
-        Claimant { voters, queue, names, told, who, rules, may_have_note, ticket, shut }.acquire(patience).await
+        Claimant { names, ticket, ..self.all }.acquire(patience).await
     }
 
     fn out_of_time(&self, reports: &[NodeReport]) -> Error {
-        let why = format!("cannot acquire {}: the time ended before all names were held at once", listed(self.names));
+        let names = listed(self.all.names);
+        let why = format!("cannot acquire {names}: the time ended before all names were held at once");
         Error::new(ErrorKind::Timeout, why).with_nodes(reports.to_vec())
     }
 }
@@ -118,6 +114,7 @@ mod tests {
     use super::*;
     use crate::lock::Quorum;
     use crate::node::Mode;
+    use crate::protocol::ClaimKind;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -128,8 +125,10 @@ mod tests {
         let inner = &*quorum.0;
         let _held = quorum.lock("b").acquire(SECOND).await.unwrap();
         let names = inner.names(["a", "b"]).unwrap();
-        let (who, rules) = (ClaimKind::Next(Mode::Exclusive), &inner.rules);
-        let set = Set { inner, names: &names, who, rules, may_have_note: false, ticket: None };
+        let (voters, queue, rules, shut) = (&inner.leases.voters, &inner.queue, &inner.rules, &inner.shut);
+        let (names, who, may_have_note, ticket) = (&names, ClaimKind::Next(Mode::Exclusive), false, None);
+        let all = Claimant { voters, queue, names, told: names, who, rules, may_have_note, ticket, shut };
+        let set = Set { inner, all };
         let mut waiting = pin!(set.until(inner.host.now() + 2 * SECOND));
         while quorum.lock("a").try_acquire().await.unwrap().is_some() {
             assert!(futures::poll!(&mut waiting).is_pending());

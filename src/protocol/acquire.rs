@@ -78,7 +78,7 @@ impl Patience {
 }
 
 /// What one caller wants to acquire, as which owner, and by which rules.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimant<'a> {
     pub(crate) voters: &'a Arc<Voters>,
     pub(crate) queue: &'a Arc<Queue>,
