@@ -195,33 +195,26 @@ impl LeaseState {
     ///
     /// After a hand-over, one renewal is sent even without `auto_renew`, to get the whole ttl.
     #[must_use]
-    pub fn first_renewal<R: FnOnce() -> u64>(&self, won: &Won, pace: Pace<R>) -> Option<Due> {
-        self.first(won, pace, Pace::first)
+    pub fn first_renewal(&self, won: &Won, pace: Pace<impl FnOnce() -> u64>) -> Option<Due> {
+        self.soon(won, pace.round_trip).or_else(|| pace.first(won.t0, self.first_due()))
     }
 
     /// The same for a lease that joins others that are renewed together. Their renewals are spread
     /// in time already, and all are sent when the first is due.
     #[must_use]
-    pub fn joins<R: FnOnce() -> u64>(&self, won: &Won, pace: Pace<R>) -> Option<Due> {
-        self.first(won, pace, Pace::next)
+    pub fn joins(&self, won: &Won, pace: Pace<impl FnOnce() -> u64>) -> Option<Due> {
+        self.soon(won, pace.round_trip).or_else(|| pace.next(won.t0, self.first_due()))
     }
 
-    fn first<R>(
-        &self,
-        won: &Won,
-        pace: Pace<R>,
-        spread: impl FnOnce(Pace<R>, Tick, Tick) -> Option<Due>,
-    ) -> Option<Due> {
-        match won.handed_over {
-            true => Some(Due::Alone(self.soon(pace.round_trip))),
-            false => spread(pace, won.t0, due(self.deadline.minus(self.validity.length()), self.validity)),
-        }
+    fn first_due(&self) -> Tick {
+        due(self.deadline.minus(self.validity.length()), self.validity)
     }
 
     /// When to renew a lock that was handed over: after a `round_trip` and at least
     /// [`SHORT_SECTION`], but at most a quarter of its time. Shorter sections end before.
-    fn soon(&self, round_trip: Duration) -> Tick {
-        self.since + round_trip.max(SHORT_SECTION).min(self.deadline.since(self.since) / 4)
+    fn soon(&self, won: &Won, round_trip: Duration) -> Option<Due> {
+        let after = round_trip.max(SHORT_SECTION).min(self.deadline.since(self.since) / 4);
+        won.handed_over.then(|| Due::Alone(self.since + after))
     }
 
     /// A request was sent for the owner: the nodes `sent` may hold the name from now on.
