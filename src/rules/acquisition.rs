@@ -4,9 +4,7 @@
 //! asynchronous code (`protocol::attempt`) sends what this decides. The model checker
 //! (`tests/model`) drives this very code.
 
-use std::time::Duration;
-
-use super::combination::{Carried, Combination, Sum, Terms};
+use super::combination::{Combination, Sum, Terms, Won};
 use super::handover::Handovers;
 use super::node_set::NodeSet;
 use super::tally::{Cause, ClaimTally, Verdict};
@@ -48,29 +46,6 @@ pub enum Decision {
     Lift,
     /// The round cannot be won.
     Failed(Cause),
-}
-
-/// A round that was won.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Won {
-    /// The earliest t0 of the asks or registrations that the votes answer.
-    pub t0: Tick,
-    /// The ballot that a quorum granted: the fencing token.
-    pub ballot: u64,
-    /// The highest ballot that this owner asked with or was pushed. A release must cover them all.
-    pub highest: u64,
-    /// Whether a push is among the votes. Then the lock has little time left, and needs a renewal.
-    pub handed_over: bool,
-    /// Until when the lock may be relied on, unless it is renewed.
-    pub deadline: Tick,
-    /// How much validity must be left when the round is won.
-    pub least: Duration,
-    /// The nodes that granted. For a set: the nodes that granted all its names.
-    pub voters: NodeSet,
-    /// The nodes that granted. For a set: the nodes that granted any of its names.
-    pub backers: NodeSet,
-    /// The nodes that may hold the name because of any ask of this owner.
-    pub may_hold: NodeSet,
 }
 
 /// One acquisition.
@@ -190,20 +165,14 @@ impl<V: Votes> Acquisition<V> {
         let (&Ask { t0, ballot, .. }, &Self { terms, withdrawn, .. }) = (ask, self);
         let sum = Combination { terms, t0, ballot, tally, handed, withdrawn, voting }.sum(now)?;
         Some(match sum {
-            Sum::Carried(carried) if now < carried.deadline.minus(carried.least) => {
-                Decision::Won(self.carried(&carried, handed))
+            Sum::Won(won) if now < won.deadline.minus(won.least) => {
+                let (highest, may_hold) = (self.highest.max(handed.top()), self.sent().or(handed.pushed()));
+                Decision::Won(Won { highest, may_hold, ..won })
             }
-            Sum::Carried(_) => Decision::Failed(Cause::Unavailable),
+            Sum::Won(_) => Decision::Failed(Cause::Unavailable),
             Sum::Apart if self.may_lift() => Decision::Lift,
             Sum::Apart | Sum::OutOfReach => Decision::Failed(tally.cause()),
         })
-    }
-
-    fn carried(&self, carried: &Carried, handed: &Handovers) -> Won {
-        let Carried { t0, ballot, pushed, deadline, least, voters } = *carried;
-        let (highest, may_hold) = (self.highest.max(handed.top()), self.sent().or(handed.pushed()));
-        let (handed_over, backers) = (pushed, voters);
-        Won { t0, ballot, highest, handed_over, deadline, least, voters, backers, may_hold }
     }
 
     /// Whether `won` still stands at `now`: its votes count, and enough validity is left.

@@ -41,27 +41,35 @@ pub(super) struct Combination<'a> {
 /// What the votes decide.
 #[derive(Clone, Debug)]
 pub(super) enum Sum {
-    /// A quorum of votes has one ballot.
-    Carried(Carried),
+    /// A quorum of votes has one ballot. `highest` and `may_hold` are by these votes alone.
+    Won(Won),
     /// No ballot has a quorum, but a higher ballot may get one.
     Apart,
     /// No quorum is possible, whatever the other nodes answer.
     OutOfReach,
 }
 
-/// A quorum of votes with one ballot.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Carried {
-    /// The earliest t0 of the votes.
-    pub(super) t0: Tick,
-    pub(super) ballot: u64,
-    /// Whether any of the votes is a push.
-    pub(super) pushed: bool,
-    /// When the first of the votes ends.
-    pub(super) deadline: Tick,
-    /// How much validity must be left.
-    pub(super) least: Duration,
-    pub(super) voters: NodeSet,
+/// A round that was won.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Won {
+    /// The earliest t0 of the asks or registrations that the votes answer.
+    pub t0: Tick,
+    /// The ballot that a quorum granted: the fencing token.
+    pub ballot: u64,
+    /// The highest ballot that this owner asked with or was pushed. A release must cover them all.
+    pub highest: u64,
+    /// Whether a push is among the votes. Then the lock has little time left, and needs a renewal.
+    pub handed_over: bool,
+    /// Until when the lock may be relied on, unless it is renewed.
+    pub deadline: Tick,
+    /// How much validity must be left when the round is won.
+    pub least: Duration,
+    /// The nodes that granted. For a set: the nodes that granted all its names.
+    pub voters: NodeSet,
+    /// The nodes that granted. For a set: the nodes that granted any of its names.
+    pub backers: NodeSet,
+    /// The nodes that may hold the name because of any ask of this owner.
+    pub may_hold: NodeSet,
 }
 
 /// A vote that counts.
@@ -81,7 +89,7 @@ impl Combination<'_> {
     pub(super) fn sum(&self, now: Tick) -> Option<Sum> {
         let nodes = 0..self.terms.size.nodes() as usize;
         let votes: Vec<_> = nodes.filter_map(|node| self.vote(node, now)).collect();
-        self.quorum(&votes).map(Sum::Carried).or_else(|| self.blocked(&votes))
+        self.quorum(&votes).map(Sum::Won).or_else(|| self.blocked(&votes))
     }
 
     /// The vote of a node, if one counts at `now`.
@@ -102,20 +110,24 @@ impl Combination<'_> {
     }
 
     /// The quorum of votes with one ballot that end last, if any. No two ballots have a quorum.
-    fn quorum(&self, votes: &[Counted]) -> Option<Carried> {
+    fn quorum(&self, votes: &[Counted]) -> Option<Won> {
         let quorum = self.terms.size.quorum() as usize;
         let alike = |ballot: u64| votes.iter().filter(move |vote| vote.ballot == ballot);
         let ballot = votes.iter().map(|vote| vote.ballot).find(|&ballot| alike(ballot).count() >= quorum)?;
         let mut longest: Vec<_> = alike(ballot).collect();
         longest.sort_by_key(|vote| std::cmp::Reverse(vote.ends));
         longest.truncate(quorum);
-        Some(Carried {
+        let voters = longest.iter().map(|vote| vote.node).collect();
+        Some(Won {
             t0: longest.iter().map(|vote| vote.t0).min()?,
             ballot,
-            pushed: longest.iter().any(|vote| vote.pushed),
+            highest: ballot,
+            handed_over: longest.iter().any(|vote| vote.pushed),
             deadline: longest.iter().map(|vote| vote.ends).min()?,
             least: longest.iter().map(|vote| vote.least).max()?,
-            voters: longest.iter().map(|vote| vote.node).collect(),
+            voters,
+            backers: voters,
+            may_hold: voters,
         })
     }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::acquisition::Won;
+use super::combination::Won;
 use super::lost_reason::LostReason;
 use super::node_set::NodeSet;
 use super::pace::{Due, EARLY, Pace};

@@ -27,10 +27,10 @@ pub mod tick;
 pub mod validity;
 pub mod waiting;
 
-pub use acquisition::{Acquisition, Ask, Decision, Votes, Won};
+pub use acquisition::{Acquisition, Ask, Decision, Votes};
 pub use backoff::Backoff;
 pub use ballot::Ballots;
-pub use combination::Terms;
+pub use combination::{Terms, Won};
 pub use doubt::RestartGuard;
 pub use handover::Handovers;
 pub use known_nodes::KnownNodes;

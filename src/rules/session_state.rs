@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::acquisition::Won;
+use super::combination::Won;
 use super::lease::{Expiry, Heard, LeaseState, Phase, Renewed};
 use super::lost_reason::LostReason;
 use super::node_set::NodeSet;

@@ -1,5 +1,7 @@
 //! What votes and hand-overs decide.
 
+use std::time::Duration;
+
 use super::*;
 use crate::rules::handover::{Registered, Stamp};
 use crate::rules::{Drift, Size, Validity, Vote};
