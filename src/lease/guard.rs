@@ -101,20 +101,8 @@ impl Lease {
     /// # Errors
     /// `Lost` if it is not.
     pub fn ensure(&self, least: Duration) -> Result<()> {
-        let remaining = self.remaining();
-        if remaining.is_zero() {
-            return Err(self.0.lost_error());
-        }
-        if remaining < least {
-            let message = format!(
-                "the lock on {} is held for {} more, less than {}",
-                listed(self.0.grant.names()),
-                about(remaining),
-                exact(least)
-            );
-            return Err(Error::new(ErrorKind::Lost, message));
-        }
-        Ok(())
+        let held = || format!("the lock on {} is", listed(self.0.grant.names()));
+        ensured(self.remaining(), least, || self.0.lost_error(), held)
     }
 
     /// Waits until the lock is lost. Never ends if the lock is released first.
@@ -196,6 +184,23 @@ impl Lease {
         self.0.add_hold()?;
         Ok(LockGuard { lease: self.clone(), holds: true })
     }
+}
+
+/// An error unless at least `least` remains. `held` begins the message, as "the lock is".
+pub(crate) fn ensured(
+    remaining: Duration,
+    least: Duration,
+    lost: impl FnOnce() -> Error,
+    held: impl FnOnce() -> String,
+) -> Result<()> {
+    if remaining.is_zero() {
+        return Err(lost());
+    }
+    if remaining < least {
+        let (held, remaining, least) = (held(), about(remaining), exact(least));
+        return Err(Error::new(ErrorKind::Lost, format!("{held} held for {remaining} more, less than {least}")));
+    }
+    Ok(())
 }
 
 /// A reference to a lock that may have ended.

@@ -11,10 +11,9 @@ use super::inner::Inner;
 use super::permit_names::Pool;
 use super::scoped::Scope;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
-use crate::lease::{Locks, Released};
+use crate::lease::{Locks, Released, ensured};
 use crate::protocol::{Grant, Open};
 use crate::rules::LostReason;
-use crate::words::{about, exact};
 
 /// One held permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,16 +89,8 @@ impl PermitsLease {
     /// # Errors
     /// `Lost` if they are not.
     pub fn ensure(&self, least: Duration) -> Result<()> {
-        let remaining = self.remaining();
-        if remaining.is_zero() {
-            return Err(self.lost_error());
-        }
-        if remaining < least {
-            let (name, remaining, least) = (self.name(), about(remaining), exact(least));
-            let message = format!("the permits of {name:?} are held for {remaining} more, less than {least}");
-            return Err(Error::new(ErrorKind::Lost, message));
-        }
-        Ok(())
+        let held = || format!("the permits of {:?} are", self.name());
+        ensured(self.remaining(), least, || self.lost_error(), held)
     }
 
     /// Waits until the permits are lost. If one is lost, all are. Never returns if they are

@@ -11,12 +11,12 @@ use tokio_util::sync::CancellationToken;
 use super::inner::Inner;
 use super::sessions::Core;
 use crate::config::Rules;
-use crate::error::{Error, ErrorKind, NodeReport, Result};
-use crate::lease::{Locks, Released};
+use crate::error::{Error, NodeReport, Result};
+use crate::lease::{Locks, Released, ensured};
 use crate::node::Listener;
 use crate::protocol::Patience;
 use crate::rules::LostReason;
-use crate::words::{about, exact, listed};
+use crate::words::listed;
 
 tokio::task_local! {
     static CURRENT: Session;
@@ -231,16 +231,8 @@ impl Session {
     /// # Errors
     /// `Lost` if they are not.
     pub fn ensure(&self, least: Duration) -> Result<()> {
-        let remaining = self.remaining();
-        if remaining.is_zero() {
-            return Err(self.core.locks.lost_error());
-        }
-        if remaining < least {
-            let message =
-                format!("the session's locks are held for {} more, less than {}", about(remaining), exact(least));
-            return Err(Error::new(ErrorKind::Lost, message));
-        }
-        Ok(())
+        let held = || "the session's locks are".to_owned();
+        ensured(self.remaining(), least, || self.core.locks.lost_error(), held)
     }
 
     /// Waits until the session is lost. Never returns if it is revoked first. It watches deadlines
