@@ -126,7 +126,7 @@ impl Election {
         F: FnOnce(LeaderLease) -> Fut,
         Fut: Future,
     {
-        under(self.campaign(timeout).await?, body).await
+        under(self.lock.acquire(timeout).await?, |lease| body(LeaderLease(lease))).await
     }
 
     /// As [`run`](Self::run), for a body that can fail. Returns one `Result`, with the errors of

@@ -2,10 +2,8 @@
 
 use std::ops::Deref;
 
-use super::scoped::Scope;
 use crate::error::{Error, Result};
 use crate::lease::{Lease, LockGuard, Released};
-use crate::rules::LostReason;
 
 /// The longest value that a leader proclaims, in bytes: 64 KiB.
 pub const MAX_VALUE: usize = 65_536;
@@ -15,7 +13,7 @@ pub const MAX_VALUE: usize = 65_536;
 ///
 /// It has all methods of [`Lease`], such as [`token`](Lease::token) and [`lost`](Lease::lost).
 #[derive(Clone, Debug)]
-pub struct LeaderLease(Lease);
+pub struct LeaderLease(pub(super) Lease);
 
 impl Deref for LeaderLease {
     type Target = Lease;
@@ -94,29 +92,5 @@ impl Leader {
     /// Safe: the first poll sends the release, which goes on in the background.
     pub async fn resign(self) -> Result<Released> {
         self.guard.release().await
-    }
-}
-
-impl Scope for Leader {
-    type View = LeaderLease;
-
-    fn view(&self) -> LeaderLease {
-        self.lease()
-    }
-
-    async fn until_lost(&self) -> LostReason {
-        self.lost().await
-    }
-
-    fn is_lost(&self) -> bool {
-        !self.is_held()
-    }
-
-    fn lost_error(&self) -> Error {
-        Lease::lost_error(self)
-    }
-
-    async fn give_up(self) -> Result<Released> {
-        self.resign().await
     }
 }
