@@ -141,20 +141,23 @@ pub(super) struct Place {
 
 impl Place {
     /// Takes the turn if nobody else has it.
+    ///
+    /// `head` is not reset yet: if this caller gives up before it asks, the callers behind it still
+    /// need the report of the caller before.
     pub(super) fn try_turn(&mut self) -> bool {
         let free = self.entry.turn.try_acquire().map(SemaphorePermit::forget).is_ok();
-        self.begin(free);
+        self.first |= free;
         self.first
     }
 
-    /// Waits for the turn.
+    /// Waits for the turn, and takes it as [`try_turn`](Self::try_turn) does.
     ///
     /// # Cancel safety
     /// Safe. The place is kept until it is dropped; the next wait begins anew at the queue's end.
     pub(super) async fn turn(&mut self) {
         // The semaphore is never closed, so this cannot fail.
         let free = self.entry.turn.acquire().await.map(SemaphorePermit::forget).is_ok();
-        self.begin(free);
+        self.first |= free;
     }
 
     /// The name whose queue this place is in.
@@ -178,14 +181,9 @@ impl Place {
 
     /// Gives the turn back, if this place has it.
     pub(super) fn give_back(&mut self) {
-        self.pass_turn();
-    }
-
-    /// Takes the turn if it was free. `head` is not reset yet: if this caller gives up before it
-    /// asks, the callers behind it still need the report of the caller before.
-    pub(super) const fn begin(&mut self, free: bool) {
-        if free {
-            self.first = true;
+        if std::mem::take(&mut self.first) {
+            self.entry.turn.add_permits(1);
+            self.entry.news.notify_waiters();
         }
     }
 
@@ -196,7 +194,7 @@ impl Place {
         self.entry.holders.fetch_add(1, Ordering::AcqRel);
         self.tell(HeadStatus::Holding);
         if next {
-            self.pass_turn();
+            self.give_back();
         }
         self
     }
@@ -204,13 +202,6 @@ impl Place {
     /// Whether a caller in this process holds the lock.
     pub(super) fn is_held(&self) -> bool {
         self.entry.holders.load(Ordering::Acquire) > 0
-    }
-
-    fn pass_turn(&mut self) {
-        if std::mem::take(&mut self.first) {
-            self.entry.turn.add_permits(1);
-            self.entry.news.notify_waiters();
-        }
     }
 
     /// Tells the callers behind how the first one fares.
@@ -244,7 +235,7 @@ impl Drop for Place {
         if self.holds {
             self.entry.holders.fetch_sub(1, Ordering::AcqRel);
         }
-        self.pass_turn();
+        self.give_back();
         self.queue.leave(&self.name);
     }
 }
