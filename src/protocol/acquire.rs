@@ -121,7 +121,7 @@ impl Claimant<'_> {
             return Err(Error::closed());
         }
         let won = self.granted(&mut attempt, &places, ticket, (patience, again)).await?;
-        attempt.won(won, places).ok_or_else(Error::closed)
+        Ok(attempt.won(won, places))
     }
 
     async fn granted(

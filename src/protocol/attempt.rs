@@ -40,14 +40,12 @@ pub(super) enum QueuePolicy {
 /// release to every node that did not explicitly refuse.
 pub(super) struct Attempt<'a> {
     voters: &'a Arc<Voters>,
-    names: &'a Arc<[Name]>,
     limits: &'a Rules,
-    gate: Option<&'a Name>,
-    owner: Arc<str>,
     number: u64,
-    kind: Kind,
-    /// The token of the writer that becomes this reader; 0 if there is none.
-    follows: u64,
+    /// The last claim. Before the first one it has no ballot.
+    claim: Claim,
+    /// Whether a claim was won. Then dropping this releases nothing.
+    has_won: bool,
     /// The asks so far, and what follows from their replies.
     rules: Acquisition<Arc<Round<ClaimTally>>>,
     /// The asks before the last. A far node may reply to them after the next ask is decided.
@@ -55,8 +53,7 @@ pub(super) struct Attempt<'a> {
     /// How long a hand-over lasts, once a claim has announced it. It never changes: a node may have
     /// stored it from a claim whose reply was lost.
     lasts: Option<Validity>,
-    last: Option<Claim>,
-    /// The ballot `next` of a withdrawal or release of `last`. All nodes get the same one, unless a
+    /// The ballot `next` of a withdrawal or release of `claim`. All nodes get the same one, unless a
     /// node is known to have a higher fence.
     next: Option<u64>,
     /// The highest fence that any node returned.
@@ -72,9 +69,9 @@ pub(super) struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     pub(super) fn new(
         voters: &'a Arc<Voters>,
-        names: &'a Arc<[Name]>,
+        names: &Arc<[Name]>,
         limits: &'a Rules,
-        who: ClaimKind<'a>,
+        who: ClaimKind<'_>,
         may_have_note: bool,
     ) -> Self {
         let (owner, number) = who.owner(voters);
@@ -85,19 +82,27 @@ impl<'a> Attempt<'a> {
             None if may_have_note => Kind::Noted,
             None => Kind::Lock,
         };
+        let claim = Claim {
+            names: names.clone(),
+            list: voters.claimed_list().clone(),
+            owner: owner.into(),
+            kind,
+            ttl: limits.asked_ttl(),
+            ballot: 0,
+            follows: who.follows(),
+            gate: who.looks_at().cloned(),
+            waiter: None,
+            next: 0,
+        };
         Self {
             voters,
-            names,
             limits,
-            gate: who.looks_at(),
-            owner: owner.into(),
             number,
-            kind,
-            follows: who.follows(),
+            claim,
+            has_won: false,
             lasts: None,
             rules: Acquisition::new(Terms { size: voters.size, validity, min_validity }),
             earlier: Vec::new(),
-            last: None,
             next: None,
             told: 0,
             early: None,
@@ -131,18 +136,19 @@ impl<'a> Attempt<'a> {
     /// Sends a claim to all nodes.
     pub(super) fn ask(&mut self, policy: QueuePolicy, span: &Spanned) -> Result<Arc<Round<ClaimTally>>> {
         self.look_back();
-        let claim = self.claim(policy)?;
-        if claim.waiter.is_some() {
+        self.renew_claim(policy)?;
+        if self.claim.waiter.is_some() {
             self.stand_in_line();
         }
-        (self.last, self.next, self.early) = (Some(claim.clone()), None, None);
+        (self.next, self.early) = (None, None);
         // Read before the first send: each node counts the ttl from a later moment.
         let t0 = self.voters.host.now();
-        let watch = self.listening.as_ref().and_then(|listening| listening.asks(&claim, t0, self.lasts));
+        let claim = &self.claim;
+        let watch = self.listening.as_ref().and_then(|listening| listening.asks(claim, t0, self.lasts));
         let tally = ClaimTally::new(self.voters.size);
         let round = Round::watched(self.voters.nodes.len(), claim.ballot, tally, watch);
         self.rules.ask(Ask { t0, ballot: claim.ballot, votes: round.clone() });
-        self.voters.ask_within(span, self.voters.everyone(), &Arc::new(claim.into()), &round);
+        self.voters.ask_within(span, self.voters.everyone(), &Arc::new(claim.clone().into()), &round);
         Ok(round)
     }
 
@@ -211,24 +217,15 @@ impl<'a> Attempt<'a> {
         self.listening.as_ref().map(Listening::handed).unwrap_or_default()
     }
 
-    fn claim(&mut self, policy: QueuePolicy) -> Result<Claim> {
-        let ballot = self.ballot()?;
-        let next = match policy {
+    /// Makes the next claim.
+    fn renew_claim(&mut self, policy: QueuePolicy) -> Result<()> {
+        self.claim.ballot = self.ballot()?;
+        self.claim.next = match policy {
             QueuePolicy::Barge => 0,
-            QueuePolicy::Once | QueuePolicy::Wait(_) => self.voters.next_ballot(ballot),
+            QueuePolicy::Once | QueuePolicy::Wait(_) => self.voters.next_ballot(self.claim.ballot),
         };
-        Ok(Claim {
-            names: self.names.clone(),
-            list: self.voters.claimed_list().clone(),
-            owner: self.owner.clone(),
-            kind: self.kind,
-            ttl: self.limits.asked_ttl(),
-            ballot,
-            follows: self.follows,
-            gate: self.gate.cloned(),
-            waiter: self.waiter(policy),
-            next,
-        })
+        self.claim.waiter = self.waiter(policy);
+        Ok(())
     }
 
     /// What the claim announces if the owner waits. `again` is at least a round timeout, since the
@@ -286,12 +283,12 @@ impl<'a> Attempt<'a> {
 
     /// Whether the owner waits in the nodes' queues.
     pub(super) const fn queues(&self) -> bool {
-        matches!(&self.last, Some(Claim { waiter: Some(_), .. }))
+        self.claim.waiter.is_some()
     }
 
     /// When the owner asks again without a hint.
     pub(super) fn asks_again(&self) -> Option<Tick> {
-        let said = self.last.as_ref()?.waiter?.again;
+        let said = self.claim.waiter?.again;
         let interval = self.lasts.map_or(said, |lasts| said.min(self.interval(lasts)));
         Some(self.t0()? + interval)
     }
@@ -299,7 +296,6 @@ impl<'a> Attempt<'a> {
     /// Withdraws a failed round before the next one, on each node that did not refuse every ask
     /// since the last withdrawal. The owner keeps its places in the queues.
     pub(super) fn withdraw(&mut self) {
-        let Some(last) = self.last.clone() else { return };
         // Read `may_hold` before the hand-overs: a reply moves a node from the first to the second.
         let (may_hold, unheard) = (self.rules.may_hold(), self.rules.unheard());
         let whom = |handed: &Handovers| may_hold.or(handed.open());
@@ -312,7 +308,7 @@ impl<'a> Attempt<'a> {
         }
         self.rules.withdraw(ballot);
         let next = self.next(ballot);
-        let withdraw = ReleaseRequest::withdrawal(Release { ballot, next, ..Release::of(&last) });
+        let withdraw = ReleaseRequest::withdrawal(Release { ballot, next, ..Release::of(&self.claim) });
         ReleaseTask::start(self.voters, self.undoing(withdraw), ReleaseTargets { ask, insist: ask, unheard });
     }
 
@@ -330,17 +326,15 @@ impl<'a> Attempt<'a> {
 
     /// Makes a grant of the won round; it keeps these places in the process's queue. A shutdown
     /// waits until the returned [`Open`] is dropped, so that the caller can release first.
-    pub(super) fn won(mut self, won: Won, places: QueueEntries) -> Option<(Grant, Open)> {
-        let mut claim = self.last.take()?;
+    pub(super) fn won(mut self, won: Won, places: QueueEntries) -> (Grant, Open) {
+        let claim = Claim { ballot: won.ballot, ttl: self.limits.validity.ttl(), ..self.claim.clone() };
+        self.has_won = true;
         self.in_line = None;
-        claim.ballot = won.ballot;
-        claim.ttl = self.limits.validity.ttl();
         let mut listening = self.listening.take();
         listening.iter_mut().for_each(|listening| listening.rest(&claim.owner));
         let open = self.voters.open_cleanup();
         let line = Line { places: places.served(self.limits.fair), listening };
-        let kept = self.limits.period.map(|period| won.t0 + period);
-        Some((Grant::new(self.voters, claim, won, line, kept).named(self.limits.trace_name), open))
+        (Grant::new(self.voters, claim, won, line, self.limits), open)
     }
 
     /// Listens before the owner joins the nodes' queues: a hint may come with the reply.
@@ -357,7 +351,9 @@ impl Drop for Attempt<'_> {
         let (may_hold, unheard) = (self.rules.may_hold(), self.rules.unheard());
         let listening = self.listening.take();
         let handed = listening.as_ref().map(Listening::end).unwrap_or_default();
-        let Some(last) = &self.last else { return };
+        if self.has_won {
+            return;
+        }
         // The nodes that may have granted a claim, or may hand the name over to this owner.
         let mut ask = may_hold.or(handed.pushed()).or(handed.registered());
         let insist = ask;
@@ -366,7 +362,7 @@ impl Drop for Attempt<'_> {
         }
         if !ask.is_empty() {
             let ballot = self.rules.highest().max(handed.top());
-            let release = Release::of(last);
+            let release = Release::of(&self.claim);
             let next = self.next(ballot);
             let undoing = self.undoing(Release { ballot, next, ..release }.into());
             let cleanup = ReleaseTask::start(self.voters, undoing, ReleaseTargets { ask, insist, unheard });

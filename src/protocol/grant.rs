@@ -10,6 +10,7 @@ use super::release::{ReleaseRequest, ReleaseTargets, ReleaseTask};
 use super::release_set::ReleaseSet;
 use super::renew::Renewing;
 use super::voters::Voters;
+use crate::config::Rules;
 use crate::node::{Claim, Name, Note, Release};
 use crate::rules::{NodeSet, Tick, Won};
 use crate::spans::Spanned;
@@ -36,9 +37,9 @@ pub(crate) struct Grant {
     names: Arc<[Name]>,
 }
 
-/// What a grant keeps of the queues that its owner waited in.
+/// What a grant keeps of the queues that its owner waited in. Drop this like [`Returned`].
 #[derive(Debug)]
-pub(super) struct Line {
+pub(crate) struct Line {
     /// The places in the process's queue.
     pub(super) places: QueueEntries,
     /// Listens for late hand-overs.
@@ -53,19 +54,12 @@ pub(crate) struct Returned {
     _places: (Option<QueueEntries>, Vec<QueueEntries>),
 }
 
-/// The places of a grant that was left to the nodes. Drop this like [`Returned`].
-#[derive(Debug)]
-pub(crate) struct Left(#[allow(dead_code, reason = "it is there to be dropped")] Line);
-
 impl Grant {
-    pub(super) fn new(voters: &Arc<Voters>, claim: Claim, won: Won, line: Line, kept: Option<Tick>) -> Self {
-        let (voters, line, named) = (voters.clone(), Mutex::new(Some(line)), false);
+    pub(super) fn new(voters: &Arc<Voters>, claim: Claim, won: Won, line: Line, rules: &Rules) -> Self {
+        let (voters, line, named) = (voters.clone(), Mutex::new(Some(line)), rules.trace_name);
         let (others, names) = (Vec::new(), claim.names.clone());
+        let kept = rules.period.map(|period| won.t0 + period);
         Self { voters, claim, won, own: won.ballot, line, kept, named, others, names }
-    }
-
-    pub(super) fn named(self, named: bool) -> Self {
-        Self { named, ..self }
     }
 
     /// Sets the token and the names in a span.
@@ -203,12 +197,12 @@ impl Grant {
     }
 
     /// Leaves the names to the nodes, which hold them for `left` from now on.
-    pub(crate) fn leave(&self, left: Duration) -> Option<Left> {
+    pub(crate) fn leave(&self, left: Duration) -> Option<Line> {
         // The last renewal may hold the names for longer, so shorten that.
         if left < self.claim.ttl {
             Renewing::start(&self.voters, self.claims(), (1, left), None);
         }
-        self.take_line().map(Left)
+        self.take_line()
     }
 
     fn take_line(&self) -> Option<Line> {
