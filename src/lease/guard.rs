@@ -303,7 +303,7 @@ impl LockGuard {
         let held = &self.lease.0;
         let until = held.round_timeout();
         match held.drop_hold() {
-            Dropped::StillHeld | Dropped::Left => Ok(Released::Released),
+            Dropped::Kept => Ok(Released::Released),
             Dropped::Expired => Ok(Released::AlreadyExpired),
             Dropped::Released(freeing) => held.leases.confirmed(&freeing, until, || listed(held.grant.names())).await,
         }

@@ -67,12 +67,6 @@ struct State {
     spoken: Option<HolderNote>,
 }
 
-/// What to drop outside of the mutex once a lease is stopped.
-struct Stopped {
-    _open: Open,
-    _over: Option<DropGuard>,
-}
-
 impl Leases {
     /// The pace of renewals under these rules. Pauses count from `from`.
     pub(super) fn pace<R: FnOnce() -> u64>(&self, rules: &Rules, from: Tick, random: R) -> Pace<R> {
@@ -161,10 +155,10 @@ impl Held {
         let mut state = self.state();
         state.holds = state.holds.saturating_sub(1);
         match state.tenure.phase() {
-            Phase::Held if state.holds > 0 && state.tenure.is_held(self.now()) => Dropped::StillHeld,
+            Phase::Held if state.holds > 0 && state.tenure.is_held(self.now()) => Dropped::Kept,
             Phase::Held if state.tenure.release(self.now()) => match self.grant.kept_for() {
                 Some(left) => self.left(state, left),
-                None => self.release(state),
+                None => Dropped::Released(self.release(state)),
             },
             Phase::Held => {
                 drop(state);
@@ -181,10 +175,8 @@ impl Held {
     /// Releases the lock on every node, even if it was lost and nodes would go on holding it.
     pub(super) fn undo(&self) -> Option<ReleaseSet> {
         let mut state = self.state();
-        let held = state.tenure.release(self.now());
-        if held {
-            let Dropped::Released(freeing) = self.release(state) else { return None };
-            return Some(freeing);
+        if state.tenure.release(self.now()) {
+            return Some(self.release(state));
         }
         // A lock that is lost only now is given back below, and not left to the nodes.
         let was_gone = std::mem::replace(&mut state.gone, true);
@@ -287,18 +279,18 @@ impl Held {
         self.now() + self.rules.round_timeout
     }
 
-    fn release(&self, state: MutexGuard<'_, State>) -> Dropped {
+    fn release(&self, state: MutexGuard<'_, State>) -> ReleaseSet {
         let since = state.tenure.since();
         let freeing = self.give_back(state);
         self.freed(since);
-        Dropped::Released(freeing)
+        freeing
     }
 
     fn left(&self, state: MutexGuard<'_, State>, left: Duration) -> Dropped {
         let since = state.tenure.since();
         self.leave(state, left);
         self.freed(since);
-        Dropped::Left
+        Dropped::Kept
     }
 
     /// Records the end of the hold in the metrics.
@@ -307,13 +299,13 @@ impl Held {
     }
 
     /// Stops timers and hints. Drop the result outside of the mutex, since it wakes other tasks.
-    fn stop(&self, state: &mut State) -> Stopped {
+    fn stop(&self, state: &mut State) -> (Open, Option<DropGuard>) {
         // Before the timers go, by which a shutdown finds the lease: it now waits for `open`.
         let open = self.leases.voters.open_cleanup();
         state.gone = true;
         self.leases.schedule.clear(&mut state.renew);
         self.leases.schedule.clear(&mut state.expire);
-        Stopped { _open: open, _over: state.over.take().map(CancellationToken::drop_guard) }
+        (open, state.over.take().map(CancellationToken::drop_guard))
     }
 
     /// Gives a lost lock back, unless a guard keeps it until its deadline for work that is ending.
@@ -469,12 +461,10 @@ impl Timed for Held {
 /// The result of giving up one hold.
 #[derive(Debug)]
 pub(super) enum Dropped {
-    /// The lock has other holds.
-    StillHeld,
+    /// The lock has other holds, or nodes go on holding the name. Nothing is released.
+    Kept,
     /// That was the last hold, and the release is under way.
     Released(ReleaseSet),
-    /// That was the last hold. Nodes go on holding the name, so nothing is released.
-    Left,
     /// The lock had ended before.
     Expired,
 }
