@@ -36,7 +36,7 @@ impl ReleaseTargets {
 /// A release or a withdrawal, and how long a lease lasts: nodes may hold the names for longer.
 #[derive(Debug)]
 pub(super) struct ReleaseRequest {
-    pub(super) operation: Operation,
+    pub(super) operation: Arc<Operation>,
     /// For how long nodes may hold the names.
     pub(super) ttl: Duration,
     pub(super) lease: Duration,
@@ -53,7 +53,7 @@ impl ReleaseRequest {
     }
 
     fn new(ttl: Duration, operation: Operation) -> Self {
-        Self { operation, ttl, lease: ttl, held: false, span: Spanned::release() }
+        Self { operation: Arc::new(operation), ttl, lease: ttl, held: false, span: Spanned::release() }
     }
 }
 
@@ -66,19 +66,13 @@ impl From<Release> for ReleaseRequest {
 /// One release or withdrawal, until each node has confirmed it or no hold can be left.
 #[derive(Debug)]
 pub(crate) struct ReleaseTask {
-    operation: Arc<Operation>,
+    request: ReleaseRequest,
     voters: Weak<Voters>,
     size: Size,
     whom: ReleaseTargets,
     began: Tick,
-    /// When every hold that is left has expired by itself.
-    until: Tick,
-    /// When a lease would have ended. Nodes may keep the names for longer.
-    lease: Tick,
-    held: bool,
     state: Mutex<State>,
     decided: Notify,
-    span: Spanned,
     open: Open,
 }
 
@@ -101,7 +95,7 @@ impl ReleaseTask {
     /// Sends it to `whom` at once, and again to nodes that do not confirm it.
     pub(super) fn start(voters: &Arc<Voters>, undoing: impl Into<ReleaseRequest>, whom: ReleaseTargets) -> Arc<Self> {
         let cleanup = Self::new(voters, undoing.into(), whom);
-        voters.ask_within(&cleanup.span, whom.ask, &cleanup.operation, &cleanup);
+        voters.ask_within(&cleanup.request.span, whom.ask, &cleanup.request.operation, &cleanup);
         cleanup
     }
 
@@ -114,14 +108,14 @@ impl ReleaseTask {
         let whom = |insist| ReleaseTargets { ask: voters.everyone(), insist, unheard: NodeSet::default() };
         let start = |(release, insist)| Self::new(voters, release, whom(insist));
         let cleanups: Vec<_> = releases.map(start).collect();
-        let asked =
-            |cleanup: &Arc<Self>| -> Asked { (cleanup.span.clone(), cleanup.operation.clone(), cleanup.clone()) };
+        let asked = |cleanup: &Arc<Self>| -> Asked {
+            (cleanup.request.span.clone(), cleanup.request.operation.clone(), cleanup.clone())
+        };
         voters.ask_all(&cleanups.iter().map(asked).collect::<Vec<_>>());
         cleanups
     }
 
-    fn new(voters: &Arc<Voters>, undoing: ReleaseRequest, whom: ReleaseTargets) -> Arc<Self> {
-        let (ReleaseRequest { operation, ttl, lease, held, span }, now) = (undoing, voters.host.now());
+    fn new(voters: &Arc<Voters>, request: ReleaseRequest, whom: ReleaseTargets) -> Arc<Self> {
         let state = State {
             tally: ReleaseTally::new(voters.size),
             waiting: whom.ask,
@@ -132,17 +126,13 @@ impl ReleaseTask {
             permit: None,
         };
         Arc::new(Self {
+            request,
             voters: Arc::downgrade(voters),
             size: voters.size,
             whom,
-            began: now,
-            until: now + ttl,
-            lease: now + lease,
-            held,
-            operation: Arc::new(operation),
+            began: voters.host.now(),
             state: Mutex::new(state),
             decided: Notify::new(),
-            span,
             open: voters.open_cleanup(),
         })
     }
@@ -188,7 +178,7 @@ impl ReleaseTask {
     /// names, nodes grant all or none.
     fn had_held(&self, reply: &Reply) -> Option<bool> {
         match reply {
-            Ok(Outcome::Released { held }) => Some(*held as usize == self.operation.names().len()),
+            Ok(Outcome::Released { held }) => Some(*held as usize == self.request.operation.names().len()),
             Ok(Outcome::Forgot) => Some(false),
             _ => None,
         }
@@ -215,8 +205,8 @@ impl ReleaseTask {
 
     /// Ends the span once it is clear whether a quorum had held the names. Ignores later tries.
     fn traced(&self) {
-        if let Some(freed) = self.span.is_on().then(|| self.state().tally.verdict()).flatten() {
-            self.span.end(match freed {
+        if let Some(freed) = self.request.span.is_on().then(|| self.state().tally.verdict()).flatten() {
+            self.request.span.end(match freed {
                 Freed::Held => "released",
                 Freed::Gone => "gone",
                 Freed::Unknown => "unconfirmed",
@@ -228,7 +218,7 @@ impl ReleaseTask {
     fn try_later(self: Arc<Self>, voters: &Voters) -> bool {
         let mut state = self.state();
         if state.permit.is_none() {
-            state.permit = voters.leftovers.permit(self.lease < self.until);
+            state.permit = voters.leftovers.permit(self.request.lease < self.request.ttl);
         }
         let permitted = state.permit.is_some();
         drop(state);
@@ -249,10 +239,10 @@ impl Drop for ReleaseTask {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let too_few = state.unconfirmed.len() > self.size.nodes() - self.size.quorum();
-        if state.over || !self.held || !too_few || !self.open.warns() {
+        if state.over || !self.request.held || !too_few || !self.open.warns() {
             return;
         }
-        let name = self.operation.names().iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
+        let name = self.request.operation.names().iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
         if self.open.is_late() {
             tracing::warn!(
                 name,
@@ -276,7 +266,7 @@ impl PendingRelease for ReleaseTask {
         state.waiting = whom;
         state.tries = state.tries.saturating_add(1);
         drop(state);
-        voters.ask(whom, &self.operation, &self);
+        voters.ask(whom, &self.request.operation, &self);
     }
 
     fn tries(&self) -> u32 {
@@ -285,14 +275,14 @@ impl PendingRelease for ReleaseTask {
 
     fn overtime(&self) -> Option<Duration> {
         let now = self.voters.upgrade()?.host.now();
-        (now >= self.lease).then(|| now.since(self.began))
+        (now >= self.began + self.request.lease).then(|| now.since(self.began))
     }
 }
 
 impl Releases for ReleaseTask {
     fn is_under_way(&self, node: usize, owner: &str) -> bool {
         let state = self.state();
-        let mine = self.operation.owner().is_some_and(|mine| **mine == *owner);
+        let mine = self.request.operation.owner().is_some_and(|mine| **mine == *owner);
         mine && self.whom.insist.contains(node) && state.waiting.contains(node)
     }
 }
@@ -302,7 +292,7 @@ impl Sink for ReleaseTask {
         let again = self.note(node, &reply);
         let voters = self.voters.upgrade();
         let again = voters.as_ref().filter(|_| again);
-        let expired = again.is_some_and(|voters| voters.host.now() >= self.until);
+        let expired = again.is_some_and(|voters| voters.host.now() >= self.began + self.request.ttl);
         let has_room = expired || again.is_none_or(|voters| self.clone().try_later(voters));
         if expired || !has_room {
             self.state().over = true;
