@@ -151,7 +151,7 @@ impl Claimant<'_> {
             }
             rounds = rounds.saturating_add(1);
             if self.rules.spent(rounds) {
-                self.diagnose(attempt, &defeat.round, limit, Patience::Once).await;
+                self.diagnose(attempt, &defeat.round, limit).await;
                 return Err(self.defeated(&defeat, patience, split.is_some()));
             }
             if let Some(again) = split {
@@ -165,34 +165,47 @@ impl Claimant<'_> {
                 continue;
             }
             if let Some(end) = patience.end().filter(|_| !self.is_over(patience)) {
-                if defeat.cause() == Cause::Unavailable && self.voters.are_quarantined_past(end) {
-                    return Err(self.defeated(&defeat, patience, false));
+                if let Some(won) = self.handed_over(attempt, &defeat, &mut failures, end).await? {
+                    return Ok(won);
                 }
                 // The caller has waited by now, so it no longer repeats split rounds as a try does.
                 again = None;
-                let failed = self.failed(attempt, &defeat, failures);
-                let queues = defeat.cause() != Cause::Unavailable && attempt.queues();
-                let handed = match queues {
-                    true => until_worth_asking(self.voters, attempt, failed, end).await,
-                    false => self.pause(failures, &defeat, end).await,
-                };
-                // Renewing places is no failure. A push or a late grant is one, since it may recur.
-                let fails = failed.soon || !queues || attempt.heard().is_none_or(|heard| heard.is_news());
-                failures = if fails { failures.saturating_add(1) } else { 0 };
-                if let Some(won) = handed {
-                    self.note_handover(attempt);
-                    return Ok(won);
-                }
-                // Far nodes may grant again and again after nearer ones have refused. Without this,
-                // each waiter would keep one such grant.
-                if attempt.holds_a_minority() {
-                    attempt.withdraw();
-                }
             }
             if self.is_over(patience) {
                 return Err(self.defeated(&defeat, patience, false));
             }
         }
+    }
+
+    /// Waits after a failed round until it makes sense to ask again, or until `end`. Returns what a
+    /// quorum handed over. Fails if no quorum can vote by `end`.
+    async fn handed_over(
+        &self,
+        attempt: &mut Attempt<'_>,
+        defeat: &FailedRound,
+        failures: &mut u32,
+        end: Tick,
+    ) -> Result<Option<Won>> {
+        if defeat.cause() == Cause::Unavailable && self.voters.are_quarantined_past(end) {
+            return Err(self.defeated(defeat, Patience::Until(end), false));
+        }
+        let failed = self.failed(attempt, defeat, *failures);
+        let queues = defeat.cause() != Cause::Unavailable && attempt.queues();
+        let handed = match queues {
+            true => until_worth_asking(self.voters, attempt, failed, end).await,
+            false => self.pause(*failures, defeat, end).await,
+        };
+        // Renewing places is no failure. A push or a late grant is one, since it may recur.
+        let fails = failed.soon || !queues || attempt.heard().is_none_or(|heard| heard.is_news());
+        *failures = if fails { failures.saturating_add(1) } else { 0 };
+        if handed.is_some() {
+            self.note_handover(attempt);
+        } else if attempt.holds_a_minority() {
+            // Far nodes may grant again and again after nearer ones have refused. Without this,
+            // each waiter would keep one such grant.
+            attempt.withdraw();
+        }
+        Ok(handed)
     }
 
     /// Fails if the caller's time ends before a quorum of nodes has left its quarantine.
@@ -344,8 +357,8 @@ impl Claimant<'_> {
                 Some(Decision::Lift) => {}
                 Some(Decision::Failed(_)) | None => {
                     let how = self.how(decision, &round, patience);
-                    if how != How::Late {
-                        self.diagnose(attempt, &round, limit, patience).await;
+                    if how != How::Late && self.is_over(patience) {
+                        self.diagnose(attempt, &round, limit).await;
                     }
                     return Ok(RoundEnd::Defeated(FailedRound { round, before: None, how }));
                 }
@@ -410,12 +423,10 @@ impl Claimant<'_> {
         }
     }
 
-    /// If the caller's time is over, withdraws, and waits until it is clear why the round failed.
-    async fn diagnose(&self, attempt: &mut Attempt<'_>, round: &Round<ClaimTally>, limit: Tick, patience: Patience) {
-        if self.is_over(patience) {
-            attempt.withdraw();
-            let _ = before(&self.voters.host, limit, explained(round, self.voters.size.quorum())).await;
-        }
+    /// The caller's time is over: withdraws, and waits until it is clear why the round failed.
+    async fn diagnose(&self, attempt: &mut Attempt<'_>, round: &Round<ClaimTally>, limit: Tick) {
+        attempt.withdraw();
+        let _ = before(&self.voters.host, limit, explained(round, self.voters.size.quorum())).await;
     }
 
     /// When to ask again: after a random pause, or a little after a hold ends if that comes first.
