@@ -113,18 +113,22 @@ impl Once {
     /// Safe: what was granted is released in the background, and the period has not begun.
     pub async fn claim(&self) -> Result<Option<OncePermit>> {
         let (inner, name) = self.lock.first()?;
-        let rules = self.lock.rules();
+        let (rules, voters) = (self.lock.rules(), &inner.leases.voters);
         let end = inner.host.now() + rules.longest_try();
         for tries in 0.. {
             if let Some(guard) = self.lock.try_until(end).await? {
                 return Ok(Some(OncePermit { guard }));
             }
-            let seen = self.seen().await?;
-            if let Some(holder) = seen.holder() {
-                return used(&name, holder, seen.is_once()).map(|()| None);
+            // A permit of this period, or a lock on the same name.
+            let survey = Survey::of(voters, &name, rules.round_timeout).await;
+            let seen = Inspected::new(voters, &survey);
+            match seen.holder() {
+                Some(_) if seen.is_once() => return Ok(None),
+                Some(holder) => return Err(misused(&name, holder)),
+                None => {}
             }
             // No quorum names a holder: split votes, or a permit that was given back since.
-            let pause = rules.backoff.pause(tries, inner.leases.voters.round_trip(), inner.host.random());
+            let pause = rules.backoff.pause(tries, voters.round_trip(), inner.host.random());
             let next = inner.host.now() + pause;
             if next >= end {
                 break;
@@ -133,14 +137,6 @@ impl Once {
         }
         let message = format!("no quorum says who has {name:?} in this period; try again");
         Err(Error::new(ErrorKind::Unavailable, message))
-    }
-
-    /// What the nodes report of the name: a permit of this period, or a lock on the same name.
-    async fn seen(&self) -> Result<Inspected> {
-        let (inner, name) = self.lock.first()?;
-        let voters = &inner.leases.voters;
-        let survey = Survey::of(voters, &name, self.lock.rules().round_timeout).await;
-        Ok(Inspected::new(voters, &survey))
     }
 
     /// Runs `body` if nobody has had a permit in this period. The body is dropped the moment the
@@ -224,15 +220,12 @@ impl Once {
     }
 }
 
-/// An error if the name is held as a lock: then nobody knows whether the work was done.
-fn used(name: &Name, holder: &str, once: bool) -> Result<()> {
-    match once {
-        true => Ok(()),
-        false => Err(Error::config(format!(
-            "{name:?} is held as a lock by {holder}, so nobody can tell whether the work was done in this period; use \
-             different names for the work and for the lock"
-        ))),
-    }
+/// The error if the name is held as a lock: then nobody knows whether the work was done.
+fn misused(name: &Name, holder: &str) -> Error {
+    Error::config(format!(
+        "{name:?} is held as a lock by {holder}, so nobody can tell whether the work was done in this period; use \
+         different names for the work and for the lock"
+    ))
 }
 
 /// The right to do the work of this period: see [`Once`]. It has all methods of [`Lease`], such as
