@@ -63,8 +63,6 @@ pub struct Acquisition<V> {
     before: (NodeSet, NodeSet),
     /// The highest ballot of all asks.
     highest: u64,
-    /// Whether there was any ask.
-    asked: bool,
 }
 
 impl<V: Votes> Acquisition<V> {
@@ -72,7 +70,7 @@ impl<V: Votes> Acquisition<V> {
     #[must_use]
     pub fn new(terms: Terms) -> Self {
         let before = (NodeSet::default(), NodeSet::default());
-        Self { terms, withdrawn: 0, asks: Vec::with_capacity(1), waits: false, before, highest: 0, asked: false }
+        Self { terms, withdrawn: 0, asks: Vec::with_capacity(1), waits: false, before, highest: 0 }
     }
 
     /// The highest ballot that was withdrawn; 0 if none was. The next ballot must be higher.
@@ -81,19 +79,12 @@ impl<V: Votes> Acquisition<V> {
         self.withdrawn
     }
 
-    /// Whether there was any ask.
-    #[must_use]
-    pub const fn has_asked(&self) -> bool {
-        self.asked
-    }
-
     /// Adds an ask, which the caller sends to all nodes.
     pub fn ask(&mut self, ask: Ask<V>) {
         if std::mem::take(&mut self.waits) {
             self.before = (self.sent(), self.may_hold());
             self.asks.clear();
         }
-        self.asked = true;
         self.highest = self.highest.max(ask.ballot);
         self.asks.push(ask);
     }

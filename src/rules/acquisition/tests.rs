@@ -41,9 +41,9 @@ fn a_quorum_in_time_wins_with_the_deadline_of_its_own_ask() {
 #[test]
 fn it_begins_without_an_ask() {
     let mut acquisition = acquisition(1_000);
-    assert_eq!((acquisition.withdrawn(), acquisition.has_asked()), (0, false));
+    assert_eq!((acquisition.withdrawn(), acquisition.last().is_some()), (0, false));
     ask(&mut acquisition, 0, 7, &[]);
-    assert_eq!((acquisition.withdrawn(), acquisition.has_asked()), (0, true));
+    assert_eq!((acquisition.withdrawn(), acquisition.last().is_some()), (0, true));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn votes_up_to_a_withdrawn_ballot_count_for_nothing() {
     ask(&mut acquisition, 0, 5, &[Vote::Granted, Vote::Refused]);
     acquisition.withdraw(7);
     assert_eq!((acquisition.withdrawn(), acquisition.decide(at(1), &Handovers::default())), (7, None));
-    assert!(acquisition.may_hold().is_empty() && acquisition.unheard().is_empty() && acquisition.has_asked());
+    assert!(acquisition.may_hold().is_empty() && acquisition.unheard().is_empty());
     for (ballot, wins) in [(7, false), (8, true)] {
         ask(&mut acquisition, 2, ballot, &[Vote::Granted; 2]);
         let decision = acquisition.decide(at(3), &Handovers::default());
