@@ -73,6 +73,11 @@ impl Leases {
         let (auto_renew, backoff, round_trip) = (rules.auto_renew, rules.backoff, self.voters.round_trip());
         Pace { auto_renew, backoff, round_trip, phase: self.phase, from, random }
     }
+
+    /// Records the end of a hold that began at `since` in the metrics.
+    pub(super) fn freed(&self, rules: &Rules, since: Tick) {
+        self.voters.meters.freed(rules.class, self.voters.host.now().since(since));
+    }
 }
 
 impl Held {
@@ -197,7 +202,7 @@ impl Held {
         }
         // Last, and outside of the mutex: a recorder or a log that blocks or panics then delays
         // neither the release nor those who wait for the loss.
-        self.freed(since);
+        self.leases.freed(&self.rules, since);
         self.leases.voters.meters.lost(self.rules.class, reason);
         let names = self.grant.names().iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
         tracing::warn!(name = names, token = self.grant.token(), reason = reason.as_str(), "lock lost");
@@ -282,20 +287,15 @@ impl Held {
     fn release(&self, state: MutexGuard<'_, State>) -> ReleaseSet {
         let since = state.tenure.since();
         let freeing = self.give_back(state);
-        self.freed(since);
+        self.leases.freed(&self.rules, since);
         freeing
     }
 
     fn left(&self, state: MutexGuard<'_, State>, left: Duration) -> Dropped {
         let since = state.tenure.since();
         self.leave(state, left);
-        self.freed(since);
+        self.leases.freed(&self.rules, since);
         Dropped::Kept
-    }
-
-    /// Records the end of the hold in the metrics.
-    fn freed(&self, since: Tick) {
-        self.leases.voters.meters.freed(self.rules.class, self.now().since(since));
     }
 
     /// Stops timers and hints. Drop the result outside of the mutex, since it wakes other tasks.

@@ -393,12 +393,7 @@ impl Locks {
     }
 
     fn all_freed(&self, since: &[Tick]) {
-        since.iter().for_each(|since| self.freed(*since));
-    }
-
-    /// Records the end of one hold in the metrics.
-    fn freed(&self, since: Tick) {
-        self.leases.voters.meters.freed(self.rules.class, self.now().since(since));
+        since.iter().for_each(|since| self.leases.freed(&self.rules, *since));
     }
 
     /// Sets the timers earlier if something is due sooner.
