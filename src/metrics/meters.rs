@@ -48,6 +48,22 @@ impl ListMeters {
     }
 }
 
+/// Counts one caller in a gauge, as long as this lives.
+pub(crate) struct Counted<'a>(&'a Gauge);
+
+impl<'a> Counted<'a> {
+    fn begin(gauge: &'a Gauge) -> Self {
+        gauge.increment(1.0);
+        Self(gauge)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
+}
+
 /// The metrics of the locks of one class.
 #[derive(Debug)]
 struct ClassMeters {
@@ -203,12 +219,14 @@ impl Meters {
         meters.held_time.record(after);
     }
 
-    pub(crate) fn waits(&self, waits: bool) {
-        if waits { self.waiting.increment(1.0) } else { self.waiting.decrement(1.0) }
+    /// Counts a caller that waits, as long as the returned value lives.
+    pub(crate) fn waits(&self) -> Counted<'_> {
+        Counted::begin(&self.waiting)
     }
 
-    pub(crate) fn in_line(&self, waits: bool) {
-        if waits { self.in_line.increment(1.0) } else { self.in_line.decrement(1.0) }
+    /// Counts a caller that waits in the nodes' queues, as long as the returned value lives.
+    pub(crate) fn in_line(&self) -> Counted<'_> {
+        Counted::begin(&self.in_line)
     }
 
     /// A quorum handed a lock over, `after` this time from the first node's push on.

@@ -133,7 +133,7 @@ impl Claimant<'_> {
     ) -> Result<Won> {
         let (mut rounds, mut failures) = (0u32, 0u32);
         let mut before = None;
-        let mut waiting = places.held().map(|_| Waiting::new(self.voters));
+        let mut waiting = places.held().map(|_| self.voters.meters.waits());
         loop {
             let limit = self.limit(rounds, again.or(patience.end()));
             let mut defeat = match self.round(attempt, ticket, limit, patience).await? {
@@ -143,7 +143,7 @@ impl Claimant<'_> {
             if let Some(error) = self.hopeless(&defeat) {
                 return Err(error);
             }
-            waiting.get_or_insert_with(|| Waiting::new(self.voters));
+            waiting.get_or_insert_with(|| self.voters.meters.waits());
             defeat.before = before.replace(defeat.round.clone());
             let split = again.filter(|_| self.is_over(patience) && defeat.is_split(self.voters));
             if split.is_none() {
@@ -291,7 +291,7 @@ impl Claimant<'_> {
         if late() {
             return false;
         }
-        let _waiting = Waiting::new(self.voters);
+        let _waiting = self.voters.meters.waits();
         let waited = match patience {
             Patience::Once | Patience::First | Patience::Try(_) => {
                 before(&self.voters.host, whole, hear(places)).await == Some(true)
@@ -545,21 +545,5 @@ const fn named(decision: Option<Decision>, verdict: Option<Verdict>) -> RoundEnd
         Some(Verdict::Stale) => RoundEnded::Stale,
         Some(Verdict::Failed) => RoundEnded::Failed,
         None => RoundEnded::Timeout,
-    }
-}
-
-/// Counts a waiting caller in the metrics, as long as it lives.
-struct Waiting<'a>(&'a Voters);
-
-impl<'a> Waiting<'a> {
-    fn new(voters: &'a Voters) -> Self {
-        voters.meters.waits(true);
-        Self(voters)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.meters.waits(false);
     }
 }

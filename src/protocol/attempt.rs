@@ -9,12 +9,12 @@ use super::listening::Listening;
 use super::pending_releases::Open;
 use super::push_receiver::Heard;
 use super::queue_entries::QueueEntries;
-use super::queue_entry::QueueEntry;
 use super::release::{ReleaseRequest, ReleaseTargets, ReleaseTask};
 use super::round::Round;
 use super::voters::Voters;
 use crate::config::Rules;
 use crate::error::Result;
+use crate::metrics::Counted;
 use crate::node::vote::told;
 use crate::node::{Claim, Kind, Name, Release, Waiter};
 use crate::rules::handover::{self, Handovers};
@@ -60,7 +60,7 @@ pub(super) struct Attempt<'a> {
     told: u64,
     /// When to lift the ballot without waiting for the remaining nodes, if that is known.
     early: Option<Tick>,
-    in_line: Option<Arc<QueueEntry>>,
+    in_line: Option<Counted<'a>>,
     listening: Option<Listening>,
     /// While this lives, a release may have to follow, so a shutdown waits.
     _open: Open,
@@ -339,7 +339,8 @@ impl<'a> Attempt<'a> {
 
     /// Listens before the owner joins the nodes' queues: a hint may come with the reply.
     fn stand_in_line(&mut self) {
-        self.in_line.get_or_insert_with(|| QueueEntry::new(self.voters));
+        let meters = &self.voters.meters;
+        self.in_line.get_or_insert_with(|| meters.in_line());
         self.listen();
     }
 }

@@ -23,7 +23,6 @@ mod pending_releases;
 mod push_receiver;
 mod queue;
 mod queue_entries;
-mod queue_entry;
 mod release;
 mod release_set;
 mod renew;
