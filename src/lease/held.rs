@@ -100,7 +100,7 @@ impl Held {
         held.expire_at(&mut state, tenure.expires());
         held.renew_at(&mut state, tenure.first_renewal(&won, held.pace(now)));
         // A node may have been doubted after t0 and before the timer was set.
-        let doubted = voters.hints.doubts().since(won.t0);
+        let doubted = voters.wakeups.doubts().since(won.t0);
         let due = state.tenure.doubted(doubted, rules.auto_renew, now);
         held.renew_at(&mut state, due);
         if let Some(says) = says {
@@ -250,7 +250,7 @@ impl Held {
         let mut state = self.state();
         let (t0, now) = (renewing.t0(), self.now());
         let votes = renewing.votes();
-        let doubted = self.leases.voters.hints.doubts().since(t0);
+        let doubted = self.leases.voters.wakeups.doubts().since(t0);
         let heard = Heard { t0, renewal, votes: &votes, doubted };
         let (renewed, due) = state.tenure.renewed(heard, self.pace(now), now);
         match renewed {
@@ -301,7 +301,7 @@ impl Held {
     /// Stops timers and hints. Drop the result outside of the mutex, since it wakes other tasks.
     fn stop(&self, state: &mut State) -> (Open, Option<DropGuard>) {
         // Before the timers go, by which a shutdown finds the lease: it now waits for `open`.
-        let open = self.leases.voters.open_cleanup();
+        let open = self.leases.voters.open_release();
         state.gone = true;
         self.leases.schedule.clear(&mut state.renew);
         self.leases.schedule.clear(&mut state.expire);

@@ -95,7 +95,7 @@ impl Locks {
         }
         let before = state.kept.tenancy.deadline();
         // A node may have been doubted after t0 and before the lock was added.
-        let doubted = voters.hints.doubts().since(won.t0);
+        let doubted = voters.wakeups.doubts().since(won.t0);
         state.kept.add(grant, tenure, doubted, self.pace(now, || voters.host.random()));
         self.arm(&mut state);
         // If the renewal waits for its turn by a later deadline, queue it again by this one.
@@ -232,7 +232,7 @@ impl Locks {
             return None;
         }
         // Before the timers go: a shutdown finds the locks through them.
-        let open = self.leases.voters.open_cleanup();
+        let open = self.leases.voters.open_release();
         let since = state.kept.since();
         state.kept.forget_names();
         let (parts, may_hold): (Vec<_>, Vec<_>) = state.kept.take_all().into_iter().unzip();
@@ -241,10 +241,10 @@ impl Locks {
         drop(state);
         self.over.cancel();
         self.all_freed(&since);
-        let (voters, backers) = (votes.extended(), votes.backers());
+        let (granted, backers) = (votes.extended(), votes.backers());
         let may_hold = may_hold.into_iter().fold(backers, NodeSet::or);
         let (ballot, highest, handed_over) = (token, token, false);
-        let won = Won { t0, ballot, highest, handed_over, deadline, least, voters, backers, may_hold };
+        let won = Won { t0, ballot, highest, handed_over, deadline, least, granted, backers, may_hold };
         Some((Grant::united(parts, won)?, open))
     }
 
@@ -316,7 +316,7 @@ impl Locks {
     fn renewed(self: &Arc<Self>, sent: Sent, renewing: &Renewing, renewal: Renewal, again: Again) -> Renewed {
         let mut state = self.state();
         let votes = renewing.votes();
-        let doubted = self.leases.voters.hints.doubts().since(sent.t0);
+        let doubted = self.leases.voters.wakeups.doubts().since(sent.t0);
         let heard = Heard { t0: sent.t0, renewal, votes: &votes, doubted };
         // One random number for the whole batch, so that its renewals stay together.
         let pace = self.pace(again.from, || again.random);
@@ -379,7 +379,7 @@ impl Locks {
         T: FnOnce(&mut SessionGrants) -> Vec<(Grant, NodeSet)>,
     {
         // Before the timers go, by which a shutdown finds the locks: it now waits for `open`.
-        let open = self.leases.voters.open_cleanup();
+        let open = self.leases.voters.open_release();
         let taken = take(&mut state.kept);
         if state.kept.is_empty() {
             self.leases.schedule.clear(&mut state.renew);

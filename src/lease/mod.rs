@@ -13,7 +13,7 @@ mod schedule;
 mod session_grants;
 mod watch;
 
-pub(crate) use guard::{WeakLease, ensured};
 pub use guard::{Lease, LockGuard, Released};
+pub(crate) use guard::{WeakLease, ensured};
 pub(crate) use held::Leases;
 pub(crate) use locks::Locks;

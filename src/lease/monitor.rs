@@ -40,15 +40,15 @@ const SMALL: usize = OPERATIONS / RENEWALS;
 
 impl Leases {
     /// Leases of `voters`, with their loop running.
-    pub(crate) fn start(voters: Arc<Voters>, leftovers: mpsc::Receiver<Arc<dyn PendingRelease>>) -> Arc<Self> {
+    pub(crate) fn start(voters: Arc<Voters>, pending: mpsc::Receiver<Arc<dyn PendingRelease>>) -> Arc<Self> {
         let schedule = Arc::new(Schedule::new());
         let closing = CancellationToken::new();
         let host = voters.host.clone();
-        let (doubts, cleanups) = (voters.hints.doubts(), voters.cleanups());
+        let (doubts, release_tasks) = (voters.wakeups.doubts(), voters.release_tasks());
         let home = Arc::<RuntimeHandle>::default();
         let (resident, work) = (
             RuntimeHandle::resident(home.clone()),
-            run(host.clone(), schedule.clone(), doubts, cleanups, leftovers, closing.clone()),
+            run(host.clone(), schedule.clone(), doubts, release_tasks, pending, closing.clone()),
         );
         host.spawn(Box::pin(work.map(|()| resident.leaves())));
         let phase = host.random();
@@ -125,11 +125,11 @@ async fn run(
     host: Arc<dyn Host>,
     schedule: Arc<Schedule<dyn Timed>>,
     doubts: Arc<Doubts>,
-    cleanups: Arc<ReleaseTasks>,
-    mut leftovers: mpsc::Receiver<Arc<dyn PendingRelease>>,
+    release_tasks: Arc<ReleaseTasks>,
+    mut pending: mpsc::Receiver<Arc<dyn PendingRelease>>,
     closing: CancellationToken,
 ) {
-    let reaping = release_retry::schedule(&mut leftovers, &host, &schedule);
+    let reaping = release_retry::schedule(&mut pending, &host, &schedule);
     tokio::pin!(reaping);
     let (mut renewals, mut operations, mut turns) = (FuturesUnordered::new(), 0, RenewalQueue::new());
     loop {
@@ -139,7 +139,7 @@ async fn run(
         }
         let now = host.now();
         // A shutdown does not find leases that are taken out of the schedule, so it waits for this.
-        let open = cleanups.begin();
+        let open = release_tasks.begin();
         let (due, next) = schedule.due(now);
         due.into_iter().filter_map(handled).for_each(|(lease, by, large)| turns.wait(lease, by, large));
         while renewals.len() < RENEWALS

@@ -20,11 +20,11 @@ const RARELY: Duration = Duration::from_secs(60);
 
 /// Schedules another try of every release that arrives. Ends when no sender is left.
 pub(super) async fn schedule<L: ?Sized>(
-    leftovers: &mut mpsc::Receiver<Arc<dyn PendingRelease>>,
+    pending: &mut mpsc::Receiver<Arc<dyn PendingRelease>>,
     host: &Arc<dyn Host>,
     schedule: &Schedule<L>,
 ) {
-    while let Some(release) = leftovers.recv().await {
+    while let Some(release) = pending.recv().await {
         schedule.add(host.now() + pause(&*release, host.random()), Event::Release(release));
     }
 }

@@ -17,7 +17,7 @@ use crate::node::operation::{Intent, record_key};
 use crate::node::redis::transport::Dialer;
 use crate::node::redis::{self, CredentialsProvider, Endpoint, RedisNode, Registry, Site, Tls, Transport};
 use crate::node::{MemoryNode, Node};
-use crate::protocol::{LEFTOVERS, Membership, OrphanedGrants, PendingReleases, Voters, Wakeups};
+use crate::protocol::{MAX_PENDING, Membership, OrphanedGrants, PendingReleases, Voters, Wakeups};
 use crate::rules::Size;
 use crate::rules::list::PROTOCOL;
 
@@ -306,7 +306,7 @@ impl QuorumBuilder {
         let meters = meters(&self.settings, dialers.len());
         let client = client(&*host);
         let client_name = connection_name(&self.settings, &client);
-        let hints = Wakeups::new(client, host.clone(), meters.hints());
+        let wakeups = Wakeups::new(client, host.clone(), meters.hints());
         let settings = redis::Settings {
             quorum: meters.quorum().clone(),
             timeout: self.settings.node_timeout,
@@ -317,13 +317,13 @@ impl QuorumBuilder {
             record: record_key(&self.settings.prefix).into(),
             client_name,
             channel: channel(&self.settings.prefix).into(),
-            listener: hints.clone(),
+            listener: wakeups.clone(),
         };
         let node = |(index, (name, dialer))| {
             wrap(index, RedisNode::new(index, name, dialer, settings.clone(), host.clone(), registry.clone()))
         };
         let nodes = dialers.into_iter().enumerate().map(node).collect();
-        let leases = leases(nodes, host.clone(), hints, membership, meters);
+        let leases = leases(nodes, host.clone(), wakeups, membership, meters);
         Ok(Quorum(Arc::new(Inner::new(leases, host, rules, self.settings, Some(registry)))))
     }
 
@@ -352,9 +352,9 @@ impl QuorumBuilder {
         let rules = self.settings.checked()?;
         accept(nodes.len())?;
         let meters = meters(&self.settings, nodes.len());
-        let hints = Wakeups::new(client(&*host), host.clone(), meters.hints());
+        let wakeups = Wakeups::new(client(&*host), host.clone(), meters.hints());
         let membership = membership(&self.settings, &rules, nodes.iter().map(|node| node.label().clone()).collect());
-        let leases = leases(nodes, host.clone(), hints, membership, meters);
+        let leases = leases(nodes, host.clone(), wakeups, membership, meters);
         Ok(Quorum(Arc::new(Inner::new(leases, host, rules, self.settings, None))))
     }
 }
@@ -425,12 +425,12 @@ fn meters(settings: &Settings, nodes: usize) -> Meters {
 fn leases(
     nodes: Vec<Arc<dyn Node>>,
     host: Arc<dyn Host>,
-    hints: Arc<Wakeups>,
+    wakeups: Arc<Wakeups>,
     membership: Membership,
     meters: Meters,
 ) -> Arc<Leases> {
-    let (leftovers, again) = PendingReleases::channel(LEFTOVERS);
-    let voters = Arc::new(Voters::new(nodes, host, hints, leftovers, membership, meters));
+    let (pending, again) = PendingReleases::channel(MAX_PENDING);
+    let voters = Arc::new(Voters::new(nodes, host, wakeups, pending, membership, meters));
     OrphanedGrants::attach(&voters);
     Leases::start(voters, again)
 }

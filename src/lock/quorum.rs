@@ -138,7 +138,7 @@ impl Quorum {
     /// Whether a [holder](Inspected::holder) is a lock of this client.
     #[must_use]
     pub fn is_mine(&self, holder: &str) -> bool {
-        let of_client = holder.strip_prefix(self.0.leases.voters.hints.client());
+        let of_client = holder.strip_prefix(self.0.leases.voters.wakeups.client());
         of_client.is_some_and(|number| number.starts_with('/'))
     }
 
@@ -253,8 +253,8 @@ impl Quorum {
         }
         let until = self.0.host.now() + deadline;
         let voters = &self.0.leases.voters;
-        if can_wait() && before(&self.0.host, until, voters.cleaned()).await.is_none() {
-            voters.cleanups().are_late();
+        if can_wait() && before(&self.0.host, until, voters.all_released()).await.is_none() {
+            voters.release_tasks().are_late();
         }
         voters.nodes.iter().for_each(|node| node.close());
         if let Some(registry) = self.0.registry.as_ref().filter(|_| can_wait()) {
@@ -269,19 +269,19 @@ impl Quorum {
     #[cfg(feature = "unstable")]
     #[must_use]
     pub fn in_use(&self) -> (usize, usize, usize) {
-        (self.0.queue.len(), self.0.leases.timers(), self.0.leases.voters.hints.ears_in_use())
+        (self.0.queue.len(), self.0.leases.timers(), self.0.leases.voters.wakeups.receivers_in_use())
     }
 
     /// Waits until no release is pending.
     #[cfg(feature = "unstable")]
     pub async fn quiet(&self) {
-        self.0.leases.voters.cleaned().await;
+        self.0.leases.voters.all_released().await;
     }
 
     /// Waits until no release is pending, for `patience` at most.
     #[cfg(feature = "blocking")]
     pub(crate) async fn settled(&self, patience: Duration) {
-        let _ = self.within(patience, self.0.leases.voters.cleaned()).await;
+        let _ = self.within(patience, self.0.leases.voters.all_released()).await;
     }
 
     #[cfg(feature = "blocking")]

@@ -77,7 +77,7 @@ pub struct Session {
 
 impl Session {
     pub(super) fn begin(inner: Arc<Inner>, rules: Arc<Rules>, locks: Arc<Locks>) -> Self {
-        let core = inner.sessions.add(inner.leases.voters.hints.client(), rules, locks);
+        let core = inner.sessions.add(inner.leases.voters.wakeups.client(), rules, locks);
         Self { inner, core }
     }
 

@@ -441,7 +441,7 @@ impl Claimant<'_> {
         let out_of_reach = self.out_of_reach();
         let (kind, why) = match defeat.cause() {
             Cause::Contended if split => (ErrorKind::Unavailable, SPLIT),
-            Cause::Contended if defeat.is_held_by(self.voters.hints.client()) => (patience.out_of_time(), OURS),
+            Cause::Contended if defeat.is_held_by(self.voters.wakeups.client()) => (patience.out_of_time(), OURS),
             Cause::Contended if defeat.names_one(self.voters) => (patience.out_of_time(), "others hold it"),
             Cause::Contended => (patience.out_of_time(), "others hold it or split the votes"),
             Cause::Unavailable | Cause::Undecided if defeat.how == How::Late => {

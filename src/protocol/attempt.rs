@@ -40,14 +40,14 @@ pub(super) enum QueuePolicy {
 /// release to every node that did not explicitly refuse.
 pub(super) struct Attempt<'a> {
     voters: &'a Arc<Voters>,
-    limits: &'a Rules,
+    rules: &'a Rules,
     number: u64,
     /// The last claim. Before the first one it has no ballot.
     claim: Claim,
     /// Whether a claim was won. Then dropping this releases nothing.
     has_won: bool,
     /// The asks so far, and what follows from their replies.
-    rules: Acquisition<Arc<Round<ClaimTally>>>,
+    acquisition: Acquisition<Arc<Round<ClaimTally>>>,
     /// The asks before the last. A far node may reply to them after the next ask is decided.
     earlier: Vec<Arc<Round<ClaimTally>>>,
     /// How long a hand-over lasts, once a claim has announced it. It never changes: a node may have
@@ -70,12 +70,12 @@ impl<'a> Attempt<'a> {
     pub(super) fn new(
         voters: &'a Arc<Voters>,
         names: &Arc<[Name]>,
-        limits: &'a Rules,
+        rules: &'a Rules,
         who: ClaimKind<'_>,
         may_have_note: bool,
     ) -> Self {
         let (owner, number) = who.owner(voters);
-        let Rules { validity, min_validity, period, .. } = *limits;
+        let Rules { validity, min_validity, period, .. } = *rules;
         let kind = match period {
             Some(_) => Kind::Once,
             None if matches!(who, ClaimKind::Gate) => Kind::Gate,
@@ -87,7 +87,7 @@ impl<'a> Attempt<'a> {
             list: voters.claimed_list().clone(),
             owner: owner.into(),
             kind,
-            ttl: limits.asked_ttl(),
+            ttl: rules.asked_ttl(),
             ballot: 0,
             follows: who.follows(),
             gate: who.looks_at().cloned(),
@@ -96,25 +96,25 @@ impl<'a> Attempt<'a> {
         };
         Self {
             voters,
-            limits,
+            rules,
             number,
             claim,
             has_won: false,
             lasts: None,
-            rules: Acquisition::new(Terms { size: voters.size, validity, min_validity }),
+            acquisition: Acquisition::new(Terms { size: voters.size, validity, min_validity }),
             earlier: Vec::new(),
             next: None,
             told: 0,
             early: None,
             in_line: None,
             listening: None,
-            _open: voters.open_cleanup(),
+            _open: voters.open_release(),
         }
     }
 
     /// Listens for hints from now on.
     pub(super) fn listen(&mut self) -> &Listening {
-        self.listening.get_or_insert_with(|| Listening::begin(&self.voters.hints, self.number))
+        self.listening.get_or_insert_with(|| Listening::begin(&self.voters.wakeups, self.number))
     }
 
     /// The pushes and hints received since the last ask.
@@ -147,7 +147,7 @@ impl<'a> Attempt<'a> {
         let watch = self.listening.as_ref().and_then(|listening| listening.asks(claim, t0, self.lasts));
         let tally = ClaimTally::new(self.voters.size);
         let round = Round::watched(self.voters.nodes.len(), claim.ballot, tally, watch);
-        self.rules.ask(Ask { t0, ballot: claim.ballot, votes: round.clone() });
+        self.acquisition.ask(Ask { t0, ballot: claim.ballot, votes: round.clone() });
         self.voters.ask_within(span, self.voters.everyone(), &Arc::new(claim.clone().into()), &round);
         Ok(round)
     }
@@ -155,7 +155,7 @@ impl<'a> Attempt<'a> {
     /// Takes note of fences in late replies. A node whose name is free refuses a ballot up to its
     /// fence, and gives no place in its queue.
     fn look_back(&mut self) {
-        let Some(last) = self.rules.last() else { return };
+        let Some(last) = self.acquisition.last() else { return };
         if self.earlier.len() >= EARLIER {
             self.earlier.remove(0);
         }
@@ -170,12 +170,12 @@ impl<'a> Attempt<'a> {
 
     /// When the last ask began.
     pub(super) fn t0(&self) -> Option<Tick> {
-        self.rules.last().map(|ask| ask.t0)
+        self.acquisition.last().map(|ask| ask.t0)
     }
 
     /// Decides by the votes for the last ask and by the pushes, as of `now`.
     pub(super) fn decide(&mut self, now: Tick) -> Option<Decision> {
-        let told = self.rules.last()?.votes.replies(|replies| replies.iter().flatten().filter_map(told).max());
+        let told = self.acquisition.last()?.votes.replies(|replies| replies.iter().flatten().filter_map(told).max());
         if let Some(fence) = told {
             self.voters.seen(fence);
             self.told = self.told.max(fence);
@@ -184,10 +184,10 @@ impl<'a> Attempt<'a> {
         if !handed.is_empty() {
             self.voters.seen(handed.top());
         }
-        match self.rules.decide_by(now, &handed, self.voters.voting()) {
+        match self.acquisition.decide_by(now, &handed, self.voters.voting()) {
             // This task may have stood still between reading `now` and reading the votes. What
             // counts is the time after that.
-            Some(Decision::Won(won)) if !self.rules.holds(&won, self.voters.host.now()) => {
+            Some(Decision::Won(won)) if !self.acquisition.holds(&won, self.voters.host.now()) => {
                 Some(Decision::Failed(Cause::Unavailable))
             }
             None if self.lifts_early(now, &handed) => Some(Decision::Lift),
@@ -197,12 +197,12 @@ impl<'a> Attempt<'a> {
 
     /// Whether to lift the ballot early: after twice the time in which a quorum replied.
     fn lifts_early(&mut self, now: Tick, handed: &Handovers) -> bool {
-        let Some(ask) = self.rules.last() else { return false };
+        let Some(ask) = self.acquisition.last() else { return false };
         let (ballot, took) = (ask.ballot, now.since(ask.t0));
         // A fence far ahead of the clock may be on one node only. Do not spread it, unless this
         // ballot has done so already.
         let spreads = self.voters.is_far(self.told) && !self.voters.is_far(ballot);
-        if !handed.is_empty() || spreads || !self.rules.may_lift_early() {
+        if !handed.is_empty() || spreads || !self.acquisition.may_lift_early() {
             return false;
         }
         now >= *self.early.get_or_insert(now + took)
@@ -232,17 +232,17 @@ impl<'a> Attempt<'a> {
     /// owner does not ask again during a round.
     fn waiter(&mut self, policy: QueuePolicy) -> Option<Waiter> {
         let QueuePolicy::Wait(ticket) = policy else { return None };
-        let Rules { validity, drift, .. } = *self.limits;
+        let Rules { validity, drift, .. } = *self.rules;
         let lasts = || handover::lasts(validity.ttl(), drift, self.voters.round_trip());
         let lasts = *self.lasts.get_or_insert_with(lasts);
-        let again = self.interval(lasts).max(self.limits.round_timeout);
+        let again = self.interval(lasts).max(self.rules.round_timeout);
         Some(Waiter { ticket, lasts: lasts.ttl(), again })
     }
 
     /// How often the owner renews its places, by its ranks in the queues.
     fn interval(&self, lasts: Validity) -> Duration {
         let soon = self.handed().rank().is_some_and(|rank| rank <= 2);
-        handover::again(lasts.ttl(), self.limits.places, soon)
+        handover::again(lasts.ttl(), self.rules.places, soon)
     }
 
     /// How long after the end of another's hold the owner asks again, by its ranks.
@@ -255,21 +255,21 @@ impl<'a> Attempt<'a> {
     /// fence as high. Else a new one above all known ballots.
     fn ballot(&self) -> Result<u64> {
         let known = self.highest();
-        let above = self.told.max(self.rules.withdrawn());
+        let above = self.told.max(self.acquisition.withdrawn());
         if known > above { Ok(known) } else { self.voters.ballot(above.max(known)) }
     }
 
     /// The highest ballot that the owner asked with or was pushed.
     fn highest(&self) -> u64 {
-        self.rules.highest().max(self.listening.as_ref().map_or(0, |listening| listening.handed().top()))
+        self.acquisition.highest().max(self.listening.as_ref().map_or(0, |listening| listening.handed().top()))
     }
 
     /// Whether the failed round left nothing but places in queues. Then nothing is withdrawn.
     pub(super) fn waits(&mut self) -> bool {
         let since = self.heard().is_some_and(|heard| !heard.pushes.is_empty());
-        let waits = self.in_line.is_some() && self.rules.only_waits(&self.handed(), since);
+        let waits = self.in_line.is_some() && self.acquisition.only_waits(&self.handed(), since);
         if waits {
-            self.rules.wait();
+            self.acquisition.wait();
         }
         waits
     }
@@ -277,7 +277,7 @@ impl<'a> Attempt<'a> {
     /// Whether a node granted the last claim after the round had failed. False after a push: the
     /// owner claims the pushed ballot first.
     pub(super) fn holds_a_minority(&self) -> bool {
-        let late = self.rules.last().is_some_and(|ask| ask.votes.look(|tally| !tally.granted().is_empty()));
+        let late = self.acquisition.last().is_some_and(|ask| ask.votes.look(|tally| !tally.granted().is_empty()));
         late && self.heard().is_none_or(|heard| heard.pushes.is_empty())
     }
 
@@ -297,24 +297,24 @@ impl<'a> Attempt<'a> {
     /// since the last withdrawal. The owner keeps its places in the queues.
     pub(super) fn withdraw(&mut self) {
         // Read `may_hold` before the hand-overs: a reply moves a node from the first to the second.
-        let (may_hold, unheard) = (self.rules.may_hold(), self.rules.unheard());
-        let whom = |handed: &Handovers| may_hold.or(handed.open());
+        let (may_hold, unheard) = (self.acquisition.may_hold(), self.acquisition.unheard());
+        let targets = |handed: &Handovers| may_hold.or(handed.open());
         let (ask, ballot) = match &self.listening {
-            Some(listening) => listening.withdraw(self.rules.highest(), whom),
-            None => (may_hold, self.rules.highest()),
+            Some(listening) => listening.withdraw(self.acquisition.highest(), targets),
+            None => (may_hold, self.acquisition.highest()),
         };
         if ask.is_empty() {
-            return self.rules.wait();
+            return self.acquisition.wait();
         }
-        self.rules.withdraw(ballot);
+        self.acquisition.withdraw(ballot);
         let next = self.next(ballot);
         let withdraw = ReleaseRequest::withdrawal(Release { ballot, next, ..Release::of(&self.claim) });
-        ReleaseTask::start(self.voters, self.undoing(withdraw), ReleaseTargets { ask, insist: ask, unheard });
+        ReleaseTask::start(self.voters, self.with_lease(withdraw), ReleaseTargets { ask, insist: ask, unheard });
     }
 
     /// Sets how long a lease would have lasted. Nodes may hold the name for a longer period.
-    fn undoing(&self, undoing: ReleaseRequest) -> ReleaseRequest {
-        ReleaseRequest { lease: self.limits.validity.ttl(), ..undoing }
+    fn with_lease(&self, request: ReleaseRequest) -> ReleaseRequest {
+        ReleaseRequest { lease: self.rules.validity.ttl(), ..request }
     }
 
     /// The ballot for the next owner, above `above`.
@@ -327,14 +327,14 @@ impl<'a> Attempt<'a> {
     /// Makes a grant of the won round; it keeps these places in the process's queue. A shutdown
     /// waits until the returned [`Open`] is dropped, so that the caller can release first.
     pub(super) fn won(mut self, won: Won, places: QueueEntries) -> (Grant, Open) {
-        let claim = Claim { ballot: won.ballot, ttl: self.limits.validity.ttl(), ..self.claim.clone() };
+        let claim = Claim { ballot: won.ballot, ttl: self.rules.validity.ttl(), ..self.claim.clone() };
         self.has_won = true;
         self.in_line = None;
         let mut listening = self.listening.take();
         listening.iter_mut().for_each(|listening| listening.rest(&claim.owner));
-        let open = self.voters.open_cleanup();
-        let line = Line { places: places.served(self.limits.fair), listening };
-        (Grant::new(self.voters, claim, won, line, self.limits), open)
+        let open = self.voters.open_release();
+        let line = Line { places: places.served(self.rules.fair), listening };
+        (Grant::new(self.voters, claim, won, line, self.rules), open)
     }
 
     /// Listens before the owner joins the nodes' queues: a hint may come with the reply.
@@ -349,7 +349,7 @@ impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         let in_line = self.in_line.take().is_some();
         // Read `may_hold` before the hand-overs: a reply moves a node from the first to the second.
-        let (may_hold, unheard) = (self.rules.may_hold(), self.rules.unheard());
+        let (may_hold, unheard) = (self.acquisition.may_hold(), self.acquisition.unheard());
         let listening = self.listening.take();
         let handed = listening.as_ref().map(Listening::end).unwrap_or_default();
         if self.has_won {
@@ -362,12 +362,12 @@ impl Drop for Attempt<'_> {
             ask = self.voters.everyone();
         }
         if !ask.is_empty() {
-            let ballot = self.rules.highest().max(handed.top());
+            let ballot = self.acquisition.highest().max(handed.top());
             let release = Release::of(&self.claim);
             let next = self.next(ballot);
-            let undoing = self.undoing(Release { ballot, next, ..release }.into());
-            let cleanup = ReleaseTask::start(self.voters, undoing, ReleaseTargets { ask, insist, unheard });
-            listening.into_iter().for_each(|listening| cleanup.ends(listening));
+            let request = self.with_lease(Release { ballot, next, ..release }.into());
+            let task = ReleaseTask::start(self.voters, request, ReleaseTargets { ask, insist, unheard });
+            listening.into_iter().for_each(|listening| task.ends(listening));
         }
     }
 }

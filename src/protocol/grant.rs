@@ -211,11 +211,11 @@ impl Grant {
 
     /// Sends a release to every node, and repeats it on nodes in `may_hold` until they confirm it.
     pub(crate) fn give_back(&self, may_hold: NodeSet) -> Returned {
-        let whom = ReleaseTargets { ask: self.voters.everyone(), insist: may_hold, unheard: NodeSet::default() };
+        let targets = ReleaseTargets { ask: self.voters.everyone(), insist: may_hold, unheard: NodeSet::default() };
         // Sent before the places are freed: the claim of the next caller in this process then
         // follows the release on the same connections.
         match self.names.len() {
-            1 => self.returned([ReleaseTask::start(&self.voters, self.release(self.names.clone()), whom)]),
+            1 => self.returned([ReleaseTask::start(&self.voters, self.release(self.names.clone()), targets)]),
             _ => self.returned(ReleaseTask::start_all(&self.voters, self.releases(may_hold))),
         }
     }
@@ -223,8 +223,8 @@ impl Grant {
     /// Like [`give_back`](Self::give_back), for several grants, in as few calls as possible.
     pub(crate) fn give_back_all(voters: &Arc<Voters>, grants: &[(Self, NodeSet)]) -> Vec<Returned> {
         let releases = grants.iter().flat_map(|(grant, may_hold)| grant.releases(*may_hold));
-        let mut cleanups = ReleaseTask::start_all(voters, releases).into_iter();
-        grants.iter().map(|(grant, _)| grant.returned(cleanups.by_ref().take(grant.weight()))).collect()
+        let mut tasks = ReleaseTask::start_all(voters, releases).into_iter();
+        grants.iter().map(|(grant, _)| grant.returned(tasks.by_ref().take(grant.weight()))).collect()
     }
 
     /// A release of each name: each has a quorum of its own, which tells whether it was held.
@@ -241,26 +241,26 @@ impl Grant {
         // A node that the release does not reach holds a kept name for longer than a ttl.
         let ttl = claim.ttl.max(self.kept_for().unwrap_or_default());
         let release = Release { token: self.own, ballot, next, ttl, names, ..Release::of(claim) };
-        let undoing = ReleaseRequest { lease: claim.ttl, held: true, ..release.into() };
-        self.describe(&undoing.span, undoing.operation.names());
-        undoing
+        let request = ReleaseRequest { lease: claim.ttl, held: true, ..release.into() };
+        self.describe(&request.span, request.operation.names());
+        request
     }
 
     /// Collects the releases of all names, and the places that they free.
-    fn returned(&self, cleanups: impl IntoIterator<Item = Arc<ReleaseTask>>) -> Returned {
-        let freeing: ReleaseSet = cleanups.into_iter().collect();
-        let mut cleanups = freeing.all();
+    fn returned(&self, tasks: impl IntoIterator<Item = Arc<ReleaseTask>>) -> Returned {
+        let freeing: ReleaseSet = tasks.into_iter().collect();
+        let mut tasks = freeing.all();
         let mut places = self.parts().map(|part| {
-            let mut own = cleanups.by_ref().take(part.claim.names.len());
+            let mut own = tasks.by_ref().take(part.claim.names.len());
             let (places, listening) = part.take_line().map(|line| (line.places, line.listening)).unzip();
             // An owner that listens has one name.
             let ended = own.next().zip(listening.flatten());
-            ended.into_iter().for_each(|(cleanup, listening)| cleanup.ends(listening));
+            ended.into_iter().for_each(|(task, listening)| task.ends(listening));
             own.for_each(drop);
             places
         });
         let places = (places.next().flatten(), places.flatten().collect());
-        drop(cleanups);
+        drop(tasks);
         Returned { freeing, _places: places }
     }
 }

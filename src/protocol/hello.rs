@@ -72,7 +72,7 @@ impl Greeter {
         let Membership { list, names, round_timeout, onlooker } = &voters.membership;
         let book = KnownNodes::new(list.clone(), names.clone(), *round_timeout, *onlooker);
         let meters = voters.meters.lists(voters.nodes.iter().map(|node| node.label()));
-        let news = voters.hints.node_news().clone();
+        let news = voters.wakeups.node_news().clone();
         let answered = Arc::new(Answered { news: news.clone(), failed: Mutex::default() });
         Self { book, meters, news, answered, twins: NodeSet::default() }
     }

@@ -8,10 +8,10 @@ use crate::node::{Claim, Outcome, Reply};
 use crate::rules::handover::{Handovers, Registered};
 use crate::rules::{NodeSet, Tick, Validity};
 
-/// Notes the replies to one ask in the owner's ear: they show which nodes may hand over.
+/// Notes the replies to one ask in the owner's receiver: they show which nodes may hand over.
 #[derive(Debug)]
 pub(super) struct Watch {
-    ear: Arc<PushReceiver>,
+    receiver: Arc<PushReceiver>,
     owner: Arc<str>,
     t0: Tick,
     lasts: Option<Validity>,
@@ -22,7 +22,7 @@ pub(super) struct Watch {
 impl Watch {
     /// Wakes the owner, so that it counts the votes again.
     pub(super) fn wake(&self) {
-        self.ear.news.notify_one();
+        self.receiver.news.notify_one();
     }
 
     /// Takes note of a node's reply. Call this before any later message of that node is noted.
@@ -31,12 +31,12 @@ impl Watch {
         let queued = match reply {
             Ok(Outcome::Held { queued, .. }) => *queued,
             Ok(Outcome::Granted { .. }) => {
-                return self.ear.of(&self.owner, |state| {
+                return self.receiver.of(&self.owner, |state| {
                     state.handed.granted(node);
                     state.heard.late = true;
                 });
             }
-            Ok(Outcome::Stale { .. }) => return self.ear.of(&self.owner, |state| state.handed.stale(node)),
+            Ok(Outcome::Stale { .. }) => return self.receiver.of(&self.owner, |state| state.handed.stale(node)),
             _ => return false,
         };
         let registered = self.lasts.zip(queued).map(|(lasts, queued)| Registered {
@@ -46,59 +46,60 @@ impl Watch {
             rank: queued.rank,
             first: self.first,
         });
-        self.ear.of(&self.owner, |state| state.handed.refused(node, registered))
+        self.receiver.of(&self.owner, |state| state.handed.refused(node, registered))
     }
 }
 
 /// One acquisition that receives hints, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Listening {
-    hints: Arc<Wakeups>,
+    wakeups: Arc<Wakeups>,
     number: u64,
     hearing: PushOutcome,
 }
 
 impl Listening {
     /// Receives hints for acquisition `number` until the returned value is dropped.
-    pub(super) fn begin(hints: &Arc<Wakeups>, number: u64) -> Self {
-        let ear = Arc::new(PushReceiver::new());
-        hints.add(number, ear.clone());
-        Self { hints: hints.clone(), number, hearing: PushOutcome::PushReceiver(ear) }
+    pub(super) fn begin(wakeups: &Arc<Wakeups>, number: u64) -> Self {
+        let receiver = Arc::new(PushReceiver::new());
+        wakeups.add(number, receiver.clone());
+        Self { wakeups: wakeups.clone(), number, hearing: PushOutcome::PushReceiver(receiver) }
     }
 
     /// Call this before `claim` is sent, at `t0`. It forgets all messages except hand-overs.
     /// `lasts` is the duration of a hand-over, if one may follow.
     pub(super) fn asks(&self, claim: &Claim, t0: Tick, lasts: Option<Validity>) -> Option<Watch> {
-        let ear = self.ear()?;
-        let first = ear.asks(claim, t0, lasts.map(Validity::ttl).unwrap_or_default());
-        Some(Watch { ear: ear.clone(), owner: claim.owner.clone(), t0, lasts, first })
+        let receiver = self.receiver()?;
+        let first = receiver.asks(claim, t0, lasts.map(Validity::ttl).unwrap_or_default());
+        Some(Watch { receiver: receiver.clone(), owner: claim.owner.clone(), t0, lasts, first })
     }
 
     pub(super) fn heard(&self) -> Option<Heard> {
-        self.ear().map(|ear| ear.heard())
+        self.receiver().map(|receiver| receiver.heard())
     }
 
     pub(super) fn handed(&self) -> Handovers {
-        self.ear().map(|ear| ear.handed()).unwrap_or_default()
+        self.receiver().map(|receiver| receiver.handed()).unwrap_or_default()
     }
 
     /// Withdraws all grants so far: see [`PushReceiver::withdraw`].
-    pub(super) fn withdraw(&self, asked: u64, whom: impl Fn(&Handovers) -> NodeSet) -> (NodeSet, u64) {
-        self.ear().map_or_else(|| (whom(&Handovers::default()), asked), |ear| ear.withdraw(asked, &whom))
+    pub(super) fn withdraw(&self, asked: u64, targets: impl Fn(&Handovers) -> NodeSet) -> (NodeSet, u64) {
+        self.receiver()
+            .map_or_else(|| (targets(&Handovers::default()), asked), |receiver| receiver.withdraw(asked, &targets))
     }
 
     /// The acquisition has ended, with this release. While that is under way to a node, pushes of
     /// the node need no other release.
     pub(super) fn release(&self, release: Weak<dyn Releases>) {
-        match self.ear() {
-            Some(ear) => ear.release(release),
-            None => self.hints.turn(self.number, &self.hearing, PushOutcome::Ended(release)),
+        match self.receiver() {
+            Some(receiver) => receiver.release(release),
+            None => self.wakeups.turn(self.number, &self.hearing, PushOutcome::Ended(release)),
         }
     }
 
     /// Ends the acquisition, and returns the hand-overs so far. Later hand-overs are released.
     pub(super) fn end(&self) -> Handovers {
-        self.ear().map(|ear| ear.end()).unwrap_or_default()
+        self.receiver().map(|receiver| receiver.end()).unwrap_or_default()
     }
 
     /// Waits for a message, or a late grant.
@@ -106,24 +107,24 @@ impl Listening {
     /// # Cancel safety
     /// Safe.
     pub(super) async fn news(&self) {
-        match self.ear() {
-            Some(ear) => ear.news.notified().await,
+        match self.receiver() {
+            Some(receiver) => receiver.news.notified().await,
             None => std::future::pending().await,
         }
     }
 
-    /// The acquisition holds the lock as `owner` from now on, and needs no ear any more.
+    /// The acquisition holds the lock as `owner` from now on, and needs no receiver any more.
     pub(super) fn rest(&mut self, owner: &Arc<str>) {
         let holds = PushOutcome::Holds(owner.clone());
-        self.hints.turn(self.number, &self.hearing, holds.clone());
-        // A hint that is being delivered may still use the ear.
-        self.ear().into_iter().for_each(|ear| ear.hold());
+        self.wakeups.turn(self.number, &self.hearing, holds.clone());
+        // A hint that is being delivered may still use the receiver.
+        self.receiver().into_iter().for_each(|receiver| receiver.hold());
         self.hearing = holds;
     }
 
-    fn ear(&self) -> Option<&Arc<PushReceiver>> {
+    fn receiver(&self) -> Option<&Arc<PushReceiver>> {
         match &self.hearing {
-            PushOutcome::PushReceiver(ear) => Some(ear),
+            PushOutcome::PushReceiver(receiver) => Some(receiver),
             PushOutcome::Holds(_) | PushOutcome::Ended(_) => None,
         }
     }
@@ -131,7 +132,7 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.hints.remove(self.number, &self.hearing);
+        self.wakeups.remove(self.number, &self.hearing);
         self.end();
     }
 }
@@ -147,34 +148,34 @@ mod tests {
     #[tokio::test]
     async fn a_reader_listens_on_when_the_writer_has_gone_that_it_followed() {
         let host = Arc::new(TokioTime::new(Handle::current()));
-        let hints = Wakeups::new("client".to_owned(), host, Meters::new("default".into(), 1, 2).hints());
+        let wakeups = Wakeups::new("client".to_owned(), host, Meters::new("default".into(), 1, 2).hints());
         for rests in [false, true] {
-            let mut writer = Listening::begin(&hints, 7);
+            let mut writer = Listening::begin(&wakeups, 7);
             if rests {
                 writer.rest(&"client/7".into());
             }
-            let mut reader = Listening::begin(&hints, 7);
+            let mut reader = Listening::begin(&wakeups, 7);
             drop(writer);
-            assert!(hints.is_there(7));
+            assert!(wakeups.is_there(7));
             if rests {
                 reader.rest(&"client/s7".into());
             }
             drop(reader);
-            assert!(!hints.is_there(7), "the entry is removed");
+            assert!(!wakeups.is_there(7), "the entry is removed");
         }
     }
 
     #[tokio::test]
     async fn whoever_was_released_while_it_rested_leaves_nothing() {
         let host = Arc::new(TokioTime::new(Handle::current()));
-        let hints = Wakeups::new("client".to_owned(), host, Meters::new("default".into(), 1, 2).hints());
-        let mut listening = Listening::begin(&hints, 7);
+        let wakeups = Wakeups::new("client".to_owned(), host, Meters::new("default".into(), 1, 2).hints());
+        let mut listening = Listening::begin(&wakeups, 7);
         listening.rest(&"client/7".into());
         let release: Weak<dyn Releases> = Weak::<Never>::new();
         listening.release(release);
-        assert!(hints.is_there(7));
+        assert!(wakeups.is_there(7));
         drop(listening);
-        assert!(!hints.is_there(7));
+        assert!(!wakeups.is_there(7));
     }
 
     #[derive(Debug)]

@@ -51,7 +51,7 @@ pub use inspected::Inspected;
 pub(crate) use membership::Membership;
 pub(crate) use observing::Observing;
 pub(crate) use occupied::{Occupied, occupied};
-pub(crate) use pending_releases::{LEFTOVERS, Open, PendingRelease, PendingReleases, ReleaseTasks};
+pub(crate) use pending_releases::{MAX_PENDING, Open, PendingRelease, PendingReleases, ReleaseTasks};
 pub(crate) use queue::Queue;
 pub(crate) use renew::Renewing;
 pub(crate) use scan::Pages;

@@ -31,7 +31,7 @@ pub(crate) struct Observing {
 impl Observing {
     /// Observes the name until the returned value is dropped.
     pub(crate) fn begin(voters: &Arc<Voters>, name: Name) -> Self {
-        let (number, news) = voters.hints.observers().add(&name, |name| voters.follow(name, true));
+        let (number, news) = voters.wakeups.observers().add(&name, |name| voters.follow(name, true));
         Self { voters: voters.clone(), name, number, news, rests: Tick::default() }
     }
 
@@ -61,6 +61,6 @@ impl Observing {
 
 impl Drop for Observing {
     fn drop(&mut self) {
-        self.voters.hints.observers().remove(&self.name, self.number, |name| self.voters.follow(name, false));
+        self.voters.wakeups.observers().remove(&self.name, self.number, |name| self.voters.follow(name, false));
     }
 }

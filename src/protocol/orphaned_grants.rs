@@ -20,7 +20,7 @@ pub(crate) struct OrphanedGrants {
 impl OrphanedGrants {
     /// From now on, a push to an owner that has ended is answered with a release.
     pub(crate) fn attach(voters: &Arc<Voters>) {
-        voters.hints.attach(Arc::new(Self { voters: Arc::downgrade(voters), last: Mutex::default() }));
+        voters.wakeups.attach(Arc::new(Self { voters: Arc::downgrade(voters), last: Mutex::default() }));
     }
 
     /// The ballot for the next waiter: the same on all nodes that handed over to one owner.

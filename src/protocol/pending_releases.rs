@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// How many releases may be tried again at a time. Beyond that, holds expire by themselves.
-pub(crate) const LEFTOVERS: Room = Room { brief: 65_536, kept: 16_384 };
+pub(crate) const MAX_PENDING: Room = Room { brief: 65_536, kept: 16_384 };
 
 /// How many releases may be tried again at a time, by how long nodes hold the names.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +51,8 @@ impl PendingReleases {
     }
 
     /// Sends a release that has a permit. It is dropped if the quorum or its runtime has ended.
-    pub(super) fn leave(&self, leftover: Arc<dyn PendingRelease>) {
-        let _ = self.sender.try_send(leftover);
+    pub(super) fn leave(&self, pending: Arc<dyn PendingRelease>) {
+        let _ = self.sender.try_send(pending);
     }
 
     /// A permit for more tries, if there is room. `kept`: nodes hold the names longer than a ttl.

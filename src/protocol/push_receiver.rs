@@ -115,7 +115,7 @@ impl PushReceiver {
     /// Whether a release of this owner is under way to the node. It frees what was granted before.
     fn released(state: MutexGuard<'_, State>, node: usize, owner: &str) -> bool {
         let release = state.release.as_ref().and_then(Weak::upgrade);
-        // Unlock first: dropping the last reference to a release drops its ear, which locks this.
+        // Unlock first: dropping the last reference to a release drops its receiver, which locks this.
         drop(state);
         release.is_some_and(|release| release.is_under_way(node, owner))
     }
@@ -156,10 +156,10 @@ impl PushReceiver {
     }
 
     /// Withdraws all grants up to the highest ballot that was asked with or pushed. Returns that
-    /// ballot, and the nodes to send it to: those that `whom` finds by the hand-overs so far.
-    pub(super) fn withdraw(&self, asked: u64, whom: impl Fn(&Handovers) -> NodeSet) -> (NodeSet, u64) {
+    /// ballot, and the nodes to send it to: those that `targets` finds by the hand-overs so far.
+    pub(super) fn withdraw(&self, asked: u64, targets: impl Fn(&Handovers) -> NodeSet) -> (NodeSet, u64) {
         let mut state = self.state();
-        let (nodes, ballot) = (whom(&state.handed), asked.max(state.handed.top()));
+        let (nodes, ballot) = (targets(&state.handed), asked.max(state.handed.top()));
         if !nodes.is_empty() {
             state.handed.withdraw();
             state.heard = Heard::nothing(state.heard.ask_at);

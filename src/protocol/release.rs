@@ -69,7 +69,7 @@ pub(crate) struct ReleaseTask {
     request: ReleaseRequest,
     voters: Weak<Voters>,
     size: Size,
-    whom: ReleaseTargets,
+    targets: ReleaseTargets,
     began: Tick,
     state: Mutex<State>,
     decided: Notify,
@@ -85,18 +85,22 @@ struct State {
     /// Whether to log nothing more about it: no hold can be left, a warning was logged, or the
     /// caller got the error.
     over: bool,
-    /// Keeps the ear of the owner until all nodes have replied once.
+    /// Keeps the receiver of the owner until all nodes have replied once.
     listening: Option<Listening>,
     /// The permit to be tried again, from the second try on.
     permit: Option<OwnedSemaphorePermit>,
 }
 
 impl ReleaseTask {
-    /// Sends it to `whom` at once, and again to nodes that do not confirm it.
-    pub(super) fn start(voters: &Arc<Voters>, undoing: impl Into<ReleaseRequest>, whom: ReleaseTargets) -> Arc<Self> {
-        let cleanup = Self::new(voters, undoing.into(), whom);
-        voters.ask_within(&cleanup.request.span, whom.ask, &cleanup.request.operation, &cleanup);
-        cleanup
+    /// Sends it to `targets` at once, and again to nodes that do not confirm it.
+    pub(super) fn start(
+        voters: &Arc<Voters>,
+        request: impl Into<ReleaseRequest>,
+        targets: ReleaseTargets,
+    ) -> Arc<Self> {
+        let task = Self::new(voters, request.into(), targets);
+        voters.ask_within(&task.request.span, targets.ask, &task.request.operation, &task);
+        task
     }
 
     /// Sends several to all nodes, in as few calls as possible. Each is sent again to those of its
@@ -105,20 +109,19 @@ impl ReleaseTask {
         voters: &Arc<Voters>,
         releases: impl Iterator<Item = (ReleaseRequest, NodeSet)>,
     ) -> Vec<Arc<Self>> {
-        let whom = |insist| ReleaseTargets { ask: voters.everyone(), insist, unheard: NodeSet::default() };
-        let start = |(release, insist)| Self::new(voters, release, whom(insist));
-        let cleanups: Vec<_> = releases.map(start).collect();
-        let asked = |cleanup: &Arc<Self>| -> Asked {
-            (cleanup.request.span.clone(), cleanup.request.operation.clone(), cleanup.clone())
-        };
-        voters.ask_all(&cleanups.iter().map(asked).collect::<Vec<_>>());
-        cleanups
+        let targets = |insist| ReleaseTargets { ask: voters.everyone(), insist, unheard: NodeSet::default() };
+        let start = |(release, insist)| Self::new(voters, release, targets(insist));
+        let tasks: Vec<_> = releases.map(start).collect();
+        let asked =
+            |task: &Arc<Self>| -> Asked { (task.request.span.clone(), task.request.operation.clone(), task.clone()) };
+        voters.ask_all(&tasks.iter().map(asked).collect::<Vec<_>>());
+        tasks
     }
 
-    fn new(voters: &Arc<Voters>, request: ReleaseRequest, whom: ReleaseTargets) -> Arc<Self> {
+    fn new(voters: &Arc<Voters>, request: ReleaseRequest, targets: ReleaseTargets) -> Arc<Self> {
         let state = State {
             tally: ReleaseTally::new(voters.size),
-            waiting: whom.ask,
+            waiting: targets.ask,
             unconfirmed: NodeSet::default(),
             tries: 1,
             over: false,
@@ -129,22 +132,22 @@ impl ReleaseTask {
             request,
             voters: Arc::downgrade(voters),
             size: voters.size,
-            whom,
+            targets,
             began: voters.host.now(),
             state: Mutex::new(state),
             decided: Notify::new(),
-            open: voters.open_cleanup(),
+            open: voters.open_release(),
         })
     }
 
-    /// The release ends the acquisition of this ear. What a node pushes to it before the node
+    /// The release ends the acquisition of this receiver. What a node pushes to it before the node
     /// carries out the release needs no other release.
     pub(super) fn ends(self: &Arc<Self>, listening: Listening) {
         let this: Weak<Self> = Arc::downgrade(self);
         listening.release(this);
         listening.end();
         let mut state = self.state();
-        // Drop the ear outside of the lock if it is not kept.
+        // Drop the receiver outside of the lock if it is not kept.
         let _over = if state.waiting.is_empty() { Some(listening) } else { state.listening.replace(listening) };
         drop(state);
     }
@@ -193,7 +196,7 @@ impl ReleaseTask {
         if state.tries == 1 {
             state.tally.count(self.had_held(reply));
         }
-        if worth_another_try(reply, state.tries) && self.whom.insist.contains(node) {
+        if worth_another_try(reply, state.tries) && self.targets.insist.contains(node) {
             state.unconfirmed.insert(node);
         }
         let all = state.waiting.is_empty();
@@ -218,12 +221,12 @@ impl ReleaseTask {
     fn try_later(self: Arc<Self>, voters: &Voters) -> bool {
         let mut state = self.state();
         if state.permit.is_none() {
-            state.permit = voters.leftovers.permit(self.request.lease < self.request.ttl);
+            state.permit = voters.pending.permit(self.request.lease < self.request.ttl);
         }
         let permitted = state.permit.is_some();
         drop(state);
         if permitted {
-            voters.leftovers.leave(self);
+            voters.pending.leave(self);
         }
         permitted
     }
@@ -262,11 +265,11 @@ impl PendingRelease for ReleaseTask {
     fn again(self: Arc<Self>) {
         let Some(voters) = self.voters.upgrade() else { return };
         let mut state = self.state();
-        let whom = std::mem::take(&mut state.unconfirmed);
-        state.waiting = whom;
+        let nodes = std::mem::take(&mut state.unconfirmed);
+        state.waiting = nodes;
         state.tries = state.tries.saturating_add(1);
         drop(state);
-        voters.ask(whom, &self.request.operation, &self);
+        voters.ask(nodes, &self.request.operation, &self);
     }
 
     fn tries(&self) -> u32 {
@@ -283,7 +286,7 @@ impl Releases for ReleaseTask {
     fn is_under_way(&self, node: usize, owner: &str) -> bool {
         let state = self.state();
         let mine = self.request.operation.owner().is_some_and(|mine| **mine == *owner);
-        mine && self.whom.insist.contains(node) && state.waiting.contains(node)
+        mine && self.targets.insist.contains(node) && state.waiting.contains(node)
     }
 }
 
@@ -300,7 +303,8 @@ impl Sink for ReleaseTask {
         // From here on user code runs, which may panic: wakers, recorders and logs.
         self.decided.notify_one();
         self.traced();
-        if let Some(voters) = voters.filter(|_| self.had_held(&reply) == Some(true) && self.whom.unheard.contains(node))
+        if let Some(voters) =
+            voters.filter(|_| self.had_held(&reply) == Some(true) && self.targets.unheard.contains(node))
         {
             voters.meters.late_grant();
         }
@@ -373,30 +377,30 @@ mod tests {
     fn voters_of(node: Arc<dyn Node>, room: Room) -> (Arc<Voters>, mpsc::Receiver<Arc<dyn PendingRelease>>) {
         let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
         let meters = Meters::new("default".into(), 1, 2);
-        let hints = Wakeups::new("client".to_owned(), host.clone(), meters.hints());
-        let (leftovers, again) = PendingReleases::channel(room);
+        let wakeups = Wakeups::new("client".to_owned(), host.clone(), meters.hints());
+        let (pending, again) = PendingReleases::channel(room);
         let membership = crate::protocol::Membership::sample(node.label());
-        let voters = Arc::new(Voters::new(vec![node], host, hints, leftovers, membership, meters));
+        let voters = Arc::new(Voters::new(vec![node], host, wakeups, pending, membership, meters));
         (voters, again)
     }
 
     #[tokio::test(start_paused = true)]
     async fn no_more_releases_are_tried_again_than_there_is_room_for_wherever_they_wait() {
-        let (voters, mut leftovers) = voters(Room { brief: 2, kept: 0 });
+        let (voters, mut pending) = voters(Room { brief: 2, kept: 0 });
         let weak: Vec<_> = (0..5).map(|_| Arc::downgrade(&release(&voters, MINUTE))).collect();
-        let waiting = [leftovers.try_recv().unwrap(), leftovers.try_recv().unwrap()];
-        assert!(leftovers.try_recv().is_err(), "there is room for two");
-        assert_eq!(weak.iter().filter(|cleanup| cleanup.strong_count() > 0).count(), 2, "the others are dropped");
+        let waiting = [pending.try_recv().unwrap(), pending.try_recv().unwrap()];
+        assert!(pending.try_recv().is_err(), "there is room for two");
+        assert_eq!(weak.iter().filter(|task| task.strong_count() > 0).count(), 2, "the others are dropped");
         drop(release(&voters, MINUTE));
-        assert!(leftovers.try_recv().is_err(), "a release keeps its permit until it ends");
+        assert!(pending.try_recv().is_err(), "a release keeps its permit until it ends");
         // Another try takes no second permit.
         waiting[0].clone().again();
-        let again = leftovers.try_recv().unwrap();
+        let again = pending.try_recv().unwrap();
         assert_eq!(again.tries(), 2);
         drop((waiting, again));
         drop(release(&voters, MINUTE));
-        assert!(leftovers.try_recv().is_ok(), "there is room again");
-        voters.cleaned().await;
+        assert!(pending.try_recv().is_ok(), "there is room again");
+        voters.all_released().await;
     }
 
     /// A fake node that replies only when the test sends the reply.
@@ -429,42 +433,42 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_waker_that_panics_keeps_no_release_from_being_tried_again() {
         let slow = Arc::new(Slow::default());
-        let (voters, mut leftovers) = voters_of(slow.clone(), Room { brief: 2, kept: 0 });
-        let cleanup = release(&voters, MINUTE);
-        let mut freed = std::pin::pin!(cleanup.freed());
+        let (voters, mut pending) = voters_of(slow.clone(), Room { brief: 2, kept: 0 });
+        let task = release(&voters, MINUTE);
+        let mut freed = std::pin::pin!(task.freed());
         let waker = Arc::new(Panics).into();
         assert!(freed.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
         let request = slow.0.lock().unwrap().pop().unwrap();
         let answered = || request.reply.send(Err(Fault::new(FaultKind::Timeout, "no answer in time")));
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(answered)).unwrap_err();
-        assert!(leftovers.try_recv().is_ok(), "it is tried again");
+        assert!(pending.try_recv().is_ok(), "it is tried again");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_node_whose_answer_makes_no_sense_is_asked_once_more() {
         let slow = Arc::new(Slow::default());
-        let (voters, mut leftovers) = voters_of(slow.clone(), Room { brief: 2, kept: 0 });
+        let (voters, mut pending) = voters_of(slow.clone(), Room { brief: 2, kept: 0 });
         let _cleanup = release(&voters, MINUTE);
         let answers = || {
             let request = slow.0.lock().unwrap().pop().unwrap();
             request.reply.send(Err(Fault::new(FaultKind::Garbled, "no reply of the script")));
         };
         answers();
-        leftovers.try_recv().expect("the first unreadable reply may be a broken connection").again();
+        pending.try_recv().expect("the first unreadable reply may be a broken connection").again();
         answers();
-        assert!(leftovers.try_recv().is_err(), "a second one is final");
+        assert!(pending.try_recv().is_err(), "a second one is final");
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_nodes_keep_for_long_takes_no_room_of_other_releases() {
-        let (voters, mut leftovers) = voters(Room { brief: 1, kept: 2 });
+        let (voters, mut pending) = voters(Room { brief: 1, kept: 2 });
         (0..5).for_each(|_| drop(release(&voters, MINUTE * 60)));
-        let kept = [leftovers.try_recv().unwrap(), leftovers.try_recv().unwrap()];
-        assert!(leftovers.try_recv().is_err(), "there is room for two");
+        let kept = [pending.try_recv().unwrap(), pending.try_recv().unwrap()];
+        assert!(pending.try_recv().is_err(), "there is room for two");
         drop(release(&voters, MINUTE));
-        let brief = leftovers.try_recv().expect("there is room for a brief release");
+        let brief = pending.try_recv().expect("there is room for a brief release");
         drop(release(&voters, MINUTE * 60));
-        assert!(leftovers.try_recv().is_err(), "there is no room for another kept release");
+        assert!(pending.try_recv().is_err(), "there is no room for another kept release");
         drop((kept, brief));
     }
 }

@@ -17,14 +17,14 @@ pub(crate) struct ReleaseSet {
 impl ReleaseSet {
     /// Their caller gets the error that no quorum confirmed one of them: see [`ReleaseTask::told`].
     pub(crate) fn told(&self) {
-        self.all().for_each(|cleanup| cleanup.told());
+        self.all().for_each(|task| task.told());
     }
 
     /// The worst result of them by `until`.
     pub(crate) async fn freed(&self, host: &Arc<dyn Host>, until: Tick) -> Freed {
         let mut worst = Freed::Held;
-        for cleanup in self.all() {
-            match before(host, until, cleanup.freed()).await {
+        for task in self.all() {
+            match before(host, until, task.freed()).await {
                 Some(Freed::Held) => {}
                 Some(Freed::Gone) => worst = Freed::Gone,
                 Some(Freed::Unknown) | None => return Freed::Unknown,
@@ -39,19 +39,19 @@ impl ReleaseSet {
 }
 
 impl Extend<Arc<ReleaseTask>> for ReleaseSet {
-    fn extend<I: IntoIterator<Item = Arc<ReleaseTask>>>(&mut self, cleanups: I) {
-        let mut cleanups = cleanups.into_iter();
+    fn extend<I: IntoIterator<Item = Arc<ReleaseTask>>>(&mut self, tasks: I) {
+        let mut tasks = tasks.into_iter();
         if self.first.is_none() {
-            self.first = cleanups.next();
+            self.first = tasks.next();
         }
-        self.others.extend(cleanups);
+        self.others.extend(tasks);
     }
 }
 
 impl FromIterator<Arc<ReleaseTask>> for ReleaseSet {
-    fn from_iter<I: IntoIterator<Item = Arc<ReleaseTask>>>(cleanups: I) -> Self {
+    fn from_iter<I: IntoIterator<Item = Arc<ReleaseTask>>>(tasks: I) -> Self {
         let mut all = Self::default();
-        all.extend(cleanups);
+        all.extend(tasks);
         all
     }
 }

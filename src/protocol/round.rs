@@ -122,7 +122,7 @@ impl<T: Count> Sink for Round<T> {
         if decided || handed_over {
             self.decided.notify_one();
         }
-        // After a failed round the owner waits for news from its ear, so wake it there too.
+        // After a failed round the owner waits for news from its receiver, so wake it there too.
         self.watch.iter().filter(|_| granted).for_each(Watch::wake);
     }
 }

@@ -120,9 +120,9 @@ impl<'a> Taking<'a> {
         let start = |owner: &String| {
             ReleaseTask::start(self.voters, self.withdrawal(owner, left), ReleaseTargets::all(self.voters.everyone()))
         };
-        let cleanups: Vec<_> = owners.iter().map(start).collect();
-        for cleanup in cleanups {
-            if before(&self.voters.host, until, cleanup.confirmed()).await != Some(true) {
+        let tasks: Vec<_> = owners.iter().map(start).collect();
+        for task in tasks {
+            if before(&self.voters.host, until, task.confirmed()).await != Some(true) {
                 return Err(refused(self.name));
             }
         }

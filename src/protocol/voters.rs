@@ -31,7 +31,7 @@ pub(crate) struct Voters {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) meters: Meters,
     ballots: Ballots,
-    pub(crate) hints: Arc<Wakeups>,
+    pub(crate) wakeups: Arc<Wakeups>,
     pub(crate) membership: Membership,
     /// The hash of the list that each claim carries; empty if no node checks lists.
     claimed: Arc<str>,
@@ -39,22 +39,22 @@ pub(crate) struct Voters {
     other_list: Mutex<Option<Arc<str>>>,
     acquisitions: AtomicU64,
     round_trip: AtomicU64,
-    cleanups: Arc<ReleaseTasks>,
-    pub(super) leftovers: PendingReleases,
+    release_tasks: Arc<ReleaseTasks>,
+    pub(super) pending: PendingReleases,
 }
 
 impl Voters {
-    /// The quorum of `nodes`. A release that a node does not confirm goes to `leftovers`.
+    /// The quorum of `nodes`. A release that a node does not confirm goes to `pending`.
     pub(crate) fn new(
         nodes: Vec<Arc<dyn Node>>,
         host: Arc<dyn Host>,
-        hints: Arc<Wakeups>,
-        leftovers: PendingReleases,
+        wakeups: Arc<Wakeups>,
+        pending: PendingReleases,
         membership: Membership,
         meters: Meters,
     ) -> Self {
         for (index, node) in nodes.iter().enumerate() {
-            node.listen(index, hints.clone());
+            node.listen(index, wakeups.clone());
         }
         let size = Size::of(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
         let checks = nodes.iter().any(|node| node.takes_hello());
@@ -65,14 +65,14 @@ impl Voters {
             host,
             meters,
             ballots: Ballots::default(),
-            hints,
+            wakeups,
             membership,
             claimed,
             other_list: Mutex::default(),
             acquisitions: AtomicU64::new(0),
             round_trip: AtomicU64::new(0),
-            cleanups: Arc::default(),
-            leftovers,
+            release_tasks: Arc::default(),
+            pending,
         }
     }
 
@@ -185,14 +185,14 @@ impl Voters {
         NodeSet::first(self.size.nodes())
     }
 
-    /// Sends `operation` to the nodes in `whom`. `sink` gets one reply for each, whatever happens.
-    pub(crate) fn ask(&self, whom: NodeSet, operation: &Arc<Operation>, sink: &Arc<impl Sink>) {
-        self.ask_within(&Spanned::default(), whom, operation, sink);
+    /// Sends `operation` to these nodes. `sink` gets one reply for each, whatever happens.
+    pub(crate) fn ask(&self, nodes: NodeSet, operation: &Arc<Operation>, sink: &Arc<impl Sink>) {
+        self.ask_within(&Spanned::default(), nodes, operation, sink);
     }
 
     /// Like [`ask`](Self::ask), as a part of `span`.
-    pub(crate) fn ask_within(&self, span: &Spanned, whom: NodeSet, operation: &Arc<Operation>, sink: &Arc<impl Sink>) {
-        for (index, node) in self.nodes.iter().enumerate().filter(|&(index, _)| whom.contains(index)) {
+    pub(crate) fn ask_within(&self, span: &Spanned, nodes: NodeSet, operation: &Arc<Operation>, sink: &Arc<impl Sink>) {
+        for (index, node) in self.nodes.iter().enumerate().filter(|&(index, _)| nodes.contains(index)) {
             let sink = traced(span, &**node, operation, sink.clone());
             node.submit(Request { operation: operation.clone(), reply: ReplyTo::new(index, sink) });
         }
@@ -212,7 +212,7 @@ impl Voters {
     /// The id and the number of a new owner.
     pub(crate) fn owner(&self, mode: Mode) -> (String, u64) {
         let number = self.acquisitions.fetch_add(1, Ordering::Relaxed);
-        (mode.owner(self.hints.client(), number), number)
+        (mode.owner(self.wakeups.client(), number), number)
     }
 
     /// A new ballot: above `told`, and above every ballot and fence that this client knows.
@@ -276,18 +276,18 @@ impl Voters {
         self.round_trip.store(smoothed, Ordering::Relaxed);
     }
 
-    pub(crate) fn open_cleanup(&self) -> Open {
-        self.cleanups.begin()
+    pub(crate) fn open_release(&self) -> Open {
+        self.release_tasks.begin()
     }
 
     /// The counter of releases that have not ended.
-    pub(crate) fn cleanups(&self) -> Arc<ReleaseTasks> {
-        self.cleanups.clone()
+    pub(crate) fn release_tasks(&self) -> Arc<ReleaseTasks> {
+        self.release_tasks.clone()
     }
 
     /// Waits until no release is under way.
-    pub(crate) async fn cleaned(&self) {
-        self.cleanups.ended().await;
+    pub(crate) async fn all_released(&self) {
+        self.release_tasks.ended().await;
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Wakeups {
     host: Arc<dyn Host>,
     takes_back: OnceLock<Arc<dyn TakesOrphans>>,
     /// Ordered, so that acquisitions are woken in the order in which they began.
-    ears: Mutex<BTreeMap<u64, PushOutcome>>,
+    receivers: Mutex<BTreeMap<u64, PushOutcome>>,
     observers: Observers,
     doubts: Arc<Doubts>,
     /// Notified when there is something new about a node: a connection, a doubt, a record.
@@ -56,7 +56,7 @@ impl PushOutcome {
     /// Takes note of a hint. Returns false if nobody will use or release what it hands over.
     fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
         match (self, &hint.granted) {
-            (Self::PushReceiver(ear), _) => ear.hear(node, hint, now),
+            (Self::PushReceiver(receiver), _) => receiver.hear(node, hint, now),
             (_, None) => true,
             (Self::Holds(owner), Some(granted)) => *owner == granted.owner,
             (Self::Ended(release), Some(granted)) => {
@@ -79,7 +79,7 @@ impl Wakeups {
             client,
             host,
             takes_back: OnceLock::new(),
-            ears: Mutex::default(),
+            receivers: Mutex::default(),
             observers: Observers::default(),
             doubts: Arc::default(),
             news: Arc::default(),
@@ -93,28 +93,28 @@ impl Wakeups {
         let _ = self.takes_back.set(takes_back);
     }
 
-    /// From now on, `ear` gets the hints for acquisition `number`.
-    pub(super) fn add(&self, number: u64, ear: Arc<PushReceiver>) {
-        self.ears().insert(number, PushOutcome::PushReceiver(ear));
+    /// From now on, `receiver` gets the hints for acquisition `number`.
+    pub(super) fn add(&self, number: u64, receiver: Arc<PushReceiver>) {
+        self.receivers().insert(number, PushOutcome::PushReceiver(receiver));
     }
 
     /// Replaces the entry of acquisition `number`, if it is still `before`. A reader that follows
     /// its writer has the same number, and may have replaced the entry.
     pub(super) fn turn(&self, number: u64, before: &PushOutcome, next: PushOutcome) {
-        let mut ears = self.ears();
-        let hearing = ears.get_mut(&number).filter(|hearing| hearing.is(before));
+        let mut receivers = self.receivers();
+        let hearing = receivers.get_mut(&number).filter(|hearing| hearing.is(before));
         // Drop the old entry outside of the lock.
         let _before = hearing.map(|hearing| std::mem::replace(hearing, next));
-        drop(ears);
+        drop(receivers);
     }
 
     /// Removes the entry of acquisition `number`, if it is still `hearing`: see `turn`.
     pub(super) fn remove(&self, number: u64, hearing: &PushOutcome) {
-        let mut ears = self.ears();
-        let same = ears.get(&number).is_some_and(|found| found.is(hearing));
+        let mut receivers = self.receivers();
+        let same = receivers.get(&number).is_some_and(|found| found.is(hearing));
         // Drop the old entry outside of the lock.
-        let _removed = same.then(|| ears.remove(&number));
-        drop(ears);
+        let _removed = same.then(|| receivers.remove(&number));
+        drop(receivers);
     }
 
     pub(super) const fn observers(&self) -> &Observers {
@@ -131,17 +131,17 @@ impl Wakeups {
 
     /// How many acquisitions and observers there are.
     #[cfg(feature = "unstable")]
-    pub(crate) fn ears_in_use(&self) -> usize {
-        self.ears().len() + self.observers.len()
+    pub(crate) fn receivers_in_use(&self) -> usize {
+        self.receivers().len() + self.observers.len()
     }
 
-    fn ears(&self) -> MutexGuard<'_, BTreeMap<u64, PushOutcome>> {
-        self.ears.lock().unwrap_or_else(PoisonError::into_inner)
+    fn receivers(&self) -> MutexGuard<'_, BTreeMap<u64, PushOutcome>> {
+        self.receivers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cfg(test)]
     pub(super) fn is_there(&self, number: u64) -> bool {
-        self.ears().contains_key(&number)
+        self.receivers().contains_key(&number)
     }
 }
 
@@ -153,7 +153,7 @@ impl Listener for Wakeups {
     fn hint(&self, node: usize, hint: &Hint) {
         // A hint may be for another client of the same node.
         let number = hint.address().filter(|(client, _)| *client == self.client).map(|(_, number)| number);
-        let hearing = number.and_then(|number| self.ears().get(&number).cloned());
+        let hearing = number.and_then(|number| self.receivers().get(&number).cloned());
         let counter = if hearing.is_some() { &self.heard } else { &self.wasted };
         counter.increment(1);
         let heard = hearing.is_some_and(|hearing| hearing.hear(node, hint, self.host.now()));
@@ -169,10 +169,10 @@ impl Listener for Wakeups {
     }
 
     fn missed(&self, _node: usize) {
-        let all: Vec<_> = self.ears().values().cloned().collect();
+        let all: Vec<_> = self.receivers().values().cloned().collect();
         for hearing in all {
-            if let PushOutcome::PushReceiver(ear) = hearing {
-                ear.ask_now(self.host.now());
+            if let PushOutcome::PushReceiver(receiver) = hearing {
+                receiver.ask_now(self.host.now());
             }
         }
         self.observers.all();

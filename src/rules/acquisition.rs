@@ -118,14 +118,14 @@ impl<V: Votes> Acquisition<V> {
         if !handed.is_empty() {
             return self.combined(ask, tally, now, (handed, voting));
         }
-        let voters = tally.granted().and(voting);
+        let granted = tally.granted().and(voting);
         let open = tally.unheard().without(tally.silent_nodes()).and(voting);
         let decision = match tally.verdict()? {
-            Verdict::Won if self.in_time(ask.t0, now) && voters.len() >= self.terms.size.quorum() => {
-                Decision::Won(self.won(ask, voters))
+            Verdict::Won if self.in_time(ask.t0, now) && granted.len() >= self.terms.size.quorum() => {
+                Decision::Won(self.won(ask, granted))
             }
             // Nodes that have not answered yet may complete a quorum of nodes that may vote.
-            Verdict::Won if self.in_time(ask.t0, now) && voters.or(open).len() >= self.terms.size.quorum() => {
+            Verdict::Won if self.in_time(ask.t0, now) && granted.or(open).len() >= self.terms.size.quorum() => {
                 return None;
             }
             Verdict::Won => Decision::Failed(Cause::Unavailable),
@@ -176,11 +176,11 @@ impl<V: Votes> Acquisition<V> {
         self.terms.validity.suffices(t0, now, self.terms.min_validity)
     }
 
-    fn won(&self, ask: &Ask<V>, voters: NodeSet) -> Won {
+    fn won(&self, ask: &Ask<V>, granted: NodeSet) -> Won {
         let Ask { t0, ballot, .. } = *ask;
         let (deadline, least) = (self.terms.validity.deadline(t0), self.terms.min_validity);
-        let (may_hold, highest, backers) = (self.sent(), self.highest, voters);
-        Won { t0, ballot, highest, handed_over: false, deadline, least, voters, backers, may_hold }
+        let (may_hold, highest, backers) = (self.sent(), self.highest, granted);
+        Won { t0, ballot, highest, handed_over: false, deadline, least, granted, backers, may_hold }
     }
 
     /// The nodes that may have received a claim since the last withdrawal.

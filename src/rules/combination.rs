@@ -65,7 +65,7 @@ pub struct Won {
     /// How much validity must be left when the round is won.
     pub least: Duration,
     /// The nodes that granted. For a set: the nodes that granted all its names.
-    pub voters: NodeSet,
+    pub granted: NodeSet,
     /// The nodes that granted. For a set: the nodes that granted any of its names.
     pub backers: NodeSet,
     /// The nodes that may hold the name because of any ask of this owner.
@@ -117,7 +117,7 @@ impl Combination<'_> {
         let mut longest: Vec<_> = alike(ballot).collect();
         longest.sort_by_key(|vote| std::cmp::Reverse(vote.ends));
         longest.truncate(quorum);
-        let voters = longest.iter().map(|vote| vote.node).collect();
+        let granted = longest.iter().map(|vote| vote.node).collect();
         Some(Won {
             t0: longest.iter().map(|vote| vote.t0).min()?,
             ballot,
@@ -125,9 +125,9 @@ impl Combination<'_> {
             handed_over: longest.iter().any(|vote| vote.pushed),
             deadline: longest.iter().map(|vote| vote.ends).min()?,
             least: longest.iter().map(|vote| vote.least).max()?,
-            voters,
-            backers: voters,
-            may_hold: voters,
+            granted,
+            backers: granted,
+            may_hold: granted,
         })
     }
 

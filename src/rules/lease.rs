@@ -98,8 +98,8 @@ pub struct LeaseState {
     /// How far off the deadline was when it was set.
     whole: Duration,
     /// The nodes whose votes set the deadline, without those in doubt since. For a set: the nodes
-    /// that voted for all its names (`voters`), and for any (`backers`).
-    voters: NodeSet,
+    /// that voted for all its names (`granted`), and for any (`backers`).
+    granted: NodeSet,
     backers: NodeSet,
     may_hold: NodeSet,
     failures: u32,
@@ -111,12 +111,12 @@ impl LeaseState {
     /// A lease that begins at `now`, with a round that was won.
     #[must_use]
     pub const fn new(size: Size, validity: Validity, max_hold: Option<Duration>, won: Won, now: Tick) -> Self {
-        let Won { t0, deadline, handed_over, voters, backers, may_hold, .. } = won;
+        let Won { t0, deadline, handed_over, granted, backers, may_hold, .. } = won;
         let phase = Phase::Held;
         // The claim behind a hand-over may be old, so its time is counted from `now`.
         let whole = deadline.since(if handed_over { now } else { t0 });
         let (since, failures, still) = (now, 0, false);
-        Self { size, validity, max_hold, since, phase, deadline, whole, voters, backers, may_hold, failures, still }
+        Self { size, validity, max_hold, since, phase, deadline, whole, granted, backers, may_hold, failures, still }
     }
 
     /// The state. It stays `Held` after the deadline until a call ends the lease.
@@ -268,7 +268,7 @@ impl LeaseState {
         let deadline = self.validity.deadline(t0);
         if deadline >= self.deadline {
             (self.deadline, self.whole) = (deadline, self.validity.length());
-            (self.voters, self.backers) = (votes.extended(), votes.backers());
+            (self.granted, self.backers) = (votes.extended(), votes.backers());
         }
         self.failures = 0;
         Renewed::Extended { margin, of }
@@ -284,8 +284,8 @@ impl LeaseState {
     /// of its own. The set is renewed all the same.)
     pub fn doubted(&mut self, nodes: NodeSet, auto_renew: bool, now: Tick) -> Option<Due> {
         let stood = !self.backers.and(nodes).is_empty();
-        (self.voters, self.backers) = (self.voters.without(nodes), self.backers.without(nodes));
-        let rests = self.phase != Phase::Held || self.voters.len() >= self.size.quorum();
+        (self.granted, self.backers) = (self.granted.without(nodes), self.backers.without(nodes));
+        let rests = self.phase != Phase::Held || self.granted.len() >= self.size.quorum();
         (stood && !rests && auto_renew).then_some(Due::Alone(now))
     }
 

@@ -49,7 +49,7 @@ struct Stage {
     schedule: Arc<Schedule<dyn Timed>>,
     begun: Arc<Mutex<Vec<usize>>>,
     leases: Vec<Arc<Lease>>,
-    _leftovers: mpsc::Sender<Arc<dyn PendingRelease>>,
+    _pending: mpsc::Sender<Arc<dyn PendingRelease>>,
     _closing: tokio_util::sync::DropGuard,
 }
 
@@ -57,11 +57,11 @@ impl Stage {
     fn new() -> Self {
         let host: Arc<dyn Host> = Arc::new(TokioTime::new(tokio::runtime::Handle::current()));
         let (schedule, closing) = (Arc::new(Schedule::new()), CancellationToken::new());
-        let (sender, leftovers) = mpsc::channel(1);
-        let (doubts, cleanups) = (Arc::default(), Arc::default());
-        host.spawn(Box::pin(run(host.clone(), schedule.clone(), doubts, cleanups, leftovers, closing.clone())));
+        let (sender, pending) = mpsc::channel(1);
+        let (doubts, release_tasks) = (Arc::default(), Arc::default());
+        host.spawn(Box::pin(run(host.clone(), schedule.clone(), doubts, release_tasks, pending, closing.clone())));
         let (begun, _closing) = (Arc::default(), closing.drop_guard());
-        Self { host, schedule, begun, leases: Vec::new(), _leftovers: sender, _closing }
+        Self { host, schedule, begun, leases: Vec::new(), _pending: sender, _closing }
     }
 
     /// Adds a lease with `left` seconds left, which is due for renewal.

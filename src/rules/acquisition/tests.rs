@@ -35,7 +35,7 @@ fn a_quorum_in_time_wins_with_the_deadline_of_its_own_ask() {
         panic!("a quorum granted")
     };
     assert_eq!((grant.t0, grant.ballot, grant.deadline), (at(100), 7, at(1_088)));
-    assert_eq!((nodes(grant.voters), nodes(grant.may_hold)), (vec![0, 2], vec![0, 1, 2]));
+    assert_eq!((nodes(grant.granted), nodes(grant.may_hold)), (vec![0, 2], vec![0, 1, 2]));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn what_was_handed_over_ends_with_the_quorum_th_latest_of_its_votes() {
     {
         let Some(Decision::Won(grant)) = acquisition.decide(at(950), &handed(pushes)) else { panic!("{pushes:?}") };
         assert_eq!((grant.t0, grant.deadline, grant.ballot), (at(t0), at(ends), 7));
-        assert_eq!((grant.voters.len(), grant.highest, grant.handed_over), (2, 7, true));
+        assert_eq!((grant.granted.len(), grant.highest, grant.handed_over), (2, 7, true));
     }
     let two = handed(&[(0, 100, 7), (1, 500, 7)]);
     assert!(matches!(acquisition.decide(at(1_827), &two), Some(Decision::Won(_))));
@@ -176,7 +176,7 @@ fn a_quorum_of_one_ballot_wins_whatever_others_have_pushed() {
     ask(&mut acquisition, 900, 5, &[Vote::Refused; 3]);
     let three = handed(&[(0, 100, 7), (1, 100, 7), (2, 100, 9)]);
     let Some(Decision::Won(grant)) = acquisition.decide(at(950), &three) else { panic!("a quorum has ballot 7") };
-    assert_eq!((grant.ballot, grant.highest, nodes(grant.voters)), (7, 9, vec![0, 1]));
+    assert_eq!((grant.ballot, grant.highest, nodes(grant.granted)), (7, 9, vec![0, 1]));
 }
 
 #[test]

@@ -19,9 +19,9 @@ fn validity() -> Validity {
 
 /// Won by the first two of three nodes, at 0 ms.
 fn won() -> Won {
-    let (deadline, voters) = (validity().deadline(at(0)), NodeSet::first(2));
-    let (least, backers, may_hold) = (Duration::ZERO, voters, voters);
-    Won { t0: at(0), ballot: 7, highest: 7, handed_over: false, deadline, least, voters, backers, may_hold }
+    let (deadline, granted) = (validity().deadline(at(0)), NodeSet::first(2));
+    let (least, backers, may_hold) = (Duration::ZERO, granted, granted);
+    Won { t0: at(0), ballot: 7, highest: 7, handed_over: false, deadline, least, granted, backers, may_hold }
 }
 
 fn handed_over(deadline: u64) -> Won {

@@ -16,10 +16,10 @@ fn validity() -> Validity {
 }
 
 fn won(t0: u64) -> Won {
-    let (t0, voters) = (at(t0), NodeSet::first(2));
+    let (t0, granted) = (at(t0), NodeSet::first(2));
     let deadline = validity().deadline(t0);
-    let (least, backers, may_hold) = (Duration::ZERO, voters, voters);
-    Won { t0, ballot: 7, highest: 7, handed_over: false, deadline, least, voters, backers, may_hold }
+    let (least, backers, may_hold) = (Duration::ZERO, granted, granted);
+    Won { t0, ballot: 7, highest: 7, handed_over: false, deadline, least, granted, backers, may_hold }
 }
 
 /// Renews as late as allowed, and repeats a renewal without a pause.
