@@ -12,8 +12,8 @@ use crate::rules::handover::Stamp;
 pub struct Hint {
     /// The waiter: its owner, `{client}/{number}`.
     pub acquisition: Arc<str>,
-    /// How soon the waiter must ask again, unless it was handed a name. Zero if the name is free
-    /// but could not be handed over; otherwise until its place is half of a hand-over old.
+    /// The time until the waiter must ask again. Zero with a hand-over, or if the name is free but
+    /// could not be handed over. Otherwise the waiter's last ask is half of a hand-over old then.
     pub after: Duration,
     /// The hand-over, if the node granted the name to this waiter.
     pub granted: Option<HandedOver>,
@@ -87,19 +87,20 @@ impl HandedOver {
 
 /// Receives a client's hints.
 pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
-    /// The client's name, `host/pid/uuid`. Its channel is the key prefix, `wake:` and this name.
+    /// The client's name, `host/pid/uuid`. The client's channel is the key prefix, `wake:` and this
+    /// name.
     fn client(&self) -> &str;
 
     /// Node number `node` sent a hint. Ignores hints for other clients. Must not block.
     fn hint(&self, node: usize, hint: &Hint);
 
-    /// Node number `node` has news of a name that this client observes: its holder or note may have
-    /// changed. Must not block.
+    /// Node number `node` has news of a name that this client observes: the name's holder or note
+    /// may have changed. Must not block.
     fn news(&self, node: usize, name: &Name) {
         let _ = (node, name);
     }
 
-    /// Whether the client receives what is published on its channel.
+    /// Whether the client receives the messages that are published on its channel.
     fn hears(&self) -> bool {
         true
     }
@@ -107,8 +108,8 @@ pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
     /// Hints of node number `node` may have been lost: all waiters should ask again.
     fn missed(&self, node: usize);
 
-    /// Node number `node` is doubted: it restarted, or its clock was stepped. Leases that rely on
-    /// it should be renewed.
+    /// Node number `node` is doubted: it restarted, forgot, or its clock was stepped. Leases that
+    /// rely on this node should be renewed.
     fn doubted(&self, node: usize) {
         let _ = node;
     }

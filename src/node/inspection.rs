@@ -13,7 +13,7 @@ pub struct Description {
     pub says: Arc<str>,
     /// How long the holder has had the name.
     pub since: Duration,
-    /// The fencing token of its hold.
+    /// The fencing token of the hold.
     pub token: u64,
     /// How many notes the holder set before this one under the same token.
     pub number: u32,
@@ -23,7 +23,8 @@ pub struct Description {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// The holder. If readers hold the name, one of them; a reader's number follows an `s`.
+    /// The holder; `None` if the name is free. If readers hold the name, one of the readers. A
+    /// reader's number follows an `s`.
     pub holder: Option<String>,
     /// The kind of the hold.
     pub kind: Kind,

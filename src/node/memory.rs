@@ -36,15 +36,16 @@ fn millis(time: Duration) -> Duration {
 pub struct MemoryNode {
     label: Arc<str>,
     host: Arc<dyn Host>,
-    /// How far its clock is ahead of the host's monotonic one: it shows wall time, as ballots do.
+    /// How far the node's clock is ahead of the host's monotonic clock. The node's clock shows wall
+    /// time, as ballots do.
     ahead: Duration,
     store: Mutex<Store>,
     listeners: Mutex<Vec<(usize, Weak<dyn Listener>)>>,
 }
 
 impl MemoryNode {
-    /// A new node whose votes count at once. It takes the time from `host`. No list of nodes is in
-    /// force there.
+    /// A new node whose votes count at once. The node takes the time from `host`. No list of nodes
+    /// is in force on it.
     #[must_use]
     pub fn new(label: &str, host: Arc<dyn Host>) -> Self {
         let ahead = host.wall().saturating_sub(host.now().since_origin());

@@ -48,8 +48,8 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     /// Submits an operation. Never blocks. All failures come through the reply.
     fn submit(&self, request: Request);
 
-    /// Submits several operations, in their order. A node that batches operations puts them into as
-    /// few calls as possible. In its queue they count as one.
+    /// Submits several operations, in their order. A node that batches operations puts these into
+    /// as few calls as possible. In the node's queue they count as one operation.
     fn submit_all(&self, requests: Vec<Request>) {
         requests.into_iter().for_each(|request| self.submit(request));
     }
@@ -70,7 +70,7 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Whether the node accepts hello, so that its clients keep a list of nodes in force there.
+    /// Whether the node accepts hello. Clients keep their list of nodes in force on such a node.
     fn takes_hello(&self) -> bool {
         false
     }

@@ -38,15 +38,15 @@ pub enum Outcome {
     },
     /// Claim: another owner holds one of the names or comes before this claim.
     Held {
-        /// That owner.
+        /// That owner; empty if nobody holds the name and a waiter comes before this claim.
         holder: String,
-        /// The kind of its hold.
+        /// The kind of that owner's hold.
         kind: Kind,
         /// How long the hold lasts still, by the node's clock; `None` if the hold never ends.
         remaining: Option<Duration>,
         /// The bar: a ballot must be above it to be granted.
         fence: u64,
-        /// The claimant's place in the queue, if it waits.
+        /// The claim's place in the queue, if the claim waits.
         queued: Option<Queued>,
     },
     /// Claim: the ballot is not above the bar, or is too low for the hold that this owner has.
@@ -83,7 +83,8 @@ pub enum Outcome {
     },
     /// Revoke: done.
     Revoked {
-        /// The owner whose hold ends last, of all names and readers; `None` if all names are free.
+        /// The owner of the hold that ends last, among all holds of the names; `None` if all names
+        /// are free.
         holder: Option<String>,
         /// The ballot of that hold.
         ballot: u64,
@@ -191,7 +192,7 @@ pub enum FaultKind {
     Rejected,
     /// The reply has no form that our scripts return.
     Garbled,
-    /// The node carried the operation out, but may have forgotten a grant: this is no vote.
+    /// The node carried the operation out, but may have forgotten a grant: its reply is no vote.
     Doubted,
 }
 
@@ -277,7 +278,7 @@ pub trait Sink: Send + Sync + 'static {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply);
 }
 
-/// Where one node's reply goes. If it is dropped unused, it delivers the fault `Closed`.
+/// Where one node's reply goes. If this value is dropped unused, the sink gets the fault `Closed`.
 pub struct ReplyTo {
     node: usize,
     sink: Option<Arc<dyn Sink>>,

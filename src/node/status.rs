@@ -12,28 +12,30 @@ use crate::words;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeState {
-    /// Its votes count.
+    /// The node's votes count.
     Up,
-    /// It is connected, but its votes on claims do not count yet: it may have forgotten holds.
+    /// The node is connected, but its votes on claims do not count yet: it may have forgotten
+    /// holds.
     Quarantined {
-        /// For how much longer.
+        /// How much longer the quarantine lasts.
         left: Duration,
         /// The reason.
         doubt: Doubt,
     },
-    /// The client is still connecting, or its list is not in force there yet.
+    /// The client is still connecting, or the client's list is not in force on the node yet.
     Connecting,
     /// There is no connection.
     Down {
         /// Why the last attempt failed, or the last connection ended.
         why: String,
     },
-    /// Another list of nodes is in force there: the node only renews and releases.
+    /// Another list of nodes is in force on the node: the node only renews and releases.
     OtherList {
         /// Which list, and what to do.
         why: Arc<str>,
     },
-    /// Its name leads clients to two servers: the node renews and releases, but no vote counts.
+    /// The node's name leads clients to two servers: the node renews and releases, but no vote
+    /// counts.
     Twins {
         /// The name.
         why: Arc<str>,
@@ -50,7 +52,7 @@ pub enum NodeState {
 }
 
 impl NodeState {
-    /// Whether the node is refused because of what its server is.
+    /// Whether the node is refused because its server is a replica, a cluster or a duplicate.
     #[must_use]
     pub(crate) const fn is_unfit(&self) -> bool {
         matches!(self, Self::Replica | Self::Cluster | Self::Duplicate { .. })
@@ -64,7 +66,8 @@ impl NodeState {
     }
 }
 
-/// How a node is that is connected, and not of use before this client's list is in force there.
+/// The text for a node that is connected but not usable yet, since this client's list is not in
+/// force on it.
 pub(crate) const UNLISTED: &str = "connected, and this client's list is not in force there yet";
 
 impl fmt::Display for NodeState {
@@ -117,8 +120,8 @@ pub struct NodeStatus {
     pub uptime: Option<Duration>,
     /// The `maxmemory-policy` by which the server may evict locks; `None` if it evicts nothing.
     pub evicts: Option<String>,
-    /// Why the server cannot read the node's record; `None` if it can. Without the record it grants
-    /// nothing.
+    /// Why the server cannot read the node's record; `None` if it can. Without the record the
+    /// server grants nothing.
     pub unreadable: Option<String>,
     /// The server's `maxmemory`, if it used more at the last INFO and evicts nothing. Such a server
     /// grants nothing. `None` otherwise.
@@ -131,7 +134,7 @@ pub struct NodeStatus {
 }
 
 impl NodeStatus {
-    /// A node of which only the state is known.
+    /// The status of a node of which only the state is known.
     #[must_use]
     pub fn new(node: Arc<str>, state: NodeState) -> Self {
         Self {

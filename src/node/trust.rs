@@ -5,9 +5,9 @@ use crate::rules::doubt::Trust;
 
 /// Returns the reply, or a fault if the reply must not count as a vote.
 ///
-/// A doubted node may have lost a hold before it granted this claim. The grant took effect there,
-/// so it must be withdrawn. `Extended` does not count shortly after a doubt began, since another
-/// round may still count a forgotten grant (docs/protocol.md, Doubted nodes).
+/// A doubted node may have lost a hold before it granted this claim. The grant took effect on the
+/// node, so the client must withdraw the claim. `Extended` does not count shortly after a doubt
+/// began, since another round may still count a forgotten grant (docs/protocol.md, Doubted nodes).
 ///
 /// # Errors
 /// The fault of the reply, or `Doubted`.
@@ -23,11 +23,12 @@ pub fn trusted(reply: Reply, trust: Trust) -> Reply {
     }
 }
 
-/// Treats a reply from a node whose record is not the one that the client knew. The node may have
-/// forgotten its grants, so a renewal counts as `Forgot`.
+/// Judges a reply from a node whose record is not the record that the client knew. The node may
+/// have forgotten its grants, so a renewal counts as `Forgot`.
 ///
 /// # Errors
-/// The fault of the reply, or `Doubted` for a grant: it was carried out, and must be withdrawn.
+/// The fault of the reply, or `Doubted` for a grant: the claim was carried out, and must be
+/// withdrawn.
 pub fn of_another_record(reply: Reply) -> Reply {
     match reply {
         Ok(Outcome::Granted { .. }) => {

@@ -31,7 +31,7 @@ pub fn renewed(reply: &Reply) -> RenewVote {
     }
 }
 
-/// The fence that a reply to a claim returned, if there is a ballot above it.
+/// The fence in a reply to a claim; `None` if no ballot can be above that fence.
 #[must_use]
 pub fn told(reply: &Reply) -> Option<u64> {
     match reply {
@@ -42,7 +42,8 @@ pub fn told(reply: &Reply) -> Option<u64> {
     }
 }
 
-/// A corrupt fence of 2^53 - 1 leaves no ballot above it: its node cannot vote on that name.
+/// No ballot can be above a corrupt fence of 2^53 - 1: a node with such a fence cannot vote on the
+/// name.
 const fn can_be_lifted(fence: u64) -> bool {
     fence < LIMIT - 1
 }

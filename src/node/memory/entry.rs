@@ -10,7 +10,7 @@ use super::record::{KEEP, far};
 use crate::node::inspection::Description;
 use crate::node::operation::{Kind, Note, Operation, Renew};
 
-/// How long a revocation is remembered, even if the name is not used.
+/// How long a node remembers a revocation, even if nobody uses the name.
 const REMEMBERED: Duration = Duration::from_secs(90_000);
 
 /// A writer's hold, which may have expired.
@@ -22,8 +22,8 @@ pub(super) struct Hold {
     pub(super) ballot: u64,
     pub(super) count: u32,
     pub(super) until: Duration,
-    /// The granted ttl. If `until` is further ahead than that, the node's clock was set back, and
-    /// the hold is cut.
+    /// The granted ttl. If `until` is further ahead than the ttl, the node's clock was set back,
+    /// and the hold is cut.
     pub(super) ttl: Duration,
 }
 
@@ -61,7 +61,8 @@ impl Kept {
     }
 }
 
-/// A name: the hash and the other keys of a real node, which may keep them a little longer.
+/// A name. On a real node this is a hash and some other keys. A real node may keep these keys a
+/// little longer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
     hold: Option<Hold>,
@@ -69,7 +70,7 @@ pub(super) struct Entry {
     pub(super) fence: u64,
     /// Locks with tokens up to this one are never renewed.
     pub(super) over: u64,
-    /// The entry is kept at least until then, since a lock was revoked.
+    /// If a lock was revoked: the entry is kept at least until this time.
     revoked_till: Duration,
     pub(super) line: Line,
     /// The last note, whose owner may not hold the name any more.
@@ -89,8 +90,8 @@ impl Entry {
         self.kept(owner, now).is_some_and(|kept| *kept.owner == *owner)
     }
 
-    /// The hold that this owner sees: its own, or one that keeps it out. Readers do not keep each
-    /// other out.
+    /// The hold that this owner sees: the owner's own hold, or a hold that keeps the owner out.
+    /// Readers do not keep each other out.
     pub(super) fn kept(&self, owner: &str, now: Duration) -> Option<Kept> {
         let shared = Operation::is_shared(owner);
         if let Some(reader) = self.readers.of(owner, now).filter(|_| shared) {
@@ -106,7 +107,7 @@ impl Entry {
         self.kept(owner, now).map_or(Duration::ZERO, |kept| kept.left)
     }
 
-    /// The reader whose hold ends last. It keeps writers out.
+    /// The reader whose hold ends last. That hold keeps writers out.
     pub(super) fn last_reader(&self, now: Duration) -> Option<Kept> {
         let last = self.readers.last(now)?;
         let (kind, ballot, left) = (Kind::Lock, self.readers.fence, self.readers.ends() - now);
@@ -118,7 +119,8 @@ impl Entry {
         self.holder(now).is_some_and(|hold| Operation::shares(&hold.owner, owner))
     }
 
-    /// The fence for this owner: its ballot must be higher. Readers ignore the readers' fence.
+    /// The fence for this owner: the owner's ballot must be higher. Readers ignore the readers'
+    /// fence.
     pub(super) fn fence_of(&self, owner: &str) -> u64 {
         if Operation::is_shared(owner) { self.fence } else { self.highest() }
     }
@@ -129,7 +131,7 @@ impl Entry {
         if let Some(hold) = &mut self.hold {
             hold.until = hold.until.min(now + hold.ttl);
         }
-        // If `revoked_till` is later than that, the clock was set back.
+        // If `revoked_till` is further ahead than `REMEMBERED`, the clock was set back.
         self.revoked_till = self.revoked_till.min(now + REMEMBERED);
         self.settle(now);
         if self.expires <= now {
@@ -145,8 +147,8 @@ impl Entry {
     }
 
     /// Renews the expiry after a change: `KEEP` after now or after the last hold ends, but not
-    /// before `revoked_till`. A fence too far ahead for the record is kept until the clock has
-    /// passed it.
+    /// before `revoked_till`. A fence that is too far ahead for the record is kept for `KEEP` after
+    /// the clock reaches the fence.
     pub(super) fn keep(&mut self, precise: Duration) {
         let last = self.last(millis(precise));
         let passed = if self.highest() > far(precise) { self.passed() } else { last };
@@ -178,8 +180,8 @@ impl Entry {
         self.keep(precise);
     }
 
-    /// Holds the name for longer, with at least the renewal's ballot. Otherwise a late withdrawal
-    /// of an earlier ask would end a hold that counts.
+    /// Holds the name for longer, with at least the renewal's ballot. With a lower ballot, a late
+    /// withdrawal of an earlier ask would end a hold that counts.
     pub(super) fn extend(&mut self, renewal: &Renew, precise: Duration) {
         let ballot = renewal.ballot;
         if let Some(hold) = &mut self.hold {
@@ -192,8 +194,8 @@ impl Entry {
         self.keep(precise);
     }
 
-    /// Adds a reader, or extends its hold. The writer's hold is removed: the writer becomes this
-    /// reader, or it has expired and must stay out even if the clock goes back.
+    /// Adds a reader, or extends its hold. Removes the writer's hold: the writer becomes this
+    /// reader, or the writer's hold has expired and must not come back if the clock is set back.
     pub(super) fn read(&mut self, owner: &Arc<str>, ttl: Duration, ballot: u64, precise: Duration) {
         self.hold = None;
         self.readers.read(owner, millis(precise), millis(ttl), ballot);
@@ -238,8 +240,8 @@ impl Entry {
         (self.hold, self.readers) = (None, Readers::default());
     }
 
-    /// The owner has ended: its locks up to `token` are over, and it knew ballots up to `ballot`.
-    /// Returns whether it held the name until now.
+    /// Ends the owner: the owner's locks with tokens up to `token` are over. `ballot` is the
+    /// highest ballot that the owner knew. Returns whether the owner held the name until now.
     pub(super) fn release(&mut self, owner: &str, token: u64, ballot: u64, precise: Duration) -> bool {
         if !Operation::is_shared(owner) {
             self.over = self.over.max(token);
@@ -250,14 +252,14 @@ impl Entry {
         self.let_go(owner, u64::MAX, ballot, precise)
     }
 
-    /// Takes back the owner's grants with ballots up to this one. Returns whether one was held
-    /// until now.
+    /// Takes back the owner's grants with ballots up to `ballot`. Returns whether the owner held
+    /// the name by such a grant until now.
     pub(super) fn withdraw(&mut self, owner: &str, ballot: u64, precise: Duration) -> bool {
         self.let_go(owner, ballot, ballot, precise)
     }
 
-    /// Ends the owner's hold if its ballot is at most `up_to`. In either case raises the fence to
-    /// `ballot`. For a reader this is the readers' fence.
+    /// Ends the owner's hold if the hold's ballot is at most `up_to`. In either case raises the
+    /// fence to `ballot`: for a reader the readers' fence, for a writer the name's.
     fn let_go(&mut self, owner: &str, up_to: u64, ballot: u64, precise: Duration) -> bool {
         let now = millis(precise);
         let mine = match Operation::is_shared(owner) {

@@ -8,8 +8,8 @@ use super::millis;
 use crate::node::hint::Hint;
 use crate::node::operation::{Kind, Waiter};
 
-/// Owners by ticket, then by name: a sorted set on a real node, with a hash of what each waiter
-/// sent. Each of the two keys expires as a whole.
+/// The waiting owners, by ticket and then by name. A real node keeps them in a sorted set, and the
+/// data of each waiter's last ask in a hash. Each of these two keys expires as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Line {
     order: BTreeSet<(u64, Arc<str>)>,
@@ -20,36 +20,36 @@ pub(super) struct Line {
 /// One waiter, as of its last ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Waiting {
-    /// The kind of the hold that it wants.
+    /// The kind of the hold that the waiter wants.
     pub(super) kind: Kind,
     pub(super) ticket: u64,
-    /// How long a hand-over to it lasts.
+    /// How long a hand-over to this waiter lasts.
     pub(super) lasts: Duration,
-    /// The time until its next ask, as it announced.
+    /// The longest time until the next ask, as the waiter announced it.
     again: Duration,
-    /// When it asked last.
+    /// The time of the last ask.
     asked: Duration,
 }
 
 impl Waiting {
-    /// How long ago it asked; zero if the node's clock was set back since.
+    /// How long ago the waiter asked; zero if the node's clock was set back since.
     const fn age(&self, now: Duration) -> Duration {
         now.saturating_sub(self.asked)
     }
 
-    /// Whether it has not asked again in twice the announced time.
+    /// Whether the waiter has not asked again in twice the announced time.
     fn is_silent(&self, now: Duration) -> bool {
         self.age(now) > self.again * 2
     }
 
-    /// The time until half of a hand-over to it would be over. It should ask again by then.
+    /// The time until the last ask is half of a hand-over old. The waiter should ask again by then.
     fn is_old_in(&self, now: Duration) -> Duration {
         millis((self.lasts / 2).saturating_sub(self.age(now)))
     }
 }
 
 impl Line {
-    /// Takes a place, or renews it.
+    /// Gives the owner a place, or renews the owner's place.
     pub(super) fn join(&mut self, owner: &Arc<str>, kind: Kind, waiter: &Waiter, now: Duration) {
         let Waiter { ticket, lasts, again } = *waiter;
         let (lasts, again) = (millis(lasts), millis(again).max(Duration::from_millis(1)));
@@ -87,13 +87,13 @@ impl Line {
         waiting.is_old_in(now)
     }
 
-    /// The place of an owner, from 1; 0 if it has none.
+    /// The place of an owner, from 1; 0 if the owner has no place.
     pub(super) fn rank(&self, owner: &str) -> u32 {
         let found = self.order.iter().position(|(_, known)| **known == *owner);
         found.and_then(|index| u32::try_from(index + 1).ok()).unwrap_or(0)
     }
 
-    /// Removes the owner. Returns whether it had a place.
+    /// Removes the owner. Returns whether the owner had a place.
     pub(super) fn leave(&mut self, owner: &str) -> bool {
         let Some((owner, waiting)) = self.waiting.remove_entry(owner) else { return false };
         self.order.remove(&(waiting.ticket, owner));
@@ -127,7 +127,7 @@ impl Line {
     }
 }
 
-/// Whether the client of an owner receives what is published to it.
+/// Whether the client of an owner receives the messages on its channel.
 pub(super) fn is_heard_by(owner: &str, hears: &dyn Fn(&str) -> bool) -> bool {
     let hint = Hint::ask_again(owner.into(), Duration::ZERO);
     hint.address().is_some_and(|(client, _)| hears(client))

@@ -20,7 +20,8 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// The list in force after a hello that may write. `before` is the one in force before it.
+    /// The list in force after a hello that may write. `before` is the list in force before that
+    /// hello.
     pub(super) fn behind(hello: &Hello, before: Option<Self>, now: Duration) -> Option<Self> {
         let (list, lasts) = (&hello.list, millis(hello.list.lasts()));
         let (hash, says) = (list.hash().clone(), list.says().clone());

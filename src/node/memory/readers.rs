@@ -15,7 +15,7 @@ pub(super) struct Readers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Reader {
     pub(super) until: Duration,
-    /// The granted ttl, for the same use as that of a hold.
+    /// The granted ttl. As in a writer's hold, it cuts `until` if the clock was set back.
     ttl: Duration,
     /// The ballot of the grant.
     pub(super) ballot: u64,
@@ -43,7 +43,7 @@ impl Readers {
         self.last_above(0, now)
     }
 
-    /// The same, of the readers with ballots above `over`.
+    /// Of the readers with ballots above `over`, the reader whose hold ends last.
     pub(super) fn last_above(&self, over: u64, now: Duration) -> Option<&str> {
         let reads = self.readers.iter().filter(|(_, reader)| reader.until > now && reader.ballot > over);
         reads.max_by_key(|&(owner, reader)| (reader.until, owner)).map(|(owner, _)| &**owner)
@@ -54,8 +54,8 @@ impl Readers {
         u32::try_from(reading).unwrap_or(u32::MAX)
     }
 
-    /// Adds a reader for `ttl` from now, or extends its hold. Neither the end of its hold nor its
-    /// ballot goes down.
+    /// Adds a reader for `ttl` from now, or extends its hold. An extension never makes the hold end
+    /// earlier or have a lower ballot.
     pub(super) fn read(&mut self, owner: &Arc<str>, now: Duration, ttl: Duration, ballot: u64) {
         let reader = Reader { until: now + ttl, ttl, ballot };
         let had = self.readers.get(owner).copied().unwrap_or(reader);

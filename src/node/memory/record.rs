@@ -1,4 +1,5 @@
-//! A node's record: since when it remembers, its floor, and which list of nodes is in force.
+//! A node's record: since when the node remembers its grants, its floor, and which list of nodes is
+//! in force on it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +15,11 @@ use crate::rules::list;
 pub const KEEP: Duration = Duration::from_secs(105);
 /// How often `high` moves to `mid`, and `mid` to `floor`.
 const PERIOD: Duration = Duration::from_secs(35);
-/// Ballots further ahead of the clock come from a broken clock: they must not raise the floor.
+/// In microseconds. Ballots further ahead of the clock than this come from a broken clock: they
+/// must not raise the floor.
 const FAR: u64 = 86_400_000_000;
-/// How far `high` runs ahead of a ballot, in microseconds, so that not every ballot writes it. A
-/// ballot that leads the clock by this much gets no margin.
+/// How far `high` runs ahead of a ballot, in microseconds, so that not every ballot changes `high`.
+/// A ballot that is this far ahead of the clock gets no margin.
 const AHEAD: u64 = 250_000;
 
 /// What a node stores apart from its names. A name that is not stored was last changed at least
@@ -33,7 +35,8 @@ pub(super) struct Record {
     word: Option<OldAtOnce>,
     /// Whether `high` covers all ballots that the node may have forgotten.
     synced: bool,
-    /// At least the highest ballots, by age: `floor <= mid <= high`.
+    /// Upper bounds of the granted ballots, with `floor <= mid <= high`: `high` of all, `mid` and
+    /// `floor` of older ones.
     high: u64,
     mid: u64,
     floor: u64,
@@ -55,8 +58,8 @@ impl Record {
         Self { synced: true, ..Self::new(&id.into(), &"".into(), Duration::ZERO, word, age) }
     }
 
-    /// The record that this hello makes, if it may. `kept_all`: nobody can have used the node
-    /// before.
+    /// The record that this hello makes; `None` if the hello may not make one. `kept_all`: nobody
+    /// can have used the node before.
     pub(super) fn made(hello: &Hello, kept_all: bool, now: Duration) -> Option<Self> {
         let makes = hello.intent >= Intent::Make && !hello.process.is_empty();
         let word = hello.old.filter(|old| kept_all || *old == OldAtOnce::Init);
@@ -87,7 +90,8 @@ impl Record {
         list && hello.knew.as_ref() == Some(&self.id)
     }
 
-    /// Whether the record is of this process. A server that forgot its promotion is still the same.
+    /// Whether the record is of this process. The record may name a promotion that the server has
+    /// forgotten: it is the same process then.
     fn is_of(&self, process: &str) -> bool {
         self.process.strip_prefix(process).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
@@ -97,7 +101,7 @@ impl Record {
         (self.id, self.since, self.word, self.synced) = (id.clone(), signed(now), None, false);
     }
 
-    /// Raises all ballots to `told`, which other nodes returned.
+    /// Raises `high`, `mid` and `floor` to `told`, which other nodes returned.
     fn sync(&mut self, told: u64, now: Duration) {
         let told = told.min(far(now));
         self.high = self.high.max(told);
@@ -143,8 +147,9 @@ impl Record {
         fields.into_iter().map(|(field, value)| (field.to_owned(), value)).collect()
     }
 
-    /// Moves `high` to `mid` and `mid` to `floor`, once a period. If the clock was set back, their
-    /// age is unknown and both move, but not further than the new clock allows.
+    /// Moves `high` to `mid` and `mid` to `floor`, once a period. If the clock was set back, the
+    /// age of both is unknown: then `floor` rises to `high`, but not further than the new clock
+    /// allows.
     pub(super) fn rotate(&mut self, precise: Duration) {
         let now = millis(precise);
         match now.checked_sub(self.rotated) {
@@ -277,7 +282,7 @@ mod tests {
         assert_eq!(written, 3);
     }
 
-    /// Otherwise each new ballot would meet a floor above it.
+    /// With the full margin, each new ballot would meet a floor above it.
     #[test]
     fn ballot_that_leads_the_clock_is_led_by_less_and_less() {
         for (lead, ahead) in [(0, AHEAD), (1_000, AHEAD - 1_000), (AHEAD, 0), (2 * AHEAD, 0)] {

@@ -23,7 +23,7 @@ impl Seen {
         }
     }
 
-    /// Renews the expiry. Each write of a hello does so.
+    /// Renews the expiry. Each hello that changes the record does so.
     pub(super) fn touch(&mut self, hello: &Hello, now: Duration) {
         self.until = now + millis(hello.list.spare());
     }

@@ -37,8 +37,9 @@ impl Store {
         Self { record: Some(Record::old(id)), ..Self::default() }
     }
 
-    /// Sets whether a record may be old at once since nobody used the node before. A real node
-    /// checks how long its process has been up, and what it executed.
+    /// Sets whether the node can tell that nobody used it before. Then a new record may be old at
+    /// once. A real node checks how long its process has been up, and which commands it has
+    /// executed.
     pub const fn keeps_all(&mut self, on: bool) {
         self.kept_all = on;
     }
@@ -90,8 +91,8 @@ impl Store {
         self.entries.get(name.key()).is_some_and(|entry| entry.line.contains(owner, now))
     }
 
-    /// The live waiters of a name, in their order, and the time until the name is free for the
-    /// first.
+    /// The time until a name is free for its first live waiter, and all live waiters in their
+    /// order.
     #[must_use]
     pub fn waited_for(&self, name: &Name, now: Duration, hears: &dyn Fn(&str) -> bool) -> (Duration, Vec<Arc<str>>) {
         let Some(entry) = self.entries.get(name.key()) else { return Default::default() };
@@ -191,7 +192,8 @@ mod tests {
         assert_eq!(store.bounds(), (high(7), high(7)));
     }
 
-    /// A later renewal would heal the name, and the renewal after that would count.
+    /// If the node forgot too early that a lock is over, a renewal would heal the name, and the
+    /// next renewal would count.
     #[test]
     fn what_is_over_is_remembered_as_long_as_fences_and_25_hours_if_revoked() {
         for (verb, later, lost) in [
@@ -322,7 +324,7 @@ mod tests {
         assert!(granted(&store.apply(&waits("a", "c/5", 10), 4 * SECOND)));
     }
 
-    /// The number of dead waiters must not matter.
+    /// However many waiters are dead, one call must drop them all.
     #[test]
     fn dead_waiters_are_dropped_within_one_call() {
         for by in ["release", "claim"] {
@@ -371,7 +373,8 @@ mod tests {
         }
     }
 
-    /// The owners that were told to ask again since the last call, and after how many milliseconds.
+    /// The owners that got a hint to ask again since the last call, and the time in that hint in
+    /// ms.
     fn told(store: &mut Store) -> Vec<(String, u128)> {
         let hints = store.hints().into_iter().filter(|hint| hint.granted.is_none());
         hints.map(|hint| (hint.acquisition.to_string(), hint.after.as_millis())).collect()
@@ -571,7 +574,7 @@ mod tests {
         assert!(granted(&store.clone().apply(&reads("e/s1", 8), SECOND)), "readers' tokens have no order");
         store.apply(&release("c/s1", 7), SECOND);
         assert_eq!(store.clone().apply(&reads("e/s1", 8), SECOND), Outcome::Stale { fence: 9 });
-        // A release by an owner that does not read raises the fence too.
+        // A release by a reader that holds nothing raises the fence too.
         store.apply(&release("e/s1", 11), SECOND);
         assert_eq!(store.apply(&reads("f/s1", 11), SECOND), Outcome::Stale { fence: 11 });
     }

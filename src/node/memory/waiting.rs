@@ -19,7 +19,8 @@ fn stamp(precise: Duration) -> Stamp {
 
 impl Work<'_> {
     /// Puts a waiting claim of one name into the queue, or renews its place. A claim that arrives
-    /// after its owner has ended waits too: its client releases what is handed over to it.
+    /// after its owner has ended waits too: if the node hands the name to that owner, the client
+    /// releases the name.
     pub(super) fn queue_up(&mut self, claim: &Claim) {
         let (Some(waiter), Some(name)) = (claim.place(), claim.names.first()) else { return };
         let now = self.now;
@@ -37,7 +38,7 @@ impl Work<'_> {
     }
 
     /// Hands a name that is free for this claim to waiters that come first. Returns whether there
-    /// are any: then the claim is refused.
+    /// are such waiters: then the claim is refused.
     pub(super) fn gives_way(&mut self, claim: &Claim, name: &Name) -> bool {
         let waits = claim.next > claim.ballot && self.has_others_before(claim, name);
         if waits {
@@ -109,7 +110,7 @@ impl Work<'_> {
         }
     }
 
-    /// Removes the owner from the queue. Returns whether it had a place.
+    /// Removes the owner from the queue. Returns whether the owner had a place.
     pub(super) fn leave(&mut self, name: &Name, owner: &str) -> bool {
         let had = self.drop(name, owner);
         self.tell(name, false);

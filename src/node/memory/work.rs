@@ -20,7 +20,7 @@ impl Store {
         self.apply_heard(operation, now, &|_| true)
     }
 
-    /// As [`apply`](Self::apply). `hears`: whether a client receives what is published to it.
+    /// As [`apply`](Self::apply). `hears`: whether a client receives the messages on its channel.
     pub fn apply_heard(&mut self, operation: &Operation, now: Duration, hears: &dyn Fn(&str) -> bool) -> Outcome {
         // Only comparisons of ballots with the clock need microseconds.
         let (precise, now) = (now, millis(now));
@@ -50,7 +50,7 @@ pub(super) struct Work<'a> {
     pub(super) store: &'a mut Store,
     pub(super) now: Duration,
     pub(super) precise: Duration,
-    /// Whether a client receives what is published to it.
+    /// Whether a client receives the messages on its channel.
     pub(super) hears: &'a dyn Fn(&str) -> bool,
     /// By name, how many waiters have left the first two places of its queue.
     pub(super) moved_up: BTreeMap<Arc<str>, usize>,
@@ -158,7 +158,8 @@ impl Work<'_> {
         let (now, floor, bar) = (self.now, self.floor(), self.bar(name, &claim.owner));
         let shared = Operation::is_shared(&claim.owner);
         let entry = self.entry(name);
-        // The lock that this reader had as a writer is over, though other nodes may still hold it.
+        // The lock that this reader had as a writer is over, though its hold may still be on other
+        // nodes.
         if claim.follows > 0 && claim.follows <= entry.over {
             return Some(Outcome::Lost { holder: String::new() });
         }
@@ -167,8 +168,8 @@ impl Work<'_> {
         }
         let follows = shared && entry.is_followed_by(&claim.owner, now);
         match entry.kept(&claim.owner, now).filter(|_| !follows) {
-            // The floor is above the ballot if the node granted it in quarantine and was synced
-            // since. Withdrawn ballots are not above the fence.
+            // The floor is above the ballot of a hold if the node granted the hold in quarantine
+            // and was synced since. Withdrawn ballots are not above the fence.
             Some(Kept { owner, ballot, .. }) if owner == claim.owner => {
                 let late = claim.ballot < ballot || claim.ballot <= floor.max(entry.over);
                 let stale = late || claim.ballot <= entry.fence && claim.ballot != ballot;
@@ -182,7 +183,8 @@ impl Work<'_> {
         }
     }
 
-    /// The refusal if another owner holds the name or comes first. The claim waits, if it may.
+    /// The refusal if another owner holds the name or comes first. A claim that may wait is put
+    /// into the queue.
     fn held(&mut self, claim: &Claim, name: &Name, bar: u64) -> Outcome {
         self.queue_up(claim);
         let (now, queued) = (self.now, self.place(claim, name));
@@ -302,7 +304,7 @@ impl Work<'_> {
         for name in revoke.names.iter() {
             self.entry(name).revoke(revoke.ballot, precise);
             self.note_fence(name);
-            // The hold as an owner without one sees it.
+            // The hold as an owner without a hold sees it.
             let kept = self.entry(name).kept("", now);
             longest = [longest, kept].into_iter().flatten().max_by_key(|kept| kept.left);
         }

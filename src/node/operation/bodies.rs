@@ -14,7 +14,7 @@ pub struct Claim {
     pub names: Arc<[Name]>,
     /// The hash of the client's list, which must be in force. If empty, no list is checked.
     pub list: Arc<str>,
-    /// The claimant: one call of `acquire`, for all of its asks.
+    /// The claimant: one call of `acquire`. All asks of the call have the same owner.
     pub owner: Arc<str>,
     /// The kind of the hold.
     pub kind: Kind,
@@ -29,7 +29,7 @@ pub struct Claim {
     /// The place that the claim takes or renews if it must wait. Only a claim of one name can wait.
     pub waiter: Option<Waiter>,
     /// The ballot with which the node hands a free name to a waiter that comes first. It is above
-    /// the claim's own. With 0 the claim overtakes all waiters.
+    /// the claim's own ballot. With 0 the claim overtakes all waiters.
     pub next: u64,
 }
 
@@ -52,18 +52,19 @@ pub struct Renew {
     pub kind: Kind,
     /// How long to hold the names from now on.
     pub ttl: Duration,
-    /// The ballot with which the names were won. If locks with it are over, the node refuses.
+    /// The ballot with which the names were won. If locks with this token are over, the node
+    /// refuses the renewal.
     pub token: u64,
     /// The minimum ballot of the hold from now on: the token, or the common ballot of a set.
     pub ballot: u64,
     /// The hold count from now on.
     pub count: u32,
-    /// The holder's note, if the kind allows one. Whether it is stored has no effect on the lock.
+    /// The holder's note, if the kind allows one. The lock does not depend on the note.
     pub note: Option<Note>,
 }
 
 impl Renew {
-    /// Renews what `claim` was granted, with the hold count `count`.
+    /// Renews the names that `claim` was granted, with the hold count `count`.
     #[must_use]
     pub fn of(claim: &Claim, count: u32) -> Self {
         let Claim { kind, ttl, ballot, .. } = *claim;
@@ -94,12 +95,13 @@ pub struct Release {
     pub names: Arc<[Name]>,
     /// The owner that may hold them.
     pub owner: Arc<str>,
-    /// How long the holds can last at most: the client does not repeat the release after that.
-    /// Nodes do not read it.
+    /// The longest time that the holds can last. After that time the client does not repeat the
+    /// release. Nodes do not read this field.
     pub ttl: Duration,
     /// The owner's token; 0 if it had none, or withdraws.
     pub token: u64,
-    /// The highest ballot that the owner asked with or was pushed, whether or not it counted.
+    /// The highest ballot of the owner's asks and of the hand-overs that nodes pushed to the owner,
+    /// even if they did not count.
     pub ballot: u64,
     /// The ballot with which the node hands a freed name to a waiter; 0 for no hand-over.
     pub next: u64,
@@ -128,14 +130,14 @@ pub struct Revoke {
 /// Reads a page of the names that the node knows, held or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// The cursor: [`Scan::FIRST`], or the one that the page before returned.
+    /// The cursor: [`Scan::FIRST`], or the cursor that the page before returned.
     pub from: Arc<str>,
     /// About how many keys the node examines.
     pub keys: u32,
 }
 
 impl Scan {
-    /// The cursor of the first page. A page that returns it is the last.
+    /// The cursor of the first page. A page that returns this cursor is the last page.
     pub const FIRST: &'static str = "0";
 }
 

@@ -1,7 +1,7 @@
 //! The kind of a hold.
 
-/// The kind of a hold, which nodes store with it. Nodes use it to refuse a gate that is claimed as
-/// a lock (or the reverse), and look for a note unless it is `Lock`.
+/// The kind of a hold. Nodes store the kind with the hold. They refuse a claim of a gate as a lock,
+/// or the reverse. They look for a note if the kind is not `Lock`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A plain lock.

@@ -58,7 +58,7 @@ impl Operation {
         }
     }
 
-    /// The operation's names; empty if it is about the node.
+    /// The operation's names; empty if the operation is about the node.
     #[must_use]
     pub fn names(&self) -> &[Name] {
         match self {
@@ -111,7 +111,7 @@ impl Operation {
         !number.is_empty() && client.ends_with("/s")
     }
 
-    /// Whether `reader` is what `writer` becomes in a downgrade: client and number are the same.
+    /// Whether `writer` becomes `reader` in a downgrade: client and number are the same.
     #[must_use]
     pub fn shares(writer: &str, reader: &str) -> bool {
         let (writer, reader) = (writer.rsplit_once('/'), reader.rsplit_once('/'));

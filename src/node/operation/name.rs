@@ -55,7 +55,8 @@ impl Name {
         &self.text
     }
 
-    /// The key of the hash of this name. Other keys, like the queue's, begin with it.
+    /// The key of the Redis hash that stores this name. Other keys, like the queue's, begin with
+    /// this key.
     #[must_use]
     pub const fn key(&self) -> &Arc<str> {
         &self.key

@@ -28,7 +28,7 @@ impl Claim {
         }
     }
 
-    /// The operation with another verb on what this claim was granted.
+    /// The operation with this verb, for the owner and the names of this claim.
     pub(crate) fn with_verb(self, verb: Verb) -> Operation {
         let Self { names, ballot, .. } = &self;
         match verb {

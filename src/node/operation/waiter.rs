@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A place in the queue of a name. Each ask renews it.
+/// A place in the queue of a name. Each ask renews the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
     /// The order in the queue: when `acquire` began, in microseconds.
