@@ -44,11 +44,12 @@ pub(super) struct Greeting {
     pub(super) asked: Tick,
     pub(super) informed: Tick,
     pub(super) greeted: Tick,
-    /// The node's record, `None` if it has none; or why it cannot be read.
+    /// The node's record, `None` if the node has none; or why the record cannot be read.
     pub(super) record: Result<Option<Record>, Fault>,
     /// The time of the reply to hello.
     pub(super) time: Option<Duration>,
-    /// Whether wake-ups are subscribed to; or why the server refuses that.
+    /// Whether the connection is subscribed to wake-ups; or why the server refuses the
+    /// subscription.
     pub(super) hinting: Result<bool, Fault>,
 }
 
@@ -194,7 +195,8 @@ impl Server {
     }
 }
 
-/// The server's `maxmemory`, if it uses more. Redis does not count the buffers of replicas.
+/// The server's `maxmemory`, if the server uses more memory. Redis does not count the buffers of
+/// replicas.
 fn full<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
     let number = |name| field(name)?.parse::<u64>().ok();
     let (used, limit) = (number("used_memory")?, number("maxmemory")?);

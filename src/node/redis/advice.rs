@@ -32,15 +32,15 @@ fn unknown(said: &str) -> Option<&str> {
     named.split(quote).nth(1)
 }
 
-/// The right that the server's user lacks, if that is the reason. Errors in scripts have other
-/// words than those of commands.
+/// The right that the client's user lacks, if the error is about rights. Errors of scripts are
+/// worded differently from errors of commands.
 fn right(said: &str) -> Option<String> {
     let script = said.contains("user executing the script") || said.contains("ACL failure in script");
     // redis-rs gives the refusal of SELECT another code.
     if !script && !said.starts_with("NOPERM") && !said.contains("has no permissions to run the '") {
         return None;
     }
-    // The text before that names the user, who may be called `keycloak`.
+    // The text before `permissions to` names the user. A user may be called `keycloak`.
     let what = said.rsplit_once("permissions to ").map_or(said, |(_, what)| what);
     Some(if let Some(command) = ran(what) {
         format!("+{command}")

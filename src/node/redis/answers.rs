@@ -85,21 +85,21 @@ impl Answers {
         self.shared.settings.listener.heard(self.shared.index);
     }
 
-    /// Decides which replies of a call with this time count. The node's clock may have been stepped
-    /// while they were on their way.
+    /// Decides which replies of one call count. `time` is the node's time in them: the node's clock
+    /// may have been stepped while the replies were on their way.
     fn observe(&self, time: Duration, shown: Shown<'_>, sent: Tick, received: Tick) -> Seen {
         self.observed(received, Some(received.since(sent)), shown, |guard| guard.observe(time, sent, received))
     }
 
-    /// Whether a push with this time counts. Like a reply, it shows the node's clock.
+    /// Whether a push with this time counts. Like a reply, a push shows the node's clock.
     pub(super) fn observe_push(&self, time: Duration) -> bool {
         let received = self.shared.host.now();
         let seen = self.observed(received, None, Shown::ByHello, |guard| guard.observe_push(time, received));
         seen.trust.grants && !self.overtook
     }
 
-    /// Which votes count at `received`. `look` shows the guard the node's clock, and returns
-    /// whether that was a step.
+    /// Which votes count at `received`. `look` shows the guard the node's time, and returns whether
+    /// the node's clock was stepped.
     fn observed(
         &self,
         received: Tick,
@@ -167,9 +167,10 @@ impl Answers {
 /// How a message shows which record the node has.
 #[derive(Clone, Copy, Debug)]
 enum Shown<'a> {
-    /// The id in the reply to other operations; `None` if the node has no record.
+    /// By the id in the reply to an operation other than hello; `None` if the node has no record.
     ByReply(Option<&'a str>),
-    /// By the record itself in the reply to a hello. Pushes use this too: they have no id.
+    /// By the record itself, in the reply to a hello. Pushes use this variant too: a push has no
+    /// id.
     ByHello,
 }
 

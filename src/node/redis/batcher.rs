@@ -74,7 +74,7 @@ impl Batcher {
     }
 
     /// Runs until the connection ends or `closing` is cancelled. After `closing`, queued operations
-    /// are still sent. Returns why it ended.
+    /// are still sent. Returns why the connection ended.
     pub(super) async fn run(mut self, closing: &CancellationToken) -> String {
         let mut batch = Vec::with_capacity(BATCH);
         let mut probe = interval(self.shared.state().probing.interval());
@@ -182,7 +182,7 @@ impl Batcher {
         }
         for batch in batches(batch.drain(..), |job| &job.request.operation) {
             let digest = batch.script.digest();
-            // Taken anew, since writing the calls before may have taken long.
+            // Read the time anew for each call: writing the calls before may have taken long.
             let sent = self.shared.host.now();
             self.unprobed = self.unprobed.map(|_| sent);
             let answer = self.connection.send("EVALSHA", &self.script_call(digest, batch.script, &batch.jobs));
@@ -247,8 +247,9 @@ impl Batcher {
 }
 
 impl Drop for Batcher {
-    /// Sends what is queued if the runtime ends: nothing polls the batcher any more, and a release
-    /// may be queued as `main` returns. After a panic, requests only get their faults.
+    /// Sends the queued operations if the runtime ends: nothing polls the batcher any more, and a
+    /// release may be queued as `main` returns. After a panic, the queued requests only get their
+    /// faults.
     fn drop(&mut self) {
         self.queue.close();
         let mut batch = Vec::new();
@@ -258,7 +259,7 @@ impl Drop for Batcher {
     }
 }
 
-/// The next command that gets its reply; `None` if one may have timed out.
+/// The next command that gets its reply; `None` if a command may have timed out.
 async fn landed(flights: &mut InFlightQueue, patience: &mut Patience) -> Option<Completed> {
     poll_fn(|context| match flights.poll_landed(patience.host(), context) {
         Poll::Ready(landed) => Poll::Ready(Some(landed)),

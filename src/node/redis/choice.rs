@@ -30,10 +30,12 @@ const NAMES: &str = "use fred or redis-rs";
 ///   measures both);
 /// * your program has the crate `redis` 1 anyway;
 /// * dependencies must have had a release lately: fred's last one was in February 2025;
-/// * you trust the nodes less: it refuses deeply nested replies, which abort a program over fred.
+/// * you trust the nodes less: redis-rs refuses deeply nested replies, which abort a program over
+/// fred.
 ///
-/// fred stays a dependency, and the feature adds ten crates. One is `arcstr`: with its
-/// `impl PartialEq<ArcStr> for Arc<str>`, comparisons with `text.into()` may need a type.
+/// fred stays a dependency, and the feature adds ten crates. One of them is `arcstr`: its `impl
+/// PartialEq<ArcStr> for Arc<str>` makes comparisons of an `Arc<str>` with `text.into()` ambiguous,
+/// so they may need a type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Transport {

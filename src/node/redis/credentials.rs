@@ -26,7 +26,7 @@ impl Credentials {
         Self { user: None, password: password.into() }
     }
 
-    /// A user and its password. They replace the user in the node's address.
+    /// A user and its password. This user replaces the user in the node's address.
     pub fn user(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self { user: Some(user.into()), password: password.into() }
     }
@@ -38,8 +38,8 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// A future of credentials. Its error is shown as the reason why the node is down, so it must not
-/// contain a password.
+/// A future of credentials. Its error is shown as the reason why the node is down, so the error
+/// must not contain a password.
 pub type FetchingCredentials<'a> =
     Pin<Box<dyn Future<Output = Result<Credentials, Box<dyn std::error::Error + Send + Sync>>> + Send + 'a>>;
 
@@ -93,11 +93,11 @@ impl Site {
         Self { endpoint, credentials: None, route: Route::by(resolver) }
     }
 
-    /// Opens a connection by `open`, with the present credentials and the address to use now (a
-    /// socket has none).
+    /// Opens a connection by `open`, with the present credentials and the IP address to use now
+    /// (`None` for a Unix socket).
     ///
     /// # Cancel safety
-    /// That of `open`.
+    /// As cancel safe as `open`.
     pub(super) async fn opened<'a, T, F: Future<Output = Result<T, Fault>> + Send>(
         &'a self,
         step: Duration,

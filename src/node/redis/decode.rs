@@ -17,9 +17,10 @@ use crate::rules::ballot;
 #[derive(Debug)]
 pub(super) struct Returned<'a> {
     pub(super) time: Duration,
-    /// The id of the node's record; `None` if it has none.
+    /// The id of the node's record; `None` if the node has no record.
     pub(super) id: Option<&'a str>,
-    /// Why wake-ups could not be published, if so. Waiters then ask by themselves.
+    /// Why wake-ups could not be published; `None` if they were. Without wake-ups, waiters ask by
+    /// themselves.
     pub(super) unheard: Option<String>,
     pub(super) replies: Replies<'a>,
 }
@@ -48,7 +49,7 @@ impl Replies<'_> {
     }
 }
 
-/// Splits the reply to a call of this many operations; `None` if it has another form.
+/// Splits the reply to a call of this many operations; `None` if the reply has another form.
 pub(super) fn returned(value: &Value, operations: usize) -> Option<Returned<'_>> {
     let (done, unheard, others) = match value {
         Value::Array(items) => {
@@ -72,7 +73,7 @@ pub(super) fn returned(value: &Value, operations: usize) -> Option<Returned<'_>>
     Some(Returned { time, id, unheard, replies })
 }
 
-/// Whether this may be the id of a record, or the `-` for none.
+/// Whether the text may be the id of a record, or the `-` that stands for no record.
 fn is_id(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -88,7 +89,7 @@ fn numbered(value: &Value) -> Option<(usize, &[Value])> {
     Some((usize::try_from(unsigned(number)?).ok()?, items))
 }
 
-/// The outcome of an operation that went as asked: scripts send no reply for those.
+/// The outcome of an operation that went as asked: scripts send no reply for such operations.
 fn as_asked(operation: &Operation) -> Reply {
     match operation {
         Operation::Claim(claim) => Ok(Outcome::Granted { fence: claim.ballot }),

@@ -1,7 +1,7 @@
-//! Finds the addresses of a server's host, and one that accepts connections.
+//! Finds the addresses of a server's host, and an address among them that accepts connections.
 //!
-//! Some of several addresses may be silent. Each gets a share of the time before the next is tried
-//! beside it. The address that worked last is tried first.
+//! If there are several addresses, some may be silent. Each address gets a share of the time before
+//! the next is tried beside it. The address that worked last is tried first.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -34,13 +34,13 @@ type Found = Result<Vec<SocketAddr>, Fault>;
 /// The way to one server.
 pub(super) struct Route {
     resolver: Resolver,
-    /// The last look-up. There is one at a time, since its thread cannot be stopped.
+    /// The last look-up. Only one runs at a time, since the thread of a look-up cannot be stopped.
     lookup: Mutex<Option<Shared<BoxFuture<'static, Found>>>>,
     /// The address that was used last, and whether it worked.
     last: Mutex<Option<(SocketAddr, bool)>>,
 }
 
-/// A server's address, and the open connection if finding it needed one.
+/// A server's address, and the open connection if finding the address needed a connection.
 #[derive(Debug)]
 pub(super) struct Reached {
     pub(super) address: SocketAddr,
@@ -66,7 +66,7 @@ impl Route {
     /// Safe: the next call waits for the same look-up.
     pub(super) async fn find(&self, address: &Address, step: Duration) -> Result<Option<Reached>, Fault> {
         let Address::Tcp { host, port, .. } = address else { return Ok(None) };
-        // A literal needs no thread, of which the machine may have no more.
+        // A literal address needs no look-up, and so no thread: the machine may be at its limit.
         if let Ok(literal) = host.parse::<IpAddr>() {
             return Ok(Some(Reached { address: SocketAddr::new(literal, *port), stream: None }));
         }
@@ -86,7 +86,7 @@ impl Route {
         Ok(Some(reached))
     }
 
-    /// Notes whether this address worked. If not, it is tried last next time.
+    /// Notes whether this address worked. An address that did not work is tried last next time.
     pub(super) fn used(&self, address: SocketAddr, worked: bool) {
         *locked(&self.last) = Some((address, worked));
     }
@@ -133,8 +133,8 @@ fn look_up(resolver: Resolver, host: String, port: u16) -> Shared<BoxFuture<'sta
 
 const LIMIT: &str = "raise the limit of processes (ulimit -u, pids.max), or write the host's IP address";
 
-/// Connects to the first of several addresses that accepts. The next is tried when one refuses or
-/// is silent for its share of the time. Attempts go on until `step` is over.
+/// Connects to the first of several addresses that accepts. If an address refuses, or is silent for
+/// its share of the time, the next one is tried. Attempts go on until `step` is over.
 async fn first(addresses: Vec<SocketAddr>, step: Duration) -> Result<Reached, Fault> {
     let share = SILENT.min(step / u32::try_from(addresses.len()).unwrap_or(u32::MAX));
     let accepts = async {
@@ -161,11 +161,11 @@ async fn first(addresses: Vec<SocketAddr>, step: Duration) -> Result<Reached, Fa
     accepted.map(|(address, stream)| Reached { address, stream: Some(stream) })
 }
 
-/// Opens a TLS connection. If that is slow, checks whether the port speaks TLS at all: a plain
-/// server waits silently for the rest of a command that it cannot read.
+/// Opens a TLS connection. If opening is slow, checks whether the port speaks TLS at all: a server
+/// without TLS takes the handshake for the start of a command, and waits silently for the rest.
 ///
 /// # Cancel safety
-/// That of `opening`.
+/// As cancel safe as `opening`.
 pub(super) async fn unless_plain<T>(
     address: SocketAddr,
     step: Duration,

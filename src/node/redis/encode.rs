@@ -32,7 +32,7 @@ pub(super) struct Call<'a> {
 #[derive(Clone, Copy)]
 enum Part {
     Word(&'static str),
-    /// The next bytes of the texts, as many as this.
+    /// A text of this many bytes: the next bytes of `texts`.
     Text(usize),
     Integer(i64),
 }

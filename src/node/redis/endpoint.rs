@@ -24,7 +24,7 @@ pub struct Endpoint {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     pub(super) database: u8,
-    /// The node's own TLS options. Those of the quorum fill the gaps.
+    /// The node's own TLS options. The quorum's options fill the gaps.
     pub(crate) tls: Tls,
     /// The node's name in lists, if one was given.
     name: Option<Arc<str>>,
@@ -32,8 +32,9 @@ pub struct Endpoint {
 
 const ENCODED: &str = "percent-encode what is special in a user or password: / ? # @ : , are %2F %3F %23 %40 %3A %2C";
 const KNOWN: &str = "use redis://, rediss:// (TLS) or redis+unix://";
-/// An error repeats a scheme or parameter only if it is listed here. Others may be a password that
-/// is not encoded: splitting a list at commas may have separated it from its `@`.
+/// An error repeats a scheme or parameter only if it is listed here. Any other text may be a
+/// password that is not encoded: splitting a list at commas may have separated the password from
+/// its `@`.
 const SCHEMES: [&str; 10] =
     ["http", "https", "redis+tls", "rediss+tls", "redis-socket", "tcp", "tls", "unix", "valkey", "valkeys"];
 const PARAMETERS: [&str; 11] =
@@ -128,7 +129,7 @@ impl Endpoint {
         matches!(self.address, Address::Tcp { tls: true, .. })
     }
 
-    /// Whether the port may be one that expects TLS.
+    /// Whether the client speaks plain TCP to this address. If so, the port may expect TLS.
     pub(super) const fn speaks_plain_tcp(&self) -> bool {
         matches!(self.address, Address::Tcp { tls: false, .. })
     }
@@ -204,8 +205,8 @@ fn tls_options(url: &Url) -> Tls {
     })
 }
 
-/// The address of a socket with a dummy host, if it has a user or password: a URL cannot have these
-/// without a host.
+/// A Unix socket's address with a dummy host, if the address has a user or password: a URL cannot
+/// have these without a host.
 fn hosted(text: &str) -> Option<String> {
     let (credentials, path) = text.strip_prefix("redis+unix://")?.split_once("@/")?;
     (!credentials.contains('/')).then(|| format!("redis+unix://{credentials}@socket/{path}"))

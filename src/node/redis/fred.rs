@@ -68,7 +68,7 @@ impl Dialer for Fred {
     }
 }
 
-/// An open connection. Dropping it ends it.
+/// An open connection. Dropping this value ends the connection.
 struct FredConnection {
     client: Client,
     task: ConnectHandle,
@@ -91,9 +91,9 @@ impl FredConnection {
         Ok(this)
     }
 
-    /// Waits until fred has connected. Otherwise returns the error, and whether the server was
-    /// reached. fred's error does not show that, so the time decides: reaching the server has a
-    /// limit.
+    /// Waits until fred has connected. If fred fails, returns the error, and whether fred had
+    /// reached the server. The error does not show that, so the time decides: an attempt that lasts
+    /// longer than the limit for reaching a server has reached the server.
     async fn connected(&mut self, limits: &Limits) -> Result<(), (FredError, bool)> {
         let connected = self.client.wait_for_connect();
         let reaching = tokio::time::sleep(limits.reach + limits.step / 2);
@@ -177,8 +177,8 @@ impl Connection for FredConnection {
 }
 
 /// fred looks up even a literal address on a thread of Tokio's pool. Idle threads end after 10 s.
-/// If the machine is at its limit of threads, no new one starts, and fred panics. So each probe
-/// keeps one alive.
+/// If the machine is at its limit of threads, no new thread starts, and fred panics. So each probe
+/// keeps one thread alive.
 fn keep_a_thread() {
     let work = || drop(tokio::task::spawn_blocking(|| {}));
     if std::panic::catch_unwind(work).is_err() {
@@ -193,7 +193,7 @@ impl fmt::Debug for FredConnection {
 }
 
 impl Drop for FredConnection {
-    /// Closes the connection: fred keeps it open until its task ends, even without any handle.
+    /// Closes the connection: fred keeps it open until fred's task ends, even without any handle.
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -233,8 +233,8 @@ async fn connector(endpoint: &Endpoint, limit: Duration) -> Result<Option<TlsCon
     Ok(Some(config.into()))
 }
 
-/// Disables fred's command timeouts: they need a timer for each command, and do not stop it from
-/// being written later.
+/// Disables fred's command timeouts. These need a timer for each command, and fred may still write
+/// a command after its timeout.
 fn performance() -> PerformanceConfig {
     PerformanceConfig {
         default_command_timeout: Duration::ZERO,
@@ -276,7 +276,7 @@ fn connection(limits: &Limits) -> ConnectionConfig {
     connection
 }
 
-/// The error of a task of fred that ended before it connected.
+/// The error if fred's task ended before it had connected.
 fn ended_early(ended: Result<Result<(), FredError>, JoinError>) -> FredError {
     match ended {
         Ok(Err(error)) => error,
@@ -320,7 +320,7 @@ fn said(error: &FredError) -> String {
     .to_owned()
 }
 
-/// The same error in plain words: it becomes the source of other errors, which programs may print.
+/// The same error in plain words. Programs may print this error as the source of another.
 fn plainly(error: &FredError) -> FredError {
     FredError::new(error.kind().clone(), said(error))
 }

@@ -39,7 +39,7 @@ pub(super) struct Completed {
 }
 
 /// The commands without a reply, in the order of sending. A server replies in that order, so the
-/// first usually ends next. They are few enough to poll all of them.
+/// first command usually ends next. There are so few commands that each poll can look at all.
 #[derive(Default)]
 pub(super) struct InFlightQueue(VecDeque<InFlight>);
 

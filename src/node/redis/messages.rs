@@ -11,7 +11,8 @@ use crate::rules::Tick;
 
 /// How many messages are taken in a row while replies and callers wait.
 const IN_A_ROW: u32 = 64;
-/// The shortest time between two reports of lost messages: after each, all waiters ask every node.
+/// The shortest time between two reports of lost messages: after each report, all waiters ask every
+/// node.
 const MISSED: Duration = Duration::from_secs(1);
 
 /// The messages of one generation.
@@ -24,7 +25,8 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// Messages were published while there was no connection, and are lost.
+    /// No messages yet. Messages may have been published while there was no connection: they are
+    /// lost.
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let missed = Some(shared.host.now());
         Self { shared, taken: 0, missed }
@@ -65,7 +67,7 @@ impl Messages {
         sleep_until(&self.shared.host, self.missed.unwrap_or(Tick::NEVER)).await;
     }
 
-    /// Reports lost messages, or postpones that if the last report was a moment ago.
+    /// Reports lost messages, or postpones the report if the last one was a moment ago.
     pub(super) fn tell_missed(&mut self) {
         let now = self.shared.host.now();
         let next = self.shared.state().missed_next;

@@ -12,7 +12,7 @@ use crate::rules::doubt::Doubt;
 
 /// The verbs that decide about a lock; `other` stands for all others.
 const OPERATIONS: [&str; 4] = ["claim", "renew", "release", "other"];
-/// The reasons of failures: each needs another action of the operator.
+/// The reasons of failures: each needs a different action of the operator.
 const REASONS: [&str; 7] = ["down", "quarantined", "unfit", "overloaded", "timeout", "rejected", "garbled"];
 
 const fn operation(verb: Verb) -> usize {
@@ -26,7 +26,7 @@ const fn operation(verb: Verb) -> usize {
 
 const fn reason(fault: FaultKind) -> usize {
     match fault {
-        // Between two connections, or when one ended.
+        // There was no connection, or the connection ended before the reply.
         FaultKind::Down | FaultKind::Closed => 0,
         // A vote that does not count.
         FaultKind::Quarantined | FaultKind::Doubted => 1,
@@ -38,7 +38,7 @@ const fn reason(fault: FaultKind) -> usize {
     }
 }
 
-/// Whether the node did not do what it was asked for.
+/// Whether the node refused the operation.
 const fn refused(outcome: &Outcome) -> bool {
     matches!(
         outcome,

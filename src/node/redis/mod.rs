@@ -85,8 +85,8 @@ pub(crate) struct Settings {
     pub(crate) max_ttl: Duration,
     /// The client's list of nodes.
     pub(crate) list: Arc<List>,
-    /// The intent of a connection's first hello: `Look`, since another list may be in force there.
-    /// `Put` for a node without a quorum, whose votes always count.
+    /// The intent of a connection's first hello: `Look`, since another list may be in force on the
+    /// node. `Put` for a node without a quorum: the votes of such a node always count.
     pub(crate) greets: Intent,
     /// The share by which two clocks may run apart.
     pub(crate) drift: f64,
@@ -105,7 +105,7 @@ pub(crate) struct Settings {
 struct Job {
     request: Request,
     submitted: Tick,
-    /// The operations that were submitted together with it.
+    /// The operations that were submitted together with `request`.
     others: Vec<Request>,
 }
 
@@ -145,7 +145,8 @@ impl Shared {
         Some(server.run_id.clone())
     }
 
-    /// The first hello to a server. It names no process, since the reply to INFO is not there yet.
+    /// The first hello to a server. This hello names no process, since the reply to INFO is not
+    /// there yet.
     fn first_hello(&self) -> Operation {
         let intent = self.settings.greets;
         let knew = self.state().guard.id().cloned();
@@ -161,7 +162,7 @@ impl Shared {
         })
     }
 
-    /// Notes that this node does not wake waiters, and warns once: they ask by themselves.
+    /// Notes that this node does not wake waiters, and warns once: waiters ask by themselves then.
     fn without_hints(&self, why: &str) {
         let mut state = self.state();
         state.hinting = false;
@@ -177,7 +178,7 @@ impl Shared {
         }
     }
 
-    /// Queues an operation, or delivers why not.
+    /// Queues an operation, or delivers the fault that prevents it.
     fn enqueue(&self, request: Request) {
         let submitted = self.host.now();
         let link = self.state().link_for(&request.operation, submitted);
@@ -187,7 +188,7 @@ impl Shared {
         }
     }
 
-    /// Queues several operations as one job. Those that must not be sent fail.
+    /// Queues several operations as one job. Operations that must not be sent get their faults.
     fn enqueue_all(&self, requests: Vec<Request>) {
         let submitted = self.host.now();
         let (mut queue, mut allowed) = (None, Vec::with_capacity(requests.len()));
@@ -276,7 +277,8 @@ impl RedisNode {
         Self { shared, closing: closing.clone(), _closes: closing.drop_guard() }
     }
 
-    /// The order in which operations submitted together are sent. Those on one name keep theirs.
+    /// The order in which operations submitted together are sent. Operations on one name keep their
+    /// order.
     #[cfg(feature = "unstable")]
     #[must_use]
     pub fn order(operations: &[Arc<Operation>]) -> Vec<usize> {

@@ -1,7 +1,7 @@
 //! News of the names that this client observes.
 //!
-//! They have a connection of their own while any name is observed: a refused SUBSCRIBE would shift
-//! the replies of a connection that carries votes.
+//! While this client observes any name, news have a connection of their own: a refused SUBSCRIBE
+//! would shift the replies of a connection that carries votes.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -31,8 +31,8 @@ type Names = BTreeSet<Name>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Followed {
     pub(super) names: Names,
-    /// How many voting connections there were. Those are probed, so a new one means that the news
-    /// connection may be dead too.
+    /// How many voting connections there were. Voting connections are probed. So a new one means
+    /// that the news connection may be dead too.
     pub(super) generation: u64,
 }
 
@@ -59,8 +59,8 @@ async fn keep_listening(shared: &Shared) {
     }
 }
 
-/// One connection, until no name is observed, a new voting connection is made, or an error occurs.
-/// `heard` gets the names that are subscribed to.
+/// Listens on one connection, until no name is observed, a new voting connection is made, or an
+/// error occurs. `heard` gets the names that are subscribed to.
 async fn listen(shared: &Shared, followed: &mut watch::Receiver<Followed>, heard: &mut Names) -> Result<(), Fault> {
     let generation = followed.borrow().generation;
     let mut connection = shared.dialer.dial(shared.settings.timeout).await?;

@@ -1,6 +1,6 @@
 //! The time limit of commands, with one timer for all commands of a connection.
 //!
-//! It wakes the batcher when the oldest command may have timed out.
+//! The timer wakes the batcher when the oldest command may have timed out.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,7 +14,7 @@ use crate::rules::Tick;
 
 /// A timer that is this late shows that the process stood still.
 const LATE: Duration = Duration::from_millis(5);
-/// After a standstill, replies may have come that are still unread. This is the time to read them.
+/// The time to read replies that came during a standstill of the process.
 const READS: Duration = Duration::from_millis(50);
 
 pub(super) struct Patience {

@@ -52,7 +52,7 @@ impl Dialer for RedisRs {
     }
 }
 
-/// An open connection. Dropping it ends it.
+/// An open connection. Dropping this value ends the connection.
 struct RedisRsConnection {
     client: MultiplexedConnection,
     driver: Arc<Driver>,
@@ -144,11 +144,11 @@ fn greeting(endpoint: &Endpoint) -> RedisConnectionInfo {
     }
 }
 
-/// The most bytes that may wait for the socket: more than all calls in flight. Beyond that,
-/// redis-rs would hold commands back, and drop those whose callers have gone.
+/// The most bytes that may wait for the socket: more than all calls in flight have. At this limit
+/// redis-rs would hold commands back, and drop the commands of callers that have gone.
 const UNWRITTEN: usize = 64 << 20;
 
-/// Disables redis-rs' own timeouts, which look like those of a socket.
+/// Disables redis-rs' own timeouts: their errors look like timeouts of the socket.
 fn config(pushes: &Arc<Pushes>) -> AsyncConnectionConfig {
     let pushes = pushes.clone();
     AsyncConnectionConfig::new()

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use super::transport::digest;
 use crate::node::operation::Verb;
 
-/// A file in scripts/lua, with the files that it needs in front. Its head documents keys, arguments
-/// and replies.
+/// A file in scripts/lua, with the files that it needs in front. The head of the file documents
+/// keys, arguments and replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
     Claim,
@@ -75,12 +75,12 @@ impl Script {
         &SOURCES[self as usize].text
     }
 
-    /// The script's SHA-1, by which a server knows it once it is loaded.
+    /// The script's SHA-1. A server knows a loaded script by this digest.
     pub(super) fn digest(self) -> &'static str {
         &SOURCES[self as usize].digest
     }
 
-    /// What follows `P{name}` in the keys of each name.
+    /// The endings of the keys of each name, after `P{name}`.
     pub(super) fn keys(self) -> &'static [&'static str] {
         const ALL: [&str; 5] = ["", ":readers", ":waiting", ":queue", ":note"];
         let many = match self {

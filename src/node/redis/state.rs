@@ -37,13 +37,14 @@ pub(super) struct State {
     pub(super) standing: MembershipState,
     /// When the last answered hello was sent.
     pub(super) greeted: Option<Tick>,
-    /// When a reply showed that the record of that hello is out of date.
+    /// When a reply showed that the record of the last answered hello is out of date.
     stale: Option<Tick>,
     pub(super) renewals: Renewals,
     pub(super) probing: Probing,
 }
 
-/// The shortest ttl of locks renewed here, and until when it counts. It bounds reconnect pauses.
+/// The shortest ttl of the locks that are renewed on this node, and until when this ttl counts. It
+/// bounds the pauses between attempts to connect.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Renewals(Option<(Duration, Tick)>);
 
@@ -74,7 +75,7 @@ pub(super) struct Probing {
     ended_idle: bool,
 }
 
-/// A shorter time is no `timeout` of a server, which counts whole seconds.
+/// A shorter idle time does not come from a server's `timeout`, which counts whole seconds.
 const IDLE: Duration = Duration::from_secs(1);
 
 impl Default for Probing {

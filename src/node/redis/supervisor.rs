@@ -27,8 +27,9 @@ const STEADY: Duration = Duration::from_secs(5);
 /// A connection that was admitted and lasted this long shows a healthy server. A server at its
 /// limit of clients may end each connection at once.
 const USEFUL: Duration = Duration::from_millis(250);
-/// Connecting may take at most this many command timeouts. Each step of it has its own limit, so
-/// the error names the slow step. This total is for a transport whose steps have none.
+/// Connecting may take at most this many command timeouts. Each step of connecting has its own
+/// limit, so the error names the slow step. This total is for a transport whose steps have no
+/// limits.
 const PATIENCE: u32 = 12;
 
 /// Keeps the node connected until `closing`.
@@ -54,14 +55,15 @@ pub(super) async fn run(shared: Arc<Shared>, closing: CancellationToken) {
     }
 }
 
-/// A panic, in the transport or here, must not leave the node's last state in place for ever.
+/// Catches a panic, in the transport or here: it must not leave the node's last state in place for
+/// ever.
 async fn unwound(generation: impl Future<Output = (NodeState, bool)>) -> (NodeState, bool) {
     let panicked = |_| (NodeState::Down { why: PANICKED.to_owned() }, false);
     AssertUnwindSafe(generation).catch_unwind().await.unwrap_or_else(panicked)
 }
 
-/// One connection from beginning to end. Returns the node's state after it, and whether it was
-/// admitted: then the server is healthy, and the next attempt may come soon.
+/// One connection from beginning to end. Returns the node's state after the connection, and whether
+/// the connection was admitted: then the server is healthy, and the next attempt may come soon.
 async fn generation(shared: &Arc<Shared>, closing: &CancellationToken) -> (NodeState, bool) {
     let batcher = match closing.run_until_cancelled(admitted(shared)).await {
         Some(Ok(batcher)) => batcher,
@@ -146,7 +148,7 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     state.link = Link::Up(queue);
     let told = state.memory(now);
     drop(state);
-    // A warning, as its loss was: both must show at the same log level.
+    // A warning, as the loss of the connection was: both must show at the same log level.
     match lost {
         true => tracing::warn!(node = %shared.label, "connected again: {told}"),
         false => tracing::info!(node = %shared.label, "{told}"),
@@ -161,7 +163,8 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     shared.settings.listener.connected(shared.index);
 }
 
-/// A server that was connected to before speaks no TLS there, whatever ends a connection now.
+/// The state of a node whose connection failed. If the client was connected to the server before,
+/// the hint at TLS is left out: the port does not expect TLS.
 fn down(shared: &Shared, fault: &Fault) -> NodeState {
     let (why, known) = (fault.to_string(), shared.state().server.is_some());
     NodeState::Down { why: if known { without_tls(&why).to_owned() } else { why } }

@@ -127,7 +127,7 @@ impl Tls {
         *self != Self::default()
     }
 
-    /// These options. Those that are not set come from `others`.
+    /// These options. Options that are not set come from `others`.
     pub(crate) fn or(&self, others: &Self) -> Self {
         let own = self.certificate.is_some() || self.key.is_some();
         let (certificate, key) = if own { (&self.certificate, &self.key) } else { (&others.certificate, &others.key) };
@@ -191,7 +191,7 @@ impl Tls {
     }
 
     /// The configuration of rustls. It names the provider: rustls panics if a program has linked
-    /// two and chosen none.
+    /// two providers and chosen none.
     pub(crate) fn client_config(&self) -> Result<ClientConfig, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
@@ -235,7 +235,7 @@ impl Default for Reading {
 }
 
 impl PartialEq for Reading {
-    /// Ignored: it is no option.
+    /// All values are equal, since this is no option.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -283,7 +283,7 @@ impl Pem {
         }
     }
 
-    /// The error does not repeat the data.
+    /// The private key in this data. The error does not repeat the data.
     fn private_key(&self) -> Result<PrivateKeyDer<'static>, String> {
         let what = "private key";
         PrivateKeyDer::from_pem_slice(&self.bytes(what)?).map_err(|_| {

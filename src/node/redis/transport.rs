@@ -1,7 +1,7 @@
 //! The interface to one server: dial it, send commands in order, receive pushes.
 //!
-//! It has all that this library needs of a connection, in types of its own. `fred.rs` and
-//! `redis_rs.rs` implement it; simulations have their own servers.
+//! The interface has all that this library needs of a connection, in types of its own. `fred.rs`
+//! and `redis_rs.rs` implement it; simulations have their own servers.
 
 use std::fmt;
 use std::task::{Context, Poll, Waker};
@@ -35,7 +35,8 @@ pub trait Dialer: fmt::Debug + Send + Sync + 'static {
 pub type Dialing<'a> = BoxFuture<'a, Result<Box<dyn Connection>, Fault>>;
 
 /// The reply to a command, or its fault: [`Timeout`], [`Closed`], [`Overloaded`], [`Garbled`],
-/// [`Busy`] or [`Rejected`]. The message of the last two begins with the server's own words.
+/// [`Busy`] or [`Rejected`]. The messages of `Busy` and `Rejected` begin with the server's own
+/// words.
 ///
 /// [`Timeout`]: crate::node::FaultKind::Timeout
 /// [`Closed`]: crate::node::FaultKind::Closed
@@ -45,7 +46,7 @@ pub type Dialing<'a> = BoxFuture<'a, Result<Box<dyn Connection>, Fault>>;
 /// [`Rejected`]: crate::node::FaultKind::Rejected
 pub type Answer<T> = BoxFuture<'static, Result<T, Fault>>;
 
-/// One connection to one server. It never reconnects. Dropping it ends it.
+/// One connection to one server. It never reconnects. Dropping this value ends the connection.
 pub trait Connection: fmt::Debug + Send + Sync + 'static {
     /// Sends a command behind all earlier ones. The command is on its way when this returns, and is
     /// never withdrawn, even if the answer is dropped. There is no time limit.
@@ -53,10 +54,10 @@ pub trait Connection: fmt::Debug + Send + Sync + 'static {
 
     /// Subscribes to more channels. Messages that are published after the answer are pushed over
     /// this connection. After a refusal the connection is of no further use, since replies may be
-    /// taken for those to other commands.
+    /// taken for replies to other commands.
     fn subscribe(&self, channels: &[String]) -> Answer<()>;
 
-    /// Unsubscribes from these channels. The same holds after a refusal.
+    /// Unsubscribes from these channels. After a refusal the connection is of no further use.
     fn unsubscribe(&self, channels: &[String]) -> Answer<()>;
 
     /// The next event. Must not be polled again after the connection has ended.
@@ -78,13 +79,13 @@ pub(super) fn started<T: Send + 'static>(mut answer: Answer<T>) -> Answer<T> {
 pub enum Event {
     /// The connection ended, for this reason.
     Ended(String),
-    /// A message was published on one of its channels.
+    /// A message was published on a channel that the connection is subscribed to.
     Message(String),
     /// Messages were lost.
     Missed,
 }
 
-/// The SHA-1 of a script, by which a server knows it once it is loaded.
+/// The SHA-1 of a script. A server knows a loaded script by this digest.
 #[must_use]
 pub fn digest(script: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, script.as_bytes());
@@ -112,7 +113,8 @@ impl Argument<'_> {
     }
 }
 
-/// The arguments of a command. Each transport converts them directly, so that none is copied twice.
+/// The arguments of a command. Each transport converts them directly, so that no text is copied
+/// twice.
 pub trait Arguments {
     /// The number of arguments.
     fn count(&self) -> usize;

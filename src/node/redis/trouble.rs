@@ -114,7 +114,7 @@ pub(super) fn handshake(debug: &str, identified: bool) -> String {
 }
 
 impl Trouble {
-    /// The failure; `None` if it is not about TLS.
+    /// The failure with this debug form; `None` if the failure is not about TLS.
     pub(super) fn of(debug: &str, identified: bool) -> Option<Self> {
         let alert = |all: &[(&str, &str, &str)]| {
             let of = |name: &str| debug.contains(&format!("AlertReceived({name})"));
@@ -179,7 +179,7 @@ fn names(presented: &str) -> Vec<String> {
     presented.split("\", \"").filter_map(name).collect()
 }
 
-/// Other failures of TLS, such as a port that does not speak it.
+/// Other failures of TLS, such as a port that does not speak TLS.
 fn foreign(debug: &str) -> Option<Trouble> {
     let foreign = ["InvalidMessage", "handshake eof", "ConnectionReset"].iter().any(|sign| debug.contains(sign));
     if foreign {

@@ -1,5 +1,5 @@
-//! The texts of failed connections, for all transports. They are made from the debug form of I/O
-//! errors, since fred keeps only that.
+//! The texts for failed connections, for all transports. They are made from the debug form of I/O
+//! errors, since fred keeps only that form.
 
 /// The reason if a connection's task or transport panicked.
 pub(super) const PANICKED: &str = "its connection panicked, which is a bug; please report it";

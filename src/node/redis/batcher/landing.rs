@@ -19,7 +19,7 @@ impl Batcher {
     /// generation must end.
     pub(super) async fn land_in_order(&mut self, landed: Completed) -> Option<String> {
         let mut ended = None;
-        // Start a new row: all that matters is whether messages are left unread after this loop.
+        // Start a new row of messages: only messages that are unread after this loop matter.
         self.messages.start_again();
         while ended.is_none() && !self.messages.are_enough() {
             // Unconstrained: if this task's budget is used up, Tokio would report that there is no

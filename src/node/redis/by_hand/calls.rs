@@ -13,7 +13,7 @@ use crate::node::redis::transport::Event;
 use crate::node::redis::{Job, Link, QUEUE, Shared, supervisor};
 use crate::node::{FaultKind, Node, NodeState, Reply, Sink, Verb};
 
-/// More calls wait than may be in flight, and each takes its time.
+/// More calls wait than may be in flight, and each call in flight takes half of its time limit.
 #[tokio::test(start_paused = true)]
 async fn what_waited_longer_than_a_command_may_take_is_not_sent() {
     let mut stage = Stage::up().await;
@@ -40,7 +40,7 @@ async fn what_waited_longer_than_a_command_may_take_is_not_sent() {
     stage.is_quiet().await;
 }
 
-/// Replies to other calls that come meanwhile must not matter.
+/// A later call that is still in flight must not delay the timeouts of earlier calls.
 #[tokio::test(start_paused = true)]
 async fn what_is_not_answered_in_time_is_unknown_and_nothing_waits_for_it() {
     let mut stage = Stage::up().await;
@@ -77,7 +77,7 @@ async fn more_than_may_wait_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn what_is_submitted_at_once_goes_into_as_few_calls_as_it_fits_into() {
     let mut stage = Stage::up().await;
-    // More than the queue has room for, if they were queued one by one.
+    // More claims than the queue has room for if each claim takes its own place.
     let mut answers = claimed_at_once(&stage.node, 10_000);
     for call in 0..79 {
         let claims = if call < 78 { BATCH } else { 10_000 - 78 * BATCH };
@@ -189,7 +189,7 @@ impl Stage {
 #[tokio::test(start_paused = true)]
 async fn a_push_counts_however_many_messages_came_before_it() {
     let mut stage = Stage::up().await;
-    // Shifts the count: beside one of the replies comes the 64th message in a row.
+    // Shifts the count of messages, so that the 64th message in a row comes beside a reply.
     stage.says("7 0");
     for number in 1..=200 {
         let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
@@ -225,7 +225,7 @@ async fn a_push_that_an_answer_may_have_overtaken_does_not_count_and_later_ones_
     assert_eq!(stage.counted(), before + 1);
 }
 
-/// The reply may have come meanwhile, and be read by a task that runs later.
+/// The reply may have come during the standstill. A task that runs later reads it.
 #[tokio::test(start_paused = true)]
 async fn what_was_asked_before_the_process_stood_still_is_heard_after_that() {
     for late in [20 * MS, 60 * SECOND] {

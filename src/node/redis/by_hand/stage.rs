@@ -38,7 +38,7 @@ impl Sent {
 pub(super) struct Hand {
     sent: UnboundedSender<Sent>,
     events: Arc<Mutex<UnboundedReceiver<Event>>>,
-    /// Whether this is the voting connection: events happen to that one only.
+    /// Whether this is the voting connection: only the voting connection gets events.
     votes: Arc<AtomicBool>,
 }
 
@@ -92,7 +92,7 @@ impl Connection for Hand {
     }
 }
 
-/// Counts the calls of its methods.
+/// A listener that counts the calls of its methods.
 #[derive(Debug, Default)]
 pub(super) struct Client {
     pub(super) hints: AtomicU32,
@@ -173,13 +173,13 @@ impl Stage {
         self.is_up().await;
     }
 
-    /// Answers all of them except the subscription.
+    /// Answers all commands of a new connection except the subscription.
     pub(super) async fn greet(&mut self) {
         self.next("DIAL").await.reply("");
         self.greeted().await;
     }
 
-    /// Answers all of them except the dial and the subscription.
+    /// Answers all commands of a new connection except the dial and the subscription.
     pub(super) async fn greeted(&mut self) {
         self.next("CLIENT").await.reply("OK");
         self.loads().await.into_iter().for_each(|load| load.reply("digest"));
@@ -231,7 +231,8 @@ impl Stage {
     }
 }
 
-/// The reply to one operation at the server's time. Empty `words` mean that it went as asked.
+/// The reply to one operation at the server's time. Empty `words` mean that the operation went as
+/// asked.
 pub(super) fn replied(time: i64, words: &[&'static str]) -> Value {
     let reply = [Value::Integer(1)].into_iter().chain(words.iter().map(|&word| word.into())).collect();
     let done = format!("{} {} 1 {ID}", time / 1_000_000, time % 1_000_000);

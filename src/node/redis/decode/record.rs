@@ -27,7 +27,8 @@ pub(super) fn read(items: &[Value]) -> Option<Record> {
     })
 }
 
-/// Why the record was old at once, if it was; the outer `None` means an unknown word.
+/// Why the record was old at once. The inner `None` means that the record was not; the outer `None`
+/// means an unknown word.
 fn old_at_once(word: &Value) -> Option<Option<OldAtOnce>> {
     match word.text()? {
         "" => Some(None),

@@ -1,7 +1,7 @@
 //! Reuses the memory of fred's calls.
 //!
-//! fred's future for a call takes some 5 KiB. A box for each call would cost as much as sending it.
-//! So a *slot* is a box that makes one call after the other.
+//! fred's future for a call takes some 5 KiB. A box for each call would cost as much as sending the
+//! call. So a *slot* is a box that makes one call after the other.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,7 +39,8 @@ enum State {
     Answered(Reply),
 }
 
-/// A call. Its slot is free again after the reply. If the call is dropped before, so is the slot.
+/// A call. Its slot is free again after the reply. A call that is dropped before its reply drops
+/// the slot too.
 pub(super) struct Call {
     slot: Option<Slot>,
     slots: Arc<Slots>,

@@ -27,7 +27,7 @@ fn an_address_says_how_fred_connects() {
     assert!(secret.database == Some(2) && secret.tls.is_some());
 }
 
-/// fred would send each of these as another login, or as another command.
+/// fred would send each of these texts as another login, or as another command.
 #[test]
 fn what_fred_would_not_send_as_it_is_is_refused_and_not_shown() {
     for word in ["se%20cret", "se%0Acret", "se%22cret", "se%27cret", "se%00cret"] {

@@ -1,8 +1,8 @@
 //! Runs a connection's input and output in the tasks that wait for it.
 //!
-//! redis-rs returns a future that does all input and output of a connection. In a task of its own,
-//! each command would wake it once and each reply twice. Here `send` writes at once, and the task
-//! that waits for replies reads them.
+//! redis-rs returns a future that does all input and output of a connection. If this future ran in
+//! a task of its own, each command would wake that task once, and each reply twice. Here `send`
+//! writes at once, and the task that waits for replies reads them.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,17 +13,17 @@ use tokio::task::coop::unconstrained;
 
 use super::socket::Log;
 
-/// The future that does a connection's work. Whoever drives it makes it progress, and is woken when
-/// there is more to do.
+/// The future that does a connection's work. A task that drives this future makes it progress, and
+/// is woken when there is more to do.
 pub(super) struct Driver {
-    /// `None` once it has ended.
+    /// `None` once the connection has ended.
     work: Mutex<Option<BoxFuture<'static, ()>>>,
     waiting: Arc<Waiting>,
     log: Arc<Log>,
 }
 
-/// The tasks to wake when the socket is ready. All are woken: a single one may be gone by then, and
-/// the others would wait for ever.
+/// The tasks to wake when the socket is ready. All tasks are woken: if only one were, it might be
+/// gone by then, and the others would wait for ever.
 #[derive(Default)]
 struct Waiting(Mutex<Vec<Waker>>);
 
@@ -36,15 +36,15 @@ impl Driver {
     pub(super) fn drive(&self, waker: &Waker) -> bool {
         self.waiting.add(waker);
         let mut kept = self.work();
-        // Taken out, so that a panic ends the connection: later replies could be taken for replies
-        // to other commands.
+        // Take the work out, so that a panic ends the connection. If the connection went on,
+        // replies could be taken for replies to other commands.
         let Some(mut work) = kept.take() else { return true };
         if !self.progress(&mut work) {
             *kept = Some(work);
             return false;
         }
         drop(kept);
-        // Dropped outside the lock: this wakes the tasks that wait for replies.
+        // Drop the work outside the lock: this wakes the tasks that wait for replies.
         drop(work);
         self.waiting.wake_all();
         true
@@ -72,8 +72,10 @@ impl Driver {
         self.waiting.wake_all();
     }
 
-    /// Unconstrained: `Log` limits the reads of a turn. If Tokio's budget were used up, the socket
-    /// would seem to be not ready, and commands might stay unsent.
+    /// Lets the connection write and read for one turn. Returns whether the connection has ended.
+    ///
+    /// Tokio's budget does not apply here, since `Log` limits the reads of a turn. If the budget
+    /// were used up, the socket would seem to be not ready, and commands might stay unsent.
     fn progress(&self, work: &mut BoxFuture<'static, ()>) -> bool {
         self.log.begin();
         let waker = Waker::from(self.waiting.clone());

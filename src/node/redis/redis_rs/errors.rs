@@ -12,7 +12,7 @@ use crate::node::redis::endpoint::Endpoint;
 use crate::node::redis::wording::{STRANGER, TO_TLS};
 use crate::node::reply::{Fault, FaultKind};
 
-/// Why a server cannot be used that did not accept HELLO or SELECT.
+/// Why a server that did not accept HELLO or SELECT cannot be used.
 pub(super) fn unusable(endpoint: &Endpoint, error: &RedisError, log: &Log) -> Fault {
     let plain = endpoint.speaks_plain_tcp();
     let message = match error.kind() {
@@ -32,7 +32,7 @@ fn ended(endpoint: &Endpoint, error: &RedisError, log: &Log) -> String {
     }
 }
 
-/// The I/O error that caused this error, unless redis-rs made it up.
+/// The I/O error that caused this error; `None` if redis-rs made the I/O error up.
 fn reason(error: &RedisError, speaks_tls: bool) -> Option<String> {
     let error = error.source()?.downcast_ref::<io::Error>()?;
     let real = error.raw_os_error().is_some() || error.get_ref().is_some();

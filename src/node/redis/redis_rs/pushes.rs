@@ -24,7 +24,7 @@ struct Held {
 }
 
 impl Pushes {
-    /// Keeps a message. Other kinds of pushes are ignored.
+    /// Keeps a pushed message. Pushes of other kinds are ignored.
     pub(super) fn push(&self, info: PushInfo) {
         if info.kind != PushKind::Message {
             return;
@@ -46,7 +46,7 @@ impl Pushes {
         self.held().next()
     }
 
-    /// The next message. The caller is woken when it comes.
+    /// The next message. If there is none yet, the caller is woken when a message comes.
     pub(super) fn poll(&self, context: &Context<'_>) -> Poll<Event> {
         let mut held = self.held();
         match held.next() {
@@ -72,7 +72,8 @@ impl Held {
     }
 }
 
-/// The text of a message; empty if it is not UTF-8, as all our messages are.
+/// The text of a message. All messages of this library are UTF-8; any other message counts as
+/// empty.
 fn text(value: Value) -> String {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes).unwrap_or_default(),

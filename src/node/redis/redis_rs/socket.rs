@@ -1,5 +1,5 @@
-//! The socket of a redis-rs connection. It has the same limits and TLS as fred's, and remembers why
-//! it ended, which redis-rs does not report.
+//! The socket of a redis-rs connection. It has the same limits and TLS as over fred, and remembers
+//! why the connection ended: redis-rs does not report that.
 
 use std::io;
 use std::pin::Pin;
@@ -31,7 +31,7 @@ const READS: u32 = 16;
 pub(super) struct Log {
     /// How many reads are left in this turn.
     reads: AtomicU32,
-    /// Why it ended.
+    /// Why the connection ended.
     ended: Mutex<Option<String>>,
 }
 
@@ -48,8 +48,7 @@ impl Log {
         self.reads.store(READS, Relaxed);
     }
 
-    /// Why the connection ended. Without a reason from the socket, redis-rs could not parse its
-    /// input.
+    /// Why the connection ended. If the socket gave no reason, redis-rs could not parse the input.
     pub(super) fn why(&self) -> String {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.clone().unwrap_or_else(|| STRANGER.to_owned())

@@ -157,7 +157,7 @@ async fn who_waits_is_answered_also_after_another_who_waited_has_gone() {
     let mut second = Box::pin(tokio::task::unconstrained(connection.send("SECOND", &[])));
     let waiting = tokio::spawn(first);
     yield_now().await;
-    // The second was the last to register with the socket.
+    // The task that waits for the second reply was the last to register with the socket.
     assert!(second.as_mut().now_or_never().is_none());
     drop(second);
     server.write_all(b"+1\r\n+2\r\n").await.unwrap();
@@ -176,7 +176,7 @@ async fn dropping_a_connection_closes_it_and_answers_all_that_waits() {
     server.read_to_end(&mut rest).await.unwrap();
 }
 
-/// On a single thread: a reader that never stops keeps all others from writing.
+/// On a single thread: a reader that never stops keeps all other tasks from their turn.
 #[tokio::test]
 async fn a_server_that_sends_without_end_keeps_nobody_from_their_turn_and_fills_no_memory() {
     let (mut connection, server) = connected().await;
