@@ -18,7 +18,7 @@ pub enum ErrorKind {
     /// So many nodes cannot vote that nobody can tell who holds the name. **Alert**: the nodes need
     /// help.
     Unavailable,
-    /// The lock was held and is not any more. **Stop** what it protected.
+    /// The lock was held and is not any more. **Stop** the work that the lock protected.
     Lost,
     /// A call or a setting makes no sense, and trying again does not help. **Fix** it.
     Config,
@@ -48,31 +48,32 @@ impl NodeReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NodeCause {
-    /// The node did what it was asked to do, or nothing keeps it from that.
+    /// The node carried out the request, or nothing keeps it from doing so.
     Agreed,
-    /// Another owner holds the name there, or may claim it first. **Wait.**
+    /// Another owner holds the name on the node, or may claim the name first. **Wait.**
     Held,
-    /// The node has a later grant of the name, or none to this client.
+    /// The node has a later grant of the name, or has no grant of the name to this client.
     Outdated,
     /// The node has not replied, or its connection ended first. It may have carried out the
     /// request.
     Silent,
     /// There is no connection. **Check** whether the node runs and can be reached.
     Down,
-    /// The node may have forgotten who holds what, or this client's list is not in force there yet.
+    /// The node may have forgotten holds, or this client's list is not in force on the node yet.
     /// **Wait:** this ends by itself.
     Quarantined,
-    /// Another list of nodes is in force there, or on a node of the same list. **Read** which one.
-    /// Give all clients one list, or stop those with the wrong one.
+    /// Another list of nodes is in force on this node, or on another node of the client's list.
+    /// **Read** which list. Give all clients one list, or stop the clients that have the wrong
+    /// list.
     OtherList,
-    /// Clients reach two servers by the node's name, so no vote of it counts. **Stop** the server
-    /// that is not the node's.
+    /// Clients reach two servers by the node's name, so no vote of the node counts. **Stop** the
+    /// server that is not meant by that name.
     Twins,
-    /// The node cannot do it now, and may later: it is overloaded, loads its data, has no memory
-    /// left or cannot persist.
+    /// The node cannot carry out the request now, and may later: it is overloaded, loads its data,
+    /// has no memory left or cannot persist.
     Busy,
-    /// The node replied with an error, and would again: a permission is missing, or another key is
-    /// in the way. **Repair** it.
+    /// The node replied with an error, and would do so again: a permission is missing, or another
+    /// key is in the way. **Repair** the node.
     Rejected,
     /// The node must not take part: a replica, a cluster, or the same server as another node.
     /// **Fix** the list.
@@ -92,7 +93,8 @@ pub struct Conflict {
 }
 
 /// The error of this library. It is opaque, except for its [`kind`](Error::kind) and what each
-/// [node](Error::nodes) replied. It is cheap to clone, for all who wait for one result.
+/// [node](Error::nodes) replied. It is cheap to clone, so that several waiters can share one
+/// result.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -193,11 +195,11 @@ impl Error {
         &self.0.nodes
     }
 
-    /// Which of several names others held, and their holders, as far as a quorum of nodes returned
-    /// them in time. [`Session::try_lock`](crate::Session::try_lock),
-    /// [`Session::lock`](crate::Session::lock), and
-    /// [`QuorumLock::acquire`](crate::QuorumLock::acquire) of several names
-    /// ([`lock_all`](crate::Quorum::lock_all)) return them.
+    /// The names that others held, of several names, with their holders. A name is missing if no
+    /// quorum of nodes returned its holder in time. Only errors of
+    /// [`Session::try_lock`](crate::Session::try_lock), of [`Session::lock`](crate::Session::lock),
+    /// and of [`QuorumLock::acquire`](crate::QuorumLock::acquire) with several names
+    /// ([`lock_all`](crate::Quorum::lock_all)) have conflicts.
     #[must_use]
     pub fn conflicts(&self) -> &[Conflict] {
         &self.0.conflicts
@@ -260,7 +262,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// For people too, since `main` prints this for an error that it returns.
+/// For people too: if `main` returns an error, the program prints the error's `Debug` form.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {self}", self.kind())

@@ -27,7 +27,8 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
     fn random(&self) -> u64;
     /// Runs `task` in the background.
     fn spawn(&self, task: Task);
-    /// The caller's runtime, if it is not that of the background tasks, which may end sooner.
+    /// The caller's runtime, if the background tasks run on another runtime. The other one may end
+    /// sooner.
     fn elsewhere(&self) -> Option<Handle> {
         None
     }
@@ -137,7 +138,7 @@ pub async fn sleep_until(host: &Arc<dyn Host>, until: Tick) {
 /// Waits for `future` until `until` by the host's clock; `None` if it did not end by then.
 ///
 /// # Cancel safety
-/// That of `future`.
+/// As cancel safe as `future`.
 pub async fn before<F: Future>(host: &Arc<dyn Host>, until: Tick, future: F) -> Option<F::Output> {
     tokio::select! {
         biased;
@@ -163,14 +164,14 @@ pub(crate) fn machine() -> String {
     plain(&rustix::system::uname().nodename().to_string_lossy())
 }
 
-/// The machine's name, if it has one. A client's id has more than this.
+/// The machine's name, if it has one. Clients' ids differ even without it.
 #[cfg(not(unix))]
 pub(crate) fn machine() -> String {
     plain(&std::env::var("COMPUTERNAME").unwrap_or_default())
 }
 
-/// Makes a name fit for owners, keys and published messages: letters, digits, `.`, `_` and `-`, at
-/// most 64. Spaces separate words there.
+/// Makes a name fit for owners, keys and published messages, in which spaces separate words: at
+/// most 64 letters, digits, `.`, `_` and `-`.
 fn plain(name: &str) -> String {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
     let plain: String = name.chars().take(64).map(|letter| if allowed(letter) { letter } else { '-' }).collect();

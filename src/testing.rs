@@ -32,9 +32,9 @@
 //!
 //! # Contention
 //!
-//! [`hold`] acquires a lock as another process would, and keeps it until the returned value is
-//! dropped. Use it to test what your code does without the lock, and that it goes on once it can
-//! get it.
+//! [`hold`] acquires a lock as another process would, and keeps the lock until the returned value
+//! is dropped. Use `hold` to test what your code does without the lock, and that your code goes on
+//! once it can get the lock.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -63,7 +63,7 @@
 //! # Loss
 //!
 //! [`lose`] makes the holder of a lock lose it now, as if nodes forgot the lock or somebody revoked
-//! it. Use it to test that your code stops.
+//! it. Use `lose` to test that your code stops.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -157,8 +157,8 @@ pub async fn hold(quorum: &Quorum, name: &str) -> Result<Hold> {
 }
 
 /// The holder of `name` in `quorum`, or in a clone of it, loses the lock now, with
-/// [`LostReason::Revoked`](crate::LostReason::Revoked). If it holds a set, all names of the set are
-/// lost. A lock of [`hold`] is not lost. Returns whether anybody held the name.
+/// [`LostReason::Revoked`](crate::LostReason::Revoked). If the holder has a set, all names of the
+/// set are lost. A lock of [`hold`] is not lost. Returns whether anybody held the name.
 ///
 /// # Errors
 /// `Config` for a bad name, or if the quorum's nodes are not in memory.

@@ -1,8 +1,9 @@
-//! Nodes' addresses in configurations. The command reads them with the same functions.
+//! Nodes' addresses in configurations. The command reads addresses with the same functions.
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// Splits a list of addresses. Errors quote no part of it: any part may be a password with a comma.
+/// Splits a list of addresses. Errors quote no part of the list, since any part may belong to a
+/// password with a comma.
 pub(crate) fn split(list: &str) -> Result<Vec<String>, String> {
     let addresses: Vec<_> =
         list.split(',').map(str::trim).filter(|address| !address.is_empty()).map(str::to_owned).collect();
@@ -28,7 +29,8 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// The address with user and password, percent-encoded. If `later`, a password may be missing.
+    /// The address with user and password, percent-encoded. If `later`, a user may lack a password:
+    /// a password file has it.
     pub(crate) fn joined(&self, variable: impl Fn(&str) -> Option<String>, later: bool) -> Result<String, String> {
         let password = match (self.secret(variable)?, self.user) {
             (None, None) => return Ok(self.url.to_owned()),

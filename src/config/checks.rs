@@ -10,9 +10,9 @@ use crate::rules::validity::MAX_ROUND;
 use crate::rules::{Backoff, Drift, Validity, handover};
 use crate::words::exact;
 
-/// The shortest ttl, 100 ms: drift and round trips leave too little of a shorter one.
+/// The shortest ttl, 100 ms: drift and round trips leave too little of a shorter ttl.
 pub const MIN_TTL: Duration = Duration::from_millis(100);
-/// The least constant part of the drift: Redlock's, "2 milliseconds for small TTLs" in
+/// The least constant part of the drift, as in Redlock: "2 milliseconds for small TTLs" in
 /// <https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>.
 const LEAST_DRIFT: Duration = Duration::from_millis(2);
 
@@ -30,7 +30,7 @@ pub(crate) struct Rules {
     /// Default timeout of `acquire_default`.
     pub(crate) wait: Duration,
     pub(crate) max_rounds: Option<u32>,
-    /// The ttl by which waiters behind the first two renew their places.
+    /// The ttl from which the time is derived after which waiters behind the first two ask again.
     pub(crate) places: Duration,
     /// How long nodes hold the names, if longer than the ttl. This is never part of a validity.
     pub(crate) period: Option<Duration>,
@@ -56,15 +56,16 @@ impl Rules {
         self.round_timeout * 2
     }
 
-    /// The rules of a semaphore's gate. Its holder keeps the gate while it waits for permits, for
-    /// one hand-over at a time. So a dead holder delays others no longer than a dead waiter.
+    /// The rules of a semaphore's gate. The holder of the gate keeps it while waiting for permits,
+    /// and renews it for the length of one hand-over at a time. So a dead holder delays others no
+    /// longer than a dead waiter.
     ///
     /// These rules pass all checks. If drift leaves too little of a hand-over, the gate is held for
     /// the ttl.
     pub(crate) fn of_gate(&self, round_trip: Duration) -> Self {
         let lasts = handover::lasts(self.validity.ttl(), self.drift, round_trip);
         let validity = if leaves_enough(self.drift, lasts.ttl()) { lasts } else { self.validity };
-        // A renewal without an answer must leave time for another.
+        // A renewal without an answer must leave time for another renewal.
         let round_timeout = self.round_timeout.min(validity.length() / 3);
         let (auto_renew, max_hold, min_validity) = (true, None, Duration::ZERO);
         Self { validity, round_timeout, auto_renew, max_hold, min_validity, ..self.clone() }
@@ -82,7 +83,8 @@ impl LockOptions {
         self.drift.factor.max(0.01)
     }
 
-    /// Checks the options of one lock. Those of its quorum, `shared`, judge the nodes' clocks.
+    /// Checks the options of one lock. The quorum's options, `shared`, decide when a node's clock
+    /// counts as stepped, so they bound the lock's drift factor.
     pub(crate) fn checked_for(&self, shared: &Self, max_ttl: Duration) -> Result<Rules> {
         let (factor, rate) = (self.drift.factor, shared.clock_rate());
         let rules = self.checked(max_ttl)?;

@@ -28,8 +28,8 @@ impl Config {
     /// | `QUORUMLOCK_KEY_PREFIX`, `QUORUMLOCK_KEY_FORMAT` | `key_prefix`, which must not be empty, and `key_format` |
     /// | `QUORUMLOCK_TRANSPORT` | `transport`: `fred` or `redis-rs` |
     ///
-    /// The command reads the same variables. It alone reads `QUORUMLOCK_CONFIG`, which names its
-    /// file.
+    /// The command reads the same variables. Only the command reads `QUORUMLOCK_CONFIG` too, which
+    /// names its configuration file.
     ///
     /// # Errors
     /// `Config` for an invalid variable, which the message names.
@@ -55,7 +55,7 @@ impl<F: Fn(&str) -> Option<OsString>> Variables<F> {
             ttl: self.ttl()?,
             timeout: self.time("QUORUMLOCK_TIMEOUT")?,
             max_ttl: self.time("QUORUMLOCK_MAX_TTL")?,
-            // An empty prefix is set all the same, and refused later.
+            // An empty prefix counts as set, and is refused later.
             key_prefix: self.text("QUORUMLOCK_KEY_PREFIX")?,
             key_format: self.set("QUORUMLOCK_KEY_FORMAT")?,
             transport: self.transport()?,

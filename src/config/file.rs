@@ -44,11 +44,11 @@ pub struct Config {
     pub nodes: Vec<NodeConfig>,
     /// See [`QuorumBuilder::list_name`](crate::QuorumBuilder::list_name).
     pub list: Option<String>,
-    /// A file whose first line is the password of all nodes that have none, read anew at each
-    /// connection. A relative path starts in the working directory, unless
-    /// [`relative_to`](Self::relative_to) says otherwise.
+    /// A file whose first line is the password of all nodes without a password of their own. The
+    /// file is read anew at each connection. A relative path starts in the working directory, or in
+    /// the folder that [`relative_to`](Self::relative_to) sets.
     pub password_file: Option<PathBuf>,
-    /// See [`Tls::ca_file`]. Relative paths start where that of `password_file` does.
+    /// See [`Tls::ca_file`]. Relative paths start in the same folder as for `password_file`.
     pub tls_ca: Option<PathBuf>,
     /// The first file of [`Tls::client_certificate`].
     pub tls_cert: Option<PathBuf>,
@@ -81,7 +81,7 @@ pub struct Config {
     /// Where relative paths start.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub(super) folder: PathBuf,
-    /// The setting that names the password file, for errors, unless that is the field.
+    /// The setting that names the password file, for errors; `None` for the field `password_file`.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub(super) password_by: Option<&'static str>,
 }
@@ -95,10 +95,11 @@ pub struct Config {
 )]
 #[non_exhaustive]
 pub struct NodeConfig {
-    /// Its name in the list: see [`QuorumBuilder::node_named`](crate::QuorumBuilder::node_named).
+    /// The node's name in the list: see
+    /// [`QuorumBuilder::node_named`](crate::QuorumBuilder::node_named).
     pub name: Option<String>,
-    /// The node's [address](crate::QuorumBuilder::node). It may have user and password,
-    /// percent-encoded. Else the fields below may have them, not encoded.
+    /// The node's [address](crate::QuorumBuilder::node). User and password may be in the address,
+    /// percent-encoded, or in the fields below, not encoded.
     pub url: String,
     /// The user.
     pub user: Option<String>,
@@ -134,7 +135,7 @@ impl Config {
     }
 
     /// Lets a relative `password_file`, `tls_ca`, `tls_cert` or `tls_key` start at `folder`, such
-    /// as that of the configuration file.
+    /// as the folder of the configuration file.
     #[must_use]
     pub fn relative_to(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = folder.into();
@@ -150,8 +151,8 @@ impl Config {
         self.tls_server_name.iter().fold(tls, |tls, name| tls.server_name(name))
     }
 
-    /// The nodes' addresses, and the file with the password of those that have none. A pipe can be
-    /// read only once, so the addresses get its password.
+    /// The nodes' addresses, and the file with the password of the nodes that have none. If the
+    /// file is a pipe, which can be read only once, these addresses get the password instead.
     pub(crate) fn addresses(&self) -> Result<(Vec<String>, Option<PasswordFile>)> {
         let joined = |(node, number): (&NodeConfig, u32)| {
             let address = node.joined(self.password_file.is_some());

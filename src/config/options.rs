@@ -32,16 +32,18 @@ pub struct LockOptions {
 
 impl LockOptions {
     /// How long a node holds the lock unless it is renewed. Default 30 s; from 100 ms to the
-    /// quorum's [`max_ttl`](crate::QuorumBuilder::max_ttl), or to 24 h if that is zero. Nodes count
-    /// whole milliseconds. Locks can be held for longer: they are [renewed](Self::auto_renew).
+    /// quorum's [`max_ttl`](crate::QuorumBuilder::max_ttl), or to 24 h if `max_ttl` is zero. Nodes
+    /// count whole milliseconds. Locks can be held for longer: they are
+    /// [renewed](Self::auto_renew).
     #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// Whether the lock is renewed for as long as its guard lives. Default on. If it is off, a note
-    /// or a proclaimed value still renews the lock once, because a renewal carries it.
+    /// Whether the lock is renewed for as long as its guard lives. Default on. If this is off, a
+    /// note or a proclaimed value still renews the lock once, because renewals carry notes and
+    /// values.
     #[must_use]
     pub const fn auto_renew(mut self, on: bool) -> Self {
         self.manual = !on;
@@ -65,8 +67,8 @@ impl LockOptions {
     }
 
     /// The part of the drift that does not depend on the ttl. Default 2 ms, and no less: nodes
-    /// count whole milliseconds, so a hold may end 1 ms early, and Redlock adds another for short
-    /// ttls.
+    /// count whole milliseconds, so a hold may end 1 ms early, and Redlock adds another 1 ms for
+    /// short ttls.
     #[must_use]
     pub const fn drift_constant(mut self, constant: Duration) -> Self {
         self.drift.constant = constant;
@@ -102,8 +104,9 @@ impl LockOptions {
 
     /// Whether callers in all processes are served first come, first served. Default on.
     ///
-    /// If it is off, callers ask again after random pauses, and overtake waiters. With near nodes,
-    /// that gives more sections a second. But nothing bounds how long an unlucky caller waits.
+    /// If this is off, callers ask again after random pauses, and overtake waiters. With near
+    /// nodes, such callers get more sections a second. But nothing bounds how long an unlucky
+    /// caller waits.
     #[must_use]
     pub const fn fair(mut self, on: bool) -> Self {
         self.barging = !on;
@@ -118,8 +121,8 @@ impl LockOptions {
         self
     }
 
-    /// After how many rounds that were not won an acquisition gives up, unless its timeout ends it
-    /// before. Default: no bound; at least 1.
+    /// An acquisition gives up after this many failed rounds, unless its timeout comes first.
+    /// Default: no bound; at least 1.
     ///
     /// A round asks each node once, and again if the node knows of a later claim. Between two
     /// rounds, a caller waits in the nodes' queues, for a third of the ttl at most. Behind other
@@ -141,8 +144,8 @@ impl LockOptions {
     ///
     /// Use what many locks have in common, such as `orders`, and never a lock's own name: each
     /// class adds some 50 series. A class has 1 to 32 of the characters `a-z A-Z 0-9 _ . -`. A
-    /// process has at most [`MAX_CLASSES`](crate::metrics::MAX_CLASSES) classes. All further ones
-    /// are recorded as `other`.
+    /// process has at most [`MAX_CLASSES`](crate::metrics::MAX_CLASSES) classes. All further
+    /// classes are recorded as `other`.
     #[must_use]
     pub fn metrics_class(mut self, class: impl Into<Arc<str>>) -> Self {
         self.metrics_class = Some(class.into());

@@ -1,5 +1,6 @@
-//! One password for all nodes whose addresses have none, from a file. Others can see arguments and
-//! environments, but a file has access rights. The command reads it with the same functions.
+//! One password for all nodes whose addresses have none, from a file. Other users of a machine can
+//! see arguments and environments, but a file has access rights. The command reads the file with
+//! the same functions.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -101,7 +102,7 @@ fn first_line(bytes: Vec<u8>) -> Result<String, &'static str> {
     }
 }
 
-/// Percent-encoded, as in addresses. Not `Debug`.
+/// A password, percent-encoded as in addresses. Not `Debug`.
 #[derive(Clone)]
 pub(crate) struct Password(String);
 
@@ -110,7 +111,8 @@ impl Password {
         Self(utf8_percent_encode(line, NON_ALPHANUMERIC).to_string())
     }
 
-    /// The address with this password, if it has none. An invalid address stays as it is.
+    /// The address with this password. An address that has a password, or is invalid, stays as it
+    /// is.
     pub(crate) fn within(&self, address: &str) -> String {
         let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::node::redis::{Credentials, CredentialsProvider, FetchingCredentials};
 
 /// Takes the password from the first line of a file, anew at each connection. So a new password
-/// needs no restart. Replace the file in one step (`mv`) before the servers change their password,
-/// or write it right after. Nodes that refuse an outdated password are tried again.
+/// needs no restart. Replace the file in one step (`mv`), before the servers change their password
+/// or right after. Nodes that refuse an outdated password are tried again.
 ///
 /// The file has 4 KiB at most. [`Config::password_file`](crate::Config::password_file) and the
 /// command's `--password-file` use this type.

@@ -114,7 +114,7 @@ impl Settings {
         Name::new(&self.prefix, text)
     }
 
-    /// The caller's name for `text` on the nodes; `None` if that has another key format.
+    /// The caller's name for the name `text` on the nodes; `None` if `text` has another key format.
     pub(crate) fn told(&self, text: &Arc<str>) -> Option<Arc<str>> {
         let Some(format) = &self.key_format else { return Some(text.clone()) };
         let (before, after) = format.split_once(NAME)?;
@@ -127,8 +127,8 @@ impl Settings {
         Arc::new(List::new(&self.list, names, self.max_ttl))
     }
 
-    /// A node's address, with the TLS options of all nodes if it has none. TLS files are read here,
-    /// so that their mistakes are reported before anything is sent.
+    /// Parses a node's address. The quorum's TLS options fill the gaps of the address' own. TLS
+    /// files are read here, so that mistakes in them are reported before anything is sent.
     fn endpoint(&self, node: &NodeAddress) -> Result<Endpoint> {
         let NodeAddress { name, address } = node;
         let endpoint = match self.credentials {

@@ -12,10 +12,11 @@
 //!
 //! All of them have the same rules:
 //!
-//! * A token **equal** to the highest is the same holder, which may write as often as it wants to.
+//! * A token **equal** to the highest comes from the same holder, which may write as often as it
+//!   wants to.
 //! * A **lower** token is refused with [`Stale`], which has both tokens. Nothing was written.
 //! * A **higher** token may write, and becomes the highest. So does the first token.
-//! * **Read through the same helper** whatever a write depends on. The helper raises the fence
+//! * **Read through the same helper** all data that a write depends on. The helper raises the fence
 //!   before it reads, so that no earlier holder can write between your read and your write.
 //! * Every writer of the data must go through the fence. The fence does not stop others.
 //! * **Use one fence for data that only one holder may write at a time**: for an exclusive lock, or

@@ -23,15 +23,15 @@
 //!
 //! # What makes it safe
 //!
-//! The fence alone makes it safe. The check before the `COMMIT`, that the lock is still held, just
-//! saves work: the lock may end during the `COMMIT`. The next holder's [`guard`] then waits until
-//! the `COMMIT` is decided. Set `lock_timeout` to limit that wait.
+//! The fence alone makes the transaction safe. The check before the `COMMIT`, that the lock is
+//! still held, just saves work: the lock may end during the `COMMIT`. The next holder's [`guard`]
+//! then waits until the `COMMIT` is decided. Set `lock_timeout` to limit that wait.
 //!
-//! Call [`guard`] first in the transaction, before it reads anything. It works at each isolation
-//! level. At REPEATABLE READ and SERIALIZABLE it fails with SQLSTATE 40001 if another transaction
-//! of the lock was committed meanwhile. Then begin again, as always at these levels. If a
-//! transaction has several fences, guard them in one order, such as that of their names. Then no
-//! two transactions wait for each other.
+//! Call [`guard`] first in the transaction, before the transaction reads anything. `guard` works at
+//! each isolation level. At REPEATABLE READ and SERIALIZABLE it fails with SQLSTATE 40001 if
+//! another transaction of the lock was committed meanwhile. Then begin again, as always at these
+//! levels. If a transaction has several fences, all transactions must guard them in one order, such
+//! as the order of their names. Then no two transactions wait for each other.
 //!
 //! Keep the rows of locks that are used again: without its row, a stale token passes. Delete the
 //! row of a name only when no holder of that name can be left.
@@ -65,8 +65,8 @@ use crate::lease::{Lease, LockGuard};
 pub const TABLE: &str =
     "CREATE TABLE IF NOT EXISTS quorumlock_fences (resource TEXT PRIMARY KEY, fence BIGINT NOT NULL)";
 
-/// Locks the row in any case, and returns the higher of the two tokens. After waiting for another
-/// transaction, this sees the token that was committed.
+/// Locks the row in any case, and returns the higher of the two tokens. If this statement waits for
+/// another transaction, it sees the token that the other transaction committed.
 const RAISE: &str = "INSERT INTO quorumlock_fences AS known (resource, fence) VALUES ($1, $2)
     ON CONFLICT (resource) DO UPDATE SET fence = GREATEST(known.fence, EXCLUDED.fence) RETURNING fence";
 
@@ -108,7 +108,8 @@ pub fn bigint(token: u64) -> Result<i64, Error> {
 /// (SQLSTATE 40003, class 08).
 ///
 /// # Cancel safety
-/// If this is dropped before the `COMMIT` was sent, it rolls back. Later, the result is unknown.
+/// If this is dropped before the `COMMIT` was sent, the transaction is rolled back. Later, the
+/// result is unknown.
 pub async fn commit(mut transaction: Transaction<'_, Postgres>, lease: &Lease, margin: Duration) -> Result<(), Error> {
     let id = sqlx::query_scalar(ID).fetch_one(&mut *transaction).await.map_err(Error::Database)?;
     if let Err(lost) = lease.ensure(margin) {
@@ -119,13 +120,13 @@ pub async fn commit(mut transaction: Transaction<'_, Postgres>, lease: &Lease, m
     transaction.commit().await.map_err(|error| undecided(error, id))
 }
 
-/// Like [`commit`], and then releases the lock, whatever the result. That is safe even if the
-/// result is unknown: the next holder's [`guard`] waits for it.
+/// Like [`commit`], and then releases the lock, whatever the result. The release is safe even if
+/// the result is unknown: the next holder's [`guard`] waits until the `COMMIT` is decided.
 ///
 /// An unconfirmed release is no error here: it goes on in the background, or the lock expires.
 ///
 /// # Errors
-/// Those of [`commit`].
+/// As for [`commit`].
 ///
 /// # Cancel safety
 /// As with [`commit`]; the lock is released.
@@ -139,8 +140,8 @@ pub async fn commit_and_release(
     committed
 }
 
-/// After an ERROR, the server has rolled back. If it ended the connection (FATAL), or its answer
-/// did not arrive, it may have committed before.
+/// The error of a failed `COMMIT`. After an ERROR, the server has rolled back. If the server ended
+/// the connection (FATAL), or its answer did not arrive, it may have committed before.
 fn undecided(error: sqlx::Error, transaction: Option<i64>) -> Error {
     let said = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
     match said.map(|said| (said.severity(), said.code())) {
@@ -172,7 +173,8 @@ pub enum Error {
     /// `aborted`, or `in progress`, which means look again.
     #[non_exhaustive]
     Unknown {
-        /// The id of the transaction; `None` if it has written nothing, so there is no doubt.
+        /// The id of the transaction; `None` if the transaction has written nothing, so that its
+        /// result does not matter.
         transaction: Option<i64>,
         /// The error of the connection.
         source: sqlx::Error,

@@ -12,7 +12,7 @@
 //! # -> Result<(), Box<dyn std::error::Error>> {
 //! use quorumlock::fence::redis::Call;
 //!
-//! // Whatever the write depends on is read through the fence too.
+//! // Read all data that the write depends on through the fence too.
 //! let read = Call::new("{orders/42}:fence", guard.token(), "HGET").key("{orders/42}").arg("state");
 //! let state: Option<String> = read.query_async(connection).await?;
 //! if state.as_deref() == Some("packed") {
@@ -38,12 +38,13 @@ use std::fmt;
 
 use super::{Stale, check};
 
-/// Carries out one command, unless the token is stale. Each call sends the script, so it is terse.
+/// Carries out one command, unless the token is stale. Each call sends this script, so the script
+/// is terse.
 ///
 /// * keys: the key of the fence, which has the highest token as a decimal; then the command's keys;
 /// * arguments: the token as a decimal without leading zeros; then the command with its keys;
-/// * reply: the highest token so far, with this one, as a text; then the command's reply. If the
-///   first is not the token that was sent, nothing was done.
+/// * reply: the highest token so far, this one included, as a text; then the command's reply. If
+///   the highest token is not the token that was sent, nothing was done.
 const SCRIPT: &str = include_str!("../../scripts/lua/fenced.lua");
 
 /// A command of up to about 7,000 words (a limit of scripts), the key of its fence, and the token.
@@ -74,7 +75,7 @@ impl Call {
         self
     }
 
-    /// What a client sends after `EVAL`: the script, the number of keys, the keys and the
+    /// The words that a client sends after `EVAL`: the script, the number of keys, the keys and the
     /// arguments. For `EVALSHA`, replace the script by its SHA-1. Any release may change the
     /// script.
     #[must_use]
@@ -124,12 +125,12 @@ impl Call {
 pub enum Error {
     /// The token is stale. **Stop** what the lock protected.
     Stale(Stale),
-    /// The reply has no token. **Fix** what reads the reply, or the key of the fence.
+    /// The reply has no token. **Fix** the code that reads the reply, or the key of the fence.
     Unusable(String),
-    /// An error from Redis or the client. If no answer came, the command may have been carried out,
-    /// or may be later, when the server reads what the connection left. **Acquire** the lock anew
-    /// and read with the new token: then late commands are stale. A read with the same token is not
-    /// enough.
+    /// An error from Redis or the client. If no answer came, the server may have carried out the
+    /// command, or may do so later, when it reads the rest of the connection's input. **Acquire**
+    /// the lock anew and read with the new token: then late commands are stale. A read with the
+    /// same token is not enough.
     #[cfg(feature = "redis-rs")]
     Redis(::redis::RedisError),
 }

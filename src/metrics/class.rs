@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use metrics::SharedString;
 
-/// How many classes a process has at most. All further ones are recorded as `other`.
+/// How many classes a process has at most. All further classes are recorded as `other`.
 pub const MAX_CLASSES: usize = 16;
 
 const OTHER: &str = "other";
 
-/// The classes of this process, in the order in which they came.
+/// The classes of this process, in the order of their first use.
 static KNOWN: Mutex<Vec<Arc<str>>> = Mutex::new(Vec::new());
 
 /// A class of locks: one without a name, [`MAX_CLASSES`] with a name, and one for all others.
@@ -40,7 +40,7 @@ impl Class {
     }
 }
 
-/// The number of a class. A new class gets one if there is room.
+/// The number of a class. A new class gets a number of its own if there is room.
 fn number(known: &mut Vec<Arc<str>>, name: &str) -> usize {
     let index = known.iter().position(|known| **known == *name).unwrap_or(known.len());
     if index == known.len() && index < MAX_CLASSES && name != OTHER {

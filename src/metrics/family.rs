@@ -2,7 +2,8 @@
 
 use metrics::Counter;
 
-/// All are registered from the start: `increase()` misses the first event of a counter that is new.
+/// The metrics, by the value of the label. All are registered from the start: `increase()` misses
+/// the first event of a counter that is new.
 #[derive(Debug)]
 pub(super) struct Family<L, M>(Box<[(L, M)]>);
 

@@ -11,8 +11,8 @@ use super::family::{Ended, Family, RenewalEnded, RoundEnded};
 use super::table::{self, describe};
 use crate::rules::{LostReason, NodeSet, Renewed};
 
-/// The metrics of a quorum. They are registered when the quorum connects, and those of a class when
-/// its options are first used: recording looks nothing up.
+/// The metrics of a quorum. They are registered when the quorum connects. The metrics of a class
+/// are registered when options with that class are first used. So recording looks nothing up.
 #[derive(Debug)]
 pub(crate) struct Meters {
     quorum: SharedString,
@@ -142,7 +142,8 @@ impl Meters {
         self.class(class);
     }
 
-    /// Counters of hints that a waiter received, and of those that no waiter did.
+    /// The counter of hints that a waiter received, and the counter of hints that no waiter
+    /// received.
     pub(crate) fn hints(&self) -> (Counter, Counter) {
         let counter = |outcome: &'static str| metrics::counter!(table::HINTS, "quorum" => self.quorum.clone(), "outcome" => outcome);
         (counter("heard"), counter("wasted"))
@@ -229,7 +230,7 @@ impl Meters {
         Counted::begin(&self.in_line)
     }
 
-    /// A quorum handed a lock over, `after` this time from the first node's push on.
+    /// A quorum handed a lock over, at the time `after` from the first node's push on.
     pub(crate) fn handed_over(&self, after: Duration) {
         self.handovers.increment(1);
         self.handover.record(after);

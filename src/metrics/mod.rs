@@ -14,7 +14,7 @@
 //! * `node`: the node's address without user and password.
 //! * `class`: [`LockOptions::metrics_class`](crate::LockOptions::metrics_class). Series of locks
 //!   without a class do not have the label. A process has at most [`MAX_CLASSES`] classes; all
-//!   further ones are recorded as `other`.
+//!   further classes are recorded as `other`.
 //!
 //! One quorum of five nodes has fewer than 300 series, and about 50 more for each class.
 

@@ -11,12 +11,12 @@
 //! # let (store, token) = (InMemory::new(), 7);
 //! use quorumlock::fence::s3;
 //!
-//! // Whatever the write depends on is read with the token too.
+//! // Read all data that the write depends on with the token too.
 //! let before = s3::read(&store, "orders/42", token).await?;
 //! if before.is_none() {
 //!     s3::put(&store, "orders/42", token, b"shipped").await?;
 //! }
-//! // Whoever has no lock reads without a token.
+//! // Code without a lock reads without a token.
 //! assert_eq!(s3::get(&store, "orders/42").await?.as_deref(), Some(&b"shipped"[..]));
 //! # Ok(())
 //! # }
@@ -26,8 +26,8 @@
 //!
 //! The object is one line of text, `quorumlock fence 7 write 2`, and then your data. The token is
 //! not in the metadata, because an ETag covers the content only. Two objects of equal content and
-//! different tokens would have one ETag, and a stale write would pass. The number makes each
-//! content unique.
+//! different tokens would have one ETag, and a stale write would pass. The number of the write
+//! makes each content unique.
 //!
 //! * Others read the object with [`get`], or skip its first line. An object without that line is
 //!   [`Unfenced`](Error::Unfenced), and is not overwritten.
@@ -35,7 +35,7 @@
 //!   data to a key that is never used again, and let the fenced object name that key.
 //! * [`remove`] leaves the line with the token. If the object is deleted in another way (by a
 //!   lifecycle rule, too), a stale token passes.
-//! * The keys are those of `object_store`: paths without a slash at either end.
+//! * A key is a path of `object_store`: it has no slash at either end.
 
 mod envelope;
 mod store;
@@ -58,13 +58,13 @@ pub trait Bucket: Sync {
     /// The store's error.
     type Error: StdError + Send + Sync + 'static;
 
-    /// Reads an object and its ETag, both of one moment and not from a cache; `None` if there is
-    /// none.
+    /// Reads an object and its ETag, both of one moment and not from a cache; `None` if there is no
+    /// object.
     fn get(&self, key: &str) -> impl Future<Output = Result<Option<Found>, Self::Error>> + Send;
 
     /// Writes an object if the condition holds, in one atomic step. Return [`Put::Refused`] if the
-    /// store says that it does not hold: 412 and 409, and 404 if an ETag must match. An error means
-    /// that the object may have been written or not.
+    /// store says that the condition does not hold: 412 and 409, and 404 if an ETag must match. An
+    /// error means that the object may have been written or not.
     fn put(
         &self,
         key: &str,
@@ -112,8 +112,8 @@ pub async fn put<B: Bucket + ?Sized>(bucket: &B, key: &str, token: u64, body: &[
 }
 
 /// Raises the fence to `token`, so that no earlier holder can write any more, and returns the data;
-/// `None` if nothing was written, or it was removed. The first read with a token is a write. Later
-/// reads are not: a write whose outcome is unknown may still come after them.
+/// `None` if no data was written, or the data was removed. The first read with a token is a write.
+/// Later reads are not: a write whose outcome is unknown may still come after them.
 ///
 /// # Errors
 /// See [`Error`]: each kind says what to do.
@@ -135,8 +135,8 @@ pub async fn remove<B: Bucket + ?Sized>(bucket: &B, key: &str, token: u64) -> Re
     replace(bucket, key, token, Change::To(None)).await.map(drop)
 }
 
-/// Returns the data for readers without a lock; `None` if nothing was written, or it was removed.
-/// The data may be outdated at once: no write to this object may depend on it.
+/// Returns the data for readers without a lock; `None` if no data was written, or the data was
+/// removed. The data may be outdated at once: no write to this object may depend on it.
 ///
 /// # Errors
 /// `Unfenced` or `Store`: see [`Error`].
@@ -172,7 +172,8 @@ async fn replace<B: Bucket + ?Sized>(
         check(token, before.token).map_err(Error::Stale)?;
         let body = match change {
             Change::Nothing if before.token == token => return Ok(before.body),
-            // The write was carried out: its answer was lost, and the client has sent it once more.
+            // The write was carried out: its answer was lost, and the client has sent the write
+            // once more.
             _ if sent.as_ref() == Some(&before) => return Ok(before.body),
             Change::Nothing => before.body,
             Change::To(body) => body.map(Bytes::copy_from_slice),
@@ -202,15 +203,15 @@ fn opened<E>(found: Found) -> Result<(Envelope, Condition), Error<E>> {
 pub enum Error<E> {
     /// The token is stale. **Stop** what the lock protected.
     Stale(Stale),
-    /// The object does not begin with the line that has the token, but with this text. **Move** it
-    /// away: nothing shows which writes to it would be stale.
+    /// The object does not begin with the line that has the token, but with this text. **Move** the
+    /// object away: nothing shows which writes to it would be stale.
     Unfenced(String),
-    /// Others wrote the object each time that this call tried to. Several write at once, which a
-    /// lock prevents. **Look** who they are.
+    /// Others wrote the object each time that this call tried to write it. So several callers write
+    /// at once, which a lock prevents. **Find** the other writers.
     Busy,
     /// The store failed. The data may have been written or not, and may still be written later.
-    /// **Write** again with the same token, whatever the object is to have: the first try is
-    /// refused after that. A read with the same token shows only the present data.
+    /// **Write** the data that the object is to have again, with the same token: after that, the
+    /// first try is refused. A read with the same token shows only the present data.
     Store(E),
 }
 

@@ -31,7 +31,7 @@ const NAMES: &str = "use fred or redis-rs";
 /// * your program has the crate `redis` 1 anyway;
 /// * dependencies must have had a release lately: fred's last one was in February 2025;
 /// * you trust the nodes less: redis-rs refuses deeply nested replies, which abort a program over
-/// fred.
+///   fred.
 ///
 /// fred stays a dependency, and the feature adds ten crates. One of them is `arcstr`: its `impl
 /// PartialEq<ArcStr> for Arc<str>` makes comparisons of an `Arc<str>` with `text.into()` ambiguous,
