@@ -1,4 +1,4 @@
-//! Elections: the holder of a name leads, and others see it.
+//! Elections: the holder of a name leads, and others see the leader.
 
 use std::fmt;
 use std::ops::Deref;
@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::lease::Released;
 use crate::lock::Leadership;
 
-/// An election: at most one leads at a time, and everybody else can see who does and what it
-/// proclaimed. [`quorumlock::Election`](crate::Election) for threads.
+/// An election: at most one candidate leads at a time. Everybody else can see the leader, and what
+/// the leader proclaimed. This is [`quorumlock::Election`](crate::Election) for threads.
 ///
 /// Cheap to clone, `Send` and `Sync`.
 ///
@@ -38,8 +38,8 @@ use crate::lock::Leadership;
 #[derive(Clone)]
 pub struct Election(Blocking<crate::Election>);
 
-/// An office that is held: see [`Election`]. It is kept as long as this lives, and given up when it
-/// is dropped. All else it has from [`LeaderLease`].
+/// A held office: see [`Election`]. The office is kept as long as this value lives, and given up
+/// when this value is dropped. All other methods come from [`LeaderLease`].
 ///
 /// # Examples
 /// ```
@@ -52,10 +52,11 @@ pub struct Election(Blocking<crate::Election>);
 #[must_use = "the office is given up when its leader is dropped"]
 pub struct Leader(Blocking<crate::Leader>, LeaderLease);
 
-/// A view of an office that is held: cheap to clone, and without a share in keeping it. It can
+/// A view of a held office. It is cheap to clone, and does not keep the office. It can
 /// [proclaim](Self::proclaim) for the leader.
 ///
-/// All else it has from [`Lease`]: [`lost`](Lease::lost), [`token`](crate::Lease::token) and so on.
+/// All other methods come from [`Lease`]: [`lost`](Lease::lost), [`token`](crate::Lease::token) and
+/// so on.
 ///
 /// # Examples
 /// ```
@@ -77,11 +78,11 @@ pub struct LeaderLease(Blocking<crate::LeaderLease>, Lease);
 /// quorum is shut down, from any thread. Within a Tokio runtime it returns a `Config` error and
 /// ends.
 ///
-/// It asks the nodes only while a call waits for it. Dropping it leaves nothing behind in the
-/// client; nodes forget it within 30 s.
+/// The iterator asks the nodes only while a call waits for the next leader. Dropping the iterator
+/// leaves nothing behind in the client; nodes forget the observer within 30 s.
 #[must_use = "it looks at nothing until it is asked for the next leader"]
 pub struct Leaders {
-    /// Or why there are no more.
+    /// The leaders to come, or the error that ended the iterator.
     stream: Result<BoxStream<'static, Leadership>>,
     worker: Arc<Worker>,
 }
@@ -113,7 +114,7 @@ impl Election {
         Ok(Leader::new(self.0.wrap(leader)))
     }
 
-    /// Waits until this caller leads, for as long as its options say: by default 10 s.
+    /// Waits until this caller leads, for as long as the election's options say: by default 10 s.
     ///
     /// # Errors
     /// As [`campaign`](Self::campaign).
@@ -157,7 +158,7 @@ impl Election {
 
 impl Leader {
     /// Gives the office up: the next candidate may lead at once. Waits until a quorum has confirmed
-    /// it: see [`Leader::resign`](crate::Leader::resign).
+    /// the resignation: see [`Leader::resign`](crate::Leader::resign).
     ///
     /// # Errors
     /// As [`LockGuard::release`](super::LockGuard::release).
@@ -172,7 +173,7 @@ impl LeaderLease {
         Self(view, lease)
     }
 
-    /// Tells a value to all who [observe](Election::observe): see
+    /// Tells a value to all [observers](Election::observe): see
     /// [`LeaderLease::proclaim`](crate::LeaderLease::proclaim).
     ///
     /// # Errors
@@ -191,8 +192,8 @@ impl Deref for LeaderLease {
 }
 
 impl Leaders {
-    /// The next leader, or value, if there is one within `timeout`; `None` otherwise. Nothing is
-    /// missed by that.
+    /// The next leader, or the next value, if it comes within `timeout`; `None` otherwise. After
+    /// `None`, the next call misses nothing.
     ///
     /// # Errors
     /// `Closed` after a shutdown; `Config` within a Tokio runtime, which does not end the iterator.

@@ -1,4 +1,4 @@
-//! A lock, its guard, and the view of what is held.
+//! A lock, its guard, and the view of a held lock.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::lease::Released;
 use crate::lock::Owner;
 use crate::rules::LostReason;
 
-/// A lock on a name, or on several, held by at most one at a time across all clients of the same
-/// nodes: [`quorumlock::QuorumLock`](crate::QuorumLock) for threads.
+/// A lock on a name, or on several names, held by at most one holder at a time across all clients
+/// of the same nodes. This is [`quorumlock::QuorumLock`](crate::QuorumLock) for threads.
 ///
 /// Cheap to clone, `Send` and `Sync`. Threads that use the same `QuorumLock`, or clones of it,
-/// exclude each other, unless they have one [`Owner`].
+/// exclude each other, unless the threads share one [`Owner`].
 ///
 /// # Examples
 /// ```
@@ -33,11 +33,12 @@ use crate::rules::LostReason;
 #[derive(Clone)]
 pub struct QuorumLock(Blocking<crate::QuorumLock>);
 
-/// A held lock. It is renewed as long as this lives, and released when it is dropped.
+/// A held lock. The lock is renewed as long as this guard lives, and released when the guard is
+/// dropped.
 ///
-/// Drop does not wait, except that the last drop of all handles and guards waits for releases, for up
-/// to 250 ms. Prefer [`release`](Self::release), which returns the result. All else it has from
-/// [`Lease`]: [`lost`](Lease::lost), [`token`](crate::Lease::token),
+/// Drop does not wait, except that the last drop of all handles and guards waits for releases, for
+/// up to 250 ms. Prefer [`release`](Self::release), which returns the result. All other methods
+/// come from [`Lease`]: [`lost`](Lease::lost), [`token`](crate::Lease::token),
 /// [`is_held`](crate::Lease::is_held), [`ensure`](crate::Lease::ensure) and so on.
 ///
 /// # Examples
@@ -55,11 +56,12 @@ pub struct QuorumLock(Blocking<crate::QuorumLock>);
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct LockGuard(Blocking<crate::LockGuard>, Lease);
 
-/// A view of a held lock: cheap to clone, and without a share in holding it.
+/// A view of a held lock. It is cheap to clone, and does not hold the lock.
 ///
-/// All but [`lost`](Self::lost) it has from [`quorumlock::Lease`](crate::Lease):
+/// All methods except [`lost`](Self::lost) come from [`quorumlock::Lease`](crate::Lease):
 /// [`token`](crate::Lease::token), [`is_held`](crate::Lease::is_held),
-/// [`ensure`](crate::Lease::ensure) and so on. It keeps the quorum's thread, not the lock.
+/// [`ensure`](crate::Lease::ensure) and so on. A lease keeps the quorum's thread alive, but not the
+/// lock.
 ///
 /// # Examples
 /// ```
@@ -128,14 +130,15 @@ impl QuorumLock {
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     ///
     /// # Errors
-    /// `Timeout` if others held it until the time ended; `Unavailable` if too few nodes could vote
-    /// at that time; `Config` for a bad name or within a Tokio runtime; `Closed` after a shutdown.
+    /// `Timeout` if others held the lock until the time ended; `Unavailable` if too few nodes could
+    /// vote at that time; `Config` for a bad name or within a Tokio runtime; `Closed` after a
+    /// shutdown.
     pub fn acquire(&self, timeout: Duration) -> Result<LockGuard> {
         let guard = self.0.wait(self.0.inner.acquire(timeout))?;
         Ok(LockGuard::new(self.0.wrap(guard)))
     }
 
-    /// Acquires the lock, waiting for as long as its options say: by default 10 s.
+    /// Acquires the lock, waiting for as long as the lock's options say: by default 10 s.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
@@ -158,7 +161,7 @@ impl QuorumLock {
 
     /// Acquires the lock, runs `body`, and releases it.
     ///
-    /// A thread cannot be stopped: a body that runs for long asks its lease
+    /// A thread cannot be stopped: a body that runs for long must ask its lease
     /// ([`ensure`](crate::Lease::ensure), [`lost`](Lease::lost)) whether to go on. If the body
     /// panics, the lock is released in the background.
     ///
@@ -192,12 +195,14 @@ impl LockGuard {
         Ok(Self::new(self.0.wrap(self.0.inner.reenter()?)))
     }
 
-    /// Gives this hold up; with the last, releases the lock on every node, and waits until a quorum
-    /// has confirmed it: see [`LockGuard::release`](crate::LockGuard::release).
+    /// Gives this hold up. If this is the last hold, releases the lock on every node, and waits
+    /// until a quorum has confirmed the release: see
+    /// [`LockGuard::release`](crate::LockGuard::release).
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes answered in time; `Config` within a Tokio runtime. The
-    /// release goes on in the background then, and what it does not reach expires by itself.
+    /// `Unavailable` if too few nodes answered in time; `Config` within a Tokio runtime. In both
+    /// cases the release goes on in the background. On nodes that it does not reach, the lock
+    /// expires by itself.
     pub fn release(self) -> Result<Released> {
         self.0.worker.wait(self.0.inner.release())?
     }
@@ -208,8 +213,8 @@ impl Lease {
         Self(lease)
     }
 
-    /// Waits until the lock is lost, for `timeout` at most, and returns why. `None` means that it was
-    /// not lost by then, or that it was released. So it can stand in the place of a pause:
+    /// Waits until the lock is lost, for `timeout` at most, and returns why. `None` means that the
+    /// lock was not lost by then, or that it was released. So a call can take the place of a pause:
     /// `while lease.lost(pause)?.is_none() { .. }` works every `pause` until the lock is lost.
     ///
     /// # Errors

@@ -1,14 +1,15 @@
 //! The same locks for programs without async. With the feature `blocking`.
 //!
-//! A [`Quorum`] here has a runtime of its own, with one thread, which renews what is held and ends
-//! with the last handle and guard. Each call waits on the thread that makes it. The types have the
-//! names and methods of those at the crate's root, which say what is promised. The differences:
+//! A [`Quorum`] here has a runtime of its own, with one thread. The thread renews the held locks,
+//! and ends with the last handle and guard. Each call waits on the caller's thread. The types have
+//! the same names and methods as the types at the crate's root; see there for what each promises.
+//! The differences:
 //!
 //! * `lost` takes a timeout, and returns why the lock was lost, or `None`: [`Lease::lost`].
-//! * `run` and `try_run` call a closure. They can stop a future when the lock is lost, but not a
-//!   closure: it asks its lease.
+//! * `run` and `try_run` call a closure. Unlike a future, a closure cannot be stopped when the lock
+//!   is lost: it must ask its lease.
 //! * [`Election::observe`] and [`Quorum::held_names`] are iterators.
-//! * [`Session::current`] is the one of the thread.
+//! * [`Session::current`] is the current session of the thread.
 //! * With the feature `testing`, the module `testing` has what tests of your own code need.
 //! * [`Quorum::connect`], [`Quorum::open`] and [`Quorum::in_memory_with`] take a
 //!   [`QuorumBuilder`](crate::QuorumBuilder).
@@ -16,9 +17,9 @@
 //! **Within a Tokio runtime every call is refused** with a `Config` error, in
 //! [`spawn_blocking`](https://docs.rs/tokio/latest/tokio/task/fn.spawn_blocking.html) too: a call
 //! that waits would keep the runtime's thread from everything else. Use
-//! [`quorumlock::Quorum`](crate::Quorum) there. What a refused call would have used up, as
-//! [`LockGuard::release`] does, is released in the background. Quorums and guards may be dropped
-//! everywhere, and calls that ask no node, such as [`Session::held`], are fine too.
+//! [`quorumlock::Quorum`](crate::Quorum) there. If a refused call takes its guard, as
+//! [`LockGuard::release`] does, the lock is released in the background. Quorums and guards may be
+//! dropped everywhere, and calls that ask no node, such as [`Session::held`], are fine too.
 //!
 //! # Examples
 //! ```

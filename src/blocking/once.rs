@@ -9,9 +9,9 @@ use crate::config::LockOptions;
 use crate::error::{Error, Result};
 use crate::lease::Released;
 
-/// Something to be done once in each period, by the first of many who comes:
-/// [`quorumlock::Once`](crate::Once) for threads, which says what is promised and how to choose a
-/// period.
+/// Something to be done once in each period, by the first of many callers. This is
+/// [`quorumlock::Once`](crate::Once) for threads; see there for what it promises, and how to choose
+/// a period.
 ///
 /// Cheap to clone, `Send` and `Sync`.
 ///
@@ -32,8 +32,8 @@ use crate::lease::Released;
 #[derive(Clone)]
 pub struct Once(Blocking<crate::Once>);
 
-/// The right to do something in this period: see [`Once`]. However it ends, the period goes on,
-/// unless it is [undone](Self::undo). All else it has from [`Lease`].
+/// The right to do something in this period: see [`Once`]. The period goes on, however the permit
+/// ends, unless the permit is [undone](Self::undo). All other methods come from [`Lease`].
 ///
 /// # Examples
 /// ```
@@ -51,7 +51,7 @@ pub struct Once(Blocking<crate::Once>);
 pub struct OncePermit(Blocking<crate::OncePermit>, Lease);
 
 impl Quorum {
-    /// What is to be done once in each `period`, under `name`: see
+    /// Something to be done once in each `period`, under `name`: see
     /// [`Quorum::once`](crate::Quorum::once).
     #[must_use]
     pub fn once(&self, name: impl AsRef<str>, period: Duration) -> Once {
@@ -68,7 +68,7 @@ impl Quorum {
 }
 
 impl Once {
-    /// The same with a note on what it is for: see [`Once::describe`](crate::Once::describe).
+    /// The same with a note on its purpose: see [`Once::describe`](crate::Once::describe).
     #[must_use]
     pub fn describe(&self, note: impl AsRef<str>) -> Self {
         Self(self.0.wrap(self.0.inner.describe(note)))
@@ -94,8 +94,8 @@ impl Once {
         self.claim()?.map(|permit| permit.while_held(body)).transpose()
     }
 
-    /// As [`run`](Self::run), for a body that can fail. If it does, the permit is given back, and
-    /// another caller may try in this period.
+    /// As [`run`](Self::run), for a body that can fail. If the body fails, the permit is given
+    /// back, and another caller may try in this period.
     ///
     /// # Errors
     /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
@@ -116,24 +116,24 @@ impl Once {
 }
 
 impl OncePermit {
-    /// It is done: nobody else does it until the period is over. See
-    /// [`OncePermit::done`](crate::OncePermit::done).
+    /// Ends the permit after the work was done: nobody else gets a permit until the period is over.
+    /// See [`OncePermit::done`](crate::OncePermit::done).
     ///
     /// # Errors
-    /// As [`OncePermit::done`](crate::OncePermit::done); `Config` within a Tokio runtime, and it is
-    /// done all the same.
+    /// As [`OncePermit::done`](crate::OncePermit::done); `Config` within a Tokio runtime: then,
+    /// too, nobody else gets a permit in this period.
     pub fn done(self) -> Result<Released> {
         self.0.worker.wait(self.0.inner.done())?
     }
 
-    /// It was not done: another caller may try in this period. See
-    /// [`OncePermit::undo`](crate::OncePermit::undo).
+    /// Gives the permit back, since the work was not done: another caller may try in this period.
+    /// See [`OncePermit::undo`](crate::OncePermit::undo).
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes answered in time; `Config` within a Tokio runtime. It goes on
-    /// in the background then, while a handle of the quorum lives.
+    /// `Unavailable` if too few nodes answered in time; `Config` within a Tokio runtime. In both
+    /// cases the release goes on in the background, while a handle of the quorum lives.
     pub fn undo(self) -> Result<Released> {
-        // A permit that is dropped has been used: it must be given back before this is refused.
+        // A permit that is dropped counts as used, so give it back before this call is refused.
         if let Err(refused) = refuse_within_a_runtime() {
             self.0.inner.give_back();
             return Err(refused);

@@ -14,9 +14,10 @@ use crate::protocol::{Inspected, Taken};
 /// threads. Cheap to clone, `Send` and `Sync`.
 ///
 /// Its thread ends after the last handle, lock and guard are dropped, as soon as all releases have
-/// been sent. Leases, sessions and iterators keep it too. Except within a Tokio runtime, the last
-/// drop waits for the releases, for up to 250 ms: so a guard that is dropped as `main` returns is
-/// released. A `static` is never dropped: call [`shutdown`](Self::shutdown) before `main` returns.
+/// been sent. Leases, sessions and iterators keep the thread too. Except within a Tokio runtime,
+/// the last drop waits for the releases, for up to 250 ms: so a lock whose guard is dropped as
+/// `main` returns is released. A `static` is never dropped: call [`shutdown`](Self::shutdown)
+/// before `main` returns.
 ///
 /// # Examples
 /// ```
@@ -35,12 +36,12 @@ pub struct Quorum(pub(super) Blocking<crate::Quorum>);
 
 /// The names that are held, page by page: see [`Quorum::held_names`].
 ///
-/// Each page is what [`HeldNames::next`](crate::HeldNames::next) returns. It has
-/// [`unread`](crate::HeldNames::unread), [`missed`](crate::HeldNames::missed) and
-/// [`is_complete`](crate::HeldNames::is_complete) from
-/// [`quorumlock::HeldNames`](crate::HeldNames), also after the last page.
+/// Each page is what [`HeldNames::next`](crate::HeldNames::next) returns. The iterator has the
+/// methods [`unread`](crate::HeldNames::unread), [`missed`](crate::HeldNames::missed) and
+/// [`is_complete`](crate::HeldNames::is_complete) of [`quorumlock::HeldNames`](crate::HeldNames),
+/// also after the last page.
 ///
-/// An error ends it: `Config` within a Tokio runtime, `Closed` after a shutdown.
+/// An error ends the iterator: `Config` within a Tokio runtime, `Closed` after a shutdown.
 ///
 /// # Examples
 /// ```
@@ -58,13 +59,13 @@ pub struct Quorum(pub(super) Blocking<crate::Quorum>);
 /// ```
 pub struct HeldNames(
     Blocking<crate::HeldNames>,
-    /// Whether it has ended.
+    /// Whether the iterator has ended.
     bool,
 );
 
 impl Quorum {
     /// Connects, and returns when a quorum of nodes is admitted: see [`QuorumBuilder::connect`]. A
-    /// process that forks connects after it has forked.
+    /// process that forks must connect after the fork.
     ///
     /// # Errors
     /// As [`QuorumBuilder::connect`]; `Config` within a Tokio runtime, `Unavailable` if the system
@@ -91,8 +92,8 @@ impl Quorum {
         Blocking::start(crate::Quorum::from_env()).map(Self)
     }
 
-    /// A quorum of `nodes` nodes in this process's memory, for examples and tests. It excludes
-    /// within this process only.
+    /// A quorum of `nodes` nodes in this process's memory, for examples and tests. Its locks
+    /// exclude only callers in this process.
     ///
     /// # Errors
     /// As [`open`](Self::open); `Config` also for no node or more than 64.
@@ -108,13 +109,14 @@ impl Quorum {
         Blocking::start(async { builder.in_memory(nodes) }).map(Self)
     }
 
-    /// The options of locks that set no others, to start from for [`lock_with`](Self::lock_with).
+    /// The options of locks without options of their own, to start from for
+    /// [`lock_with`](Self::lock_with).
     #[must_use]
     pub fn options(&self) -> LockOptions {
         self.0.inner.options()
     }
 
-    /// How each node is, in the order in which they were configured.
+    /// The state of each node, in the order of the configuration.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeStatus> {
         self.0.inner.nodes()
@@ -128,7 +130,7 @@ impl Quorum {
         self.0.wait(self.0.inner.inspect(name))
     }
 
-    /// Takes `name` away from its holder, and makes no two holders: see
+    /// Takes `name` away from its holder, without ever making two holders: see
     /// [`Quorum::revoke`](crate::Quorum::revoke).
     ///
     /// # Errors
@@ -137,8 +139,8 @@ impl Quorum {
         self.0.wait(self.0.inner.revoke(name))
     }
 
-    /// Frees `name` at once; **until its holder learns of it there may be two**: see
-    /// [`Quorum::force_release`](crate::Quorum::force_release).
+    /// Frees `name` at once. **There may be two holders until the present holder learns of this**:
+    /// see [`Quorum::force_release`](crate::Quorum::force_release).
     ///
     /// # Errors
     /// As [`Quorum::force_release`](crate::Quorum::force_release), and `Config` within a Tokio runtime.
@@ -177,8 +179,8 @@ impl Quorum {
         self.0.wait(self.0.inner.ready(patience))
     }
 
-    /// Stops: nobody acquires any more, and locks that are held are lost and released. Waits for
-    /// releases until `deadline` from now: see [`Quorum::shutdown`](crate::Quorum::shutdown).
+    /// Stops the quorum: nobody acquires any more, and held locks are lost and released. Waits for
+    /// the releases until `deadline` from now: see [`Quorum::shutdown`](crate::Quorum::shutdown).
     ///
     /// # Errors
     /// `Config` within a Tokio runtime; then nothing was stopped.

@@ -9,7 +9,7 @@ use crate::config::LockOptions;
 use crate::error::{Error, Result};
 use crate::lease::Released;
 
-/// A lock on a name that many readers hold together, or one writer alone:
+/// A lock on a name that many readers hold together, or one writer alone. This is
 /// [`quorumlock::QuorumRwLock`](crate::QuorumRwLock) for threads.
 ///
 /// Cheap to clone, `Send` and `Sync`.
@@ -31,8 +31,8 @@ use crate::lease::Released;
 #[derive(Clone)]
 pub struct QuorumRwLock(Blocking<crate::QuorumRwLock>);
 
-/// A [`QuorumRwLock`] held as a reader. It is renewed as long as this lives, and released when it is
-/// dropped.
+/// A [`QuorumRwLock`] held as a reader. The lock is renewed as long as this guard lives, and
+/// released when the guard is dropped.
 ///
 /// # Examples
 /// ```
@@ -45,8 +45,8 @@ pub struct QuorumRwLock(Blocking<crate::QuorumRwLock>);
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct ReadGuard(Blocking<crate::ReadGuard>, Lease);
 
-/// A [`QuorumRwLock`] held as the writer. It is renewed as long as this lives, and released when it
-/// is dropped.
+/// A [`QuorumRwLock`] held as the writer. The lock is renewed as long as this guard lives, and
+/// released when the guard is dropped.
 ///
 /// # Examples
 /// ```
@@ -54,7 +54,7 @@ pub struct ReadGuard(Blocking<crate::ReadGuard>, Lease);
 /// let prices = quorum.rw_lock("prices");
 /// let writer = prices.write_default()?;
 /// let reader = writer.downgrade()?;
-/// // It sees what the writer wrote: nobody else wrote since.
+/// // The reader sees what the writer wrote: nobody else wrote since.
 /// assert!(prices.try_write()?.is_none());
 /// reader.release()?;
 /// # Ok::<(), quorumlock::Error>(())
@@ -79,7 +79,7 @@ impl Quorum {
 }
 
 impl QuorumRwLock {
-    /// Acquires it as a reader, waiting for `timeout` at most: see
+    /// Acquires the lock as a reader, waiting for `timeout` at most: see
     /// [`QuorumRwLock::read`](crate::QuorumRwLock::read).
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl QuorumRwLock {
         Ok(ReadGuard::new(self.0.wrap(guard)))
     }
 
-    /// Acquires it as the writer, waiting for `timeout` at most: see
+    /// Acquires the lock as the writer, waiting for `timeout` at most: see
     /// [`QuorumRwLock::write`](crate::QuorumRwLock::write).
     ///
     /// # Errors
@@ -99,7 +99,8 @@ impl QuorumRwLock {
         Ok(WriteGuard::new(self.0.wrap(guard)))
     }
 
-    /// Acquires it as a reader, waiting for as long as its options say: by default 10 s.
+    /// Acquires the lock as a reader, waiting for as long as the lock's options say: by default 10
+    /// s.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -108,7 +109,8 @@ impl QuorumRwLock {
         Ok(ReadGuard::new(self.0.wrap(guard)))
     }
 
-    /// Acquires it as the writer, waiting for as long as its options say: by default 10 s.
+    /// Acquires the lock as the writer, waiting for as long as the lock's options say: by default
+    /// 10 s.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -117,8 +119,8 @@ impl QuorumRwLock {
         Ok(WriteGuard::new(self.0.wrap(guard)))
     }
 
-    /// Acquires it as a reader if no writer has it, and does not wait for others. `None` means that a
-    /// writer holds it or is about to; an error means that nobody can tell.
+    /// Acquires the lock as a reader if no writer has it, and does not wait for others. `None`
+    /// means that a writer holds the lock or is about to; an error means that nobody can tell.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`](super::QuorumLock::try_acquire).
@@ -127,8 +129,8 @@ impl QuorumRwLock {
         Ok(guard.map(|guard| ReadGuard::new(self.0.wrap(guard))))
     }
 
-    /// Acquires it as the writer if nobody has it, and does not wait for others. `None` means that
-    /// somebody else holds it or is about to; an error means that nobody can tell.
+    /// Acquires the lock as the writer if nobody has it, and does not wait for others. `None` means
+    /// that somebody else holds the lock or is about to; an error means that nobody can tell.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`](super::QuorumLock::try_acquire).
@@ -137,7 +139,8 @@ impl QuorumRwLock {
         Ok(guard.map(|guard| WriteGuard::new(self.0.wrap(guard))))
     }
 
-    /// Runs `body` with it held as a reader, as [`QuorumLock::run`](super::QuorumLock::run) does.
+    /// Runs `body` with the lock held as a reader, as [`QuorumLock::run`](super::QuorumLock::run)
+    /// does.
     ///
     /// # Errors
     /// As [`QuorumLock::run`](super::QuorumLock::run).
@@ -145,7 +148,8 @@ impl QuorumRwLock {
         self.read(timeout)?.while_held(body)
     }
 
-    /// Runs `body` with it held as the writer, as [`QuorumLock::run`](super::QuorumLock::run) does.
+    /// Runs `body` with the lock held as the writer, as [`QuorumLock::run`](super::QuorumLock::run)
+    /// does.
     ///
     /// # Errors
     /// As [`QuorumLock::run`](super::QuorumLock::run).
@@ -181,7 +185,7 @@ impl QuorumRwLock {
 }
 
 impl ReadGuard {
-    /// Gives it up, as [`LockGuard::release`](super::LockGuard::release) does.
+    /// Gives the lock up, as [`LockGuard::release`](super::LockGuard::release) does.
     ///
     /// # Errors
     /// As [`LockGuard::release`](super::LockGuard::release).
@@ -199,7 +203,7 @@ impl ReadGuard {
 }
 
 impl WriteGuard {
-    /// Gives it up, as [`LockGuard::release`](super::LockGuard::release) does.
+    /// Gives the lock up, as [`LockGuard::release`](super::LockGuard::release) does.
     ///
     /// # Errors
     /// As [`LockGuard::release`](super::LockGuard::release).
@@ -212,7 +216,7 @@ impl WriteGuard {
     ///
     /// # Errors
     /// As [`WriteGuard::downgrade`](crate::WriteGuard::downgrade), and `Config` within a Tokio
-    /// runtime. Then the lock is released.
+    /// runtime. After an error, the lock is released.
     pub fn downgrade(self) -> Result<ReadGuard> {
         let Blocking { inner, worker } = self.0;
         let inner = worker.wait(inner.downgrade())??;

@@ -1,4 +1,4 @@
-//! A semaphore: at most so many at a time.
+//! A semaphore: at most so many permits are held at a time.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -10,11 +10,12 @@ use crate::error::{Error, Result};
 use crate::lease::Released;
 use crate::rules::LostReason;
 
-/// A number of permits on a name: at most so many are held at a time across all clients of the same
-/// nodes, each by one holder. [`quorumlock::QuorumSemaphore`](crate::QuorumSemaphore) for threads.
+/// A number of permits on a name: at most so many permits are held at a time across all clients of
+/// the same nodes, each by one holder. This is
+/// [`quorumlock::QuorumSemaphore`](crate::QuorumSemaphore) for threads.
 ///
-/// Cheap to clone, `Send` and `Sync`. A clone remembers what the other saw of permits that were
-/// held, so keep one rather than making another for each acquisition.
+/// Cheap to clone, `Send` and `Sync`. Clones share what they have seen of held permits, so keep one
+/// semaphore rather than making another for each acquisition.
 ///
 /// # Examples
 /// ```
@@ -31,8 +32,9 @@ use crate::rules::LostReason;
 #[derive(Clone)]
 pub struct QuorumSemaphore(Blocking<crate::QuorumSemaphore>);
 
-/// Held permits of a [`QuorumSemaphore`]. They are renewed together as long as this lives, lost
-/// together, and released when it is dropped. All else it has from [`PermitsLease`].
+/// Held permits of a [`QuorumSemaphore`]. The permits are renewed together as long as this guard
+/// lives, lost together, and released when the guard is dropped. All other methods come from
+/// [`PermitsLease`].
 ///
 /// # Examples
 /// ```
@@ -46,11 +48,12 @@ pub struct QuorumSemaphore(Blocking<crate::QuorumSemaphore>);
 #[must_use = "the permits are released when their guard is dropped"]
 pub struct PermitsGuard(Blocking<crate::PermitsGuard>, PermitsLease);
 
-/// A view of held permits: cheap to clone, and without a share in holding them.
+/// A view of held permits. It is cheap to clone, and does not hold the permits.
 ///
-/// All but [`lost`](Self::lost) it has from [`quorumlock::PermitsLease`](crate::PermitsLease):
-/// [`permits`](crate::PermitsLease::permits), [`is_held`](crate::PermitsLease::is_held),
-/// [`ensure`](crate::PermitsLease::ensure) and so on. It keeps the quorum's thread, not the permits.
+/// All methods except [`lost`](Self::lost) come from
+/// [`quorumlock::PermitsLease`](crate::PermitsLease): [`permits`](crate::PermitsLease::permits),
+/// [`is_held`](crate::PermitsLease::is_held), [`ensure`](crate::PermitsLease::ensure) and so on. A
+/// lease keeps the quorum's thread alive, but not the permits.
 ///
 /// # Examples
 /// ```
@@ -68,7 +71,7 @@ pub struct PermitsGuard(Blocking<crate::PermitsGuard>, PermitsLease);
 pub struct PermitsLease(Blocking<crate::PermitsLease>);
 
 impl Quorum {
-    /// The semaphore on `name` with so many permits: see
+    /// The semaphore on `name` with this number of permits: see
     /// [`Quorum::semaphore`](crate::Quorum::semaphore).
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> QuorumSemaphore {
@@ -100,7 +103,8 @@ impl QuorumSemaphore {
         Ok(PermitsGuard::new(self.0.wrap(guard)))
     }
 
-    /// Acquires `many` permits, waiting for as long as its options say: by default 10 s.
+    /// Acquires `many` permits, waiting for as long as the semaphore's options say: by default 10
+    /// s.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
@@ -123,7 +127,7 @@ impl QuorumSemaphore {
     /// [`QuorumLock::run`](super::QuorumLock::run) does.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), and `Lost` if they were lost before the body ended.
+    /// As [`acquire`](Self::acquire), and `Lost` if the permits were lost before the body ended.
     pub fn run<T>(&self, many: u32, timeout: Duration, body: impl FnOnce(&PermitsLease) -> T) -> Result<T> {
         self.acquire(many, timeout)?.while_held(body)
     }
@@ -144,7 +148,7 @@ impl QuorumSemaphore {
 }
 
 impl PermitsGuard {
-    /// Releases all of them on every node, and waits until a quorum has confirmed it: see
+    /// Releases all permits on every node, and waits until a quorum has confirmed the release: see
     /// [`PermitsGuard::release`](crate::PermitsGuard::release).
     ///
     /// # Errors
@@ -159,8 +163,9 @@ impl PermitsLease {
         Self(lease)
     }
 
-    /// Waits until one of them is lost, and with it all, for `timeout` at most, and returns why.
-    /// `None` means that none was lost by then, or that they were released.
+    /// Waits until the permits are lost, for `timeout` at most, and returns why. If one permit is
+    /// lost, all are. `None` means that no permit was lost by then, or that the permits were
+    /// released.
     ///
     /// # Errors
     /// `Config` within a Tokio runtime.

@@ -17,12 +17,12 @@ thread_local! {
     static CURRENT: RefCell<Option<Session>> = const { RefCell::new(None) };
 }
 
-/// A lease that owns locks, which are renewed together and lost together:
+/// A lease that owns locks, which are renewed together and lost together. This is
 /// [`quorumlock::Session`](crate::Session) for threads. Cheap to clone, `Send` and `Sync`.
 ///
-/// **It is lost as a whole**, as soon as one of its locks is. Locks are given up by
-/// [`unlock`](Self::unlock), or all at once: by [`revoke`](Self::revoke), or with the last handle,
-/// which sends the releases and waits for nothing.
+/// **A session is lost as a whole**, as soon as one of its locks is lost. [`unlock`](Self::unlock)
+/// gives some locks up, and [`revoke`](Self::revoke) gives all up. So does the drop of the last
+/// handle, which sends the releases and waits for nothing.
 ///
 /// # Examples
 /// ```
@@ -36,12 +36,12 @@ thread_local! {
 /// session.try_lock(["chunk/7"])?;
 /// assert!(session.token("chunk/7") > session.token("chunk/1"));
 ///
-/// // Somebody else is told what is held, and by whom.
+/// // An error tells others which name is held, and by whom.
 /// let other = quorum.session().grant(5 * second)?;
 /// let refused = other.try_lock(["chunk/7", "chunk/8"]).unwrap_err();
 /// assert!(refused.is_contended() && &*refused.conflicts()[0].name == "chunk/7");
 ///
-/// // Code below that is not given the session finds it.
+/// // Code within a scope finds the session without a parameter.
 /// session.scope(|| Session::current().expect("within a scope").unlock(["chunk/7"]))?;
 /// session.ensure(second)?;
 /// session.revoke()?;
@@ -73,7 +73,7 @@ pub struct SessionBuilder(Blocking<crate::SessionBuilder>);
 
 impl Quorum {
     /// A session, which owns many locks: see [`Quorum::session`](crate::Quorum::session).
-    /// [`grant`](SessionBuilder::grant) begins it.
+    /// [`grant`](SessionBuilder::grant) begins the session.
     pub fn session(&self) -> SessionBuilder {
         SessionBuilder(self.0.wrap(self.0.inner.session()))
     }
@@ -87,20 +87,20 @@ impl Quorum {
 }
 
 impl SessionBuilder {
-    /// For how long nodes hold the session's locks unless they are renewed. Default: that of the
+    /// For how long nodes hold the session's locks unless they are renewed. Default: the ttl of the
     /// quorum's options, 30 s. See [`LockOptions::ttl`].
     pub fn ttl(self, ttl: Duration) -> Self {
         Self(Blocking { inner: self.0.inner.ttl(ttl), ..self.0 })
     }
 
-    /// The options of all locks of the session. Default: those of the quorum. See
+    /// The options of all locks of the session. Default: the quorum's options. See
     /// [`SessionBuilder::options`](crate::SessionBuilder::options).
     pub fn options(self, options: LockOptions) -> Self {
         Self(Blocking { inner: self.0.inner.options(options), ..self.0 })
     }
 
-    /// Begins the session, as soon as a quorum of nodes votes; waits for that for `timeout` at
-    /// most: see [`SessionBuilder::grant`](crate::SessionBuilder::grant).
+    /// Begins the session as soon as a quorum of nodes votes, and waits for that quorum for
+    /// `timeout` at most: see [`SessionBuilder::grant`](crate::SessionBuilder::grant).
     ///
     /// # Errors
     /// As for the async method, and `Config` within a Tokio runtime.
@@ -110,7 +110,7 @@ impl SessionBuilder {
         Ok(Session(Blocking { inner, worker }))
     }
 
-    /// Begins the session, waiting for as long as its options say: by default 10 s.
+    /// Begins the session, waiting for as long as the session's options say: by default 10 s.
     ///
     /// # Errors
     /// As [`grant`](Self::grant).
@@ -120,11 +120,12 @@ impl SessionBuilder {
         Ok(Session(Blocking { inner, worker }))
     }
 
-    /// Begins a session as [`grant`](Self::grant) does, runs `body` with it, and revokes it, for
-    /// all its handles, also if the body panics.
+    /// Begins a session as [`grant`](Self::grant) does, runs `body` with it, and revokes the
+    /// session for all its handles, also if the body panics.
     ///
-    /// It cannot stop the body, as [`QuorumLock::run`](super::QuorumLock::run) cannot: the body asks
-    /// its session. If somebody else revokes that, the body goes on, and finds it ended.
+    /// As with [`QuorumLock::run`](super::QuorumLock::run), nothing can stop the body: the body
+    /// must ask its session. If somebody else revokes the session, the body goes on, and finds the
+    /// session ended.
     ///
     /// # Errors
     /// As [`grant`](Self::grant), and `Lost` if the session was lost before the body ended.
@@ -159,10 +160,11 @@ impl Drop for Ending {
     }
 }
 
-// Methods of one line are not left to `Deref`: `sessions.iter().all(Session::is_alive)` needs them.
+// Short methods are written out here, since with `Deref` alone
+// `sessions.iter().all(Session::is_alive)` would not compile.
 impl Session {
-    /// By this, other code of the same process finds the session: [`Quorum::join_session`] on the
-    /// same quorum.
+    /// The session's id. With this id, [`Quorum::join_session`] on the same quorum finds the
+    /// session from other code of the same process.
     #[must_use]
     pub fn id(&self) -> &str {
         self.0.inner.id()
@@ -172,8 +174,8 @@ impl Session {
     /// [`Session::lock`](crate::Session::lock).
     ///
     /// # Errors
-    /// As [`Session::lock`](crate::Session::lock), and `Config` within a Tokio runtime. What was
-    /// held before is held still, unless the session is lost.
+    /// As [`Session::lock`](crate::Session::lock), and `Config` within a Tokio runtime. Names that
+    /// were held before are still held, unless the session is lost.
     pub fn lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>, timeout: Duration) -> Result<()> {
         self.0.wait(self.0.inner.lock(names, timeout))
     }
@@ -186,7 +188,7 @@ impl Session {
         self.0.wait(self.0.inner.try_lock(names))
     }
 
-    /// Gives these names up, and waits until a quorum of nodes has confirmed it: see
+    /// Gives these names up, and waits until a quorum of nodes has confirmed the release: see
     /// [`Session::unlock`](crate::Session::unlock).
     ///
     /// # Errors
@@ -241,8 +243,8 @@ impl Session {
         self.0.inner.ensure(least)
     }
 
-    /// Waits until the session is lost, for `timeout` at most, and returns why. `None` means that it
-    /// was not lost by then, or that it was revoked.
+    /// Waits until the session is lost, for `timeout` at most, and returns why. `None` means that
+    /// the session was not lost by then, or that it was revoked.
     ///
     /// # Errors
     /// `Config` within a Tokio runtime.
@@ -257,29 +259,30 @@ impl Session {
         self.0.inner.cancellation()
     }
 
-    /// What each node said to the last renewal, if that did not renew all: see
+    /// What each node replied to the last renewal, if that renewal did not renew all locks: see
     /// [`Session::failed_renewal`](crate::Session::failed_renewal).
     #[must_use]
     pub fn failed_renewal(&self) -> Vec<NodeReport> {
         self.0.inner.failed_renewal()
     }
 
-    /// Runs `body` with this session as the [current](Self::current) one of this thread, for code
-    /// below that is not given it. Threads that `body` starts do not have it.
+    /// Runs `body` with this session as the [current](Self::current) session of this thread. So
+    /// code that `body` calls needs no parameter for the session. Threads that `body` starts do not
+    /// have this session.
     pub fn scope<T>(&self, body: impl FnOnce() -> T) -> T {
         let _before = Before(exchange(Some(self.clone())));
         body()
     }
 
-    /// The session whose [`scope`](Self::scope) this is called in on this thread, if any: the
-    /// innermost.
+    /// The session of the innermost [`scope`](Self::scope) on this thread; `None` outside of all
+    /// scopes.
     #[must_use]
     pub fn current() -> Option<Self> {
         CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
     }
 }
 
-/// The session that was current before, and is again when this is dropped.
+/// The session that was current before. It becomes current again when this value is dropped.
 struct Before(Option<Session>);
 
 impl Drop for Before {

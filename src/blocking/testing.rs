@@ -3,11 +3,12 @@
 //!
 //! As [`quorumlock::testing`](crate::testing), which says more. But time cannot be paused here: a
 //! quorum has a thread of its own. So let the code under test take its timeouts and its ttl from
-//! settings, and give it short ones.
+//! settings, and use short times in tests.
 //!
 //! # Contention
 //!
-//! [`hold`] takes a lock as another process would, and keeps it until it is dropped.
+//! [`hold`] takes a lock as another process would, and keeps the lock until the returned value is
+//! dropped.
 //!
 //! ```
 //! use quorumlock::Result;
@@ -33,8 +34,8 @@
 //!
 //! # Loss
 //!
-//! [`lose`] makes the holder of a lock lose it at this moment. Test with it that your code notices,
-//! since nothing can stop a closure.
+//! [`lose`] makes the holder of a lock lose it at this moment. Use `lose` to test that your code
+//! notices the loss, since nothing can stop a closure.
 //!
 //! ```
 //! use quorumlock::LostReason;
@@ -46,7 +47,7 @@
 //! assert!(testing::lose(&quorum, "orders/42")?);
 //! assert!(!late.is_held());
 //! assert_eq!(late.lost(Duration::from_secs(1))?, Some(LostReason::Revoked));
-//! // What was lost keeps others out until its guard is dropped, or until its deadline.
+//! // A lost lock keeps others out until its guard is dropped, or until its deadline.
 //! let token = late.token();
 //! drop(late);
 //! // Your storage: it must refuse that token once it has seen next.token().
@@ -60,13 +61,13 @@ use super::worker::{Blocking, debug_as_async};
 use crate::error::Result;
 use crate::testing;
 
-/// A lock that somebody else holds, until this is dropped: [`testing::Hold`] for threads. It is
-/// never lost, and keeps the quorum's thread.
+/// A lock that somebody else holds until this value is dropped. This is [`testing::Hold`] for
+/// threads. The lock is never lost. This value keeps the quorum's thread alive.
 #[must_use = "dropping it releases the lock at once: keep it in a variable"]
 pub struct Hold(Blocking<testing::Hold>);
 
 impl Hold {
-    /// The fencing token with which it is held.
+    /// The fencing token of the lock.
     #[must_use]
     pub fn token(&self) -> u64 {
         self.0.inner.token()
@@ -75,8 +76,8 @@ impl Hold {
 
 debug_as_async!(Hold);
 
-/// Lets somebody else hold `name`, a client of the same nodes, until what is returned is dropped.
-/// Waits for up to 10 s if it is held.
+/// Lets another client of the same nodes hold `name` until the returned value is dropped. Waits for
+/// up to 10 s if the name is held.
 ///
 /// # Errors
 /// As [`testing::hold`]; `Config` within a Tokio runtime.
@@ -85,8 +86,8 @@ pub fn hold(quorum: &Quorum, name: &str) -> Result<Hold> {
     Ok(Hold(quorum.0.wrap(held)))
 }
 
-/// Makes the holder of `name` by `quorum`, or by a clone of it, lose it now: see
-/// [`testing::lose`]. Returns whether anybody held it. Does not wait.
+/// Makes the holder of `name` in `quorum`, or in a clone of it, lose the lock now: see
+/// [`testing::lose`]. Returns whether anybody held the name. Does not wait.
 ///
 /// # Errors
 /// As [`testing::lose`]; `Config` within a Tokio runtime.

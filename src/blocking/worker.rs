@@ -11,17 +11,19 @@ use crate::lease::Released;
 use crate::lock::Quorum;
 use crate::rules::LostReason;
 
-/// How long the last drop waits for releases: where `main` returns, they would not be sent after it.
+/// How long the last drop waits for releases: if `main` returns after that drop, no release is sent
+/// any more.
 const FLUSH: Duration = Duration::from_millis(250);
 
-/// How long releases may go on after that: nobody waits for it, and on a busy machine many take long.
+/// How long releases may go on after the last drop: nobody waits for them, and on a busy machine
+/// many releases take long.
 const FAREWELL: Duration = Duration::from_secs(30);
 
 /// A quorum and the runtime that it lives on. Shared by its handles, locks and guards.
 #[derive(Debug)]
 pub(super) struct Worker {
     quorum: Quorum,
-    /// There until this is dropped.
+    /// `None` only while this value is being dropped.
     runtime: Option<Runtime>,
 }
 
@@ -37,7 +39,7 @@ impl Worker {
         match runtime.block_on(opened) {
             Ok(quorum) => Ok(Arc::new(Self { quorum, runtime: Some(runtime) })),
             Err(error) => {
-                // Without it this would wait for a name server that does not answer.
+                // A plain drop of the runtime would wait for a name server that does not answer.
                 runtime.shutdown_background();
                 Err(error)
             }
@@ -47,7 +49,7 @@ impl Worker {
     /// Waits for `future` on this thread.
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T> {
         refuse_within_a_runtime()?;
-        // It goes with the last handle only.
+        // The runtime is taken away only when the last handle is dropped.
         let runtime = self.runtime.as_ref().ok_or_else(Error::closed)?;
         Ok(runtime.block_on(future))
     }
@@ -59,8 +61,8 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    /// Waits for releases a little, except within a runtime, where nobody may wait. The runtime ends
-    /// itself when they have been confirmed.
+    /// Waits for releases a little, except within a runtime, where nobody may wait. The runtime
+    /// ends itself when the releases have been confirmed, or after `FAREWELL`.
     ///
     /// This does not call `block_on`, which panics in the destructor of a thread-local, and does not
     /// return while the quorum's thread writes to a log that is blocked.
@@ -82,7 +84,8 @@ impl Drop for Worker {
     }
 }
 
-/// Waiting there would keep the runtime from all else, and Tokio panics.
+/// Refuses a call within a Tokio runtime: waiting would keep the runtime's thread from everything
+/// else, and Tokio would panic.
 pub(super) fn refuse_within_a_runtime() -> Result<()> {
     match Handle::try_current() {
         Err(_) => Ok(()),
@@ -96,7 +99,7 @@ pub(super) fn refuse_within_a_runtime() -> Result<()> {
 /// Something of the async API, and the runtime that it lives on. Each type here has one.
 #[derive(Clone)]
 pub(super) struct Blocking<T> {
-    // Dropped before the runtime, which sends its releases.
+    // Declared and so dropped before `worker`: the runtime sends the releases that this drop makes.
     pub(super) inner: T,
     pub(super) worker: Arc<Worker>,
 }
@@ -120,7 +123,8 @@ impl<T> Blocking<T> {
         self.worker.wait(future)?
     }
 
-    /// Waits for `outcome`, for `timeout` at most, and returns the reason if it was lost by then.
+    /// Waits for `outcome`, for `timeout` at most, and returns the reason if the lock was lost by
+    /// then.
     pub(super) fn lost(
         &self,
         timeout: Duration,
@@ -130,15 +134,15 @@ impl<T> Blocking<T> {
     }
 }
 
-/// Logs a release after a body that nobody confirmed. It is no error: the body's work was done while
-/// the lock was held.
+/// Logs a release that no quorum confirmed, after a body has ended. This is no error: the body's
+/// work was done while the lock was held.
 pub(super) fn confirmed(released: Result<Released>) {
     if let Err(error) = released {
         tracing::warn!(%error, "released without confirmation");
     }
 }
 
-/// `Debug` for types whose first field is a [`Blocking`]: as the async type has it.
+/// `Debug` for types whose first field is a [`Blocking`], with the output of the async type.
 macro_rules! debug_as_async {
     ($($Type:ident),+) => {$(
         impl std::fmt::Debug for $Type {
@@ -150,8 +154,8 @@ macro_rules! debug_as_async {
 }
 pub(super) use debug_as_async;
 
-/// What all guards have in common. A guard is `struct Guard(Blocking<crate::Guard>, Lease)`: the view
-/// is there to be dereferenced to. `release` is the method that gives the guard up.
+/// What all guards have in common. A guard is `struct Guard(Blocking<crate::Guard>, Lease)`, and
+/// dereferences to its second field. `release` is the method that gives the guard up.
 macro_rules! guard {
     ($Guard:ident, $Lease:ident, $release:ident) => {
         impl $Guard {
@@ -160,13 +164,14 @@ macro_rules! guard {
                 Self(guard, lease)
             }
 
-            /// A view that can be given away; it does not keep what is held.
+            /// A view that can be given away. It does not keep what the guard holds.
             #[must_use]
             pub fn lease(&self) -> $Lease {
                 self.1.clone()
             }
 
-            /// Runs `body` while this is held, and then gives it up. It is dropped if `body` panics.
+            /// Runs `body` while the guard is held, and then gives the guard up. If `body` panics,
+            /// the guard is dropped.
             pub(super) fn while_held<T>(self, body: impl FnOnce(&$Lease) -> T) -> Result<T> {
                 let output = body(&self);
                 self.ensure(std::time::Duration::ZERO)?;
