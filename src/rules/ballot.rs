@@ -8,8 +8,8 @@ pub const LIMIT: u64 = 1 << 53;
 
 /// Deals ballots: each is `max(highest fence seen + 1, wall clock in microseconds)`.
 ///
-/// The wall clock only saves a round trip. If it is wrong, a node answers `stale` with its fence,
-/// and the next ballot is above that. Order never rests on the clock.
+/// The wall clock only saves a round trip. If the clock is wrong, a node answers `stale` with its
+/// fence, and the next ballot is above that fence. Order never rests on the clock.
 ///
 /// A fence that is further than [`FAR`] ahead of the wall clock raises only the ballots of the
 /// acquisitions that received it. One corrupt fence must not raise the ballots of all names.
@@ -19,7 +19,8 @@ pub struct Ballots {
 }
 
 /// How far ahead of the wall clock a fence may be to raise the ballots of all names. Nodes have the
-/// same limit: a ballot further ahead is not in their `high`, so it must not raise other names.
+/// same limit: a ballot further ahead is not in their `high`, so such a ballot must not raise the
+/// ballots of other names.
 pub const FAR: Duration = Duration::from_secs(86_400);
 
 impl Ballots {
@@ -53,7 +54,7 @@ pub fn dealt(highest: u64, wall: Duration) -> u64 {
 }
 
 /// Raises a dealt number above `told`, for one acquisition only: a far fence must not raise the
-/// ballots of the others. `None` if there is no such number below 2^53.
+/// ballots of other acquisitions. `None` if there is no such number below 2^53.
 #[must_use]
 pub fn lifted(dealt: u64, told: u64) -> Option<u64> {
     Some(dealt.max(told.saturating_add(1))).filter(|&ballot| ballot < LIMIT)

@@ -32,7 +32,8 @@ pub(super) struct Combination<'a> {
     pub(super) ballot: u64,
     pub(super) tally: ClaimTally,
     pub(super) handed: &'a Handovers,
-    /// The highest ballot that the owner has withdrawn, at any node. No vote up to it counts.
+    /// The highest ballot that the owner has withdrawn, at any node. No vote with a ballot up to
+    /// this one counts.
     pub(super) withdrawn: u64,
     /// The nodes that may vote.
     pub(super) voting: NodeSet,
@@ -92,13 +93,13 @@ impl Combination<'_> {
         self.quorum(&votes).map(Sum::Won).or_else(|| self.blocked(&votes))
     }
 
-    /// The vote of a node, if one counts at `now`.
+    /// The vote of a node, if it has a vote that counts at `now`.
     fn vote(&self, node: usize, now: Tick) -> Option<Counted> {
         if !self.voting.contains(node) {
             return None;
         }
         let min_validity = self.terms.min_validity;
-        // A push with too little time left is no vote: an answer that is to come may renew it.
+        // A push with too little time left is no vote: the node's answer may still grant more time.
         let counts = |push: &Pushed| push.ballot > self.withdrawn && now < push.ends().minus(push.least(min_validity));
         if let Some(push) = self.handed.vote(node, now).filter(counts) {
             let (ends, least) = (push.ends(), push.least(min_validity));

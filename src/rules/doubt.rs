@@ -2,8 +2,8 @@
 //!
 //! A node that lost its memory may grant a name twice. A node whose clock was stepped may have
 //! ended a hold early. Neither may vote on a claim until every hold that it may have forgotten has
-//! ended. So a node votes when its record is `max_ttl` old and it was not doubted for as long. This
-//! one rule covers a restart, FLUSHALL, an old file and a failover.
+//! ended. So a node votes when its record is `max_ttl` old and the node was not doubted for as
+//! long. This one rule covers a restart, FLUSHALL, an old file and a failover.
 //!
 //! Renewals need less time: a node that replies `extended` holds the name for its owner now. But
 //! `extended` must not count at once, because another client's round may still count a grant that
@@ -38,9 +38,9 @@ use super::validity::MAX_ROUND;
 /// - A step of the clock that is undone before the next reply, or that drift could explain: up to
 ///   1 % of the time since the last reply, and one round trip.
 ///
-/// After any of these, keep clients away from the node for `max_ttl`: stop it, or close its port.
-/// By then, no lock that it forgot is held. Storage that checks fencing tokens is safe from all of
-/// them.
+/// After any of these, keep clients away from the node for `max_ttl`: stop the node, or close its
+/// port. By then, no lock that the node forgot is held. Storage that checks fencing tokens is safe
+/// in all these cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Doubt {
@@ -56,7 +56,8 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// The causes of a doubt. [`Unsynced`](Self::Unsynced) only follows from one of them.
+    /// The causes of a doubt. [`Unsynced`](Self::Unsynced) is no cause: it follows from one of
+    /// these.
     pub const CAUSES: [Self; 3] = [Self::Restarted, Self::Forgot, Self::ClockStepped];
 
     /// The doubt's name in metrics.
@@ -82,7 +83,7 @@ pub struct Trust {
 
 /// How long after its quarantine a node is synced anyway, if too few other nodes can sync it.
 pub(super) const LATE: Duration = Duration::from_secs(2);
-/// The least time for which an unsynced node is reported as such: only a hello can end that.
+/// The least time that is reported as left for an unsynced node: only a hello can sync the node.
 const SOON: Duration = Duration::from_secs(1);
 
 /// What a client knows of a node's memory and clock, across all connections to it.
@@ -94,7 +95,7 @@ pub struct RestartGuard {
     offset: Option<Offset>,
     /// The process that INFO showed last.
     process: Option<Arc<str>>,
-    /// Whether the process has changed since the last record, or was seen as a replica.
+    /// Whether the process has changed since the last record, or the server was seen as a replica.
     replaced: bool,
     /// The last record that was received.
     record: Option<Record>,
@@ -130,8 +131,8 @@ impl RestartGuard {
     }
 
     /// INFO showed that the server is this process. A record of another process does not count
-    /// until a hello has written the present process into it. If one connection shows both, call
-    /// this before [`hello`](Self::hello).
+    /// until a hello has written the present process into it. If one connection shows the process
+    /// and the record, call this before [`hello`](Self::hello).
     pub fn meets_process(&mut self, process: &str) {
         self.replaced |= self.process.as_deref().is_some_and(|known| !is_same_process(known, process));
         self.process = Some(process.into());
@@ -164,8 +165,8 @@ impl RestartGuard {
         let other = self.record.as_ref().filter(|known| known.id != record.id);
         if let Some(known) = other {
             let restarted = replaced || known.process != record.process;
-            // Counting from the age ends the doubt for all clients at once. A record that was old
-            // at once has no true age.
+            // All clients count the doubt from the record's age, so it ends for all at the same
+            // time. A record that was old at once has no true age.
             let age = if record.word.is_none() { record.age } else { Duration::ZERO };
             self.doubt(if restarted { Doubt::Restarted } else { Doubt::Forgot }, age, received);
             self.granted = Granted::default();
@@ -177,7 +178,8 @@ impl RestartGuard {
         }
     }
 
-    /// A grant of this ballot was counted at `now`. A later record with a lower `high` has lost it.
+    /// A grant of this ballot was counted at `now`. A later record with a lower `high` has lost
+    /// that grant.
     pub fn granted(&mut self, ballot: u64, now: Tick) {
         let time = self.offset.map(Offset::time);
         self.granted.count(ballot, time, now);
@@ -224,8 +226,8 @@ impl RestartGuard {
     }
 
     /// A push carried the node's `time`, and was received at `received`. Nobody knows when the push
-    /// was sent, so it shows only the least that the clock is ahead. Returns whether the clock was
-    /// stepped, as [`observe`](Self::observe) does.
+    /// was sent, so the push is only a lower bound of how far the clock is ahead. Returns whether
+    /// the clock was stepped, as [`observe`](Self::observe) does.
     pub fn observe_push(&mut self, time: Duration, received: Tick) -> bool {
         let Some(last) = self.offset else { return false };
         let expected = last.widened(received, self.rate);

@@ -3,7 +3,7 @@
 //! A node that refuses a waiter's claim gives the waiter a place in its queue. Once the name is
 //! free, the node grants it to the waiter, and sends a push. The push answers the waiter's last
 //! claim that the node has confirmed. A push does not say how long it was under way. But the grant
-//! came after that claim was sent, so its time is counted from then.
+//! came after that claim was sent, so the time of the grant is counted from then.
 
 use std::time::Duration;
 
@@ -40,16 +40,18 @@ pub fn lasts(ttl: Duration, drift: Drift, round_trip: Duration) -> Validity {
     Validity::new(long, drift)
 }
 
-/// How often a waiter asks again, if a hand-over lasts for `lasts`. The first and the second in any
-/// queue (`soon`) ask often, so that most of a hand-over is left. Others only keep their places.
+/// How often a waiter asks again, if a hand-over lasts for `lasts`. The first and the second waiter
+/// in any queue (`soon`) ask often, so that most of a hand-over is left. Other waiters only keep
+/// their places.
 #[must_use]
 pub fn again(lasts: Duration, ttl: Duration, soon: bool) -> Duration {
     if soon { lasts / 4 } else { lasts.max(ttl / 3) }
 }
 
-/// How long after the end of another's hold a waiter asks again, by its best place in any queue.
-/// The first two ask at once. Each place behind them adds a quarter of a hand-over, which lasts
-/// `lasts`. Otherwise all would ask at one moment, each time that a holder renews.
+/// How long after the end of another owner's hold a waiter asks again, by its best place in any
+/// queue. The first two waiters ask at once. Each place behind them adds a quarter of a hand-over,
+/// which lasts `lasts`. Without these pauses, all waiters would ask at one moment, each time that a
+/// holder renews.
 #[must_use]
 pub fn defers(lasts: Duration, rank: u32) -> Duration {
     (lasts / 4).saturating_mul(rank.saturating_sub(2))
@@ -62,11 +64,12 @@ pub struct Registered {
     pub t0: Tick,
     /// For how long the name is handed over.
     pub lasts: Validity,
-    /// When the node confirmed it.
+    /// When the node confirmed the registration.
     pub stamp: Stamp,
     /// The place in the queue.
     pub rank: u32,
-    /// Whether this answers its owner's first claim. Then nothing was pushed to the owner before.
+    /// Whether this registration answers the owner's first claim. Then nothing was pushed to the
+    /// owner before.
     pub first: bool,
 }
 
@@ -97,7 +100,7 @@ impl Pushed {
     }
 }
 
-/// The registrations of one owner and the pushes to it, by node.
+/// The registrations of one owner, and the pushes to this owner, by node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Handovers {
     nodes: Vec<Slot>,
@@ -130,16 +133,18 @@ impl Early {
     fn answers(self, known: &Registered) -> Option<Pushed> {
         let Self { ballot, told, stamp } = self;
         let Registered { t0, lasts, .. } = *known;
-        // The node granted the name after the registration was sent, for this time from then on.
+        // The node granted the name for `told`, after the registering claim was sent: so counting
+        // `told` from `t0` is safe.
         let vote = Pushed { ballot, t0, lasts: lasts.lasting(told.min(lasts.ttl()).min(MAX_ROUND)), stamp };
         known.stamp.is_before(stamp).then_some(vote)
     }
 }
 
 impl Handovers {
-    /// A node refused a claim because of another owner. `registered` is its place in the queue;
-    /// `None` if the claim does not wait, and then an earlier registration stays. A push that the
-    /// node sent before this answer is over. A later push stands, even if it was handled first.
+    /// A node refused a claim because of another owner. `registered` is the claim's place in the
+    /// queue. `None` means that the claim does not wait: then an earlier registration stays. A push
+    /// that the node sent before this answer is over. A later push stands, even if this client
+    /// handled the push first.
     pub fn refused(&mut self, node: usize, registered: Option<Registered>) {
         let Some(answer) = registered else {
             self.open.remove(node);
@@ -156,7 +161,8 @@ impl Handovers {
         }
     }
 
-    /// A node called a claim stale: its push may be over, or have a higher ballot. The place stays.
+    /// A node called a claim stale: the node's push may be over, or have a higher ballot. The
+    /// owner's place in the queue stays.
     pub fn stale(&mut self, node: usize) {
         if let Some(slot) = self.nodes.get_mut(node) {
             slot.vote = None;
@@ -181,7 +187,8 @@ impl Handovers {
     ///
     /// A vote comes over the connection that confirmed the registration, with a later TIME. (One
     /// script call has one TIME, which does not show the order within the call.) A push that is
-    /// received before the confirmation is no vote, unless that answers the owner's first claim.
+    /// received before the confirmation is no vote, unless the confirmation answers the owner's
+    /// first claim.
     pub fn push(&mut self, node: usize, ballot: u64, told: Duration, stamp: Stamp, counts: bool) -> bool {
         self.pushed.insert(node);
         self.open.insert(node);
@@ -226,7 +233,7 @@ impl Handovers {
     }
 
     /// The nodes that may hold the name because of a push, whether a vote or not. Since the push,
-    /// they have not granted or refused a claim, and the owner has not withdrawn.
+    /// these nodes have not granted or refused a claim, and the owner has not withdrawn.
     #[must_use]
     pub const fn open(&self) -> NodeSet {
         self.open

@@ -45,7 +45,7 @@ pub enum MembershipState {
     Unknown,
     /// The votes count.
     Counts {
-        /// Until then, unless a later hello is answered.
+        /// The end of that, unless a later hello is answered.
         until: Tick,
     },
     /// The votes do not count: another list is in force on this node, or another list of this
@@ -74,7 +74,7 @@ impl MembershipState {
 /// What a client does next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
-    /// The standing of each node.
+    /// Whether each node's votes count.
     pub standings: Vec<MembershipState>,
     /// The hellos to send now, each with the number of its node.
     pub hellos: Vec<(usize, Wanted)>,
@@ -92,7 +92,8 @@ pub struct Wanted {
     pub intent: Intent,
     /// Why a record that the hello makes is old at once, if the node's INFO agrees.
     pub old: Option<OldAtOnce>,
-    /// The id of the last record that this client saw there, or `held` if none and it holds a lock.
+    /// The id of the last record that this client saw on the node; `held` if the client saw no
+    /// record and holds a lock.
     pub knew: Option<Arc<str>>,
     /// The ballot to which the hello syncs the node.
     pub sync: Option<u64>,
@@ -100,7 +101,7 @@ pub struct Wanted {
     pub seen: Vec<(Arc<str>, Arc<str>)>,
 }
 
-/// Sent for the id by a client that holds locks and never saw the node's record.
+/// Sent instead of an id by a client that holds locks and never saw the node's record.
 const HELD: &str = "held";
 
 /// All nodes, as one client sees them.
@@ -136,7 +137,8 @@ impl KnownNodes {
         Self { list, size, round_timeout, onlooker, nodes, lacks: None }
     }
 
-    /// Updates what is known of a node; `None` if it cannot be reached. Repeating changes nothing.
+    /// Updates what is known of a node; `None` if the node cannot be reached. A repeated call
+    /// changes nothing.
     pub fn heard(&mut self, node: usize, known: Option<Known>, now: Tick) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.heard(&self.list, known, now);
@@ -209,7 +211,7 @@ impl KnownNodes {
     }
 
     /// Whether every node that can be reached, and answers, was lately asked which list is in
-    /// force. Nodes that the client is connecting to are waited for, for a round timeout at most.
+    /// force. False while the client is still connecting to a node, for a round timeout at most.
     fn all_were_asked(&self, now: Tick) -> bool {
         let Some(lacks) = self.lacks else { return false };
         let patience = self.round_timeout;

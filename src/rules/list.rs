@@ -1,4 +1,4 @@
-//! The list of a client, and a node's record of the list that is in force there.
+//! The list of a client, and a node's record, which has the list that is in force on the node.
 //!
 //! All clients of a set of nodes must have the same list: its name, the nodes' names, the longest
 //! ttl and the protocol. `docs/protocol.md`, "One list", says what follows from that.
@@ -72,7 +72,7 @@ impl List {
         self.max_ttl
     }
 
-    /// The protocol of its clients.
+    /// The protocol of the list's clients.
     #[must_use]
     pub const fn protocol(&self) -> u32 {
         self.protocol
@@ -102,8 +102,8 @@ impl List {
         self.every() * 3
     }
 
-    /// For how long after a record got its id clients may still show the id of the record before
-    /// it: clients show an id for two periods of hellos.
+    /// After a record got a new id, clients may still show the previous id for this long: clients
+    /// show an id for two periods of hellos.
     #[must_use]
     pub fn overlap(&self) -> Duration {
         self.every() * 5 / 2
@@ -121,7 +121,8 @@ impl List {
         self.lasts() - self.every()
     }
 
-    /// The age of a record that is old at once: no client waits for more, whatever its drift.
+    /// The age of a record that is old at once: no client requires a higher age, whatever its drift
+    /// factor.
     #[must_use]
     pub fn old(&self) -> Duration {
         self.max_ttl + self.max_ttl / 4
@@ -142,7 +143,7 @@ pub enum Intent {
     Keep,
     /// The hello also makes a record if there is none.
     Make,
-    /// The hello also puts the list in force if none is.
+    /// The hello also puts the list in force if no list is.
     Put,
 }
 
@@ -192,13 +193,14 @@ pub struct Record {
     pub id: Arc<str>,
     /// The process of the server to which the record belongs.
     pub process: Arc<str>,
-    /// For how long the node has remembered what it granted.
+    /// For how long the node has remembered its grants.
     pub age: Duration,
-    /// At least every ballot that was granted, withdrawn, released or revoked there.
+    /// No ballot that was granted, withdrawn, released or revoked on the node is above this one.
     pub high: u64,
     /// The node grants no ballot up to this one.
     pub floor: u64,
-    /// Whether the node never forgot its fences, or they were raised to what other nodes know.
+    /// Whether the node never forgot its fences, or was synced: its fences were raised to the
+    /// ballots that other nodes granted.
     pub synced: bool,
     /// Why the record was old at once, if it was.
     pub word: Option<OldAtOnce>,
@@ -220,7 +222,7 @@ pub struct Sighting {
 }
 
 impl Record {
-    /// Whether the record belongs to this process. An empty text is unknown, and matches.
+    /// Whether the record belongs to this process. An empty `process` is unknown, and matches.
     pub(super) fn is_of(&self, process: &str) -> bool {
         process.is_empty() || is_same_process(&self.process, process)
     }

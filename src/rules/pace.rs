@@ -6,7 +6,8 @@ use super::backoff::Backoff;
 use super::renewal::Spread;
 use super::tick::Tick;
 
-/// Timers may fire late. The deadline's is set this much earlier, to report a loss in time.
+/// Timers may fire late. The timer of a deadline is set this much earlier, to report a loss in
+/// time.
 pub const EARLY: Duration = Duration::from_millis(2);
 
 /// When to renew a lease, and whether to renew its whole session with it.
@@ -55,7 +56,7 @@ impl<R: FnOnce() -> u64> Pace<R> {
         self.auto_renew.then(|| Due::Together(self.spread().first(t0, by)))
     }
 
-    /// The same for later renewals.
+    /// When to send a later renewal of a lease whose last renewal began at `t0`.
     pub(super) fn next(self, t0: Tick, by: Tick) -> Option<Due> {
         self.auto_renew.then(|| Due::Together(self.spread().next(t0, by)))
     }

@@ -15,7 +15,7 @@ pub(super) struct Granted {
     ballot: u64,
     /// When `ballot` was counted.
     at: Tick,
-    /// What `ballot` was when the last hello was answered.
+    /// The value of `ballot` when the last hello was answered.
     before: u64,
 }
 

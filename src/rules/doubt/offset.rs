@@ -35,7 +35,8 @@ impl Offset {
         self.low <= other.high && other.low <= self.high
     }
 
-    /// The bounds if the clock showed `time` at some moment before `received`, if any remain.
+    /// The bounds, if the clock also showed `time` at some moment before `received`; `None` if
+    /// these bounds exclude that.
     pub(super) fn at_least(self, time: Duration, received: Tick) -> Option<Self> {
         let low = self.low.max(micros(time) - micros(received.since_origin()));
         (low <= self.high).then_some(Self { low, ..self })

@@ -107,7 +107,7 @@ fn record_of_a_process_before_this_client_came_is_of_no_use_either() {
     assert!(!guard.settled(at(0)));
 }
 
-/// The record was changed by another client before this one came back.
+/// Another client had changed the record before this client came back.
 #[test]
 fn record_that_got_a_new_id_by_a_restart_is_doubted_since_then() {
     let mut guard = known();

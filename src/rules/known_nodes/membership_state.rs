@@ -10,8 +10,8 @@ use crate::rules::list::{Record, Sighting};
 use crate::rules::tick::Tick;
 
 impl KnownNodes {
-    /// Whether a node's votes count. None do while another list of this name is in force: a client
-    /// of that list may hold what this client would acquire.
+    /// Whether a node's votes count. No votes count while another list of this name is in force: a
+    /// client of that list may hold the lock that this client would acquire.
     pub(super) fn standing(&self, number: usize, now: Tick) -> MembershipState {
         let node = &self.nodes[number];
         let Some(known) = node.answer() else { return MembershipState::Unknown };
@@ -37,9 +37,10 @@ impl KnownNodes {
         Some((format!("another list is in force on {}", node.name), node.other(now)?))
     }
 
-    /// The message that clients of this list reach two servers by a node's name, if they do. An id
-    /// counts only if it was shown between two moments: `List::overlap` after this record began (or
-    /// it may be of the record before), and this client's hello (or it may be of the record after).
+    /// The message that clients of this list reach two servers by a node's name, if they do. A
+    /// shown id counts only if it was shown after `List::overlap` from the beginning of this
+    /// record: an earlier one may be of the record before. And it must have been shown before this
+    /// client's hello: a later one may be of the record after.
     fn twins(&self, number: usize, now: Tick) -> Option<Arc<str>> {
         let node = &self.nodes[number];
         let (own, asked) = (node.record()?, node.answer()?.at);
@@ -63,7 +64,7 @@ impl KnownNodes {
     }
 
     /// Whether a record that is made on a node now may be old at once: no client has seen a record
-    /// there. The node also checks its INFO.
+    /// on this node. The node also checks its INFO.
     pub(super) fn may_be_first(&self, number: usize, now: Tick) -> bool {
         let node = &self.nodes[number];
         let shows = |record: &Record| record.seen.iter().any(|seen| seen.node == node.name);
@@ -75,12 +76,13 @@ impl KnownNodes {
         self.fresh_records(now).map(|(node, record)| (node.name.clone(), record.id.clone())).collect()
     }
 
-    /// The ballot to which a node that forgot is synced now, if it can be.
+    /// The ballot to which a node that forgot is synced now; `None` if it cannot be synced now.
     ///
-    /// The node lost its fences, which keep tokens growing. But a quorum granted each token. So any
-    /// N - quorum + 1 other nodes that never forgot include one that has the token in its `high`.
-    /// They must be asked after the last moment at which a round could count a forgotten grant. If
-    /// too few of them answer in time, the highest `high` that is known must do.
+    /// The node lost its fences, which keep tokens growing. But a quorum granted each token. So of
+    /// any N - quorum + 1 other nodes that never forgot, at least one has the token in its `high`.
+    /// The client must ask these nodes after the last moment at which a round could count a
+    /// forgotten grant. If too few of these nodes answer in time, the highest `high` that is known
+    /// must do.
     pub(super) fn sync(&self, number: usize, now: Tick) -> Option<u64> {
         let pupil = self.nodes[number].answer()?;
         pupil.record.as_ref().filter(|record| !record.synced && record.is_of(&pupil.process))?;

@@ -1,4 +1,5 @@
-//! What a client knows of one node: its last reply to a hello, its record, and other lists there.
+//! What a client knows of one node: the node's last reply to a hello, its record, and other lists
+//! on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::rules::tick::Tick;
 pub(super) struct Other {
     /// When the other list lapses, by this client's clock, if no client extends it.
     pub(super) until: Tick,
-    /// Whether its name is that of this client's list.
+    /// Whether the other list has the name of this client's list.
     pub(super) same_name: bool,
     /// How the two lists differ, and what to do.
     pub(super) why: Arc<str>,
@@ -71,8 +72,8 @@ impl Node {
         }
         let at = answer.at;
         self.failures = 0;
-        // Keep the id that was known before a record that is old at once: a hello that shows the
-        // old id makes the node take the record back.
+        // If the new record is old at once, keep the id that was known before: a hello that shows
+        // the old id makes the node doubt this record.
         if let Some(record) = answer.record.as_ref().filter(|record| record.word.is_none() || self.id.is_none()) {
             self.id = Some(record.id.clone());
         }
@@ -81,7 +82,8 @@ impl Node {
         self.other = self.meets(list, now);
     }
 
-    /// The other list in force there. A doubted node cannot end it: it may have forgotten the list.
+    /// The other list in force on the node. A doubted node that shows no other list may have
+    /// forgotten it: then the known other list stays until it lapses.
     fn meets(&self, list: &List, now: Tick) -> Option<Other> {
         let in_force = self.record().and_then(|record| record.in_force.as_ref());
         match in_force.filter(|in_force| in_force.hash != *list.hash()) {
@@ -99,7 +101,8 @@ impl Node {
         self.known.as_ref().filter(|known| !known.connecting)
     }
 
-    /// The same, if that hello was sent less than `age` ago.
+    /// The result of the last hello on the present connection, if the hello was sent less than
+    /// `age` ago.
     pub(super) fn fresh(&self, age: Duration, now: Tick) -> Option<&Known> {
         self.answer().filter(|known| now < known.at + age)
     }
@@ -117,17 +120,19 @@ impl Node {
         self.answer().is_some_and(|known| known.record.as_ref().is_some_and(|record| record.is_of(&known.process)))
     }
 
-    /// Whether the node's record is old at once, although this client knew another record there.
+    /// Whether the node's record is old at once, although this client knew another record of the
+    /// node.
     fn is_to_be_taken_back(&self) -> bool {
         self.record().is_some_and(|record| record.word.is_some() && self.id.as_ref() != Some(&record.id))
     }
 
-    /// Whether this list stays in force there for longer than any lock that is granted now.
+    /// Whether this list stays in force on the node for longer than any lock that is granted now.
     pub(super) fn has(&self, list: &List, now: Tick) -> bool {
         self.is_current() && self.outlasts(list).is_some_and(|at| now < at)
     }
 
-    /// Until when a new lock ends before the list lapses, if clocks run apart by 1 %.
+    /// The moment up to which a new lock surely ends before the list lapses, if clocks run apart by
+    /// at most 1 %.
     fn outlasts(&self, list: &List) -> Option<Tick> {
         let known = self.answer()?;
         let in_force = known.record.as_ref()?.in_force.as_ref()?;
@@ -135,12 +140,13 @@ impl Node {
         (in_force.hash == *list.hash()).then(|| known.at + longer * 99 / 100)
     }
 
-    /// Until when the node's votes count, if this list is in force there.
+    /// Until when the node's votes count, if this list is in force on it.
     pub(super) fn counts_until(&self, list: &List, fresh: Duration) -> Option<Tick> {
         Some(self.outlasts(list)?.min(self.answer()?.at + fresh))
     }
 
-    /// Whether this list lapses soon unless a hello extends it. A connection's greeting does not.
+    /// Whether this list lapses soon unless a hello extends it. A connection's greeting does not
+    /// extend it.
     fn lapses_soon(&self, list: &List) -> bool {
         let in_force = self.record().and_then(|record| record.in_force.as_ref());
         in_force.is_some_and(|known| known.hash == *list.hash() && known.left < list.max_ttl() + list.every())
@@ -151,12 +157,13 @@ impl Node {
         self.answer().is_some() && self.record().is_none_or(|record| record.in_force.is_none())
     }
 
-    /// The other list that is in force there, unless it has lapsed since.
+    /// The other list that is in force on the node, unless that list has lapsed since.
     pub(super) fn other(&self, now: Tick) -> Option<&Other> {
         self.other.as_ref().filter(|other| now < other.until)
     }
 
-    /// Whether the node was asked for its list lately enough to put a list in force elsewhere.
+    /// Whether the node was asked for its list so lately that a list may be put in force on other
+    /// nodes.
     pub(super) fn was_asked(&self, patience: Duration, now: Tick) -> bool {
         self.fresh(patience * 2, now).is_some()
     }
@@ -176,7 +183,8 @@ impl Node {
         known.stale || ended || (!looks && (replaced || lapses || self.is_to_be_taken_back()))
     }
 
-    /// Whether to send a hello now: one at a time, and the same hello not twice in a row at once.
+    /// Whether to send a hello now. Hellos are sent one at a time, and the same hello is repeated
+    /// only after a pause.
     pub(super) fn is_due(&self, intent: Intent, urgent: bool, patience: Duration, now: Tick) -> bool {
         let free = self.answer().is_some() && self.sent.is_none_or(|sent| now >= sent + patience);
         let (last, again) = self.last;
@@ -184,7 +192,8 @@ impl Node {
         free && (at_once || now >= self.next)
     }
 
-    /// A hello is sent. The next regular hello follows at `next`, the same not before `again`.
+    /// A hello is sent. The next regular hello follows at `next`. The same hello is not repeated
+    /// before `again`, unless `next` comes first.
     pub(super) fn asked(&mut self, intent: Intent, now: Tick, next: Tick, again: Tick) {
         self.sent = Some(now);
         self.owes = self.owes.or(self.sent);
@@ -192,7 +201,8 @@ impl Node {
         self.last = (intent, again);
     }
 
-    /// The last hello was not carried out. The pause before it is repeated doubles each time.
+    /// The last hello was not carried out. The pause before the hello is repeated doubles each
+    /// time.
     pub(super) fn failed(&mut self, now: Tick, pause: Duration, longest: Duration) {
         let wait = longest.min(pause * (1 << self.failures.min(8)));
         self.failures = self.failures.saturating_add(1);

@@ -21,7 +21,7 @@ fn in_force(list: &List) -> InForce {
     InForce { hash: list.hash().clone(), says: list.says().clone(), left: SECOND * 70, age: SECOND * 10 }
 }
 
-/// Another list of this name.
+/// Another list with the name of the client's list.
 fn stranger() -> List {
     List::new("default", ["x", "y", "z"], SECOND * 60)
 }
@@ -111,7 +111,7 @@ impl Bench {
         self.plan().hellos.into_iter().map(|(node, wanted)| (node, wanted.intent)).collect()
     }
 
-    /// The hello to this node. One must be due.
+    /// The hello to this node. A hello must be due.
     fn hello(&mut self, node: usize) -> Wanted {
         let hellos = self.plan().hellos;
         hellos.into_iter().find(|(to, _)| *to == node).expect("a hello is due").1

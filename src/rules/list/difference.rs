@@ -1,15 +1,15 @@
-//! What people are told of two lists that are not the same.
+//! The text for people about two lists that are not the same.
 //!
-//! The command tells it in the same words.
+//! The command uses the same text.
 
 use super::List;
 use crate::words::{counted, exact, left};
 
-/// How many nodes are named that one of the lists lacks.
+/// How many of the nodes that one of the lists lacks are named.
 const NAMED: usize = 3;
 
-/// Says in one line in what another list that is in force on a node differs from a client's, and what
-/// to do.
+/// One line that says how the list in force on a node differs from the client's list, and what to
+/// do. `says` is the text of the list in force.
 #[must_use]
 pub fn difference(ours: &List, says: &str) -> String {
     let Some(theirs) = List::parse(says) else {
@@ -51,7 +51,7 @@ fn protocol(ours: &List, theirs: &List) -> Vec<String> {
     if ours == theirs { Vec::new() } else { vec![differs] }
 }
 
-/// The first nodes that a list has, for people, and the other does not have.
+/// The first nodes that `list` has and `other` does not have, for people.
 fn lacking(list: &List, other: &List) -> String {
     let nodes: Vec<_> = list.nodes().iter().filter(|node| !other.nodes().contains(node)).collect();
     let named: Vec<_> = nodes.iter().take(NAMED).map(|node| node.escape_debug().to_string()).collect();
