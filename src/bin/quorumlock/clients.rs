@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn clients(args: Clients) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
-    // The library checks the addresses. It connects to nothing before it is asked for something.
+    // The library checks the addresses. The quorum is dropped at once, before it connects.
     let names: Vec<_> = settings.onlooker()?.open()?.nodes().iter().map(|node| node.node.to_string()).collect();
     let (tls, step) = (settings.encryption.own(), settings.node_timeout.unwrap_or(NODE_TIMEOUT));
     let addresses = settings.logged_in();
@@ -82,7 +82,8 @@ impl Connection {
             line.split(' ')
                 .find_map(|part| part.split_once('=').filter(|(key, _)| *key == wanted).map(|(_, value)| value))
         };
-        // The last two parts have no colon, and nor has the version. A name may have some.
+        // The client, the quorum's name and the version have no colon. The list's name may have
+        // some.
         let mut parts = field("name")?.rsplitn(2, ':');
         let client = parts.next().filter(|client| client.matches('/').count() >= 2)?;
         let mut parts = parts.next()?.splitn(3, ':');

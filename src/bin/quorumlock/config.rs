@@ -24,7 +24,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Reads a file. Errors call it `shown`.
+    /// Reads a file. Errors call the file `shown`.
     pub(crate) fn read(path: &Path, shown: String) -> Result<Self, Failure> {
         let wrong = |what: String| Failure::usage(format!("{shown}: {what}"));
         let length = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
@@ -49,7 +49,7 @@ impl File {
         addresses(&self.says.nodes, variable, later).map_err(|why| Failure::usage(format!("{}: {why}", self.shown)))
     }
 
-    /// A path in this file, which is relative to the file's folder.
+    /// A path in this file. A relative path begins at the file's folder.
     pub(crate) fn beside(&self, path: Option<&PathBuf>) -> Option<PathBuf> {
         path.map(|path| self.folder.join(path))
     }
@@ -103,8 +103,8 @@ fn shown(text: &str, error: &toml::de::Error) -> String {
     line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
 }
 
-/// The message without values of the file. If a value has the wrong type, it only says how to write
-/// it.
+/// The message without values of the file. If a value has the wrong type, the message only says how
+/// to write the value.
 fn without_values(message: &str) -> String {
     let typed = ["invalid type: ", "invalid value: "].iter().any(|wrong| message.starts_with(wrong));
     match message.split_once(", expected ").filter(|_| typed) {

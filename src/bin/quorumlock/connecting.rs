@@ -14,8 +14,8 @@ use crate::status::told;
 
 /// How often to look at the nodes' states, or at the file with the password, again.
 const LOOK: Duration = Duration::from_millis(20);
-/// Makes a builder with the password of that file. Also returns what is left of `patience`. A file
-/// that is missing or has no password may be in the middle of a rotation, so it is read again.
+/// Makes a builder with the password of the file `secret`. Also returns the rest of `patience`. A
+/// file that is missing or has no password may be in the middle of a rotation, so it is read again.
 pub(crate) async fn with_password(
     settings: &Settings,
     secret: Option<&PasswordFile>,
@@ -41,8 +41,8 @@ pub(crate) async fn with_password(
 }
 
 /// Waits until a quorum of nodes is admitted, for `patience` at most. Errors name `option`, which
-/// sets this time. If all nodes refuse the login, it fails at once, since they would refuse it
-/// again. If the password `rotates`, it goes on.
+/// sets this time. If all nodes refuse the login, this fails at once: they would refuse the same
+/// login again. If the password `rotates`, this goes on waiting.
 pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str, rotates: bool) -> Result<(), Failure> {
     let lacking = |node: &NodeStatus| !node.state.is_admitted();
     let what = async { waits_for_nodes(patience, quorum, lacking) };
@@ -54,8 +54,8 @@ pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str, 
     }
 }
 
-/// Waits until a quorum of nodes votes, so that a single try can succeed. It ends when `patience`
-/// has passed since `began`, or when it is clear that no quorum will vote by then.
+/// Waits until a quorum of nodes votes, so that a single try can succeed. The wait ends when
+/// `patience` has passed since `began`, or when it is clear that no quorum will vote by then.
 pub(crate) async fn a_vote(quorum: &Quorum, began: Instant, patience: Duration) {
     let votes = async {
         loop {
@@ -77,8 +77,8 @@ pub(crate) async fn a_vote(quorum: &Quorum, began: Instant, patience: Duration) 
     output::telling_once(votes, output::SILENCE, || none_votes(quorum, lacking), what).await;
 }
 
-/// Whether it is certain that no quorum of nodes votes now. Nodes that `lack` a vote count against
-/// it, unless the client is still connecting to them.
+/// Whether it is certain that no quorum of nodes votes now: at least half of the nodes `lack` a
+/// vote. Nodes to which the client is still connecting may vote soon, so they are not counted.
 pub(crate) fn none_votes(quorum: &Quorum, lack: impl Fn(&NodeStatus) -> bool) -> bool {
     let nodes = quorum.nodes();
     let certain = nodes.iter().filter(|node| lack(node) && node.state != NodeState::Connecting);

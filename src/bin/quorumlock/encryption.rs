@@ -1,4 +1,4 @@
-//! Settings of TLS. Each comes from its option, else from the environment, else from the
+//! Settings of TLS. Each setting comes from its option, else from the environment, else from the
 //! configuration file.
 
 use std::env;
@@ -15,8 +15,8 @@ const CERT: &str = "QUORUMLOCK_TLS_CERT";
 const KEY: &str = "QUORUMLOCK_TLS_KEY";
 const SERVER_NAME: &str = "QUORUMLOCK_TLS_SERVER_NAME";
 
-/// Builds TLS options of a type: that of the library's API, or that of the module that the command
-/// shares with the library.
+/// Builds TLS options of the given type: the type in the library's API, or the type in the module
+/// that the command and the library share.
 macro_rules! said {
     ($type:ty, $this:expr) => {{
         let tls = $this.ca.iter().fold(<$type>::new(), |tls, path| tls.ca_file(path));

@@ -12,8 +12,9 @@ use crate::output;
 use crate::textfile::Textfile;
 
 /// Records metrics from now on, and serves them at `address`. The returned value writes them to
-/// `file` at the end of the command. Call it before a quorum connects, which then registers its
-/// metrics. If the address cannot be used, this only writes a note: the work matters more.
+/// `file` at the end of the command. Call this before a quorum connects: a quorum registers its
+/// metrics when it connects. If the address cannot be used, this only writes a note: the work
+/// matters more.
 pub(crate) fn start(address: Option<&str>, file: Option<&Path>) -> Result<Option<Textfile>, Failure> {
     let address = address.map(listening).transpose()?;
     let checked = file.map(Textfile::check).transpose()?;

@@ -83,8 +83,8 @@ impl From<io::Error> for Failure {
 fn node_by_node(error: &Error) -> String {
     let whole = error.to_string();
     let said: Vec<_> = error.nodes().iter().map(|report| format!("{}: {}", report.node, report.said)).collect();
-    // The error explains another list only once, so it may say less of the first node than its
-    // report does. So this looks only for the node's address.
+    // The error explains another list only once, so its text about the first node may be shorter
+    // than that node's report. So look only for the node's address.
     let begins = error.nodes().first().and_then(|first| whole.find(&format!(": {}: ", first.node)));
     let Some(message) = begins.map(|at| &whole[..at]) else { return whole };
     format!("{message}\n  {}", explained_below(message, said).join("\n  "))

@@ -24,8 +24,8 @@ pub(crate) enum Wanted {
 }
 
 impl Wanted {
-    /// Acquires it, and proclaims the value. `None` if the job was done in this period, or is being
-    /// done.
+    /// Acquires what is wanted, and proclaims the value. `None` if the job was done in this period,
+    /// or is being done.
     pub(crate) async fn acquire(&self, timeout: Duration) -> Result<Option<Held>, Error> {
         Ok(Some(match self {
             Self::Lock(lock) => Held::Lock(lock.acquire(timeout).await?),
@@ -43,8 +43,8 @@ impl Wanted {
     }
 }
 
-/// If too few nodes stored the value in time, this only writes a note: later renewals send it
-/// again.
+/// Proclaims the value. If too few nodes stored the value in time, this only writes a note: later
+/// renewals send the value again.
 async fn proclaim(leader: &Leader, value: &str) -> Result<(), Error> {
     match leader.proclaim(value).await {
         Err(error) if error.is_unavailable() => {
@@ -85,7 +85,8 @@ impl Held {
         }
     }
 
-    /// The same after the work has failed: another client may do the job in this period.
+    /// Gives up what is held after the work has failed: another client may do the job in this
+    /// period.
     pub(crate) async fn undo(self) -> Result<Released, Error> {
         match self {
             Self::Once(permit) => permit.undo().await,
@@ -93,7 +94,8 @@ impl Held {
         }
     }
 
-    /// Whether nodes still hold it after it is dropped.
+    /// Whether this is a job that is done once in a period: nodes hold its name after the drop,
+    /// too.
     pub(crate) const fn is_once(&self) -> bool {
         matches!(self, Self::Once(_))
     }
@@ -120,7 +122,7 @@ impl View {
         }
     }
 
-    /// The number of the permit, if it is one.
+    /// The number of the permit, if a permit is held.
     pub(crate) fn permit(&self) -> Option<u32> {
         match self {
             Self::Lock(_) => None,

@@ -1,4 +1,5 @@
-//! Counts every sample in bounded memory (HdrHistogram). Worker processes send it to their parent.
+//! Counts every sample in bounded memory (HdrHistogram). Worker processes send their histograms to
+//! the parent.
 
 use std::time::Duration;
 

@@ -94,7 +94,7 @@ fn before(nodes: &[NodeStatus], voters: usize) -> String {
     format!("nothing was done, since a client came before: {counted}; {when}")
 }
 
-/// How long it takes until a node votes; `None` if it will not.
+/// How long it takes until a node votes; `None` if the node will not vote by itself.
 fn wait(node: &NodeStatus) -> Option<Duration> {
     match node.state {
         _ if votes(node) => Some(Duration::ZERO),
@@ -103,7 +103,7 @@ fn wait(node: &NodeStatus) -> Option<Duration> {
     }
 }
 
-/// Does the same for servers that this command has just started.
+/// Does what `quorumlock init` does, for servers that this command has just started.
 pub(crate) async fn of_our_own(settings: &Settings) -> Result<(), Failure> {
     let quorum = settings.onlooker()?.open()?;
     all_answer(&quorum, settings).await;
@@ -112,7 +112,7 @@ pub(crate) async fn of_our_own(settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until all nodes are connected. It ends early if some node can never be used.
+/// Waits until all nodes are connected. The wait ends early if some node can never be used.
 async fn all_answer(quorum: &Quorum, settings: &Settings) {
     let (began, patience) = (Instant::now(), settings.connect_timeout.unwrap_or(PATIENCE));
     let in_vain =

@@ -1,9 +1,9 @@
 //! Simulates distance on one machine. A TCP relay in front of each server delays bytes by half a
 //! round trip each way.
 //!
-//! It uses blocking threads, not tasks. Tokio's timers round up to whole milliseconds, which would
-//! add one or two milliseconds to every round trip. A thread wakes within a tenth of a millisecond,
-//! and `distant` compensates for that.
+//! The relay uses blocking threads, not tasks. Tokio's timers round up to whole milliseconds, which
+//! would add one or two milliseconds to every round trip. A thread wakes within a tenth of a
+//! millisecond, and `distant` compensates for that delay.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
@@ -20,9 +20,9 @@ const CHUNK: usize = 16 << 10;
 const QUEUE: usize = 1_024;
 /// The stack size of these threads. A host lookup needs the most.
 const STACK: usize = 256 << 10;
-/// How many connections a relay carries at a time. The next ones are closed.
+/// How many connections a relay carries at a time. Further connections are closed.
 const CONNECTIONS: usize = 256;
-/// How long a server may take to accept a connection. One that is cut off never accepts it.
+/// How long a server may take to accept a connection. A server that is cut off never accepts it.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The pause after a connection could not be accepted or served, for example for lack of file
 /// descriptors.
@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 const MOST_LATE: Duration = Duration::from_micros(400);
 
 /// Puts a proxy in front of each of `ports` on loopback, with the given round trips. A single round
-/// trip is for all of them. Returns the ports to use instead. The proxies end with this process.
+/// trip is for all ports. Returns the ports to use instead. The proxies end with this process.
 pub(crate) fn apart(ports: &[u16], round_trips: &[Duration]) -> Result<Vec<u16>, Failure> {
     let distance = |index: usize| match round_trips {
         [] => Ok(None),
@@ -50,8 +50,8 @@ pub(crate) fn apart(ports: &[u16], round_trips: &[Duration]) -> Result<Vec<u16>,
     ports.iter().enumerate().map(place).collect()
 }
 
-/// Starts a proxy through which a round trip takes `round_trip`. It measures the delay that the
-/// proxy itself adds, and subtracts that.
+/// Starts a proxy through which a round trip takes `round_trip`. Measures the delay that a proxy
+/// itself adds, and subtracts it.
 fn distant(port: u16, round_trip: Duration) -> io::Result<u16> {
     let shortest = measured(proxy(port, round_trip / 2)?)?[0];
     let extra = shortest.saturating_sub(round_trip).min(MOST_LATE);
@@ -223,8 +223,8 @@ mod tests {
             thread::sleep(Duration::from_millis(1));
         }
         stream.read_exact(&mut [0; 20]).unwrap();
-        // One after another, they would take twenty times as long. The upper bound allows for a
-        // machine that stalls.
+        // One after another, the messages would take twenty times as long. The upper bound allows
+        // for a machine that stalls.
         assert!((20 * PAUSE..200 * PAUSE).contains(&began.elapsed()), "{:?}", began.elapsed());
     }
 

@@ -57,12 +57,13 @@ impl<'a> Lists<'a> {
         Some((in_force, whose))
     }
 
-    /// The nodes on which such a list is in force.
+    /// The nodes on which a list of this kind is in force.
     pub(crate) fn with(&self, whose: Whose) -> Vec<usize> {
         (0..self.nodes.len()).filter(|&node| self.at(node).is_some_and(|(_, of)| of == whose)).collect()
     }
 
-    /// Where such a list is in force, how it differs from this one, and what to do.
+    /// Where a list of this kind is in force, how that list differs from the client's list, and
+    /// what to do.
     pub(crate) fn conflict(&self, whose: Whose) -> Option<String> {
         let at = self.with(whose);
         let (first, others) = at.split_first()?;

@@ -67,7 +67,7 @@ impl Verdict {
         }
     }
 
-    /// For programs.
+    /// The verdict in one word, for programs.
     const fn word(self) -> &'static str {
         match self {
             Self::Duplicate => "duplicate",
@@ -212,7 +212,7 @@ fn of_record(record: &Record) -> Value {
     json!({ "id": &*record.id, "age_ms": age, "old_at_once": old, "synced": record.synced })
 }
 
-/// Why a new record was old at once. Its age does not show that.
+/// Why a new record was old at once. The record's age does not show that.
 const fn of_word(word: OldAtOnce) -> &'static str {
     match word {
         OldAtOnce::Init => "init",

@@ -62,10 +62,10 @@ pub(crate) fn to_stdout(bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// After this time a command that waits for nodes says which ones it waits for.
+/// After this time a command that waits for nodes says which nodes it waits for.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
-/// A note comes earlier if it is certain that the wait is long. How often to check that, and for
-/// how long it must stay so.
+/// A note comes earlier if it is certain that the wait is long. `LOOK` is how often to check that,
+/// and `CERTAIN` is for how long it must stay certain.
 const LOOK: Duration = Duration::from_millis(20);
 const CERTAIN: Duration = Duration::from_millis(200);
 
@@ -148,13 +148,14 @@ fn answered(prompt: &str) -> io::Result<bool> {
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
-/// Waits for `future`. If it takes a while, it writes a note on `what` it waits for. The note does
-/// not delay the result.
+/// Waits for `future`. If that takes a while, writes a note on `what` the command waits for. The
+/// note does not delay the result.
 pub(crate) async fn telling<F: Future>(future: F, what: impl Future<Output = String>) -> F::Output {
     telling_once(future, SILENCE, || false, what).await
 }
 
-/// The same after `silence`, or earlier if it is `certain` that the wait is long.
+/// As `telling`. The note comes after `silence`, or earlier if it is `certain` that the wait is
+/// long.
 pub(crate) async fn telling_once<F: Future>(
     future: F,
     silence: Duration,
@@ -177,13 +178,13 @@ pub(crate) async fn telling_once<F: Future>(
     }
 }
 
-/// The texts of several nodes. It omits an explanation that a node before has given, in
-/// `quarantined for 58 s more: why` and in `other list: why`.
+/// The texts of several nodes. An explanation that an earlier text has given is omitted: the `why`
+/// in `quarantined for 58 s more: why` and in `other list: why`.
 pub(crate) fn explained_once(said: impl IntoIterator<Item = String>) -> Vec<String> {
     explained_below("", said)
 }
 
-/// The same below a message, which may explain the other list already.
+/// As `explained_once`, below a message that may explain the other list already.
 pub(crate) fn explained_below(message: &str, said: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut known = HashSet::new();
     let is_new = |why: &str, known: &mut HashSet<String>| {

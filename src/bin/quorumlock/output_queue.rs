@@ -50,8 +50,8 @@ impl OutputQueue {
         queue.failed.take().map_or_else(|| Ok(queue.is_empty()), Err)
     }
 
-    /// Waits until everything is written, for a second at most. If no thread could be started, it
-    /// writes by itself.
+    /// Waits until everything is written, for a second at most. If no thread could be started, this
+    /// call writes by itself.
     pub(crate) fn wait(&self) {
         let waited = self.changed.wait_timeout_while(self.lock(), FLUSH, |queue| queue.has_writer && !queue.is_empty());
         let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +114,8 @@ impl Queue {
         message
     }
 
-    /// Takes what to write next: one message, and the following ones that fit into the same write.
+    /// Takes the bytes to write next: one message, and the following messages that fit into the
+    /// same write.
     fn take(&mut self) -> Vec<u8> {
         let mut bytes = self.pop();
         while self.waiting.front().is_some_and(|next| bytes.len() + next.len() <= AT_ONCE) {

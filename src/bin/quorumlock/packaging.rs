@@ -10,7 +10,7 @@ use clap_mangen::Man;
 use crate::cli::{Cli, Completions, Manpage};
 use crate::failure::{Failure, Outcome};
 
-/// The name under which shells complete it.
+/// The name under which shells complete the command.
 const NAME: &str = "quorumlock";
 
 pub(crate) fn completions(args: &Completions) -> Outcome {

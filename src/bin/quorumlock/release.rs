@@ -33,7 +33,7 @@ pub(crate) async fn release(args: Release) -> Outcome {
     let (patience, rotates) = (settings.connect_timeout.unwrap_or(PATIENCE), settings.password_file.is_some());
     let ready = a_quorum(&quorum, patience, "--connect-timeout", rotates).await;
     ready.map_err(|failure| failure.and(NOTHING))?;
-    // A node that is slow may name a holder that the others do not.
+    // A node that is slow may name a holder that the other nodes do not name.
     output::telling(wait(&quorum, args.nodes.connect_timeout), async { waits(&quorum) }).await;
     under_one_list(&settings, &quorum)?;
     let seen = quorum.inspect(&args.name).await?;
@@ -50,8 +50,8 @@ pub(crate) async fn release(args: Release) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Fails if another list is in force. Its clients may hold the name on other nodes, so a release
-/// under the wrong list may miss the holder.
+/// Fails if another list is in force. Clients of that list may hold the name on other nodes, so a
+/// release under the wrong list may miss the holder.
 fn under_one_list(settings: &Settings, quorum: &Quorum) -> Result<(), Failure> {
     let nodes = quorum.nodes();
     let own = own_list(settings, &nodes);
@@ -79,7 +79,8 @@ async fn no_semaphore(name: &str, quorum: &Quorum, seen: &Inspected) -> Result<(
     )))
 }
 
-/// Asks the user about the holders that the nodes name. Asks again if there are others by then.
+/// Asks the user about the holders that the nodes name. Asks again if there are other holders by
+/// then.
 async fn asked(args: &Release, quorum: &Quorum, mut before: Inspected) -> Result<ControlFlow<ExitCode>, Failure> {
     loop {
         if before.agreed() == Some(false) && named(&before).is_empty() {

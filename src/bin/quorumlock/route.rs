@@ -13,7 +13,7 @@ pub(crate) struct Route {
     pub(crate) listen: SocketAddr,
     /// The server's host and port. The host is looked up for each connection.
     pub(crate) server: String,
-    /// The round trip to it.
+    /// The round trip to the server.
     pub(crate) round_trip: Duration,
 }
 

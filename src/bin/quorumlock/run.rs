@@ -154,7 +154,8 @@ async fn with_a_quorum(
     outcome
 }
 
-/// The command gets the names in one variable, whose length Linux limits.
+/// Checks that the names fit into the variable in which the command gets them. Linux limits the
+/// length of a variable.
 fn fit_into_a_variable(names: &[String]) -> Result<(), Failure> {
     if let Some(name) = names.iter().find(|name| name.contains('\n')) {
         return Err(Failure::usage(format!("the name {name:?} has a line feed, and CMD is told one name a line")));
@@ -265,8 +266,8 @@ async fn kept(at_least: Option<Duration>, lease: &View, signals: &mut Signals) -
     }
 }
 
-/// Gives back a job that failed, so that another client may do it in this period. All other locks
-/// are released by the drop.
+/// Gives back a job that failed, so that another client may do it in this period. The drop releases
+/// all other locks.
 async fn given_back(held: Held, stays: Duration) {
     let name = listed(&held.view().names());
     if held.is_once()
@@ -319,7 +320,8 @@ async fn waits(args: &Run, timeout: Duration, quorum: &Quorum) -> String {
 
 /// The holder of the first name that another client holds.
 async fn held(names: &[String], quorum: &Quorum) -> Option<String> {
-    // All at the same time: a request takes as long as a round may take if a node does not answer.
+    // Ask about all names at the same time: a request takes as long as a round may take if a node
+    // does not answer.
     let seen = join_all(names.iter().map(|name| quorum.inspect(name))).await;
     let mut seen = names.iter().zip(&seen).filter_map(|(name, seen)| Some((name, seen.as_ref().ok()?)));
     let (name, seen) = seen.find(|(_, seen)| seen.holder().is_some_and(|holder| !quorum.is_mine(holder)))?;
@@ -348,7 +350,7 @@ async fn released(held: Held, status: ExitStatus, stays: Duration) -> Outcome {
 struct Times {
     /// The command is stopped when only this much validity is left.
     grace: Duration,
-    /// How long nodes hold a lock at most that is not released.
+    /// The longest time for which nodes hold a lock that is not released.
     stays: Duration,
 }
 
@@ -424,8 +426,8 @@ impl Watch {
     async fn stop(&self, program: &mut Program, deadline: Instant, end: Instant, why: String) -> (String, bool) {
         let kill = deadline.checked_sub(MARGIN.min(self.grace / 4)).unwrap_or(deadline);
         let time = kill.saturating_duration_since(Instant::now());
-        // Without time there is no SIGTERM. It comes with SIGCONT, so a stopped command would go on
-        // for a moment.
+        // If no time is left, SIGTERM is not sent: it comes with SIGCONT, so a stopped command
+        // would go on for a moment.
         let asked = !time.is_zero() && program.terminate();
         let what = if asked { "; the command got SIGTERM" } else { "" };
         output::note(&below(&format!("{why}{what}"), &self.lease.failed_renewal()));
@@ -451,7 +453,7 @@ impl Watch {
     }
 }
 
-/// The output of `future`, or the signal if one asks for the end before.
+/// The output of `future`, or the signal that asks for the end before.
 async fn unless_told<F: Future>(signals: &mut Signals, future: F) -> Result<F::Output, Signal> {
     tokio::select! {
         biased;

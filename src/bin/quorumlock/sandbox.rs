@@ -51,7 +51,7 @@ async fn until_told(settings: &Settings, signals: &mut Signals) -> Outcome {
     }
 }
 
-/// Runs the command, and kills what is left of it at the end.
+/// Runs the command, and kills the processes that are left of it at the end.
 async fn with(args: &Sandbox, settings: &Settings, signals: &mut Signals) -> Outcome {
     let mut program = Program::start(&args.command, &settings.variables(), GRACE)?;
     let mut kill_in = None;

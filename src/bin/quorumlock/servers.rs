@@ -43,12 +43,12 @@ impl Servers {
         Ok(servers)
     }
 
-    /// Their ports, on loopback.
+    /// The servers' ports, on loopback.
     pub(crate) fn ports(&self) -> Vec<u16> {
         self.list.iter().map(|server| server.port).collect()
     }
 
-    /// Their addresses.
+    /// The servers' addresses.
     pub(crate) fn addresses(&self) -> Vec<String> {
         Self::at(&self.ports())
     }
@@ -118,7 +118,7 @@ impl Server {
         answered
     }
 
-    /// Waits until it answers.
+    /// Waits until the server answers.
     fn answers(&mut self) -> io::Result<()> {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
@@ -135,8 +135,8 @@ impl Server {
     }
 
     fn kill(&mut self) {
-        // If it has ended, another module may have reaped it: then its process id may be another
-        // process's.
+        // If the process has ended, another module may have reaped it: then its process id may be
+        // another process's.
         if let Some(mut process) = self.process.take()
             && let Ok(None) = process.try_wait()
         {

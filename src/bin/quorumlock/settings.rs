@@ -66,7 +66,8 @@ impl Settings {
         settings.with_password_of(secret.as_ref())
     }
 
-    /// The same, without reading the file with the password. Returns that file.
+    /// Collects all settings except the password. Also returns the file with the password, which
+    /// this does not read.
     pub(crate) fn without_password(given: &Nodes) -> Result<(Self, Option<PasswordFile>), Failure> {
         let origin = Origin::of(given);
         let file = origin.file()?;
@@ -100,8 +101,8 @@ impl Settings {
         Ok((settings, secret))
     }
 
-    /// Adds the password of that file. A pipe can be read only once, so it is not read at later
-    /// connections.
+    /// Adds the password of the file `secret`. A pipe can be read only once, so a pipe is not read
+    /// at later connections.
     pub(crate) fn with_password_of(self, secret: Option<&PasswordFile>) -> Result<Self, Failure> {
         let Some(secret) = secret else { return Ok(self) };
         let line = secret.line().map_err(Failure::usage)?;
@@ -192,7 +193,8 @@ impl Settings {
             (CONFIG, None),
             (PASSWORD_FILE, None),
         ];
-        // Variables of this process would reach the other one, so they are emptied.
+        // The other process inherits the variables of this process. So those without a value here
+        // are emptied.
         let told = |name: &str| env::var_os(name).map(|_| String::new());
         let set = set.into_iter().filter_map(|(name, value)| Some((name, value.or_else(|| told(name))?)));
         std::iter::once((NODES, nodes.join(","))).chain(set).chain(self.encryption.variables()).collect()
@@ -222,8 +224,8 @@ impl Origin {
         }
     }
 
-    /// How errors call the file. If a variable names it, they show the variable, since the user may
-    /// not know of it.
+    /// How errors call the file. If a variable names the file, errors show the variable, too: the
+    /// user may not know of it.
     fn shown(&self) -> Option<String> {
         match self {
             Self::Option(file) => Some(file.display().to_string()),
@@ -237,8 +239,8 @@ impl Origin {
         Ok(named.map(|(path, shown)| File::read(path, shown)).transpose()?.unwrap_or_default())
     }
 
-    /// A file that the command line names goes before variables, and one that the environment names
-    /// goes after them.
+    /// The value that counts. A file that the command line names goes before variables. A file that
+    /// the environment names goes after them.
     fn first<T>(&self, file: Option<T>, variable: Option<T>) -> Option<T> {
         match self {
             Self::Option(_) => file.or(variable),

@@ -29,8 +29,8 @@ pub(crate) struct Textfile {
 }
 
 impl Textfile {
-    /// Checks whether node_exporter will read such a file, and whether it can be written. This
-    /// comes before the command runs.
+    /// Checks whether node_exporter will read a file of this name, and whether the file can be
+    /// written. This check comes before the command runs.
     pub(crate) fn check(path: &Path) -> Result<Checked, Failure> {
         let option = format!("--metrics-textfile {}", path.display());
         let run = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| path.extension() == Some("prom".as_ref()));
@@ -67,7 +67,7 @@ impl Textfile {
 
 impl Checked {
     fn replace(&self, text: &str) -> io::Result<()> {
-        // Others must be able to read it: node_exporter runs as another user.
+        // Other users must be able to read the file: node_exporter runs as another user.
         let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o644)).tempfile_in(&self.folder)?;
         file.write_all(text.as_bytes())?;
         file.persist(&self.path)?;

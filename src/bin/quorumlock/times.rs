@@ -17,8 +17,8 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 
-/// The ttl of the lock. The library checks one that was given as an option. One from elsewhere is
-/// checked here, so that the error says what to change.
+/// The ttl of the lock. The library checks a ttl that was given as an option. A ttl from elsewhere
+/// is checked here, so that the error says what to change.
 pub(crate) fn ttl(args: &Run, settings: &Settings) -> Result<Duration, Failure> {
     if let Some(ttl) = args.ttl {
         return Ok(ttl);
@@ -49,7 +49,7 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// How long to wait for a quorum. A single try is one with a quorum, so it waits for that.
+    /// How long to wait for a quorum. A single try needs a quorum, so it also waits for a quorum.
     pub(crate) fn connecting(&self, longest: Option<Duration>) -> Duration {
         match (longest, self.timeout) {
             (longest, Duration::ZERO) => longest.unwrap_or(CONNECT_TIMEOUT),

@@ -29,7 +29,8 @@ pub(crate) trait Report: Clone + Default + DeserializeOwned + Send + 'static {
 /// Worker processes that report `R`.
 pub(crate) struct WorkerProcesses<R>(Vec<Process<R>>);
 
-/// One worker process. It ends when its standard input ends, so also if this process is killed.
+/// One worker process. The worker ends when its standard input ends, so also if this process is
+/// killed.
 struct Process<R> {
     child: Child,
     last: Arc<Mutex<R>>,
@@ -80,7 +81,8 @@ impl<R: Report> WorkerProcesses<R> {
         inputs.into_iter().try_for_each(|input| writeln!(input, "{line}"))
     }
 
-    /// Ends their input, waits until they have ended, and returns the sum of their reports.
+    /// Ends the input of all processes, waits until they have ended, and returns the sum of their
+    /// reports.
     pub(crate) async fn finish(mut self) -> Result<R, Failure> {
         self.0.iter_mut().for_each(|process| drop(process.child.stdin.take()));
         let began = Instant::now();

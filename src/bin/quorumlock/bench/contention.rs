@@ -16,7 +16,8 @@ use crate::servers::Servers;
 use crate::settings::Settings;
 use crate::worker_processes::WorkerProcesses;
 
-/// The time before counting begins. In it the queue fills, and clients measure round trips.
+/// The time before counting begins. During this time the queue fills, and clients measure round
+/// trips.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// How long worker processes may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,5 +1,5 @@
-//! Begin and end of critical sections, by the machine's clock. They show overlaps without trust in
-//! the lock.
+//! Begin and end of critical sections, by the machine's clock. These times show overlaps without
+//! trust in the lock.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ impl Course {
         overlaps
     }
 
-    /// The time from the end of a section to the begin of the next. `share` of these times do not
-    /// exceed it.
+    /// The time from the end of a section to the beginning of the next section: the value that
+    /// `share` of these times do not exceed.
     pub(super) fn handover(&self, share: f64) -> Duration {
         let handovers = self.0.windows(2).map(|pair| pair[1].entered.saturating_sub(pair[0].left));
         percentile(handovers.collect(), share)

@@ -48,7 +48,8 @@ impl Course {
         self.trips.iter_mut().zip(nodes).for_each(|(trips, node)| trips.extend(node.round_trip));
     }
 
-    /// The median round trip to each node that has one. Fails if these nodes are no majority.
+    /// The median round trip to each node with a measured round trip. Fails if these nodes are no
+    /// majority.
     fn round_trips(&mut self) -> Result<Vec<Duration>, Failure> {
         let median = |trips: &mut Vec<Duration>| {
             trips.sort_unstable();

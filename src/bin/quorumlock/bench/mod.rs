@@ -45,7 +45,7 @@ async fn measured(args: Bench) -> Outcome {
 }
 
 /// Settings for servers that the benchmark starts. The restart guard is off: new servers cannot
-/// have forgotten a lock, so it would only make clients wait.
+/// have forgotten a lock, so the guard would only make clients wait.
 fn unguarded(ports: &[u16], transport: Option<Transport>) -> Settings {
     Settings { nodes: Servers::at(ports), max_ttl: Some(Duration::ZERO), transport, ..Settings::default() }
 }

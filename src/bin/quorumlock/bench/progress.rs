@@ -1,4 +1,4 @@
-//! The progress of a benchmark: a bar on a terminal. Elsewhere nothing is shown.
+//! The progress of a benchmark: a bar on a terminal. Without a terminal nothing is shown.
 
 use std::io::IsTerminal;
 
@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output;
 
-/// Dropping it removes the bar.
+/// A bar. Dropping this value removes the bar.
 pub(super) struct Progress(ProgressBar);
 
 impl Progress {

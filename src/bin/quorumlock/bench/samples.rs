@@ -45,7 +45,7 @@ impl Samples {
         percentile(&self.release, share)
     }
 
-    /// p50 and p99 of both, in milliseconds, for programs.
+    /// p50 and p99 of acquisitions and of releases, in milliseconds, for programs.
     pub(super) fn json(&self) -> Map<String, Value> {
         let of = |time: Option<Duration>| time.map(|time| rounded(time.as_secs_f64() * 1e3)).into();
         [
@@ -60,7 +60,7 @@ impl Samples {
         .collect()
     }
 
-    /// The same as cells of a table, for people.
+    /// The same values as cells of a table, for people.
     pub(super) fn cells(&self) -> Vec<String> {
         let times = [self.acquired(0.5), self.acquired(0.99), self.released(0.5), self.released(0.99)];
         times.into_iter().map(|time| time.map_or_else(|| "-".to_owned(), crate::duration::show)).collect()

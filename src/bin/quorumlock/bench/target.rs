@@ -25,7 +25,7 @@ impl Target {
         Self::at(place, &[])
     }
 
-    /// The same, with new servers at these distances.
+    /// The given nodes, or new servers at these distances.
     pub(super) fn at(place: &Place, distances: &[Duration]) -> Result<Self, Failure> {
         if cfg!(debug_assertions) {
             output::note("this is a debug build: its times mean nothing");

@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How much too late a sleeping thread may wake. `rest` spends this last part awake.
 const SLACK: Duration = Duration::from_micros(150);
 
-/// The report of a worker process: one when it is ready, and one at its end.
+/// The report of a worker process. A process reports once when it is ready, and once at its end.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// How many processes are ready.
@@ -175,7 +175,7 @@ impl Worker<'_> {
         rest(self.hold).await;
         let section = Section { entered: micros(entered), left: micros(now()) };
         self.report.borrow_mut().sections.push(section);
-        // If no quorum confirmed the release, the lock is not known to be lost.
+        // A release that no quorum confirmed does not show that the lock was lost.
         if let Ok(Released::AlreadyExpired) = guard.release().await {
             self.report.borrow_mut().lost += 1;
         }

@@ -33,7 +33,7 @@ use worker::Report;
 /// The lock's name.
 const LOCK: &str = "quorumlock-demo";
 const MASTERS: usize = 5;
-/// The lock's ttl. On servers that the demo starts it is also max_ttl, so that a restarted node
+/// The lock's ttl. On servers that the demo starts, this is also max_ttl, so that a restarted node
 /// votes again soon.
 const TTL: Duration = Duration::from_secs(2);
 /// How often the view is drawn and the nodes are looked at.
@@ -63,8 +63,8 @@ pub(crate) async fn demo(args: Demo, verbose: bool) -> Outcome {
     }
 }
 
-/// The nodes, and the folder of the counter. Dropping it removes the folder and ends the demo's own
-/// servers.
+/// The nodes, and the folder of the counter. Dropping this value removes the folder and ends the
+/// demo's own servers.
 struct Stage {
     settings: Settings,
     /// The demo's own servers; `None` if nodes were given.

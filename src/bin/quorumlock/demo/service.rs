@@ -1,4 +1,4 @@
-//! A service that keeps working under one lock, until a signal. Several of them, in different
+//! A service that keeps working under one lock, until a signal. Several services, in different
 //! regions, share the counter.
 
 use std::cell::RefCell;
@@ -20,7 +20,7 @@ use crate::output::{self, milliseconds};
 use crate::process::{self, Signals};
 use crate::settings::{self, Settings};
 
-/// The lock's name. `demo` has another one, since it counts in a folder of its own.
+/// The lock's name. `demo` has another lock, since it counts in a folder of its own.
 const LOCK: &str = "quorumlock-service";
 /// How long most sections take.
 const USUAL: Duration = Duration::from_millis(20);

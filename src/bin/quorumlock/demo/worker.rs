@@ -147,15 +147,15 @@ impl Workers<'_> {
     async fn hold(&self, guard: LockGuard, took: Duration, counter: &Counter) -> io::Result<()> {
         self.report.borrow_mut().latencies.record(took);
         self.section(&guard, counter).await?;
-        // If no quorum confirmed the release, the lock is not known to be lost.
+        // A release that no quorum confirmed does not show that the lock was lost.
         if let Ok(Released::AlreadyExpired) = guard.release().await {
             self.report.borrow_mut().lost += 1;
         }
         Ok(())
     }
 
-    /// The work under the lock. It enters the section first: if another worker is inside, that is
-    /// an overlap.
+    /// The work under the lock. The worker enters the section first: if another worker is inside,
+    /// that is an overlap.
     async fn section(&self, guard: &LockGuard, counter: &Counter) -> io::Result<()> {
         let inside = counter.enter()?;
         self.report.borrow_mut().overlaps += u64::from(inside.is_none());
@@ -170,7 +170,7 @@ impl Workers<'_> {
     }
 }
 
-/// Sleeps. It skips a sleep of zero, which would still yield to the scheduler.
+/// Sleeps. A sleep of zero is skipped, since it would still yield to the scheduler.
 async fn rest(time: Duration) {
     if !time.is_zero() {
         sleep(time).await;

@@ -29,8 +29,9 @@ impl Sample {
     }
 }
 
-/// The largest step of the clock between two readings: by how many seconds it exceeds the allowed
-/// drift. `None` if there is none. A step that is shorter than the round trips stays unseen.
+/// The largest step of the clock between two readings: by how many seconds the step exceeds the
+/// allowed drift. `None` if there is no step. A step that is shorter than the round trips stays
+/// unseen.
 pub(super) fn step(samples: &[Sample]) -> Option<f64> {
     let pairs =
         samples.iter().enumerate().flat_map(|(index, one)| samples[index + 1..].iter().map(move |next| (one, next)));
@@ -46,8 +47,9 @@ fn left(one: &Sample, next: &Sample) -> Option<f64> {
     (over != 0.0).then_some(over)
 }
 
-/// By how many seconds the clock is at least ahead of this machine's; negative if it is behind. It
-/// uses the reading with the shortest round trip. 0 if that reading shows no difference.
+/// By how many seconds, at least, the server's clock is ahead of this machine's clock; negative if
+/// the server's clock is behind. Only the reading with the shortest round trip counts. 0 if that
+/// reading shows no difference.
 pub(super) fn ahead(samples: &[Sample]) -> f64 {
     let Some(best) = samples.iter().min_by_key(|sample| sample.trip()) else { return 0.0 };
     let most = best.there.as_secs_f64() - (best.here.as_secs_f64() - best.trip().as_secs_f64());
@@ -59,8 +61,8 @@ pub(super) fn ahead(samples: &[Sample]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Readings with this round trip. Each is given by when it was requested, and what the clock
-    /// shows, in milliseconds.
+    /// Readings with this round trip. Each pair has the time of the request, and the time that the
+    /// clock shows, in milliseconds.
     fn samples(trip: u64, readings: &[(u64, u64)]) -> Vec<Sample> {
         let (began, epoch, ms) = (Instant::now(), Duration::from_secs(1_000_000), Duration::from_millis);
         let sample = |&(at, shows): &(u64, u64)| Sample {

@@ -19,7 +19,7 @@ impl Domains {
         Self::with(told, targets, resolved)
     }
 
-    /// The same, without a lookup of the hosts' addresses.
+    /// As `of`, without a lookup of the hosts' addresses.
     pub(super) fn by_name(told: &[String], targets: &[Target]) -> Self {
         Self::with(told, targets, |_| Vec::new())
     }

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 /// How much a finding matters, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
-    /// Two clients may hold a lock, or nobody can acquire one. It does not end by itself.
+    /// Two clients may hold a lock, or nobody can acquire one. This state does not end by itself.
     Unsafe,
     /// Locks are safe, but fewer faults than usual can stop them.
     Warning,
-    /// Worth knowing. It changes no exit code.
+    /// Worth knowing. A hint changes no exit code.
     Hint,
-    /// It could not be checked. It changes no exit code.
+    /// The check could not be made. This changes no exit code.
     Unknown,
     Fine,
 }
@@ -43,7 +43,7 @@ impl Level {
 pub(super) struct Finding {
     pub(super) level: Level,
     pub(super) id: &'static str,
-    /// The nodes that it is about; empty if it is about all of them together.
+    /// The nodes that the finding is about; empty if the finding is about all nodes together.
     pub(super) nodes: Vec<String>,
     pub(super) what: String,
     pub(super) why: &'static str,

@@ -1,7 +1,7 @@
 //! `quorumlock doctor`: whether the nodes are fit for locks, and what to repair.
 //!
 //! The library reports how a client sees the nodes. For everything else, the doctor opens a
-//! connection of its own to each node. Nothing that it sends there changes data.
+//! connection of its own to each node. Nothing that the doctor sends changes data.
 
 mod checks;
 mod clock;

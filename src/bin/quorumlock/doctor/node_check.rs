@@ -21,12 +21,12 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct NodeCheck {
     /// The reply to INFO, or why there is none.
     pub(super) info: Result<String, String>,
-    /// Readings of its clock, or why there are none.
+    /// Readings of the server's clock, or why there are none.
     pub(super) clock: Result<Vec<Sample>, String>,
     pub(super) lacks: Result<Lacks, String>,
-    /// For how many days its certificates will be accepted; `None` without TLS.
+    /// For how many days the server's certificates will be accepted; `None` without TLS.
     pub(super) days: Option<u32>,
-    /// Whether it asks for no password, though one was given.
+    /// Whether the server asks for no password, though a password was given.
     pub(super) unguarded: bool,
 }
 

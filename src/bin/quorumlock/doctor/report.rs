@@ -20,7 +20,7 @@ pub(super) fn lines(findings: &[Finding], all: usize, verbose: bool, columns: Op
     lines
 }
 
-/// The lines of one finding. A fine one takes one line.
+/// The lines of one finding. A fine finding takes one line.
 fn shown(finding: &Finding, all: usize, columns: Option<usize>) -> Vec<String> {
     let coloured = coloured(finding.level)(finding.level.word());
     let heading = format!("{coloured}  {}", bold(finding.id));

@@ -42,7 +42,7 @@ pub(super) struct Node<'a> {
     pub(super) target: &'a Target,
     pub(super) certificates: CertificateExpiry,
     pub(super) times: Times,
-    /// Why the node is known to have forgotten locks while it ran, if it is.
+    /// What shows that the node forgot locks while it ran; `None` if nothing shows that.
     pub(super) forgot: Option<&'static str>,
 }
 
@@ -76,12 +76,12 @@ impl<'a> Node<'a> {
         &self.status.node
     }
 
-    /// The results of its examination, if there are any.
+    /// The results of the node's examination, if there are any.
     pub(super) fn told(&self) -> Option<&'a NodeCheck> {
         self.check.as_ref().ok()
     }
 
-    /// Whether its user lacks commands or keys. That explains other failures there.
+    /// Whether the user lacks commands or keys on the node. Missing rights explain other failures.
     pub(super) fn is_limited(&self) -> bool {
         self.lacks().is_some_and(|lacks| !lacks.commands.is_empty() || lacks.keys.is_some())
     }
@@ -90,7 +90,7 @@ impl<'a> Node<'a> {
         self.lacks().is_some_and(|lacks| lacks.channels.is_some())
     }
 
-    /// Why it refuses every write, if it does.
+    /// Why the node refuses every write, if it does.
     pub(super) fn refuses_writes(&self) -> Option<&'a str> {
         self.lacks()?.writes.as_deref()
     }

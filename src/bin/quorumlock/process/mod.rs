@@ -24,15 +24,15 @@ pub(crate) use signals::{Signals, ends};
 
 /// The first argument of a process that will become another program.
 const TIED: &str = "__tied";
-/// The same if errors are to be written as JSON.
+/// The first argument of such a process if errors are to be written as JSON.
 const TIED_JSON: &str = "__tied-json";
 
-/// A command for `program`. The kernel kills it when this process ends, in whatever way. (On Linux;
-/// other systems start the program directly.)
+/// A command for `program`. The kernel kills the program when this process ends, in whatever way.
+/// (On Linux; other systems start the program directly.)
 ///
-/// The kernel ties it to the *thread* that starts it, so start it from the main thread. This
-/// executable runs first and then becomes the program, since a process can request that signal only
-/// for itself.
+/// The kernel ties the program to the *thread* that starts it, so start the program from the main
+/// thread. This executable runs first and then becomes the program, since a process can request
+/// that signal only for itself.
 pub(crate) fn tied(program: &OsStr) -> io::Result<Command> {
     if !cfg!(target_os = "linux") {
         return Ok(Command::new(program));
@@ -53,7 +53,7 @@ pub(crate) fn this_executable() -> io::Result<Command> {
 }
 
 /// If [`tied`] started this process, becomes the program. Returns a code only if that fails: the
-/// code that a shell would return. `None` if something else started it.
+/// code that a shell would return. `None` if something else started this process.
 pub(crate) fn become_tied(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let tied = arguments.nth(1)?;
     let format = [(TIED, Format::Text), (TIED_JSON, Format::Json)].into_iter().find(|(name, _)| tied == *name)?.1;

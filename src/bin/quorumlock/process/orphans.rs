@@ -21,7 +21,8 @@ pub(super) fn reap() {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
-/// The same, and calls `reaped` with each. Returns how `child` ended, if it has.
+/// Reaps all children that have ended, and calls `reaped` with each. Returns how `child` ended, if
+/// it has.
 pub(super) fn reap_with(child: Pid, mut reaped: impl FnMut(Pid)) -> io::Result<Option<ExitStatus>> {
     let mut ended = None;
     loop {
@@ -38,8 +39,8 @@ pub(super) fn reap_with(child: Pid, mut reaped: impl FnMut(Pid)) -> io::Result<O
     }
 }
 
-/// Whether there is no child at all, not even one that was not reaped. The kernel counts them at one
-/// moment. So if all orphans are adopted, no descendant is left.
+/// Whether there is no child at all, not even an ended child that was not reaped. The kernel counts
+/// all children at one moment. So if all orphans are adopted, no descendant is left.
 pub(super) fn are_gone() -> bool {
     let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(waitid(WaitId::All, any), Err(Errno::CHILD))

@@ -17,14 +17,14 @@ pub(super) struct Member {
     pub(super) parent: Option<Pid>,
     /// As `/proc` shows it: T if it is stopped, D if it waits and cannot be interrupted.
     pub(super) state: char,
-    /// Whether it has ended, and its parent has not reaped it.
+    /// Whether the process has ended, and its parent has not reaped it.
     pub(super) ended: bool,
 }
 
 impl Member {
-    /// Whether it does not run: it was stopped by a signal (T) or a debugger (t), or it waits and
-    /// cannot be interrupted (D). Z: its first thread has ended, and `/proc` shows nothing of its
-    /// other threads.
+    /// Whether the process does not run: it was stopped by a signal (T) or a debugger (t), or it
+    /// waits and cannot be interrupted (D). Z: its first thread has ended, and `/proc` shows
+    /// nothing of its other threads.
     pub(super) fn rests(&self) -> bool {
         ['T', 't', 'D', 'Z'].contains(&self.state)
     }
@@ -38,8 +38,8 @@ pub(super) struct Descendants {
     /// The process groups in which all processes are descendants. Empty unless all processes could
     /// be read.
     pub(super) groups: HashSet<Pid>,
-    /// Whether more descendants may live than were found. Something could not be read, or an ended
-    /// child is not reaped yet: that one may have left children behind.
+    /// Whether more descendants may live than were found: something could not be read, or an ended
+    /// child is not reaped yet. Such a child may have left children behind.
     pub(super) may_lack: bool,
 }
 
@@ -105,8 +105,8 @@ pub(super) fn described(pid: Pid) -> String {
     format!("process {pid} ({}) of user {}", about("comm").trim(), name.unwrap_or(user))
 }
 
-/// Reads each process once, and again if its parent is unknown. Also returns whether all could be
-/// read. Processes that others start meanwhile do not make it longer.
+/// Reads each process once, and again if its parent is unknown. Also returns whether all processes
+/// could be read. Processes that are started meanwhile do not make the scan longer.
 fn seen(
     names: impl FnOnce() -> io::Result<Vec<Pid>>,
     look: impl Fn(Pid) -> io::Result<Option<Member>>,
@@ -194,8 +194,8 @@ mod tests {
         members.iter().map(|member| raw(member.pid)).collect()
     }
 
-    /// Processes. Each pair in `ends` is a process that ends when it is read, and the process that
-    /// it starts before.
+    /// Processes. Each pair in `ends` is a process that ends when it is read, and another process,
+    /// which the first one starts right before that.
     struct Stage {
         processes: RefCell<Vec<Member>>,
         ends: Vec<(i32, i32)>,
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// What a scan finds below 1, and whether more may live.
+    /// The descendants of 1 that a scan finds, and whether more descendants may live.
     fn found(processes: &[(i32, i32)], ends: &[(i32, i32)]) -> (Vec<i32>, bool) {
         let processes = processes.iter().map(|&(number, parent)| alive(number, parent)).collect();
         let stage = Stage { processes: RefCell::new(processes), ends: ends.to_vec() };

@@ -35,7 +35,7 @@ const ASKING: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
 /// A command of the user, with all processes that it started.
 pub(crate) struct Program {
     pid: Pid,
-    /// Whether it leads a process group of its own.
+    /// Whether the command leads a process group of its own.
     leads: bool,
     changed: Signals,
     /// Whether `/proc` shows processes.
@@ -51,10 +51,10 @@ pub(crate) struct Program {
     told_to_stop: Option<Instant>,
     /// Since when the command is stopped by a stop signal of the terminal.
     stopped: Option<Instant>,
-    /// Whether this process has stopped with it since.
+    /// Whether this process has stopped together with the command since.
     followed: bool,
     told_to_end: bool,
-    /// When it last got a signal that may ask for the end.
+    /// When the command last got a signal that may ask for the end.
     may_be_told_to_end: Option<Instant>,
     /// Whether a key of the terminal asked for the end. Processes that left our group did not get
     /// that signal.
@@ -64,10 +64,10 @@ pub(crate) struct Program {
 impl Program {
     /// Starts the command.
     ///
-    /// With a terminal it stays in our process group: a process in another group could not read
-    /// from the terminal. Without one it leads a group of its own, so that a signal to our group
-    /// does not reach it twice. Processes that it leaves behind become our children, and are found
-    /// as descendants.
+    /// With a terminal the command stays in our process group: a process in another group could not
+    /// read from the terminal. Without a terminal the command leads a group of its own, so that a
+    /// signal to our group does not reach the command twice. Processes that the command leaves
+    /// behind become our children, and are found as descendants.
     pub(crate) fn start(command: &[OsString], variables: &[(&str, String)], grace: Duration) -> Result<Self, Failure> {
         let (program, arguments) = command.split_first().ok_or_else(|| Failure::usage("no command"))?;
         let cannot =
@@ -79,7 +79,7 @@ impl Program {
         let others = if sees { process_tree::children(getpid()) } else { Vec::new() };
         let leads = !terminal::exists();
         let mut command = tied(program).map_err(|error| cannot(program, error))?;
-        // An outer `run` may have set it.
+        // An outer `run` may have set this variable.
         command.args(arguments).env_remove("QUORUMLOCK_PERMIT");
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         if leads {
@@ -104,7 +104,8 @@ impl Program {
         })
     }
 
-    /// Waits until the command has ended. Stops this process with it, if a stop signal was sent.
+    /// Waits until the command has ended. If a stop signal was sent, stops this process together
+    /// with the command.
     ///
     /// # Cancel safety
     /// Safe.
@@ -130,8 +131,9 @@ impl Program {
         }
     }
 
-    /// Waits until the command has ended. If a signal asked for that, also waits for all that it
-    /// started. A shell ends at once by the signal, and its children may still clean up.
+    /// Waits until the command has ended. If a signal asked for the end, also waits for all
+    /// processes that the command started: a shell ends at once by the signal, and its children may
+    /// still clean up.
     ///
     /// # Cancel safety
     /// Safe.
@@ -169,7 +171,7 @@ impl Program {
     }
 
     /// Kills all processes, again and again, until they have ended or `over` completes. Returns
-    /// descriptions of those that go on.
+    /// descriptions of the processes that go on.
     pub(crate) async fn kill(&mut self, over: impl Future<Output = ()>) -> Vec<String> {
         let mut over = pin!(over);
         loop {
@@ -189,7 +191,8 @@ impl Program {
         if left.is_empty() { vec!["a process that cannot be seen".to_owned()] } else { left }
     }
 
-    /// Passes a signal on to all processes, unless a key of the terminal has sent it there already.
+    /// Passes a signal on to all processes, unless a key of the terminal has sent them the signal
+    /// already.
     pub(crate) fn pass_on(&mut self, signal: Signal) {
         if signal == Signal::CHILD {
             return;
@@ -218,15 +221,15 @@ impl Program {
     }
 
     /// Asks the command to end, even if it is stopped. False if this user may not send signals to
-    /// it.
+    /// the command.
     pub(crate) fn terminate(&mut self) -> bool {
         self.told_to_stop = None;
         let refused = self.signal_telling(&[Signal::TERM, Signal::CONT]);
         !refused.contains(&self.pid)
     }
 
-    /// Sends signals to all processes. Writes a note about each that this user may not signal, and
-    /// returns these.
+    /// Sends signals to all processes. Writes a note about each process that this user may not
+    /// signal, and returns these processes.
     fn signal_telling(&self, signals: &[Signal]) -> Vec<Pid> {
         let refused = self.signal(signals);
         for pid in &refused {
@@ -236,8 +239,8 @@ impl Program {
         refused
     }
 
-    /// Sends signals to all processes that one scan finds. Returns those that this user may not
-    /// signal.
+    /// Sends signals to all processes that one scan finds. Returns the processes that this user may
+    /// not signal.
     fn signal(&self, signals: &[Signal]) -> Vec<Pid> {
         // The command comes first, before the scan: a scan takes time if there are many processes.
         let lives = self.ended.is_none();
@@ -246,8 +249,8 @@ impl Program {
         if lives {
             groups.remove(&self.pid);
         }
-        // A signal reaches all processes of a group at once, so that none starts another meanwhile.
-        // It also reaches processes that were not found.
+        // A signal to a group reaches all its processes at once, so that no process starts another
+        // meanwhile. The signal also reaches processes that were not found.
         for &group in &groups {
             signals.iter().for_each(|&signal| _ = kill_process_group(group, signal));
         }
@@ -266,9 +269,9 @@ impl Program {
         members.iter().filter(|member| refuses(member)).map(|member| member.pid).collect()
     }
 
-    /// Sends a signal to the command, or to the whole group that it leads. The group gets it at
-    /// once, so that no process starts another meanwhile. The command was not reaped, so the ids of
-    /// both are still its own.
+    /// Sends a signal to the command, or to the whole group that the command leads. All processes
+    /// of the group get the signal at once, so that no process starts another meanwhile. The
+    /// command was not reaped, so its process id and its group id are still its own.
     fn signal_command(&self, signal: Signal) -> Result<(), Errno> {
         if self.leads { kill_process_group(self.pid, signal) } else { kill_process(self.pid, signal) }
     }
@@ -321,8 +324,8 @@ impl Program {
         }
     }
 
-    /// Sends the stop signal to all processes. Returns whether none of those that are found then
-    /// runs.
+    /// Sends the stop signal to all processes. Returns whether all processes that are found after
+    /// that rest.
     fn all_rest(&mut self) -> bool {
         let refused = self.signal(&[Signal::STOP]);
         let _ = self.look();
@@ -342,8 +345,8 @@ impl Program {
     }
 
     /// Whether the command has stopped itself on a terminal, whose shell waits for this process. A
-    /// key would have reached this process, too, by now. SIGSTOP does not count: its sender may
-    /// continue the command alone.
+    /// stop signal by a key would have reached this process, too, by now. SIGSTOP does not count:
+    /// its sender may continue the command alone.
     fn stops_by_itself(&mut self) -> bool {
         if self.leads || !self.stopped_by().and_then(Signal::from_named_raw).is_some_and(stops) {
             (self.stopped, self.followed) = (None, false);
@@ -363,7 +366,7 @@ impl Program {
         has(|itself| Some(itself.pid), 'D') && has(|child| child.parent, 'T')
     }
 
-    /// Waits until a child has changed, for [`LOOK`] at most. It yields, so that renewals run
+    /// Waits until a child has changed, for [`LOOK`] at most. Always yields, so that renewals run
     /// however often children change.
     async fn change(&mut self) {
         yield_now().await;

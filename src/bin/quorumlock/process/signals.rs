@@ -73,7 +73,7 @@ impl Signals {
         .await
     }
 
-    /// Waits for a signal that asks for the end. Use it while there is no program to which other
+    /// Waits for a signal that asks for the end. Use this while there is no program to which other
     /// signals would be passed.
     ///
     /// # Cancel safety

@@ -7,13 +7,14 @@ use rustix::fs::OFlags;
 
 use super::process_tree;
 
-/// Whether there is one, even if standard input and error are redirected.
+/// Whether there is a terminal, even if standard input and error are redirected.
 pub(super) fn exists() -> bool {
     let flags = (OFlags::NOCTTY | OFlags::NONBLOCK).bits();
     OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open("/dev/tty").is_ok()
 }
 
-/// Whether its keys send signals to this process. On systems other than Linux this is assumed.
+/// Whether the terminal's keys send signals to this process. On systems other than Linux this is
+/// assumed.
 pub(super) fn reaches_us() -> bool {
     let stat = process_tree::stat("self").unwrap_or_default();
     // Our process group, and the one in the foreground.

@@ -46,7 +46,7 @@ impl Connection {
         self.reply()
     }
 
-    /// Sends a command whose reply is one text of at most `most` bytes, and reads that.
+    /// Sends a command whose reply is one text of at most `most` bytes, and reads this text.
     pub(crate) fn ask_at_length(&mut self, command: &[&str], most: usize) -> io::Result<Reply> {
         self.send(request(command))?;
         self.part(0, &mut { most })

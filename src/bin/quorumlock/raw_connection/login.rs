@@ -22,7 +22,7 @@ const NOT_TLS: &str = "Does this port speak TLS? If not, write redis://. If so, 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Failed {
     pub(crate) why: String,
-    /// Empty if that is unknown.
+    /// Empty if it is unknown what to do.
     pub(crate) mend: String,
     pub(crate) kind: Kind,
 }
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
 /// A connection that is logged in.
 pub(crate) struct Open {
     pub(crate) connection: Connection,
-    /// For how many days its certificates will be accepted; `None` without TLS.
+    /// For how many days the server's certificates will be accepted; `None` without TLS.
     pub(crate) days: Option<u32>,
     /// A password was given, and the server asks for none.
     pub(crate) unguarded: bool,

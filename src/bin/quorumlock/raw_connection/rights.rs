@@ -2,8 +2,9 @@
 //!
 //! A server checks rights before it looks at arguments. So each command is sent in a form that
 //! changes nothing: a read, the deletion of a missing key, or with arguments that the command
-//! itself refuses. Only `NOPERM` means that a right is missing. Servers note it in their ACL LOG,
-//! as for any client. Before arguments, servers also check whether they accept writes at all.
+//! itself refuses. Only `NOPERM` means that a right is missing. Servers note each `NOPERM` in their
+//! ACL LOG, as for any client. Before arguments, servers also check whether they accept writes at
+//! all.
 
 use std::io;
 use std::time::Duration;
@@ -22,7 +23,8 @@ const PREFIX: &str = "quorumlock:";
 const PATIENCE: Duration = Duration::from_secs(10);
 const NO_SCRIPT: &str = "0000000000000000000000000000000000000000";
 
-/// What fails without a right, as in docs/rights.md. A test checks both against what `run` does.
+/// What fails without a right. docs/rights.md says the same. A test compares both with what `run`
+/// does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Effect {
     /// The node grants no lock: it is not admitted, gets no record, or claims, renewals or releases
@@ -133,7 +135,7 @@ impl Lacks {
         Self::ask_for(COMMANDS.iter().copied(), connection, names)
     }
 
-    /// The same for the commands that acquiring needs.
+    /// Sends the commands that acquiring needs, and notes which rights are missing.
     pub(crate) fn ask_to_acquire(connection: &mut Connection, names: &Names) -> io::Result<Self> {
         Self::ask_for(COMMANDS.iter().copied().filter(|(effect, _)| *effect == Effect::Acquire), connection, names)
     }
@@ -150,7 +152,7 @@ impl Lacks {
         let mut lacks = Self { emptied: emptied(&history.join("\n")), ..Self::default() };
         for ((effect, command), reply) in commands.zip(replies) {
             match reply {
-                // The server refused before it checked rights, so these are unknown.
+                // The server refused before it checked rights, so the rights are unknown.
                 Reply::Refused(why) if refuses_connection(&why) || why.starts_with("ERR unknown command") => {
                     return Err(io::Error::other(why));
                 }
@@ -197,7 +199,7 @@ impl Lacks {
         if !why.starts_with("NOPERM") {
             return;
         }
-        // The text before that names the user, which may be called `keycloak`.
+        // The text before `permissions to` names the user. A user may be called `keycloak`.
         let what = why.rsplit_once("permissions to ").map_or(why, |(_, what)| what);
         if what.starts_with("access ") && what.contains(" key") {
             self.keys = Some(format!("~{}*", names.prefix));
@@ -209,8 +211,8 @@ impl Lacks {
     }
 }
 
-/// The missing rights that acquiring needs; `None` if the node was not asked. An error says why it
-/// could not be asked.
+/// The missing rights that acquiring needs; `None` if the node was not asked. An error says why the
+/// node could not be asked.
 pub(crate) type Asked = Result<Option<Lacks>, String>;
 
 /// Asks the nodes whose entry in `worth` is true.

@@ -27,7 +27,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Parses an address. `tls` are the options of all nodes; those in the address go first.
+    /// Parses an address. `tls` are the options of all nodes; options in the address go first.
     pub(crate) fn parse(address: &str, tls: &Tls) -> Result<Self, Failure> {
         // The error does not show the address, which may hold a password.
         let url = Url::parse(&hosted(address)).map_err(|_| Failure::internal("a node's address is no URL"))?;

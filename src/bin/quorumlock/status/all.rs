@@ -40,7 +40,7 @@ pub(super) async fn all(quorum: &Quorum, settings: &Settings, limit: usize, as_j
     Ok(if lacks.is_none() { ExitCode::SUCCESS } else { ExitCode::from(UNAVAILABLE) })
 }
 
-/// Why held names may be missing from the list, if some may.
+/// Why held names may be missing from the list; `None` if no name is missing.
 fn lacks(quorum: &Quorum, names: &HeldNames) -> Option<&'static str> {
     if !names.is_complete() {
         return Some("no quorum of nodes has listed them");
@@ -108,7 +108,7 @@ fn lines(names: &HeldNames, held: &[(String, Inspected)], whole: bool, lacks: Op
     lines
 }
 
-/// A sentence on how many names are held. `lacks` is why others may be missing.
+/// A sentence on how many names are held. `lacks` is why other names may be missing.
 fn found(count: usize, whole: bool, lacks: Option<&str>) -> String {
     let are = if count == 1 { "name is" } else { "names are" };
     match (count, lacks) {

@@ -12,7 +12,7 @@ use crate::output::milliseconds;
 /// How many characters of a holder's note are shown: a leader's value may be long.
 const SAID: usize = 256;
 
-/// The holder's note, and for how long it has held the name.
+/// The holder's note, and for how long the holder has held the name.
 pub(super) fn says(inspected: &Inspected) -> Option<String> {
     let told = inspected.description()?;
     let since = show(told.since);
@@ -22,7 +22,7 @@ pub(super) fn says(inspected: &Inspected) -> Option<String> {
     })
 }
 
-/// The same for programs.
+/// Adds the holder's note, and for how long the holder has held the name, for programs.
 pub(super) fn describe(object: &mut Value, inspected: &Inspected) {
     let told = inspected.description();
     object["says"] = json!(told.map(|told| &*told.says));
@@ -61,8 +61,8 @@ pub(super) fn shortened_to(text: &str, characters: usize) -> String {
 /// The most characters of an owner in a table.
 const OWNER: usize = 18;
 
-/// An owner in short: its host, its pid and its number, as in `web-1/4711..12`. Without the random
-/// part between them, so another client in a process with that pid looks the same.
+/// An owner in short: its host, its pid and its number, as in `web-1/4711..12`. The random part
+/// between them is left out, so another client in a process with that pid looks the same.
 pub(crate) fn cut(holder: &str) -> String {
     let characters: Vec<_> = holder.chars().collect();
     if characters.len() <= OWNER {
@@ -98,13 +98,13 @@ pub(crate) fn named(inspected: &Inspected) -> BTreeSet<&str> {
 }
 
 /// The holders that some nodes name although the name is free on a quorum, as the end of a
-/// sentence. They come from a claim that failed, or is under way.
+/// sentence. Such holders come from a claim that failed, or is under way.
 pub(super) fn left_over(inspected: &Inspected) -> String {
     let few: Vec<_> = named(inspected).into_iter().collect();
     if few.is_empty() { String::new() } else { format!(" on a quorum of nodes, and others name {}", few.join(" and ")) }
 }
 
-/// The holder. If readers hold the name, one of them and their number.
+/// The holder. If readers hold the name, one of the readers, and the number of readers.
 pub(super) fn with_readers(inspected: &Inspected, holder: &str) -> String {
     match inspected.readers() {
         None => holder.to_owned(),

@@ -29,13 +29,15 @@ pub(crate) use states::{labels, plain, plainly, state, told, why, word};
 
 /// How often to check whether the state of all nodes is known.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long to wait for nodes that are far away or hang. After that it is clear which of them hang.
+/// How long to wait for nodes that are far away or hang. A node that has not answered by then
+/// hangs.
 const FAR: Duration = Duration::from_secs(10);
 /// How long the other nodes have at least, once a quorum votes.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 /// The library's default.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The name to inspect if none is given, to measure a round trip. It does not matter who holds it.
+/// The name to inspect if no name is given, to measure a round trip. The holder of this name does
+/// not matter.
 pub(crate) const PROBE: &str = "quorumlock status";
 
 pub(crate) async fn status(args: Status) -> Outcome {
@@ -105,9 +107,8 @@ pub(crate) fn waits(quorum: &Quorum) -> String {
 }
 
 /// Waits until the state of all nodes is known. Once a quorum votes, the other nodes have as long
-/// again, and at least two seconds. So a node that hangs delays nobody for long, and one that is
-/// far away is seen. If the user set a time (`told`), it waits for that instead. Each node's state
-/// says what keeps it from voting.
+/// again, and at least two seconds. So a node that hangs delays nobody for long, and a node that is
+/// far away is seen. If the user set a time (`told`), that time counts instead.
 pub(crate) async fn wait(quorum: &Quorum, told: Option<Duration>) {
     let began = Instant::now();
     let mut end = told.unwrap_or(FAR);

@@ -1,5 +1,5 @@
-//! The permits of a semaphore. Each is a name of its own: that of the semaphore, with a number.
-//! Nodes do not know how many permits there are.
+//! The permits of a semaphore. Each permit is a name of its own: the semaphore's name, with a
+//! number. Nodes do not know how many permits there are.
 
 use futures::stream::{StreamExt, TryStreamExt, iter};
 use quorumlock::{Error, Inspected, MAX_PERMITS, Quorum};
@@ -16,8 +16,8 @@ const TOLD: usize = 16;
 pub(crate) struct Permits(pub(crate) Vec<(String, Inspected)>);
 
 impl Permits {
-    /// Inspects the first permits that a semaphore of this name would have, and then more as long
-    /// as some are held. A name that is held as a lock has none.
+    /// Inspects the first permits that a semaphore of this name would have, and then more permits
+    /// as long as some of the last ones are held. A name that is held as a lock has no permits.
     pub(crate) async fn look(quorum: &Quorum, name: &str, gate: &Inspected) -> Result<Self, Error> {
         let mut all = Self::default();
         if !named(gate).is_empty() && !gate.is_gate() {
@@ -53,7 +53,7 @@ impl Permits {
         [first].into_iter().chain(each).chain(more).collect()
     }
 
-    /// The same for programs.
+    /// The held permits, for programs.
     pub(super) fn json(&self) -> Value {
         let permit = |(permit, seen): &(String, Inspected)| {
             json!({

@@ -137,7 +137,7 @@ impl Seen {
         }
     }
 
-    /// Whether a quorum names the holder of any of its permits.
+    /// Whether a quorum names the holder of any of the semaphore's permits.
     fn any_permit(&self) -> bool {
         self.permits.0.iter().any(|(_, seen)| seen.holder().is_some())
     }
@@ -231,8 +231,7 @@ impl Seen {
         said(&self.inspected).filter(move |said| holder.is_some() && said.holder.as_deref() == holder)
     }
 
-    /// How long the holder still has a quorum of nodes. That ends when too few nodes are left for a
-    /// quorum.
+    /// For how much longer a quorum of nodes holds the name for the holder.
     fn remaining(&self) -> Option<Duration> {
         let mut left: Vec<_> = self.held().filter_map(|said| said.remaining).collect();
         left.sort_unstable();

@@ -74,7 +74,7 @@ pub(crate) fn plainly(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) ->
     }
 }
 
-/// The same, from the node's own state alone.
+/// The state in short, from the node's own state alone.
 pub(crate) fn plain(node: &NodeStatus) -> String {
     match node.state {
         _ if is_unused(node) => "no record".to_owned(),

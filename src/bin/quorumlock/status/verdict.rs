@@ -20,8 +20,8 @@ use crate::words::counted;
 pub(crate) struct Verdict<'a> {
     nodes: &'a [NodeStatus],
     inspected: &'a Inspected,
-    /// The nodes whose votes count: no other list is in force there, and no second server has the
-    /// same name.
+    /// The nodes whose votes count: no other list is in force on them, and no second server has
+    /// their name.
     counted: BTreeSet<usize>,
     /// Which other list with the same name is in force. Then this client acquires nothing.
     kept_out: Option<String>,
@@ -83,7 +83,7 @@ impl<'a> Verdict<'a> {
         self.rights.get(index)?.as_ref().ok()?.as_ref()
     }
 
-    /// Whether this client may write there, as far as that is known.
+    /// Whether this client may write to the node; true if that is unknown.
     fn may_write(&self, index: usize) -> bool {
         self.asked(index).is_none_or(|lacks| lacks.writes.is_none() && lacks.to_acquire().is_none())
     }
@@ -108,8 +108,8 @@ impl<'a> Verdict<'a> {
         self.nodes.iter().any(|node| matches!(node.state, NodeState::Duplicate { .. }))
     }
 
-    /// Whether enough nodes vote to know that a name is free. Nodes that are out of memory are
-    /// among them, although they grant nothing.
+    /// Whether enough nodes vote to know that a name is free. Nodes that are out of memory count,
+    /// too, although they grant nothing.
     pub(super) fn quorum_knows(&self) -> bool {
         self.knowing().filter(|(_, node)| node.state == NodeState::Up && node.record.is_some()).count() >= self.quorum()
     }
@@ -159,7 +159,7 @@ impl<'a> Verdict<'a> {
         self.can_acquire()
     }
 
-    /// Why a client with this list acquires nothing, if so.
+    /// Why a client with this list acquires nothing; `None` if no other list keeps it out.
     pub(crate) fn kept_out(&self) -> Option<&str> {
         self.kept_out.as_deref()
     }
@@ -174,14 +174,14 @@ impl<'a> Verdict<'a> {
         self.nodes.iter().filter(|node| is_unused(node) || is_idle(node)).count()
     }
 
-    /// How long it takes after the first client has come until an unused node votes. The client
-    /// waits for `max_ttl`, unless the server has run for longer and forgot nothing.
+    /// How long it takes after the first client has come until an unused node votes: `max_ttl`, or
+    /// no time at all if the server has run for longer than `old` and forgot nothing.
     fn first_use(&self, index: usize) -> Duration {
         let old = self.nodes[index].uptime.is_some_and(|uptime| uptime > self.old + ROUNDED);
         if old && self.forgot(index).is_none() { Duration::ZERO } else { self.max_ttl }
     }
 
-    /// How a node is known to have forgotten locks while it ran, if it is.
+    /// What shows that a node forgot locks while it ran; `None` if nothing shows that.
     pub(crate) fn forgot(&self, index: usize) -> Option<&'static str> {
         if self.max_ttl.is_zero() {
             return None;
@@ -319,8 +319,8 @@ impl<'a> Verdict<'a> {
         self.knowing().filter(|(index, node)| node.out_of_memory.is_none() && self.may_write(*index))
     }
 
-    /// The nodes that know who holds a name: they answer and can read their record, or have none
-    /// yet.
+    /// The nodes that know who holds a name: they answer and can read their record, or have no
+    /// record yet.
     fn knowing(&self) -> impl Iterator<Item = (usize, &NodeStatus)> {
         let knows =
             self.counting().filter(|(_, node, said)| is_unused(node) || said.is_ok() && node.unreadable.is_none());
@@ -333,8 +333,8 @@ impl<'a> Verdict<'a> {
         all.filter(|(index, _)| self.counts(*index)).map(|(index, (node, (_, said)))| (index, node, said))
     }
 
-    /// Whether a node's vote counts: no other list is in force there, and no second server has the
-    /// same name. It may lack a vote for other reasons.
+    /// Whether a node's vote counts: no other list is in force on the node, and no second server
+    /// has its name. The node may lack a vote for other reasons.
     pub(crate) fn counts(&self, index: usize) -> bool {
         self.counted.contains(&index)
     }
@@ -361,7 +361,8 @@ impl<'a> Verdict<'a> {
         self.lacks(index).map(|rights| format!("grants this user no lock: the user lacks {rights}"))
     }
 
-    /// This command only reads, so it would not notice this by itself.
+    /// Why a node grants no lock, if it refuses writes. This command only reads, so it would not
+    /// notice that by itself.
     fn without_writes(&self, index: usize) -> Option<String> {
         let why = self.asked(index)?.writes.as_deref()?;
         let mend = mend(why).unwrap_or_default().trim_end_matches('.');
@@ -409,7 +410,8 @@ fn nth(times: impl Iterator<Item = Duration>, index: usize) -> Option<Duration> 
     times.get(index).copied()
 }
 
-/// A warning says how much memory it may use.
+/// Why a node grants no lock, if it is out of memory. A warning says how much memory the node may
+/// use.
 fn without_memory(node: &NodeStatus) -> Option<String> {
     let full = node.out_of_memory.is_some() && node.state == NodeState::Up;
     full.then(|| "grants no lock: it is out of memory".to_owned())

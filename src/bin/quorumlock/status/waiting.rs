@@ -19,8 +19,8 @@ const RIGHTS: Duration = Duration::from_secs(1);
 /// How long the other nodes get once a quorum votes, so that they are shown as they are.
 const OTHERS: Duration = Duration::from_millis(500);
 
-/// Waits until a quorum of nodes votes, for `time` at most. It ends at once if waiting does not
-/// help: one server is behind two addresses.
+/// Waits until a quorum of nodes votes, for `time` at most. The wait ends at once if waiting does
+/// not help: one server is behind two addresses.
 pub(super) async fn until_a_quorum_votes(
     quorum: &Quorum,
     settings: &Settings,
@@ -41,7 +41,7 @@ pub(super) async fn until_a_quorum_votes(
         if left.is_zero() {
             return Ok(());
         }
-        // It asks for rights less often, since servers log each refusal.
+        // Rights are asked for less often, since servers log each refusal.
         sleep(if votes { RIGHTS } else { LOOK }.min(left)).await;
     }
     let voted = Instant::now();

@@ -6,7 +6,8 @@ use super::event::{Event, Kind};
 use super::seen::{Hold, Mood, Node};
 use crate::duration::show;
 
-/// Less than a fourth of the longest time is little. A holder that renews always has more.
+/// Time left counts as little if it is less than a fourth of the longest time. A holder that renews
+/// always has more time left.
 const LITTLE: u32 = 4;
 
 /// The events of a node.
@@ -27,7 +28,7 @@ pub(super) fn of_node(before: &Node, now: &Node) -> Vec<Event> {
     events
 }
 
-/// The text about a change of its state.
+/// The text about a change of a node's state.
 fn turned(before: &str, now: &Node) -> String {
     match (before, now.word, &now.why) {
         ("quarantined", "up", _) => "up: its quarantine is over".to_owned(),
@@ -38,8 +39,8 @@ fn turned(before: &str, now: &Node) -> String {
     }
 }
 
-/// What changed about a name between two moments, `elapsed` apart. At each, the nodes agreed on its
-/// holder.
+/// What changed about a name between two moments, `elapsed` apart. At each moment, the nodes agreed
+/// on the name's holder.
 pub(super) fn of_hold(name: &str, before: &Hold, now: &Hold, elapsed: Duration) -> Vec<Event> {
     let event = |kind, text: String, mood| Event { kind, subject: name.to_owned(), text, mood };
     let mut events = Vec::new();
@@ -96,8 +97,8 @@ enum Fate {
     Kept,
     /// The hold was not renewed, and its time was over.
     Lost,
-    /// The last report was too old when its time was over. It may have been renewed and then
-    /// released.
+    /// The last report was too old when the hold's time was over. The hold may have been renewed
+    /// and then released.
     Unknown,
 }
 
@@ -112,7 +113,7 @@ fn fate(before: &Hold, elapsed: Duration) -> Fate {
     }
 }
 
-/// Adds what is known from before, if the holder is the same.
+/// Adds to `now` what is known from `before`, if the holder is the same.
 pub(super) fn goes_on(before: &Hold, now: Hold) -> Hold {
     let same = before.holder.is_some() && before.holder == now.holder;
     Hold { most: if same { before.most.max(now.told) } else { now.told }, ..now }

@@ -16,11 +16,11 @@ const SLOW: Duration = Duration::from_millis(500);
 /// The times of one node's polls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    /// When the request was sent that is not answered yet.
+    /// When the request without an answer was sent, if there is one.
     pub(super) asked: Option<Instant>,
     /// When the last answer came, or the request failed.
     pub(super) answered: Option<Instant>,
-    /// How long that took.
+    /// How long the last answer took.
     pub(super) took: Option<Duration>,
 }
 
@@ -30,7 +30,7 @@ impl Pace {
         waits.max(self.took.unwrap_or_default()) > SLOW
     }
 
-    /// How old its answer is at most: it may be as old as the request.
+    /// The highest possible age of the node's last answer, which may be as old as the request.
     fn age(&self, now: Instant) -> Duration {
         let since = self.answered.map_or(Duration::ZERO, |answered| now.saturating_duration_since(answered));
         since + self.took.unwrap_or_default()
@@ -116,7 +116,7 @@ fn memory(node: &NodeStatus) -> String {
     node.record.as_ref().map(|record| record.id.to_string()).unwrap_or_default()
 }
 
-/// Whether it will not vote by itself.
+/// Whether the node will not vote by itself.
 const fn is_refused(state: &NodeState) -> bool {
     matches!(mood(state), Mood::Bad)
 }
@@ -129,7 +129,7 @@ const fn mood(state: &NodeState) -> Mood {
     }
 }
 
-/// Its record in short: how many nodes the list of its clients has.
+/// The node's record in short: how many nodes the list of its clients has.
 fn record(node: &NodeStatus) -> String {
     match &node.record {
         _ if node.unreadable.is_some() => "unreadable".to_owned(),
@@ -140,7 +140,8 @@ fn record(node: &NodeStatus) -> String {
     }
 }
 
-/// The holder that the node names. If a node that does not vote names none, that means nothing.
+/// The holder that the node names. If a node that does not vote names no holder, that means
+/// nothing.
 fn holder(said: &Result<Inspection, String>, node: &NodeStatus) -> String {
     match said {
         Ok(Inspection { holder: Some(holder), .. }) => cut(holder),
@@ -149,7 +150,7 @@ fn holder(said: &Result<Inspection, String>, node: &NodeStatus) -> String {
     }
 }
 
-/// Whether a quorum names the holder, or a quorum of voting nodes names none.
+/// Whether a quorum names the holder, or a quorum of voting nodes names no holder.
 fn agreed(verdict: &Verdict<'_>, nodes: &[NodeStatus], inspected: &Inspected) -> bool {
     let free = |index: &usize| {
         let said = inspected.nodes[*index].1.as_ref();
@@ -159,16 +160,15 @@ fn agreed(verdict: &Verdict<'_>, nodes: &[NodeStatus], inspected: &Inspected) ->
     inspected.holder().is_some() || (0..nodes.len()).filter(free).count() >= verdict.quorum()
 }
 
-/// How long the holder still has a quorum of nodes. That ends when too few nodes are left for a
-/// quorum.
+/// For how much longer a quorum of nodes holds the name for the holder.
 fn quorum_left(inspected: &Inspected, ages: &[Duration], quorum: usize) -> Option<Duration> {
     let holder = inspected.holder()?;
     let said = inspected.nodes.iter().zip(ages).filter_map(|((_, said), age)| Some((said.as_ref().ok()?, age)));
     let same = said.filter(|(said, _)| said.holder.as_deref() == Some(holder));
     let mut left: Vec<_> = same.filter_map(|(said, age)| Some(said.remaining?.saturating_sub(*age))).collect();
     left.sort_unstable();
-    // Each node names one of its readers, so perhaps no quorum names the same one. Then any node's
-    // time must do.
+    // Each node names one of its readers, so perhaps no quorum names the same reader. Then the
+    // longest time must do.
     left.iter().rev().nth(quorum - 1).or(left.last()).copied()
 }
 

@@ -20,8 +20,8 @@ const ROOMY: usize = 18;
 /// Rows that say who holds the name that is watched.
 const HOLD: usize = 3;
 
-/// Draws the model. It ends scrolling at the end of the list, since only this knows how many rows
-/// fit.
+/// Draws the model. Also ends scrolling at the end of the list, since only this function knows how
+/// many rows fit.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, now: Instant) {
     let area = frame.area();
     let lines = screen(model, usize::from(area.width), usize::from(area.height), now);
@@ -101,7 +101,8 @@ fn help(model: &Model, width: usize) -> Line<'static> {
     Line::styled(fit(&text, width), faint())
 }
 
-/// The table of nodes: a heading and a row each. What does not fit is counted in the last row.
+/// The table of nodes: a heading, and a row for each node. Nodes that do not fit are counted in the
+/// last row.
 fn nodes(seen: &Seen, named: bool, width: usize, rows: usize) -> Vec<Line<'static>> {
     let all = seen.nodes.len();
     if rows < all.min(3) {
@@ -143,7 +144,7 @@ fn rest(begins: &str, nodes: &[Node], width: usize) -> Line<'static> {
     )
 }
 
-/// How wide the columns of the table of nodes are. Those that do not fit are left out.
+/// How wide the columns of the table of nodes are. Columns that do not fit are left out.
 struct Columns {
     label: usize,
     holder: bool,

@@ -1,8 +1,8 @@
 //! `quorumlock watch`: nodes, holders and events on a terminal, as they change.
 //!
 //! `polls` asks the nodes, and `collect` keeps their latest answers. `convert` turns these into
-//! plain data. `model` compares it with the observation before, and `draw` shows the model. This
-//! loop connects them.
+//! plain data. `model` compares these data with the observation before, and `draw` shows the model.
+//! The loop in this module connects them.
 
 mod changes;
 mod collect;
@@ -39,7 +39,7 @@ use model::Model;
 use polls::{Answer, Polls};
 use terminal::Screen;
 
-/// How often the screen is drawn. What has not changed is not written again.
+/// How often the screen is drawn. Cells that have not changed are not written again.
 const FRAME: Duration = Duration::from_millis(100);
 const LEAST: Duration = Duration::from_millis(100);
 const MOST: Duration = Duration::from_secs(60);
@@ -75,7 +75,7 @@ struct Watching {
 }
 
 impl Watching {
-    /// Draws until a key or a signal ends it. It restores the terminal before it returns.
+    /// Draws until a key or a signal ends the command. Restores the terminal before it returns.
     async fn until_told(mut self, signals: &mut Signals) -> Outcome {
         let (mut keyboard, mut frames) = (EventStream::new(), interval(FRAME));
         frames.set_missed_tick_behavior(MissedTickBehavior::Delay);

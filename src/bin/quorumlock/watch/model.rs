@@ -9,7 +9,7 @@ use super::event::{Event, Kind, Log};
 use super::keys::Controls;
 use super::seen::{Hold, Mood, Names, Node, Seen};
 
-/// How long nodes may disagree before that is an event. They are not asked at the same moment, so
+/// How long nodes may disagree before that is an event. Nodes are not asked at the same moment, so
 /// they disagree for a moment whenever a lock passes on.
 const UNSURE: Duration = Duration::from_secs(3);
 
@@ -21,7 +21,7 @@ pub(super) struct Model {
     pub(super) seen: Option<(Instant, Seen)>,
     pub(super) names: Option<(Instant, Names)>,
     pub(super) log: Log,
-    /// When it was last seen that fewer than a quorum of nodes kept their records.
+    /// When an observation last showed that fewer than a quorum of nodes had kept their records.
     forgot: Option<Instant>,
     sure: Option<Sure>,
 }
@@ -57,7 +57,7 @@ impl Model {
         self.seen = Some((now, seen));
     }
 
-    /// Takes the names that are held now. The search for them `began` at that time.
+    /// Takes the names that are held now. `began` is when the search for these names began.
     pub(super) fn see_names(&mut self, now: Instant, mut names: Names, began: Instant) {
         if let Some((then, before)) = &self.names {
             for event in between(before, &names, self.since(*then, now)) {

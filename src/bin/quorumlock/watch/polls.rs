@@ -1,5 +1,5 @@
-//! Asks the nodes. Each is asked by itself, so that a slow one delays no other. A node is asked
-//! again only after it has answered.
+//! Asks the nodes. Each node is asked by itself, so that a slow node delays no other. A node is
+//! asked again only after it has answered.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::status::{NODE_TIMEOUT, PROBE, gather, is_unused};
 
 /// How long nodes get to connect before they are asked.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often to check whether they are connected.
+/// How often to check whether the nodes are connected.
 const LOOK: Duration = Duration::from_millis(20);
 /// How many answers may wait to be read.
 const ANSWERS: usize = 256;
@@ -49,15 +49,15 @@ pub(super) enum Answer {
     Names { names: Names, began: Instant },
 }
 
-/// The tasks that ask the nodes. Dropping it ends them.
+/// The tasks that ask the nodes. Dropping this value ends the tasks.
 pub(super) struct Polls {
     answers: mpsc::Receiver<Answer>,
     _tasks: JoinSet<()>,
 }
 
 impl Polls {
-    /// Starts to ask about `name`, or about all names: every `every`, and when nodes push that it
-    /// changed.
+    /// Starts to ask about `name`, or about all names: every `every`, and when nodes push that the
+    /// name changed.
     pub(super) fn begin(
         settings: &Settings,
         quorum: &Quorum,
@@ -68,7 +68,7 @@ impl Polls {
         let (mut tasks, round) = (JoinSet::new(), Arc::new(round));
         let asked = name.unwrap_or(PROBE).to_owned();
         for (node, address) in settings.nodes.iter().enumerate() {
-            // A quorum of its own for each node: a request to a larger one waits for the slowest
+            // A quorum of its own for each node: a request to a larger quorum waits for the slowest
             // node.
             let alone = Settings { nodes: vec![address.clone()], ..settings.clone() }.onlooker()?.open()?;
             tasks.spawn(ask(alone, node, asked.clone(), rounds.clone(), told.clone()));
@@ -103,7 +103,7 @@ async fn tick(round: Arc<watch::Sender<()>>, every: Duration) {
     }
 }
 
-/// Begins a round whenever nodes push that the name may have changed. If they cannot push, the
+/// Begins a round whenever nodes push that the name may have changed. If nodes cannot push, the
 /// regular rounds must do.
 async fn pushed(changes: impl Stream<Item = Leadership> + Send, round: Arc<watch::Sender<()>>) {
     let mut changes = pin!(changes);
@@ -112,7 +112,7 @@ async fn pushed(changes: impl Stream<Item = Leadership> + Send, round: Arc<watch
     }
 }
 
-/// Asks one node, once in a round. It skips rounds that begin before the node has answered.
+/// Asks one node, once in a round. Skips rounds that begin before the node has answered.
 async fn ask(alone: Quorum, node: usize, name: String, mut rounds: watch::Receiver<()>, told: mpsc::Sender<Answer>) {
     let began = Instant::now();
     while alone.nodes()[0].run.is_none() && began.elapsed() < PATIENCE {
@@ -147,7 +147,7 @@ async fn together(quorum: Quorum, name: String, told: mpsc::Sender<Answer>) {
     }
 }
 
-/// Asks for the rights of the users of all nodes that are up, and again when one comes up.
+/// Asks for the rights of the users of all nodes that are up, and again when a node comes up.
 async fn rights(settings: Settings, quorum: Quorum, told: mpsc::Sender<Answer>) {
     let (step, mut known) = (settings.node_timeout.unwrap_or(NODE_TIMEOUT), Vec::new());
     loop {

@@ -20,7 +20,7 @@ pub(super) struct Node {
     /// Its state as the table shows it.
     pub(super) state: String,
     pub(super) mood: Mood,
-    /// What keeps it from voting.
+    /// What keeps the node from voting.
     pub(super) why: Option<String>,
     /// How long its last answer took.
     pub(super) round_trip: Option<Duration>,
@@ -31,7 +31,7 @@ pub(super) struct Node {
     pub(super) memory: String,
     /// How many nodes the list of its clients has, or why that is unknown.
     pub(super) record: String,
-    /// The holder that it names.
+    /// The holder that the node names.
     pub(super) holder: String,
     /// How long that holder still has the name, by the node's clock.
     pub(super) left: Option<Duration>,
@@ -40,10 +40,11 @@ pub(super) struct Node {
 /// Who holds a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hold {
-    /// Whether a quorum of nodes says the same: that this holder has it, or that nobody does.
+    /// Whether a quorum of nodes says the same: that this holder has the name, or that nobody has
+    /// it.
     pub(super) agreed: bool,
     pub(super) holder: Option<String>,
-    /// The number of readers, if readers hold it.
+    /// The number of readers, if readers hold the name.
     pub(super) readers: Option<u32>,
     pub(super) revoked: bool,
     pub(super) note: String,
@@ -52,12 +53,12 @@ pub(super) struct Hold {
     pub(super) fence: u64,
     /// How long the holder still has a quorum of nodes.
     pub(super) left: Option<Duration>,
-    /// The same at the time of the nodes' replies.
+    /// The time left as the nodes reported it.
     pub(super) told: Option<Duration>,
     /// The longest time that was reported for this holder.
     pub(super) most: Option<Duration>,
     pub(super) waiting: u32,
-    /// Whether it is held as the gate of a semaphore.
+    /// Whether the name is held as the gate of a semaphore.
     pub(super) gate: bool,
 }
 

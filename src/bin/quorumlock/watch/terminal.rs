@@ -25,8 +25,8 @@ static FRAMES: OutputQueue = OutputQueue::new(usize::MAX, output::to_stdout, |_|
 
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// The whole terminal. Dropping it restores the terminal. A panic restores it before its message is
-/// written.
+/// The whole terminal. Dropping this value restores the terminal. A panic restores the terminal
+/// before the panic's message is written.
 ///
 /// Ratatui's own drop must not run: it writes to standard error, and panics if that fails.
 pub(super) struct Screen(ManuallyDrop<Terminal<CrosstermBackend<Frames>>>);
@@ -45,7 +45,7 @@ impl Screen {
         entered().map(ManuallyDrop::new).map(Self).inspect_err(|_| give_back())
     }
 
-    /// Draws a frame in the terminal's present size. It draws nothing until the frame before is
+    /// Draws a frame in the terminal's present size. Draws nothing until the frame before is
     /// written.
     pub(super) fn draw(&mut self, content: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         if PANICKED.load(Ordering::Relaxed) {
@@ -68,7 +68,8 @@ impl Drop for Screen {
     }
 }
 
-/// Collects output for the screen. Each flush queues it as a frame, or as a part of one.
+/// Collects output for the screen. Each flush queues the output as a frame, or as a part of a
+/// frame.
 #[derive(Debug, Default)]
 struct Frames(Vec<u8>);
 

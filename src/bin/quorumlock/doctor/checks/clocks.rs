@@ -11,7 +11,7 @@ use crate::duration::{exact, show};
 
 /// From this difference on, in seconds, tokens may depend on clocks.
 const DAY: f64 = 24.0 * 3_600.0;
-/// From this difference on, in seconds, the doctor reports it.
+/// The doctor reports differences from this one on, in seconds.
 const SECOND: f64 = 1.0;
 
 pub(super) fn findings(node: Node<'_>, check: &NodeCheck) -> Vec<Finding> {

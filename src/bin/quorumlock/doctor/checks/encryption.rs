@@ -39,8 +39,8 @@ fn client(days: i64) -> Finding {
         .mend("Renew it (tls_cert; --tls-cert).")
 }
 
-/// The finding about trusted authorities: a warning if the last of them expires soon. If only the
-/// first does, another one can replace it, so that is a hint.
+/// The finding about trusted authorities: a warning if the last authority expires soon. If only the
+/// first one expires soon, another authority can replace it, so this is a hint.
 fn authority(first: i64, last: i64) -> Option<Finding> {
     if last < RENEW {
         return Some(

@@ -21,12 +21,12 @@ fn of_node(lists: &Lists<'_>, node: Node<'_>, all_unused: bool) -> Option<Findin
         (NodeState::Twins { why }, _) => Some(two_servers(why)),
         _ if lists.servers(node.index).len() > 1 => Some(two_servers("clients meet two servers behind its name")),
         (_, Some((_, whose))) => Some(another(&lists.conflict(whose).unwrap_or_default(), whose)),
-        // A rival list on one node shuts this list out everywhere. If that node is known, only it
-        // gets a finding.
+        // A rival list on one node shuts this list out everywhere. If that node is known, only that
+        // node gets a finding.
         (NodeState::OtherList { why }, None) if lists.with(Whose::Rival).is_empty() => {
             Some(another(&format!("another list is in force: {why}"), Whose::Rival))
         }
-        // The check of states reports this.
+        // The check of states reports a node that forgot.
         _ if is_unused(node.status) && node.forgot.is_some() => None,
         _ if is_unused(node.status) && !node.is_limited() => Some(unused(all_unused)),
         _ => None,
@@ -51,7 +51,8 @@ fn another(conflict: &str, whose: Whose) -> Finding {
     }
 }
 
-/// `quorumlock init` works only if all servers are new.
+/// The finding about a server without a record. `quorumlock init` works only if all servers are
+/// new.
 fn unused(all: bool) -> Finding {
     Finding::new(Level::Hint, "unused", "It has no record: no client has come since it began, or forgot.")
         .why("It votes when its first client has waited for max_ttl, or at once if it has run for a quarter longer than that, and was never \

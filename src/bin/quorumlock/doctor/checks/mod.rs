@@ -61,7 +61,7 @@ fn refused(why: &str, right: &str) -> String {
     }
 }
 
-/// The finding about something that could not be asked.
+/// The finding about a fact that the server did not tell.
 fn unknown(id: &'static str, what: &str, why: &str, mend: &str) -> Finding {
     Finding::new(Level::Unknown, id, format!("Nothing is known of its {what}: {}.", why.trim_end_matches('.')))
         .why("A fault there stays unseen.")

@@ -52,9 +52,9 @@ fn state(node: Node<'_>) -> Option<Finding> {
         NodeState::Replica => unfit("replica", "It is a replica.", "Name its master instead."),
         NodeState::Cluster => unfit("cluster", "It runs in cluster mode.", "Set cluster-enabled no."),
         NodeState::Duplicate { of } => duplicate(of),
-        // The check of lists reports these.
+        // The check of lists reports these states.
         NodeState::OtherList { .. } | NodeState::Twins { .. } => return None,
-        // The doctor's own attempt to connect may know why.
+        // The doctor's own attempt to connect may show why.
         _ => {
             return node.check.as_ref().err().map_or_else(
                 || Some(unreachable(&format!("It is {state}."), REACHED)),
@@ -64,8 +64,8 @@ fn state(node: Node<'_>) -> Option<Finding> {
     })
 }
 
-/// The finding about a node that is down. If the doctor's own login failed, too, that says what to
-/// do.
+/// The finding about a node that is down. If the doctor's own connection failed, too, its failure
+/// says what to do.
 fn down(node: Node<'_>, why: &str) -> Option<Finding> {
     let failed = node.check.as_ref().err();
     let (own, mend) = failed.map_or((why, REACHED), |failed| (&*failed.why, &*failed.mend));
