@@ -54,7 +54,7 @@ pub enum NodeCause {
     Held,
     /// The node has a later grant of the name, or has no grant of the name to this client.
     Outdated,
-    /// The node has not replied, or its connection ended first. It may have carried out the
+    /// The node has not replied, or its connection ended first. The node may have carried out the
     /// request.
     Silent,
     /// There is no connection. **Check** whether the node runs and can be reached.

@@ -58,7 +58,7 @@ impl Quorum {
         Once(self.0.wrap(self.0.inner.once(name, period)))
     }
 
-    /// The same with options of its own.
+    /// A [`Once`] with options of its own.
     ///
     /// # Errors
     /// As [`lock_with`](Self::lock_with).

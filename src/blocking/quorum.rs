@@ -13,11 +13,11 @@ use crate::protocol::{Inspected, Taken};
 /// N independent nodes that vote on who holds a name: [`quorumlock::Quorum`](crate::Quorum) for
 /// threads. Cheap to clone, `Send` and `Sync`.
 ///
-/// Its thread ends after the last handle, lock and guard are dropped, as soon as all releases have
-/// been sent. Leases, sessions and iterators keep the thread too. Except within a Tokio runtime,
-/// the last drop waits for the releases, for up to 250 ms: so a lock whose guard is dropped as
-/// `main` returns is released. A `static` is never dropped: call [`shutdown`](Self::shutdown)
-/// before `main` returns.
+/// The quorum's thread ends after the last handle, lock and guard are dropped, as soon as all
+/// releases have been sent. Leases, sessions and iterators keep the thread too. Except within a
+/// Tokio runtime, the last drop waits for the releases, for up to 250 ms: so a lock whose guard is
+/// dropped as `main` returns is released. A `static` is never dropped: call
+/// [`shutdown`](Self::shutdown) before `main` returns.
 ///
 /// # Examples
 /// ```
@@ -101,7 +101,7 @@ impl Quorum {
         Blocking::start(async { crate::Quorum::in_memory(nodes) }).map(Self)
     }
 
-    /// The same with settings: see [`QuorumBuilder::in_memory`].
+    /// A quorum in memory, with settings of its own: see [`QuorumBuilder::in_memory`].
     ///
     /// # Errors
     /// As [`in_memory`](Self::in_memory), and `Config` if a setting makes no sense.

@@ -291,7 +291,7 @@ impl Drop for Before {
     }
 }
 
-/// Makes another session the current one, and returns the one before.
+/// Makes another session the current session, and returns the session before.
 fn exchange(session: Option<Session>) -> Option<Session> {
     CURRENT.try_with(|current| current.replace(session)).ok().flatten()
 }

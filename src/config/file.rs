@@ -14,8 +14,8 @@ use crate::node::redis::{Tls, Transport};
 ///
 /// Unset fields keep the defaults of [`QuorumBuilder`](crate::QuorumBuilder). With `serde` every
 /// field may be left out, unknown fields are refused, and times are texts with their unit:
-/// `"500ms"`, `"30s"`, `"1.5m"`, `"2h"`. The fields are those of the `quorumlock` command's file.
-/// The format and its parser are up to you. The parser's errors may quote passwords.
+/// `"500ms"`, `"30s"`, `"1.5m"`, `"2h"`. The `quorumlock` command's configuration file has the same
+/// fields. The format and its parser are up to you. The parser's errors may quote passwords.
 ///
 /// [`Debug`] does not show passwords.
 ///

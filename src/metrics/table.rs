@@ -53,7 +53,7 @@ pub fn buckets() -> impl Iterator<Item = (&'static str, &'static [f64])> {
 const WAITS: &[f64] = &[
     0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 ];
-/// The same range, coarser.
+/// The same range as `WAITS`, with fewer buckets.
 const QUEUES: &[f64] = &[0.001, 0.01, 0.1, 1.0, 10.0, 60.0];
 /// From a round trip to the longest time for which a vote counts, 5 s.
 const ROUNDS_TAKE: &[f64] =

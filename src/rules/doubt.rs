@@ -185,7 +185,7 @@ impl RestartGuard {
         self.granted.count(ballot, time, now);
     }
 
-    /// A reply, received at `now`, showed this record id, or none. Returns false if the known
+    /// A reply, received at `now`, showed this record id, or no record. Returns false if the known
     /// record has another id: then the reply counts as `forgot`.
     pub fn showed(&mut self, id: Option<&str>, now: Tick) -> bool {
         let same = self.record.is_none() || self.record().map(|known| &*known.id) == id;

@@ -45,7 +45,7 @@ pub enum MembershipState {
     Unknown,
     /// The votes count.
     Counts {
-        /// The end of that, unless a later hello is answered.
+        /// When the votes stop counting, unless a later hello is answered before.
         until: Tick,
     },
     /// The votes do not count: another list is in force on this node, or another list of this

@@ -195,9 +195,9 @@ pub struct Record {
     pub process: Arc<str>,
     /// For how long the node has remembered its grants.
     pub age: Duration,
-    /// No ballot that was granted, withdrawn, released or revoked on the node is above this one.
+    /// No ballot that was granted, withdrawn, released or revoked on the node is above this ballot.
     pub high: u64,
-    /// The node grants no ballot up to this one.
+    /// The node grants no ballot up to this ballot.
     pub floor: u64,
     /// Whether the node never forgot its fences, or was synced: its fences were raised to the
     /// ballots that other nodes granted.

@@ -55,7 +55,7 @@ impl Validity {
         Self { ttl, drift: drift.of(ttl) }
     }
 
-    /// The same for another ttl. A longer ttl has more drift, but a shorter ttl has no less.
+    /// This validity for another ttl. A longer ttl has more drift, but a shorter ttl has no less.
     #[must_use]
     pub fn lasting(self, ttl: Duration) -> Self {
         let share = if ttl > self.ttl { ttl.as_secs_f64() / self.ttl.as_secs_f64() } else { 1.0 };

@@ -1,4 +1,4 @@
-//! Starts Redis servers on loopback, without persistence. They end when they are dropped.
+//! Starts Redis servers on loopback, without persistence. Dropping the value ends the servers.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -168,8 +168,8 @@ impl Settings {
         Ok(with(builder, self.node_timeout, QuorumBuilder::node_timeout))
     }
 
-    /// A builder for commands that acquire nothing. They need no ttl, so the default ttl may be
-    /// above `max_ttl`.
+    /// A builder for commands that acquire nothing. Such commands need no ttl, so the default ttl
+    /// may be above `max_ttl`.
     pub(crate) fn onlooker(&self) -> Result<QuorumBuilder, Failure> {
         let longest = self.max_ttl.filter(|longest| !longest.is_zero());
         Ok(with(self.builder()?.onlooker(), self.ttl.or(longest), QuorumBuilder::ttl))

@@ -61,13 +61,14 @@ impl Store {
         }
     }
 
-    /// `high`, which no ballot granted here exceeds, and `floor`, up to which none is granted.
+    /// `high` and `floor`. No ballot above `high` was granted, and no ballot up to `floor` is
+    /// granted.
     #[must_use]
     pub fn bounds(&self) -> (u64, u64) {
         self.record.as_ref().map_or((0, 0), |record| (record.high(), record.floor()))
     }
 
-    /// The fields of a real node's hashes: those of the record, and the ids that were seen.
+    /// The fields of a real node's hashes: the record's fields, and the ids that were seen.
     #[must_use]
     pub fn stored_record(&self) -> [BTreeMap<String, String>; 2] {
         [self.record.as_ref().map(Record::fields).unwrap_or_default(), self.seen.fields()]

@@ -54,8 +54,8 @@ impl Work<'_> {
         other.is_some_and(|(_, waiting)| mine.is_none_or(|mine| waiting.ticket <= mine))
     }
 
-    /// The first live waiter. Dead ones before it are dropped. For a claim, the search ends at the
-    /// claim's own place, and a reader's claim skips readers.
+    /// The first live waiter. Dead waiters before it are dropped. For a claim, the search ends at
+    /// the claim's own place, and a reader's claim skips readers.
     fn first(&mut self, name: &Name, by: Option<&Claim>) -> Option<(Arc<str>, Waiting)> {
         let passes =
             |waiter: &str| by.is_some_and(|claim| [&*claim.owner, waiter].into_iter().all(Operation::is_shared));

@@ -243,7 +243,7 @@ impl Work<'_> {
         }
     }
 
-    /// Stores the holder's note. Readers have none.
+    /// Stores the holder's note. Readers have no notes.
     fn describe(&mut self, renewal: &Renew, name: &Name) {
         let (owner, token, at) = (renewal.owner.clone(), renewal.ballot, self.now);
         if Operation::is_shared(&owner) {

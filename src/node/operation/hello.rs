@@ -28,6 +28,6 @@ pub struct Hello {
     /// only if this hello makes a record that is old at once, or if the hello's list is in force
     /// and `knew` is the record's id.
     pub sync: Option<u64>,
-    /// For each node's name, the id of the record that the client sees there.
+    /// For each node's name, the id of the record that the client sees on that node.
     pub seen: Vec<(Arc<str>, Arc<str>)>,
 }

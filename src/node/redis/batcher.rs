@@ -138,8 +138,8 @@ impl Batcher {
         }
     }
 
-    /// Fails all operations that were not sent. Those that were sent get the fault `Closed` when
-    /// their flights are dropped.
+    /// Fails all operations that were not sent. Operations that were sent get the fault `Closed`
+    /// when their flights are dropped.
     fn end(mut self, why: String) -> String {
         self.queue.close();
         let mut batch = Vec::new();

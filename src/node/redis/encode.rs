@@ -173,7 +173,7 @@ fn mode(owner: &str) -> &'static str {
 /// Ticket, duration of a hand-over, and time until the next ask; zeros if the claim does not wait.
 fn place(waiter: Option<Waiter>) -> [Argument<'static>; 3] {
     let Some(Waiter { ticket, lasts, again }) = waiter else { return [const { Argument::Integer(0) }; 3] };
-    // Less than a millisecond must not become 0, which means that the claim does not wait.
+    // A time below a millisecond must not become 0: zero means that the claim does not wait.
     [integer(ticket), millis(lasts), millis(again.max(Duration::from_millis(1)))]
 }
 
@@ -214,7 +214,7 @@ fn noted(operation: &Operation) -> usize {
 
 /// Groups jobs into calls of one script each. A job goes into the earliest call of its script that
 /// has room and precedes no call with one of its names. So operations on one name keep their order.
-/// An operation without names stays behind all earlier jobs and before all later ones.
+/// An operation without names stays behind all earlier jobs and before all later jobs.
 pub(super) fn batches<T>(jobs: impl IntoIterator<Item = T>, of: impl Fn(&T) -> &Arc<Operation>) -> Vec<Batch<T>> {
     let (mut batches, mut last, mut behind) = (Vec::<Batch<T>>::new(), HashMap::new(), 0);
     // For each script, the first call that may have room.

@@ -183,7 +183,7 @@ pub(super) fn lower(shared: &Shared, told: NodeState, expected: bool) {
     // Drop the queue outside the lock: this answers jobs that were queued at the last moment, and
     // their callers may submit to this node again.
     drop(before);
-    // Log only the first of several failures, and none if the client closed the node.
+    // Log only the first of several failures, and no failure if the client closed the node.
     if news && !expected {
         tracing::warn!(node = %shared.label, "{told}");
     }

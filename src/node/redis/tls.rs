@@ -70,7 +70,7 @@ impl Tls {
         Self::default()
     }
 
-    /// Trusts only the authorities in this file, and no longer those of the system.
+    /// Trusts only the authorities in this file, and no longer the system's authorities.
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.authorities = Some(Pem::File(path.into()));
         self
@@ -82,7 +82,7 @@ impl Tls {
         self
     }
 
-    /// Trusts the system's authorities too, beside those of [`ca_file`](Self::ca_file) or
+    /// Trusts the system's authorities too, beside the authorities of [`ca_file`](Self::ca_file) or
     /// [`ca_pem`](Self::ca_pem).
     pub const fn and_system(mut self) -> Self {
         self.and_system = true;

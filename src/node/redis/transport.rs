@@ -48,8 +48,8 @@ pub type Answer<T> = BoxFuture<'static, Result<T, Fault>>;
 
 /// One connection to one server. It never reconnects. Dropping this value ends the connection.
 pub trait Connection: fmt::Debug + Send + Sync + 'static {
-    /// Sends a command behind all earlier ones. The command is on its way when this returns, and is
-    /// never withdrawn, even if the answer is dropped. There is no time limit.
+    /// Sends a command behind all earlier commands. The command is on its way when this returns,
+    /// and is never withdrawn, even if the answer is dropped. There is no time limit.
     fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value>;
 
     /// Subscribes to more channels. Messages that are published after the answer are pushed over

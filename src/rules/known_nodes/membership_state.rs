@@ -37,10 +37,10 @@ impl KnownNodes {
         Some((format!("another list is in force on {}", node.name), node.other(now)?))
     }
 
-    /// The message that clients of this list reach two servers by a node's name, if they do. A
-    /// shown id counts only if it was shown after `List::overlap` from the beginning of this
-    /// record: an earlier one may be of the record before. And it must have been shown before this
-    /// client's hello: a later one may be of the record after.
+    /// The message that clients of this list reach two servers by a node's name, if they do. An id
+    /// that a client showed counts only if it was shown between two moments. The first is
+    /// `List::overlap` after this record began: ids shown earlier may be of the record before. The
+    /// second is this client's hello: ids shown later may be of the record after.
     fn twins(&self, number: usize, now: Tick) -> Option<Arc<str>> {
         let node = &self.nodes[number];
         let (own, asked) = (node.record()?, node.answer()?.at);

@@ -206,8 +206,8 @@ mod tests {
             Ok(self.processes.borrow().iter().map(|member| member.pid).collect())
         }
 
-        /// A process in `ends` starts another one right before it is read, and ends. The other one
-        /// is a child of 1 then. In this fake, process 1 reaps no children.
+        /// Right before a process in `ends` is read, it starts a child and ends. Then the child's
+        /// parent is process 1. In this fake, process 1 reaps no children.
         fn look(&self, pid: Pid) -> io::Result<Option<Member>> {
             let mut processes = self.processes.borrow_mut();
             if let Some(&(ended, started)) = self.ends.iter().find(|(ended, _)| *ended == raw(pid)) {

@@ -309,7 +309,7 @@ impl Program {
         Ok(self.ended)
     }
 
-    /// Stops all processes, also those that are started between two scans.
+    /// Stops all processes, also processes that are started between two scans.
     ///
     /// # Cancel safety
     /// Safe: the next call goes on.

@@ -104,8 +104,8 @@ fn real_time(_: i32) -> Option<Signal> {
     None
 }
 
-/// Whether a signal may ask for the end: it ends a program that does not handle it. SIGUSR1 and
-/// SIGUSR2 do that, too, but they are messages.
+/// Whether a signal may ask for the end: such a signal ends a program that does not handle it.
+/// SIGUSR1 and SIGUSR2 end such a program, too, but these two are messages.
 pub(crate) fn ends(signal: Signal) -> bool {
     !stops(signal) && ![Signal::USR1, Signal::USR2, Signal::CONT, Signal::CHILD].contains(&signal)
 }

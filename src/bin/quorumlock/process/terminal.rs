@@ -17,6 +17,6 @@ pub(super) fn exists() -> bool {
 /// assumed.
 pub(super) fn reaches_us() -> bool {
     let stat = process_tree::stat("self").unwrap_or_default();
-    // Our process group, and the one in the foreground.
+    // Our process group, and the group in the foreground.
     stat.get(2) == stat.get(5)
 }

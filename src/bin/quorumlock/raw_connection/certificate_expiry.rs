@@ -14,7 +14,7 @@ const GENERALIZED_TIME: u8 = 0x18;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CertificateExpiry {
     pub(crate) client: Option<i64>,
-    /// Of the named authorities: the one that expires first, and the one that expires last.
+    /// The days of the named authority that expires first, and of the authority that expires last.
     pub(crate) authorities: Option<(i64, i64)>,
 }
 

@@ -76,8 +76,8 @@ const COMMANDS: &[(Effect, &str)] = &[
     (Effect::WakeUps, "SUBSCRIBE C N"),
 ];
 
-/// The sections of INFO that show whether a server may have forgotten locks while it ran. They are
-/// the same as in scripts/lua/seen.lua.
+/// The sections of INFO that show whether a server may have forgotten locks while it ran.
+/// scripts/lua/seen.lua reads the same sections.
 const HISTORY: [&str; 3] = ["commandstats", "stats", "replication"];
 
 /// A key and channels in the form of this client's locks.

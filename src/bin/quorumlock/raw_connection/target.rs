@@ -1,5 +1,5 @@
-//! A node's address: where it is, and the login. The library has already checked these addresses,
-//! and refused those that are wrong.
+//! A node's address: where the node is, and the login. The library has already checked the
+//! addresses, and refused wrong ones.
 
 use std::path::PathBuf;
 

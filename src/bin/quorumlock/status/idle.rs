@@ -7,7 +7,7 @@ use quorumlock::{Doubt, NodeState, NodeStatus};
 /// By how much an uptime may be too long: servers count whole seconds.
 pub(super) const ROUNDED: Duration = Duration::from_secs(1);
 
-/// Whether the node can be reached and has no record. Its first client makes one.
+/// Whether the node can be reached and has no record. The node's first client makes its record.
 pub(crate) fn is_unused(node: &NodeStatus) -> bool {
     let reached = matches!(node.state, NodeState::Up | NodeState::Quarantined { .. } | NodeState::Connecting);
     reached && node.run.is_some() && node.unreadable.is_none() && node.record.is_none()

@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How long to wait for nodes that are far away or hang. A node that has not answered by then
 /// hangs.
 const FAR: Duration = Duration::from_secs(10);
-/// How long the other nodes have at least, once a quorum votes.
+/// The least time that the other nodes get to answer, once a quorum votes.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 /// The library's default.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(2);

@@ -142,7 +142,7 @@ impl Seen {
         self.permits.0.iter().any(|(_, seen)| seen.holder().is_some())
     }
 
-    /// Whether the name is held, if a quorum of nodes agrees. It is known to be free only if a
+    /// Whether the name is held, if a quorum of nodes agrees. A name is known to be free only if a
     /// quorum votes.
     fn agreed(&self) -> Option<bool> {
         self.inspected.agreed().filter(|held| *held || self.verdict().quorum_knows())

@@ -159,7 +159,7 @@ impl<'a> Verdict<'a> {
         self.can_acquire()
     }
 
-    /// Why a client with this list acquires nothing; `None` if no other list keeps it out.
+    /// Why a client with this list acquires nothing; `None` if no other list keeps the client out.
     pub(crate) fn kept_out(&self) -> Option<&str> {
         self.kept_out.as_deref()
     }

@@ -16,7 +16,7 @@ use crate::settings::Settings;
 const LOOK: Duration = Duration::from_millis(100);
 /// How often to ask for rights.
 const RIGHTS: Duration = Duration::from_secs(1);
-/// How long the other nodes get once a quorum votes, so that they are shown as they are.
+/// How long the other nodes get to answer once a quorum votes, so that their states are shown.
 const OTHERS: Duration = Duration::from_millis(500);
 
 /// Waits until a quorum of nodes votes, for `time` at most. The wait ends at once if waiting does

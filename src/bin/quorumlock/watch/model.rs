@@ -14,7 +14,7 @@ use super::seen::{Hold, Mood, Names, Node, Seen};
 const UNSURE: Duration = Duration::from_secs(3);
 
 pub(super) struct Model {
-    /// The name that is watched; all names if none.
+    /// The name that is watched; `None` for all names.
     pub(super) name: Option<String>,
     pub(super) every: Duration,
     pub(super) controls: Controls,

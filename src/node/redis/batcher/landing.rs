@@ -77,7 +77,7 @@ impl Batcher {
         (timeouts >= TIMEOUTS).then(|| format!("{TIMEOUTS} answers in a row did not come in time"))
     }
 
-    /// Checks that the server is still the one that was admitted. Returns a reason if it is not.
+    /// Checks that the server is still the server that was admitted. Returns a reason if it is not.
     fn probed(&self, sent: Tick, received: Tick, value: &Value) -> Option<String> {
         let server = parse(value)?;
         if server.run_id != self.run_id {
