@@ -20,7 +20,8 @@ pub enum ErrorKind {
     Unavailable,
     /// The lock was held and is not any more. **Stop** the work that the lock protected.
     Lost,
-    /// A call or a setting makes no sense, and trying again does not help. **Fix** it.
+    /// A call or a setting makes no sense, and trying again does not help. **Fix** the call or the
+    /// setting.
     Config,
     /// The quorum was shut down.
     Closed,
@@ -195,8 +196,8 @@ impl Error {
         &self.0.nodes
     }
 
-    /// The names that others held, of several names, with their holders. A name is missing if no
-    /// quorum of nodes returned its holder in time. Only errors of
+    /// If several names were requested: the names that others held, with their holders. A name is
+    /// missing if no quorum of nodes returned its holder in time. Only errors of
     /// [`Session::try_lock`](crate::Session::try_lock), of [`Session::lock`](crate::Session::lock),
     /// and of [`QuorumLock::acquire`](crate::QuorumLock::acquire) with several names
     /// ([`lock_all`](crate::Quorum::lock_all)) have conflicts.

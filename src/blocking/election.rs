@@ -75,8 +75,8 @@ pub struct LeaderLease(Blocking<crate::LeaderLease>, Lease);
 /// Leaders and what they proclaim, in the order of their tokens: see [`Election::observe`].
 ///
 /// `next` waits on this thread for as long as there is nothing new. The iterator ends when the
-/// quorum is shut down, from any thread. Within a Tokio runtime it returns a `Config` error and
-/// ends.
+/// quorum is shut down, from any thread. Within a Tokio runtime, `next` returns a `Config` error
+/// and the iterator ends.
 ///
 /// The iterator asks the nodes only while a call waits for the next leader. Dropping the iterator
 /// leaves nothing behind in the client; nodes forget the observer within 30 s.

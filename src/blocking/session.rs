@@ -238,7 +238,7 @@ impl Session {
     /// [`Session::ensure`](crate::Session::ensure).
     ///
     /// # Errors
-    /// `Lost` if they are not.
+    /// `Lost` if a lock is not held for that long, or the session is over.
     pub fn ensure(&self, least: Duration) -> Result<()> {
         self.0.inner.ensure(least)
     }

@@ -179,7 +179,8 @@ pub enum Error {
         /// The error of the connection.
         source: sqlx::Error,
     },
-    /// The token does not fit a BIGINT, so no lock has it. **Fix** the code that it comes from.
+    /// The token does not fit a BIGINT, so no lock has it. **Fix** the code that the token comes
+    /// from.
     TooLarge(u64),
 }
 

@@ -20,7 +20,7 @@ impl Class {
     /// How many classes there are.
     pub(super) const COUNT: usize = MAX_CLASSES + 2;
 
-    /// The class of that name. An empty text is the class without a name.
+    /// The class with this name. An empty text is the class without a name.
     pub(crate) fn named(name: &str) -> Self {
         if name.is_empty() {
             return Self::default();

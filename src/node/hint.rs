@@ -91,7 +91,7 @@ pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
     /// name.
     fn client(&self) -> &str;
 
-    /// Node number `node` sent a hint. Ignores hints for other clients. Must not block.
+    /// Takes a hint of node number `node`. Ignores hints for other clients. Must not block.
     fn hint(&self, node: usize, hint: &Hint);
 
     /// Node number `node` has news of a name that this client observes: the name's holder or note
@@ -108,7 +108,7 @@ pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
     /// Hints of node number `node` may have been lost: all waiters should ask again.
     fn missed(&self, node: usize);
 
-    /// Node number `node` is doubted: it restarted, forgot, or its clock was stepped. Leases that
+    /// Node number `node` is doubted: it restarted or forgot, or its clock was stepped. Leases that
     /// rely on this node should be renewed.
     fn doubted(&self, node: usize) {
         let _ = node;

@@ -144,8 +144,8 @@ impl Combination<'_> {
         (against + apart + self.outvoted(votes) >= blocking).then_some(Sum::Apart)
     }
 
-    /// How many votes have a lower ballot than the highest. A vote is not counted if its node may
-    /// still grant the higher ballot of the ask.
+    /// How many votes have a lower ballot than the highest ballot. A vote is not counted if its
+    /// node may still grant the higher ballot of the ask.
     fn outvoted(&self, votes: &[Counted]) -> u32 {
         let top = votes.iter().map(|vote| vote.ballot).max();
         let pending = |vote: &&Counted| vote.ballot < self.ballot && self.tally.is_open(vote.node);

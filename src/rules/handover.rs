@@ -57,7 +57,7 @@ pub fn defers(lasts: Duration, rank: u32) -> Duration {
     (lasts / 4).saturating_mul(rank.saturating_sub(2))
 }
 
-/// A registration in a queue that its node has confirmed.
+/// A registration in a node's queue, which the node has confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Registered {
     /// Read before the claim was sent, so a later hand-over began after this.

@@ -17,8 +17,8 @@ pub const MAX_ROUND: Duration = Duration::from_secs(5);
 
 /// How far two clocks may run apart: `ttl * factor + constant`.
 ///
-/// The factor covers clocks of different rates. The constant covers the node's expiry resolution
-/// (1 ms) and ours (1 ms).
+/// The factor covers clocks of different rates. The constant covers the resolution of the node's
+/// expiry (1 ms) and of this client's clock (1 ms).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
     /// The share of the ttl by which clocks may run apart. Default 0.01.

@@ -1,4 +1,5 @@
-//! `quorumlock members`: which list is in force on each node, and which servers are behind its name.
+//! `quorumlock members`: which list is in force on each node, and which servers are behind the
+//! node's name.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

@@ -239,7 +239,7 @@ pub(crate) fn terminal() -> Term {
 }
 
 /// Logs the library's events to standard error. Events of other crates are never logged, since
-/// these do not know what must be hidden.
+/// these crates do not know what must be hidden.
 pub(crate) fn log(format: Format, verbose: bool, default: LevelFilter) {
     let _ = FORMAT.set(format);
     let level = if verbose { LevelFilter::DEBUG } else { default };

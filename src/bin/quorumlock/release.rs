@@ -16,7 +16,7 @@ use crate::output::{self, milliseconds};
 use crate::settings::Settings;
 use crate::status::{Permits, held_by, named, own_list, wait, waits};
 
-/// How long to wait for nodes that have not confirmed yet when a quorum has.
+/// How long to wait for the rest of the nodes after a quorum has confirmed.
 const FAREWELL: Duration = Duration::from_millis(500);
 /// How long to wait for a quorum of nodes, if no option says otherwise.
 const PATIENCE: Duration = Duration::from_secs(15);

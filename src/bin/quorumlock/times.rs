@@ -94,8 +94,8 @@ pub(crate) fn least(grace: Duration, ttl: Duration) -> Duration {
     (grace + grace / 2).min(ttl * 11 / 20)
 }
 
-/// Checks that a ttl from elsewhere than an option is not above `max_ttl`. The error says what to
-/// change.
+/// Checks that a ttl that does not come from an option is not above `max_ttl`. The error says what
+/// to change.
 fn fits(ttl: Duration, origin: &str, max_ttl: Option<Duration>) -> Result<Duration, Failure> {
     match Some(max_ttl.unwrap_or(MAX_TTL)).filter(|longest| !longest.is_zero() && *longest < ttl) {
         None => Ok(ttl),

@@ -141,7 +141,8 @@ impl Entry {
         self.expires.is_zero() && self.line.is_empty()
     }
 
-    /// Once no reader is left, the readers' fence becomes the name's.
+    /// Drops the readers whose holds have ended. Once no reader is left, the name's fence rises to
+    /// the readers' fence.
     fn settle(&mut self, now: Duration) {
         self.fence = self.fence.max(self.readers.expire(now).unwrap_or_default());
     }

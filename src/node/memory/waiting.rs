@@ -76,10 +76,11 @@ impl Work<'_> {
     }
 
     /// Hands a name that no writer holds to the first live waiter, or to all readers at the head
-    /// together. Returns whether the name is free, but `next` is too low for the first waiter.
+    /// together. Returns true if the name is free and was not handed over, since `next` is too low
+    /// for the first waiter.
     ///
-    /// The owner of the current operation is never the first waiter: it holds the name, has left
-    /// the queue, or comes before all waiters.
+    /// The owner of the current operation is never the first waiter: this owner holds the name, has
+    /// left the queue, or comes before all waiters.
     pub(super) fn hand_over(&mut self, name: &Name, next: u64) -> bool {
         let (now, mut is_free) = (self.now, false);
         while !is_free && self.entry(name).holder(now).is_none() {

@@ -19,7 +19,7 @@ use super::wording::plain;
 use crate::host::apart;
 use crate::node::reply::{Fault, FaultKind};
 
-/// The longest silence of an address before the next is tried too (RFC 8305).
+/// The longest silence of an address before the next address is tried too (RFC 8305).
 const SILENT: Duration = Duration::from_millis(250);
 /// The longest wait for a TLS handshake before the client checks whether the port speaks TLS.
 const SLOW: Duration = Duration::from_secs(2);

@@ -100,7 +100,7 @@ fn greets(arguments: &dyn Arguments) -> bool {
     greets
 }
 
-/// The reply to a hello: an old and synced record of that process.
+/// The reply to a hello: an old and synced record of this process.
 pub(super) fn record(process: &str) -> Value {
     let (age, none) = (Value::Integer(1_000_000_000), Value::Integer(0));
     let said = [

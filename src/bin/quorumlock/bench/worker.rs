@@ -183,7 +183,7 @@ impl Worker<'_> {
 }
 
 /// Waits for exactly `time`. Tokio's timers add up to two milliseconds, which is too much for a
-/// section of five.
+/// section of five milliseconds.
 async fn rest(time: Duration) {
     let until = now() + time;
     if let Some(most) = time.checked_sub(SLACK) {

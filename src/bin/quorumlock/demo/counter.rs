@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// A counter that refuses tokens that are not greater than the highest it has seen.
+/// A counter that accepts a token only if it is greater than all tokens before.
 pub(super) struct Counter {
     file: PathBuf,
     scratch: PathBuf,

@@ -12,7 +12,7 @@ use crate::raw_connection::rights::{Lacks, Names};
 use crate::raw_connection::target::Target;
 use crate::words::harmless;
 
-/// How many readings of the clock are taken, and the pause between two.
+/// How many readings of the clock are taken, and the pause between two readings.
 const READINGS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 

@@ -7,7 +7,7 @@ use std::process::ExitStatus;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, wait, waitid};
 
-/// From now on a descendant whose parent ends becomes our child, so that none can escape.
+/// From now on a descendant whose parent ends becomes our child, so that no descendant can escape.
 #[cfg(target_os = "linux")]
 pub(super) fn adopt() {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));

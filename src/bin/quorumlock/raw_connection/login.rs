@@ -168,7 +168,7 @@ pub(crate) fn said(error: &io::Error) -> String {
     if is_late(error) { "no answer in time".to_owned() } else { error.to_string() }
 }
 
-/// Whether the error is a timeout. Sockets report one as `WouldBlock`.
+/// Whether the error is a timeout. Sockets report a timeout as `WouldBlock`.
 fn is_late(error: &io::Error) -> bool {
     [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&error.kind())
 }

@@ -20,8 +20,8 @@ const PROGRESS: Duration = Duration::from_secs(2);
 /// How many characters of a note fit into its column.
 const NOTE: usize = 32;
 
-/// Shows the names that are held, up to `limit` of them. Returns 69 if some may be missing: too few
-/// nodes were read, or too few vote.
+/// Shows the names that are held, up to `limit` of them. Returns 69 if names may be missing: too
+/// few nodes were read, or too few vote.
 pub(super) async fn all(quorum: &Quorum, settings: &Settings, limit: usize, as_json: bool) -> Outcome {
     let mut names = quorum.held_names();
     let mut last = Instant::now();

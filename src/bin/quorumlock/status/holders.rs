@@ -81,7 +81,7 @@ pub(crate) fn cut(holder: &str) -> String {
     characters[..6].iter().chain(&['.', '.']).chain(&characters[characters.len() - 10..]).collect()
 }
 
-/// A name in a form that a terminal can show: it may hold any characters.
+/// A name in a form that a terminal can show: names may hold any characters.
 pub(crate) fn shown(name: &str) -> String {
     name.escape_debug().to_string()
 }

@@ -48,7 +48,7 @@ impl Seen {
         let rows: Vec<_> = labels.map(|(index, label)| self.row(&verdict, &label, index)).collect();
         let mut lines = output::table(heading, &rows);
         lines.push(String::new());
-        // Another list that keeps this one out is reported once, below.
+        // Another list that keeps this client's list out is reported once, below.
         let conflict = self.conflict();
         let told = |why: &String| conflict.is_none() || !why.starts_with("other list: ");
         let whys = self.nodes.iter().enumerate();

@@ -51,7 +51,7 @@ impl<'a> Verdict<'a> {
         Self { nodes, inspected, counted, kept_out, met, max_ttl, old, rights, silence }
     }
 
-    /// Notes that nodes were waited for, and for how long if the user set that time.
+    /// Notes that the command waited for nodes, and for how long if the user set that time.
     pub(super) fn waited(mut self, told: Option<Duration>) -> Self {
         self.silence = match told {
             None => format!("{}; --connect-timeout {}s says which", self.silence, FAR.as_secs()),

@@ -60,7 +60,7 @@ pub(super) fn seen(
         true => Mood::Good,
         false => Mood::Bad,
     };
-    // The text about another list says more: that list must be stopped.
+    // If another list keeps this client out, the text about that list says more than the verdict.
     let sentence = verdict.kept_out().map_or_else(|| verdict.sentence(), str::to_owned);
     Seen { nodes: rows, verdict: sentence, mood, hold }
 }

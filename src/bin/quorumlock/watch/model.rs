@@ -135,7 +135,7 @@ fn between(before: &Names, now: &Names, elapsed: Duration) -> Vec<Event> {
     gone.filter(|event| event.kind == Kind::Lock).chain(others.flatten()).collect()
 }
 
-/// Adds what is known from before of the names that are still held.
+/// Adds to `now` what `before` shows about the names that are still held.
 fn go_on(before: &Names, now: &mut Names) {
     let old: BTreeMap<_, _> = before.held.iter().map(|(name, hold)| (name, hold)).collect();
     for (name, hold) in &mut now.held {

@@ -19,8 +19,8 @@ use crate::output_queue::OutputQueue;
 /// The largest part of a terminal that is drawn on: each cell takes memory twice.
 const LARGEST: Size = Size { width: 1_000, height: 500 };
 
-/// The queue of frames. One frame waits at a time, and none may be dropped, since the next one has
-/// only what changed.
+/// The queue of frames. One frame waits at a time, and no frame may be dropped, since the next
+/// frame has only the cells that changed.
 static FRAMES: OutputQueue = OutputQueue::new(usize::MAX, output::to_stdout, |_| {});
 
 static PANICKED: AtomicBool = AtomicBool::new(false);
