@@ -57,7 +57,7 @@ fn help_says_what_is_so_for_each_command() {
         "{all}"
     );
     let run = help(&["run"]);
-    assert!(run.contains("for which it waits as --connect-timeout says"), "{run}");
+    assert!(run.contains("waits for a quorum of nodes (for --connect-timeout, 15s)"), "{run}");
     assert!(run.contains("the period is used up") && run.contains("NAME/0"), "{run}");
     let elect = help(&["elect"]);
     assert!(!elect.contains("several names") && !elect.contains("permits") && !elect.contains("once-per"), "{elect}");

@@ -18,10 +18,10 @@ use crate::route::Route;
 use bench::{Bench, BenchWorker};
 
 const EXIT_CODES: &str = "\
-Exit codes: that of CMD (128 + n if signal n ended it), 1 a check failed, lists differ or you did not say
+Exit codes: that of CMD (128 + n if signal n ended CMD), 1 a check failed, lists differ or you did not say
 yes, 64 usage or settings, 69 no quorum of nodes can vote, 70 internal error, 75 not acquired in time (or
-what run -E says), 76 the lock was lost, 126 CMD cannot be run, 127 CMD was not found. Of doctor: 1
-warnings, 2 unsafe.
+the code of run -E), 76 the lock was lost, 126 CMD cannot be run, 127 CMD was not found. Exit codes of
+doctor: 1 warnings, 2 unsafe.
 Nodes come from --nodes, else from --config, else from QUORUMLOCK_NODES, else from QUORUMLOCK_CONFIG.
 Durations: 500ms, 10s, 1.5m, 2h; a bare number is seconds.";
 
@@ -29,10 +29,10 @@ Durations: 500ms, 10s, 1.5m, 2h; a bare number is seconds.";
 #[derive(Parser)]
 #[command(name = "quorumlock", version, about, after_help = EXIT_CODES, disable_help_subcommand = true)]
 pub(crate) struct Cli {
-    /// Tells more on standard error, with the time
+    /// Logs more to standard error, with the time
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
-    /// How standard error is written: json makes each message one object on a line of its own
+    /// The format of log messages on standard error: json writes each message as one object on a line
     #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) log_format: Format,
     #[command(subcommand)]
@@ -41,45 +41,45 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Starts redis-server processes to play with, for a command or until Ctrl-C
+    /// Starts redis-server processes to try things out, for a command or until Ctrl-C
     Sandbox(Sandbox),
     /// Runs a command while holding a lock
     Run(Run),
-    /// Runs a command while leading: waits until it is elected, and lets others see who leads
+    /// Waits until this process is elected, runs a command while it leads, and shows others who leads
     Elect(Elect),
     /// Shows the state of each node, and who holds a name
     Status(Status),
     /// Shows nodes, holders and events on a terminal, as they change, until you press q.
     ///
-    /// It changes no lock: it acquires nothing and casts no vote. Without NAME it shows all names that are
-    /// held, found as `status --all` finds them, once in 5 seconds at most. Where standard output is no
-    /// terminal, use `status --json` or `status --wait`. -v is ignored where standard error is one.
+    /// `watch` changes no lock, and acquires none. Without NAME it shows all names that are held. It looks
+    /// for them as `status --all` does, once in 5 seconds at most. If standard output is no terminal, use
+    /// `status --json` or `status --wait`. -v has no effect if standard error is a terminal.
     Watch(Watch),
     /// Examines the nodes: what is unsafe, what is wrong, and how to mend it.
     ///
-    /// It takes no lock, changes nothing on the nodes, and needs no rights but those of a client: no
+    /// `doctor` takes no lock and changes nothing on the nodes. It needs only the rights of a client: no
     /// CONFIG, no ACL.
     Doctor(Doctor),
     /// Takes a lock away from its holder
     Release(Release),
-    /// Shows which list of nodes is in force on each node, and which servers are behind their names
+    /// Shows for each node the list of nodes in force there, and the servers behind the node's name
     Members(Members),
     /// Shows which clients are connected, from where, with which list and version
     Clients(Clients),
-    /// Says that the servers are new: they vote at once.
+    /// Declares that the servers are new, so that they vote at once.
     ///
-    /// All must answer, and none may have a record or a key of the prefix. If all have a record, it
-    /// does nothing, and says so: 0 if a quorum votes, else 69. Never run it after servers have
-    /// restarted: they may have forgotten locks that are held.
+    /// All servers must answer, and none may have a record or a key of the prefix. If all have a record
+    /// already, `init` changes nothing and says so. It then exits with 0 if a quorum votes, else with 69.
+    /// Never run `init` after servers have restarted: they may have forgotten locks that are held.
     Init(Init),
     /// Contends for one lock from several processes, kills a node, and counts overlaps
     Demo(Demo),
-    /// Measures how a lock passes from one to the next, and how long locks take
+    /// Measures how a lock passes from one worker to the next, and how long locks take
     #[command(subcommand)]
     Bench(Bench),
     /// Prints what a shell needs to complete this command line
     Completions(Completions),
-    /// Prints the manual page, or writes those of all subcommands
+    /// Prints the manual page, or writes the pages of all subcommands
     Manpage(Manpage),
     #[command(hide = true)]
     DemoWorker(DemoWorker),
@@ -87,8 +87,7 @@ pub(crate) enum Command {
     /// docker/compose.yaml
     #[command(hide = true)]
     DemoService(DemoService),
-    /// Carries connections to servers as if these were far away: the distance between the regions of
-    /// docker/compose.yaml
+    /// Relays connections to servers with a delay, as the regions of docker/compose.yaml have it
     #[command(hide = true)]
     Relay(Relay),
     #[command(hide = true)]
@@ -135,53 +134,54 @@ impl Command {
 
 #[derive(Args)]
 pub(crate) struct Nodes {
-    /// The nodes' addresses, separated by commas: redis://, rediss:// or redis+unix://, each with
-    /// ?name=NAME where the node's name in the list is not its host and port. Others can
-    /// see the arguments of a process: keep passwords in the environment (QUORUMLOCK_NODES) or in a
-    /// file (--password-file, --config)
+    /// The nodes' addresses, separated by commas: redis://, rediss:// or redis+unix://. Add ?name=NAME to
+    /// an address if the node's name in the list is not its host and port. Other users can see the
+    /// arguments of a process, so keep passwords in the environment (QUORUMLOCK_NODES) or in a file
+    /// (--password-file, --config)
     #[arg(long, value_name = "URL,URL,..")]
     pub(crate) nodes: Option<String>,
-    /// A TOML file with nodes and options [default: QUORUMLOCK_CONFIG; what other variables say
-    /// goes before that file]
+    /// A TOML file with nodes and options [default: QUORUMLOCK_CONFIG; other variables override the file
+    /// of that variable]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// A file whose first line is the password of all nodes whose addresses have none, read anew at
-    /// each connection [default:
-    /// QUORUMLOCK_PASSWORD_FILE]
+    /// A file whose first line is the password of all nodes whose addresses have no password. The file is
+    /// read at each connection [default: QUORUMLOCK_PASSWORD_FILE]
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
-    /// The authorities (CA) that nodes' certificates are signed by, in a PEM file, instead of the
-    /// system's; for rediss:// [default: QUORUMLOCK_TLS_CA]
+    /// A PEM file with the authorities (CA) that sign the nodes' certificates, instead of the system's
+    /// authorities; for rediss:// [default: QUORUMLOCK_TLS_CA]
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// This client's certificate, in a PEM file, for nodes that ask for one [default:
+    /// A PEM file with this client's certificate, for nodes that ask for a certificate [default:
     /// QUORUMLOCK_TLS_CERT]
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// The private key of that certificate, in a PEM file [default: QUORUMLOCK_TLS_KEY]
+    /// A PEM file with the private key of the --tls-cert certificate [default: QUORUMLOCK_TLS_KEY]
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// The name that the nodes' certificates are for, where it is not that of their addresses
+    /// The name in the nodes' certificates, if it differs from the names in their addresses
     /// [default: QUORUMLOCK_TLS_SERVER_NAME]
     #[arg(long, value_name = "NAME")]
     pub(crate) tls_server_name: Option<String>,
-    /// The name of the list of nodes, if not all clients have the same one [default: default, or
-    /// QUORUMLOCK_LIST]
+    /// The name of the list of nodes, if other clients of the same servers have another list [default:
+    /// default, or QUORUMLOCK_LIST]
     #[arg(long, value_name = "NAME")]
     pub(crate) list: Option<String>,
-    /// The longest ttl of any client of these nodes, the same for all: a node that is new or has
-    /// restarted does not vote for so long. 0 switches that off [default: 60s, or QUORUMLOCK_MAX_TTL]
+    /// The longest ttl of any client's locks. All clients of these nodes must have the same value. A node
+    /// that is new or has restarted does not vote for this time; with 0 it votes at once [default: 60s, or
+    /// QUORUMLOCK_MAX_TTL]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) max_ttl: Option<Duration>,
-    /// What all keys begin with [default: quorumlock:, or QUORUMLOCK_KEY_PREFIX]
+    /// The prefix of all keys [default: quorumlock:, or QUORUMLOCK_KEY_PREFIX]
     #[arg(long, value_name = "TEXT")]
     pub(crate) key_prefix: Option<String>,
-    /// The client library to reach the nodes with: fred, or redis-rs where this command was built
+    /// The client library for connections to the nodes: fred, or redis-rs if this command was built
     /// with the feature redis-rs [default: fred, or QUORUMLOCK_TRANSPORT]
     #[arg(long, value_name = "NAME")]
     pub(crate) transport: Option<Transport>,
-    /// How long to wait for a quorum of nodes [default: 15s; of `run` its timeout, which bounds it].
-    /// Commands that only look wait for all nodes so long [default: 2s once a quorum votes, else 10s]
+    /// How long to wait for a quorum of nodes [default: 15s; for `run` its --timeout, which is also the
+    /// upper bound]. Commands that only look wait this long for all nodes [default: 2s once a quorum
+    /// votes, else 10s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) connect_timeout: Option<Duration>,
     /// How long one node may take for one answer, or one step of connecting [default: 2s]
@@ -191,95 +191,95 @@ pub(crate) struct Nodes {
 
 #[derive(Args)]
 pub(crate) struct Sandbox {
-    /// How many servers
+    /// The number of servers
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) masters: u8,
-    /// How far they are: the round trip to every server, or to each (2ms,12ms,40ms,80ms,160ms)
+    /// The round trip to the servers: one time for all, or one for each (2ms,12ms,40ms,80ms,160ms)
     #[arg(long, value_name = "TIME,TIME,..", value_delimiter = ',', value_parser = duration::parse)]
     pub(crate) latency: Vec<Duration>,
-    /// What to run against them; without, they run until Ctrl-C
+    /// The command to run with these servers; without CMD, the servers run until Ctrl-C
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Args)]
 pub(crate) struct Run {
-    /// The lock's name; of several all are held, or none
+    /// The lock's name. With several names, all are held or none
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// How long to wait for nodes and lock together; with 0 it makes a try, once a quorum of
-    /// nodes is there, for which it waits as --connect-timeout says: 15s. Fails at once where
-    /// quarantines keep a quorum from voting before that, as in the first minute of new servers
-    /// [default: 15s, or QUORUMLOCK_TIMEOUT]
+    /// How long to wait for the nodes and the lock together. With 0, `run` waits for a quorum of nodes
+    /// (for --connect-timeout, 15s), and then tries once. `run` fails at once if quarantines keep a quorum
+    /// from voting until the timeout, as in the first minute of new servers [default: 15s, or
+    /// QUORUMLOCK_TIMEOUT]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) timeout: Option<Duration>,
-    /// Does not wait while somebody else holds the lock: the same as --timeout 0. Nodes are waited
-    /// for all the same, for --connect-timeout. Callers that split the votes try again, for 4s at
-    /// most
+    /// Does not wait while somebody else holds the lock: the same as --timeout 0. `run` still waits for
+    /// nodes, for --connect-timeout. If callers split the votes, `run` tries again, for 4s at most
     #[arg(short, long, conflicts_with = "timeout")]
     pub(crate) no_wait: bool,
-    /// The exit code where somebody else holds the lock, at once or until the timeout: 0 to 255
+    /// The exit code if somebody else holds the lock, at once or until the timeout: 0 to 255
     /// [default: 75; with --once-per 0]
     #[arg(short = 'E', long, value_name = "N")]
     pub(crate) conflict_exit_code: Option<u8>,
-    /// For how long the nodes hold the lock unless it is renewed, which happens all the time
+    /// How long nodes hold the lock after its last renewal. The lock is renewed while CMD runs
     /// [default: 30s, or QUORUMLOCK_TTL]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) ttl: Option<Duration>,
-    /// How long before the lock's validity ends the command gets SIGTERM; SIGKILL follows in time
-    /// [default: a fifth of the ttl]
+    /// If renewals fail, CMD gets SIGTERM this long before the lock's validity ends, and SIGKILL before
+    /// the validity ends [default: a fifth of the ttl]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) kill_grace: Option<Duration>,
-    /// Holds the name as a reader: with others that do, and with no command that holds it otherwise
+    /// Holds the name as a reader. Other readers may hold the name at the same time, and nobody else
     #[arg(long, conflicts_with = "describe")]
     pub(crate) shared: bool,
-    /// Takes one of K permits of the name, which are the names NAME/0, NAME/1 and so on: so many
-    /// commands run together at most. Let all clients say the same K: of several, the largest
-    /// counts
+    /// Takes one of K permits of the name, so that at most K commands run at a time. The permits are the
+    /// names NAME/0, NAME/1 and so on. All clients must give the same K: if they differ, the largest K is
+    /// the limit
     #[arg(long, value_name = "K", conflicts_with_all = ["describe", "shared"])]
     pub(crate) permits: Option<u32>,
-    /// Runs CMD if nobody has run it under this name for so long (an hourly job: 55m): of many hosts
-    /// that start it, the first does, and the others exit with 0, or what -E says. If CMD fails,
-    /// another may try; if `run` is killed (SIGKILL), the period is used up. Servers that restart
-    /// empty forget it: let them persist. Use a name that is not locked otherwise
+    /// Runs CMD at most once in this period under this name (an hourly job: 55m). Of many hosts that start
+    /// CMD, the first one runs it. The others exit with 0, or with the code of -E. If CMD fails, another
+    /// host may try; if `run` is killed (SIGKILL), the period is used up. Servers that restart empty
+    /// forget the period: let the servers persist. Use a name that nothing else locks
     #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with_all = ["permits", "shared", "unfair"])]
     pub(crate) once_per: Option<Duration>,
-    /// Keeps the lock for so long after CMD ended, whatever it came to. A signal ends that
+    /// Keeps the lock for this time after CMD has ended, whatever its exit code is. A signal ends this time
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) at_least: Option<Duration>,
-    /// After the lock was lost and CMD has ended: waits for it again, and runs CMD anew, instead of
-    /// ending with 76. Each wait may take --timeout. A CMD that ends by itself is not run again, and
-    /// none after SIGTERM, SIGINT or SIGQUIT
+    /// After a loss, waits until CMD has ended, acquires the lock again and runs CMD anew, instead of
+    /// ending with 76. Each wait for the lock may take --timeout. CMD is not run again if it ends by
+    /// itself, or after SIGTERM, SIGINT or SIGQUIT
     #[arg(long, conflicts_with = "once_per")]
     pub(crate) again: bool,
-    /// What it is for, as in "deploy #812": shown by `status`, and to whoever waits in vain; up to
-    /// 256 bytes
+    /// A note on the work, as in "deploy #812". `status` shows the note, and so does a caller that waits
+    /// for the lock in vain; up to 256 bytes
     #[arg(long, value_name = "TEXT")]
     pub(crate) describe: Option<String>,
-    /// Does not wait in the queue: asks at random times, and may overtake those who wait
+    /// Does not wait in the queue: asks at random times, and may overtake waiters
     #[arg(long)]
     pub(crate) unfair: bool,
     /// Serves Prometheus metrics at http://ADDR/metrics; a bare port means loopback
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
-    /// Writes metrics to FILE when it ends, for the textfile collector of node_exporter; FILE is
-    /// NAME.prom, and NAME the label `run`
+    /// Writes metrics to FILE when `run` ends, for the textfile collector of node_exporter. FILE must be
+    /// NAME.prom; NAME becomes the label `run`
     #[arg(long, value_name = "FILE")]
     pub(crate) metrics_textfile: Option<PathBuf>,
-    /// The command. It gets QUORUMLOCK_NAME, of several names a line each, and
-    /// QUORUMLOCK_FENCING_TOKEN; with --permits also QUORUMLOCK_PERMIT, from 0, which no other has
+    /// The command. In its environment are QUORUMLOCK_NAME (several names: one a line) and
+    /// QUORUMLOCK_FENCING_TOKEN. With --permits, QUORUMLOCK_PERMIT is the number of its permit, from 0
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// With the options of `run`. What is changed here comes last otherwise, also of positions.
+// `elect` has the options of `run`, with other help texts for some of them. The indexes keep the
+// positions NAME and CMD in this order: without them, clap puts changed arguments last.
 #[derive(Args)]
 #[command(
     mut_arg("names", |name| name.action(ArgAction::Set).num_args(1).index(1).help("The election's name: the leader holds the lock on it")),
-    mut_arg("command", |command| command.index(2).help("The command. It gets QUORUMLOCK_NAME and QUORUMLOCK_FENCING_TOKEN")),
-    mut_arg("conflict_exit_code", |code| code.help("The exit code where somebody else leads, at once or until the timeout: 0 to 255 [default: 75]")),
+    mut_arg("command", |command| command.index(2).help("The command. In its environment are QUORUMLOCK_NAME and QUORUMLOCK_FENCING_TOKEN")),
+    mut_arg("conflict_exit_code", |code| code.help("The exit code if somebody else leads, at once or until the timeout: 0 to 255 [default: 75]")),
     mut_arg("describe", |describe| describe.hide(true)),
     mut_arg("shared", |shared| shared.hide(true)),
     mut_arg("permits", |permits| permits.hide(true)),
@@ -287,7 +287,7 @@ pub(crate) struct Run {
     mut_arg("at_least", |at_least| at_least.hide(true))
 )]
 pub(crate) struct Elect {
-    /// What is proclaimed while the command runs, such as an address: up to 64 KiB
+    /// The value that others see while CMD runs, such as an address: up to 64 KiB
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["describe", "shared", "permits", "once_per", "at_least"])]
     pub(crate) value: Option<String>,
     #[command(flatten)]
@@ -298,16 +298,16 @@ pub(crate) struct Elect {
 pub(crate) struct Status {
     /// A lock's name, to see who holds it
     pub(crate) name: Option<String>,
-    /// All names that are held under the key prefix. Nodes go through all their keys for that, a
+    /// Shows all names that are held under the key prefix. For this, nodes go through all their keys, a
     /// thousand at a time
     #[arg(long, conflicts_with = "name")]
     pub(crate) all: bool,
-    /// Waits until a quorum of nodes votes, as after a start of all servers, and then shows their
-    /// state; 69 if none does within TIME [default: 90s]
+    /// Waits until a quorum of nodes votes, as after a start of all servers, and then shows the state of
+    /// the nodes. Exits with 69 if no quorum votes within TIME [default: 90s]
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "90s", conflicts_with = "all",
         value_parser = duration::parse)]
     pub(crate) wait: Option<Duration>,
-    /// How many names --all shows at most
+    /// The most names that --all shows
     #[arg(long, value_name = "N", default_value_t = 1_000, requires = "all")]
     pub(crate) limit: usize,
     #[command(flatten)]
@@ -323,7 +323,8 @@ Keys: q, Esc or Ctrl-C quits, / filters by name, e selects a kind of event, up a
 pub(crate) struct Watch {
     /// A lock's name, to see who holds it and who waits for it
     pub(crate) name: Option<String>,
-    /// How often each node is asked: 100ms to 60s. A node that has not answered yet is not asked again
+    /// The time between two requests to a node: 100ms to 60s. A node gets no request before it has
+    /// answered the last one
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration::parse)]
     pub(crate) every: Duration,
     #[command(flatten)]
@@ -367,7 +368,7 @@ pub(crate) struct Clients {
 pub(crate) struct Init {
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// Does not ask. Without a terminal it is needed
+    /// Does not ask you. Without a terminal, --yes is required
     #[arg(long)]
     pub(crate) yes: bool,
     /// Prints one JSON object
@@ -377,20 +378,21 @@ pub(crate) struct Init {
 
 #[derive(Args)]
 pub(crate) struct Release {
-    /// The lock's name; of a semaphore that of a permit, such as NAME/0
+    /// The lock's name. For a semaphore, the name of a permit, such as NAME/0
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// Takes it from its holder. There is no other way to release another process's lock.
-    /// Nobody else enters before the holder has let go, or its time is over
+    /// Takes the lock from its holder. There is no other way to release another process's lock. Nobody
+    /// else gets the lock before the holder has released it, or its time is over
     #[arg(long)]
     pub(crate) force: bool,
-    /// Frees it at once: until the holder learns of it, two may hold it. Only where the holder has
-    /// gone, as it has of what was done once (run --once-per), which --force alone does not free
+    /// Frees the lock at once. There may be two holders until the old holder learns of this, so use --now
+    /// only if the holder has gone. A period of run --once-per needs --now: it has no holder any more, and
+    /// --force alone does not free it
     #[arg(long, requires = "force")]
     pub(crate) now: bool,
-    /// Does not ask, and takes it from its holder. Without a terminal it is needed
-    /// if somebody holds the name
+    /// Takes the lock from its holder without asking you. Without a terminal, --yes is required if
+    /// somebody holds the name
     #[arg(long)]
     pub(crate) yes: bool,
     /// Prints one JSON object
@@ -402,16 +404,16 @@ pub(crate) struct Release {
 pub(crate) struct Demo {
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// How long
+    /// How many seconds the demo runs
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) seconds: u32,
-    /// How many workers in all
+    /// The number of workers in all processes together
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) workers: u32,
-    /// Over how many processes
+    /// The number of processes that share the workers
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) processes: u32,
-    /// Prints one JSON object at the end, and nothing else, on standard output
+    /// Prints one JSON object on standard output at the end, and nothing else there
     #[arg(long)]
     pub(crate) json: bool,
     /// Serves Prometheus metrics of the demo's own quorum at http://ADDR/metrics; a bare port means
@@ -422,7 +424,7 @@ pub(crate) struct Demo {
 
 #[derive(Args)]
 pub(crate) struct Completions {
-    /// Whose script
+    /// The shell that the script is for
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
 }
@@ -451,13 +453,13 @@ pub(crate) struct DemoWorker {
 pub(crate) struct DemoService {
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// How many workers, which contend for the same lock
+    /// The number of workers, which contend for the same lock
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) workers: u32,
     /// How long a worker rests after each section
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = duration::parse)]
     pub(crate) pause: Duration,
-    /// Where the counter is, which the lock protects: services of one lock share this folder
+    /// The folder of the counter that the lock protects. Services of one lock share this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: PathBuf,
     /// Serves Prometheus metrics at http://ADDR/metrics; a bare port means loopback
@@ -467,8 +469,8 @@ pub(crate) struct DemoService {
 
 #[derive(Args)]
 pub(crate) struct Relay {
-    /// Where to listen, and which server that leads to, as in 7001=redis-eu:6379@80ms; a bare port
-    /// means loopback
+    /// The port to listen on, and the server behind it, as in 7001=redis-eu:6379@80ms. A bare port means
+    /// loopback
     #[arg(required = true, value_name = "[ADDRESS:]PORT=HOST:PORT@ROUND_TRIP")]
     pub(crate) routes: Vec<Route>,
 }
