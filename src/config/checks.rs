@@ -90,7 +90,7 @@ impl LockOptions {
         let rules = self.checked(max_ttl)?;
         require(factor <= rate, || {
             format!(
-                "drift_factor is {factor}, above the quorum's {rate}, by which its nodes' clocks are judged; set {factor} in \
+                "drift_factor is {factor}, above the quorum's drift_factor of {rate}; set {factor} in \
                  QuorumBuilder::options, or use at most {rate} here"
             )
         })?;

@@ -165,7 +165,7 @@ impl Settings {
             let name = endpoint.name();
             let same = endpoints[..index].iter().find(|other| other.name() == name);
             same.map_or(Ok(()), |same| {
-                let message = format!("the nodes {same} and {endpoint} have one name, {name}; give each its own");
+                let message = format!("the nodes {same} and {endpoint} have one name, {name}; give each its own name");
                 Err(Error::config(message))
             })?;
         }
@@ -193,7 +193,7 @@ fn checked_format(format: &str) -> Result<()> {
     })?;
     let around = format.replacen(NAME, "", 1);
     require(around.len() <= 512 && !around.contains(['{', '}', '\0']), || {
-        format!("key_format must have at most 512 bytes, and none of {{ }} NUL but in {NAME}")
+        format!("key_format must have at most 512 bytes, and none of {{ }} NUL except in {NAME}")
     })
 }
 
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn two_nodes_of_one_name_are_refused() {
         let same = settings(&["redis://eu?name=a", "redis://us", "rediss://asia?name=a"]).endpoints().unwrap_err();
-        let said = "the nodes redis://eu:6379 and rediss://asia:6379 have one name, a; give each its own";
+        let said = "the nodes redis://eu:6379 and rediss://asia:6379 have one name, a; give each its own name";
         assert_eq!(same.to_string(), said);
         let mut named = settings(&["redis://eu", "rediss://eu"]);
         assert!(named.endpoints().unwrap_err().to_string().contains("one name, eu:6379"));

@@ -65,7 +65,7 @@ impl fmt::Display for Stale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { token, seen } = self;
         write!(f, "nothing was written: the fencing token {token} is stale, since the storage has seen {seen}; ")?;
-        f.write_str("the lock has passed on to another holder, so stop what it protected")
+        f.write_str("the lock has passed on to another holder, so stop the work that it protected")
     }
 }
 

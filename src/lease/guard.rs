@@ -43,7 +43,8 @@ impl Leases {
             Freed::Unknown => {
                 freeing.told();
                 let message = format!(
-                    "the release of {} was not confirmed by a quorum; it is tried again in the background, and what it does not reach expires",
+                    "the release of {} was not confirmed by a quorum; it is tried again in the background, and nodes that it \
+                     does not reach hold the lock until its ttl ends",
                     what()
                 );
                 Err(Error::new(ErrorKind::Unavailable, message))

@@ -157,7 +157,7 @@ impl Locks {
         if !missing.is_empty() {
             let missing = listed(&missing);
             return Err(Error::config(format!(
-                "this {} does not hold {missing}, so nothing was unlocked; unlock only what held() names",
+                "this {} does not hold {missing}, so nothing was unlocked; unlock only names that held() returns",
                 self.what
             )));
         }

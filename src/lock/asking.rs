@@ -68,7 +68,7 @@ impl Asking {
     fn too_many(&self, names: &[Name]) -> Error {
         let (most, names) = (self.most, listed(names));
         Error::config(format!(
-            "with {names} this session would hold more than {most} names; unlock some, or take another session"
+            "with {names} this session would hold more than {most} names; unlock some, or use another session"
         ))
     }
 

@@ -81,12 +81,12 @@ impl Inner {
             names.insert(self.name(text.as_ref())?);
             if names.len() > MAX_NAMES {
                 return Err(Error::config(format!(
-                    "a lock is on more than {MAX_NAMES} names; lock what they belong to instead"
+                    "a lock is on more than {MAX_NAMES} names; lock the thing that they belong to"
                 )));
             }
         }
         match names.is_empty() {
-            true => Err(Error::config("a lock is on no name; name what it protects")),
+            true => Err(Error::config("a lock is on no name; name the thing that it protects")),
             false => Ok(names.into_iter().collect()),
         }
     }

@@ -42,7 +42,7 @@ impl LeaderLease {
         if value.len() > MAX_VALUE {
             let length = value.len();
             return Err(Error::config(format!(
-                "a leader's value has {length} bytes; use at most {MAX_VALUE}, or proclaim where to find it"
+                "a leader's value has {length} bytes; use at most {MAX_VALUE}, or proclaim where others find it"
             )));
         }
         if value.contains('\0') {
@@ -57,7 +57,7 @@ impl LeaderLease {
 ///
 /// It has all methods of [`LeaderLease`], such as [`proclaim`](LeaderLease::proclaim).
 #[derive(Debug)]
-#[must_use = "whoever drops it leads no more"]
+#[must_use = "a dropped leader leads no more"]
 pub struct Leader {
     lease: LeaderLease,
     guard: LockGuard,

@@ -420,7 +420,7 @@ fn checked_period(period: Duration, ttl: Duration) -> Result<(), String> {
     if period < ttl {
         let (period, ttl) = (exact(period), exact(ttl));
         return Err(format!(
-            "the period is {period}, shorter than the ttl ({ttl}); use a longer one, or a shorter ttl"
+            "the period is {period}, shorter than the ttl ({ttl}); use a longer period, or a shorter ttl"
         ));
     }
     if period > MAX_PERIOD {

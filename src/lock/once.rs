@@ -233,7 +233,7 @@ fn misused(name: &Name, holder: &str) -> Error {
 ///
 /// However the permit ends, the period goes on, unless you [`undo`](Self::undo) it.
 #[derive(Debug)]
-#[must_use = "whoever drops it has used it: nobody else gets one in this period"]
+#[must_use = "a dropped permit is used up: nobody else gets one in this period"]
 pub struct OncePermit {
     guard: LockGuard,
 }

@@ -273,7 +273,7 @@ impl ReadGuard {
     pub fn upgrade(&self) -> Result<WriteGuard> {
         Err(Error::config(format!(
             "a reader of {:?} cannot become its writer: two readers that do so would wait for each other for ever; \
-             release it, call write, and read again what may have changed",
+             release the reader, call write, and read the data again, which may have changed",
             self.name()
         )))
     }

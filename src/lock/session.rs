@@ -151,7 +151,7 @@ impl Session {
         let names = names.into_iter().map(|name| self.inner.name(name.as_ref())).collect::<Result<BTreeSet<_>>>()?;
         let names: Vec<_> = names.into_iter().collect();
         if names.is_empty() {
-            return Err(Error::config("there is no name to unlock; use revoke to free all"));
+            return Err(Error::config("there is no name to unlock; use revoke to free all names"));
         }
         let freeing = self.core.locks.free(&names)?;
         self.inner.leases.confirmed(&freeing, self.core.locks.round_timeout(), || listed(&names)).await

@@ -328,7 +328,7 @@ impl Claimant<'_> {
                 let holder = if let HeadStatus::Contended(holder) = head { holder } else { None };
                 let why = match place.is_held() {
                     true => OURS,
-                    false => "others in this process are before this caller",
+                    false => "earlier callers in this process come first",
                 };
                 self.error(patience.out_of_time(), why, patience).with_holder(holder)
             }

@@ -38,7 +38,7 @@ fn entry(reply: Reply) -> Result<Inspection, Fault> {
             entries.into_iter().next().ok_or_else(|| Fault::new(FaultKind::Garbled, "the reply is empty"))
         }
         Outcome::Forgot => {
-            Err(Fault::new(FaultKind::Rejected, "it has no record: no client has come since it began, or forgot"))
+            Err(Fault::new(FaultKind::Rejected, "it has no record: no client has come since it started or forgot"))
         }
         _ => Err(Fault::new(FaultKind::Garbled, "the reply is to another question")),
     }

@@ -176,7 +176,7 @@ impl Voters {
         match self.membership.onlooker {
             false => Ok(()),
             true => {
-                Err(Error::config("this client only looks; connect one without QuorumBuilder::onlooker to acquire"))
+                Err(Error::config("this client only looks; to acquire, connect one without QuorumBuilder::onlooker"))
             }
         }
     }

@@ -63,7 +63,7 @@ async fn a_reply_that_is_not_ours_is_no_vote() {
         let fake = Fake::scripted(answer).await;
         let quorum = builder(&[fake.url()]).connect().await.unwrap();
         let error = quorum.lock("a").try_acquire().await.unwrap_err();
-        assert!(error.is_unavailable() && error.to_string().contains("not one of our scripts'"), "{answer:?}: {error}");
+        assert!(error.is_unavailable() && error.to_string().contains("not from our scripts"), "{answer:?}: {error}");
     }
 }
 

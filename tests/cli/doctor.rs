@@ -335,7 +335,7 @@ async fn a_server_that_was_flushed_is_told_to_have_forgot_and_not_to_be_new() {
     let object = finds(&mut clinic.doctor(), 1, &["forgot"]);
     let forgot = finding(&object, "forgot");
     assert!(forgot["what"].as_str().unwrap().contains("(FLUSHALL, FLUSHDB or SWAPDB ran there)"), "{object:#}");
-    assert!(forgot["mend"].as_str().unwrap().contains("do not say `quorumlock init`"), "{object:#}");
+    assert!(forgot["mend"].as_str().unwrap().contains("do not run `quorumlock init`"), "{object:#}");
     let soon = &finding(&object, "quorum-soon")["mend"];
     assert_eq!(soon, "Let a client run for 60 s.", "{object:#}");
     let of_clinic = |words: &[&str]| {

@@ -73,7 +73,7 @@ fn user(server: &Server) {
 fn tls_options_that_make_no_sense_are_refused() {
     let status = |words: &[&str]| done(bare().args(["status", "--nodes", "rediss://127.0.0.1:1"]).args(words));
     let (code, _, err) = status(&["--tls-cert", "client.pem"]);
-    assert!(code == 64 && err.contains("go together; name both"), "{err}");
+    assert!(code == 64 && err.contains("go together; give both"), "{err}");
     let (code, _, err) = status(&["--tls-ca", "/nowhere/ca.pem"]);
     assert!(code == 64 && err.contains("/nowhere/ca.pem: No such file"), "{err}");
     let (code, _, err) = done(bare().args(["status", "--nodes", "redis://127.0.0.1:1", "--tls-server-name", "eu"]));

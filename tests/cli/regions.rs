@@ -164,5 +164,5 @@ fn a_relay_says_what_is_wrong_with_a_route_or_its_port() {
     let route = format!("{}=localhost:1@0", taken.local_addr().unwrap().port());
     let (code, _, err) = done(bare().args(["relay", &route]));
     assert_eq!(code, 69);
-    assert!(err.contains("cannot be listened on"), "{err}");
+    assert!(err.contains("cannot listen on"), "{err}");
 }

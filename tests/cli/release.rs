@@ -24,7 +24,7 @@ async fn it_asks_and_no_means_no_and_yes_means_that_the_old_holder_learns_of_it(
     let mut asked = Asked::start(over(&servers).args(["release", "job", "--force", "--now", "--json"]));
     asked.answers("n\n");
     let (code, out, err) = asked.done();
-    assert!(code == 1 && out.contains("; the answer was no\"") && err.contains("so that two may?"), "{out}{err}");
+    assert!(code == 1 && out.contains("; the answer was no\"") && err.contains("so that two may hold"), "{out}{err}");
     for answer in ["\u{4}", "\n", "n\n", "maybe\n"] {
         let (code, out, err) = answered(answer);
         assert_eq!((code, out.as_str()), (1, ""));

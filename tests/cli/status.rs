@@ -65,7 +65,7 @@ async fn it_works_when_a_majority_is_down_and_is_69() {
     assert_eq!((code, &seen["quorum_votes"], &seen["agreed"]), (69, &false.into(), &false.into()));
     assert_eq!(seen["nodes"][0]["state"], "up");
     let (_, out, _) = done(over(&servers).arg("status"));
-    assert!(out.contains("nobody knows which clients use these nodes: 1 of 3 told it"), "{out}");
+    assert!(out.contains("nobody knows which clients use these nodes: 1 of 3 answered"), "{out}");
 }
 
 #[tokio::test]

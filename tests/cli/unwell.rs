@@ -172,7 +172,7 @@ async fn new_servers_are_told_to_be_new_and_when_they_will_vote() {
     let servers = new_servers(3).await;
     let (code, said, _) = status(&mut guarded(&servers));
     assert_eq!(code, 69);
-    assert!(said.contains("no record: no client has come since it began, or forgot"), "{said}");
+    assert!(said.contains("no record: no client has come since it started or forgot"), "{said}");
     assert!(said.contains("the first one waits for 60 min") && said.contains("`quorumlock init`"), "{said}");
     let servers = quarantined(3).await;
     let (code, said, _) = status(&mut guarded(&servers));
@@ -377,5 +377,5 @@ async fn nodes_whose_record_is_another_key_tell_nothing_of_clients() {
     servers[..2].iter().for_each(|server| _ = server.command(&["SET", "quorumlock:node", "theirs"]));
     let (code, said, object) = status_of_few(&mut over(&servers));
     assert_eq!((code, &object["votes"], &object["agreed"]), (69, &1.into(), &false.into()), "{said}");
-    assert!(said.contains("nobody knows which clients use these nodes: 1 of 3 told it"), "{said}");
+    assert!(said.contains("nobody knows which clients use these nodes: 1 of 3 answered"), "{said}");
 }

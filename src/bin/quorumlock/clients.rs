@@ -57,7 +57,7 @@ async fn ask(target: Result<Target, crate::failure::Failure>, step: Duration) ->
 /// Why a node does not list its clients, and what to do.
 fn why(failed: &Failed) -> String {
     match failed.why.starts_with("NOPERM") {
-        true => "its user may not ask for them: ACL SETUSER the user with +client|list".to_owned(),
+        true => "its user may not list clients: ACL SETUSER the user with +client|list".to_owned(),
         false => hidden(&failed.why),
     }
 }

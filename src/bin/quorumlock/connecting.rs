@@ -106,11 +106,11 @@ fn with_the_right_login(nodes: &[NodeStatus]) -> &'static str {
     let mut refused = nodes.iter().filter_map(login);
     match refused.next() {
         Some(Login::Missing) if refused.all(|login| login == Login::Missing) => {
-            "give the password: in the addresses (percent-encoded), in the file of --config, or that of all nodes by \
+            "give the password: in the addresses (percent-encoded), in the file of --config, or one for all nodes by \
              --password-file FILE"
         }
         Some(Login::Unwanted) if refused.all(|login| login == Login::Unwanted) => {
-            "the servers ask for no password: set one there (requirepass), or give none here"
+            "the servers ask for no password: set a password there (requirepass), or give none here"
         }
         _ => {
             "give the right user and password: in the addresses (percent-encoded), in the file of --config, or the \

@@ -53,7 +53,7 @@ impl Encryption {
         match (&all.cert, &all.key) {
             (Some(_), None) | (None, Some(_)) => Err(Failure::usage(
                 "--tls-cert and --tls-key (or QUORUMLOCK_TLS_CERT and QUORUMLOCK_TLS_KEY, or tls_cert and tls_key) go \
-                 together; name both, or none",
+                 together; give both, or neither",
             )),
             _ => Ok(all),
         }

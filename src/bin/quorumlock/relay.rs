@@ -20,6 +20,6 @@ pub(crate) async fn relay(args: Relay) -> Outcome {
 fn open(route: &Route) -> Result<(), Failure> {
     let Route { listen, server, round_trip } = route;
     let listener = TcpListener::bind(listen)
-        .map_err(|error| Failure::new(UNAVAILABLE, format!("{listen} cannot be listened on: {error}")))?;
+        .map_err(|error| Failure::new(UNAVAILABLE, format!("cannot listen on {listen}: {error}")))?;
     Ok(latency::relay(listener, server.clone(), *round_trip / 2)?)
 }

@@ -60,7 +60,7 @@ fn under_one_list(settings: &Settings, quorum: &Quorum) -> Result<(), Failure> {
     let foreign = || lists.conflict(Whose::Foreign).filter(|_| are_most);
     let Some(conflict) = lists.conflict(Whose::Rival).or_else(foreign) else { return Ok(()) };
     let failure = Failure::new(UNAVAILABLE, conflict);
-    Err(failure.and("to release a lock of theirs, give their list (--nodes, --list, --max-ttl)").and(NOTHING))
+    Err(failure.and("to release a lock of those clients, give their list (--nodes, --list, --max-ttl)").and(NOTHING))
 }
 
 /// Refuses the name of a semaphore. Its permits are held under names of their own, and its gate
@@ -101,9 +101,9 @@ async fn asked(args: &Release, quorum: &Quorum, mut before: Inspected) -> Result
 
 const fn question(now: bool) -> &'static str {
     if now {
-        "Free it at once, though its holder may go on as if it held it until its next renewal, so that two may?"
+        "Free the lock at once, so that two may hold it until its holder learns of this by a renewal?"
     } else {
-        "Take it away, and make its token stale?"
+        "Take the lock away, and make its token stale?"
     }
 }
 
@@ -140,7 +140,7 @@ async fn kept(args: &Release, seen: &Inspected, what: &str) -> Outcome {
 async fn at_once(quorum: &Quorum, name: &str) -> Result<Taken, Failure> {
     let taken = quorum.force_release(name).await?;
     if taken.left.is_some() {
-        output::note("until its holder learns of it, which it does with its next renewal, two may hold the lock");
+        output::note("the holder learns of this with its next renewal; until then two may hold the lock");
     }
     Ok(taken)
 }
@@ -168,8 +168,8 @@ fn what(taken: Option<Duration>, once: bool, now: bool) -> String {
         }
         // A job that is done once in a period stays held after its holder has ended.
         Some(time) if once && !time.is_zero() => format!(
-            "revoked, and not free: it was done in this period, or is being done, and nobody does it again for up to {}; \
-             --now frees it at once",
+            "revoked, but not free: the job was done in this period, or is being done, and cannot be done again for up \
+             to {}; --now frees it at once",
             left(time)
         ),
         None => "was free".to_owned(),

@@ -44,13 +44,13 @@ const DYING: Duration = Duration::from_secs(5);
 pub(crate) async fn run(args: Run) -> Outcome {
     let describe = args.describe.clone();
     if args.shared && args.names.len() > 1 {
-        return Err(Failure::usage("--shared takes one name; several are held alone or not at all"));
+        return Err(Failure::usage("--shared takes one name: readers cannot hold several names together"));
     }
     if args.permits.is_some() && args.names.len() > 1 {
-        return Err(Failure::usage("--permits takes one name, whose permits these are"));
+        return Err(Failure::usage("--permits takes one name: the name of the semaphore"));
     }
     if args.once_per.is_some() && args.names.len() > 1 {
-        return Err(Failure::usage("--once-per takes one name, under which it is remembered what was done"));
+        return Err(Failure::usage("--once-per takes one name: nodes remember the job under this name"));
     }
     held_by_a_command(args, |quorum, args, options| {
         if let Some(period) = args.once_per {
@@ -72,10 +72,10 @@ pub(crate) async fn run(args: Run) -> Outcome {
 pub(crate) async fn elect(args: Elect) -> Outcome {
     let Elect { run, value } = args;
     if run.shared {
-        return Err(Failure::usage("an election has no --shared: one leads at a time"));
+        return Err(Failure::usage("an election has no --shared: only one process leads at a time"));
     }
     if run.permits.is_some() {
-        return Err(Failure::usage("an election has no --permits: one leads at a time"));
+        return Err(Failure::usage("an election has no --permits: only one process leads at a time"));
     }
     if run.once_per.is_some() || run.at_least.is_some() {
         return Err(Failure::usage("an election has neither --once-per nor --at-least: use them with `run`"));
@@ -158,13 +158,13 @@ async fn with_a_quorum(
 /// length of a variable.
 fn fit_into_a_variable(names: &[String]) -> Result<(), Failure> {
     if let Some(name) = names.iter().find(|name| name.contains('\n')) {
-        return Err(Failure::usage(format!("the name {name:?} has a line feed, and CMD is told one name a line")));
+        return Err(Failure::usage(format!("the name {name:?} has a line feed, but CMD gets one name a line")));
     }
     let bytes: usize = names.iter().map(|name| name.len() + 1).sum();
     match bytes <= LONGEST_NAMES {
         true => Ok(()),
         false => Err(Failure::usage(format!(
-            "the names have {bytes} bytes together, and CMD can be told {LONGEST_NAMES}; use shorter ones, or the library"
+            "the names have {bytes} bytes together, but CMD can get {LONGEST_NAMES}; use shorter names, or the library"
         ))),
     }
 }

@@ -37,8 +37,8 @@ impl Textfile {
         let run = run.filter(|run| run.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte)));
         let run = run.ok_or_else(|| {
             Failure::usage(format!(
-                "{option}: name it NAME.prom, of letters, digits, _ . and -: node_exporter reads no other, and NAME is \
-                 the label `run` of all series"
+                "{option}: name the file NAME.prom, with letters, digits, _ . and - in NAME: node_exporter reads only \
+                 .prom files, and NAME becomes the label `run` of all series"
             ))
         })?;
         let folder = match path.parent() {
@@ -46,7 +46,7 @@ impl Textfile {
             _ => Path::new("."),
         };
         tempfile::tempfile_in(folder)
-            .map_err(|error| Failure::usage(format!("{option}: no file can be made in its folder: {error}")))?;
+            .map_err(|error| Failure::usage(format!("{option}: cannot make a file in its folder: {error}")))?;
         Ok(Checked { path: path.to_owned(), folder: folder.to_owned(), run: run.to_owned() })
     }
 

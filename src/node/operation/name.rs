@@ -28,12 +28,12 @@ impl Name {
     /// `Config` for an empty name, for more than [`MAX_NAME`] bytes, and for a NUL character.
     pub fn new(prefix: &str, text: &str) -> Result<Self> {
         if text.is_empty() {
-            return Err(Error::config("a lock's name is empty; name what it protects, as in \"orders/42\""));
+            return Err(Error::config("a lock's name is empty; name the thing that it protects, as in \"orders/42\""));
         }
         if text.len() > MAX_NAME {
             let length = text.len();
             return Err(Error::config(format!(
-                "a lock's name has {length} bytes; use at most {MAX_NAME}, or a hash of it"
+                "a lock's name has {length} bytes; use at most {MAX_NAME}, or a hash of the name"
             )));
         }
         if text.contains('\0') {

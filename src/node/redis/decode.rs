@@ -192,7 +192,7 @@ fn remaining(value: &Value) -> Option<Option<Duration>> {
 }
 
 pub(crate) fn garbled() -> Fault {
-    Fault::new(FaultKind::Garbled, "the reply is not one of our scripts'; does something else answer at this address?")
+    Fault::new(FaultKind::Garbled, "the reply is not from our scripts; does something else answer at this address?")
 }
 
 fn rejected(said: &str) -> Fault {

@@ -87,7 +87,7 @@ impl Endpoint {
     /// `Config` if the address also has a name, or if the name is invalid.
     pub(crate) fn named(self, name: &str) -> Result<Self> {
         match self.name {
-            Some(_) => Err(Error::config("a node has a name, and another in its address; give it once")),
+            Some(_) => Err(Error::config("a node has a name, and another name in its address; give one")),
             None => Ok(Self { name: Some(checked(name)?), ..self }),
         }
     }
@@ -242,7 +242,7 @@ fn database(text: &str) -> Result<u8> {
     }
     text.parse().map_err(|_| {
         Error::config(format!(
-            "a node's address has something else where a database's number may stand; use 0 to 255, or {ENCODED}"
+            "a node's address has a path that is no number of a database; use 0 to 255, or {ENCODED}"
         ))
     })
 }
@@ -251,7 +251,7 @@ fn decoded(text: &str) -> Result<String> {
     percent_encoding::percent_decode_str(text)
         .decode_utf8()
         .map(std::borrow::Cow::into_owned)
-        .map_err(|_| Error::config("a node's address is not UTF-8 once its percent-encoding is undone"))
+        .map_err(|_| Error::config("a node's address is not UTF-8 after percent-decoding"))
 }
 
 impl fmt::Display for Endpoint {
@@ -352,7 +352,7 @@ mod tests {
             ("eu:6379", "use redis://"),
             ("", "lacks its scheme"),
             ("redis://", "host"),
-            ("redis://eu/first", "something else where a database's number may stand"),
+            ("redis://eu/first", "a path that is no number of a database"),
             ("redis://eu/256", "use 0 to 255"),
             ("redis://eu?timeout=3", "parameter \"timeout\" that means nothing"),
             ("redis://user@eu", "no password"),

@@ -66,17 +66,17 @@ const ALERTS: &[(&str, &str, &str)] = &[
     (
         "CertificateRevoked",
         "the server does not accept this client's certificate: it was revoked",
-        "name another (client_certificate; --tls-cert and --tls-key)",
+        "give another certificate (client_certificate; --tls-cert and --tls-key)",
     ),
     (
         "BadCertificate",
         "the server does not accept this client's certificate (bad certificate)",
-        "the server's log tells why; make another",
+        "the server's log says why; make another certificate",
     ),
     (
         "CertificateUnknown",
         "the server does not accept this client's certificate (certificate unknown)",
-        "the server's log tells why; make another",
+        "the server's log says why; make another certificate",
     ),
     (
         "DecryptError",

@@ -91,5 +91,5 @@ async fn this_clients_own_certificate_and_the_authorities_are_looked_at_too() {
     std::fs::write(made.path("ca.pem"), both).unwrap();
     let (_, object) = examined(&asks, &options("long"));
     let hint = finding(&object, "authority");
-    assert!(hint["level"] == "hint" && hint["mend"].as_str().unwrap().contains("Remove it"), "{object:#}");
+    assert!(hint["level"] == "hint" && hint["mend"].as_str().unwrap().contains("Remove this authority"), "{object:#}");
 }

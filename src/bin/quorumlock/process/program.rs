@@ -233,7 +233,7 @@ impl Program {
     fn signal_telling(&self, signals: &[Signal]) -> Vec<Pid> {
         let refused = self.signal(signals);
         for pid in &refused {
-            let told = "cannot be signalled by this user; `sudo quorumlock run ..` can";
+            let told = "cannot be signalled by this user; use `sudo quorumlock run ..`";
             output::note(&format!("{} {told}", process_tree::described(*pid)));
         }
         refused

@@ -57,7 +57,7 @@ impl Signals {
         let heard = |signal: &Signal| *signal == Signal::CHILD || ignored >> (signal.as_raw() - 1) & 1 == 0;
         let stream = |of: Signal| signal(SignalKind::from_raw(of.as_raw())).map(|stream| (of, stream));
         let streams = signals.into_iter().filter(heard).map(stream).collect::<Result<_, _>>();
-        streams.map(Self).map_err(|error| Failure::internal(format!("signals cannot be heard: {error}")))
+        streams.map(Self).map_err(|error| Failure::internal(format!("cannot listen for signals: {error}")))
     }
 
     /// Waits for the next signal.

@@ -18,7 +18,7 @@ const MENDS: &[(&str, &str)] = &[
 const OLD: &str = "Update the server: Redis 6 or later is needed, or Valkey, with HELLO under that name.";
 
 const OPEN: &str =
-    "It asks for no password, so anybody may log in: set a password or users there, or leave it out here.";
+    "It asks for no password, so anybody may log in: set a password or users there, or give no password here.";
 
 /// What to do about an error, if that is known.
 pub(crate) fn mend(why: &str) -> Option<&'static str> {

@@ -43,7 +43,7 @@ pub(super) async fn all(quorum: &Quorum, settings: &Settings, limit: usize, as_j
 /// Why held names may be missing from the list; `None` if no name is missing.
 fn lacks(quorum: &Quorum, names: &HeldNames) -> Option<&'static str> {
     if !names.is_complete() {
-        return Some("no quorum of nodes has listed them");
+        return Some("no quorum of nodes has listed its names");
     }
     // Nodes that do not vote may have forgotten names.
     (!a_quorum_votes(quorum)).then_some("no quorum of nodes votes")

@@ -131,7 +131,7 @@ pub(crate) fn held_by(inspected: &Inspected) -> String {
         (None, None) if !inspected.is_conclusive() => {
             format!("perhaps held, since no quorum of nodes votes, and nobody can tell{}", known(inspected))
         }
-        (None, None) => "held by nobody on a quorum of nodes, and not free on one either".to_owned(),
+        (None, None) => "no quorum of nodes names a holder, and no quorum says that it is free".to_owned(),
     }
 }
 

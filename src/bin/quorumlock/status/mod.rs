@@ -102,7 +102,7 @@ pub(crate) fn waits(quorum: &Quorum) -> String {
     let slow = output::explained_once(quorum.nodes().iter().filter(|node| !node.state.is_admitted()).map(told));
     format!(
         "waiting for the nodes; {}",
-        if slow.is_empty() { "one is slow to answer".to_owned() } else { slow.join("; ") }
+        if slow.is_empty() { "a node is slow to answer".to_owned() } else { slow.join("; ") }
     )
 }
 

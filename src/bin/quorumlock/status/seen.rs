@@ -15,7 +15,7 @@ use crate::output::{self, bold, dash, green, milliseconds, red, yellow};
 use crate::raw_connection::rights::Asked;
 
 /// The text about a name that is held for a period.
-const ONCE: &str = "; it is something that is done once in a period: it was done, or is being done";
+const ONCE: &str = "; it is a job that is done once in a period: it was done, or is being done";
 
 /// The observed state of the nodes and of a name.
 pub(super) struct Seen {
@@ -88,7 +88,7 @@ impl Seen {
         let (own, all) = (lists.with(Whose::Own).len(), self.nodes.len());
         match own {
             _ if told < self.verdict().quorum() => {
-                format!("nobody knows which clients use these nodes: {told} of {all} told it, so mend the others first")
+                format!("nobody knows which clients use these nodes: {told} of {all} answered; mend the others first")
             }
             0 => "no list is in force: no client is connected".to_owned(),
             own => format!("clients have this list, which is in force on {own} of {all} nodes"),

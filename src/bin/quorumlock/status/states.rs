@@ -30,12 +30,12 @@ pub(crate) fn told(node: &NodeStatus) -> String {
 pub(crate) fn why(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> Option<String> {
     verdict.refusal(index).map(|refused| format!("{}, but {refused}", plain(node))).or_else(|| match &node.state {
         _ if is_unused(node) => Some(verdict.forgot(index).map_or_else(
-            || "no record: no client has come since it began, or forgot".to_owned(),
+            || "no record: no client has come since it started or forgot".to_owned(),
             |how| {
                 format!("forgot: {FORGOT} ({how}); it votes {} after the next client has come", left(verdict.max_ttl()))
             },
         )),
-        _ if is_idle(node) => Some("idle: the next client tells it which tokens were dealt, and it votes".to_owned()),
+        _ if is_idle(node) => Some("idle: it votes once the next client has told it the dealt tokens".to_owned()),
         NodeState::Up => None,
         NodeState::Connecting => Some(format!("connecting: {}", verdict.silence())),
         NodeState::Quarantined { left: time, .. } => Some(verdict.forgot(index).map_or_else(

@@ -246,8 +246,8 @@ impl<'a> Verdict<'a> {
                 false if self.is_bare() => format!("{counted}{}", self.bare()),
                 false => counted,
                 true => format!(
-                    "{counted}. Those without a record vote at once unless they were flushed, evicted keys or were \
-                     replicas: then the first client waits for {}",
+                    "{counted}. Nodes without a record vote at once. If they were flushed, evicted keys or were \
+                     replicas, the first client waits for {}",
                     left(self.max_ttl)
                 ),
             };
@@ -377,7 +377,7 @@ impl<'a> Verdict<'a> {
             format!("with {nodes} nodes {failed} may fail, as with {fewer}; use an odd number of nodes")
         });
         let unguarded = self.max_ttl.is_zero().then(|| {
-            "max_ttl is 0 here: a client like that counts votes of nodes that may have forgotten who holds a lock"
+            "max_ttl is 0 here: a client with max_ttl 0 counts votes of nodes that may have forgotten who holds a lock"
                 .to_owned()
         });
         let of_nodes = self.nodes.iter().flat_map(of_node).chain(self.untold());

@@ -47,8 +47,8 @@ const MOST: Duration = Duration::from_secs(60);
 pub(crate) async fn watch(args: Watch) -> Outcome {
     if !stdout().is_terminal() {
         return Err(Failure::usage(
-            "watch draws on a terminal, and standard output is none: for a program use `quorumlock status --json`, \
-             to wait for a quorum `quorumlock status --wait`",
+            "watch needs a terminal, and standard output is not a terminal: for a program, use `quorumlock status \
+             --json`; to wait for a quorum, use `quorumlock status --wait`",
         ));
     }
     if !(LEAST..=MOST).contains(&args.every) {

@@ -18,7 +18,7 @@ fn server(node: Node<'_>) -> Option<Finding> {
     }
     node.target.is_readable().then(|| {
         Finding::new(Level::Hint, "plain-text", "It is reached without TLS.")
-            .why("Who can read the network can read the password, and who can change it can grant locks.")
+            .why("Anybody who reads the network traffic learns the password. Anybody who changes it can grant locks.")
             .mend("Use rediss://, unless the network is yours alone.")
     })
 }
@@ -28,15 +28,15 @@ fn expiry(days: i64) -> Finding {
         return Finding::fine("tls", "Its certificates are trusted.");
     }
     Finding::new(Level::Warning, "tls-expiry", format!("Its chain of certificates {}.", ends(days)))
-        .why("Once they have, the node has no vote, and perhaps no other node either.")
-        .mend("Renew its certificate, or that of the authority which expires first.")
+        .why("Once a certificate has expired, this node has no vote, and perhaps other nodes have none either.")
+        .mend("Renew the certificate that expires first: the node's, or an authority's.")
 }
 
 /// The finding about this client's own certificate.
 fn client(days: i64) -> Finding {
     Finding::new(Level::Warning, "client-certificate", format!("This client's certificate {}.", ends(days)))
-        .why("A node that asks for certificates does not let this client in with one that has expired.")
-        .mend("Renew it (tls_cert; --tls-cert).")
+        .why("A node that asks for certificates refuses a client with an expired certificate.")
+        .mend("Renew this certificate (tls_cert; --tls-cert).")
 }
 
 /// The finding about trusted authorities: a warning if the last authority expires soon. If only the
@@ -45,14 +45,14 @@ fn authority(first: i64, last: i64) -> Option<Finding> {
     if last < RENEW {
         return Some(
             Finding::new(Level::Warning, "authority", format!("The last authority in tls_ca {}.", ends(last)))
-                .why("Servers and other clients refuse what it signed once it has expired; this client does not look at its dates.")
-                .mend("Make a new authority, name it beside the old one (tls_ca; --tls-ca), and have certificates signed by it."),
+                .why("Others then refuse the certificates that it signed. This client does not check its dates.")
+                .mend("Add a new authority to tls_ca (--tls-ca), and sign the certificates with the new one."),
         );
     }
     (first < RENEW).then(|| {
         Finding::new(Level::Hint, "authority", format!("An authority in tls_ca {}; another lasts longer.", ends(first)))
-            .why("What it signed must be signed by the other before that.")
-            .mend("Remove it from tls_ca once nobody has a certificate that it signed.")
+            .why("Before that, the other authority must sign the certificates that this authority signed.")
+            .mend("Remove this authority from tls_ca once nobody has a certificate that it signed.")
     })
 }
 

@@ -46,19 +46,21 @@ fn another(conflict: &str, whose: Whose) -> Finding {
             .why("It has no vote for clients of this list. The lists have different names.")
             .mend("`quorumlock members` shows both lists."),
         _ => finding
-            .why("Both lists have one name, so one is wrong. It shuts out the right one while its clients run.")
-            .mend("Do that at once. `quorumlock members` shows both lists; docs/members.md says how to change one."),
+            .why("Both lists have the same name, so one is wrong. While its clients run, it shuts out the right list.")
+            .mend("Stop them now. `quorumlock members` shows both lists; docs/members.md says how to change a list."),
     }
 }
 
 /// The finding about a server without a record. `quorumlock init` works only if all servers are
 /// new.
 fn unused(all: bool) -> Finding {
-    Finding::new(Level::Hint, "unused", "It has no record: no client has come since it began, or forgot.")
-        .why("It votes when its first client has waited for max_ttl, or at once if it has run for a quarter longer than that, and was never \
-              flushed, evicted keys or was a replica.")
+    Finding::new(Level::Hint, "unused", "It has no record: no client has come since it started or forgot.")
+        .why(
+            "It votes max_ttl after its first client has come. It votes at once if it has run for longer than 1.25 \
+             max_ttl, and was never flushed, never evicted keys and never was a replica.",
+        )
         .mend(match all {
-            true => "If all servers are new and never held a lock, say `quorumlock init`.",
+            true => "If all servers are new and never held a lock, run `quorumlock init`.",
             false => "Start a client. `quorumlock init` does nothing here, since other nodes have a record.",
         })
 }
@@ -80,7 +82,7 @@ fn agreed(lists: &Lists<'_>, seen: &Seen) -> Option<Finding> {
 }
 
 fn untold(told: usize, all: usize) -> Finding {
-    let what = format!("Nobody knows which clients use the nodes: {told} of {all} nodes told it.");
+    let what = format!("Nobody knows which clients use the nodes: {told} of {all} nodes answered.");
     Finding::new(Level::Unknown, "members", what)
         .why("Clients with other lists stay unseen.")
         .mend("Mend what keeps the nodes from answering, as the other findings say, and run the doctor again.")

@@ -33,7 +33,7 @@ fn evicts(level: Level, what: String) -> Finding {
 
 fn room(check: &NodeCheck) -> Finding {
     let (Some(used), Some(limit)) = (check.number("used_memory"), check.number("maxmemory")) else {
-        return super::unknown("memory", "memory", "INFO does not tell it", "Use Redis 6 or later, or Valkey.");
+        return super::unknown("memory", "memory", "INFO does not show it", "Use Redis 6 or later, or Valkey.");
     };
     // Redis does not count buffers of replicas.
     let used = used.saturating_sub(check.number("mem_not_counted_for_evict").unwrap_or(0));

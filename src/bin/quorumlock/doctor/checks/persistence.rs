@@ -17,7 +17,7 @@ fn persists(node: Node<'_>, check: &NodeCheck) -> Finding {
     };
     let what = match node.times.max_ttl.is_zero() {
         true => format!("{kept}."),
-        false => format!("{kept}; the restart guard covers what a restart forgets."),
+        false => format!("{kept}; the restart guard covers locks that a restart forgets."),
     };
     Finding::fine("persistence", what)
 }
@@ -27,7 +27,7 @@ fn replicas(check: &NodeCheck) -> Option<Finding> {
     let what = format!("It has {}.", counted(usize::try_from(count).unwrap_or(usize::MAX), "replica"));
     Some(
         Finding::new(Level::Warning, "has-replicas", what)
-            .why("A replica that takes over has not all locks, and the old master may still vote.")
+            .why("A replica that takes over does not have all locks, and the old master may still vote.")
             .mend("Detach them: the quorum replaces replication."),
     )
 }

@@ -41,7 +41,7 @@ fn votes(seen: &Seen) -> Finding {
             .why("Nobody can acquire a lock before a quorum of nodes votes.")
             .mend(match verdict.unused() == seen.nodes.len() && !verdict.any_forgot() {
                 true => {
-                    "Start a client, and wait; if the servers are new and never held a lock, say `quorumlock init`."
+                    "Start a client, and wait; if the servers are new and never held a lock, run `quorumlock init`."
                 }
                 false => "Wait until the quarantines have ended.",
             }),
@@ -82,7 +82,7 @@ fn hosts(seen: &Seen) -> Finding {
 fn alone(id: &'static str, what: String) -> Finding {
     Finding::new(Level::Warning, id, what)
         .why("Without that one domain nobody can acquire a lock.")
-        .mend("Spread the nodes so that no host or site has half of them. --domains tells which is where.")
+        .mend("Spread the nodes so that no host or site has half of them. Give each node's domain by --domains.")
 }
 
 fn guard(max_ttl: Duration) -> Finding {
@@ -96,7 +96,7 @@ fn guard(max_ttl: Duration) -> Finding {
         return Finding::fine("restart-guard", what);
     }
     Finding::new(Level::Hint, "short-max-ttl", what)
-        .why("In so short a time a node may not learn which tokens were dealt, and tokens depend on clocks then.")
+        .why("In this short time, a node may not learn which tokens were dealt. Then tokens depend on clocks.")
         .mend("Set max_ttl well above 10 s.")
 }
 
@@ -108,7 +108,7 @@ fn versions(seen: &Seen) -> Option<Finding> {
         1 => Some(Finding::fine("version", format!("All servers that answer have version {all}."))),
         _ => Some(
             Finding::new(Level::Hint, "versions", format!("The servers have versions {all}."))
-                .why("That is safe; a fault of one version meets fewer nodes.")
+                .why("Different versions are safe, and a fault of one version meets fewer nodes.")
                 .mend("Nothing, or update one server at a time."),
         ),
     }

@@ -30,8 +30,8 @@ fn commands(effect: Effect, missing: &str) -> Finding {
         Effect::Some => (
             Level::Warning,
             "right-command",
-            "Some operations fail on this node, of waiting, readers, permits, queues or elections. Locks that nobody \
-             waits for work.",
+            "On this node, some operations of waiting, readers, permits, queues or elections fail. Locks that nobody \
+             waits for still work.",
         ),
         Effect::WakeUps => {
             (Level::Warning, "right-command", "The node cannot notify waiters, so waiting takes longer. Locks work.")

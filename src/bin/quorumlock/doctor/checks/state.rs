@@ -127,7 +127,7 @@ fn quarantined(state: &NodeState, time: std::time::Duration) -> Finding {
 
 fn unseen(time: std::time::Duration) -> Finding {
     Finding::new(Level::Warning, "quarantine", "It has restarted or was promoted, and no client has come since.")
-        .why("It votes on no new lock until everything it may have forgotten has expired. That counts from its first client on.")
+        .why("It votes on no new lock until all that it may have forgotten has expired, counted from its first client.")
         .mend(format!("The first client waits for {}. Restart one server at a time.", left(time)))
 }
 
@@ -135,7 +135,7 @@ fn without_record(how: &str, max_ttl: std::time::Duration) -> Finding {
     Finding::new(Level::Warning, "forgot", format!("It forgot while it ran ({how}), and has no record since."))
         .why("It may have forgotten locks that are held. It votes again after its next client has come and has waited.")
         .mend(format!(
-            "Find out who deletes keys there. Let a client run for {}, and do not say `quorumlock init`.",
+            "Find out who deletes keys there. Let a client run for {}, and do not run `quorumlock init`.",
             left(max_ttl)
         ))
 }
@@ -154,7 +154,7 @@ fn stepped(state: &NodeState) -> Finding {
 
 fn unreadable(why: &str) -> Finding {
     Finding::new(Level::Warning, "record", format!("It cannot read its record: {why}."))
-        .why("It grants no lock without.")
+        .why("Without its record, it grants no lock.")
         .mend("Find out who wrote that key; use a key prefix that nobody else uses.")
 }
 
