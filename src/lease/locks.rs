@@ -20,8 +20,7 @@ use crate::node::Name;
 use crate::protocol::{Grant, Open, ReleaseSet, Renewing, Returned};
 use crate::rules::session_state::{Sent, Timers};
 use crate::rules::{
-    Expiry, Heard, LeaseState, LostReason, NodeSet, Pace, Phase, Renewal, RenewalTally, Renewed, SessionState, Tick,
-    Won,
+    Expiry, Heard, LeaseState, LostReason, NodeSet, Phase, Renewal, RenewalTally, Renewed, SessionState, Tick, Won,
 };
 use crate::words::listed;
 
@@ -96,7 +95,8 @@ impl Locks {
         let before = state.kept.tenancy.deadline();
         // A node may have been doubted after t0 and before the lock was added.
         let doubted = voters.wakeups.doubts().since(won.t0);
-        state.kept.add(grant, tenure, doubted, self.pace(now, || voters.host.random()));
+        let pace = self.leases.pace(&self.rules, now, || voters.host.random());
+        state.kept.add(grant, tenure, doubted, pace);
         self.arm(&mut state);
         // If the renewal waits for its turn by a later deadline, queue it again by this one.
         if won.deadline < before && state.renew.is_some_and(|(at, _)| at <= now) {
@@ -319,7 +319,7 @@ impl Locks {
         let doubted = self.leases.voters.wakeups.doubts().since(sent.t0);
         let heard = Heard { t0: sent.t0, renewal, votes: &votes, doubted };
         // One random number for the whole batch, so that its renewals stay together.
-        let pace = self.pace(again.from, || again.random);
+        let pace = self.leases.pace(&self.rules, again.from, || again.random);
         let renewed = state.kept.tenancy.renewed(sent, heard, pace, self.now());
         if let Renewed::Lost(reason) = renewed {
             state.failed = renewing.reports();
@@ -422,10 +422,6 @@ impl Locks {
     fn expire_at(self: &Arc<Self>, state: &mut State, at: Tick) {
         let this: Weak<Self> = Arc::downgrade(self);
         self.leases.schedule.set(&mut state.expire, at, Event::Expire(this));
-    }
-
-    fn pace<R: FnOnce() -> u64>(&self, from: Tick, random: R) -> Pace<R> {
-        self.leases.pace(&self.rules, from, random)
     }
 
     fn now(&self) -> Tick {

@@ -292,11 +292,9 @@ impl Claimant<'_> {
             return false;
         }
         let _waiting = self.voters.meters.waits();
-        let waited = match patience {
-            Patience::Once | Patience::First | Patience::Try(_) => {
-                before(&self.voters.host, whole, hear(places)).await == Some(true)
-            }
-            Patience::Until(end) => before(&self.voters.host, self.turn_ends(end), places.turn()).await.is_some(),
+        let waited = match patience.end() {
+            None => before(&self.voters.host, whole, hear(places)).await == Some(true),
+            Some(end) => before(&self.voters.host, self.turn_ends(end), places.turn()).await.is_some(),
         };
         let waited = waited && !late();
         if waited {

@@ -146,7 +146,7 @@ impl<'a> Attempt<'a> {
         let claim = &self.claim;
         let watch = self.listening.as_ref().and_then(|listening| listening.asks(claim, t0, self.lasts));
         let tally = ClaimTally::new(self.voters.size);
-        let round = Round::watched(self.voters.nodes.len(), claim.ballot, tally, watch);
+        let round = Round::new(self.voters, claim.ballot, tally, watch);
         self.acquisition.ask(Ask { t0, ballot: claim.ballot, votes: round.clone() });
         self.voters.ask_within(span, self.voters.everyone(), &Arc::new(claim.clone().into()), &round);
         Ok(round)

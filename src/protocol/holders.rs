@@ -44,8 +44,8 @@ pub(super) async fn said(
     patience: Duration,
     enough: impl Fn(&[Vec<Inspection>]) -> bool,
 ) -> Vec<Vec<Inspection>> {
-    let nodes = voters.nodes.len();
-    let round = Round::new(nodes, 0, Told { open: nodes, missing: voters.size.quorum() });
+    let told = Told { open: voters.nodes.len(), missing: voters.size.quorum() };
+    let round = Round::new(voters, 0, told, None);
     let until = voters.host.now() + patience;
     voters.ask(voters.everyone(), &Arc::new(Operation::Inspect(names.clone())), &round);
     let said = || -> Vec<_> {

@@ -8,7 +8,7 @@ use crate::rules::Tick;
 use crate::rules::tally::Freed;
 
 /// Releases that were sent: almost always one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReleaseSet {
     first: Option<Arc<ReleaseTask>>,
     others: Vec<Arc<ReleaseTask>>,
@@ -38,20 +38,9 @@ impl ReleaseSet {
     }
 }
 
-impl Extend<Arc<ReleaseTask>> for ReleaseSet {
-    fn extend<I: IntoIterator<Item = Arc<ReleaseTask>>>(&mut self, tasks: I) {
-        let mut tasks = tasks.into_iter();
-        if self.first.is_none() {
-            self.first = tasks.next();
-        }
-        self.others.extend(tasks);
-    }
-}
-
 impl FromIterator<Arc<ReleaseTask>> for ReleaseSet {
     fn from_iter<I: IntoIterator<Item = Arc<ReleaseTask>>>(tasks: I) -> Self {
-        let mut all = Self::default();
-        all.extend(tasks);
-        all
+        let mut tasks = tasks.into_iter();
+        Self { first: tasks.next(), others: tasks.collect() }
     }
 }

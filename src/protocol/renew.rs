@@ -63,7 +63,7 @@ impl Renewing {
         let (span, mut rounds) = (Spanned::renew(), Vec::with_capacity(1));
         for (claim, token) in claims {
             for name in claim.names.iter() {
-                let round = Round::new(voters.nodes.len(), claim.ballot, RenewalTally::new(voters.size));
+                let round = Round::new(voters, claim.ballot, RenewalTally::new(voters.size), None);
                 let (names, note) = ([name.clone()].into(), note.cloned());
                 let renew = Renew { names, ttl, token, note, ..Renew::of(claim, count) };
                 asked.push((span.clone(), Arc::new(renew.into()), round.clone()));

@@ -36,7 +36,7 @@ pub(crate) struct Revocation {
 /// does.
 pub(crate) async fn revoke(voters: &Arc<Voters>, revoke: Revoke, until: Tick) -> Result<Revocation, Vec<NodeReport>> {
     let revoking = Revoking::new(voters.size, revoke.ballot);
-    let round = Round::new(voters.nodes.len(), revoke.ballot, revoking);
+    let round = Round::new(voters, revoke.ballot, revoking, None);
     let before_that = voters.voting();
     let truthful = || before_that.and(voters.voting());
     voters.ask(voters.everyone(), &Arc::new(revoke.into()), &round);

@@ -46,13 +46,9 @@ struct State<T> {
 }
 
 impl<T: Count> Round<T> {
-    pub(super) fn new(nodes: usize, ballot: u64, tally: T) -> Arc<Self> {
-        Self::watched(nodes, ballot, tally, None)
-    }
-
-    /// A round of an owner in the nodes' queues: `watch` records the places that nodes confirm.
-    pub(super) fn watched(nodes: usize, ballot: u64, tally: T, watch: Option<Watch>) -> Arc<Self> {
-        let state = State { tally, replies: (0..nodes).map(|_| None).collect() };
+    /// `watch` is that of an owner in the nodes' queues.
+    pub(super) fn new(voters: &Voters, ballot: u64, tally: T, watch: Option<Watch>) -> Arc<Self> {
+        let state = State { tally, replies: vec![None; voters.nodes.len()] };
         Arc::new(Self { ballot, watch, state: Mutex::new(state), decided: Notify::new() })
     }
 

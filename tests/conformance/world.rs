@@ -44,6 +44,8 @@ pub trait World: Sized {
     /// How many claims and releases a node was asked for; where that cannot be told apart, how many
     /// script calls.
     fn asked(&self, node: usize) -> u64;
+    /// How much of that the release of so many names is.
+    fn releases(&self, names: usize) -> u64;
     /// How many looks at names a node was asked for.
     fn looks(&self, node: usize) -> u64;
     /// The node hangs: it keeps its connections and answers nothing.
@@ -183,6 +185,10 @@ impl World for Memory {
         self.faults[node].asked(Verb::Claim) + self.faults[node].asked(Verb::Release)
     }
 
+    fn releases(&self, names: usize) -> u64 {
+        names as u64
+    }
+
     fn looks(&self, node: usize) -> u64 {
         self.faults[node].asked(Verb::Inspect)
     }
@@ -279,6 +285,11 @@ impl World for Redis {
 
     fn asked(&self, node: usize) -> u64 {
         self.calls(node, "evalsha")
+    }
+
+    /// One call has them all.
+    fn releases(&self, _: usize) -> u64 {
+        1
     }
 
     /// Of whoever watches: only that adds who watches the name.

@@ -251,7 +251,9 @@ mod tests {
     #[test]
     fn a_handshake_that_failed_may_be_for_want_of_a_certificate_where_there_is_none() {
         let told = |identified| handshake("AlertReceived(HandshakeFailure)", identified);
-        assert!(told(false).contains("no cipher in common, or the server asks for a client certificate; name one"));
+        assert!(
+            told(false).contains("no cipher in common, or the server asks for a client certificate; give a client")
+        );
         assert!(told(false).contains("--tls-cert") && told(false).contains("tls-ciphers"));
         assert!(!told(true).contains("certificate"), "{}", told(true));
     }

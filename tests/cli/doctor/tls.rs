@@ -47,7 +47,12 @@ async fn each_failure_of_tls_has_an_advice_of_its_own() {
     let (plain, to_tls) = (format!("rediss://localhost:{}", server.port()), asks.replace("rediss", "redis"));
     let cases = [
         (&asks, ca.to_vec(), "tls", "Name one with its key (client_certificate; --tls-cert and --tls-key)."),
-        (&old, ca.to_vec(), "tls", "Name one with its key (client_certificate; --tls-cert and --tls-key), or remove"),
+        (
+            &old,
+            ca.to_vec(),
+            "tls",
+            "Give a client certificate and its key (client_certificate; --tls-cert and --tls-key) if the server asks for one; else remove",
+        ),
         (&asks, [&ca[..], &pair("stranger")].concat(), "tls", "Name a certificate of the server's authority, or add"),
         (&late, ca.to_vec(), "tls", "Renew it on the server."),
         (&asks, other.to_vec(), "tls", "Name its authority (ca_file; --tls-ca)."),

@@ -143,7 +143,7 @@ mod tests {
     fn an_owner_in_short_keeps_its_host_its_pid_and_its_number() {
         for (owner, short) in [
             ("vm/20912/0c9d6f0e-1111-4222-8333-b5c0/12", "vm/20912..12"),
-            ("machine-c9.internal/4711/0c9d6f0e/s12", "machine../4711..s12"),
+            ("machine-c9.internal/4711/0c9d6f0e/s12", "machin../4711..s12"),
             ("web-1/4711/0/12", "web-1/4711/0/12"),
             ("something else that holds it", "someth..t holds it"),
             ("host/4194304/0c9d6f0e/123456789", "host/4../123456789"),
