@@ -89,7 +89,7 @@
 //! | `acquire` | debug | `quorum`, `name`, `token`, `outcome` | an acquisition, until it holds the lock or gives up |
 //! | `round` | debug | `outcome` | one round of claims, within `acquire` |
 //! | `renew` | debug | `name`, `token`, `outcome` | one renewal; a root span |
-//! | `release` | debug | `name`, `token`, `outcome` | a release, until a quorum has confirmed it |
+//! | `release` | debug | `name`, `token`, `outcome` | the release of one name, until a quorum has confirmed it |
 //! | `node_call` | trace | `node`, `operation`, `outcome` | one operation on one node, within one of the spans above |
 //!
 //! `token` is the fencing token: all spans of one lock have the same. `name` is recorded only if

@@ -444,7 +444,8 @@ fn client(host: &dyn Host) -> String {
 
 /// The name of a client's connections. `CLIENT SETNAME` takes printable characters only.
 fn connection_name(settings: &Settings, client: &str) -> Arc<str> {
-    let (name, list, version) = (&settings.client_name, &settings.list, env!("CARGO_PKG_VERSION"));
+    // Of the parts, only the list may have colons.
+    let (name, list, version) = (settings.client_name.replace(':', "?"), &settings.list, env!("CARGO_PKG_VERSION"));
     let printable = |letter: char| if letter.is_ascii_graphic() { letter } else { '?' };
     format!("{name}:{version}:{list}:{client}").chars().map(printable).collect::<String>().into()
 }

@@ -69,6 +69,8 @@ pub(crate) struct ReleaseTasks {
     none: Notify,
     /// Whether the warning about an unconfirmed release was logged.
     warned: AtomicBool,
+    /// Whether the warning was logged that there is no room to try more releases again.
+    crowded: AtomicBool,
     /// Whether a shutdown gave up waiting for the releases.
     late: AtomicBool,
 }
@@ -108,6 +110,11 @@ impl Open {
     /// panics would poison a `Once`.)
     pub(super) fn warns(&self) -> bool {
         !self.0.warned.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether to log the warning that there is no room to try this release again: once.
+    pub(super) fn is_crowded_out(&self) -> bool {
+        !self.0.crowded.swap(true, Ordering::Relaxed)
     }
 
     /// Whether a shutdown gave up waiting for this release.

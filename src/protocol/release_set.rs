@@ -20,17 +20,17 @@ impl ReleaseSet {
         self.all().for_each(|task| task.told());
     }
 
-    /// The worst result of them by `until`.
+    /// The result of all, by `until`. A name that was surely gone decides, even if another is unknown.
     pub(crate) async fn freed(&self, host: &Arc<dyn Host>, until: Tick) -> Freed {
-        let mut worst = Freed::Held;
+        let mut all = Freed::Held;
         for task in self.all() {
             match before(host, until, task.freed()).await {
                 Some(Freed::Held) => {}
-                Some(Freed::Gone) => worst = Freed::Gone,
-                Some(Freed::Unknown) | None => return Freed::Unknown,
+                Some(Freed::Gone) => return Freed::Gone,
+                Some(Freed::Unknown) | None => all = Freed::Unknown,
             }
         }
-        worst
+        all
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<ReleaseTask>> {

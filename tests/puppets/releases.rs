@@ -104,6 +104,21 @@ async fn lock_on_two_names_of_which_one_was_taken_away_had_expired() {
     assert_eq!(releasing.await.unwrap().unwrap(), Released::AlreadyExpired);
 }
 
+/// The release of its other name was not confirmed.
+#[tokio::test(start_paused = true)]
+async fn lock_of_which_one_name_was_surely_gone_had_expired() {
+    let stage = Stage::new(3);
+    let releasing = release(lock_on_two_names(&stage).await);
+    let answer = |node, _: &_| match node {
+        0 => released(),
+        1 => nothing_held(),
+        _ => fault(FaultKind::Timeout),
+    };
+    stage.round(Verb::Release, answer).await;
+    stage.round(Verb::Release, |node, _| if node == 2 { fault(FaultKind::Timeout) } else { nothing_held() }).await;
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::AlreadyExpired);
+}
+
 /// No node but one held both: others hold the names there for claims that failed.
 #[tokio::test(start_paused = true)]
 async fn lock_whose_names_were_held_by_different_quorums_was_held() {

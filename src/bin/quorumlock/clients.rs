@@ -82,8 +82,7 @@ impl Connection {
             line.split(' ')
                 .find_map(|part| part.split_once('=').filter(|(key, _)| *key == wanted).map(|(_, value)| value))
         };
-        // The client, the quorum's name and the version have no colon. The list's name may have
-        // some.
+        // Only the list's name may have colons.
         let mut parts = field("name")?.rsplitn(2, ':');
         let client = parts.next().filter(|client| client.matches('/').count() >= 2)?;
         let mut parts = parts.next()?.splitn(3, ':');

@@ -49,7 +49,14 @@ impl Connection {
     /// Sends a command whose reply is one text of at most `most` bytes, and reads this text.
     pub(crate) fn ask_at_length(&mut self, command: &[&str], most: usize) -> io::Result<Reply> {
         self.send(request(command))?;
-        self.part(0, &mut { most })
+        let line = self.line(&mut { most })?;
+        match line.strip_prefix('$').and_then(|length| length.parse().ok()) {
+            Some(length) if length > most => {
+                Err(io::Error::other(format!("its reply is longer than {} MiB", most >> 20)))
+            }
+            Some(length) => self.text(length, &mut { most }).map(Reply::Text),
+            None => line.strip_prefix('-').map(|why| Reply::Refused(harmless(why))).ok_or_else(stranger),
+        }
     }
 
     /// Sends several short commands at once, and reads their replies. This saves round trips.

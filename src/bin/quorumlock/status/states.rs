@@ -57,7 +57,9 @@ pub(crate) fn labels(nodes: &[NodeStatus]) -> Vec<String> {
     let label = |node: &NodeStatus| {
         let address = parts(node).1;
         let shown = if schemes.len() > 1 { node.node.to_string() } else { address.clone() };
-        if *node.name == *address { shown } else { format!("{} ({shown})", node.name) }
+        // Without a configured name, the name is made of the address.
+        let is_made = address.to_ascii_lowercase().contains(&*node.name) || node.name.starts_with('/');
+        if is_made { shown } else { format!("{} ({shown})", node.name) }
     };
     nodes.iter().map(label).collect()
 }
