@@ -34,8 +34,8 @@ async fn a_ttl_that_makes_no_sense_is_refused_with_what_would_be_right() {
 async fn a_lock_that_lets_clocks_run_further_apart_than_its_quorum_does_is_refused() {
     let drifting = |factor| LockOptions::default().drift_factor(factor);
     for (own, shared, hint) in [
-        (0.05, 0.02, Some("drift_factor is 0.05, above the quorum's 0.02")),
-        (0.02, 0.0, Some("above the quorum's 0.01")),
+        (0.05, 0.02, Some("drift_factor is 0.05, above the quorum's drift_factor of 0.02")),
+        (0.02, 0.0, Some("above the quorum's drift_factor of 0.01")),
         (0.05, 0.05, None),
         (0.02, 0.05, None),
         (0.01, 0.0, None),
