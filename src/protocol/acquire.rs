@@ -326,7 +326,7 @@ impl Claimant<'_> {
                 let holder = if let HeadStatus::Contended(holder) = head { holder } else { None };
                 let why = match place.is_held() {
                     true => OURS,
-                    false => "earlier callers in this process come first",
+                    false => "others in this process are before this caller",
                 };
                 self.error(patience.out_of_time(), why, patience).with_holder(holder)
             }
