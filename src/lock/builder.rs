@@ -151,9 +151,9 @@ impl QuorumBuilder {
     }
 
     /// What the connections' names in the servers' `CLIENT LIST` begin with. Default `quorumlock`. The
-    /// whole name is `NAME:VERSION:LIST:HOST/PID/UUID`: this library's version, the name of the list
-    /// of nodes, and the client, with which the owners of its locks begin. `quorumlock clients` reads
-    /// it.
+    /// whole name is `NAME:VERSION:LIST:HASH:HOST/PID/UUID`: this library's version, the name of the
+    /// list of nodes and the list's hash, and the client, with which the owners of its locks begin.
+    /// `quorumlock clients` reads it.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.settings.client_name = name.into();
         self
@@ -305,7 +305,7 @@ impl QuorumBuilder {
         let membership = membership(&self.settings, &rules, dialers.iter().map(|(name, _)| name.clone()).collect());
         let meters = meters(&self.settings, dialers.len());
         let client = client(&*host);
-        let client_name = connection_name(&self.settings, &client);
+        let client_name = connection_name(&self.settings, membership.list.hash(), &client);
         let wakeups = Wakeups::new(client, host.clone(), meters.hints());
         let settings = redis::Settings {
             quorum: meters.quorum().clone(),
@@ -443,11 +443,11 @@ fn client(host: &dyn Host) -> String {
 }
 
 /// The name of a client's connections. `CLIENT SETNAME` takes printable characters only.
-fn connection_name(settings: &Settings, client: &str) -> Arc<str> {
+fn connection_name(settings: &Settings, hash: &str, client: &str) -> Arc<str> {
     // Of the parts, only the list may have colons.
     let (name, list, version) = (settings.client_name.replace(':', "?"), &settings.list, env!("CARGO_PKG_VERSION"));
     let printable = |letter: char| if letter.is_ascii_graphic() { letter } else { '?' };
-    format!("{name}:{version}:{list}:{client}").chars().map(printable).collect::<String>().into()
+    format!("{name}:{version}:{list}:{hash}:{client}").chars().map(printable).collect::<String>().into()
 }
 
 #[cfg(test)]

@@ -29,10 +29,17 @@ async fn a_client_is_shown_with_its_pid_its_list_and_its_nodes() {
     let told = ["pid", "from", "name", "list", "version"].map(|field| clients[0][field].clone());
     let from = serde_json::json!(["127.0.0.1"]);
     assert_eq!(told, [pid.into(), from, "quorumlock".into(), "a:b".into(), version.into()], "{out}");
+    assert_eq!(clients[0]["this_list"], false, "{out}");
     assert_eq!(clients[0]["nodes"].as_array().unwrap().len(), 3, "{out}");
     let (code, out, _) = done(over(&servers).arg("clients"));
     let row = format!("/{}  ", pid);
-    assert!(code == 0 && out.contains(&row) && out.ends_with("1 client on 3 of 3 nodes\n"), "{out}");
+    assert!(
+        code == 0
+            && out.contains(&row)
+            && out.contains("a:b, another list")
+            && out.ends_with("1 client on 3 of 3 nodes\n"),
+        "{out}"
+    );
 }
 
 #[tokio::test]

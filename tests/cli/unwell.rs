@@ -357,7 +357,7 @@ async fn which_nodes_have_another_list_in_force_is_told() {
     assert!(out.contains("no list is in force: no client is connected\n"), "{out}");
     assert_eq!(done(over(&servers).args(["run", "job", "--", "true"])).0, 0);
     let (_, out, _) = done(over(&servers).arg("status").args(EACH_NODE));
-    assert!(out.contains("clients have this list, which is in force on 3 of 3 nodes\n"), "{out}");
+    assert!(out.contains("this list is in force on 3 of 3 nodes\n"), "{out}");
     servers[2].put_in_force("jobs 60000 4 other:1", 600_000);
     let (code, said, object) = status(&mut over(&servers));
     let differs = format!("another list is in force on 127.0.0.1:{}: ours is \"default\", theirs", servers[2].port());

@@ -14,7 +14,7 @@ use crate::output::{self, milliseconds, red, yellow};
 use crate::raw_connection::login::{Failed, Open};
 use crate::raw_connection::target::Target;
 use crate::redact::hidden;
-use crate::settings::Settings;
+use crate::settings::{ONLOOKER, Settings};
 use crate::status::NODE_TIMEOUT;
 use crate::words::{counted, harmless};
 
@@ -26,12 +26,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) async fn clients(args: Clients) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
     // The library checks the addresses. The quorum is dropped at once, before it connects.
-    let names: Vec<_> = settings.onlooker()?.open()?.nodes().iter().map(|node| node.node.to_string()).collect();
+    let nodes = settings.onlooker()?.open()?.nodes();
+    let own = settings.own_list(nodes.iter().map(|node| &*node.name)).hash().to_string();
     let (tls, step) = (settings.encryption.own(), settings.node_timeout.unwrap_or(NODE_TIMEOUT));
     let addresses = settings.logged_in();
     let asked = addresses.iter().map(|address| ask(Target::parse(address, &tls), step));
     let lists = output::telling(join_all(asked), async { "waiting for the nodes".to_owned() }).await;
-    let seen = Seen { nodes: names.into_iter().zip(lists).collect() };
+    let seen = Seen { nodes: nodes.iter().map(|node| node.node.to_string()).zip(lists).collect(), own };
     let text = if args.json { seen.json().to_string() } else { seen.lines().join("\n") };
     output::say(&text).await?;
     Ok(ExitCode::from(if seen.answered() == 0 { UNAVAILABLE } else { 0 }))
@@ -51,7 +52,7 @@ async fn ask(target: Result<Target, crate::failure::Failure>, step: Duration) ->
         Ok(Err(error)) => return Err(error.to_string()),
         Ok(Ok(list)) => list.map_err(|failed| why(&failed))?,
     };
-    Ok(list.lines().filter_map(Connection::parse).collect())
+    Ok(list.lines().filter_map(Connection::parse).filter(|connection| connection.name != ONLOOKER).collect())
 }
 
 /// Why a node does not list its clients, and what to do.
@@ -70,6 +71,8 @@ struct Connection {
     name: String,
     version: String,
     list: String,
+    /// The hash of the list.
+    hash: String,
     /// The address that the server sees, without the port.
     from: String,
     age: Duration,
@@ -85,7 +88,8 @@ impl Connection {
         // Only the list's name may have colons.
         let mut parts = field("name")?.rsplitn(2, ':');
         let client = parts.next().filter(|client| client.matches('/').count() >= 2)?;
-        let mut parts = parts.next()?.splitn(3, ':');
+        let (before, hash) = parts.next()?.rsplit_once(':')?;
+        let mut parts = before.splitn(3, ':');
         let (name, version, list) = (parts.next()?, parts.next()?, parts.next()?);
         let address = field("addr").unwrap_or_default();
         let from = address.rsplit_once(':').map_or(address, |(host, _)| host);
@@ -94,6 +98,7 @@ impl Connection {
             name: harmless(name),
             version: harmless(version),
             list: harmless(list),
+            hash: harmless(hash),
             from: harmless(from),
             age: Duration::from_secs(field("age")?.parse().ok()?),
         })
@@ -104,6 +109,8 @@ impl Connection {
 struct Seen {
     /// Each node's address, and its connections, or why they are unknown.
     nodes: Vec<(String, Result<Vec<Connection>, String>)>,
+    /// The hash of the list of a client with these settings.
+    own: String,
 }
 
 /// One client, with its connections to all nodes.
@@ -138,7 +145,7 @@ impl Seen {
 
     fn lines(&self) -> Vec<String> {
         let (clients, answered) = (self.clients(), self.answered());
-        let rows: Vec<_> = clients.iter().map(|client| client.row(answered)).collect();
+        let rows: Vec<_> = clients.iter().map(|client| client.row(answered, &self.own)).collect();
         let mut lines = Vec::new();
         if !rows.is_empty() {
             lines = output::table(&["client", "from", "name", "list", "version", "for", "nodes"], &rows);
@@ -169,16 +176,17 @@ impl Client<'_> {
         self.first.client.rsplit_once('/').map_or(&*self.first.client, |(process, _)| process)
     }
 
-    fn row(&self, answered: usize) -> Vec<String> {
-        let Connection { name, list, version, .. } = self.first;
+    fn row(&self, answered: usize, own: &str) -> Vec<String> {
+        let Connection { name, list, version, hash, .. } = self.first;
+        let list = if hash == own { list.clone() } else { red(&format!("{list}, another list")) };
         let nodes = format!("{} of {answered}", self.nodes.len());
         let nodes = if self.nodes.len() < answered { yellow(&nodes) } else { nodes };
         let from = self.from.iter().copied().collect::<Vec<_>>().join(", ");
-        vec![self.process().to_owned(), from, name.clone(), list.clone(), version.clone(), show(self.age), nodes]
+        vec![self.process().to_owned(), from, name.clone(), list, version.clone(), show(self.age), nodes]
     }
 
     fn json(&self, seen: &Seen) -> Value {
-        let Connection { client, name, list, version, .. } = self.first;
+        let Connection { client, name, list, version, hash, .. } = self.first;
         let (host, pid) = self.process().rsplit_once('/').unwrap_or((self.process(), ""));
         json!({
             "client": client,
@@ -187,6 +195,7 @@ impl Client<'_> {
             "from": self.from,
             "name": name,
             "list": list,
+            "this_list": *hash == seen.own,
             "version": version,
             "connected_ms": milliseconds(self.age),
             "nodes": self.nodes.iter().map(|node| &*seen.nodes[*node].0).collect::<Vec<_>>(),
@@ -198,21 +207,20 @@ impl Client<'_> {
 mod tests {
     use super::*;
 
-    const LINE: &str =
-        "id=7 addr=10.0.0.9:5123 laddr=10.0.0.1:6379 fd=8 name=jobs:0.1.0:a:b:web-1/4711/0c9d age=61 idle=0 flags=P";
+    const LINE: &str = "id=7 addr=10.0.0.9:5123 laddr=10.0.0.1:6379 fd=8 name=jobs:0.1.0:a:b:77fe:web-1/4711/0c9d age=61 idle=0 flags=P";
 
     #[test]
     fn a_connection_is_read_from_its_name_and_address() {
         let connection = Connection::parse(LINE).unwrap();
-        let Connection { client, name, version, list, from, age } = connection;
-        assert_eq!((&*client, &*name, &*version, &*list), ("web-1/4711/0c9d", "jobs", "0.1.0", "a:b"));
+        let Connection { client, name, version, list, hash, from, age } = connection;
+        assert_eq!((&*client, &*name, &*version, &*list, &*hash), ("web-1/4711/0c9d", "jobs", "0.1.0", "a:b", "77fe"));
         assert_eq!((&*from, age), ("10.0.0.9", Duration::from_secs(61)));
     }
 
     #[test]
     fn connections_of_other_programs_are_left_out() {
-        for name in ["", "quorumlock", "a:b", "a:b:c", "a:b:c:d", "sidekiq:1:2:web"] {
-            assert_eq!(Connection::parse(&LINE.replace("jobs:0.1.0:a:b:web-1/4711/0c9d", name)), None, "{name}");
+        for name in ["", "quorumlock", "a:b", "a:b:c", "a:b:c:d", "a:b:c:d:e", "sidekiq:1:2:web"] {
+            assert_eq!(Connection::parse(&LINE.replace("jobs:0.1.0:a:b:77fe:web-1/4711/0c9d", name)), None, "{name}");
         }
     }
 
@@ -220,10 +228,16 @@ mod tests {
     fn a_client_of_several_nodes_is_one_row() {
         let connection = Connection::parse(LINE).unwrap();
         let nodes = ["one", "two"].map(|node| (node.to_owned(), Ok(vec![connection.clone()])));
-        let seen = Seen { nodes: nodes.into_iter().chain([("three".to_owned(), Err("down".to_owned()))]).collect() };
+        let seen = Seen {
+            nodes: nodes.into_iter().chain([("three".to_owned(), Err("down".to_owned()))]).collect(),
+            own: "77fe".to_owned(),
+        };
         let lines = seen.lines();
         assert!(lines[1].contains("web-1/4711") && lines[1].contains("2 of 2"), "{lines:?}");
-        assert_eq!(lines[3..], ["three: down", "1 client on 2 of 3 nodes"]);
+        assert!(!lines[1].contains("another list"), "{lines:?}");
         assert_eq!(seen.json()["clients"][0]["nodes"], json!(["one", "two"]));
+        let lines = Seen { own: "other".to_owned(), ..seen }.lines();
+        assert!(lines[1].contains("a:b, another list"), "{lines:?}");
+        assert_eq!(lines[3..], ["three: down", "1 client on 2 of 3 nodes"]);
     }
 }

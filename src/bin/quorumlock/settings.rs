@@ -36,6 +36,8 @@ pub(crate) const KEY_PREFIX: &str = "QUORUMLOCK_KEY_PREFIX";
 pub(crate) const KEY_FORMAT: &str = "QUORUMLOCK_KEY_FORMAT";
 pub(crate) const TRANSPORT: &str = "QUORUMLOCK_TRANSPORT";
 
+/// The name of connections that acquire nothing. `quorumlock clients` leaves these out.
+pub(crate) const ONLOOKER: &str = "quorumlock-onlooker";
 /// The library's default.
 const DEFAULT_LIST: &str = "default";
 
@@ -172,7 +174,8 @@ impl Settings {
     /// may be above `max_ttl`.
     pub(crate) fn onlooker(&self) -> Result<QuorumBuilder, Failure> {
         let longest = self.max_ttl.filter(|longest| !longest.is_zero());
-        Ok(with(self.builder()?.onlooker(), self.ttl.or(longest), QuorumBuilder::ttl))
+        let builder = self.builder()?.onlooker().client_name(ONLOOKER);
+        Ok(with(builder, self.ttl.or(longest), QuorumBuilder::ttl))
     }
 
     /// The list of a client with these settings, whose nodes have these names.

@@ -91,7 +91,7 @@ impl Seen {
                 format!("nobody knows which clients use these nodes: {told} of {all} answered; mend the others first")
             }
             0 => "no list is in force: no client is connected".to_owned(),
-            own => format!("clients have this list, which is in force on {own} of {all} nodes"),
+            own => format!("this list is in force on {own} of {all} nodes"),
         }
     }
 

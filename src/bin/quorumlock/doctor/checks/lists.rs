@@ -47,7 +47,7 @@ fn another(conflict: &str, whose: Whose) -> Finding {
             .mend("`quorumlock members` shows both lists."),
         _ => finding
             .why("Both lists have the same name, so one is wrong. While its clients run, it shuts out the right list.")
-            .mend("Stop them now. `quorumlock members` shows both lists; docs/members.md says how to change a list."),
+            .mend("Compare both lists in `quorumlock members` with your configuration: yours may be the wrong one. Then stop the clients of the wrong list: `quorumlock clients`."),
     }
 }
 
