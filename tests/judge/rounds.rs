@@ -95,6 +95,13 @@ impl Claimed {
         format!("owner number {owner} was granted by n{nodes:?} what it never released")
     }
 
+    /// Until when a quorum of votes with this ballot lasts, if there is one.
+    fn carried(&self, ballot: u64, quorum: usize) -> Option<Micros> {
+        let mut ends: Vec<_> = self.votes.values().filter(|vote| vote.ballot == ballot).map(|vote| vote.ends).collect();
+        ends.sort_unstable_by(|one, other| other.cmp(one));
+        ends.get(quorum - 1).copied()
+    }
+
     /// It may believe until then, if it did not have to end before.
     fn believes(&mut self, now: Micros, deadline: Micros) {
         let alive = self.deadline.is_none_or(|known| now <= known);
@@ -232,6 +239,7 @@ impl Rounds {
         if op.verb == Verb::Revoke {
             return;
         }
+        let quorum = self.quorum(op.process);
         let claimed = self.tries.entry(of(op)).or_default();
         claimed.process = op.process;
         match op.verb {
@@ -260,7 +268,9 @@ impl Rounds {
                 // One that is sent again takes nothing from what was granted since.
                 if void > before {
                     claimed.votes.retain(|_, vote| vote.ballot > void);
-                    claimed.deadline = claimed.deadline.filter(|_| claimed.lease.is_some());
+                    // Pushes with a higher ballot may have come just before.
+                    let left = claimed.votes.values().filter_map(|vote| claimed.carried(vote.ballot, quorum)).max();
+                    claimed.deadline = claimed.deadline.filter(|_| claimed.lease.is_some()).or(left);
                 }
             }
             Verb::Renew | Verb::Revoke | Verb::Other => {}
@@ -412,10 +422,8 @@ impl Rounds {
         let Some(claimed) = self.tries.get_mut(&of(op)) else { return };
         let void = claimed.void();
         let Some(last) = claimed.votes.get(&op.node).copied().filter(|vote| vote.ballot > void) else { return };
-        let mut ends: Vec<_> =
-            claimed.votes.values().filter(|vote| vote.ballot == last.ballot).map(|vote| vote.ends).collect();
-        ends.sort_unstable_by(|one, other| other.cmp(one));
-        if let Some(&deadline) = ends.get(quorum - 1).filter(|&&deadline| now < deadline && claimed.lease.is_none()) {
+        let carried = claimed.carried(last.ballot, quorum);
+        if let Some(deadline) = carried.filter(|&deadline| now < deadline && claimed.lease.is_none()) {
             claimed.deadline = claimed.deadline.max(Some(deadline));
         }
     }
