@@ -113,7 +113,7 @@ impl Open {
     }
 
     /// Whether to log the warning that there is no room to try this release again: once.
-    pub(super) fn is_crowded_out(&self) -> bool {
+    pub(super) fn warns_of_no_room(&self) -> bool {
         !self.0.crowded.swap(true, Ordering::Relaxed)
     }
 

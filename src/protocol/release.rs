@@ -308,7 +308,7 @@ impl Sink for ReleaseTask {
         {
             voters.meters.late_grant();
         }
-        if !has_room && self.open.is_crowded_out() {
+        if !has_room && self.open.warns_of_no_room() {
             tracing::warn!("too many releases are unconfirmed; holds that they do not reach expire by themselves");
         }
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cli::Clients;
 use crate::duration::show;
-use crate::failure::{Outcome, UNAVAILABLE};
+use crate::failure::{Failure, Outcome, UNAVAILABLE};
 use crate::output::{self, milliseconds, red, yellow};
 use crate::raw_connection::login::{Failed, Open};
 use crate::raw_connection::target::Target;
@@ -39,7 +39,7 @@ pub(crate) async fn clients(args: Clients) -> Outcome {
 }
 
 /// The connections that one node lists.
-async fn ask(target: Result<Target, crate::failure::Failure>, step: Duration) -> Result<Vec<Connection>, String> {
+async fn ask(target: Result<Target, Failure>, step: Duration) -> Result<Vec<Connection>, String> {
     let target = target.map_err(|_| "its address is no URL".to_owned())?;
     let asked = tokio::task::spawn_blocking(move || {
         let mut open = Open::to(&target, step)?;

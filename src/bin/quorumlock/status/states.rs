@@ -49,19 +49,15 @@ pub(crate) fn why(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> Opt
 /// The nodes' addresses, without the scheme if all have the same. A name that is not the address
 /// comes first: `eu (10.0.1.7:6379)`.
 pub(crate) fn labels(nodes: &[NodeStatus]) -> Vec<String> {
-    let parts = |node: &'_ NodeStatus| {
-        let (scheme, rest) = node.node.split_once("://").unwrap_or(("", &node.node));
-        (scheme.to_owned(), rest.to_owned())
-    };
-    let schemes: HashSet<_> = nodes.iter().map(|node| parts(node).0).collect();
-    let label = |node: &NodeStatus| {
-        let address = parts(node).1;
-        let shown = if schemes.len() > 1 { node.node.to_string() } else { address.clone() };
+    let parts = || nodes.iter().map(|node| node.node.split_once("://").unwrap_or(("", &node.node)));
+    let schemes: HashSet<_> = parts().map(|(scheme, _)| scheme).collect();
+    let label = |(node, (_, address)): (&NodeStatus, (&str, &str))| {
+        let shown = if schemes.len() > 1 { &*node.node } else { address };
         // Without a configured name, the name is made of the address.
         let is_made = address.to_ascii_lowercase().contains(&*node.name) || node.name.starts_with('/');
-        if is_made { shown } else { format!("{} ({shown})", node.name) }
+        if is_made { shown.to_owned() } else { format!("{} ({shown})", node.name) }
     };
-    nodes.iter().map(label).collect()
+    nodes.iter().zip(parts()).map(label).collect()
 }
 
 pub(super) fn in_short(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> String {
