@@ -377,9 +377,10 @@ impl Rounds {
                 claimed.votes.insert(op.node, Vote { ballot: op.ballot, ends });
                 self.counted(now, op);
             }
-            // What it registered before stands.
+            // What it registered before stands, and so does a vote of an ask with a higher ballot: an older ask
+            // may come behind it, over another connection.
             (Verb::Claim, Answer::Stale) => {
-                claimed.votes.remove(&op.node);
+                claimed.votes.retain(|&node, vote| node != op.node || vote.ballot > op.ballot);
                 let (ballot, often) = claimed.stale.entry(op.node).or_default();
                 (*ballot, *often) = if *ballot == op.ballot { (op.ballot, *often + 1) } else { (op.ballot, 1) };
             }
