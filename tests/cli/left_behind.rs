@@ -119,6 +119,24 @@ async fn what_does_not_clear_up_in_its_grace_is_killed() {
 }
 
 #[tokio::test]
+async fn processes_that_outlive_sigterm_are_told_of() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let options = ["--ttl", "60s", "--kill-grace", "30s"];
+    let mut told = Background::start(&mut run(&servers, "job", &options, FAMILY, folder.path()));
+    let pids = family(folder.path());
+    told.send(Signal::TERM);
+    let err = told.says("(--kill-grace)\n");
+    let waits = "quorumlock: got SIGTERM: the command has ended; waiting for the processes that it started";
+    assert!(err.contains(waits) && err.contains("which are killed 30 s after its end"), "{err}");
+    assert!(pids.iter().all(|pid| runs(pid)) && servers.iter().any(|server| server.holder("job").is_some()));
+    for pid in &pids {
+        kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+    }
+    assert_eq!(told.done().0, 143);
+    assert_eq!(servers[0].holder("job"), None);
+}
+
+#[tokio::test]
 async fn what_a_lost_command_started_has_its_grace() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let options = ["--ttl", "18s", "--kill-grace", "8s"];

@@ -87,6 +87,27 @@ async fn a_signal_that_ends_the_command_leaves_nothing_held() {
 }
 
 #[tokio::test]
+async fn command_that_outlives_sigterm_is_named_once() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let script = "trap 'echo > $0/asked' TERM; echo $$ > $0/pid; until [ -e $0/go ]; do sleep 0.02; done; exit 7";
+    let mut told = Background::start(&mut run(&servers, "job", &["--ttl", "6s"], script, folder.path()));
+    let pid = line_of(&folder.path().join("pid"));
+    send(slice::from_mut(&mut told), 15);
+    line_of(&folder.path().join("asked"));
+    let err = told.says("ends it at once\n");
+    let passed_on = format!("quorumlock: got SIGTERM: passed it on to the command (pid {pid}); waiting until it has");
+    assert!(err.contains(&passed_on) && err.contains(&format!("`kill -KILL {pid}` ends it at once")), "{err}");
+    send(slice::from_mut(&mut told), 15);
+    until("this server holds it too", || servers[0].ends("job") > 0);
+    let ends = servers[0].ends("job");
+    // The last renewal was 2 s ago at most. So a note on the second signal would have come.
+    until("the lock is renewed for 3 s", || servers[0].ends("job") > ends + 5_000);
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    let (code, _, err) = told.done();
+    assert_eq!((code, err.matches("got SIGTERM").count()), (7, 1), "{err}");
+}
+
+#[tokio::test]
 async fn a_signal_ends_the_wait_whichever_it_is() {
     let servers = servers(3).await;
     servers.iter().for_each(|server| server.take("job", "somebody/else"));

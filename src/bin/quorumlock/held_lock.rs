@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use quorumlock::{
-    Election, Error, Leader, Lease, LockGuard, LostReason, NodeReport, Once, OncePermit, PermitsGuard, PermitsLease,
-    QuorumLock, QuorumRwLock, QuorumSemaphore, ReadGuard, Released,
+    Election, Error, Leader, Lease, LockGuard, LockOptions, LostReason, NodeReport, Once, OncePermit, PermitsGuard,
+    PermitsLease, Quorum, QuorumLock, QuorumRwLock, QuorumSemaphore, ReadGuard, Released,
 };
 
+use crate::cli::Run;
 use crate::output;
 
 /// What to acquire.
@@ -24,6 +25,23 @@ pub(crate) enum Wanted {
 }
 
 impl Wanted {
+    /// What the options of `run` ask for.
+    pub(crate) fn of(args: &Run, quorum: &Quorum, options: &LockOptions) -> Result<Self, Error> {
+        let (name, note) = (&args.names[0], args.describe.as_ref());
+        if let Some(period) = args.once_per {
+            let once = quorum.once_with(name, period, options)?;
+            return Ok(Self::Once(note.map_or_else(|| once.clone(), |note| once.describe(note))));
+        }
+        if args.shared {
+            return Ok(Self::Shared(quorum.rw_lock_with(name, options)?));
+        }
+        if let Some(permits) = args.permits {
+            return Ok(Self::Permit(quorum.semaphore_with(name, permits, options)?));
+        }
+        let lock = quorum.lock_all_with(&args.names, options)?;
+        Ok(Self::Lock(note.map_or_else(|| lock.clone(), |note| lock.describe(note))))
+    }
+
     /// Acquires what is wanted, and proclaims the value. `None` if the job was done in this period,
     /// or is being done.
     pub(crate) async fn acquire(&self, timeout: Duration) -> Result<Option<Held>, Error> {
@@ -94,14 +112,14 @@ impl Held {
         }
     }
 
-    /// Whether this is a job that is done once in a period: nodes hold its name after the drop,
-    /// too.
+    /// Whether this is a job that is done once in a period: nodes hold its name even after this
+    /// value is dropped.
     pub(crate) const fn is_once(&self) -> bool {
         matches!(self, Self::Once(_))
     }
 }
 
-/// A view of what is held. It does not keep the lock.
+/// A view of what is held. The view alone does not keep the lock.
 pub(crate) enum View {
     Lock(Lease),
     Permit(PermitsLease),

@@ -1,5 +1,13 @@
-//! Nodes and options: from the command line first, then from the file, then from the environment. A
-//! file that only the environment names comes last.
+//! How to reach the nodes. Each setting comes from the first of these that has it:
+//!
+//! 1. its option,
+//! 2. the file of `--config`,
+//! 3. its variable,
+//! 4. the file of `QUORUMLOCK_CONFIG`,
+//! 5. the library's default.
+//!
+//! Variables of ttl, timeout, password file and TLS go before both files. The timeouts for nodes
+//! have no variable. docs/deploy.md lists all variables.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -73,33 +81,36 @@ impl Settings {
     pub(crate) fn without_password(given: &Nodes) -> Result<(Self, Option<PasswordFile>), Failure> {
         let origin = Origin::of(given);
         let file = origin.file()?;
-        let environment = Self::environment()?;
-        let secret = password_file(given, &file);
-        let listed = !environment.nodes.is_empty() && !matches!(origin, Origin::Option(_));
-        let nodes = match &given.nodes {
-            Some(text) => addresses(text)?,
-            None if file.has_nodes() && !listed => file.addresses(secret.is_some())?,
-            None => environment.nodes,
-        };
-        // Without nodes the command starts its own servers, which have no TLS.
-        let encryption = if nodes.is_empty() { Encryption::default() } else { Encryption::collect(given, &file)? };
-        let says = file.says;
-        let settings = Self {
-            nodes,
-            password: None,
-            password_file: None,
-            encryption,
+        let says = &file.says;
+        let listed = variable(NODES)?.map(|text| addresses(&text)).transpose()?.unwrap_or_default();
+        let mut settings = Self {
+            // times.rs reads the variables of these two.
             ttl: says.ttl,
             timeout: says.timeout,
-            list: given.list.clone().or(origin.first(says.list, environment.list)),
-            max_ttl: given.max_ttl.or(origin.first(says.max_ttl, environment.max_ttl)),
-            key_prefix: given.key_prefix.clone().or(origin.first(says.key_prefix, environment.key_prefix)),
-            key_format: origin.first(says.key_format, environment.key_format),
-            transport: given.transport.or(origin.first(says.transport, environment.transport)),
+            // In each call: the value of the option, of the file, and of the variable.
+            list: origin.first(&given.list, &says.list, variable(LIST)?),
+            max_ttl: origin.first(&given.max_ttl, &says.max_ttl, time(MAX_TTL)?),
+            // An empty prefix counts as set, and the library refuses it.
+            key_prefix: origin.first(&given.key_prefix, &says.key_prefix, text(KEY_PREFIX)?),
+            key_format: origin.first(&None, &says.key_format, variable(KEY_FORMAT)?),
+            transport: origin.first(&given.transport, &says.transport, transport()?),
             connect_timeout: given.connect_timeout.or(says.connect_timeout),
             node_timeout: given.node_timeout.or(says.node_timeout),
+            ..Self::default()
         };
-        let secret = secret.filter(|_| !settings.nodes.is_empty());
+        let secret = password_file(given, &file);
+        settings.nodes = match &given.nodes {
+            Some(text) => addresses(text)?,
+            None if file.has_nodes() && (listed.is_empty() || matches!(origin, Origin::Option(_))) => {
+                file.addresses(secret.is_some())?
+            }
+            None => listed,
+        };
+        // Without nodes the command starts its own servers, which have neither TLS nor a password.
+        if settings.nodes.is_empty() {
+            return Ok((settings, None));
+        }
+        settings.encryption = Encryption::collect(given, &file)?;
         Ok((settings, secret))
     }
 
@@ -141,19 +152,6 @@ impl Settings {
         }))
     }
 
-    fn environment() -> Result<Self, Failure> {
-        Ok(Self {
-            nodes: variable(NODES)?.map(|text| addresses(&text)).transpose()?.unwrap_or_default(),
-            list: variable(LIST)?,
-            max_ttl: time(MAX_TTL)?,
-            // An empty prefix counts as set, and the library refuses it.
-            key_prefix: text(KEY_PREFIX)?,
-            key_format: variable(KEY_FORMAT)?,
-            transport: transport()?,
-            ..Self::default()
-        })
-    }
-
     /// A builder with these settings.
     pub(crate) fn builder(&self) -> Result<QuorumBuilder, Failure> {
         let file = self.password_file.as_deref().map(Rotated::new).transpose()?;
@@ -178,7 +176,7 @@ impl Settings {
         Ok(with(builder, self.ttl.or(longest), QuorumBuilder::ttl))
     }
 
-    /// The list of a client with these settings, whose nodes have these names.
+    /// The list that these settings make if the nodes have these names.
     pub(crate) fn own_list<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> List {
         List::new(self.list.as_deref().unwrap_or(DEFAULT_LIST), names, self.max_ttl.unwrap_or(DEFAULT_MAX_TTL))
     }
@@ -242,13 +240,11 @@ impl Origin {
         Ok(named.map(|(path, shown)| File::read(path, shown)).transpose()?.unwrap_or_default())
     }
 
-    /// The value that counts. A file that the command line names goes before variables. A file that
-    /// the environment names goes after them.
-    fn first<T>(&self, file: Option<T>, variable: Option<T>) -> Option<T> {
-        match self {
-            Self::Option(_) => file.or(variable),
-            _ => variable.or(file),
-        }
+    /// The value that counts, as the top of this file says.
+    fn first<T: Clone>(&self, option: &Option<T>, file: &Option<T>, variable: Option<T>) -> Option<T> {
+        let file = file.clone();
+        let others = if matches!(self, Self::Option(_)) { file.or(variable) } else { variable.or(file) };
+        option.clone().or(others)
     }
 }
 

@@ -2,9 +2,11 @@
 //! waits for them.
 
 mod orphans;
+mod process_set;
 mod process_tree;
 mod program;
 mod signals;
+mod suspension;
 mod terminal;
 
 use std::ffi::{OsStr, OsString};
@@ -20,7 +22,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::output::{self, Format};
 pub(crate) use program::Program;
-pub(crate) use signals::{Signals, ends};
+pub(crate) use signals::{Signals, asks_for_end, ends};
 
 /// The first argument of a process that will become another program.
 const TIED: &str = "__tied";

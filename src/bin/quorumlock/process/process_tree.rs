@@ -22,9 +22,9 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Whether the process does not run: it was stopped by a signal (T) or a debugger (t), or it
-    /// waits and cannot be interrupted (D). Z: its first thread has ended, and `/proc` shows
-    /// nothing of its other threads.
+    /// Whether the process does not run: a signal (T) or a debugger (t) stopped it, or it waits and
+    /// cannot be interrupted (D). After the end of its first thread (Z), `/proc` does not show what
+    /// other threads do, so this counts, too.
     pub(super) fn rests(&self) -> bool {
         ['T', 't', 'D', 'Z'].contains(&self.state)
     }
@@ -78,7 +78,7 @@ fn descent((all, whole): (&[Member], bool), ancestor: Pid, others: &[Pid]) -> De
         next += 1;
     }
     let own: HashSet<Pid> = descendants.iter().map(|member| member.pid).collect();
-    // The group of an ended process counts, too: processes in it may have been started meanwhile.
+    // The group of an ended process counts, too: new processes may have joined this group.
     let mut groups: HashSet<Pid> = descendants.iter().filter_map(|member| member.group).collect();
     for group in all.iter().filter(|member| !own.contains(&member.pid)).filter_map(|member| member.group) {
         groups.remove(&group);
@@ -114,8 +114,8 @@ fn seen(
     let Ok(mut next) = names() else { return (Vec::new(), false) };
     let mut known: HashMap<Pid, Member> = HashMap::new();
     let mut whole = true;
-    // Twice: a parent is unknown if it ended or was started meanwhile. If it has ended, its
-    // children have another parent by now.
+    // Read twice: a parent is unknown if it ended, or began, during the scan. If the parent has
+    // ended, its children have another parent by now.
     for _ in 0..2 {
         for pid in next {
             match look(pid) {
@@ -194,8 +194,8 @@ mod tests {
         members.iter().map(|member| raw(member.pid)).collect()
     }
 
-    /// Processes. Each pair in `ends` is a process that ends when it is read, and another process,
-    /// which the first one starts right before that.
+    /// Fake processes. Each pair in `ends` is a process that ends when it is read, and a child that
+    /// it starts right before its end.
     struct Stage {
         processes: RefCell<Vec<Member>>,
         ends: Vec<(i32, i32)>,

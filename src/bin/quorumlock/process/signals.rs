@@ -25,6 +25,9 @@ const UNHEARD: [Signal; 9] = [
     Signal::URG,
     Signal::WINCH,
 ];
+/// Signals by which people and supervisors ask for the end. Others may be messages: SIGHUP often
+/// means that the program should read its configuration again.
+const ASKING: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
 /// Stop signals. A terminal sends them for a key, or to a background process that uses it.
 const STOPPING: [Signal; 3] = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
 
@@ -108,6 +111,11 @@ fn real_time(_: i32) -> Option<Signal> {
 /// SIGUSR1 and SIGUSR2 end such a program, too, but these two are messages.
 pub(crate) fn ends(signal: Signal) -> bool {
     !stops(signal) && ![Signal::USR1, Signal::USR2, Signal::CONT, Signal::CHILD].contains(&signal)
+}
+
+/// Whether people and supervisors ask for the end by this signal.
+pub(crate) fn asks_for_end(signal: Signal) -> bool {
+    ASKING.contains(&signal)
 }
 
 pub(super) fn stops(signal: Signal) -> bool {

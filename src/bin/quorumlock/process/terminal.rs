@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::fs::OFlags;
+use rustix::process::Signal;
 
 use super::process_tree;
 
@@ -13,9 +14,16 @@ pub(super) fn exists() -> bool {
     OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open("/dev/tty").is_ok()
 }
 
+/// Whether the terminal has sent this signal to all processes of our group: because of a key, or
+/// because they use the terminal in the background.
+pub(super) fn sends(signal: Signal) -> bool {
+    let by_key = [Signal::INT, Signal::QUIT, Signal::TSTP].contains(&signal) && reaches_us();
+    by_key || [Signal::TTIN, Signal::TTOU].contains(&signal)
+}
+
 /// Whether the terminal's keys send signals to this process. On systems other than Linux this is
 /// assumed.
-pub(super) fn reaches_us() -> bool {
+fn reaches_us() -> bool {
     let stat = process_tree::stat("self").unwrap_or_default();
     // Our process group, and the group in the foreground.
     stat.get(2) == stat.get(5)

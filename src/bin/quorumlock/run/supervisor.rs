@@ -1,0 +1,161 @@
+//! Watches a command and the lock under which it runs. Passes signals on to the command, and stops
+//! it in time if the lock ends.
+
+use std::future::pending;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tokio::time::{sleep, timeout};
+
+use crate::duration::{exact, show};
+use crate::failure::{Failure, below};
+use crate::held_lock::View;
+use crate::output;
+use crate::process::{self, Program, Signals};
+use crate::words::listed;
+
+/// How often to check the remaining validity. A timer alone is not enough: while the machine is
+/// suspended, the validity goes on to shrink, but timers stand still.
+const LOOK: Duration = Duration::from_millis(500);
+/// If a signal asked for the end, and the command still runs after this time, a note says so.
+const SILENCE: Duration = Duration::from_secs(2);
+/// SIGKILL comes this long before the end of the validity, or a quarter of the grace if that is
+/// less.
+const MARGIN: Duration = Duration::from_millis(500);
+/// Killed processes have this long to end, even if the validity ends before.
+const DYING: Duration = Duration::from_secs(5);
+
+/// How a command under a lock ended.
+pub(super) enum Ended {
+    ByItself {
+        status: ExitStatus,
+        /// Whether a signal asked for the end before.
+        asked: bool,
+    },
+    /// The command was stopped, since the lock was lost.
+    Stopped {
+        how: String,
+        /// Whether a signal asked for the end before the loss, or some process goes on. If so, the
+        /// command is not run again.
+        for_good: bool,
+    },
+}
+
+pub(super) struct Supervisor {
+    pub(super) lease: View,
+    /// The command is stopped when only this much validity is left. After a signal, processes that
+    /// outlive the command have this time to end.
+    pub(super) grace: Duration,
+}
+
+impl Supervisor {
+    /// Waits for the command's end. Stops the command in time if the lock ends.
+    pub(super) async fn watch(&self, program: &mut Program, signals: &mut Signals) -> Result<Ended, Failure> {
+        let (mut asked, mut is_noted, mut kill_rest_at) = (false, false, None);
+        // The first signal that asked for the end and was passed on, and when.
+        let mut passed_on: Option<(Signal, Instant)> = None;
+        let (why, end) = loop {
+            let now = Instant::now();
+            // The command has ended, and its children have had the grace to clean up.
+            if program.has_ended() && now >= *kill_rest_at.get_or_insert(now + self.grace) {
+                program.kill_rest();
+            }
+            let left = self.lease.remaining();
+            let end = now + left;
+            if left <= self.grace {
+                break (format!("the lock on {} could not be renewed, and ends in {}", self.names(), show(left)), end);
+            }
+            tokio::select! {
+                biased;
+                // Signals come first: the command may have got the same signal, and ended by it.
+                signal = signals.next() => {
+                    let asks = process::asks_for_end(signal);
+                    asked |= asks;
+                    // While this process was stopped, the lock may have ended: then the command
+                    // must not go on.
+                    let may_go_on = signal != Signal::CONT || self.lease.remaining() > self.grace;
+                    if may_go_on && program.pass_on(signal) && asks {
+                        passed_on.get_or_insert((signal, Instant::now()));
+                    }
+                }
+                status = program.over() => return Ok(Ended::ByItself { status: status?, asked }),
+                reason = self.lease.lost() => break (format!("the lock on {} was lost: {reason}", self.names()), end),
+                signal = silence_after(passed_on), if !is_noted => {
+                    output::note(&self.goes_on_after(signal, program, kill_rest_at));
+                    is_noted = true;
+                }
+                () = sleep((left - self.grace).min(LOOK)) => {}
+            }
+        };
+        let (how, goes_on) = self.stop(program, end, &why).await;
+        Ok(Ended::Stopped { how, for_good: asked || goes_on })
+    }
+
+    /// Ends the command before the validity ends, and before the grace is over. Sends SIGTERM now,
+    /// and SIGKILL shortly before the earlier of these times. If processes cannot be killed, keeps
+    /// the lock for as long as possible: until the lock is lost and `end` has passed. Returns how
+    /// the command ended, and whether some process goes on.
+    async fn stop(&self, program: &mut Program, end: Instant, why: &str) -> (String, bool) {
+        let deadline = end.min(Instant::now() + self.grace);
+        let kill = deadline.checked_sub(MARGIN.min(self.grace / 4)).unwrap_or(deadline);
+        let time = kill.saturating_duration_since(Instant::now());
+        // If no time is left, SIGTERM is not sent: it comes with SIGCONT, so a stopped command
+        // would go on for a moment.
+        let asked = !time.is_zero() && program.terminate();
+        let what = if asked { "; the command got SIGTERM" } else { "" };
+        output::note(&below(&format!("{why}{what}"), &self.lease.failed_renewal()));
+        if !time.is_zero() {
+            let _ = timeout(time, program.gone()).await;
+        }
+        let in_time = program.has_ended();
+        let left = program.kill(self.lost_and_over(end.max(Instant::now() + DYING))).await;
+        let how = match (in_time, asked) {
+            _ if !program.has_ended() => "the command could not be stopped",
+            (true, _) => "the command was stopped",
+            (false, true) => "the command did not end by SIGTERM; it was stopped by SIGKILL",
+            (false, false) => "the command was stopped by SIGKILL",
+        };
+        let goes_on: String = left.iter().map(|process| format!("; {process} goes on")).collect();
+        (format!("{how}{goes_on}"), !left.is_empty())
+    }
+
+    async fn lost_and_over(&self, end: Instant) {
+        self.lease.lost().await;
+        sleep(end.saturating_duration_since(Instant::now())).await;
+    }
+
+    /// The note that something goes on after `signal`, and what ends it.
+    fn goes_on_after(&self, signal: Signal, program: &Program, kill_rest_at: Option<Instant>) -> String {
+        let signal = match signal {
+            Signal::INT => "SIGINT",
+            Signal::QUIT => "SIGQUIT",
+            _ => "SIGTERM",
+        };
+        if program.has_ended() {
+            let ends = match kill_rest_at.is_some_and(|at| at <= Instant::now()) {
+                true => "SIGKILL has not ended".to_owned(),
+                false => format!("are killed {} after its end (--kill-grace)", exact(self.grace)),
+            };
+            return format!(
+                "got {signal}: the command has ended; waiting for the processes that it started, which {ends}"
+            );
+        }
+        let (pid, names) = (program.pid(), self.names());
+        format!(
+            "got {signal}: passed it on to the command (pid {pid}); waiting until it has ended, and keeping the lock \
+             on {names} until then. `kill -KILL {pid}` ends it at once"
+        )
+    }
+
+    fn names(&self) -> String {
+        listed(&self.lease.names())
+    }
+}
+
+/// Waits until [`SILENCE`] has passed since a signal was passed on, and returns the signal.
+async fn silence_after(passed_on: Option<(Signal, Instant)>) -> Signal {
+    let Some((signal, at)) = passed_on else { return pending().await };
+    sleep(SILENCE.saturating_sub(at.elapsed())).await;
+    signal
+}
