@@ -1,6 +1,7 @@
 //! `quorumlock watch`, in a terminal.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -86,6 +87,61 @@ async fn a_node_that_hangs_is_shown_as_slow_and_holds_up_nothing() {
     drop(held);
     servers[0].resume();
     screen.comes_to("that it answers", |text| row(text, &servers[0]).ends_with("up"));
+    screen.types("q");
+    assert_eq!(screen.ends(), 0);
+}
+
+#[tokio::test]
+async fn names_are_shown_in_time_while_a_node_hangs() {
+    let servers = servers(3).await;
+    let mut screen = Screen::start(&watching(&servers, &["--node-timeout", "20s"]), 80, 24);
+    screen.shows("0 names are held");
+    servers[0].stop();
+    screen.comes_to("that it is slow", |text| row(text, &servers[0]).ends_with("slow"));
+    let _first = holder(&servers, "orders/1", "one");
+    screen.shows("orders/1");
+    let began = Instant::now();
+    let _second = holder(&servers, "orders/2", "two");
+    screen.shows("orders/2");
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    servers[0].resume();
+    screen.types("q");
+    assert_eq!(screen.ends(), 0);
+}
+
+/// The client is stopped, so that the server has no record for a while, as after FLUSHALL.
+#[tokio::test]
+async fn server_that_restarted_empty_is_not_said_to_have_forgotten() {
+    let (mut servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let mut client = run(&servers, "job", &[], "echo > $0/in; exec sleep 1000", folder.path());
+    let mut client = Background::start(client.env("QUORUMLOCK_MAX_TTL", "1h"));
+    until("it is held", || folder.path().join("in").exists());
+    until("records were met", || servers[1].command(&["HLEN", "quorumlock:node:seen"]) == "3");
+    let mut command = watching(&servers, &["job", "--every", "200ms"]);
+    let mut screen = Screen::start(command.env("QUORUMLOCK_MAX_TTL", "1h"), 120, 24);
+    screen.shows("job is held by");
+    client.send(Signal::STOP);
+    servers[0].restart().await;
+    screen.shows("quarantined: no record: it has restarted, and no client has come since");
+    assert!(!screen.text().contains("it forgot"), "{}", screen.text());
+    let (_, said, err) = done(over(&servers).env("QUORUMLOCK_MAX_TTL", "1h").arg("status"));
+    assert!(said.contains("2 of 3 nodes vote") && !said.contains("forgot while it ran"), "{said}{err}");
+    screen.types("q");
+    assert_eq!(screen.ends(), 0);
+}
+
+/// Searches for names are 5 s apart, so the name may be free between two of them.
+#[tokio::test]
+async fn name_that_is_released_and_then_taken_is_not_handed_over() {
+    let servers = servers(3).await;
+    let mut first = holder(&servers, "job", "first");
+    let mut screen = Screen::start(&watching(&servers, &[]), 200, 24);
+    screen.shows("1 name is held");
+    first.send(Signal::TERM);
+    let _ = first.done();
+    let _second = holder(&servers, "job", "second");
+    screen.comes_to("both", |text| text.contains("job released by") && text.contains("job taken by"));
+    assert!(!screen.text().contains("handed over"), "{}", screen.text());
     screen.types("q");
     assert_eq!(screen.ends(), 0);
 }

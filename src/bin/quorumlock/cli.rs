@@ -51,9 +51,10 @@ pub(crate) enum Command {
     Status(Status),
     /// Shows nodes, holders and events on a terminal, as they change, until you press q.
     ///
-    /// `watch` changes no lock, and acquires none. Without NAME it shows all names that are held. It looks
-    /// for them as `status --all` does, once in 5 seconds at most. If standard output is no terminal, use
-    /// `status --json` or `status --wait`. -v has no effect if standard error is a terminal.
+    /// `watch` changes no lock, and acquires none. Without NAME it shows all names that are held. It
+    /// looks for these names as `status --all` does, at most once every 5 seconds. If standard output is
+    /// no terminal, use `status --json` or `status --wait`. -v has no effect if standard error is a
+    /// terminal.
     Watch(Watch),
     /// Examines the nodes: what is unsafe, what is wrong, and how to mend it.
     ///
@@ -68,8 +69,9 @@ pub(crate) enum Command {
     Clients(Clients),
     /// Declares that the servers are new, so that they vote at once.
     ///
-    /// All servers must answer, and none may have a record or a key of the prefix. If all have a record
-    /// already, `init` changes nothing and says so. It then exits with 0 if a quorum votes, else with 69.
+    /// All servers must answer, and no server may have a record, or a key with the prefix. If all have a
+    /// record already, `init` changes nothing and says so. It then exits with 0 if a quorum votes, else
+    /// with 69.
     /// Never run `init` after servers have restarted: they may have forgotten locks that are held.
     Init(Init),
     /// Contends for one lock from several processes, kills a node, and counts overlaps
@@ -83,11 +85,11 @@ pub(crate) enum Command {
     Manpage(Manpage),
     #[command(hide = true)]
     DemoWorker(DemoWorker),
-    /// Works under one lock again and again until a signal, and serves metrics: a service of
-    /// docker/compose.yaml
+    /// Acquires and releases one lock again and again until a signal, and serves metrics.
+    /// docker/compose.yaml runs this as a service
     #[command(hide = true)]
     DemoService(DemoService),
-    /// Relays connections to servers with a delay, as the regions of docker/compose.yaml have it
+    /// Relays connections to servers with a delay. docker/compose.yaml simulates distant regions with it
     #[command(hide = true)]
     Relay(Relay),
     #[command(hide = true)]
@@ -180,8 +182,8 @@ pub(crate) struct Nodes {
     #[arg(long, value_name = "NAME")]
     pub(crate) transport: Option<Transport>,
     /// How long to wait for a quorum of nodes [default: 15s; for `run` its --timeout, which is also the
-    /// upper bound]. Commands that only look wait this long for all nodes [default: 2s once a quorum
-    /// votes, else 10s]
+    /// upper bound]. Commands that only show nodes and locks wait this long for all nodes [default: 2s
+    /// once a quorum votes, else 10s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) connect_timeout: Option<Duration>,
     /// How long one node may take for one answer, or one step of connecting [default: 2s]
@@ -210,8 +212,8 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) nodes: Nodes,
     /// How long to wait for the nodes and the lock together. With 0, `run` waits for a quorum of nodes
-    /// (for --connect-timeout, 15s), and then tries once. `run` fails at once if quarantines keep a quorum
-    /// from voting until the timeout, as in the first minute of new servers [default: 15s, or
+    /// (for --connect-timeout, 15s), and then tries once. `run` fails at once if quarantines will keep a
+    /// quorum from voting until the timeout, as in the first minute of new servers [default: 15s, or
     /// QUORUMLOCK_TIMEOUT]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) timeout: Option<Duration>,
@@ -231,7 +233,7 @@ pub(crate) struct Run {
     /// the validity ends [default: a fifth of the ttl]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) kill_grace: Option<Duration>,
-    /// Holds the name as a reader. Other readers may hold the name at the same time, and nobody else
+    /// Holds the name as a reader. Other readers may hold the name at the same time, but no writer may
     #[arg(long, conflicts_with = "describe")]
     pub(crate) shared: bool,
     /// Takes one of K permits of the name, so that at most K commands run at a time. The permits are the
@@ -253,8 +255,8 @@ pub(crate) struct Run {
     /// itself, or after SIGTERM, SIGINT or SIGQUIT
     #[arg(long, conflicts_with = "once_per")]
     pub(crate) again: bool,
-    /// A note on the work, as in "deploy #812". `status` shows the note, and so does a caller that waits
-    /// for the lock in vain; up to 256 bytes
+    /// A note on the work, as in "deploy #812". `status` shows the note, and so does the error of a
+    /// caller that does not get the lock; up to 256 bytes
     #[arg(long, value_name = "TEXT")]
     pub(crate) describe: Option<String>,
     /// Does not wait in the queue: asks at random times, and may overtake waiters
@@ -273,8 +275,8 @@ pub(crate) struct Run {
     pub(crate) command: Vec<OsString>,
 }
 
-// `elect` has the options of `run`, with other help texts for some of them. The indexes keep the
-// positions NAME and CMD in this order: without them, clap puts changed arguments last.
+// `elect` has the options of `run`, with other help texts for some of them. The indexes keep NAME
+// before CMD: without indexes, clap puts changed arguments last.
 #[derive(Args)]
 #[command(
     mut_arg("names", |name| name.action(ArgAction::Set).num_args(1).index(1).help("The election's name: the leader holds the lock on it")),
@@ -383,12 +385,12 @@ pub(crate) struct Release {
     #[command(flatten)]
     pub(crate) nodes: Nodes,
     /// Takes the lock from its holder. There is no other way to release another process's lock. Nobody
-    /// else gets the lock before the holder has released it, or its time is over
+    /// else gets the lock until the holder has released it, or the lock's time is over
     #[arg(long)]
     pub(crate) force: bool,
     /// Frees the lock at once. There may be two holders until the old holder learns of this, so use --now
-    /// only if the holder has gone. A period of run --once-per needs --now: it has no holder any more, and
-    /// --force alone does not free it
+    /// only if the holder has gone. To free a name of run --once-per, --now is needed: after the job, no
+    /// holder is left that could release the name, so --force alone does not free it
     #[arg(long, requires = "force")]
     pub(crate) now: bool,
     /// Takes the lock from its holder without asking you. Without a terminal, --yes is required if

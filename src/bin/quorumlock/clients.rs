@@ -18,14 +18,14 @@ use crate::settings::{ONLOOKER, Settings};
 use crate::status::NODE_TIMEOUT;
 use crate::words::{counted, harmless};
 
-/// The most bytes of one server's list: some 50,000 connections.
+/// The most bytes of one server's list, enough for some 50,000 connections.
 const LONGEST: usize = 16 << 20;
 /// How long one node may take in all, including name resolution.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn clients(args: Clients) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
-    // The library checks the addresses. The quorum is dropped at once, before it connects.
+    // Opening the quorum checks the addresses. The quorum is dropped at once, before it connects.
     let nodes = settings.onlooker()?.open()?.nodes();
     let own = settings.own_list(nodes.iter().map(|node| &*node.name)).hash().to_string();
     let (tls, step) = (settings.encryption.own(), settings.node_timeout.unwrap_or(NODE_TIMEOUT));
@@ -79,7 +79,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Parses a line of CLIENT LIST. `None` for connections of others.
+    /// Parses a line of CLIENT LIST. `None` for connections of other programs.
     fn parse(line: &str) -> Option<Self> {
         let field = |wanted: &str| {
             line.split(' ')
@@ -109,7 +109,7 @@ impl Connection {
 struct Seen {
     /// Each node's address, and its connections, or why they are unknown.
     nodes: Vec<(String, Result<Vec<Connection>, String>)>,
-    /// The hash of the list of a client with these settings.
+    /// The hash of the list that this command's settings make.
     own: String,
 }
 
@@ -145,7 +145,7 @@ impl Seen {
 
     fn lines(&self) -> Vec<String> {
         let (clients, answered) = (self.clients(), self.answered());
-        let rows: Vec<_> = clients.iter().map(|client| client.row(answered, &self.own)).collect();
+        let rows = self.rows(&clients);
         let mut lines = Vec::new();
         if !rows.is_empty() {
             lines = output::table(&["client", "from", "name", "list", "version", "for", "nodes"], &rows);
@@ -162,6 +162,29 @@ impl Seen {
         lines
     }
 
+    /// One row for all clients of a process that look the same, with their number and the time of
+    /// the oldest.
+    fn rows(&self, clients: &[Client<'_>]) -> Vec<Vec<String>> {
+        let mut rows = BTreeMap::new();
+        for client in clients {
+            let Connection { name, list, version, hash, .. } = client.first;
+            let from = client.from.iter().copied().collect::<Vec<_>>().join(", ");
+            let looks = (name, list, client.process(), from, version, *hash == self.own, client.nodes.len());
+            let (count, oldest) = rows.entry(looks).or_insert((0, Duration::ZERO));
+            *count += 1;
+            *oldest = client.age.max(*oldest);
+        }
+        let answered = self.answered();
+        let rows = rows.into_iter().map(|((name, list, process, from, version, is_own, nodes), (count, oldest))| {
+            let process = if count > 1 { format!("{process} x{count}") } else { process.to_owned() };
+            let list = if is_own { list.clone() } else { red(&format!("{list}, another list")) };
+            let on = format!("{nodes} of {answered}");
+            let on = if nodes < answered { yellow(&on) } else { on };
+            vec![process, from, name.clone(), list, version.clone(), show(oldest), on]
+        });
+        rows.collect()
+    }
+
     fn json(&self) -> Value {
         let node = |(node, said): &(String, Result<Vec<Connection>, String>)| json!({ "node": node, "why": said.as_ref().err() });
         let nodes: Vec<_> = self.nodes.iter().map(node).collect();
@@ -174,15 +197,6 @@ impl Client<'_> {
     /// The host and the pid of the process.
     fn process(&self) -> &str {
         self.first.client.rsplit_once('/').map_or(&*self.first.client, |(process, _)| process)
-    }
-
-    fn row(&self, answered: usize, own: &str) -> Vec<String> {
-        let Connection { name, list, version, hash, .. } = self.first;
-        let list = if hash == own { list.clone() } else { red(&format!("{list}, another list")) };
-        let nodes = format!("{} of {answered}", self.nodes.len());
-        let nodes = if self.nodes.len() < answered { yellow(&nodes) } else { nodes };
-        let from = self.from.iter().copied().collect::<Vec<_>>().join(", ");
-        vec![self.process().to_owned(), from, name.clone(), list, version.clone(), show(self.age), nodes]
     }
 
     fn json(&self, seen: &Seen) -> Value {
@@ -222,6 +236,20 @@ mod tests {
         for name in ["", "quorumlock", "a:b", "a:b:c", "a:b:c:d", "a:b:c:d:e", "sidekiq:1:2:web"] {
             assert_eq!(Connection::parse(&LINE.replace("jobs:0.1.0:a:b:77fe:web-1/4711/0c9d", name)), None, "{name}");
         }
+    }
+
+    #[test]
+    fn clients_of_one_process_that_look_the_same_are_one_row() {
+        let client = |id: &str, list: &str, age: &str| {
+            Connection::parse(&LINE.replace("0c9d", id).replace("a:b", list).replace("age=61", age)).unwrap()
+        };
+        let clients = vec![client("0", "a", "age=61"), client("1", "a", "age=300"), client("2", "b", "age=9")];
+        let seen = Seen { nodes: vec![("one".to_owned(), Ok(clients))], own: "77fe".to_owned() };
+        let lines = seen.lines();
+        assert!(lines[1].starts_with("web-1/4711 x2  ") && lines[1].contains("5 min"), "{lines:?}");
+        assert!(lines[2].starts_with("web-1/4711     "), "{lines:?}");
+        assert_eq!(lines[3..], ["", "3 clients on 1 of 1 node"]);
+        assert_eq!(seen.json()["clients"].as_array().unwrap().len(), 3);
     }
 
     #[test]

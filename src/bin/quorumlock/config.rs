@@ -41,9 +41,9 @@ impl File {
         !self.says.nodes.is_empty()
     }
 
-    /// The nodes' addresses with their passwords. The passwords' variables are read only here: they
-    /// may be unset if the command line names other nodes. If `later`, a user may have no password
-    /// yet.
+    /// The nodes' addresses with their passwords. Only this function reads the passwords'
+    /// variables: these may be unset if the command line names other nodes. If `later`, an address
+    /// may have a user without a password, which is added later.
     pub(crate) fn addresses(&self, later: bool) -> Result<Vec<String>, Failure> {
         let variable = |name: &str| std::env::var(name).ok();
         addresses(&self.says.nodes, variable, later).map_err(|why| Failure::usage(format!("{}: {why}", self.shown)))
@@ -114,7 +114,7 @@ fn without_values(message: &str) -> String {
     }
 }
 
-/// Removes text in double quotes: it consists of values from the file.
+/// Removes text in double quotes: such text is a value from the file.
 fn without_quotes(message: &str) -> String {
     match (message.find('"'), message.rfind('"')) {
         (Some(first), Some(last)) if first < last => format!("{}\"..\"{}", &message[..first], &message[last + 1..]),

@@ -42,7 +42,7 @@ pub(crate) async fn with_password(
 
 /// Waits until a quorum of nodes is admitted, for `patience` at most. Errors name `option`, which
 /// sets this time. If all nodes refuse the login, this fails at once: they would refuse the same
-/// login again. If the password `rotates`, this goes on waiting.
+/// login again. Only if the password `rotates`, this goes on waiting.
 pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str, rotates: bool) -> Result<(), Failure> {
     let lacking = |node: &NodeStatus| !node.state.is_admitted();
     let what = async { waits_for_nodes(patience, quorum, lacking) };
@@ -142,7 +142,7 @@ fn no_quorum(error: Error, quorum: &Quorum, option: &str) -> Failure {
     let others = nodes.iter().any(|node| matches!(node.state, NodeState::OtherList { .. } | NodeState::Twins { .. }));
     let longer = error.is_unavailable() && !others;
     let failure = Failure::from(error);
-    // Waiting longer does not help.
+    // The nodes would refuse the login again, so do not advise to wait longer.
     if 2 * refused >= nodes.len() {
         failure.and(with_the_right_login(&nodes))
     } else if longer {

@@ -14,7 +14,7 @@ pub(crate) struct Counters(Arc<Mutex<Vec<Kept>>>);
 type Kept = (Key, Arc<AtomicU64>);
 
 impl Counters {
-    /// Counts from now on, in the whole process.
+    /// Installs the recorder for the whole process.
     pub(crate) fn install() -> Result<Self, Failure> {
         let this = Self::default();
         metrics::set_global_recorder(this.clone()).map_err(|error| Failure::internal(error.to_string()))?;

@@ -1,5 +1,5 @@
-//! Which lists of nodes are in force, and which servers are behind the nodes' names, as their records
-//! say.
+//! Which lists of nodes are in force, and which servers are behind the nodes' names, by the records
+//! of the nodes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use crate::words::{counted, harmless};
 
 // The library and the command share this text.
 #[allow(unreachable_pub, reason = "for the library")]
-#[path = "../../rules/list/difference.rs"]
-mod difference;
+#[path = "../../rules/list/difference_text.rs"]
+mod difference_text;
 
-use difference::difference;
+use difference_text::difference;
 
 /// Whose list is in force on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// The list of a client with these settings.
+    /// The list of nodes that this command's settings make.
     Own,
     /// Another list with the same name: one of the two is wrong.
     Rival,
@@ -27,7 +27,7 @@ pub(crate) enum Whose {
     Foreign,
 }
 
-/// The list of a client with these settings, and the nodes' records.
+/// The list that this command's settings make, and the nodes' records to compare it with.
 pub(crate) struct Lists<'a> {
     own: &'a List,
     /// Each node's name, and its record.
@@ -62,8 +62,8 @@ impl<'a> Lists<'a> {
         (0..self.nodes.len()).filter(|&node| self.at(node).is_some_and(|(_, of)| of == whose)).collect()
     }
 
-    /// Where a list of this kind is in force, how that list differs from the client's list, and
-    /// what to do.
+    /// A text about lists of this kind: where such a list is in force, how it differs from the
+    /// client's list, what to do, and how long that takes. `None` if there is no such list.
     pub(crate) fn conflict(&self, whose: Whose) -> Option<String> {
         let at = self.with(whose);
         let (first, others) = at.split_first()?;
@@ -71,7 +71,8 @@ impl<'a> Lists<'a> {
         let name = self.nodes[*first].0;
         let more =
             if others.is_empty() { String::new() } else { format!(" and {}", counted(others.len(), "more node")) };
-        Some(format!("another list is in force on {name}{more}: {}", difference(self.own, &theirs.says)))
+        let ends = at.iter().filter_map(|node| Some(self.at(*node)?.0.left)).max();
+        Some(format!("another list is in force on {name}{more}: {}", difference(self.own, &theirs.says, ends)))
     }
 
     /// The ids of the servers that clients of this list met behind a node's name, and the node's
@@ -79,7 +80,7 @@ impl<'a> Lists<'a> {
     pub(crate) fn servers(&self, node: usize) -> BTreeSet<&'a str> {
         let (name, own) = self.nodes[node];
         let records = self.with(Whose::Own).into_iter().filter_map(|node| self.nodes[node].1);
-        // Replies of the nodes may lie two hellos apart.
+        // The nodes' replies may be up to two hellos apart.
         let before = self.own.overlap() + self.own.every() * 2;
         let is_later = |seen: &&'a Sighting| *seen.node == *name && own.is_none_or(|own| seen.age + before < own.age);
         let met = records.flat_map(|record| &record.seen).filter(is_later).map(|seen| &*seen.id);
@@ -106,7 +107,37 @@ pub(crate) fn described(says: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use quorumlock::NodeState;
+
     use super::*;
+
+    #[test]
+    fn another_list_is_told_with_the_time_that_it_still_lasts() {
+        let own = List::new("default", ["a:1"], Duration::from_secs(60));
+        let node = |seconds| {
+            let mut node = NodeStatus::new("redis://a:1".into(), NodeState::Up);
+            let (left, says) = (Duration::from_secs(seconds), "default 60000 4 b:1".into());
+            let in_force = Some(InForce { hash: "theirs".into(), says, left, age: Duration::ZERO });
+            node.run = Some("run".to_owned());
+            node.record = Some(Record {
+                id: "id".into(),
+                process: "run".into(),
+                age: Duration::ZERO,
+                high: 0,
+                floor: 0,
+                synced: true,
+                word: None,
+                in_force,
+                seen: Vec::new(),
+            });
+            node
+        };
+        let nodes = [node(43), node(31)];
+        let told = Lists::of_nodes(&own, &nodes).conflict(Whose::Rival).unwrap();
+        let ends = "b:1 in place of a:1; stop the clients that have the wrong list: theirs ends in 43 s, if none of its \
+                    clients still runs";
+        assert!(told.ends_with(ends), "{told}");
+    }
 
     #[test]
     fn lists_are_described_with_all_that_may_differ() {

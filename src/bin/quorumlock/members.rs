@@ -16,7 +16,7 @@ use crate::output::{self, dash, green, milliseconds, red, yellow};
 use crate::settings::Settings;
 use crate::status::{wait, waits};
 
-/// The library's own connect timeout is short, since `wait` has waited for slow nodes before.
+/// The library's connect timeout. It may be this short, since `wait` waits for slow nodes before.
 const WAITED: Duration = Duration::from_millis(1);
 /// How long to wait until connections are closed.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -25,7 +25,6 @@ const DIFFERS: u8 = 1;
 
 pub(crate) async fn members(args: Members) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
-    // `wait` below waits for slow nodes.
     let quorum = settings.onlooker()?.connect_timeout(WAITED).open()?;
     let members = async {
         wait(&quorum, args.nodes.connect_timeout).await;
@@ -213,7 +212,7 @@ fn of_record(record: &Record) -> Value {
     json!({ "id": &*record.id, "age_ms": age, "old_at_once": old, "synced": record.synced })
 }
 
-/// Why a new record was old at once. The record's age does not show that.
+/// Why a new record counted as old at once. The record's age does not show why.
 const fn of_word(word: OldAtOnce) -> &'static str {
     match word {
         OldAtOnce::Init => "init",

@@ -72,7 +72,7 @@ const CERTAIN: Duration = Duration::from_millis(200);
 /// The target of notes, which are logged at every level.
 const NOTES: &str = "quorumlock::note";
 
-/// How standard error is written.
+/// The format of standard error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people
@@ -178,28 +178,25 @@ pub(crate) async fn telling_once<F: Future>(
     }
 }
 
+/// The text before an explanation, and the text that replaces both if the explanation is known.
+const EXPLAINED: [(&str, &str); 2] = [(" more: ", " more"), ("other list: ", "another list, as above")];
+
 /// The texts of several nodes. An explanation that an earlier text has given is omitted: the `why`
 /// in `quarantined for 58 s more: why` and in `other list: why`.
 pub(crate) fn explained_once(said: impl IntoIterator<Item = String>) -> Vec<String> {
     explained_below("", said)
 }
 
-/// As `explained_once`, below a message that may explain the other list already.
+/// As `explained_once`, for texts below a `message` that may have some of the explanations already.
 pub(crate) fn explained_below(message: &str, said: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut known = HashSet::new();
-    let is_new = |why: &str, known: &mut HashSet<String>| {
-        let told = !message.is_empty() && message.contains(why);
-        !told && known.insert(why.to_owned())
+    let shortened = |said: String| {
+        let parts = EXPLAINED.iter().find_map(|(sign, instead)| Some((said.split_once(*sign)?, *instead)));
+        let Some(((what, why), instead)) = parts else { return said };
+        let is_known = message.contains(why) || !known.insert(why.to_owned());
+        if is_known { format!("{what}{instead}") } else { said }
     };
-    let mut shortened = |said: String| match said.split_once(" more: ") {
-        Some((what, why)) if !is_new(why, &mut known) => format!("{what} more"),
-        None => match said.split_once("other list: ") {
-            Some((node, why)) if !is_new(why, &mut known) => format!("{node}another list, as above"),
-            _ => said,
-        },
-        _ => said,
-    };
-    said.into_iter().map(&mut shortened).collect()
+    said.into_iter().map(shortened).collect()
 }
 
 /// Merges equal texts of several nodes into one, with the names of these nodes.

@@ -33,7 +33,7 @@ pub(crate) async fn release(args: Release) -> Outcome {
     let (patience, rotates) = (settings.connect_timeout.unwrap_or(PATIENCE), settings.password_file.is_some());
     let ready = a_quorum(&quorum, patience, "--connect-timeout", rotates).await;
     ready.map_err(|failure| failure.and(NOTHING))?;
-    // A node that is slow may name a holder that the other nodes do not name.
+    // Wait for slow nodes, too: a slow node may name a holder that the other nodes do not name.
     output::telling(wait(&quorum, args.nodes.connect_timeout), async { waits(&quorum) }).await;
     under_one_list(&settings, &quorum)?;
     let seen = quorum.inspect(&args.name).await?;
@@ -79,8 +79,8 @@ async fn no_semaphore(name: &str, quorum: &Quorum, seen: &Inspected) -> Result<(
     )))
 }
 
-/// Asks the user about the holders that the nodes name. Asks again if there are other holders by
-/// then.
+/// Asks the user about the holders that the nodes name. Asks again if the holders have changed
+/// before the user answers.
 async fn asked(args: &Release, quorum: &Quorum, mut before: Inspected) -> Result<ControlFlow<ExitCode>, Failure> {
     loop {
         if before.agreed() == Some(false) && named(&before).is_empty() {

@@ -104,8 +104,8 @@ impl Server {
         command
             .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
             .arg(folder.path())
-            // A group of its own: Ctrl-C in a terminal would reach the server, which must end after
-            // its clients.
+            // In the same process group, Ctrl-C in a terminal would end the server. But the server
+            // must end after its clients.
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -96,7 +96,7 @@ fn exposition(rendered: &str, run: &str, failure: u8, ended: u64) -> String {
         ("quorumlock_run_end_time_seconds", "When the run ended, as a Unix time", ended),
         (
             "quorumlock_run_failure_code",
-            "The exit code of run itself (69, 75 or 76, say); 0 where CMD ended, whatever its own",
+            "The exit code of run itself, such as 69, 75 or 76; 0 if CMD ended by itself, with any code",
             failure.into(),
         ),
     ] {

@@ -49,7 +49,7 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// How long to wait for a quorum. A single try needs a quorum, so it also waits for a quorum.
+    /// How long to wait for a quorum. A single try waits for a quorum, too, since it needs one.
     pub(crate) fn connecting(&self, longest: Option<Duration>) -> Duration {
         match (longest, self.timeout) {
             (longest, Duration::ZERO) => longest.unwrap_or(CONNECT_TIMEOUT),
@@ -57,7 +57,7 @@ impl Wait {
         }
     }
 
-    /// The option that waits longer for nodes.
+    /// The option with which the user can wait longer for nodes.
     pub(crate) fn option(&self, longest: Option<Duration>) -> &'static str {
         let bounds = self.timeout.is_zero() || longest.is_some_and(|longest| longest < self.timeout);
         if bounds { "--connect-timeout" } else { "--timeout" }
@@ -87,9 +87,9 @@ pub(crate) fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, 
     }
 }
 
-/// The least validity of a lock that is acquired. A lock that was handed over is renewed when a
-/// quarter of its validity has passed. If the grace began before that, the command would be stopped
-/// at once. A third of the ttl, and the drift, stay for a round of claims.
+/// The least validity that an acquired lock must have. A lock that was handed over is renewed when
+/// a quarter of its validity has passed. If the grace began before that, the command would be
+/// stopped at once. A third of the ttl, and the drift, remain for a round of claims.
 pub(crate) fn least(grace: Duration, ttl: Duration) -> Duration {
     (grace + grace / 2).min(ttl * 11 / 20)
 }

@@ -1,5 +1,5 @@
-//! Worker processes: this executable again, with a hidden subcommand. They are started, report, and
-//! are ended.
+//! Worker processes: this executable again, with a hidden subcommand. This module starts them, reads
+//! what they report on standard output, and ends them by closing their standard input.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -29,8 +29,8 @@ pub(crate) trait Report: Clone + Default + DeserializeOwned + Send + 'static {
 /// Worker processes that report `R`.
 pub(crate) struct WorkerProcesses<R>(Vec<Process<R>>);
 
-/// One worker process. The worker ends when its standard input ends, so also if this process is
-/// killed.
+/// One worker process. The worker ends when its standard input ends. That happens also if this
+/// process is killed.
 struct Process<R> {
     child: Child,
     last: Arc<Mutex<R>>,

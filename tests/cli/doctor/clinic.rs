@@ -70,6 +70,11 @@ pub(super) fn faults(object: &Value) -> Vec<&str> {
     bad.map(|finding| finding["id"].as_str().unwrap()).collect()
 }
 
+/// What the doctor could not find out.
+pub(super) fn unknown(object: &Value) -> Vec<&Value> {
+    object["findings"].as_array().unwrap().iter().filter(|finding| finding["level"] == "cannot tell").collect()
+}
+
 pub(super) fn finding<'a>(object: &'a Value, id: &str) -> &'a Value {
     let found = object["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == id);
     found.unwrap_or_else(|| panic!("no {id}: {object}"))

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::clinic::{Clinic, RIGHTS, doctor, faults, finding, finds, report, user};
+use super::clinic::{Clinic, RIGHTS, doctor, faults, finding, finds, report, unknown, user};
 use crate::common::fake::{Fake, well};
 use crate::common::server::Server;
 use crate::{Background, EACH_NODE, IN_VAIN, at_once, bare, done};
@@ -33,16 +33,16 @@ async fn fault_6_a_missing_right_is_named_command_by_command() {
 }
 
 #[tokio::test]
-async fn what_the_user_may_not_ask_is_told_as_not_known() {
+async fn a_right_that_the_doctor_needs_is_one_finding() {
     let clinic = Clinic::open(3).await;
     user(clinic.server(0), &[&RIGHTS[..], &["-info"]].concat());
     let object = finds(&mut clinic.doctor(), 1, &["bare-quorum", "right-command"]);
-    assert_eq!(finding(&object, "info")["level"], "cannot tell");
+    assert!(unknown(&object).is_empty(), "{object:#}");
     assert!(finding(&object, "right-command")["what"].as_str().unwrap().contains("+info"), "{object:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_nothing_can_be_learned_of_rights_that_is_said() {
+async fn a_command_that_the_server_lacks_is_one_finding() {
     let server = Server::with(&["--rename-command", "EVALSHA", ""]).await;
     let fake = Fake::start(|words| match &*words[0] {
         "INFO" => b"-ERR unknown command 'INFO', with args beginning with: \r\n".to_vec(),
@@ -53,10 +53,11 @@ async fn where_nothing_can_be_learned_of_rights_that_is_said() {
     .await;
     at_once([(server.url(), "EVALSHA"), (fake.url(), "INFO")], |(url, command)| {
         let (_, object) = report(doctor(&[url]).args(["--connect-timeout", IN_VAIN, "--node-timeout", IN_VAIN]));
-        let rights = finding(&object, "rights");
-        let says = |key: &str, what: &str| rights[key].as_str().unwrap().contains(what);
-        assert!(rights["level"] == "cannot tell" && says("mend", "rename-command"), "{object:#}");
-        assert!(says("what", &format!("ERR unknown command '{command}'")), "{object:#}");
+        let says = |it: &Value, key: &str, what: &str| it[key].as_str().unwrap().contains(what);
+        let error = format!("ERR unknown command '{command}'");
+        let told: Vec<_> =
+            object["findings"].as_array().unwrap().iter().filter(|it| says(it, "what", &error)).collect();
+        assert!(told.len() == 1 && says(told[0], "mend", "rename-command"), "{object:#}");
         assert!(!object.to_string().contains("Give the user"), "{object:#}");
     });
 }

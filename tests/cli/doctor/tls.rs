@@ -86,6 +86,7 @@ async fn this_clients_own_certificate_and_the_authorities_are_looked_at_too() {
         let (_, object) = examined(url, &options(client));
         let found = finding(&object, "client-certificate");
         assert_eq!((&found["level"], &found["what"]), (&level.into(), &what.into()), "{object:#}");
+        assert!(!faults(&object).contains(&"tls"), "{object:#}");
     }
     let (_, object) = examined(&asks, &options("long"));
     assert_eq!(finding(&object, "authority")["what"], "The last authority in tls_ca expires in 8 days.", "{object:#}");

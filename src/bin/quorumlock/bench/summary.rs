@@ -123,17 +123,13 @@ impl Summary {
         let overlaps = if overlaps == 0 { green("0") } else { red(&grouped(overlaps)) };
         let splits = self.each(self.counted("quorumlock_split_rounds_total"));
         let who = format!("a second; {workers} workers in {} processes, {}", self.processes, show(self.took));
-        let ideal = format!("{:.2} of those at one round trip apart, {:.2} at two", self.share(1), self.share(2));
+        let ideal = format!("{:.2} of the rate with 1 round trip between, {:.2} with 2", self.share(1), self.share(2));
         let rows = [
             ("sections", bold(&format!("{:.1}", self.rate())), who),
             ("", String::new(), ideal),
-            ("overlaps", overlaps, "sections that began within another".to_owned()),
+            ("overlaps", overlaps, "sections that began before another had ended".to_owned()),
             ("acquire", waited[0].clone(), format!("p50; p99 {}, longest {}", waited[1], waited[2])),
-            (
-                "handover",
-                handover[0].clone(),
-                format!("p50, from a release to the next one inside; p99 {}", handover[1]),
-            ),
+            ("handover", handover[0].clone(), format!("p50, from one section to the next; p99 {}", handover[1])),
             ("of a worker", grouped(self.most()), format!("sections at most, and {} at least", grouped(self.least()))),
             ("commands", format!("{:.1}", self.each(self.calls)), "a section, on all nodes together".to_owned()),
             ("split rounds", format!("{splits:.2}"), "a section".to_owned()),

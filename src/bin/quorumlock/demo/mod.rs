@@ -36,7 +36,7 @@ const MASTERS: usize = 5;
 /// The lock's ttl. On servers that the demo starts, this is also max_ttl, so that a restarted node
 /// votes again soon.
 const TTL: Duration = Duration::from_secs(2);
-/// How often the view is drawn and the nodes are looked at.
+/// How often to draw the view and to inspect the nodes.
 const TICK: Duration = Duration::from_millis(100);
 /// How long to wait for all nodes to vote.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -83,7 +83,7 @@ impl Stage {
                 settings.nodes = servers.addresses();
                 settings.max_ttl = Some(TTL);
             }
-            None => output::note("these nodes are not ours: none is killed"),
+            None => output::note("the demo did not start these nodes, so it kills none"),
         }
         settings.ttl = Some(TTL);
         Ok(Self { settings, servers, folder: TempDir::new()?, killed: 0, restarted: 0 })

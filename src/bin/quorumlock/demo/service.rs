@@ -20,7 +20,7 @@ use crate::output::{self, milliseconds};
 use crate::process::{self, Signals};
 use crate::settings::{self, Settings};
 
-/// The lock's name. `demo` has another lock, since it counts in a folder of its own.
+/// The lock's name. `demo` uses another lock, since its counter is in a folder of its own.
 const LOCK: &str = "quorumlock-service";
 /// How long most sections take.
 const USUAL: Duration = Duration::from_millis(20);

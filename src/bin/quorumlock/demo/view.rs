@@ -1,4 +1,4 @@
-//! Shows the running demo: a live view on a terminal, elsewhere a line each second.
+//! Shows the running demo: a live view on a terminal, or else a line each second.
 
 use std::cell::Cell;
 use std::io::IsTerminal;

@@ -12,7 +12,7 @@ pub(super) struct Votes {
     pub(super) granted: u64,
     /// Another owner holds the lock or is next in the queue, or the ballot was old.
     pub(super) refused: u64,
-    /// No vote: down, quarantined, too late.
+    /// The node had no vote: it was down, quarantined or too late.
     pub(super) missing: u64,
 }
 

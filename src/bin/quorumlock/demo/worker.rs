@@ -36,7 +36,7 @@ pub(super) struct Report {
     pub(super) overlaps: u64,
     pub(super) rejected_tokens: u64,
     pub(super) lost: u64,
-    /// Acquisitions that failed: timed out, or no quorum.
+    /// Acquisitions that timed out, or found no quorum.
     pub(super) failed: u64,
     pub(super) latencies: Histogram,
     pub(super) votes: Tally,
@@ -170,7 +170,7 @@ impl Workers<'_> {
     }
 }
 
-/// Sleeps. A sleep of zero is skipped, since it would still yield to the scheduler.
+/// Sleeps. A sleep of zero is skipped, since Tokio would round it up to a millisecond.
 async fn rest(time: Duration) {
     if !time.is_zero() {
         sleep(time).await;

@@ -32,7 +32,7 @@ fn shown(finding: &Finding, all: usize, columns: Option<usize>) -> Vec<String> {
     if finding.level == Level::Fine {
         return vec![format!("{heading}  {}{nodes}", finding.what)];
     }
-    let sentences = [&*finding.what, finding.why, &*finding.mend].into_iter();
+    let sentences = [&*finding.what, finding.why, &*finding.mend].into_iter().filter(|sentence| !sentence.is_empty());
     let width = columns.map_or(usize::MAX, |columns| columns.saturating_sub(INDENT.len()));
     let sentences = sentences.flat_map(|sentence| wrapped(sentence, width)).map(|line| format!("{INDENT}{line}"));
     [format!("{heading}{nodes}")].into_iter().chain(sentences).collect()
@@ -42,14 +42,10 @@ const INDENT: &str = "    ";
 
 /// Wraps a sentence to lines of `width` columns. It breaks no word.
 fn wrapped(sentence: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
+    let mut lines: Vec<String> = Vec::new();
     for word in sentence.split(' ') {
         match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if measure_text_width(line) + 1 + measure_text_width(word) <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
+            Some(line) if measure_text_width(line) + 1 + measure_text_width(word) <= width => line.extend([" ", word]),
             _ => lines.push(word.to_owned()),
         }
     }

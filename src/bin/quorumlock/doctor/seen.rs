@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorumlock::{Inspected, List, NodeStatus};
+use quorumlock::{Inspected, List, NodeState, NodeStatus};
 
 use super::domains::Domains;
 use super::node_check::NodeCheck;
@@ -24,7 +24,7 @@ pub(super) struct Times {
 pub(super) struct Seen {
     pub(super) nodes: Vec<NodeStatus>,
     pub(super) inspected: Inspected,
-    /// The list of a client with these settings.
+    /// The list of nodes that this command's settings make.
     pub(super) list: List,
     pub(super) checks: Vec<Result<NodeCheck, Failed>>,
     pub(super) targets: Vec<Target>,
@@ -44,6 +44,10 @@ pub(super) struct Node<'a> {
     pub(super) times: Times,
     /// What shows that the node forgot locks while it ran; `None` if nothing shows that.
     pub(super) forgot: Option<&'static str>,
+    /// The node that this node replicates, if it is in the list.
+    pub(super) master: Option<&'a str>,
+    /// How many nodes of the list replicate this node.
+    pub(super) replicas: usize,
 }
 
 impl Seen {
@@ -67,7 +71,22 @@ impl Seen {
             certificates: *certificates,
             times: self.times,
             forgot: verdict.forgot(index),
+            master: self.master_of(index).map(|master| &*self.nodes[master].node),
+            replicas: (0..self.nodes.len()).filter(|&other| self.master_of(other) == Some(index)).count(),
         })
+    }
+
+    /// The node that this node replicates, if it is in the list. Both show the same replication id.
+    fn master_of(&self, node: usize) -> Option<usize> {
+        let id = self.field(node, "master_replid").filter(|_| self.field(node, "role") == Some("slave"))?;
+        let is_master = |&other: &usize| {
+            self.field(other, "role") == Some("master") && self.field(other, "master_replid") == Some(id)
+        };
+        (0..self.nodes.len()).find(is_master)
+    }
+
+    fn field(&self, node: usize, name: &str) -> Option<&str> {
+        self.checks[node].as_ref().ok()?.field(name)
     }
 }
 
@@ -81,13 +100,26 @@ impl<'a> Node<'a> {
         self.check.as_ref().ok()
     }
 
-    /// Whether the user lacks commands or keys on the node. Missing rights explain other failures.
+    /// Whether the user lacks commands or keys on the node. That may cause other failures.
     pub(super) fn is_limited(&self) -> bool {
         self.lacks().is_some_and(|lacks| !lacks.commands.is_empty() || lacks.keys.is_some())
     }
 
     pub(super) fn lacks_channels(&self) -> bool {
         self.lacks().is_some_and(|lacks| lacks.channels.is_some())
+    }
+
+    /// Whether the finding about the state, or the finding about the rights, reports this refusal.
+    pub(super) fn explains(&self, refusal: &str) -> bool {
+        // Compare only the error's code: the other finding may word the rest differently.
+        let error = match refusal.split_once(' ') {
+            Some((code, _)) if code != "ERR" => code,
+            _ => refusal.split(", with args").next().unwrap_or(refusal),
+        };
+        match &self.status.state {
+            NodeState::Down { why } if why.contains(error) => true,
+            _ => refusal.starts_with("NOPERM") && self.lacks().is_some_and(|lacks| !lacks.no_right()),
+        }
     }
 
     /// Why the node refuses every write, if it does.

@@ -16,13 +16,13 @@ use crate::trouble::Trouble;
 /// with an alert, or closes the connection.
 pub(crate) const TO_TLS: &str = "Write rediss:// if this port expects TLS; else see the server's log.";
 
-const NOT_TLS: &str = "Does this port speak TLS? If not, write redis://. If so, it hangs: see the server's log.";
+const NOT_TLS: &str = "Does this port speak TLS? If not, write redis://. If so, the server hangs: see its log.";
 
 /// Why a server could not be asked, and what to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Failed {
     pub(crate) why: String,
-    /// Empty if it is unknown what to do.
+    /// What to do; empty if that is unknown.
     pub(crate) mend: String,
     pub(crate) kind: Kind,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Open {
     pub(crate) connection: Connection,
     /// For how many days the server's certificates will be accepted; `None` without TLS.
     pub(crate) days: Option<u32>,
-    /// A password was given, and the server asks for none.
+    /// Whether a password was given, although the server asks for none.
     pub(crate) unguarded: bool,
 }
 
@@ -140,7 +140,7 @@ impl Failed {
     }
 }
 
-/// Connects to the first of the host's addresses that accepts.
+/// Connects to the first of the host's addresses that accepts a connection.
 fn reached(host: &str, port: u16, step: Duration) -> Result<TcpStream, Failed> {
     let unknown =
         |error: io::Error| Failed::new(said(&error), "Correct the host in its address, or mend name resolution (DNS).");

@@ -3,8 +3,8 @@
 //! A server checks rights before it looks at arguments. So each command is sent in a form that
 //! changes nothing: a read, the deletion of a missing key, or with arguments that the command
 //! itself refuses. Only `NOPERM` means that a right is missing. Servers note each `NOPERM` in their
-//! ACL LOG, as for any client. Before arguments, servers also check whether they accept writes at
-//! all.
+//! ACL LOG, as for any client. The replies also show whether a server refuses all writes, since it
+//! checks this before arguments, too.
 
 use std::io;
 use std::time::Duration;
@@ -23,8 +23,8 @@ const PREFIX: &str = "quorumlock:";
 const PATIENCE: Duration = Duration::from_secs(10);
 const NO_SCRIPT: &str = "0000000000000000000000000000000000000000";
 
-/// What fails without a right. docs/rights.md says the same. A test compares both with what `run`
-/// does.
+/// What fails without a right. docs/rights.md says the same. A test compares this type and that
+/// page with what `run` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Effect {
     /// The node grants no lock: it is not admitted, gets no record, or claims, renewals or releases
@@ -44,9 +44,9 @@ impl Effect {
 }
 
 /// Commands that the library and its scripts send, with what fails without the right. `K` is a
-/// missing key, and `S` the hash of no script. `C` and `N` are channels without subscribers: for
-/// wake-ups, and for a name's news. SUBSCRIBE comes last: a subscribed connection accepts few other
-/// commands.
+/// missing key, and `S` the hash of no script. `C` and `N` are channels without subscribers: `C`
+/// for wake-ups, `N` for a name's news. SUBSCRIBE comes last: a subscribed connection accepts few
+/// other commands.
 const COMMANDS: &[(Effect, &str)] = &[
     (Effect::WakeUps, "PING"),
     (Effect::Acquire, "TIME"),
@@ -119,7 +119,7 @@ impl Names {
 /// The rights that a user lacks, and what else keeps the node from granting locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lacks {
-    /// In the form that ACL SETUSER takes: `+zadd`.
+    /// Commands, in the form that ACL SETUSER takes: `+zadd`.
     pub(crate) commands: Vec<(Effect, String)>,
     pub(crate) keys: Option<String>,
     pub(crate) channels: Option<String>,

@@ -45,7 +45,7 @@ pub(crate) fn left(inspected: &Inspected) -> Option<Duration> {
     said(inspected).filter_map(|said| said.remaining).max()
 }
 
-/// How many wait, as text; `None` if nobody does.
+/// How many waiters there are, as text; `None` if there are none.
 pub(crate) fn line(inspected: &Inspected) -> Option<String> {
     let waiting = waiting(inspected);
     (waiting > 0).then(|| format!("{waiting} {} in the queue", if waiting == 1 { "waits" } else { "wait" }))
@@ -61,8 +61,9 @@ pub(super) fn shortened_to(text: &str, characters: usize) -> String {
 /// The most characters of an owner in a table.
 const OWNER: usize = 18;
 
-/// An owner in short: its host, its pid and its number, as in `web-1/4711..12`. The random part
-/// between them is left out, so another client in a process with that pid looks the same.
+/// An owner, shortened if it is long, to its host, its pid and its number, as in `web-1/4711..12`.
+/// The random part between pid and number is left out, so another client in a process with that pid
+/// looks the same.
 pub(crate) fn cut(holder: &str) -> String {
     let characters: Vec<_> = holder.chars().collect();
     if characters.len() <= OWNER {
@@ -89,7 +90,7 @@ pub(crate) fn shown(name: &str) -> String {
 /// The holders that nodes name although no quorum agrees, as the end of a sentence.
 pub(super) fn known(inspected: &Inspected) -> String {
     let holders: Vec<_> = named(inspected).into_iter().collect();
-    if holders.is_empty() { String::new() } else { format!("; of a holder they know {}", holders.join(" and ")) }
+    if holders.is_empty() { String::new() } else { format!("; nodes name the holder {}", holders.join(" and ")) }
 }
 
 /// All holders that any node names.
@@ -118,7 +119,7 @@ pub(crate) fn held_by(inspected: &Inspected) -> String {
     let holder = inspected.holder().map(|holder| with_readers(inspected, holder));
     match (holder, inspected.agreed()) {
         (Some(holder), _) if inspected.revoked() => {
-            format!("held by {holder}, and was revoked: it is not renewed any more")
+            format!("held by {holder} for now: the lock was revoked, and is not renewed any more")
         }
         (Some(holder), _) if inspected.is_gate() => {
             format!("the gate of a semaphore, which {holder} has while it waits for permits")
@@ -131,7 +132,7 @@ pub(crate) fn held_by(inspected: &Inspected) -> String {
         (None, None) if !inspected.is_conclusive() => {
             format!("perhaps held, since no quorum of nodes votes, and nobody can tell{}", known(inspected))
         }
-        (None, None) => "no quorum of nodes names a holder, and no quorum says that it is free".to_owned(),
+        (None, None) => "no quorum of nodes names a holder, and no quorum says that the name is free".to_owned(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorumlock::{Doubt, NodeState, NodeStatus};
 
-/// By how much an uptime may be too long: servers count whole seconds.
+/// By how much a reported uptime may be too long: servers count whole seconds.
 pub(super) const ROUNDED: Duration = Duration::from_secs(1);
 
 /// Whether the node can be reached and has no record. The node's first client makes its record.
@@ -19,9 +19,9 @@ pub(crate) fn is_idle(node: &NodeStatus) -> bool {
     matches!(node.state, NodeState::Quarantined { left, doubt: Doubt::Unsynced } if left <= Duration::from_secs(1))
 }
 
-/// Whether the server forgot locks while it ran, before this command connected. Then the record was
-/// made when the server had run for longer than `old`, and was not old at once. A server that has
-/// forgotten nothing makes a record that is old at once.
+/// Whether the server forgot locks while it ran, before this command connected. It did so if the
+/// record was made when the server had run for longer than `old`, and was not old at once. A server
+/// that has forgotten nothing makes a record that is old at once.
 pub(crate) fn forgot_unseen(node: &NodeStatus, old: Duration) -> bool {
     let doubted = matches!(node.state, NodeState::Quarantined { doubt: Doubt::Restarted | Doubt::Forgot, .. });
     let Some(record) = node.record.as_ref().filter(|record| doubted && record.word.is_none()) else { return false };
@@ -29,8 +29,8 @@ pub(crate) fn forgot_unseen(node: &NodeStatus, old: Duration) -> bool {
     !has_restarted_unseen(node) && began.is_some_and(|ran| ran > old + ROUNDED)
 }
 
-/// Whether the node's record is from before a restart of the server. The next client takes the
-/// record over, and waits for max_ttl.
+/// Whether the node's record is from before a restart of the server. The next client takes over the
+/// record, and then waits for max_ttl.
 pub(crate) fn has_restarted_unseen(node: &NodeStatus) -> bool {
     let process = node.record.as_ref().map(|record| &*record.process);
     let other = |run: &str| process.is_some_and(|process| !process.starts_with(run));

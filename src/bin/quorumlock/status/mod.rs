@@ -7,7 +7,9 @@ mod permits;
 mod seen;
 mod states;
 pub(crate) mod verdict;
+mod vote;
 mod waiting;
+mod warnings;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -26,6 +28,7 @@ pub(crate) use idle::{has_restarted_unseen, is_idle, is_unused};
 pub(crate) use permits::Permits;
 use seen::Seen;
 pub(crate) use states::{labels, plain, plainly, state, told, why, word};
+pub(crate) use vote::Vote;
 
 /// How often to check whether the state of all nodes is known.
 const LOOK: Duration = Duration::from_millis(10);
@@ -79,8 +82,8 @@ async fn look(quorum: &Quorum, settings: &Settings, name: Option<String>) -> Res
     };
     let nodes = quorum.nodes();
     let list = own_list(settings, &nodes);
-    // The same states of the nodes as in the output: a node that was admitted meanwhile is asked,
-    // too.
+    // Use the same states of the nodes as the output, so that a node that was admitted during the
+    // inspection is asked, too.
     let rights = rights(&nodes, settings).await;
     Ok(Seen { nodes, inspected, permits, name, list, rights, waited: None })
 }
@@ -93,7 +96,7 @@ async fn rights(nodes: &[NodeStatus], settings: &Settings) -> Vec<Asked> {
     asked(settings, step, &worth).await
 }
 
-/// The list of a client with these settings.
+/// The list that these settings make for these nodes.
 pub(crate) fn own_list(settings: &Settings, nodes: &[NodeStatus]) -> List {
     settings.own_list(nodes.iter().map(|node| &*node.name))
 }
@@ -106,9 +109,9 @@ pub(crate) fn waits(quorum: &Quorum) -> String {
     )
 }
 
-/// Waits until the state of all nodes is known. Once a quorum votes, the other nodes have as long
-/// again, and at least two seconds. So a node that hangs delays nobody for long, and a node that is
-/// far away is seen. If the user set a time (`told`), that time counts instead.
+/// Waits until the state of all nodes is known. Once a quorum votes, the other nodes have the same
+/// time again, and at least two seconds. So this does not wait long for a node that hangs, but it
+/// waits for a node that is far away. If the user set a time (`told`), that time counts instead.
 pub(crate) async fn wait(quorum: &Quorum, told: Option<Duration>) {
     let began = Instant::now();
     let mut end = told.unwrap_or(FAR);

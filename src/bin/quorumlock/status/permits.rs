@@ -16,8 +16,8 @@ const TOLD: usize = 16;
 pub(crate) struct Permits(pub(crate) Vec<(String, Inspected)>);
 
 impl Permits {
-    /// Inspects the first permits that a semaphore of this name would have, and then more permits
-    /// as long as some of the last ones are held. A name that is held as a lock has no permits.
+    /// Inspects the first permits that a semaphore of this name would have. Inspects more permits
+    /// as long as any of the last ones is held. A name that is held as a lock has no permits.
     pub(crate) async fn look(quorum: &Quorum, name: &str, gate: &Inspected) -> Result<Self, Error> {
         let mut all = Self::default();
         if !named(gate).is_empty() && !gate.is_gate() {

@@ -9,6 +9,7 @@ use super::holders::{cut, describe, known, left_over, line, said, says, shown, w
 use super::permits::Permits;
 use super::states::{in_short, labels, why, word};
 use super::verdict::Verdict;
+use super::warnings::warnings;
 use crate::duration::show;
 use crate::lists::{Lists, Whose};
 use crate::output::{self, bold, dash, green, milliseconds, red, yellow};
@@ -24,10 +25,10 @@ pub(super) struct Seen {
     /// The held permits, if the name is a semaphore's.
     pub(super) permits: Permits,
     pub(super) name: Option<String>,
-    /// The list of a client with these settings.
+    /// The list of nodes that this command's settings make.
     pub(super) list: List,
     pub(super) rights: Vec<Asked>,
-    /// How long nodes were waited for, if the user set that time.
+    /// How long the command waited for nodes, if the user set that time.
     pub(super) waited: Option<Duration>,
 }
 
@@ -63,16 +64,20 @@ impl Seen {
         };
         lines.push(colour(&verdict.sentence()));
         if conflict.is_none() {
-            lines.push(self.clients());
+            lines.push(self.clients(&verdict));
         }
-        lines.extend(verdict.warnings().iter().map(|warning| yellow(&format!("warning: {warning}"))));
+        lines.extend(self.warnings().iter().map(|warning| yellow(&format!("warning: {warning}"))));
         if let Some(name) = &self.name {
-            lines.push(self.holding(name));
+            lines.push(self.holding(&verdict, name));
             lines.extend(says(&self.inspected));
             lines.extend(self.permits.lines(name));
             lines.extend(line(&self.inspected));
         }
         lines
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        warnings(&self.nodes, &self.rights, self.list.max_ttl())
     }
 
     /// Which other list is in force, and what to do.
@@ -82,12 +87,12 @@ impl Seen {
     }
 
     /// On how many nodes clients have this list in force.
-    fn clients(&self) -> String {
+    fn clients(&self, verdict: &Verdict<'_>) -> String {
         let lists = Lists::of_nodes(&self.list, &self.nodes);
         let told = self.nodes.iter().filter(|node| node.run.is_some() && node.unreadable.is_none()).count();
         let (own, all) = (lists.with(Whose::Own).len(), self.nodes.len());
         match own {
-            _ if told < self.verdict().quorum() => {
+            _ if told < verdict.quorum() => {
                 format!("nobody knows which clients use these nodes: {told} of {all} answered; mend the others first")
             }
             0 => "no list is in force: no client is connected".to_owned(),
@@ -109,62 +114,43 @@ impl Seen {
         row
     }
 
-    fn holding(&self, name: &str) -> String {
-        match (self.agreed(), self.inspected.holder()) {
-            (_, Some(holder)) => {
-                let revoked =
-                    if self.inspected.revoked() { "; it was revoked, and is not renewed any more" } else { "" };
-                let holder = with_readers(&self.inspected, holder);
-                let fence = self.inspected.fence();
-                if self.inspected.is_gate() {
-                    let name = bold(&shown(name));
-                    return format!("{name} is the gate of a semaphore, which {holder} has while it waits for permits");
-                }
-                let once = if self.inspected.is_once() { ONCE } else { "" };
-                format!("{} is held by {holder}, token at most {fence}{revoked}{once}", bold(&shown(name)))
-            }
-            (Some(_), None) if self.any_permit() => {
-                let (name, few, fence) = (bold(&shown(name)), left_over(&self.inspected), self.inspected.fence());
-                format!(
-                    "{name} is a semaphore, of which permits are held{few}; its gate's tokens so far are at most {fence}"
-                )
-            }
-            (Some(_), None) => {
-                let (name, few, fence) = (bold(&shown(name)), left_over(&self.inspected), self.inspected.fence());
-                format!("{name} is free{few}; its tokens so far are at most {fence}")
-            }
-            (None, None) => self.unknown(name),
-        }
+    /// Whether the name is held, or any permit of it; `None` if nobody can tell. A name is known to
+    /// be free only if a quorum votes.
+    fn held(&self, verdict: &Verdict<'_>) -> Option<bool> {
+        let agreed = self.inspected.agreed().filter(|held| *held || verdict.quorum_knows());
+        agreed.map(|held| held || self.permits.0.iter().any(|(_, seen)| seen.holder().is_some()))
     }
 
-    /// Whether a quorum names the holder of any of the semaphore's permits.
-    fn any_permit(&self) -> bool {
-        self.permits.0.iter().any(|(_, seen)| seen.holder().is_some())
-    }
-
-    /// Whether the name is held, if a quorum of nodes agrees. A name is known to be free only if a
-    /// quorum votes.
-    fn agreed(&self) -> Option<bool> {
-        self.inspected.agreed().filter(|held| *held || self.verdict().quorum_knows())
-    }
-
-    /// The text if nobody can tell who holds the name: too few nodes vote, or votes are split for a
-    /// moment.
-    fn unknown(&self, name: &str) -> String {
-        let name = shown(name);
-        if self.inspected.is_conclusive() && self.verdict().quorum_knows() {
-            return yellow(&format!("{name}: no quorum of nodes names the same holder; look again"));
+    fn holding(&self, verdict: &Verdict<'_>, name: &str) -> String {
+        let (seen, name, all) = (&self.inspected, shown(name), self.nodes.len());
+        let (title, few, known, fence) = (bold(&name), left_over(seen), known(seen), seen.fence());
+        let waits = verdict.waiting_for_a_client();
+        match (seen.holder().map(|holder| with_readers(seen, holder)), self.held(verdict)) {
+            (Some(holder), _) if seen.is_gate() => {
+                format!("{title} is the gate of a semaphore, which {holder} has while it waits for permits")
+            }
+            (Some(holder), _) => {
+                let revoked = if seen.revoked() { "; it was revoked, and is not renewed any more" } else { "" };
+                let once = if seen.is_once() { ONCE } else { "" };
+                format!("{title} is held by {holder}, token at most {fence}{revoked}{once}")
+            }
+            (None, Some(true)) => format!(
+                "{title} is a semaphore, of which permits are held{few}; its gate's tokens so far are at most {fence}"
+            ),
+            (None, Some(false)) => format!("{title} is free{few}; its tokens so far are at most {fence}"),
+            // Votes are split for a moment, or nodes began to vote after they replied.
+            (None, None) if verdict.quorum_knows() => {
+                yellow(&format!("{name}: no quorum of nodes names the same holder; look again"))
+            }
+            (None, None) if waits > 0 && verdict.can_acquire() => yellow(&format!(
+                "{name}: nobody can tell who holds it before a client has come: {waits} of {all} nodes wait for \
+                 one{known}"
+            )),
+            (None, None) => {
+                let votes = output::voting(verdict.votes(), all);
+                red(&format!("{name}: nobody can tell who holds it; {votes}, which is no quorum{known}"))
+            }
         }
-        let (votes, all) = (self.verdict().votes(), self.nodes.len());
-        let known = known(&self.inspected);
-        let waits = self.verdict().waiting_for_a_client();
-        if waits > 0 && self.verdict().can_acquire() {
-            let why =
-                format!("nobody can tell who holds it before a client has come: {waits} of {all} nodes wait for one");
-            return yellow(&format!("{name}: {why}{known}"));
-        }
-        let votes = output::voting(votes, all);
-        red(&format!("{name}: nobody can tell who holds it; {votes}, which is no quorum{known}"))
     }
 
     pub(super) fn json(&self) -> Value {
@@ -176,17 +162,18 @@ impl Seen {
             "votes": verdict.votes(),
             "quorum_votes": verdict.can_acquire(),
             "refused": verdict.kept_out(),
-            "warnings": verdict.warnings(),
+            "warnings": self.warnings(),
         });
         if let Some(name) = &self.name {
+            let held = self.held(&verdict);
             object["name"] = json!(name);
-            object["agreed"] = json!(self.agreed().is_some());
-            object["held"] = json!(self.agreed().map(|held| held || self.any_permit()));
+            object["agreed"] = json!(held.is_some());
+            object["held"] = json!(held);
             object["holder"] = json!(self.inspected.holder());
             object["revoked"] = json!(self.inspected.revoked());
             object["fence"] = json!(self.inspected.fence());
-            object["remaining_ms"] = json!(self.remaining().map(milliseconds));
-            object["count"] = json!(self.held().map(|said| said.count).max());
+            object["remaining_ms"] = json!(self.remaining(verdict.quorum()).map(milliseconds));
+            object["count"] = json!(self.of_holder().map(|said| said.count).max());
             object["waiting"] = json!(waiting(&self.inspected));
             object["once"] = json!(self.inspected.is_once());
             object["permits_held"] = self.permits.json();
@@ -226,16 +213,16 @@ impl Seen {
     }
 
     /// The reports of the nodes that name the holder.
-    fn held(&self) -> impl Iterator<Item = &Inspection> {
+    fn of_holder(&self) -> impl Iterator<Item = &Inspection> {
         let holder = self.inspected.holder();
         said(&self.inspected).filter(move |said| holder.is_some() && said.holder.as_deref() == holder)
     }
 
     /// For how much longer a quorum of nodes holds the name for the holder.
-    fn remaining(&self) -> Option<Duration> {
-        let mut left: Vec<_> = self.held().filter_map(|said| said.remaining).collect();
+    fn remaining(&self, quorum: usize) -> Option<Duration> {
+        let mut left: Vec<_> = self.of_holder().filter_map(|said| said.remaining).collect();
         left.sort_unstable();
-        left.iter().rev().nth(self.verdict().quorum() - 1).copied()
+        left.iter().rev().nth(quorum - 1).copied()
     }
 }
 

@@ -12,15 +12,15 @@ use crate::duration::exact;
 use crate::output;
 use crate::settings::Settings;
 
-/// How often to look.
+/// How often to look at the nodes' states.
 const LOOK: Duration = Duration::from_millis(100);
 /// How often to ask for rights.
 const RIGHTS: Duration = Duration::from_secs(1);
 /// How long the other nodes get to answer once a quorum votes, so that their states are shown.
 const OTHERS: Duration = Duration::from_millis(500);
 
-/// Waits until a quorum of nodes votes, for `time` at most. The wait ends at once if waiting does
-/// not help: one server is behind two addresses.
+/// Waits until a quorum of nodes votes, for `time` at most. If one server is behind two addresses,
+/// the wait ends at once, since waiting does not help.
 pub(super) async fn until_a_quorum_votes(
     quorum: &Quorum,
     settings: &Settings,

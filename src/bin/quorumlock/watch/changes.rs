@@ -6,9 +6,11 @@ use super::event::{Event, Kind};
 use super::seen::{Hold, Mood, Node};
 use crate::duration::show;
 
-/// Time left counts as little if it is less than a fourth of the longest time. A holder that renews
-/// always has more time left.
+/// The time left counts as little if it is less than a fourth of the longest reported time. A
+/// holder that renews always has more time left.
 const LITTLE: u32 = 4;
+/// A longer time between two looks may hide a moment at which the name was free.
+const HANDED_OVER: Duration = Duration::from_secs(2);
 
 /// The events of a node.
 pub(super) fn of_node(before: &Node, now: &Node) -> Vec<Event> {
@@ -43,10 +45,9 @@ fn turned(before: &str, now: &Node) -> String {
 /// on the name's holder.
 pub(super) fn of_hold(name: &str, before: &Hold, now: &Hold, elapsed: Duration) -> Vec<Event> {
     let event = |kind, text: String, mood| Event { kind, subject: name.to_owned(), text, mood };
-    let mut events = Vec::new();
-    if let Some((text, mood)) = passed(before, now, elapsed) {
-        events.push(event(Kind::Lock, text, mood));
-    } else if now.holder.is_some() {
+    let passed = passed(before, now, elapsed).into_iter();
+    let mut events: Vec<_> = passed.map(|(text, mood)| event(Kind::Lock, text, mood)).collect();
+    if events.is_empty() && now.holder.is_some() {
         if now.revoked && !before.revoked {
             events.push(event(Kind::Lock, "revoked: it is not renewed any more".to_owned(), Mood::Bad));
         }
@@ -60,27 +61,33 @@ pub(super) fn of_hold(name: &str, before: &Hold, now: &Hold, elapsed: Duration) 
     events
 }
 
-/// The event if the name has another holder, or none.
-fn passed(before: &Hold, now: &Hold, elapsed: Duration) -> Option<(String, Mood)> {
-    if who(before) == who(now) {
-        return None;
-    }
-    Some(match (who(before), who(now)) {
-        (None, Some(_)) => (format!("taken by {}", taker(now)), Mood::Good),
-        (Some(_), None) => ended(before, elapsed),
+/// The events if the name has another holder, or none.
+fn passed(before: &Hold, now: &Hold, elapsed: Duration) -> Vec<(String, Mood)> {
+    let taken = || (format!("taken by {}", taker(now)), Mood::Good);
+    match (who(before), who(now)) {
+        (from, to) if from == to => Vec::new(),
+        (_, None) => vec![ended(before, elapsed)],
+        (None, Some(_)) => vec![taken()],
         (Some(_), Some(readers)) if before.readers.is_some() && now.readers.is_some() => {
-            (format!("held by {readers}"), Mood::Good)
+            vec![(format!("held by {readers}"), Mood::Good)]
         }
-        (Some(from), Some(_)) => match fate(before, elapsed) {
-            Fate::Lost => (format!("lost by {from}, whose time was over, and taken by {}", taker(now)), Mood::Bad),
-            Fate::Unknown => (format!("no longer held by {from}, and taken by {}", taker(now)), Mood::Doubtful),
-            Fate::Kept => (format!("handed over by {from} to {}", taker(now)), Mood::Good),
-        },
-        (None, None) => return None,
-    })
+        (Some(from), Some(_)) if was_handed_over(before, elapsed) => {
+            vec![(format!("handed over by {from} to {}", taker(now)), Mood::Good)]
+        }
+        (Some(_), Some(_)) => vec![ended(before, elapsed), taken()],
+    }
 }
 
-/// How a hold ended, if there is no new holder.
+/// Whether a hold was handed over, if the name had another holder `elapsed` later. This needs a
+/// waiter, and time that was left to the hold. After a long time without a look it is not certain:
+/// the name may have been free in between.
+fn was_handed_over(before: &Hold, elapsed: Duration) -> bool {
+    let age = before.told.zip(before.left).map_or(Duration::ZERO, |(told, left)| told.saturating_sub(left));
+    let kept = matches!(fate(before, elapsed), Fate::Kept);
+    kept && before.waiting > 0 && elapsed.saturating_add(age) < HANDED_OVER
+}
+
+/// How a hold ended.
 fn ended(before: &Hold, elapsed: Duration) -> (String, Mood) {
     let from = who(before).unwrap_or_default();
     match fate(before, elapsed) {
@@ -119,6 +126,11 @@ pub(super) fn goes_on(before: &Hold, now: Hold) -> Hold {
     Hold { most: if same { before.most.max(now.told) } else { now.told }, ..now }
 }
 
+/// The hold as it was last known, `elapsed` later, if no quorum of nodes agrees any more.
+pub(super) fn ages(before: &Hold, elapsed: Duration) -> Hold {
+    Hold { agreed: false, left: before.left.map(|left| left.saturating_sub(elapsed)), ..before.clone() }
+}
+
 /// The holder, or the number of readers. A node names only one of its readers, and not always the
 /// same one.
 fn who(hold: &Hold) -> Option<String> {
@@ -154,6 +166,11 @@ mod tests {
         Hold { agreed: true, holder: Some(holder.to_owned()), left, told: left, most, ..Hold::default() }
     }
 
+    /// Like `held`, with a waiter.
+    fn queued(holder: &str, left: u64) -> Hold {
+        Hold { waiting: 1, ..held(holder, left) }
+    }
+
     fn free() -> Hold {
         Hold { agreed: true, ..Hold::default() }
     }
@@ -166,11 +183,22 @@ mod tests {
     fn a_name_is_taken_handed_over_released_and_lost() {
         let noted = Hold { note: "deploy".to_owned(), ..held("a", 9) };
         assert_eq!(told(&free(), &noted), ["taken by a \"deploy\""]);
-        assert_eq!(told(&held("a", 9), &held("b", 9)), ["handed over by a to b"]);
+        assert_eq!(told(&queued("a", 9), &queued("b", 9)), ["handed over by a to b"]);
         assert_eq!(told(&held("a", 9), &free()), ["released by a"]);
-        assert_eq!(told(&held("a", 1), &free()), ["lost by a: it was not renewed in time"]);
-        assert_eq!(told(&held("a", 1), &held("b", 9)), ["lost by a, whose time was over, and taken by b"]);
+        let lost = "lost by a: it was not renewed in time";
+        assert_eq!(told(&held("a", 1), &free()), [lost]);
+        assert_eq!(told(&queued("a", 1), &queued("b", 9)), [lost, "taken by b"]);
         assert_eq!(told(&held("a", 9), &held("a", 7)), Vec::<String>::new(), "a renewal is no event");
+    }
+
+    #[test]
+    fn name_that_may_have_been_free_meanwhile_was_not_handed_over() {
+        let apart = ["released by a", "taken by b"];
+        assert_eq!(told(&held("a", 9), &held("b", 9)), apart, "nobody waited");
+        let old = Hold { told: Some(Duration::from_secs(11)), ..queued("a", 9) };
+        assert_eq!(told(&old, &queued("b", 9)), apart, "the reports were 2 s old");
+        let later = of_hold("job", &queued("a", 9), &queued("b", 9), HANDED_OVER);
+        assert_eq!(later.into_iter().map(|event| event.text).collect::<Vec<_>>(), apart);
     }
 
     /// If nobody looked for long, the lock may have been renewed and then released.
@@ -178,7 +206,7 @@ mod tests {
     fn nobody_is_said_to_have_lost_what_may_have_been_released() {
         let unseen = Hold { left: Some(Duration::ZERO), ..held("a", 9) };
         assert_eq!(told(&unseen, &free()), ["no longer held by a"]);
-        assert_eq!(told(&unseen, &held("b", 9)), ["no longer held by a, and taken by b"]);
+        assert_eq!(told(&unseen, &held("b", 9)), ["no longer held by a", "taken by b"]);
         let first = Hold { most: Some(Duration::from_secs(1)), ..held("a", 1) };
         assert_eq!(told(&first, &free()), ["no longer held by a"], "it may have a short ttl");
     }
@@ -205,7 +233,7 @@ mod tests {
         assert_eq!(told(&free(), &readers("b", 1)), ["taken by 1 reader"]);
         assert_eq!(told(&readers("b", 2), &free()), ["released by 2 readers"]);
         assert_eq!(told(&readers("a", 1), &readers("a", 2)), ["held by 2 readers"]);
-        assert_eq!(told(&readers("a", 2), &held("w", 9)), ["handed over by 2 readers to w"]);
+        assert_eq!(told(&readers("a", 2), &held("w", 9)), ["released by 2 readers", "taken by w"]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quorumlock::{Inspected, Inspection, Quorum};
 
-use super::convert::{self, Pace};
+use super::convert::{self, Pace, Reports};
 use super::seen::Seen;
 use crate::raw_connection::rights::Asked;
 use crate::settings::Settings;
@@ -21,13 +21,14 @@ pub(super) struct Collected {
     rights: Vec<Asked>,
     settings: Settings,
     named: bool,
+    began: Instant,
 }
 
 impl Collected {
     pub(super) fn new(quorum: Quorum, settings: Settings, named: bool) -> Self {
         let nodes = quorum.nodes().len();
         let (early, paces) = (vec![None; nodes], vec![Pace::default(); nodes]);
-        Self { quorum, inspected: None, early, paces, rights: Vec::new(), settings, named }
+        Self { quorum, inspected: None, early, paces, rights: Vec::new(), settings, named, began: Instant::now() }
     }
 
     pub(super) fn asked(&mut self, node: usize) {
@@ -35,7 +36,7 @@ impl Collected {
     }
 
     pub(super) fn told(&mut self, node: usize, said: Result<Inspection, String>, took: Duration) {
-        self.paces[node] = Pace { asked: None, answered: Some(Instant::now()), took: Some(took) };
+        self.paces[node] = self.paces[node].ended(said.is_ok(), took, Instant::now());
         match &mut self.inspected {
             Some(inspected) => inspected.nodes[node].1 = said,
             None => self.early[node] = Some(said),
@@ -58,13 +59,11 @@ impl Collected {
     /// The nodes and the name as they are now.
     pub(super) fn seen(&self) -> Seen {
         let nodes = self.quorum.nodes();
-        match &self.inspected {
-            Some(inspected) => {
-                let list = own_list(&self.settings, &nodes);
-                let verdict = Verdict::new(&nodes, inspected, &list).with_rights(self.rights.clone());
-                convert::seen(&verdict, &nodes, inspected, &self.paces, self.named)
-            }
-            None => convert::unasked(&nodes),
-        }
+        let Some(inspected) = &self.inspected else { return convert::unasked(&nodes) };
+        let list = own_list(&self.settings, &nodes);
+        let verdict = Verdict::new(&nodes, inspected, &list).with_rights(self.rights.clone());
+        // Clients show the id of a lost record for a while, and nodes keep what was shown.
+        let lately = self.began.elapsed().max(list.spare() + list.overlap());
+        convert::seen(&Reports { verdict, nodes: &nodes, inspected, paces: &self.paces, lately }, self.named)
     }
 }

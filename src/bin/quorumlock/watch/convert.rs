@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use quorumlock::{HeldNames, Inspected, Inspection, NodeState, NodeStatus, Record};
+use quorumlock::{Doubt, HeldNames, Inspected, Inspection, NodeState, NodeStatus, Record};
 
 use super::seen::{Hold, Mood, Names, Node, Seen};
 use crate::output::dash;
 use crate::status::verdict::Verdict;
-use crate::status::{cut, is_unused, labels, left, plain, plainly, waiting, why, word};
+use crate::status::{cut, is_idle, is_unused, labels, left, plain, plainly, waiting, why, word};
 use crate::words::counted;
 
-/// A node that takes longer is shown as slow.
-const SLOW: Duration = Duration::from_millis(500);
+/// A node that takes longer to answer is shown as slow. No search for names waits longer for it.
+pub(super) const SLOW: Duration = Duration::from_millis(500);
 
 /// The times of one node's polls.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,34 +20,45 @@ pub(super) struct Pace {
     pub(super) asked: Option<Instant>,
     /// When the last answer came, or the request failed.
     pub(super) answered: Option<Instant>,
-    /// How long the last answer took.
+    /// How long the last answer took, or a request that failed since.
     pub(super) took: Option<Duration>,
 }
 
 impl Pace {
+    /// Takes note that the request ended at `now`, after `took`. An error is no answer, however
+    /// soon it comes: a node that was slow stays slow.
+    pub(super) fn ended(self, is_answer: bool, took: Duration, now: Instant) -> Self {
+        let longest = took.max(self.took.unwrap_or_default());
+        Self { asked: None, answered: Some(now), took: Some(if is_answer { took } else { longest }) }
+    }
+
     fn is_slow(&self, now: Instant) -> bool {
         let waits = self.asked.map_or(Duration::ZERO, |asked| now.saturating_duration_since(asked));
         waits.max(self.took.unwrap_or_default()) > SLOW
     }
 
-    /// The highest possible age of the node's last answer, which may be as old as the request.
+    /// The highest possible age of the node's last answer: it may be as old as the request.
     fn age(&self, now: Instant) -> Duration {
         let since = self.answered.map_or(Duration::ZERO, |answered| now.saturating_duration_since(answered));
         since + self.took.unwrap_or_default()
     }
 }
 
+/// The latest reports of the nodes.
+pub(super) struct Reports<'a> {
+    pub(super) verdict: Verdict<'a>,
+    pub(super) nodes: &'a [NodeStatus],
+    pub(super) inspected: &'a Inspected,
+    pub(super) paces: &'a [Pace],
+    /// A server with a shorter uptime lost its record by a restart.
+    pub(super) lately: Duration,
+}
+
 /// The nodes, and the name that is watched if there is one.
-pub(super) fn seen(
-    verdict: &Verdict<'_>,
-    nodes: &[NodeStatus],
-    inspected: &Inspected,
-    paces: &[Pace],
-    named: bool,
-) -> Seen {
+pub(super) fn seen(reports: &Reports<'_>, named: bool) -> Seen {
+    let Reports { verdict, nodes, inspected, paces, .. } = reports;
     let now = Instant::now();
-    let rows = labels(nodes).into_iter().enumerate();
-    let rows = rows.map(|(index, label)| node(verdict, nodes, inspected, index, &label, &paces[index], now)).collect();
+    let rows = labels(nodes).into_iter().enumerate().map(|(index, label)| node(reports, index, label, now)).collect();
     let ages: Vec<_> = paces.iter().map(|pace| pace.age(now)).collect();
     let hold = named.then(|| Hold {
         agreed: agreed(verdict, nodes, inspected),
@@ -84,25 +95,29 @@ pub(super) fn unasked(nodes: &[NodeStatus]) -> Seen {
     Seen { nodes: rows, verdict: "waiting for the nodes' first answers".to_owned(), mood: Mood::Bad, hold: None }
 }
 
-fn node(
-    verdict: &Verdict<'_>,
-    nodes: &[NodeStatus],
-    inspected: &Inspected,
-    index: usize,
-    label: &str,
-    pace: &Pace,
-    now: Instant,
-) -> Node {
-    let (node, said) = (&nodes[index], &inspected.nodes[index].1);
+fn node(reports: &Reports<'_>, index: usize, label: String, now: Instant) -> Node {
+    let Reports { verdict, nodes, inspected, paces, lately } = reports;
+    let (node, said, pace) = (&nodes[index], &inspected.nodes[index].1, &paces[index]);
     let refuses = verdict.refusal(index).is_some();
     let slow = pace.is_slow(now) && node.state.is_admitted();
     let left = said.as_ref().ok().and_then(|said| said.remaining);
+    // `forgot` ignores a node that restarted lately, so check for a lost record.
+    let lost = if is_unused(node) { verdict.lost_record(index) } else { verdict.forgot(index).is_some() };
+    let restarted = !refuses && lost && has_restarted(node, *lately);
     Node {
-        label: label.to_owned(),
+        label,
         word: if refuses { "no vote" } else { word(&node.state) },
-        state: if refuses { "no vote".to_owned() } else { plainly(verdict, index, node) },
+        state: match restarted {
+            _ if refuses => "no vote".to_owned(),
+            true => plain(node),
+            false => plainly(verdict, index, node),
+        },
         mood: if refuses { Mood::Bad } else { mood(&node.state) },
-        why: why(verdict, index, node),
+        why: match restarted {
+            true if is_unused(node) => Some("no record: it has restarted, and no client has come since".to_owned()),
+            true => Some(node.state.to_string()),
+            false => why(verdict, index, node),
+        },
         round_trip: pace.took.filter(|_| said.is_ok()).or(node.round_trip).filter(|_| node.state.is_admitted()),
         slow,
         memory: memory(node),
@@ -110,6 +125,14 @@ fn node(
         holder: holder(said, node),
         left: left.map(|left| left.saturating_sub(pace.age(now))),
     }
+}
+
+/// Whether the server lost its record by a restart. After FLUSHALL the record is gone, too, but
+/// then the server has run since before clients met the record.
+fn has_restarted(node: &NodeStatus, lately: Duration) -> bool {
+    // In this state, this client knew a record of the same process.
+    let forgot = matches!(node.state, NodeState::Quarantined { doubt: Doubt::Forgot, .. });
+    !forgot && node.uptime.is_some_and(|uptime| uptime < lately)
 }
 
 fn memory(node: &NodeStatus) -> String {
@@ -140,8 +163,8 @@ fn record(node: &NodeStatus) -> String {
     }
 }
 
-/// The holder that the node names. If a node that does not vote names no holder, that means
-/// nothing.
+/// The holder that the node names. If a node that does not vote names no holder, the name may still
+/// be held.
 fn holder(said: &Result<Inspection, String>, node: &NodeStatus) -> String {
     match said {
         Ok(Inspection { holder: Some(holder), .. }) => cut(holder),
@@ -167,8 +190,8 @@ fn quorum_left(inspected: &Inspected, ages: &[Duration], quorum: usize) -> Optio
     let same = said.filter(|(said, _)| said.holder.as_deref() == Some(holder));
     let mut left: Vec<_> = same.filter_map(|(said, age)| Some(said.remaining?.saturating_sub(*age))).collect();
     left.sort_unstable();
-    // Each node names one of its readers, so perhaps no quorum names the same reader. Then the
-    // longest time must do.
+    // Each node names only one of its readers, so perhaps no quorum names the same reader. In that
+    // case this returns the longest time.
     left.iter().rev().nth(quorum - 1).or(left.last()).copied()
 }
 
@@ -191,8 +214,100 @@ fn hold(inspected: &Inspected) -> Hold {
     }
 }
 
-/// The names that are held.
-pub(super) fn names(names: &HeldNames, held: &[(String, Inspected)], whole: bool) -> Names {
+/// The names that are held. All were found only if a quorum of voting nodes was read: other nodes
+/// may have forgotten names.
+pub(super) fn names(names: &HeldNames, held: &[(String, Inspected)], whole: bool, nodes: &[NodeStatus]) -> Names {
+    let unread = names.unread();
+    let is_read = |node: &NodeStatus| unread.iter().all(|report| report.node != node.node);
+    // The quarantine of an idle node is over, so it knows its names.
+    let knows = |node: &NodeStatus| node.state == NodeState::Up || is_idle(node);
+    let read = nodes.iter().filter(|node| knows(node) && is_read(node)).count();
+    let complete = names.missed().is_empty() && read > nodes.len() / 2;
     let held = held.iter().map(|(name, inspected)| (name.clone(), hold(inspected))).collect();
-    Names { held, whole, complete: names.is_complete() }
+    Names { held, whole, complete }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorumlock::{InForce, List, Quorum, Sighting};
+
+    use super::super::changes;
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Three nodes that vote, on which clients met records 2 s ago.
+    fn voting() -> (Vec<NodeStatus>, List) {
+        let names = ["redis://n1", "redis://n2", "redis://n3"];
+        let list = List::new("default", names, 60 * SECOND);
+        let in_force =
+            InForce { hash: list.hash().clone(), says: list.says().clone(), left: 70 * SECOND, age: 900 * SECOND };
+        let met = |name: &str| Sighting { node: name.into(), id: name.into(), age: 2 * SECOND };
+        let status = |name: &str| {
+            let mut status = NodeStatus::new(name.into(), NodeState::Up);
+            (status.run, status.uptime) = (Some("run".to_owned()), Some(1_000 * SECOND));
+            status.record = Some(Record {
+                id: name.into(),
+                process: "run".into(),
+                age: 900 * SECOND,
+                high: 1,
+                floor: 0,
+                synced: true,
+                word: None,
+                in_force: Some(in_force.clone()),
+                seen: names.map(met).to_vec(),
+            });
+            status
+        };
+        (names.map(status).to_vec(), list)
+    }
+
+    /// The first node, if this is what it replies.
+    async fn first(nodes: &[NodeStatus], list: &List, said: Result<Inspection, String>, pace: Pace) -> Node {
+        let quorum = Quorum::in_memory(nodes.len()).unwrap();
+        let mut inspected = quorum.inspect("job").await.unwrap();
+        for (_, said) in &mut inspected.nodes {
+            *said = Ok(Inspection::free(0));
+        }
+        inspected.nodes[0].1 = said;
+        let verdict = Verdict::new(nodes, &inspected, list);
+        let paces = [pace, Pace::default(), Pace::default()];
+        let reports = Reports { verdict, nodes, inspected: &inspected, paces: &paces, lately: 15 * SECOND };
+        seen(&reports, false).nodes.swap_remove(0)
+    }
+
+    /// Between the restart and the first hello the server has no record, as after FLUSHALL.
+    #[tokio::test]
+    async fn server_that_restarted_empty_is_not_said_to_have_forgotten() {
+        let restarted = "no record: it has restarted, and no client has come since";
+        for (doubt, uptime, state, why) in [
+            (Doubt::Restarted, 1, "no record", restarted),
+            (Doubt::Restarted, 1_000, "forgot", "forgot: it forgot while it ran"),
+            (Doubt::Forgot, 1, "forgot", "forgot: it forgot while it ran"),
+        ] {
+            let (mut nodes, list) = voting();
+            nodes[0].state = NodeState::Quarantined { left: 60 * SECOND, doubt };
+            (nodes[0].uptime, nodes[0].record) = (Some(SECOND * uptime), None);
+            let node = first(&nodes, &list, Err("it has no record".to_owned()), Pace::default()).await;
+            assert!(node.state == state && node.why.as_ref().is_some_and(|said| said.starts_with(why)), "{node:?}");
+        }
+    }
+
+    /// Requests over a connection that has gone fail at once.
+    #[tokio::test]
+    async fn node_whose_requests_fail_at_once_does_not_answer_in_time() {
+        let ((nodes, list), now) = (voting(), Instant::now());
+        let hangs = Pace { asked: Some(now - SECOND), ..Pace::default() };
+        let late = hangs.ended(false, 2 * SECOND, now);
+        let error = || Err("no answer".to_owned());
+        let nodes = [
+            first(&nodes, &list, Ok(Inspection::free(0)), Pace::default()).await,
+            first(&nodes, &list, Ok(Inspection::free(0)), hangs).await,
+            first(&nodes, &list, error(), late).await,
+            first(&nodes, &list, error(), late.ended(false, Duration::ZERO, now)).await,
+        ];
+        let events = nodes.windows(2).flat_map(|pair| changes::of_node(&pair[0], &pair[1]));
+        let told: Vec<_> = events.map(|event| event.text).collect();
+        assert_eq!(told, ["slow to answer", "no vote: up, but does not answer: no answer"]);
+    }
 }

@@ -17,8 +17,11 @@ use crate::status::{cut, shown};
 const LEAST: (usize, usize) = (36, 8);
 /// From this height on, empty lines separate the sections.
 const ROOMY: usize = 18;
-/// Rows that say who holds the name that is watched.
+/// How many rows say who holds the watched name.
 const HOLD: usize = 3;
+/// How many of the latest events of nodes stay on the screen if events of names would push them
+/// out. They take half of the rows at most.
+const PINNED: usize = 3;
 
 /// Draws the model. Also ends scrolling at the end of the list, since only this function knows how
 /// many rows fit.
@@ -249,7 +252,7 @@ fn found(names: &Names, age: Duration) -> String {
     let held = names.held.len();
     let are = if held == 1 { "name is" } else { "names are" };
     let count = format!("{}{held} {are} held", if names.whole { "" } else { "more than " });
-    let missing = if names.complete { "" } else { "; some may be missing: too few nodes were read" };
+    let missing = if names.complete { "" } else { "; some may be missing: too few nodes know all names" };
     format!("{count}, {} ago{missing}", ago(age))
 }
 
@@ -259,6 +262,7 @@ const fn names_style(names: &Names) -> Style {
 
 fn name_line(name: &str, hold: &Hold, age: Duration, width: usize) -> Line<'static> {
     let holder = match (&hold.holder, hold.readers) {
+        _ if !hold.agreed => "?".to_owned(),
         (_, Some(readers)) if readers > 1 => format!("{readers} readers"),
         (Some(holder), _) => cut(&shown(holder)),
         (None, _) => "?".to_owned(),
@@ -295,9 +299,23 @@ fn events(model: &mut Model, width: usize, rows: usize, now: Instant) -> Vec<Lin
     if events.is_empty() {
         lines.push(Line::styled(fit("nothing has happened yet", width), faint()));
     }
-    let latest = events.into_iter().skip(skipped).take(rows);
+    let latest = pinned(&events[skipped..], rows);
     lines.extend(latest.map(|(at, event)| event_line(event, now.saturating_duration_since(*at), width)));
     lines
+}
+
+/// The latest events, and the latest events of nodes.
+fn pinned<'a>(events: &'a [&'a (Instant, Event)], rows: usize) -> impl Iterator<Item = &'a (Instant, Event)> {
+    let of_nodes = events.iter().filter(|(_, event)| event.kind == Kind::Node).count();
+    let mut pins = of_nodes.min(PINNED).min(rows / 2);
+    let mut others = rows - pins;
+    let shown = move |(_, event): &&(Instant, Event)| {
+        let left = if event.kind == Kind::Node && pins > 0 { &mut pins } else { &mut others };
+        let shown = *left > 0;
+        *left = left.saturating_sub(1);
+        shown
+    };
+    events.iter().copied().filter(shown)
 }
 
 fn event_line(event: &Event, age: Duration, width: usize) -> Line<'static> {

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use super::seen::Mood;
 
-/// How many events are kept.
+/// How many events are kept. Events of nodes are kept longest, on half of the room at most: they
+/// are few, and matter most.
 pub(super) const KEPT: usize = 500;
 
 /// What an event is about.
@@ -55,7 +56,12 @@ pub(super) struct Log(VecDeque<(Instant, Event)>);
 
 impl Log {
     pub(super) fn add(&mut self, now: Instant, event: Event) {
-        self.0.truncate(KEPT - 1);
+        if self.0.len() == KEPT {
+            let of_nodes = self.0.iter().filter(|(_, event)| event.kind == Kind::Node).count();
+            let are_many = of_nodes > KEPT / 2;
+            let oldest = self.0.iter().rposition(|(_, event)| (event.kind == Kind::Node) == are_many);
+            self.0.remove(oldest.unwrap_or(KEPT - 1));
+        }
         self.0.push_front((now, event));
     }
 
@@ -69,14 +75,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_keeps_the_latest() {
+    fn log_keeps_the_latest_and_those_of_nodes() {
         let mut log = Log::default();
         for number in 0..2 * KEPT {
             let (subject, text) = (String::new(), number.to_string());
-            log.add(Instant::now(), Event { kind: Kind::Lock, subject, text, mood: Mood::Good });
+            let kind = if number == 0 { Kind::Node } else { Kind::Lock };
+            log.add(Instant::now(), Event { kind, subject, text, mood: Mood::Good });
         }
-        assert_eq!(log.iter().count(), KEPT);
-        assert_eq!(log.iter().next().unwrap().1.text, (2 * KEPT - 1).to_string());
+        let texts: Vec<_> = log.iter().map(|(_, event)| event.text.clone()).collect();
+        let latest = (KEPT + 1..2 * KEPT).rev().chain([0]);
+        assert_eq!(texts, latest.map(|number| number.to_string()).collect::<Vec<_>>());
     }
 
     #[test]

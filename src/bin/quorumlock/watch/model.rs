@@ -63,7 +63,7 @@ impl Model {
             for event in between(before, &names, self.since(*then, now)) {
                 self.log.add(now, event);
             }
-            go_on(before, &mut names);
+            go_on(before, &mut names, began.saturating_duration_since(*then));
         }
         self.names = Some((began, names));
     }
@@ -118,29 +118,35 @@ impl Model {
     }
 }
 
-/// The events between two searches for all names. A name that a search may have missed makes no
-/// event.
+/// The events between two searches for all names. A name makes no event if a search may have missed
+/// it, or if no quorum agrees on its holder.
 fn between(before: &Names, now: &Names, elapsed: Duration) -> Vec<Event> {
     let index = |names: &Names| -> BTreeMap<String, Hold> { names.held.iter().cloned().collect() };
     let (old, new) = (index(before), index(now));
     let missing = Hold { agreed: true, ..Hold::default() };
-    let gone = old.iter().filter(|(name, _)| !new.contains_key(*name) && now.whole && now.complete);
+    // A hold on which no quorum agrees keeps the last holder that a quorum named.
+    let is_known = |hold: &Hold| hold.agreed || hold.holder.is_some();
+    let gone = old.iter().filter(|(name, hold)| is_known(hold) && !new.contains_key(*name));
+    let gone = gone.filter(|_| now.whole && now.complete);
     let gone = gone.flat_map(|(name, hold)| changes::of_hold(name, hold, &missing, elapsed));
     let known = before.whole && before.complete;
-    let others = new.iter().filter_map(|(name, hold)| {
-        let before = old.get(name).or(known.then_some(&missing))?;
+    let others = new.iter().filter(|(_, hold)| hold.agreed).filter_map(|(name, hold)| {
+        let before = old.get(name).map_or(known.then_some(&missing), |hold| is_known(hold).then_some(hold))?;
         Some(changes::of_hold(name, before, hold, elapsed))
     });
     // If a name is not held any more, the end of its queue is no event.
     gone.filter(|event| event.kind == Kind::Lock).chain(others.flatten()).collect()
 }
 
-/// Adds to `now` what `before` shows about the names that are still held.
-fn go_on(before: &Names, now: &mut Names) {
+/// Adds to `now` what `before` shows, `elapsed` earlier, about the names that are still held.
+fn go_on(before: &Names, now: &mut Names, elapsed: Duration) {
     let old: BTreeMap<_, _> = before.held.iter().map(|(name, hold)| (name, hold)).collect();
     for (name, hold) in &mut now.held {
-        if let Some(before) = old.get(name) {
-            *hold = changes::goes_on(before, std::mem::take(hold));
+        if let Some(&before) = old.get(name) {
+            *hold = match hold.agreed {
+                true => changes::goes_on(before, std::mem::take(hold)),
+                false => changes::ages(before, elapsed),
+            };
         }
     }
 }
@@ -180,7 +186,7 @@ mod tests {
 
     #[test]
     fn nodes_that_disagree_for_a_moment_make_no_event() {
-        assert_eq!(told([held("a"), Hold::default(), held("b")]), ["handed over by a to b"]);
+        assert_eq!(told([held("a"), Hold::default(), held("b")]), ["taken by b", "released by a"]);
         assert_eq!(told([held("a"), Hold::default(), held("a")]), Vec::<String>::new());
     }
 
@@ -223,7 +229,7 @@ mod tests {
     }
 
     fn names(held: &[(&str, &str)], whole: bool) -> Names {
-        let hold = |holder: &str| Hold { waiting: 1, ..self::held(holder) };
+        let hold = |holder: &str| Hold { waiting: 1, told: Some(9 * SECOND), ..self::held(holder) };
         let held = held.iter().map(|&(name, holder)| (name.to_owned(), hold(holder))).collect();
         Names { held, whole, complete: true }
     }
@@ -239,5 +245,22 @@ mod tests {
         assert_eq!(told(&one, &other), all);
         assert_eq!(told(&one, &names(&[("b", "y")], false)), Vec::<String>::new(), "a may have been left out");
         assert_eq!(told(&names(&[("b", "y")], false), &one), Vec::<String>::new(), "and here too");
+    }
+
+    #[test]
+    fn name_that_no_quorum_agrees_on_is_not_said_to_be_released() {
+        let told = |last: Names| -> Vec<_> {
+            let (began, mut model) = (Instant::now(), Model::new(None, SECOND));
+            let unknown = Names { held: vec![("a".to_owned(), Hold::default())], whole: true, complete: true };
+            for (number, names) in (0..).zip([names(&[("a", "x")], true), unknown.clone(), unknown, last]) {
+                let at = began + SECOND * number;
+                model.see_names(at, names, at);
+            }
+            let locks = model.log.iter().filter(|(_, event)| event.kind == Kind::Lock);
+            locks.map(|(_, event)| event.text.clone()).collect()
+        };
+        assert_eq!(told(names(&[("a", "x")], true)), Vec::<String>::new());
+        assert_eq!(told(names(&[("a", "y")], true)), ["taken by y", "released by x"]);
+        assert_eq!(told(names(&[], true)), ["released by x"]);
     }
 }

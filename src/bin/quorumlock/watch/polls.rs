@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::convert;
+use super::convert::{self, SLOW};
 use super::seen::Names;
 use crate::failure::Failure;
 use crate::raw_connection::rights::{Asked, asked};
@@ -30,8 +30,11 @@ const REST: Duration = Duration::from_millis(50);
 const RIGHTS: Duration = Duration::from_millis(500);
 /// The least pause between two searches for all names.
 const SEARCHES: Duration = Duration::from_secs(5);
-/// The pause after a search is at least this many times as long as the search.
+/// The pause after a search is at least this many times as long as the nodes worked on it.
 const RESTS: u32 = 10;
+/// How long a node works on a key at most, in us. If the key is a name, most of this time is for
+/// inspecting the name.
+const PER_KEY: u64 = 30;
 /// How many names are shown at most: as many as `status --all` shows.
 const LIMIT: usize = 1_000;
 
@@ -41,7 +44,7 @@ pub(super) enum Answer {
     Asked { node: usize },
     /// The node answered, or the request failed.
     Told { node: usize, said: Result<Inspection, String>, took: Duration },
-    /// The answers of all nodes to one common request, which is made once.
+    /// The answers of all nodes to one common request. There is only one such request.
     All(Box<Inspected>),
     /// The missing rights that acquiring needs, node by node.
     Rights(Vec<Asked>),
@@ -68,8 +71,8 @@ impl Polls {
         let (mut tasks, round) = (JoinSet::new(), Arc::new(round));
         let asked = name.unwrap_or(PROBE).to_owned();
         for (node, address) in settings.nodes.iter().enumerate() {
-            // A quorum of its own for each node: a request to a larger quorum waits for the slowest
-            // node.
+            // Each node gets a quorum of its own: a request to a larger quorum would wait for the
+            // slowest node.
             let alone = Settings { nodes: vec![address.clone()], ..settings.clone() }.onlooker()?.open()?;
             tasks.spawn(ask(alone, node, asked.clone(), rounds.clone(), told.clone()));
         }
@@ -78,7 +81,7 @@ impl Polls {
         tasks.spawn(together(quorum.clone(), asked, told.clone()));
         match name {
             Some(name) => drop(tasks.spawn(pushed(quorum.election(name).observe()?, round))),
-            None => drop(tasks.spawn(search(quorum.clone(), every, told))),
+            None => drop(tasks.spawn(search(searching(settings)?, every, told))),
         }
         Ok(Self { answers, _tasks: tasks })
     }
@@ -103,8 +106,8 @@ async fn tick(round: Arc<watch::Sender<()>>, every: Duration) {
     }
 }
 
-/// Begins a round whenever nodes push that the name may have changed. If nodes cannot push, the
-/// regular rounds must do.
+/// Begins a round whenever nodes push that the name may have changed. If nodes cannot push,
+/// only the regular rounds ask.
 async fn pushed(changes: impl Stream<Item = Leadership> + Send, round: Arc<watch::Sender<()>>) {
     let mut changes = pin!(changes);
     while changes.next().await.is_some() {
@@ -161,16 +164,55 @@ async fn rights(settings: Settings, quorum: Quorum, told: mpsc::Sender<Answer>) 
     }
 }
 
+/// A quorum that waits for a node for about [`SLOW`], a third of the quorum's ttl. The quorum
+/// acquires nothing, so its ttl has no other effect.
+fn searching(settings: &Settings) -> Result<Quorum, Failure> {
+    let longest = settings.max_ttl.filter(|longest| !longest.is_zero());
+    let ttl = longest.map_or(3 * SLOW, |longest| longest.min(3 * SLOW));
+    Ok(Settings { ttl: Some(ttl), ..settings.clone() }.onlooker()?.open()?)
+}
+
 /// Looks for all names that are held, again and again.
 async fn search(quorum: Quorum, every: Duration, told: mpsc::Sender<Answer>) {
     let _ = quorum.ready(PATIENCE).await;
     loop {
         let (began, mut names) = (Instant::now(), quorum.held_names());
         let Ok((held, whole)) = gather(&mut names, LIMIT, |_, _| ()).await else { return };
-        let names = convert::names(&names, &held, whole);
+        let keys = names.looked_at();
+        let names = convert::names(&names, &held, whole, &quorum.nodes());
         if told.send(Answer::Names { names, began }).await.is_err() {
             return;
         }
-        sleep((began.elapsed() * RESTS).max(every).max(SEARCHES)).await;
+        sleep(pause(keys, began.elapsed(), every)).await;
+    }
+}
+
+/// The pause after a search of length `took`, in which the nodes looked at `keys` keys. Waiting for
+/// a node that hangs is no work of the nodes, so it does not make the pause longer.
+fn pause(keys: u64, took: Duration, every: Duration) -> Duration {
+    let work = Duration::from_micros(keys.saturating_mul(PER_KEY));
+    (work.min(took) * RESTS).max(every).max(SEARCHES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pause_after_a_search_grows_with_the_work_of_nodes() {
+        let second = Duration::from_secs(1);
+        assert_eq!(pause(5_000, 4 * second, second), SEARCHES, "a node hangs");
+        assert_eq!(pause(1_000_000, 30 * second, second), 300 * second);
+        assert_eq!(pause(1_000_000, 4 * second, second), 40 * second);
+        assert_eq!(pause(5_000, 4 * second, 60 * second), 60 * second);
+    }
+
+    #[tokio::test]
+    async fn search_fits_a_short_max_ttl() {
+        for max_ttl in [None, Some(0), Some(100), Some(60_000)] {
+            let nodes = vec!["redis://127.0.0.1:1".to_owned()];
+            let max_ttl = max_ttl.map(Duration::from_millis);
+            assert!(searching(&Settings { nodes, max_ttl, ..Settings::default() }).is_ok(), "{max_ttl:?}");
+        }
     }
 }

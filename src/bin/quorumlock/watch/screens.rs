@@ -194,7 +194,7 @@ fn widths() -> impl Iterator<Item = u16> {
     (0..4).chain(33..44).chain(58..62).chain(66..70).chain([79, 80, 110])
 }
 
-/// In any size, with an empty model and with a full one.
+/// Tries many sizes, with an empty model and with a full one.
 #[test]
 fn no_size_is_a_reason_to_panic() {
     let empty = |name: Option<&str>| (Model::new(name.map(str::to_owned), SECOND), Instant::now());
@@ -205,6 +205,18 @@ fn no_size_is_a_reason_to_panic() {
             assert!(width < 36 || height < 8 || lines[usize::from(height) - 1].starts_with("q quit"), "{lines:?}");
         }
     }
+}
+
+#[test]
+fn event_of_a_node_stays_on_the_screen_while_a_name_is_busy() {
+    let mut model = of_a_name();
+    for number in 0..20 {
+        model.0.log.add(model.1, event(Kind::Lock, "job", &format!("taken by owner {number}")));
+    }
+    let lines = drawn(&mut model, 80, 24);
+    assert_eq!(lines[15], "0 s ago    job taken by owner 19");
+    assert_eq!(lines[21], "0 s ago    job taken by owner 13");
+    assert_eq!(lines[22], "10 s ago   10.0.4.7:6379 down: Connection refused");
 }
 
 #[test]

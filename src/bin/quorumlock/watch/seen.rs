@@ -24,7 +24,7 @@ pub(super) struct Node {
     pub(super) why: Option<String>,
     /// How long its last answer took.
     pub(super) round_trip: Option<Duration>,
-    /// Whether its last answer took long, or the next one does.
+    /// Whether its last answer took long, or the present request already does.
     pub(super) slow: bool,
     /// The id of its record; empty if it has none. If the id changes, the node may have forgotten
     /// locks.
@@ -33,7 +33,7 @@ pub(super) struct Node {
     pub(super) record: String,
     /// The holder that the node names.
     pub(super) holder: String,
-    /// How long that holder still has the name, by the node's clock.
+    /// How much longer that holder has the name, by the node's clock.
     pub(super) left: Option<Duration>,
 }
 
@@ -43,15 +43,16 @@ pub(super) struct Hold {
     /// Whether a quorum of nodes says the same: that this holder has the name, or that nobody has
     /// it.
     pub(super) agreed: bool,
+    /// In the list of all names, this stays the last known holder while no quorum agrees.
     pub(super) holder: Option<String>,
     /// The number of readers, if readers hold the name.
     pub(super) readers: Option<u32>,
     pub(super) revoked: bool,
     pub(super) note: String,
     pub(super) held_for: Option<Duration>,
-    /// The highest token dealt so far.
+    /// The highest fence that a node reported.
     pub(super) fence: u64,
-    /// How long the holder still has a quorum of nodes.
+    /// How much longer a quorum of nodes holds the name for the holder.
     pub(super) left: Option<Duration>,
     /// The time left as the nodes reported it.
     pub(super) told: Option<Duration>,
@@ -78,8 +79,8 @@ pub(super) struct Seen {
 pub(super) struct Names {
     /// In the order of the names.
     pub(super) held: Vec<(String, Hold)>,
-    /// Whether these are all names that were found.
+    /// Whether `held` has all names that were found: their number may be limited.
     pub(super) whole: bool,
-    /// Whether enough nodes were read to find all names.
+    /// Whether a quorum of voting nodes was read, so that no name is missing.
     pub(super) complete: bool,
 }

@@ -2,21 +2,31 @@
 
 use std::time::Duration;
 
+use quorumlock::{Doubt, NodeState};
+
 use super::super::clock::{Sample, ahead, step};
 use super::super::finding::{Finding, Level};
 use super::super::node_check::NodeCheck;
 use super::super::seen::Node;
 use super::{refused, unknown};
 use crate::duration::{exact, show};
+use crate::status::is_unused;
 
-/// From this difference on, in seconds, tokens may depend on clocks.
+/// If clocks differ by more than this, in seconds, tokens may depend on clocks.
 const DAY: f64 = 24.0 * 3_600.0;
-/// The doctor reports differences from this one on, in seconds.
+/// The least difference that the doctor reports, in seconds.
 const SECOND: f64 = 1.0;
 
 pub(super) fn findings(node: Node<'_>, check: &NodeCheck) -> Vec<Finding> {
     match &check.clock {
-        Ok(samples) => vec![stepped(samples), differs(samples), trip(node, check)],
+        // The check of states reports a step that the library saw.
+        Ok(samples) => match node.status.state {
+            NodeState::Quarantined { doubt: Doubt::ClockStepped, .. } if !is_unused(node.status) => {
+                vec![differs(samples), trip(node, check)]
+            }
+            _ => vec![stepped(samples), differs(samples), trip(node, check)],
+        },
+        Err(why) if node.explains(why) => Vec::new(),
         Err(why) => vec![unknown("clock", "clock and round trip", why, &refused(why, "+time"))],
     }
 }

@@ -16,7 +16,8 @@ fn server(node: Node<'_>) -> Option<Finding> {
     if let Some(days) = node.told().and_then(|check| check.days) {
         return Some(expiry(days.into()));
     }
-    node.target.is_readable().then(|| {
+    // A node that was not reached gets only the finding that it was not reached.
+    (node.target.is_readable() && node.check.is_ok()).then(|| {
         Finding::new(Level::Hint, "plain-text", "It is reached without TLS.")
             .why("Anybody who reads the network traffic learns the password. Anybody who changes it can grant locks.")
             .mend("Use rediss://, unless the network is yours alone.")

@@ -21,8 +21,8 @@ fn of_node(lists: &Lists<'_>, node: Node<'_>, all_unused: bool) -> Option<Findin
         (NodeState::Twins { why }, _) => Some(two_servers(why)),
         _ if lists.servers(node.index).len() > 1 => Some(two_servers("clients meet two servers behind its name")),
         (_, Some((_, whose))) => Some(another(&lists.conflict(whose).unwrap_or_default(), whose)),
-        // A rival list on one node shuts this list out everywhere. If that node is known, only that
-        // node gets a finding.
+        // A rival list on one node shuts this list out on all nodes. If the node with the rival
+        // list is known, only this node gets a finding.
         (NodeState::OtherList { why }, None) if lists.with(Whose::Rival).is_empty() => {
             Some(another(&format!("another list is in force: {why}"), Whose::Rival))
         }
@@ -65,25 +65,18 @@ fn unused(all: bool) -> Finding {
         })
 }
 
-/// The finding if all clients have the same list. If some have another list, the nodes' findings
-/// say so.
+/// The finding if all clients have the same list. If some clients have another list, or too few
+/// nodes answer, the nodes' own findings say so.
 fn agreed(lists: &Lists<'_>, seen: &Seen) -> Option<Finding> {
     let is_told = |node: &&NodeStatus| node.run.is_some() && node.unreadable.is_none();
     let (told, all) = (seen.nodes.iter().filter(is_told).count(), seen.nodes.len());
     let own = lists.with(Whose::Own).len();
     if told <= all / 2 && own == 0 {
-        return Some(untold(told, all));
+        return None;
     }
     let others = lists.with(Whose::Rival).len() + lists.with(Whose::Foreign).len();
     (others == 0).then(|| match own {
         0 => Finding::fine("members", "No list is in force: no client is connected."),
         own => Finding::fine("members", format!("Clients have this list: it is in force on {own} of {all} nodes.")),
     })
-}
-
-fn untold(told: usize, all: usize) -> Finding {
-    let what = format!("Nobody knows which clients use the nodes: {told} of {all} nodes answered.");
-    Finding::new(Level::Unknown, "members", what)
-        .why("Clients with other lists stay unseen.")
-        .mend("Mend what keeps the nodes from answering, as the other findings say, and run the doctor again.")
 }

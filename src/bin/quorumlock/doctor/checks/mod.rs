@@ -40,6 +40,7 @@ fn of_node(node: Node<'_>) -> Vec<Finding> {
             findings.extend(memory::findings(node, check));
             findings.extend(persistence::findings(node, check));
         }
+        Err(why) if node.explains(why) => {}
         Err(why) => findings.push(unknown("info", "memory, persistence and replicas", why, &refused(why, "+info"))),
     }
     findings

@@ -6,7 +6,7 @@ use super::super::seen::Node;
 use crate::words::counted;
 
 pub(super) fn findings(node: Node<'_>, check: &NodeCheck) -> Vec<Finding> {
-    [persists(node, check)].into_iter().chain(replicas(check)).collect()
+    [persists(node, check)].into_iter().chain(replicas(check, node.replicas)).collect()
 }
 
 fn persists(node: Node<'_>, check: &NodeCheck) -> Finding {
@@ -22,9 +22,12 @@ fn persists(node: Node<'_>, check: &NodeCheck) -> Finding {
     Finding::fine("persistence", what)
 }
 
-fn replicas(check: &NodeCheck) -> Option<Finding> {
-    let count = check.number("connected_slaves").filter(|count| *count > 0)?;
-    let what = format!("It has {}.", counted(usize::try_from(count).unwrap_or(usize::MAX), "replica"));
+/// The finding about replicas, except the `known` ones: these are nodes, which the check of states
+/// reports.
+fn replicas(check: &NodeCheck, known: usize) -> Option<Finding> {
+    let count = usize::try_from(check.number("connected_slaves")?).unwrap_or(usize::MAX);
+    let count = count.checked_sub(known).filter(|count| *count > 0)?;
+    let what = format!("It has {}.", counted(count, "replica"));
     Some(
         Finding::new(Level::Warning, "has-replicas", what)
             .why("A replica that takes over does not have all locks, and the old master may still vote.")
@@ -38,8 +41,13 @@ mod tests {
 
     #[test]
     fn replicas_are_counted() {
-        assert_eq!(replicas(&NodeCheck::told("connected_slaves:0\r\n")), None);
-        let found = replicas(&NodeCheck::told("connected_slaves:2\r\n"));
-        assert!(found.is_some_and(|finding| finding.what == "It has 2 replicas."));
+        let found = |count, known| {
+            let finding = replicas(&NodeCheck::told(&format!("connected_slaves:{count}\r\n")), known);
+            finding.map(|finding| finding.what)
+        };
+        assert_eq!(found(0, 0), None);
+        assert_eq!(found(2, 0).as_deref(), Some("It has 2 replicas."));
+        assert_eq!(found(2, 1).as_deref(), Some("It has 1 replica."));
+        assert_eq!(found(1, 1), None, "the check of states reports it");
     }
 }

@@ -6,44 +6,44 @@ use std::time::Duration;
 use super::super::finding::{Finding, Level};
 use super::super::seen::Seen;
 use crate::duration::{exact, left};
-use crate::status::verdict::Spare;
+use crate::status::Vote;
 use crate::words::counted;
 
 /// A shorter quarantine may end before the node is synced with the others.
 const SYNCING: Duration = Duration::from_secs(10);
 
 pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
-    [votes(seen), size(seen.nodes.len()), hosts(seen), guard(seen.times.max_ttl)]
-        .into_iter()
-        .chain(versions(seen))
-        .collect()
+    let all = [votes(seen), size(seen.nodes.len()), guard(seen.times.max_ttl)].into_iter();
+    all.chain(hosts(seen)).chain(versions(seen)).collect()
 }
 
 fn votes(seen: &Seen) -> Finding {
     let verdict = seen.verdict();
     let what = format!("{}.", verdict.sentence());
-    match (verdict.can_acquire(), verdict.opens_in().filter(|wait| !wait.is_zero())) {
+    match (verdict.can_acquire(), verdict.opens().filter(|vote| !vote.is_now())) {
         (true, _) if verdict.is_bare() && verdict.spare().is_some() => Finding::new(Level::Hint, "quorum-soon", what)
             .why("Nobody can acquire a lock if another node fails before that.")
             .mend(match verdict.spare() {
-                Some(Spare::In(wait)) => format!("Wait for {}.", left(wait)),
-                Some(Spare::AfterAClient(wait)) => format!("Let a client run for {}.", left(wait)),
-                None => String::new(),
+                Some(Vote::In(wait)) => format!("Wait for {}.", left(wait)),
+                Some(Vote::AfterAClient(wait)) => format!("Let a client run for {}.", left(wait)),
+                _ => String::new(),
             }),
-        (true, _) if verdict.is_bare() && !verdict.slow().is_empty() => Finding::new(Level::Hint, "quorum-soon", what)
+        (true, _) if verdict.is_bare() && verdict.slow() > 0 => Finding::new(Level::Hint, "quorum-soon", what)
             .why("Nobody knows yet whether these nodes vote.")
             .mend("Wait for a minute, and run the doctor again, with a longer --connect-timeout."),
         (true, _) if verdict.is_bare() => Finding::new(Level::Warning, "bare-quorum", what)
             .why("Nobody can acquire a lock once another node fails.")
             .mend("Mend the nodes that have no vote, as the other findings say."),
         (true, _) => Finding::fine("quorum", what),
-        (false, Some(_)) => Finding::new(Level::Warning, "no-quorum", what)
+        (false, Some(vote)) => Finding::new(Level::Warning, "no-quorum", what)
             .why("Nobody can acquire a lock before a quorum of nodes votes.")
-            .mend(match verdict.unused() == seen.nodes.len() && !verdict.any_forgot() {
-                true => {
+            .mend(match vote {
+                _ if verdict.is_new() => {
                     "Start a client, and wait; if the servers are new and never held a lock, run `quorumlock init`."
+                        .to_owned()
                 }
-                false => "Wait until the quarantines have ended.",
+                Vote::AfterAClient(wait) => format!("Let a client run for {}.", left(wait)),
+                _ => "Wait until the quarantines have ended.".to_owned(),
             }),
         (false, None) => Finding::new(Level::Unsafe, "no-quorum", what)
             .why("Nobody can acquire a lock, or tell who holds one.")
@@ -65,18 +65,22 @@ fn size(nodes: usize) -> Finding {
     }
 }
 
-fn hosts(seen: &Seen) -> Finding {
+/// The finding about failure domains. With one or two nodes, domains do not matter: none may fail.
+fn hosts(seen: &Seen) -> Option<Finding> {
+    if seen.nodes.len() <= 2 {
+        return None;
+    }
     let (count, fail) = (seen.domains.count(), seen.domains.to_fail());
     let what = match (count, fail) {
         (1, _) => "All nodes are in one failure domain.".to_owned(),
         (_, 1) => format!("The nodes are in {count} failure domains, and if one fails, no quorum is left."),
         _ => format!("The nodes are in {count} failure domains; no quorum is left once {fail} fail."),
     };
-    match (count, fail) {
+    Some(match (count, fail) {
         (1, _) => alone("one-host", what),
         (_, 1) => alone("majority-on-one-host", what),
         _ => Finding::fine("failure-domains", what),
-    }
+    })
 }
 
 fn alone(id: &'static str, what: String) -> Finding {
@@ -109,7 +113,7 @@ fn versions(seen: &Seen) -> Option<Finding> {
         _ => Some(
             Finding::new(Level::Hint, "versions", format!("The servers have versions {all}."))
                 .why("Different versions are safe, and a fault of one version meets fewer nodes.")
-                .mend("Nothing, or update one server at a time."),
+                .mend("Change nothing, or update one server at a time."),
         ),
     }
 }

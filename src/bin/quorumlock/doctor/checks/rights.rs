@@ -7,18 +7,25 @@ use super::{AGAIN, unknown};
 use crate::raw_connection::remedies::mend;
 use crate::raw_connection::rights::{Effect, Lacks};
 
-pub(super) fn findings(_: Node<'_>, check: &NodeCheck) -> Vec<Finding> {
+pub(super) fn findings(node: Node<'_>, check: &NodeCheck) -> Vec<Finding> {
     match &check.lacks {
         Ok(lacks) if lacks.no_right() => {
             vec![Finding::fine("rights", "The user may do all that locks need.")]
         }
         Ok(lacks) => lacking(lacks),
+        Err(why) if node.explains(why) => Vec::new(),
         Err(why) => vec![unknown("rights", "rights", why, mend(why).unwrap_or(AGAIN))],
     }
 }
 
 fn lacking(lacks: &Lacks) -> Vec<Finding> {
-    let commands = Effect::ALL.into_iter().filter_map(|effect| Some(commands(effect, &lacks.of(effect)?)));
+    let missing = Effect::ALL.into_iter().filter_map(|effect| Some((effect, lacks.of(effect)?)));
+    // The missing commands that locks need are one finding. It says what the worst of them causes.
+    let (needed, others): (Vec<_>, Vec<_>) = missing.partition(|(effect, _)| *effect <= Effect::WakeUps);
+    let all = needed.iter().map(|(_, missing)| &**missing).collect::<Vec<_>>().join(" ");
+    let needed = needed.first().map(|(worst, _)| commands(*worst, &all));
+    let others = others.iter().map(|(effect, missing)| commands(*effect, missing));
+    let commands = needed.into_iter().chain(others);
     let keys = lacks.keys.as_deref().map(keys);
     let channels = lacks.channels.as_deref().map(channels);
     commands.chain(keys).chain(channels).collect()
@@ -56,4 +63,21 @@ fn channels(missing: &str) -> Finding {
     Finding::new(Level::Warning, "right-channels", format!("The user lacks the channels {missing}."))
         .why("The node cannot notify waiters, so waiting takes longer.")
         .mend(format!("ACL SETUSER the user with {missing}."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_that_locks_need_are_one_finding_and_hints_are_others() {
+        let right = |effect, right: &str| (effect, right.to_owned());
+        let commands =
+            vec![right(Effect::Listing, "+scan"), right(Effect::WakeUps, "+publish"), right(Effect::Acquire, "+hset")];
+        let found = lacking(&Lacks { commands, ..Lacks::default() });
+        let told: Vec<_> = found.iter().map(|finding| (finding.id, &*finding.what)).collect();
+        let expected = [("right-command", "The user lacks +hset +publish."), ("right-scan", "The user lacks +scan.")];
+        assert_eq!(told, expected);
+        assert_eq!(found[0].why, "The node grants this user no lock.");
+    }
 }

@@ -15,12 +15,21 @@ use crate::status::{has_restarted_unseen, is_idle, is_unused};
 const REACHED: &str = "Run the doctor again: it reached the node over a connection of its own.";
 /// The remedy if the node was reached a moment ago.
 const GONE: &str = "Look whether the server has ended; see its log.";
+/// The remedy for a replica whose master is a node, too.
+const DETACH: &str = "Make it a master (REPLICAOF NO ONE), or name another server instead.";
 /// The remedy if no other is known.
 const CHECK: &str = "Start the server, and check its address, the network and firewalls.";
 
+/// TLS errors about this client's own certificate have this text.
+const OWN_CERTIFICATE: &str = "this client's certificate";
+
 pub(super) fn findings(node: Node<'_>) -> Vec<Finding> {
     // Other checks report missing rights and refused writes.
-    let record = node.status.unreadable.as_ref().filter(|_| !node.is_limited()).map(|why| unreadable(why));
+    let unread = node.status.unreadable.as_deref().filter(|_| !node.is_limited());
+    let state = match &node.status.state {
+        NodeState::Down { why } if unread == Some(why.as_str()) => None,
+        _ => state(node),
+    };
     let explained = |why: &str| why.starts_with("MISCONF") && node.refuses_writes().is_some();
     let silent = node
         .status
@@ -29,7 +38,7 @@ pub(super) fn findings(node: Node<'_>) -> Vec<Finding> {
         .filter(|why| !node.is_limited() && !node.lacks_channels() && !explained(why))
         .map(|why| silent(why));
     let unguarded = node.told().filter(|check| check.unguarded).map(|_| unguarded());
-    state(node).into_iter().chain(unguarded).chain(record).chain(silent).collect()
+    state.into_iter().chain(unguarded).chain(unread.map(unreadable)).chain(silent).collect()
 }
 
 fn state(node: Node<'_>) -> Option<Finding> {
@@ -49,7 +58,10 @@ fn state(node: Node<'_>) -> Option<Finding> {
         NodeState::Quarantined { left, .. } if has_restarted_unseen(node.status) => unseen(*left),
         NodeState::Quarantined { left, .. } => quarantined(state, *left),
         NodeState::Down { why } => return down(node, why),
-        NodeState::Replica => unfit("replica", "It is a replica.", "Name its master instead."),
+        NodeState::Replica => match node.master {
+            Some(master) => unfit("replica", &format!("It is a replica of {master}."), DETACH),
+            None => unfit("replica", "It is a replica.", "Name its master instead."),
+        },
         NodeState::Cluster => unfit("cluster", "It runs in cluster mode.", "Set cluster-enabled no."),
         NodeState::Duplicate { of } => duplicate(of),
         // The check of lists reports these states.
@@ -69,7 +81,7 @@ fn state(node: Node<'_>) -> Option<Finding> {
 fn down(node: Node<'_>, why: &str) -> Option<Finding> {
     let failed = node.check.as_ref().err();
     let (own, mend) = failed.map_or((why, REACHED), |failed| (&*failed.why, &*failed.mend));
-    // The library had a plain connection before, so the port does not expect TLS.
+    // If the library once had a plain connection, the port does not expect TLS.
     let mend = if mend == TO_TLS && node.status.version.is_some() { GONE } else { mend };
     let kind = failed.map_or(Kind::Reaching, |failed| failed.kind);
     match kind {
@@ -80,6 +92,8 @@ fn down(node: Node<'_>, why: &str) -> Option<Finding> {
                 .why("Its address names a database, so the node is down.")
                 .mend(mend),
         ),
+        // The check of certificates reports this client's own certificate.
+        Kind::Tls if node.certificates.client.is_some_and(|days| days < 0) && own.contains(OWN_CERTIFICATE) => None,
         Kind::Tls => Some(
             Finding::new(Level::Warning, "tls", format!("It cannot be reached over TLS: {own}."))
                 .why("It has no vote.")
