@@ -37,6 +37,8 @@ pub struct Lease {
     pub until: Micros,
     /// When it ended, and which event that was.
     over: Option<(Micros, usize)>,
+    /// What it said last, before it was given up: whether it is held.
+    held: bool,
     /// Known to have been told late.
     late: bool,
     /// Its token is below one that nodes forgot: see [`Tokens`].
@@ -61,6 +63,7 @@ impl Lease {
             certain: from,
             until,
             over: None,
+            held: true,
             late: false,
             fell: false,
             apart: false,
@@ -222,6 +225,18 @@ impl Beliefs {
             let long = lease.certain - by;
             verdict.broken(Rule::RevokedGoesOn, format!("lease {number} was revoked, and is held {long} us too long"));
         }
+    }
+
+    /// Asked whether it is held, it said that it is not.
+    pub fn denied(&mut self, number: u32) {
+        if let Some(lease) = self.leases.get_mut(&number).filter(|lease| lease.over.is_none()) {
+            lease.held = false;
+        }
+    }
+
+    /// Whether it said that it is held when it was given up.
+    pub fn was_held(&self, number: u32) -> bool {
+        self.leases.get(&number).is_some_and(|lease| lease.held)
     }
 
     pub fn forgot(&mut self, now: Micros) {

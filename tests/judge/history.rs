@@ -88,6 +88,17 @@ pub enum Memory {
     Old,
 }
 
+/// What a holder is told of its release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Told {
+    /// It was held until then.
+    Released,
+    /// It had ended before.
+    Expired,
+    /// Too few nodes have answered.
+    Unconfirmed,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum What {
     /// A client asks for a name, and must have its answer by `by` unless its process stands still.
@@ -229,6 +240,15 @@ pub enum What {
         process: u16,
         name: u8,
         lease: u32,
+    },
+    /// The holder is told what became of its release; of one with several names, of each in turn, and
+    /// `more` follow.
+    ReleaseTold {
+        process: u16,
+        name: u8,
+        lease: u32,
+        told: Told,
+        more: bool,
     },
     /// The holder is told that it lost it.
     LostTold {

@@ -31,7 +31,7 @@ use std::ops::Range;
 use asks::Asks;
 use beliefs::{Beliefs, Lease};
 use calm::Calm;
-use history::{Answer, Event, Memory, Micros, Op, Verb, What};
+use history::{Answer, Event, Memory, Micros, Op, Told, Verb, What};
 use line::Line;
 use newcomers::Newcomers;
 use nodes::Nodes;
@@ -131,6 +131,8 @@ struct Judge {
     periods: Periods,
     observers: Observers,
     calm: Calm,
+    /// Of which leases a holder is being told what became of their release.
+    telling: Vec<u32>,
     tally: Tally,
     verdict: Verdict,
 }
@@ -207,6 +209,7 @@ impl Judge {
                 asks.cancelled(ask);
             }
             What::Sample { lease, held: true, until, .. } => self.held(now, lease, until),
+            What::Sample { lease, .. } => self.beliefs.denied(lease),
             What::Released { lease, .. } => {
                 self.beliefs.ended(now, verdict.at, lease, false);
                 self.let_go(now, lease);
@@ -214,6 +217,12 @@ impl Judge {
             What::Freed { lease, .. } => {
                 if let (Some(rounds), Some(of)) = (&self.rounds, self.beliefs.of_nodes(lease)) {
                     rounds.freed(of, verdict);
+                }
+            }
+            What::ReleaseTold { lease, told, more, .. } => {
+                self.telling.push(lease);
+                if !more {
+                    self.told(now, told);
                 }
             }
             What::LostTold { lease, expired, .. } => {
@@ -340,6 +349,15 @@ impl Judge {
         }
     }
 
+    fn told(&mut self, now: Micros, told: Told) {
+        let leases = std::mem::take(&mut self.telling);
+        let of: Option<Vec<_>> = leases.iter().map(|&lease| self.beliefs.of_nodes(lease)).collect();
+        let held = leases.iter().all(|&lease| self.beliefs.was_held(lease));
+        if let (Some(rounds), Some(of)) = (&self.rounds, of) {
+            rounds.told(now, &of, told, held, &mut self.verdict);
+        }
+    }
+
     fn lost(&mut self, now: Micros, number: u32, expired: bool) {
         self.beliefs.ended(now, self.verdict.at, number, expired);
         if let (Some(rounds), Some(of)) = (&mut self.rounds, self.beliefs.of_nodes(number)) {
@@ -393,7 +411,8 @@ impl Judge {
             (_, Answer::Extended | Answer::Healed) => rounds.has(now, op),
             (Verb::Claim, Answer::Refused) => rounds.refused(op, self.verdict.at),
             // What a node has forgotten it has freed.
-            (Verb::Release, Answer::Released(_) | Answer::Forgot) => rounds.released(op),
+            (Verb::Release, Answer::Released(held)) => rounds.released(op, held),
+            (Verb::Release, Answer::Forgot) => rounds.released(op, false),
             _ => {}
         }
         self.line.did(op, answer);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use super::Configured;
-use super::history::{Answer, Micros, Op, Owner, Verb};
+use super::history::{Answer, Micros, Op, Owner, Told, Verb};
 use super::processes::Processes;
 use super::rule::{Rule, Verdict};
 
@@ -51,6 +51,11 @@ struct Claimed {
     released: u64,
     /// The nodes that have carried a release out.
     freed: u64,
+    /// When its holder's release was first sent; the nodes that held it until they carried that out; and
+    /// what each answered to the first try: whether it had held it, and when that was heard.
+    given_back: Option<Micros>,
+    gave: u64,
+    answered: BTreeMap<u8, (bool, Micros)>,
     /// The nodes that have had it at some time, and those whose clock was set forward since it
     /// asked.
     had: u64,
@@ -63,6 +68,8 @@ struct Claimed {
 #[derive(Clone, Copy, Debug)]
 struct Vote {
     ballot: u64,
+    /// When the ask was sent that the node granted, or confirmed before its push.
+    sent: Micros,
     ends: Micros,
 }
 
@@ -222,10 +229,44 @@ impl Rounds {
     }
 
     /// A node has carried a release out.
-    pub fn released(&mut self, op: Op) {
+    pub fn released(&mut self, op: Op, held: bool) {
         if let Some(claimed) = self.tries.get_mut(&of(op)) {
             claimed.freed |= bit(op);
+            claimed.gave |= if held && op.token > 0 { bit(op) } else { 0 };
         }
+    }
+
+    /// The holder of these names, which were given up together, was told what became of that. `held`: it
+    /// held them when it gave them up, as far as it knew.
+    pub fn told(&self, now: Micros, of: &[Try], told: Told, held: bool, verdict: &mut Verdict) {
+        let all: Option<Vec<&Claimed>> = of.iter().map(|of| self.tries.get(of)).collect();
+        let Some(all) = all else { return };
+        let answers = |claimed: &Claimed, wanted: bool, before: Micros| {
+            claimed.answered.values().filter(|&&(held, at)| held == wanted && at < before).count()
+        };
+        let quorum = |claimed: &Claimed| self.quorum(claimed.process);
+        let blocking = |claimed: &Claimed| self.clients[usize::from(claimed.process)].nodes - quorum(claimed) + 1;
+        let was_held = |claimed: &Claimed, before| answers(claimed, true, before) >= quorum(claimed);
+        let was_gone = |claimed: &Claimed, before| answers(claimed, false, before) >= blocking(claimed);
+        let why = match told {
+            Told::Expired if !held => None,
+            _ if !held => Some("it had ended before it was given up, and its holder was told otherwise"),
+            Told::Released => {
+                let freed = all.iter().all(|claimed| self.is_quorum(claimed, claimed.gave));
+                (!freed).then_some("its holder was told that it was held until then, and no quorum has given it up")
+            }
+            Told::Expired => {
+                let gone = all.iter().any(|claimed| was_gone(claimed, now + 1));
+                (!gone).then_some("its holder was told that it had ended before, and a quorum may have held it")
+            }
+            // What is heard at that very moment may come too late.
+            Told::Unconfirmed => {
+                let gone = all.iter().any(|claimed| was_gone(claimed, now));
+                let clear = gone || all.iter().all(|claimed| was_held(claimed, now));
+                clear.then_some("its holder was told that nobody knows, and enough nodes had answered")
+            }
+        };
+        why.into_iter().for_each(|why| verdict.broken(Rule::ToldAmiss, why));
     }
 
     pub fn submitted(&mut self, op: Op, verdict: &mut Verdict) {
@@ -259,7 +300,12 @@ impl Rounds {
             Verb::Renew if claimed.ended && !claimed.keeps => {
                 verdict.broken(Rule::NotFinal, "it renews what it had lost or released")
             }
-            Verb::Release => claimed.released |= bit(op),
+            Verb::Release => {
+                claimed.released |= bit(op);
+                if op.token > 0 {
+                    claimed.given_back.get_or_insert(op.sent);
+                }
+            }
             Verb::Withdraw => {
                 let before = claimed.void();
                 let withdrawn = claimed.withdrawn.entry(op.node).or_default();
@@ -374,13 +420,13 @@ impl Rounds {
             (Verb::Claim, Answer::Granted) => {
                 claimed.registered.remove(&op.node);
                 let ends = ends(&self.clients, op.process, op.sent, op.ttl);
-                claimed.votes.insert(op.node, Vote { ballot: op.ballot, ends });
+                claimed.votes.insert(op.node, Vote { ballot: op.ballot, sent: op.sent, ends });
                 self.counted(now, op);
             }
-            // What it registered before stands, and so does a vote of an ask with a higher ballot: an older ask
-            // may come behind it, over another connection.
+            // What it registered before stands, and so does a vote of a later ask: an older one
+            // may come behind it.
             (Verb::Claim, Answer::Stale) => {
-                claimed.votes.retain(|&node, vote| node != op.node || vote.ballot > op.ballot);
+                claimed.votes.retain(|&node, vote| node != op.node || vote.sent > op.sent);
                 let (ballot, often) = claimed.stale.entry(op.node).or_default();
                 (*ballot, *often) = if *ballot == op.ballot { (op.ballot, *often + 1) } else { (op.ballot, 1) };
             }
@@ -399,6 +445,12 @@ impl Rounds {
                 }
             }
             (Verb::Renew, Answer::Extended) => self.extended(now, op),
+            // Of a node that is asked again, only the first answer tells.
+            (Verb::Release, Answer::Released(_) | Answer::Forgot)
+                if op.token > 0 && claimed.given_back == Some(op.sent) =>
+            {
+                claimed.answered.insert(op.node, (answer == Answer::Released(true), now));
+            }
             _ => {}
         }
     }
@@ -413,7 +465,7 @@ impl Rounds {
             return;
         };
         let ends = ends(&self.clients, op.process, sent, op.hand);
-        claimed.votes.insert(op.node, Vote { ballot: op.ballot, ends });
+        claimed.votes.insert(op.node, Vote { ballot: op.ballot, sent, ends });
         self.counted(now, op);
     }
 

@@ -44,6 +44,8 @@ pub enum Rule {
     LetInEarly,
     /// Its holder was told that it is free, and no quorum of nodes had freed it.
     NotFreed,
+    /// Its holder was told of its release what the nodes had not said, or not what they had.
+    ToldAmiss,
     /// A session does not hold what it locked, or holds what it did not.
     HeldAmiss,
     /// Of one session some names were renewed, and others were not.
@@ -93,6 +95,7 @@ impl Rule {
             Self::NeverReleased => "never_released",
             Self::LetInEarly => "let_in_early",
             Self::NotFreed => "not_freed",
+            Self::ToldAmiss => "told_amiss",
             Self::HeldAmiss => "held_amiss",
             Self::RenewedApart => "renewed_apart",
             Self::LateClaim => "late_claim",

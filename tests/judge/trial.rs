@@ -1,7 +1,7 @@
 //! The judge on trial: histories that it must condemn, and some that it must not. A judge that
 //! cannot find anything finds nothing.
 
-use super::history::{Answer, Event, Memory, Micros, Op, Verb, What};
+use super::history::{Answer, Event, Memory, Micros, Op, Told, Verb, What};
 use super::{Clocks, Configured, Rule, Watched, judge};
 
 /// A lease of a process of its own, on the one name.
@@ -294,6 +294,21 @@ fn of_sessions() {
     let done = did(2_000, release(0, 1_000), Answer::Released(true));
     finds(&[&gives(0, 1_000), &done, &[freed]], None, "a quorum has freed it");
     finds(&[&gives(0, 1_000), &[freed]], Some(Rule::NotFreed), "no quorum has freed it");
+    let back = Op { token: 1, ..release(0, 1_000) };
+    let (given, answered) = ([released(0, 1_000), asked(back)], did(2_000, back, Answer::Released(true)));
+    let told = |told| event(2_500, What::ReleaseTold { process: 0, name: 0, lease: 0, told, more: false });
+    let (released_, expired, unknown) = (told(Told::Released), told(Told::Expired), told(Told::Unconfirmed));
+    let amiss = Some(Rule::ToldAmiss);
+    finds(&[&given, &answered, &[released_]], None, "a quorum held it, and its holder is told so");
+    finds(&[&given, &[released_]], amiss, "told that it was held, and no node has said so");
+    finds(&[&given, &answered, &[expired]], amiss, "told that it had ended, and a quorum held it");
+    finds(&[&given, &answered, &[unknown]], amiss, "told that nobody knows, and a quorum had answered");
+    finds(&[&given, &[unknown]], None, "nobody has answered");
+    let denied = event(999, What::Sample { process: 0, name: 0, lease: 0, held: false, until: 999 });
+    finds(&[&[denied], &given, &[expired]], None, "it had ended before it was given up");
+    finds(&[&[denied], &given, &answered, &[released_]], amiss, "the same, and its holder is told otherwise");
+    let first = did(1_500, back, Answer::Forgot);
+    finds(&[&given, &first, &[expired]], None, "a node that forgot it did not hold it");
     let together = event(2_500, What::Together { process: 0, lease: 0, other: 1 });
     let renewed = |renew: Op| [&[asked(renew)][..], &did(2_000, renew, Answer::Extended)].concat();
     let apart = Some(Rule::RenewedApart);

@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use quorumlock::rules::validity::MAX_ROUND;
-use quorumlock::{Error, Lease, LockGuard, LockOptions, LostReason, NodeCause, PermitsLease, Quorum, QuorumLock};
+use quorumlock::{
+    Error, Lease, LockGuard, LockOptions, LostReason, NodeCause, PermitsLease, Quorum, QuorumLock, Released,
+};
 
 use crate::book::Locked;
 use crate::dice::Dice;
-use crate::judge::history::{Micros, What};
+use crate::judge::history::{Micros, Told, What};
 use crate::storage::Write;
 use crate::world::{World, micros};
 
@@ -514,11 +516,20 @@ impl Client {
     }
 
     /// Gives up what it holds: it waits until that is done, or drops it, or begins with it only.
-    pub async fn ends<G, R: Future>(&self, watch: &Watch, ending: Ending, guard: G, release: impl FnOnce(G) -> R) {
+    pub async fn ends<G, R: Future<Output = quorumlock::Result<Released>>>(
+        &self,
+        watch: &Watch,
+        ending: Ending,
+        guard: G,
+        release: impl FnOnce(G) -> R,
+    ) {
         self.sample(watch);
         self.released(watch);
         match ending {
-            Ending::Release => drop(release(guard).await),
+            Ending::Release => {
+                let came = release(guard).await;
+                self.told(&watch.parts, &came);
+            }
             Ending::Drop => drop(guard),
             Ending::Abandon => {
                 let mut release = pin!(release(guard));
@@ -531,6 +542,20 @@ impl Client {
         }
         self.sample(watch);
         self.world.leases.remove(watch.number);
+    }
+
+    /// It is told what became of its release of these, which it gave up together.
+    pub fn told(&self, parts: &[(u8, u32)], came: &quorumlock::Result<Released>) {
+        let told = match came {
+            Ok(Released::Released) => Told::Released,
+            Ok(Released::AlreadyExpired) => Told::Expired,
+            Err(error) if error.is_unavailable() => Told::Unconfirmed,
+            Err(_) => return,
+        };
+        for (number, &(name, lease)) in (1..).zip(parts) {
+            let more = number < parts.len();
+            self.record(|process| What::ReleaseTold { process, name, lease, told, more });
+        }
     }
 
     async fn run(&mut self, ask: &Ask) {

@@ -1,8 +1,8 @@
 //! Worlds in which nodes restart and forget in turn, so few at a time that each can be synced by the
 //! others. There tokens must grow whatever wall clocks show.
 //!
-//! What is not drawn there is what docs/protocol.md does not promise ("If too few nodes remember,
-//! tokens rest on wall clocks"): too many nodes that are not synced, a quarantine that is not well
+//! What is not drawn there is what docs/guarantees.md does not promise (point 7: when tokens rest on
+//! wall clocks): too many nodes that are not synced, a quarantine that is not well
 //! above 10 s, and that no client reaches the others and that node until it is over. So while some
 //! node is not synced, one process goes on undisturbed, and so do the nodes that are up. Everybody
 //! else is disturbed as ever.

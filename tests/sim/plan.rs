@@ -373,10 +373,10 @@ impl Plan {
         self.draw_wall_clocks(dice);
     }
 
-    /// Wall clocks of processes, when they start and when they are stepped. "What is not promised"
-    /// in docs/protocol.md keeps out two things where nodes forget:
+    /// Wall clocks of processes, when they start and when they are stepped. Point 7 of
+    /// docs/guarantees.md keeps out two things where nodes forget:
     /// - where they do so whenever it happens, that clocks differ by more than a quarantine lasts:
-    ///   "If too few nodes remember, tokens rest on wall clocks";
+    ///   then tokens rest on wall clocks;
     /// - where they restart in turn, that one is a day ahead. These are stepped too.
     ///
     /// Where no node forgets, each keeps such a fence for as long as that is ahead.

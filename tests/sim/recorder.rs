@@ -165,24 +165,37 @@ impl Sink for Passing {
     }
 }
 
+impl Recorder {
+    /// The request as it is passed on; `None` if its process is dead.
+    fn recorded(&self, Request { operation, reply }: Request) -> Option<Request> {
+        let now = self.world.now();
+        let mut core = self.world.core.lock().unwrap();
+        if core.processes[self.process].dead {
+            drop(core);
+            drop(reply);
+            return None;
+        }
+        let number = core.submitted(now, self.process, self.node, &operation);
+        drop(core);
+        let to = Mutex::new(Some(reply));
+        let passing = Passing { world: self.world.clone(), process: self.process, number, to };
+        Some(Request { operation, reply: ReplyTo::new(self.node, Arc::new(passing)) })
+    }
+}
+
 impl Node for Recorder {
     fn label(&self) -> &Arc<str> {
         self.inner.label()
     }
 
     fn submit(&self, request: Request) {
-        let Request { operation, reply } = request;
-        let now = self.world.now();
-        let mut core = self.world.core.lock().unwrap();
-        if core.processes[self.process].dead {
-            drop(core);
-            return drop(reply);
+        if let Some(request) = self.recorded(request) {
+            self.inner.submit(request);
         }
-        let number = core.submitted(now, self.process, self.node, &operation);
-        drop(core);
-        let to = Mutex::new(Some(reply));
-        let passing = Passing { world: self.world.clone(), process: self.process, number, to };
-        self.inner.submit(Request { operation, reply: ReplyTo::new(self.node, Arc::new(passing)) });
+    }
+
+    fn submit_all(&self, requests: Vec<Request>) {
+        self.inner.submit_all(requests.into_iter().filter_map(|request| self.recorded(request)).collect());
     }
 
     fn hints(&self) -> bool {

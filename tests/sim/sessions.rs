@@ -319,6 +319,8 @@ impl Client {
     async fn unlock(&self, hand: &Hand, names: &[u8], waits: bool) {
         let ended = self.give(hand, |name| names.contains(&name));
         let freed = begun(hand.session.unlock(self.texts(names)), waits).await;
+        let parts: Vec<_> = ended.iter().flat_map(Watch::tokens).map(|(name, lease, _)| (name, lease)).collect();
+        freed.iter().for_each(|came| self.told(&parts, came));
         self.freed(hand, &ended, freed);
     }
 
