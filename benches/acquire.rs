@@ -1,4 +1,4 @@
-//! What an acquisition and its release cost: over memory nodes, and over real servers on loopback.
+//! Measures how long an acquisition and its release take, over memory nodes and over real servers.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,5 +1,5 @@
-//! Locks for a program without async: threads that share a quorum, one of which works until it is
-//! done or its lock is lost.
+//! Locks for a program without async. Several threads share a quorum. The thread that holds the
+//! lock works until its work is done or its lock is lost.
 //!
 //! ```sh
 //! quorumlock sandbox -- cargo run --features blocking --example blocking
@@ -11,13 +11,13 @@ use std::time::Duration;
 use quorumlock::Result;
 use quorumlock::blocking::{Lease, Quorum, QuorumLock};
 
-/// How many threads count, and how far each.
+/// How many threads count, and how far each thread counts.
 const THREADS: u32 = 3;
 const STEPS: u32 = 5;
 
 fn main() -> Result<()> {
     let quorum = connected()?;
-    // A handle is cheap to clone. Acquisitions exclude each other, within a process as across them.
+    // A handle is cheap to clone. Acquisitions exclude each other, also within one process.
     let lock = quorum.lock("counter");
     let threads: Vec<_> = (0..THREADS)
         .map(|number| {
@@ -38,16 +38,18 @@ fn count(lock: &QuorumLock, number: u32) -> Result<()> {
     if !steps(&guard.lease())? {
         eprintln!("thread {number} lost the lock, and stops");
     }
-    // Dropping the guard releases too, in the background. This waits until a quorum has confirmed it.
+    // A drop of the guard would release the lock in the background. This call also waits until a
+    // quorum has confirmed the release.
     guard.release()?;
     Ok(())
 }
 
-/// Works step by step, and says whether it came to the end. A thread cannot be stopped from outside
-/// as a future can, so it asks between the steps: `lost` waits for the loss, and is the pause too.
+/// Works step by step, and returns whether all steps are done. Unlike a future, a thread cannot be
+/// stopped from outside. So the thread checks the lock between the steps: `lost` waits for a loss
+/// for up to 10 ms, which is also the pause between the steps.
 fn steps(lease: &Lease) -> Result<bool> {
     for _ in 0..STEPS {
-        // Here is a write, with lease.token().
+        // A real program writes here, with lease.token().
         if lease.lost(Duration::from_millis(10))?.is_some() {
             return Ok(false);
         }
@@ -55,8 +57,9 @@ fn steps(lease: &Lease) -> Result<bool> {
     Ok(true)
 }
 
-/// The nodes that the environment names, or nodes in memory to try this without servers. Those
-/// exclude within this process only: a program in production has `Quorum::from_env()` alone.
+/// Connects to the nodes that the environment names, or makes nodes in memory, to try this without
+/// servers. Locks in memory exclude callers of this process only. So a program in production
+/// calls `Quorum::from_env()` alone.
 fn connected() -> Result<Quorum> {
     if std::env::var_os("QUORUMLOCK_NODES").is_some() {
         return Quorum::from_env();

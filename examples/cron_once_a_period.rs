@@ -5,40 +5,40 @@
 //! cargo run --example cron_once_a_period
 //! ```
 //!
-//! Every host starts it at the same minute. The first one writes the report, and the others exit
-//! with 0. A host that fails gives the period back, so that the next one may try.
+//! Every host starts the job at the same minute. The first host writes the report, and the other
+//! hosts exit with 0. A host that fails gives the period back, so the next host may try.
 
 use std::time::Duration;
 
 use quorumlock::{Lease, Quorum, Result};
 
-/// Shorter than the schedule of an hour: a period begins when the nodes grant it, a little after
-/// cron started the job, and a whole hour would often outlast the next start.
+/// This is shorter than the schedule of an hour: a period begins when the nodes grant it, a little
+/// after cron started the job. A period of a whole hour would often last beyond the next start.
 const PERIOD: Duration = Duration::from_secs(55 * 60);
 
-/// The job's own errors, with those of the lock.
+/// An error of the job itself or of the lock.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let quorum = connected().await?;
-    // A name of its own: a lock of the same name would wait until the period is over.
+    // Use this name for nothing else: a lock of the same name would wait until the period is over.
     let report = quorum.once("nightly-report", PERIOD).describe("the nightly report");
     match report.try_run(write_report).await? {
         Some(path) => println!("wrote {path}"),
         None => println!("another host has written it in this period"),
     }
-    // Waits until the nodes have been told what they must know.
+    // Waits until the last requests have reached the nodes.
     quorum.shutdown(Duration::from_secs(1)).await;
     Ok(())
 }
 
-/// The work. It is dropped at its next `await` if the permit is lost.
+/// The work. If the permit is lost, `try_run` drops this future at the `await` that it has reached.
 async fn write_report(lease: Lease) -> Result<String, Failure> {
     let lines = gathered().await;
-    // Right before what others can see: is there time for it?
+    // Right before the write that others can see: is there time for the write?
     lease.ensure(Duration::from_secs(1))?;
-    // The token in the path: a host that was paused for long cannot overwrite what came later.
+    // The path has the token, so a host that was paused for long cannot overwrite a later report.
     let path = std::env::temp_dir().join(format!("report-{}.txt", lease.token()));
     std::fs::write(&path, lines)?;
     Ok(path.display().to_string())
@@ -50,8 +50,9 @@ async fn gathered() -> &'static str {
     "42 orders\n"
 }
 
-/// The nodes that the environment names, or nodes in memory to try this without servers. Those
-/// exclude within this process only: a program in production has `Quorum::from_env()` alone.
+/// Connects to the nodes that the environment names, or makes nodes in memory, to try this without
+/// servers. Locks in memory exclude callers of this process only. So a program in production
+/// calls `Quorum::from_env()` alone.
 async fn connected() -> Result<Quorum> {
     if std::env::var_os("QUORUMLOCK_NODES").is_some() {
         return Quorum::from_env().await;

@@ -1,5 +1,6 @@
-//! Storage that refuses the late write of a holder that was paused. A lock alone cannot do that: a
-//! process may stand still between its last check and the write, for longer than the lock lasts.
+//! Storage that refuses the late write of a holder that was paused. A lock alone cannot prevent
+//! this write: a process may stand still between its last check and the write, for longer than the
+//! lock lasts.
 //!
 //! ```sh
 //! quorumlock sandbox -- cargo run --example fenced_storage
@@ -11,8 +12,8 @@ use std::time::Duration;
 
 use quorumlock::{Quorum, Result};
 
-/// Storage that keeps the highest token with each row. In SQL that is one statement, which has
-/// changed no row where the token was too low:
+/// Storage that keeps the highest token with each row. In SQL, a write is one statement, which
+/// changes no row if the token is too low:
 ///
 /// ```sql
 /// UPDATE orders SET state = $1, token = $2 WHERE id = $3 AND token <= $2
@@ -30,11 +31,11 @@ struct Outdated {
 }
 
 impl Storage {
-    /// Writes a row, with the token of the lock that is held for it. The check and the write must be
-    /// one step: a check by itself could be followed by another's write.
+    /// Writes a row, with the token of the row's lock. The check and the write must be one step:
+    /// otherwise another holder could write between the check and this write.
     fn write(&mut self, row: &str, state: &str, token: u64) -> Result<(), Outdated> {
         let seen = self.rows.get(row).map_or(0, |(seen, _)| *seen);
-        // An equal token is the same holder, which may write as often as it wants to.
+        // An equal token comes from the same holder, which may write again.
         if token < seen {
             return Err(Outdated { token, seen });
         }
@@ -58,18 +59,19 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let quorum = connected().await?;
     let mut storage = Storage::default();
 
-    // One holder takes the lock and stands still, as under a long garbage collection or on a virtual
-    // machine that is moved. Nothing renews its lock meanwhile, so it ends after the ttl.
+    // One holder takes the lock and stands still, as under a long garbage collection or on a
+    // virtual machine that is moved. Nothing renews its lock meanwhile, so the lock ends after the
+    // ttl.
     let paused = quorum.options().ttl(Duration::from_secs(1)).auto_renew(false);
     let early = quorum.lock_with("orders/42", &paused)?.acquire_default().await?;
     storage.write("orders/42", "packed", early.token()).map_err(|outdated| outdated.to_string())?;
 
-    // The next one waits until then, gets the lock with a greater token, and writes.
+    // The next holder waits for this end, gets the lock with a greater token, and writes.
     let late = quorum.lock("orders/42").acquire_default().await?;
     assert!(late.token() > early.token());
     storage.write("orders/42", "shipped", late.token()).map_err(|outdated| outdated.to_string())?;
 
-    // The first one goes on and does not know that its time is over. The storage does.
+    // The first holder goes on, and does not know that its lock has ended. The storage knows it.
     let Err(outdated) = storage.write("orders/42", "cancelled", early.token()) else {
         return Err("the storage took an outdated write".into());
     };
@@ -81,8 +83,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The nodes that the environment names, or nodes in memory to try this without servers. Those
-/// exclude within this process only: a program in production has `Quorum::from_env()` alone.
+/// Connects to the nodes that the environment names, or makes nodes in memory, to try this without
+/// servers. Locks in memory exclude callers of this process only. So a program in production
+/// calls `Quorum::from_env()` alone.
 async fn connected() -> Result<Quorum> {
     if std::env::var_os("QUORUMLOCK_NODES").is_some() {
         return Quorum::from_env().await;

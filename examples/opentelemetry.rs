@@ -1,12 +1,12 @@
-//! Exports the spans of a lock by OpenTelemetry: the rounds and the calls to each node are parts of
-//! the acquisition, and that is a part of the work that needs the lock.
+//! Exports the spans of a lock by OpenTelemetry. The spans of rounds and of calls to nodes are
+//! within the span of the acquisition, which is within the span of the work that needs the lock.
 //!
 //! ```sh
 //! quorumlock sandbox -- cargo run --example opentelemetry
 //! ```
 //!
-//! It prints the spans. To send them to a collector, replace `exporter` by that of the crate
-//! `opentelemetry-otlp`, and `with_simple_exporter` by `with_batch_exporter`.
+//! This example prints the spans. To send the spans to a collector, replace `exporter` by the
+//! exporter of the crate `opentelemetry-otlp`, and `with_simple_exporter` by `with_batch_exporter`.
 
 use std::time::Duration;
 
@@ -28,14 +28,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("shipped, with token {token}");
 
     quorum.shutdown(Duration::from_secs(1)).await;
-    // What was not sent yet is sent now. Without this the last spans are lost.
+    // Sends the spans that were not sent yet. Without this call, the last spans are lost.
     provider.shutdown()?;
     Ok(())
 }
 
-/// What is awaited in here becomes a part of the span that this runs in.
+/// Runs within a span. So the spans of all calls in here are within this span.
 async fn ship(quorum: &Quorum) -> Result<u64> {
-    // The lock's name is in spans only where that is asked for: names may be secret.
+    // Spans have the lock's name only with `trace_name`, since names may be secret.
     let lock = quorum.lock_with("orders/42", &quorum.options().trace_name(true))?;
     let guard = lock.acquire_default().await?;
     let token = guard.token();
@@ -43,8 +43,8 @@ async fn ship(quorum: &Quorum) -> Result<u64> {
     Ok(token)
 }
 
-/// From now on spans are exported: those of this program, and of the lock those at `debug`
-/// (acquisitions, rounds, renewals, releases). `TRACE` adds one for each node that is asked.
+/// Exports spans from now on: the spans of this program, and the library's spans at `debug`
+/// (acquisitions, rounds, renewals, releases). `TRACE` adds a span for each call to a node.
 fn exported() -> Result<SdkTracerProvider, Box<dyn std::error::Error>> {
     let exporter = opentelemetry_stdout::SpanExporter::default();
     let resource = Resource::builder().with_service_name("orders").build();
@@ -55,8 +55,9 @@ fn exported() -> Result<SdkTracerProvider, Box<dyn std::error::Error>> {
     Ok(provider)
 }
 
-/// The nodes that the environment names, or nodes in memory to try this without servers. Those
-/// exclude within this process only: a program in production has `Quorum::from_env()` alone.
+/// Connects to the nodes that the environment names, or makes nodes in memory, to try this without
+/// servers. Locks in memory exclude callers of this process only. So a program in production
+/// calls `Quorum::from_env()` alone.
 async fn connected() -> Result<Quorum> {
     if std::env::var_os("QUORUMLOCK_NODES").is_some() {
         return Quorum::from_env().await;

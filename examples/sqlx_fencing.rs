@@ -1,12 +1,12 @@
-//! A transaction of PostgreSQL that is committed only while the lock is held, and which PostgreSQL
-//! refuses to a holder that was paused.
+//! A transaction of PostgreSQL that is committed only while the lock is held. PostgreSQL refuses
+//! the transaction of a holder that was paused.
 //!
 //! ```sh
 //! export DATABASE_URL=postgres://postgres@127.0.0.1/test
 //! quorumlock sandbox -- cargo run --example sqlx_fencing --features fence-postgres
 //! ```
 //!
-//! It makes two tables there, `quorumlock_fences` and `example_orders`.
+//! This example makes two tables in that database, `quorumlock_fences` and `example_orders`.
 
 use std::time::Duration;
 
@@ -25,14 +25,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     migrate(&pool).await?;
     let quorum = connected().await?;
 
-    // One holder writes but does not commit yet: it stands still, as a virtual machine that is
-    // moved. Nothing renews its lock meanwhile, so it ends after the ttl.
+    // One holder writes but does not commit yet: it stands still, as on a virtual machine that is
+    // moved. Nothing renews its lock meanwhile, so the lock ends after the ttl.
     let paused = quorum.options().ttl(Duration::from_secs(1)).auto_renew(false);
     let early = quorum.lock_with("orders/42", &paused)?.acquire_default().await?;
     let cancelled = writing(&pool, &early, "cancelled").await?;
 
-    // The next holder gets the lock then, with a greater token. The first one goes on, and does not
-    // commit any more.
+    // Then the next holder gets the lock, with a greater token. The first holder goes on, and its
+    // commit fails.
     let late = quorum.lock("orders/42").acquire_default().await?;
     match fence::commit(cancelled, &early, MARGIN).await {
         Err(fence::Error::Lost(lost)) => println!("not committed: {lost}"),
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let shipped = writing(&pool, &late, "shipped").await?;
     fence::commit_and_release(shipped, late, MARGIN).await?;
 
-    // Where the first one does not even ask for its lock, PostgreSQL refuses its token.
+    // If the first holder does not even check its lock, PostgreSQL refuses its token.
     match writing(&pool, &early, "cancelled").await {
         Err(fence::Error::Stale(stale)) => println!("refused: {stale}"),
         other => return Err(format!("a stale token was not refused: {other:?}").into()),
@@ -63,7 +63,7 @@ async fn writing(pool: &PgPool, lock: &Lease, state: &str) -> Result<Transaction
     Ok(transaction)
 }
 
-/// In a service this is a migration.
+/// In a service, do this in a migration.
 async fn migrate(pool: &PgPool) -> sqlx::Result<()> {
     sqlx::raw_sql(fence::TABLE).execute(pool).await?;
     let orders = "CREATE TABLE IF NOT EXISTS example_orders (id BIGINT PRIMARY KEY, state TEXT NOT NULL)";
@@ -76,8 +76,9 @@ async fn state(pool: &PgPool) -> sqlx::Result<String> {
     sqlx::query_scalar("SELECT state FROM example_orders WHERE id = 42").fetch_one(pool).await
 }
 
-/// The nodes that the environment names, or nodes in memory to try this without servers. Those
-/// exclude within this process only: a program in production has `Quorum::from_env()` alone.
+/// Connects to the nodes that the environment names, or makes nodes in memory, to try this without
+/// servers. Locks in memory exclude callers of this process only. So a program in production
+/// calls `Quorum::from_env()` alone.
 async fn connected() -> Result<Quorum> {
     if std::env::var_os("QUORUMLOCK_NODES").is_some() {
         return Quorum::from_env().await;

@@ -1,12 +1,12 @@
-//! How to test code that takes locks, without servers and without waiting: somebody else holds the
-//! lock, the lock is lost halfway, and minutes pass at once.
+//! How to test code that takes locks, without servers and without waiting. In these tests, somebody
+//! else holds the lock, or the lock is lost halfway, or minutes pass at once.
 //!
 //! ```sh
 //! cargo test --features testing --example testing_your_code
 //! quorumlock sandbox -- cargo run --features testing --example testing_your_code
 //! ```
 //!
-//! In your own Cargo.toml the feature belongs to the dev-dependencies:
+//! In your own Cargo.toml, put the feature into the dev-dependencies:
 //!
 //! ```toml
 //! [dev-dependencies]
@@ -22,11 +22,11 @@ use quorumlock::{Quorum, Result};
 #[derive(Debug, PartialEq, Eq)]
 enum Shipped {
     Here,
-    /// Another process is at it.
+    /// Another process is shipping the order.
     Elsewhere,
 }
 
-/// The code under test. It is given the quorum, so that tests can give it one in memory. (Code that
+/// The code under test. The quorum is an argument, so tests can pass a quorum in memory. (Code that
 /// takes an `Arc<dyn LockProvider>` can be tested in the same way.)
 async fn ship(quorum: &Quorum, order: &str) -> Result<Shipped> {
     let lock = quorum.lock(format!("orders/{order}"));
@@ -50,8 +50,9 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// The nodes that the environment names, or nodes in memory to try this without servers. Those
-/// exclude within this process only: a program in production has `Quorum::from_env()` alone.
+/// Connects to the nodes that the environment names, or makes nodes in memory, to try this without
+/// servers. Locks in memory exclude callers of this process only. So a program in production
+/// calls `Quorum::from_env()` alone.
 async fn connected() -> Result<Quorum> {
     if std::env::var_os("QUORUMLOCK_NODES").is_some() {
         return Quorum::from_env().await;
@@ -66,8 +67,9 @@ mod tests {
 
     use super::*;
 
-    /// Each test has a quorum of its own, so that tests do not meet. With `start_paused` the clock
-    /// jumps as soon as all tasks wait: these five seconds take no time.
+    /// Each test has a quorum of its own, so tests do not disturb each other. With `start_paused`,
+    /// the clock jumps as soon as all tasks wait: so the five seconds of `ship`'s timeout take no
+    /// time.
     #[tokio::test(start_paused = true)]
     async fn an_order_that_another_ships_is_left_alone() {
         let quorum = Quorum::in_memory(3).unwrap();
@@ -89,7 +91,7 @@ mod tests {
         assert!(shipped.unwrap_err().is_lost());
     }
 
-    /// A lock that nobody renews ends with its ttl, ten seconds later and at once.
+    /// A lock that nobody renews ends with its ttl. The ten seconds pass at once.
     #[tokio::test(start_paused = true)]
     async fn a_lock_that_nobody_renews_expires() {
         let quorum = Quorum::in_memory(3).unwrap();

@@ -1,5 +1,5 @@
-//! A web service that takes a lock for each request: an order is shipped by one request at a time,
-//! whichever of many servers gets it.
+//! A web service that takes a lock for each request: only one request at a time ships an order,
+//! whichever of many servers gets the requests.
 //!
 //! ```sh
 //! quorumlock sandbox -- sh    # a shell with five servers; in that shell:
@@ -7,11 +7,12 @@
 //! curl -X POST http://127.0.0.1:8080/orders/42/ship
 //! ```
 //!
-//! The answer says what the client should do: 200 it is done, 409 another request is at it, 503 try
-//! later. A client that goes away drops its request, and with it the guard: the lock is released in
-//! the background.
+//! The status tells the client what happened: 200 means that the order is shipped, 409 that another
+//! request is shipping it, 503 that the client should try later. If a client goes away, hyper drops
+//! the request and with it the guard, which releases the lock in the background.
 //!
-//! It is written on hyper alone. With axum the quorum is the router's state, and `ship` a handler.
+//! The service uses hyper only. With axum, the quorum is the router's state, and `ship` is a
+//! handler.
 #![allow(clippy::disallowed_methods, reason = "that rule is for the library, which tests run on a virtual clock")]
 
 use std::convert::Infallible;
@@ -25,22 +26,24 @@ use hyper_util::rt::TokioIo;
 use quorumlock::{LockGuard, Quorum, Result};
 use tokio::net::{TcpListener, TcpStream};
 
-/// How long a request waits for another one on the same order. Short: whoever called waits too.
+/// How long a request waits for another request on the same order. It is short, since the client
+/// waits too.
 const WAIT: Duration = Duration::from_millis(250);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
-    // One quorum for the whole service, made before it listens: it keeps one connection to each node.
+    // One quorum for the whole service, made before the service listens. It keeps one connection to
+    // each node.
     let quorum = connected().await?;
     let listener = TcpListener::bind(&address).await?;
     tokio::select! {
-        // First, so that Ctrl-C is listened for before anything is done.
+        // Ctrl-C comes first, so the program listens for it before it does anything else.
         biased;
         interrupted = tokio::signal::ctrl_c() => interrupted?,
         never = serve(&listener, &quorum) => never?,
     }
-    // No request acquires any more; what is held is released, so that other servers can go on.
+    // No request acquires any more. `shutdown` releases all locks, so other servers can go on.
     quorum.shutdown(Duration::from_secs(5)).await;
     Ok(())
 }
@@ -77,35 +80,36 @@ async fn ship(quorum: &Quorum, order: &str) -> Result<u64> {
     let guard = quorum.lock(format!("orders/{order}")).acquire(WAIT).await?;
     let token = guard.token();
     write(&guard).await?;
-    // Waits until a quorum has confirmed it. To answer sooner, drop the guard instead.
+    // Waits until a quorum has confirmed the release. To answer sooner, drop the guard instead.
     guard.release().await?;
     Ok(token)
 }
 
-/// Stands for the write to the database, which must refuse tokens below the highest that it has seen:
-/// `UPDATE orders SET state = 'shipped', token = $1 WHERE id = $2 AND token <= $1`.
+/// Stands for the write to the database, which must refuse tokens below the highest that it has
+/// seen: `UPDATE orders SET state = 'shipped', token = $1 WHERE id = $2 AND token <= $1`.
 async fn write(guard: &LockGuard) -> Result<()> {
     guard.ensure(Duration::from_secs(1))?;
     tokio::time::sleep(Duration::from_millis(20)).await;
     Ok(())
 }
 
-/// What a caller is told. "Somebody else has it" and "nobody can tell" are different answers.
+/// The response. "Somebody else has the lock" and "nobody can tell" are different responses.
 fn said(shipped: Result<u64>) -> (StatusCode, String) {
     match shipped {
         Ok(token) => (StatusCode::OK, format!("shipped, with token {token}\n")),
         Err(error) if error.is_timeout() => (StatusCode::CONFLICT, "another request ships it\n".to_owned()),
         Err(error) if error.is_config() => (StatusCode::BAD_REQUEST, format!("{error}\n")),
         Err(error) => {
-            // For operators: it names the nodes, which callers need not know.
+            // Only operators see this error: it names the nodes, which callers need not know.
             eprintln!("cannot ship: {error}");
             (StatusCode::SERVICE_UNAVAILABLE, "try again later\n".to_owned())
         }
     }
 }
 
-/// The nodes that the environment names, or nodes in memory to try this without servers. Those
-/// exclude within this process only: a program in production has `Quorum::from_env()` alone.
+/// Connects to the nodes that the environment names, or makes nodes in memory, to try this without
+/// servers. Locks in memory exclude callers of this process only. So a program in production
+/// calls `Quorum::from_env()` alone.
 async fn connected() -> Result<Quorum> {
     if std::env::var_os("QUORUMLOCK_NODES").is_some() {
         return Quorum::from_env().await;

@@ -1,18 +1,18 @@
-"""Lists what rustdoc's pages of a crate show: each item with its declaration, its methods, and the
-traits that it implements. Pages have been made alike for years; where they are not, little is found,
-and that is an error."""
+"""Lists the items on rustdoc's pages of a crate: each with its declaration, its methods, and the traits
+that it implements. The form of these pages has not changed for years. If it changes, this script finds
+few lines, and fails."""
 
 import html
 import pathlib
 import re
 import sys
 
-FEWEST = 300  # lines; there are far more
+FEWEST = 300  # lines; normally there are far more
 
-# Traits that the compiler gives and that a change can take away. Others of them are unstable.
+# Traits that the compiler implements, until a change prevents that. Other such traits are unstable.
 AUTO = {"RefUnwindSafe", "Send", "Sync", "Unpin", "UnwindSafe"}
 
-# A derive's own business.
+# Only a derive implements this trait, for itself.
 UNSTABLE = "StructuralPartialEq"
 
 ITEM = re.compile(r'<li><a href="([^"#]+\.html)">')
@@ -23,20 +23,20 @@ OWN = re.compile(
     re.S,
 )
 IMPLEMENTED = re.compile(r'<section id="impl-[^"]*"[^>]*>.*?<h3 class="code-header">(.*?)</h3>', re.S)
-# Where what is the item's own ends.
+# The first heading after the item's own methods.
 FOREIGN = re.compile(
     r'<h2 id="(?:deref-methods|trait-implementations|synthetic|blanket|implementors|foreign-impls)[^"]*"'
 )
 
 
 def section(page, name):
-    """A part of the page, by the id of its heading."""
+    """The part of the page under the heading with this id."""
     found = re.search(rf'<h2 id="{name}"(.*?)(?=<h2 id=|\Z)', page, re.S)
     return found.group(1) if found else ""
 
 
 def text(markup):
-    """What a reader sees, on one line."""
+    """The text that a reader sees, on one line."""
     # Where clauses and attributes are blocks of their own.
     markup = re.sub(r"</?div[^>]*>", " ", markup)
     plain = html.unescape(re.sub(r"<[^>]*>", "", markup))
@@ -58,7 +58,7 @@ def item(path, page):
     kind = path.name.split(".")[0]
     yield f"{kind} {name}"
     declaration = text(DECLARATION.search(own).group(1))
-    # A trait's methods follow anyway.
+    # The methods of a trait follow below, so leave them out here.
     yield f"    {declaration.split(' {')[0] if kind == 'trait' else declaration}"
     methods = [("required " if which == "tymethod" else "") + text(method) for which, method in OWN.findall(own)]
     traits = [text(trait) for trait in IMPLEMENTED.findall(section(page, "trait-implementations"))]

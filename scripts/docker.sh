@@ -1,9 +1,9 @@
-# What the docker scripts share. Sourced, not run.
+# Functions of the docker scripts, which source this file.
 
-# Images that are built here where none can be pulled are under this name.
+# The name under which images are built here if they cannot be pulled.
 STAND_IN=quorumlock-stand-in
 
-# Why no container can be run here; nothing where one can.
+# Prints why no container can run here; nothing if containers can run.
 no_engine() {
   command -v docker >/dev/null || { echo "no Docker engine (docker is not installed)"; return; }
   local said
@@ -16,8 +16,8 @@ compose() {
   if docker compose version >/dev/null 2>&1; then docker compose "$@"; else docker-compose "$@"; fi
 }
 
-# Runs a container on a network of its own, which is more than `docker info` asks for: inside of
-# another container an engine may answer and have no right to do it.
+# Runs a container on a network of its own. That `docker info` works is not enough: in a container, an
+# engine may answer although it has no right to run containers.
 probe() (
   set -e
   name=$STAND_IN-probe-$$
@@ -29,8 +29,8 @@ probe() (
   timeout 60 docker run --rm --network "$name" --memory 64m "$name"
 )
 
-# bundle FOLDER PROGRAM..: copies programs to FOLDER/bin, and the libraries that they load to where
-# they are here.
+# bundle FOLDER PROGRAM..: copies programs to FOLDER/bin, and the libraries that they load to the same
+# paths below FOLDER.
 bundle() {
   local folder=$1 program library
   shift
@@ -42,11 +42,11 @@ bundle() {
   done
 }
 
-# image FOLDER NAME OPTION..: makes an image of a folder, which belongs to nobody there.
+# image FOLDER NAME OPTION..: makes an image of a folder. In the image the files belong to `nobody`.
 image() {
   local folder=$1 name=$2
   shift 2
-  # The one before would stay without a name.
+  # Otherwise the image of an earlier run would stay, without a name.
   docker rmi "$name" >/dev/null 2>&1 || true
   tar -C "$folder" --owner=65534 --group=65534 --numeric-owner -c . | docker import "$@" - "$name" >/dev/null
 }

@@ -1,7 +1,7 @@
-# What the scripts share. Sourced, not run.
+# Functions of the scripts, which source this file.
 
-# step WHAT COMMAND..: says what begins, with the command that repeats it, and how long it took. The script ends if
-# it fails. Where STEPS_LOG names a file, a line of it has the seconds of each step.
+# step WHAT COMMAND..: runs the command. Prints WHAT, the command, and how long it took. If the command fails, the
+# script ends. If STEPS_LOG names a file, adds a line with the seconds to it.
 step() {
   local what=$1 began=$SECONDS code
   shift
@@ -10,7 +10,7 @@ step() {
     file) printf '   %s\n' "$(printf '%q ' "$@")" >&2 ;;
   esac
   "$@"
-  # A failure comes here only if the caller looks at it: else it has ended the script.
+  # After a failure this line is reached only if the caller checks the result: otherwise `set -e` ended the script.
   code=$?
   printf '   %s: %d s\n' "$what" $((SECONDS - began)) >&2
   [ -z "${STEPS_LOG:-}" ] || printf '%5d s  %s\n' $((SECONDS - began)) "$what" >>"$STEPS_LOG"
@@ -25,7 +25,7 @@ need_cargo() {
   exit 1
 }
 
-# need PROGRAM PACKAGE: installs a Debian package when its program is missing and we may; else says what to do.
+# need PROGRAM PACKAGE: installs a Debian package if its program is missing. Without the rights for that, says what to do.
 need() {
   command -v "$1" >/dev/null && return
   if ! command -v apt-get >/dev/null; then
@@ -52,8 +52,8 @@ install_package() {
   "${get[@]}" install -y --no-install-recommends "$1" || { "${get[@]}" update && "${get[@]}" install -y --no-install-recommends "$1"; }
 }
 
-# unpack PROGRAM PACKAGE: makes a Debian package's program available without installing the package, since installing some also
-# starts a service. It lands in target/tools, and needs no root where apt's lists are there.
+# unpack PROGRAM PACKAGE: unpacks a Debian package into target/tools, and adds its program to PATH. Does not install the package,
+# since some packages start a service then. Needs no root if apt has its lists of packages.
 unpack() {
   command -v "$1" >/dev/null && return
   local tools=${CARGO_TARGET_DIR:-target}/tools
@@ -75,13 +75,13 @@ unpack_package() (
   dpkg -x ./"$1"_*.deb . && rm -f ./"$1"_*.deb
 )
 
-# unpack_postgres: the same for PostgreSQL, whose programs no package puts into PATH, with the libraries that are missing.
+# unpack_postgres: the same for PostgreSQL and missing libraries. The package does not put its programs into PATH.
 unpack_postgres() {
   command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && return
   local tools=${CARGO_TARGET_DIR:-target}/tools package
   mkdir -p "$tools"
   tools=$(cd "$tools" && pwd)
-  # Tests look there.
+  # Tests look for PostgreSQL in this folder.
   compgen -G "$tools/usr/lib/postgresql/*/bin/initdb" >/dev/null && return
   for package in $(packages_for postgresql); do
     unpack_package "$package" "$tools" >&2 || true
@@ -92,36 +92,37 @@ unpack_postgres() {
   }
 }
 
-# packages_for PACKAGE: it and those that it needs, as far as they are not installed.
+# packages_for PACKAGE: the package and the packages that it needs, without those that are installed.
 packages_for() {
   command -v apt-get >/dev/null || return 0
   local list=(apt-get -qq install --print-uris --no-install-recommends "$1")
   { "${list[@]}" 2>/dev/null || { [ "$(id -u)" = 0 ] && apt-get -qq update >&2 && "${list[@]}"; } || true; } | sed -n "s/^'[^']*' \([^_]*\)_.*/\1/p"
 }
 
-# test_program TARGET: builds a test target in release mode and prints where its program is.
+# test_program TARGET: builds a test target in release mode, and prints the path of its program.
 test_program() {
   cargo test --locked --quiet --release --test "$1" --no-run >&2
   cargo test --locked --release --test "$1" --no-run --message-format=json 2>/dev/null |
     jq -r --arg target "$1" 'select(.executable != null and .target.name == $target) | .executable' | tail -n 1
 }
 
-# test_programs ARGUMENT..: builds test targets as `cargo test` would, and prints where their programs are, a line each.
+# test_programs ARGUMENT..: builds test targets as `cargo test` would, and prints the path of each program on a line.
 test_programs() {
   cargo test --locked --quiet --no-run "$@" >&2
   cargo test --locked --no-run --message-format=json "$@" 2>/dev/null |
     jq -r 'select(.executable != null and .profile.test) | .executable'
 }
 
-# another_package FOLDER: names the package of a copy of the tree otherwise, so that what is compiled for one serves the other: Cargo names its
-# results by the package, and would take the copy's for the tree's.
+# another_package FOLDER: renames the package of a copy of the tree. Then both can share a target folder: Cargo names results by the
+# package, and would take the copy's results for the tree's.
 another_package() {
   sed -i -e '0,/^name = "quorumlock"$/s//name = "quorumlock-copy"/' \
     -e 's/^quorumlock = { path = "\."/quorumlock = { package = "quorumlock-copy", path = "."/' "$1/Cargo.toml"
   sed -i -e 's/^name = "quorumlock"$/name = "quorumlock-copy"/' -e 's/^ "quorumlock",$/ "quorumlock-copy",/' "$1/Cargo.lock"
 }
 
-# lab_program: builds the program of benches/lab and prints where it is. In the same target folder: most of what it depends on is there already.
+# lab_program: builds the program of benches/lab, and prints its path. Uses the target folder of the tree, which has most of the
+# dependencies already.
 lab_program() {
   local target=${CARGO_TARGET_DIR:-target}
   cargo build --locked --quiet --release --manifest-path benches/lab/Cargo.toml --target-dir "$target" >&2

@@ -1,4 +1,4 @@
-"""Reads the YAML of examples and workflows, and checks what a lock rests on there."""
+"""Reads the YAML of examples and workflows, and checks the settings that the safety of locks needs."""
 
 import pathlib
 import sys
@@ -13,7 +13,7 @@ def objects(path):
 
 
 def wrong_with(thing):
-    """What is wrong with one Kubernetes object, if anything is."""
+    """The mistakes in one Kubernetes object."""
     kind, spec = thing["kind"], thing.get("spec", {})
     if kind == "StatefulSet":
         if spec.get("minReadySeconds", 0) < MAX_TTL:

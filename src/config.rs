@@ -1,17 +1,15 @@
-//! Settings: checked once, then immutable. The modules read files and the environment.
+//! Settings: checked once, then immutable. The submodules read files and the environment.
 
 mod addresses;
 mod checks;
 mod environment;
 mod file;
-#[cfg(feature = "serde")]
-mod named;
 mod options;
 mod password;
 mod password_file;
-mod settings;
 #[cfg(feature = "serde")]
-mod times;
+mod quoted;
+mod settings;
 
 use std::time::Duration;
 

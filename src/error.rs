@@ -177,8 +177,8 @@ impl Error {
     }
 
     /// The holder's note ([`QuorumLock::describe`](crate::QuorumLock::describe)), if the name was
-    /// held until the caller's time ended and a node returned the note. Of a leader's value, only
-    /// the first 256 bytes.
+    /// held until the caller's time ended and a node returned the note. A leader's value is cut to
+    /// its first 256 bytes.
     #[must_use]
     pub fn holder_says(&self) -> Option<&str> {
         self.0.says.as_deref()
@@ -263,7 +263,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// For people too: if `main` returns an error, the program prints the error's `Debug` form.
+/// This form is for people as well: if `main` returns an error, the program prints this form.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {self}", self.kind())

@@ -27,8 +27,8 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
     fn random(&self) -> u64;
     /// Runs `task` in the background.
     fn spawn(&self, task: Task);
-    /// The caller's runtime, if the background tasks run on another runtime. The other one may end
-    /// sooner.
+    /// The caller's runtime, if the background tasks run on another runtime. That other runtime may
+    /// end sooner.
     fn elsewhere(&self) -> Option<Handle> {
         None
     }

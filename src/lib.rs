@@ -65,7 +65,7 @@
 //!   Redis, S3.
 //! * [`metrics`] lists the metrics. Install a recorder before connecting.
 //! * The feature `blocking` adds the same types for programs without async. The feature `testing`
-//!   adds a foreign holder and a loss, for the tests of your own code.
+//!   helps to test your own code: it holds a lock as another process would, or ends a held lock.
 //! * The feature `unstable` adds `rules` (the decisions, in pure code), `node` (the port to one
 //!   node) and `host` (clock, random numbers and tasks).
 //!
@@ -92,8 +92,8 @@
 //! | `release` | debug | `name`, `token`, `outcome` | the release of one name, until a quorum has confirmed it |
 //! | `node_call` | trace | `node`, `operation`, `outcome` | one operation on one node, within one of the spans above |
 //!
-//! `token` is the fencing token: all spans of one lock have the same. `name` is recorded only if
-//! [`LockOptions::trace_name`] is on, since names may be secret. `outcome` has the values that
+//! `token` is the fencing token: all spans of one lock have the same token. `name` is recorded only
+//! if [`LockOptions::trace_name`] is on, since names may be secret. `outcome` has the values that
 //! metrics have. Events at the level warn (a lost lock, an unconfirmed release) always name the
 //! lock.
 //!

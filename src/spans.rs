@@ -31,7 +31,7 @@ impl Spanned {
         )
     }
 
-    /// A release, until it is known whether a quorum held the names.
+    /// A release. The span ends when it is known whether a quorum held the names.
     pub(crate) fn release() -> Self {
         Self::at(LevelFilter::DEBUG, || debug_span!("release", name = Empty, token = Empty, outcome = Empty))
     }

@@ -1,7 +1,7 @@
-//! What one server carries out for each operation, by its own count.
+//! Counts what one server carries out for each operation, by its own counters.
 //!
-//! One server: where there are more, which of them are late differs from run to run, and late ones
-//! get a release and the next claim in one call.
+//! There is only one server. Of several servers some would be late, others in each run, and a late
+//! server gets a release and the next claim in one call.
 
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use crate::PATIENCE;
 use crate::common::server::Server;
 use crate::common::{servers, unguarded};
 
-/// How often each operation is done. Not too often: a node's record is written by time.
+/// How often each operation is done. A long run would count writes of the node's record, which
+/// come by time.
 const TIMES: u32 = 200;
-/// Of a lock that is renewed while it is watched.
+/// The ttl of the lock whose renewals are counted.
 const BRIEF: Duration = Duration::from_millis(200);
 
 /// Prints a line `commands.NAME = N` and one `script_calls.NAME = N` for each operation.
@@ -34,7 +35,7 @@ pub async fn told() {
 struct Stage<'a> {
     server: &'a Server,
     quorum: Quorum,
-    /// Another process.
+    /// A client as of another process.
     other: Quorum,
 }
 
@@ -98,7 +99,7 @@ impl Stage<'_> {
         held.release().await.unwrap();
     }
 
-    /// Renewals come by time: until some have come, each a script call.
+    /// Waits for some renewals, which come by time. Each is a script call of its own.
     async fn renewed(&self) {
         let options = LockOptions::default().ttl(BRIEF);
         let held = self.quorum.lock_with("renewed", &options).unwrap().acquire(PATIENCE).await.unwrap();
@@ -111,7 +112,7 @@ impl Stage<'_> {
         held.release().await.unwrap();
     }
 
-    /// As many tasks at the same time as fill two calls.
+    /// Runs as many tasks at the same time as fill two script calls.
     async fn crowd(&self) {
         let again = async |number| {
             let lock = self.quorum.lock(format!("crowd/{number}"));
@@ -122,7 +123,7 @@ impl Stage<'_> {
         let tasks: u32 = 256;
         let before = self.counts();
         join_all((0..tasks).map(again)).await;
-        // How many go into one call is a matter of time here, and counted by `crowd`.
+        // The number of script calls depends on timing here. The subcommand `crowd` counts them.
         let (before, times) = (before.commands, f64::from(tasks * (TIMES / 10)));
         println!("commands.crowd = {:.3}", (self.counts().commands - before) as f64 / times);
     }
@@ -151,8 +152,8 @@ struct Counts {
     script_calls: u64,
 }
 
-/// `cmdstat_set:calls=12,usec=34,..`. INFO is asked here, and by the library once in a while
-/// whatever its callers do.
+/// Parses `cmdstat_set:calls=12,usec=34,..`. Leaves out INFO, which this program sends. The library
+/// sends INFO, too, from time to time, for no operation.
 fn calls(line: &str) -> Option<(&str, u64)> {
     let (command, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
     (command != "info").then_some((command, figures.split(',').next()?.parse().ok()?))

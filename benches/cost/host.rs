@@ -7,7 +7,7 @@ use quorumlock::host::{Host, Task, TokioTime};
 use quorumlock::rules::Tick;
 use tokio::runtime::Handle;
 
-/// The day on which it all happens.
+/// The wall clock when a run begins.
 const EPOCH: Duration = Duration::from_secs(1_764_000_000);
 
 /// Tokio's clock, which is paused, and numbers that only look random.

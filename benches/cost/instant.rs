@@ -1,5 +1,5 @@
-//! Servers that answer at once and grant whatever is asked: behind them everything of the client is
-//! real, its batcher included, and nothing takes time.
+//! Servers that answer at once and grant everything. The client is real, including its batcher, and
+//! waits for nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,12 +13,12 @@ use quorumlock::node::redis::transport::{
     Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value, digest,
 };
 
-/// The way to one of them, and its connections.
+/// A dialer for one of these servers, and a connection to it.
 #[derive(Clone, Debug)]
 pub struct Instant {
     number: usize,
     host: Arc<dyn Host>,
-    /// How many script calls all of them have carried out.
+    /// How many script calls all servers have carried out.
     calls: Arc<AtomicU64>,
 }
 
@@ -45,7 +45,7 @@ impl Instant {
         done
     }
 
-    /// A record that is old, where the list of this hello is in force.
+    /// A record that is old. The list of this hello is in force.
     fn record(&self, id: String, hello: &[String]) -> Value {
         let [_, _, _, _, _, hash, says, ..] = hello else { panic!("a hello, and not {hello:?}") };
         let (age, none) = (Value::Integer(1_000_000_000), Value::Integer(0));
@@ -86,13 +86,13 @@ impl Connection for Instant {
         ready(Ok(())).boxed()
     }
 
-    /// Nothing ever happens to it.
+    /// There are no events.
     fn poll_event(&mut self, _: &mut Context<'_>) -> Poll<Event> {
         Poll::Pending
     }
 }
 
-/// SCRIPT LOAD returns the digest.
+/// The reply to SCRIPT LOAD: the script's digest.
 fn loaded(arguments: &dyn Arguments) -> Value {
     let mut last = String::new();
     arguments.each(&mut |argument| {
@@ -103,8 +103,8 @@ fn loaded(arguments: &dyn Arguments) -> Value {
     digest(&last).into()
 }
 
-/// How many operations a call has, each of which is about one name or the node, and the word that
-/// names what they do or how.
+/// How many operations a call has, and the word that says what they do, or how. Each operation is
+/// about one name, or about the node.
 fn read(arguments: &dyn Arguments) -> (usize, Option<&'static str>) {
     let (mut at, mut keys, mut word) = (0, 0, None);
     arguments.each(&mut |argument| {
@@ -115,7 +115,7 @@ fn read(arguments: &dyn Arguments) -> (usize, Option<&'static str>) {
         }
         at += 1;
     });
-    // As many keys a name and arguments an operation as claims, renewals and releases have.
+    // Keys for each name and arguments for each operation, of claims, renewals and releases.
     let operations = [(4, 12), (5, 11), (5, 7)].into_iter().find_map(|(names, size)| {
         let fits = (keys - 1) % names == 0 && (keys - 1) / names * size == at - 2 - keys;
         fits.then_some((keys - 1) / names)
@@ -123,8 +123,8 @@ fn read(arguments: &dyn Arguments) -> (usize, Option<&'static str>) {
     (operations.filter(|many| *many > 0).unwrap_or(1), word)
 }
 
-/// The texts among the arguments: of a hello the script's digest, two keys, the new id, the process, the
-/// list's hash, and what the list says.
+/// The texts among the arguments. A hello has: the script's digest, two keys, the new id, the
+/// process, the list's hash, and the list's text.
 fn texts(arguments: &dyn Arguments) -> Vec<String> {
     let mut texts = Vec::new();
     arguments.each(&mut |argument| {

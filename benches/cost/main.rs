@@ -1,17 +1,17 @@
-//! What operations cost, counted rather than timed: for `scripts/check-cost`, which compares it
-//! with what is recorded in `benches/cost.toml`.
+//! Counts what operations cost, instead of timing them. `scripts/check-cost` compares the counts
+//! with `benches/cost.toml`.
 //!
-//! `lone N` makes N pairs of an acquisition and its release over five nodes in memory, and
-//! `crowd N` N pairs of each of 256 tasks (`crowd N TASKS`: of each of so many) over five servers
-//! that answer at once. Both do the same
-//! in each run: one thread, a clock that stands still, and random numbers from a fixed seed. The
-//! script runs them under valgrind with two numbers, and what both have in common falls out. `crowd`
-//! prints how many script calls there were at all nodes.
+//! `lone N` makes N pairs over five nodes in memory. A pair is an acquisition and its release.
+//! `crowd N TASKS` makes N pairs in each of TASKS tasks (256 by default) over five servers that
+//! answer at once, and prints how many script calls all nodes got. Both do the same in each run:
+//! they use one thread, a clock that stands still, and random numbers from a fixed seed. The script
+//! runs each under valgrind with two values of N. The difference of both runs is the cost of the
+//! pairs, without start and end of the program.
 //!
-//! `times` prints what the core takes on this machine, which no check compares.
+//! `times` prints how long the core takes on this machine. No check compares these times.
 //!
-//! `held N` holds N locks at once, over the servers of `crowd`: how much memory the program has in
-//! use at most, the script asks of valgrind.
+//! `held N` holds N locks at once, over the servers of `crowd`. The script gets the program's
+//! highest use of memory from valgrind.
 //!
 //! `alone N` and `together N` are `lone` and `crowd` over five real servers, for `scripts/profile`.
 //!
@@ -64,7 +64,7 @@ fn main() {
         Some("together") => real(together(pairs)),
         Some("commands") => real(commands::told()),
         Some("times") => real(times::told()),
-        // As `cargo bench` calls it: each of them once.
+        // `cargo bench` names no subcommand: run each of them once.
         None => {
             still(lone(pairs));
             still(crowd(1, TASKS));
@@ -78,7 +78,7 @@ fn main() {
     }
 }
 
-/// On one thread, with a clock that moves only when there is nothing else to do.
+/// Runs `work` on one thread, with a clock that moves only if there is nothing else to do.
 fn still(work: impl Future<Output = ()>) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_time().start_paused(true).build().unwrap().block_on(work);
@@ -101,7 +101,7 @@ async fn crowd(pairs: usize, tasks: usize) {
     println!("{}", calls.load(Ordering::Relaxed));
 }
 
-/// So many pairs of each of these tasks.
+/// Runs `tasks` tasks, each of which makes `pairs` pairs.
 async fn each_of(tasks: usize, quorum: &Quorum, pairs: usize) {
     let task = |number| {
         let quorum = quorum.clone();
@@ -118,7 +118,7 @@ async fn held(locks: usize) {
         guards.push(quorum.lock(format!("held/{number:08}")).acquire(PATIENCE).await.unwrap());
     }
     assert!(guards.iter().all(|guard| guard.is_held()));
-    // What their releases take, all at once, is no part of what they keep.
+    // No release: the memory for all releases at once is not memory of held locks.
     std::mem::forget(guards);
 }
 
@@ -148,7 +148,7 @@ async fn instant() -> (Quorum, Arc<AtomicU64>) {
     (quorum, calls)
 }
 
-/// Acquires and releases one name, so many times.
+/// Acquires and releases one name, `pairs` times.
 async fn again(quorum: &Quorum, name: &str, pairs: usize) {
     let lock = quorum.lock(name);
     for _ in 0..pairs {

@@ -1,4 +1,4 @@
-//! What the core takes: the rules of a round, and a pair over nodes in memory.
+//! How long the core takes for the rules of a round, and for a pair over nodes in memory.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use crate::{NODES, again};
 
 const ROUNDS: u32 = 2_000_000;
 const PAIRS: usize = 20_000;
-/// The fastest of some counts: all else is what the machine did beside it.
+/// How often to measure. The fastest counts: other load on the machine only adds time.
 const TURNS: usize = 5;
 
-/// Prints a line `NAME = N` for each.
+/// Prints a line `NAME = N` for each measurement.
 pub async fn told() {
     println!("round_ns = {:.1}", fastest(rounds).as_nanos() as f64 / f64::from(ROUNDS));
     let quorum = Quorum::in_memory(NODES).unwrap();
@@ -35,7 +35,7 @@ fn fastest(work: impl Fn()) -> Duration {
     (0..TURNS).map(timed).min().unwrap()
 }
 
-/// The votes of five nodes, the verdict after each, and whether the lock is valid.
+/// Counts the votes of five nodes, with a verdict after each, and checks whether the lock is valid.
 fn rounds() {
     let validity = Validity::new(Duration::from_secs(30), Drift::default());
     for round in 0..ROUNDS {

@@ -1,4 +1,5 @@
--- Takes names: all of them or none. The gate, then the first name that refuses, decides.
+-- Takes names: all of them or none. The gate is checked first. Then the first name that refuses
+-- decides.
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue; a gate comes last
 -- ARGV    names (with the gate), list (of the client; '': no check), owner
@@ -32,7 +33,8 @@ local function held(it)
   return {'held', it.reader, it.read_ends - now, bar, place, 0}
 end
 
--- The refusal if the ballot is too low. BAR is the highest of all names that this owner could have.
+-- The refusal if the ballot is too low. BAR is the highest bar of the names that no other owner
+-- holds.
 local function stale(seen, bar)
   for i = 1, names do
     if not seen[i].holder or seen[i].holder == owner then bar = max(bar, seen[i].bar) end

@@ -23,7 +23,7 @@ local id, list, list_ends, high, mid, floor, rotated
 local unpublished, group = ''
 
 -- Without memory, Redis refuses a script only if its first write is one like HSET, ZADD or SET.
--- Claims do so, and may be refused. Other scripts do not begin with these.
+-- Claims begin with such a write, and may be refused. Other scripts begin with another write.
 local claims, wrote, inspects = false, false, false
 
 -- Without a format, Redis writes some numbers with an exponent.
@@ -32,7 +32,7 @@ local function digits(number)
 end
 
 -- Moves `high` to `mid` and `mid` to `floor`, once a PERIOD, so that floor <= mid <= high. If the
--- clock was set back, their age is unknown and both move, as far as the new clock allows.
+-- clock was set back, the age of both is unknown: both become `high`, cut to what the clock allows.
 local function rotate()
   if now >= rotated and now < rotated + PERIOD then return end
   if now < rotated then high = min(high, micros + FAR) end

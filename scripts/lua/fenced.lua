@@ -2,11 +2,11 @@ local token, seen = ARGV[1], redis.call('GET', KEYS[1])
 if seen and not string.match(seen, '^%d+$') then
   return redis.error_reply('ERR the key of the fence holds something else than a fencing token')
 end
--- As texts: Lua's numbers are exact below 2^53 only.
+-- Compare as texts: Lua's numbers are exact below 2^53 only.
 if seen and (#token < #seen or (#token == #seen and token < seen)) then
   return { seen, false }
 end
--- First: the fence is raised even where the command fails.
+-- SET comes first: the fence rises even if the command fails.
 if token ~= seen then
   redis.call('SET', KEYS[1], token)
 end

@@ -48,7 +48,7 @@ return each(14, 1, function(at)
   end
   local ends = it.list and min(it['until'], now + it.lasts) or 0
   if level >= LEVELS.keep then
-    -- The record has RUN, or RUN/REPLICATION after a promotion. A server may forget that part.
+    -- The record has RUN, or RUN/REPLICATION after a promotion. A server may forget REPLICATION.
     local is_same = it.process == process or string.sub(it.process, 1, #process + 1) == process .. '/'
     if process ~= '' and not is_same then
       set({process = process})

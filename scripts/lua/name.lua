@@ -45,13 +45,13 @@ local function free(it)
 end
 
 -- Stores the fences and these fields. The key stays until the floor has passed its fence, and while
--- a revocation is remembered. If the fence is too far ahead for the record, it stays until the
+-- a revocation is remembered. If the fence is too far ahead for the record, the key stays until the
 -- clock has passed the fence.
 local function keep(it, ...)
   local last, fence = max(it.ends, now, it.read_ends or 0), max(it.fence, it.read_fence)
   local till = fence > micros + FAR and max(last, math.ceil(fence / 1000)) or last
   local expires = digits(max(till + KEEP, min(it.revoked_until or 0, now + REMEMBERED)) - now)
-  -- First, if the script must not be refused. A new key has no expiry yet.
+  -- PEXPIRE comes first if Redis must not refuse the script. It does nothing to a new key.
   local done = not claims and call('PEXPIRE', it.lock, expires) == 1
   call('HSET', it.lock, 'fence', digits(it.fence), ...)
   if it.reader then

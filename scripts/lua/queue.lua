@@ -33,8 +33,9 @@ local function head(it, by_claim)
   end
 end
 
--- Tells waiters that became first or second to ask again before half of a hand-over would be over.
--- If a free name could not be handed over, both must ask at once. Nothing rests on these hints.
+-- Tells waiters that became first or second to ask before half of a hand-over has passed since
+-- their last ask. If a free name could not be handed over, both must ask at once. No rule depends
+-- on these hints.
 local function tell(it, is_stuck)
   for at = 1, it.line and 2 or 0 do
     local known = waiting(it, at)

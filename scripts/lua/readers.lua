@@ -50,7 +50,7 @@ local function look(it)
   end
 end
 
--- Adds a reader, or extends its hold. Neither the end of its hold nor its ballot goes down.
+-- Adds a reader, or extends its hold. The end and the ballot of the hold never go down.
 local function read(it, who, ttl, ballot)
   local key, had = KEYS[it.at + READERS], it.reading[who] or {ends = 0, ballot = 0}
   local mine = {ends = now + ttl, ttl = ttl, ballot = max(ballot, had.ballot)}

@@ -1,5 +1,5 @@
--- Gives names up. If the owner has ended, its hold ends with any ballot. If it goes on, it takes
--- back what it was granted with ballots up to this one.
+-- Gives names up. If the owner has ended, its hold ends with any ballot. If the owner goes on, its
+-- hold ends only if the hold's ballot is at most `ballot`.
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
 -- ARGV    names, owner, mode ('lock' or 'reader')

@@ -15,7 +15,7 @@ local function waiter(key, who, ticket)
   return it
 end
 
--- Number `at` in the queue, which is read three at a time. The first two know their places.
+-- The waiter number `at`. The queue is read three at a time. The first two know their places.
 local function waiting(it, at)
   local line = it.line or {}
   if not line[at] and not line.is_whole then
@@ -31,11 +31,11 @@ end
 
 local function wake(known, what)
   local done = known.channel and try('PUBLISH', known.channel, known.number .. ' ' .. what)
-  -- This user must not publish.
+  -- This user has no right to publish.
   if type(done) == 'table' then unpublished = done.err end
 end
 
--- Whether the waiter asks in time and its client has subscribed. If this user may not ask for that,
+-- Whether the waiter asks in time and its client has subscribed. If this user may not run PUBSUB,
 -- all clients count as subscribed.
 local function lives(known)
   if known.lives then return true end

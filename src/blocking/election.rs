@@ -12,11 +12,10 @@ use super::quorum::Quorum;
 use super::worker::{Blocking, Worker, debug_as_async, guard};
 use crate::config::LockOptions;
 use crate::error::{Error, Result};
-use crate::lease::Released;
 use crate::lock::Leadership;
 
-/// An election: at most one candidate leads at a time. Everybody else can see the leader, and what
-/// the leader proclaimed. This is [`quorumlock::Election`](crate::Election) for threads.
+/// An election: at most one candidate leads at a time. Everybody else can see the leader, and the
+/// value that the leader proclaimed. This is [`quorumlock::Election`](crate::Election) for threads.
 ///
 /// Cheap to clone, `Send` and `Sync`.
 ///
@@ -74,12 +73,12 @@ pub struct LeaderLease(Blocking<crate::LeaderLease>, Lease);
 
 /// Leaders and what they proclaim, in the order of their tokens: see [`Election::observe`].
 ///
-/// `next` waits on this thread for as long as there is nothing new. The iterator ends when the
-/// quorum is shut down, from any thread. Within a Tokio runtime, `next` returns a `Config` error
-/// and the iterator ends.
+/// `next` waits on this thread until there is something new. The iterator ends when the quorum is
+/// shut down, from any thread. Within a Tokio runtime, `next` returns a `Config` error and the
+/// iterator ends.
 ///
 /// The iterator asks the nodes only while a call waits for the next leader. Dropping the iterator
-/// leaves nothing behind in the client; nodes forget the observer within 30 s.
+/// leaves nothing behind.
 #[must_use = "it looks at nothing until it is asked for the next leader"]
 pub struct Leaders {
     /// The leaders to come, or the error that ended the iterator.
@@ -108,19 +107,19 @@ impl Election {
     /// [`Election::campaign`](crate::Election::campaign).
     ///
     /// # Errors
-    /// As [`QuorumLock::acquire`](super::QuorumLock::acquire): `Timeout` if others led all the time.
+    /// As [`QuorumLock::acquire`](super::QuorumLock::acquire): `Timeout` if others led until the
+    /// time ended.
     pub fn campaign(&self, timeout: Duration) -> Result<Leader> {
-        let leader = self.0.wait(self.0.inner.campaign(timeout))?;
-        Ok(Leader::new(self.0.wrap(leader)))
+        self.0.wrapped(self.0.inner.campaign(timeout)).map(Leader::new)
     }
 
-    /// Waits until this caller leads, for as long as the election's options say: by default 10 s.
+    /// As [`campaign`](Self::campaign), with the timeout of the election's options: 10 s by
+    /// default.
     ///
     /// # Errors
     /// As [`campaign`](Self::campaign).
     pub fn campaign_default(&self) -> Result<Leader> {
-        let leader = self.0.wait(self.0.inner.campaign_default())?;
-        Ok(Leader::new(self.0.wrap(leader)))
+        self.0.wrapped(self.0.inner.campaign_default()).map(Leader::new)
     }
 
     /// Waits until this caller leads, runs `body`, and resigns, as
@@ -132,8 +131,8 @@ impl Election {
         self.campaign(timeout)?.while_held(body)
     }
 
-    /// As [`run`](Self::run), for a body that can fail: one `Result`, with the errors of both. The
-    /// office is given up in either case.
+    /// As [`run`](Self::run), for a body that can fail. Returns one `Result`, with the errors of
+    /// both. The office is given up whatever the body returns.
     ///
     /// # Errors
     /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
@@ -145,8 +144,8 @@ impl Election {
         self.run(timeout, body)?
     }
 
-    /// Leaders and what they proclaim, from now on, beginning with the present leader if there is
-    /// one: see [`Election::observe`](crate::Election::observe).
+    /// The leaders from now on and the values that they proclaim, beginning with the present leader
+    /// if there is one: see [`Election::observe`](crate::Election::observe).
     ///
     /// # Errors
     /// `Config` for a bad name or within a Tokio runtime; `Closed` after a shutdown.
@@ -156,24 +155,13 @@ impl Election {
     }
 }
 
-impl Leader {
-    /// Gives the office up: the next candidate may lead at once. Waits until a quorum has confirmed
-    /// the resignation: see [`Leader::resign`](crate::Leader::resign).
-    ///
-    /// # Errors
-    /// As [`LockGuard::release`](super::LockGuard::release).
-    pub fn resign(self) -> Result<Released> {
-        self.0.worker.wait(self.0.inner.resign())?
-    }
-}
-
 impl LeaderLease {
     fn new(view: Blocking<crate::LeaderLease>) -> Self {
         let lease = Lease::new(view.wrap((*view.inner).clone()));
         Self(view, lease)
     }
 
-    /// Tells a value to all [observers](Election::observe): see
+    /// Publishes a value to all [observers](Election::observe): see
     /// [`LeaderLease::proclaim`](crate::LeaderLease::proclaim).
     ///
     /// # Errors
@@ -231,5 +219,5 @@ impl fmt::Debug for Leaders {
     }
 }
 
-guard!(Leader, LeaderLease, resign);
+guard!(Leader, LeaderLease, pub resign);
 debug_as_async!(Election, LeaderLease);

@@ -7,12 +7,11 @@ use super::quorum::Quorum;
 use super::worker::{Blocking, debug_as_async, guard};
 use crate::config::LockOptions;
 use crate::error::{Error, Result};
-use crate::lease::Released;
 use crate::lock::Owner;
 use crate::rules::LostReason;
 
-/// A lock on a name, or on several names, held by at most one holder at a time across all clients
-/// of the same nodes. This is [`quorumlock::QuorumLock`](crate::QuorumLock) for threads.
+/// A lock on one name or several. It has at most one holder at a time across all clients of the
+/// same nodes. This is [`quorumlock::QuorumLock`](crate::QuorumLock) for threads.
 ///
 /// Cheap to clone, `Send` and `Sync`. Threads that use the same `QuorumLock`, or clones of it,
 /// exclude each other, unless the threads share one [`Owner`].
@@ -36,7 +35,7 @@ pub struct QuorumLock(Blocking<crate::QuorumLock>);
 /// A held lock. The lock is renewed as long as this guard lives, and released when the guard is
 /// dropped.
 ///
-/// Drop does not wait, except that the last drop of all handles and guards waits for releases, for
+/// Drop does not wait. One exception: the drop of the last handle or guard waits for releases, for
 /// up to 250 ms. Prefer [`release`](Self::release), which returns the result. All other methods
 /// come from [`Lease`]: [`lost`](Lease::lost), [`token`](crate::Lease::token),
 /// [`is_held`](crate::Lease::is_held), [`ensure`](crate::Lease::ensure) and so on.
@@ -113,13 +112,14 @@ impl Quorum {
 }
 
 impl QuorumLock {
-    /// The same lock, acquired by `owner`: see [`QuorumLock::owned_by`](crate::QuorumLock::owned_by).
+    /// The same lock, acquired by `owner`: see
+    /// [`QuorumLock::owned_by`](crate::QuorumLock::owned_by).
     #[must_use]
     pub fn owned_by(self, owner: &Owner) -> Self {
         Self(Blocking { inner: self.0.inner.owned_by(owner), ..self.0 })
     }
 
-    /// The same lock with a note on what it is held for: see
+    /// The same lock with a note that says why it is held: see
     /// [`QuorumLock::describe`](crate::QuorumLock::describe).
     #[must_use]
     pub fn describe(&self, note: impl AsRef<str>) -> Self {
@@ -134,21 +134,19 @@ impl QuorumLock {
     /// vote at that time; `Config` for a bad name or within a Tokio runtime; `Closed` after a
     /// shutdown.
     pub fn acquire(&self, timeout: Duration) -> Result<LockGuard> {
-        let guard = self.0.wait(self.0.inner.acquire(timeout))?;
-        Ok(LockGuard::new(self.0.wrap(guard)))
+        self.0.wrapped(self.0.inner.acquire(timeout)).map(LockGuard::new)
     }
 
-    /// Acquires the lock, waiting for as long as the lock's options say: by default 10 s.
+    /// As [`acquire`](Self::acquire), with the timeout of the lock's options: 10 s by default.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
     pub fn acquire_default(&self) -> Result<LockGuard> {
-        let guard = self.0.wait(self.0.inner.acquire_default())?;
-        Ok(LockGuard::new(self.0.wrap(guard)))
+        self.0.wrapped(self.0.inner.acquire_default()).map(LockGuard::new)
     }
 
-    /// Acquires the lock if nobody has it, and does not wait for others. `None` means that somebody
-    /// else holds the lock or is about to; an error means that nobody can tell: see
+    /// Acquires the lock if nobody holds it, without waiting. `None` means that somebody else holds
+    /// the lock. An error means that nobody can tell: see
     /// [`QuorumLock::try_acquire`](crate::QuorumLock::try_acquire).
     ///
     /// # Errors
@@ -172,11 +170,11 @@ impl QuorumLock {
         self.acquire(timeout)?.while_held(body)
     }
 
-    /// As [`run`](Self::run), for a body that can fail: one `Result`, with the errors of both. The
-    /// lock is released in either case.
+    /// As [`run`](Self::run), for a body that can fail. Returns one `Result`, with the errors of
+    /// both. The lock is released whatever the body returns.
     ///
     /// # Errors
-    /// As [`run`](Self::run), turned into the body's kind of error, and what the body returns.
+    /// Those of [`run`](Self::run), converted to the body's error type, and the body's own.
     pub fn try_run<T, E: From<Error>>(
         &self,
         timeout: Duration,
@@ -194,18 +192,6 @@ impl LockGuard {
     pub fn reenter(&self) -> Result<Self> {
         Ok(Self::new(self.0.wrap(self.0.inner.reenter()?)))
     }
-
-    /// Gives this hold up. If this is the last hold, releases the lock on every node, and waits
-    /// until a quorum has confirmed the release: see
-    /// [`LockGuard::release`](crate::LockGuard::release).
-    ///
-    /// # Errors
-    /// `Unavailable` if too few nodes answered in time; `Config` within a Tokio runtime. In both
-    /// cases the release goes on in the background. On nodes that it does not reach, the lock
-    /// expires by itself.
-    pub fn release(self) -> Result<Released> {
-        self.0.worker.wait(self.0.inner.release())?
-    }
 }
 
 impl Lease {
@@ -214,8 +200,9 @@ impl Lease {
     }
 
     /// Waits until the lock is lost, for `timeout` at most, and returns why. `None` means that the
-    /// lock was not lost by then, or that it was released. So a call can take the place of a pause:
-    /// `while lease.lost(pause)?.is_none() { .. }` works every `pause` until the lock is lost.
+    /// lock was not lost by then, or that it was released. So a loop can call this in place of a
+    /// pause: `while lease.lost(pause)?.is_none() { .. }` works every `pause` until the lock is
+    /// lost.
     ///
     /// # Errors
     /// `Config` within a Tokio runtime.
@@ -232,5 +219,5 @@ impl Deref for Lease {
     }
 }
 
-guard!(LockGuard, Lease, release);
+guard!(LockGuard, Lease, pub release);
 debug_as_async!(QuorumLock, Lease);

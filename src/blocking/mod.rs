@@ -1,9 +1,9 @@
-//! The same locks for programs without async. With the feature `blocking`.
+//! The same locks for programs without async. This module needs the feature `blocking`.
 //!
 //! A [`Quorum`] here has a runtime of its own, with one thread. The thread renews the held locks,
-//! and ends with the last handle and guard. Each call waits on the caller's thread. The types have
-//! the same names and methods as the types at the crate's root; see there for what each promises.
-//! The differences:
+//! and ends when the last handle and guard are dropped. Each call waits on the caller's thread. The
+//! types have the same names and methods as the types at the crate's root; see there for what each
+//! promises. The differences:
 //!
 //! * `lost` takes a timeout, and returns why the lock was lost, or `None`: [`Lease::lost`].
 //! * `run` and `try_run` call a closure. Unlike a future, a closure cannot be stopped when the lock
@@ -14,12 +14,12 @@
 //! * [`Quorum::connect`], [`Quorum::open`] and [`Quorum::in_memory_with`] take a
 //!   [`QuorumBuilder`](crate::QuorumBuilder).
 //!
-//! **Within a Tokio runtime every call is refused** with a `Config` error, in
-//! [`spawn_blocking`](https://docs.rs/tokio/latest/tokio/task/fn.spawn_blocking.html) too: a call
-//! that waits would keep the runtime's thread from everything else. Use
-//! [`quorumlock::Quorum`](crate::Quorum) there. If a refused call takes its guard, as
-//! [`LockGuard::release`] does, the lock is released in the background. Quorums and guards may be
-//! dropped everywhere, and calls that ask no node, such as [`Session::held`], are fine too.
+//! **Within a Tokio runtime, every call that waits is refused** with a `Config` error, even in
+//! [`spawn_blocking`](https://docs.rs/tokio/latest/tokio/task/fn.spawn_blocking.html): the call
+//! would keep the runtime's thread from all other work. Use [`quorumlock::Quorum`](crate::Quorum)
+//! there. If a refused call takes its guard, as [`LockGuard::release`] does, the lock is released
+//! in the background. Quorums and guards may be dropped everywhere. Calls that ask no node, such as
+//! [`Session::held`], work everywhere too.
 //!
 //! # Examples
 //! ```

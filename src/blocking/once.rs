@@ -1,4 +1,4 @@
-//! Once a period: the first of many wins, and the others skip.
+//! Once per period: the first of many callers wins, and the others skip.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::config::LockOptions;
 use crate::error::{Error, Result};
 use crate::lease::Released;
 
-/// Something to be done once in each period, by the first of many callers. This is
-/// [`quorumlock::Once`](crate::Once) for threads; see there for what it promises, and how to choose
+/// A job that is done once in each period, by the first of many callers. This is
+/// [`quorumlock::Once`](crate::Once) for threads; see there for its promises, and for how to choose
 /// a period.
 ///
 /// Cheap to clone, `Send` and `Sync`.
@@ -32,7 +32,7 @@ use crate::lease::Released;
 #[derive(Clone)]
 pub struct Once(Blocking<crate::Once>);
 
-/// The right to do something in this period: see [`Once`]. The period goes on, however the permit
+/// The right to do the work of this period: see [`Once`]. The period goes on, however the permit
 /// ends, unless the permit is [undone](Self::undo). All other methods come from [`Lease`].
 ///
 /// # Examples
@@ -51,7 +51,7 @@ pub struct Once(Blocking<crate::Once>);
 pub struct OncePermit(Blocking<crate::OncePermit>, Lease);
 
 impl Quorum {
-    /// Something to be done once in each `period`, under `name`: see
+    /// The job `name`, which is done once in each `period`: see
     /// [`Quorum::once`](crate::Quorum::once).
     #[must_use]
     pub fn once(&self, name: impl AsRef<str>, period: Duration) -> Once {
@@ -68,13 +68,13 @@ impl Quorum {
 }
 
 impl Once {
-    /// The same with a note on its purpose: see [`Once::describe`](crate::Once::describe).
+    /// The same job with a note on its purpose: see [`Once::describe`](crate::Once::describe).
     #[must_use]
     pub fn describe(&self, note: impl AsRef<str>) -> Self {
         Self(self.0.wrap(self.0.inner.describe(note)))
     }
 
-    /// A permit, if nobody has had one in this period; `None` otherwise: see
+    /// Returns a permit if nobody has had one in this period, and `None` otherwise: see
     /// [`Once::claim`](crate::Once::claim).
     ///
     /// # Errors
@@ -85,8 +85,8 @@ impl Once {
     }
 
     /// Runs `body` if nobody has had a permit in this period, as
-    /// [`QuorumLock::run`](super::QuorumLock::run) does; `None` otherwise. The permit is used, also if
-    /// the body panics.
+    /// [`QuorumLock::run`](super::QuorumLock::run) does; `None` otherwise. The permit counts as
+    /// used, even if the body panics.
     ///
     /// # Errors
     /// As [`claim`](Self::claim), and `Lost` if the permit was lost before the body ended.
@@ -120,8 +120,8 @@ impl OncePermit {
     /// See [`OncePermit::done`](crate::OncePermit::done).
     ///
     /// # Errors
-    /// As [`OncePermit::done`](crate::OncePermit::done); `Config` within a Tokio runtime: then,
-    /// too, nobody else gets a permit in this period.
+    /// As [`OncePermit::done`](crate::OncePermit::done); `Config` within a Tokio runtime: even
+    /// then, nobody else gets a permit in this period.
     pub fn done(self) -> Result<Released> {
         self.0.worker.wait(self.0.inner.done())?
     }

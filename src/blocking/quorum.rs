@@ -15,8 +15,8 @@ use crate::protocol::{Inspected, Taken};
 ///
 /// The quorum's thread ends after the last handle, lock and guard are dropped, as soon as all
 /// releases have been sent. Leases, sessions and iterators keep the thread too. Except within a
-/// Tokio runtime, the last drop waits for the releases, for up to 250 ms: so a lock whose guard is
-/// dropped as `main` returns is released. A `static` is never dropped: call
+/// Tokio runtime, the last drop waits for the releases, for up to 250 ms. So a lock is released
+/// even if its guard is dropped as `main` returns. A `static` is never dropped: call
 /// [`shutdown`](Self::shutdown) before `main` returns.
 ///
 /// # Examples
@@ -130,7 +130,7 @@ impl Quorum {
         self.0.wait(self.0.inner.inspect(name))
     }
 
-    /// Takes `name` away from its holder, without ever making two holders: see
+    /// Takes `name` away from its holder without making two holders: see
     /// [`Quorum::revoke`](crate::Quorum::revoke).
     ///
     /// # Errors
@@ -143,18 +143,20 @@ impl Quorum {
     /// see [`Quorum::force_release`](crate::Quorum::force_release).
     ///
     /// # Errors
-    /// As [`Quorum::force_release`](crate::Quorum::force_release), and `Config` within a Tokio runtime.
+    /// As [`Quorum::force_release`](crate::Quorum::force_release), and `Config` within a Tokio
+    /// runtime.
     pub fn force_release(&self, name: &str) -> Result<Taken> {
         self.0.wait(self.0.inner.force_release(name))
     }
 
-    /// Looks for all held names: see [`Quorum::held_names`](crate::Quorum::held_names).
+    /// Lists all held names: see [`Quorum::held_names`](crate::Quorum::held_names).
     #[must_use]
     pub fn held_names(&self) -> HeldNames {
         HeldNames(self.0.wrap(self.0.inner.held_names()), false)
     }
 
-    /// Asks all nodes for their records of the list: see [`Quorum::members`](crate::Quorum::members).
+    /// Asks all nodes for their records of the list: see
+    /// [`Quorum::members`](crate::Quorum::members).
     ///
     /// # Errors
     /// `Config` within a Tokio runtime, `Closed` after a shutdown. Nodes that do not answer are
@@ -163,7 +165,7 @@ impl Quorum {
         self.0.wait(self.0.inner.members())
     }
 
-    /// Says that the servers of all nodes are new: see [`Quorum::init`](crate::Quorum::init).
+    /// Declares that the servers of all nodes are new: see [`Quorum::init`](crate::Quorum::init).
     ///
     /// # Errors
     /// As [`Quorum::init`](crate::Quorum::init). `Config` within a Tokio runtime: nothing was sent.
@@ -180,7 +182,7 @@ impl Quorum {
     }
 
     /// Stops the quorum: nobody acquires any more, and held locks are lost and released. Waits for
-    /// the releases until `deadline` from now: see [`Quorum::shutdown`](crate::Quorum::shutdown).
+    /// the releases for `deadline` at most: see [`Quorum::shutdown`](crate::Quorum::shutdown).
     ///
     /// # Errors
     /// `Config` within a Tokio runtime; then nothing was stopped.

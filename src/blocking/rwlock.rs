@@ -7,7 +7,6 @@ use super::quorum::Quorum;
 use super::worker::{Blocking, debug_as_async, guard};
 use crate::config::LockOptions;
 use crate::error::{Error, Result};
-use crate::lease::Released;
 
 /// A lock on a name that many readers hold together, or one writer alone. This is
 /// [`quorumlock::QuorumRwLock`](crate::QuorumRwLock) for threads.
@@ -85,8 +84,7 @@ impl QuorumRwLock {
     /// # Errors
     /// As [`QuorumLock::acquire`](super::QuorumLock::acquire).
     pub fn read(&self, timeout: Duration) -> Result<ReadGuard> {
-        let guard = self.0.wait(self.0.inner.read(timeout))?;
-        Ok(ReadGuard::new(self.0.wrap(guard)))
+        self.0.wrapped(self.0.inner.read(timeout)).map(ReadGuard::new)
     }
 
     /// Acquires the lock as the writer, waiting for `timeout` at most: see
@@ -95,32 +93,27 @@ impl QuorumRwLock {
     /// # Errors
     /// As [`QuorumLock::acquire`](super::QuorumLock::acquire).
     pub fn write(&self, timeout: Duration) -> Result<WriteGuard> {
-        let guard = self.0.wait(self.0.inner.write(timeout))?;
-        Ok(WriteGuard::new(self.0.wrap(guard)))
+        self.0.wrapped(self.0.inner.write(timeout)).map(WriteGuard::new)
     }
 
-    /// Acquires the lock as a reader, waiting for as long as the lock's options say: by default 10
-    /// s.
+    /// As [`read`](Self::read), with the timeout of the lock's options: 10 s by default.
     ///
     /// # Errors
     /// As [`read`](Self::read).
     pub fn read_default(&self) -> Result<ReadGuard> {
-        let guard = self.0.wait(self.0.inner.read_default())?;
-        Ok(ReadGuard::new(self.0.wrap(guard)))
+        self.0.wrapped(self.0.inner.read_default()).map(ReadGuard::new)
     }
 
-    /// Acquires the lock as the writer, waiting for as long as the lock's options say: by default
-    /// 10 s.
+    /// As [`write`](Self::write), with the timeout of the lock's options: 10 s by default.
     ///
     /// # Errors
     /// As [`write`](Self::write).
     pub fn write_default(&self) -> Result<WriteGuard> {
-        let guard = self.0.wait(self.0.inner.write_default())?;
-        Ok(WriteGuard::new(self.0.wrap(guard)))
+        self.0.wrapped(self.0.inner.write_default()).map(WriteGuard::new)
     }
 
-    /// Acquires the lock as a reader if no writer has it, and does not wait for others. `None`
-    /// means that a writer holds the lock or is about to; an error means that nobody can tell.
+    /// Acquires the lock as a reader if no writer holds it, without waiting. `None` means that a
+    /// writer holds the lock or is about to get it. An error means that nobody can tell.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`](super::QuorumLock::try_acquire).
@@ -129,8 +122,8 @@ impl QuorumRwLock {
         Ok(guard.map(|guard| ReadGuard::new(self.0.wrap(guard))))
     }
 
-    /// Acquires the lock as the writer if nobody has it, and does not wait for others. `None` means
-    /// that somebody else holds the lock or is about to; an error means that nobody can tell.
+    /// Acquires the lock as the writer if nobody holds it, without waiting. `None` means that
+    /// somebody else holds the lock or is about to get it. An error means that nobody can tell.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`](super::QuorumLock::try_acquire).
@@ -157,8 +150,8 @@ impl QuorumRwLock {
         self.write(timeout)?.while_held(body)
     }
 
-    /// As [`run_read`](Self::run_read), for a body that can fail: one `Result`, with the errors of
-    /// both. The lock is released in either case.
+    /// As [`run_read`](Self::run_read), for a body that can fail. Returns one `Result`, with the
+    /// errors of both. The lock is released whatever the body returns.
     ///
     /// # Errors
     /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
@@ -170,8 +163,8 @@ impl QuorumRwLock {
         self.run_read(timeout, body)?
     }
 
-    /// As [`run_write`](Self::run_write), for a body that can fail: one `Result`, with the errors of
-    /// both. The lock is released in either case.
+    /// As [`run_write`](Self::run_write), for a body that can fail. Returns one `Result`, with the
+    /// errors of both. The lock is released whatever the body returns.
     ///
     /// # Errors
     /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
@@ -185,14 +178,6 @@ impl QuorumRwLock {
 }
 
 impl ReadGuard {
-    /// Gives the lock up, as [`LockGuard::release`](super::LockGuard::release) does.
-    ///
-    /// # Errors
-    /// As [`LockGuard::release`](super::LockGuard::release).
-    pub fn release(self) -> Result<Released> {
-        self.0.worker.wait(self.0.inner.release())?
-    }
-
     /// Always refused: see [`ReadGuard::upgrade`](crate::ReadGuard::upgrade).
     ///
     /// # Errors
@@ -203,15 +188,7 @@ impl ReadGuard {
 }
 
 impl WriteGuard {
-    /// Gives the lock up, as [`LockGuard::release`](super::LockGuard::release) does.
-    ///
-    /// # Errors
-    /// As [`LockGuard::release`](super::LockGuard::release).
-    pub fn release(self) -> Result<Released> {
-        self.0.worker.wait(self.0.inner.release())?
-    }
-
-    /// Becomes a reader, without a moment in which another writer could enter: see
+    /// Turns the writer into a reader. No other writer can enter in between: see
     /// [`WriteGuard::downgrade`](crate::WriteGuard::downgrade).
     ///
     /// # Errors
@@ -224,6 +201,6 @@ impl WriteGuard {
     }
 }
 
-guard!(ReadGuard, Lease, release);
-guard!(WriteGuard, Lease, release);
+guard!(ReadGuard, Lease, pub release);
+guard!(WriteGuard, Lease, pub release);
 debug_as_async!(QuorumRwLock);

@@ -1,4 +1,4 @@
-//! A semaphore: at most so many permits are held at a time.
+//! A semaphore: a fixed number of permits.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -7,15 +7,13 @@ use super::quorum::Quorum;
 use super::worker::{Blocking, debug_as_async, guard};
 use crate::config::LockOptions;
 use crate::error::{Error, Result};
-use crate::lease::Released;
 use crate::rules::LostReason;
 
-/// A number of permits on a name: at most so many permits are held at a time across all clients of
-/// the same nodes, each by one holder. This is
-/// [`quorumlock::QuorumSemaphore`](crate::QuorumSemaphore) for threads.
+/// A fixed number of permits on a name, for all clients of the same nodes. Each permit has one
+/// holder. This is [`quorumlock::QuorumSemaphore`](crate::QuorumSemaphore) for threads.
 ///
-/// Cheap to clone, `Send` and `Sync`. Clones share what they have seen of held permits, so keep one
-/// semaphore rather than making another for each acquisition.
+/// Cheap to clone, `Send` and `Sync`. Clones share what they know of held permits. So keep one
+/// semaphore, and do not make one for each acquisition.
 ///
 /// # Examples
 /// ```
@@ -99,21 +97,18 @@ impl QuorumSemaphore {
     /// # Errors
     /// As [`QuorumLock::acquire`](super::QuorumLock::acquire), and `Config` for a bad number.
     pub fn acquire(&self, many: u32, timeout: Duration) -> Result<PermitsGuard> {
-        let guard = self.0.wait(self.0.inner.acquire(many, timeout))?;
-        Ok(PermitsGuard::new(self.0.wrap(guard)))
+        self.0.wrapped(self.0.inner.acquire(many, timeout)).map(PermitsGuard::new)
     }
 
-    /// Acquires `many` permits, waiting for as long as the semaphore's options say: by default 10
-    /// s.
+    /// As [`acquire`](Self::acquire), with the timeout of the semaphore's options: 10 s by default.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
     pub fn acquire_default(&self, many: u32) -> Result<PermitsGuard> {
-        let guard = self.0.wait(self.0.inner.acquire_default(many))?;
-        Ok(PermitsGuard::new(self.0.wrap(guard)))
+        self.0.wrapped(self.0.inner.acquire_default(many)).map(PermitsGuard::new)
     }
 
-    /// Takes `many` permits if they are free, and does not wait for others: see
+    /// Takes `many` permits if they are free, without waiting: see
     /// [`QuorumSemaphore::try_acquire`](crate::QuorumSemaphore::try_acquire).
     ///
     /// # Errors
@@ -132,8 +127,8 @@ impl QuorumSemaphore {
         self.acquire(many, timeout)?.while_held(body)
     }
 
-    /// As [`run`](Self::run), for a body that can fail: one `Result`, with the errors of both. The
-    /// permits are released in either case.
+    /// As [`run`](Self::run), for a body that can fail. Returns one `Result`, with the errors of
+    /// both. The permits are released whatever the body returns.
     ///
     /// # Errors
     /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
@@ -144,17 +139,6 @@ impl QuorumSemaphore {
         body: impl FnOnce(&PermitsLease) -> Result<T, E>,
     ) -> Result<T, E> {
         self.run(many, timeout, body)?
-    }
-}
-
-impl PermitsGuard {
-    /// Releases all permits on every node, and waits until a quorum has confirmed the release: see
-    /// [`PermitsGuard::release`](crate::PermitsGuard::release).
-    ///
-    /// # Errors
-    /// As [`LockGuard::release`](super::LockGuard::release).
-    pub fn release(self) -> Result<Released> {
-        self.0.worker.wait(self.0.inner.release())?
     }
 }
 
@@ -182,5 +166,5 @@ impl Deref for PermitsLease {
     }
 }
 
-guard!(PermitsGuard, PermitsLease, release);
+guard!(PermitsGuard, PermitsLease, pub release);
 debug_as_async!(QuorumSemaphore, PermitsLease);

@@ -21,8 +21,8 @@ thread_local! {
 /// [`quorumlock::Session`](crate::Session) for threads. Cheap to clone, `Send` and `Sync`.
 ///
 /// **A session is lost as a whole**, as soon as one of its locks is lost. [`unlock`](Self::unlock)
-/// gives some locks up, and [`revoke`](Self::revoke) gives all up. So does the drop of the last
-/// handle, which sends the releases and waits for nothing.
+/// gives some locks up, and [`revoke`](Self::revoke) gives all up. The drop of the last handle also
+/// gives all up: it sends the releases and waits for nothing.
 ///
 /// # Examples
 /// ```
@@ -51,7 +51,7 @@ thread_local! {
 #[derive(Clone)]
 pub struct Session(Blocking<crate::Session>);
 
-/// Options of a session, on the way to [`grant`](Self::grant).
+/// Options of a session, which [`grant`](Self::grant) begins.
 ///
 /// # Examples
 /// ```
@@ -110,7 +110,7 @@ impl SessionBuilder {
         Ok(Session(Blocking { inner, worker }))
     }
 
-    /// Begins the session, waiting for as long as the session's options say: by default 10 s.
+    /// As [`grant`](Self::grant), with the timeout of the session's options: 10 s by default.
     ///
     /// # Errors
     /// As [`grant`](Self::grant).
@@ -137,8 +137,8 @@ impl SessionBuilder {
         Ok(output)
     }
 
-    /// As [`run`](Self::run), for a body that can fail: one `Result`, with the errors of both. The
-    /// session is revoked in either case.
+    /// As [`run`](Self::run), for a body that can fail. Returns one `Result`, with the errors of
+    /// both. The session is revoked whatever the body returns.
     ///
     /// # Errors
     /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
@@ -180,15 +180,16 @@ impl Session {
         self.0.wait(self.0.inner.lock(names, timeout))
     }
 
-    /// Acquires all of `names` if nobody has any of them, else none, and does not wait for others.
+    /// Acquires all of `names` if others hold none of them, else acquires none. Does not wait.
     ///
     /// # Errors
-    /// `Contended` if others hold some of them, or are about to; else as for [`lock`](Self::lock).
+    /// `Contended` if others hold some of them, or are about to get them; otherwise as for
+    /// [`lock`](Self::lock).
     pub fn try_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<()> {
         self.0.wait(self.0.inner.try_lock(names))
     }
 
-    /// Gives these names up, and waits until a quorum of nodes has confirmed the release: see
+    /// Releases these names, and waits until a quorum of nodes has confirmed: see
     /// [`Session::unlock`](crate::Session::unlock).
     ///
     /// # Errors
@@ -220,8 +221,8 @@ impl Session {
         self.0.wait(self.0.inner.revoke())
     }
 
-    /// What is left of the validity of the lock that ends first; zero once the session has ended.
-    /// See [`Session::remaining`](crate::Session::remaining).
+    /// The remaining validity of the lock that ends first; zero once the session has ended. See
+    /// [`Session::remaining`](crate::Session::remaining).
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.inner.remaining()
@@ -259,7 +260,7 @@ impl Session {
         self.0.inner.cancellation()
     }
 
-    /// What each node replied to the last renewal, if that renewal did not renew all locks: see
+    /// The nodes' replies to the last renewal, if that renewal did not renew all locks: see
     /// [`Session::failed_renewal`](crate::Session::failed_renewal).
     #[must_use]
     pub fn failed_renewal(&self) -> Vec<NodeReport> {

@@ -1,9 +1,9 @@
-//! How to test your own code that uses locks without async: contention and loss. With the features
-//! `blocking` and `testing`.
+//! How to test contention and loss in your own code, if it uses locks without async. This module
+//! needs the features `blocking` and `testing`.
 //!
-//! As [`quorumlock::testing`](crate::testing), which says more. But time cannot be paused here: a
-//! quorum has a thread of its own. So let the code under test take its timeouts and its ttl from
-//! settings, and use short times in tests.
+//! This module works as [`quorumlock::testing`](crate::testing), whose page says more. But here,
+//! tests cannot pause time: a quorum has a thread of its own. So let the code under test take its
+//! timeouts and its ttl from settings, and use short times in tests.
 //!
 //! # Contention
 //!
@@ -82,8 +82,7 @@ debug_as_async!(Hold);
 /// # Errors
 /// As [`testing::hold`]; `Config` within a Tokio runtime.
 pub fn hold(quorum: &Quorum, name: &str) -> Result<Hold> {
-    let held = quorum.0.wait(testing::hold(&quorum.0.inner, name))?;
-    Ok(Hold(quorum.0.wrap(held)))
+    quorum.0.wrapped(testing::hold(&quorum.0.inner, name)).map(Hold)
 }
 
 /// Makes the holder of `name` in `quorum`, or in a clone of it, lose the lock now: see

@@ -1,4 +1,4 @@
-//! The runtime of a quorum that is used without async, and what the types here have in common.
+//! The runtime of a quorum that is used without async, and common code of the types in this module.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::lease::Released;
 use crate::lock::Quorum;
 use crate::rules::LostReason;
 
-/// How long the last drop waits for releases: if `main` returns after that drop, no release is sent
+/// How long the last drop waits for releases: if `main` returns after that drop, nothing is sent
 /// any more.
 const FLUSH: Duration = Duration::from_millis(250);
 
-/// How long releases may go on after the last drop: nobody waits for them, and on a busy machine
-/// many releases take long.
+/// How long releases may go on after the last drop. Nobody waits for them, so this is long: on a
+/// busy machine, many releases take their time.
 const FAREWELL: Duration = Duration::from_secs(30);
 
 /// A quorum and the runtime that it lives on. Shared by its handles, locks and guards.
@@ -61,11 +61,11 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    /// Waits for releases a little, except within a runtime, where nobody may wait. The runtime
-    /// ends itself when the releases have been confirmed, or after `FAREWELL`.
+    /// Waits for releases a little. But within a Tokio runtime nobody may wait. The quorum's
+    /// runtime ends itself when the releases have been confirmed, or after `FAREWELL`.
     ///
-    /// This does not call `block_on`, which panics in the destructor of a thread-local, and does not
-    /// return while the quorum's thread writes to a log that is blocked.
+    /// This does not call `block_on`: that call would panic in the destructor of a thread-local.
+    /// And it would not return while the quorum's thread writes to a log that is blocked.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             let quorum = self.quorum.clone();
@@ -96,10 +96,11 @@ pub(super) fn refuse_within_a_runtime() -> Result<()> {
     }
 }
 
-/// Something of the async API, and the runtime that it lives on. Each type here has one.
+/// A value of the async API, and the runtime that it lives on. Each type here contains one.
 #[derive(Clone)]
 pub(super) struct Blocking<T> {
-    // Declared and so dropped before `worker`: the runtime sends the releases that this drop makes.
+    // Declared before `worker`, so dropped first: the runtime must still send the releases that
+    // this drop makes.
     pub(super) inner: T,
     pub(super) worker: Arc<Worker>,
 }
@@ -113,7 +114,7 @@ impl Blocking<Quorum> {
 }
 
 impl<T> Blocking<T> {
-    /// Something else that lives on the same runtime.
+    /// Another value on the same runtime.
     pub(super) fn wrap<U>(&self, inner: U) -> Blocking<U> {
         Blocking { inner, worker: self.worker.clone() }
     }
@@ -121,6 +122,11 @@ impl<T> Blocking<T> {
     /// Waits for `future` on this thread.
     pub(super) fn wait<U>(&self, future: impl Future<Output = Result<U>>) -> Result<U> {
         self.worker.wait(future)?
+    }
+
+    /// Waits as [`wait`](Self::wait), and wraps the value.
+    pub(super) fn wrapped<U>(&self, future: impl Future<Output = Result<U>>) -> Result<Blocking<U>> {
+        Ok(self.wrap(self.wait(future)?))
     }
 
     /// Waits for `outcome`, for `timeout` at most, and returns the reason if the lock was lost by
@@ -155,8 +161,25 @@ macro_rules! debug_as_async {
 pub(super) use debug_as_async;
 
 /// What all guards have in common. A guard is `struct Guard(Blocking<crate::Guard>, Lease)`, and
-/// dereferences to its second field. `release` is the method that gives the guard up.
+/// dereferences to its second field. `release` is the method that gives the guard up. With `pub` in
+/// front of `release`, this macro defines that method as well.
 macro_rules! guard {
+    ($Guard:ident, $Lease:ident, pub $release:ident) => {
+        super::worker::guard!($Guard, $Lease, $release);
+
+        impl $Guard {
+            /// Gives this up, and waits until a quorum has confirmed the release: see
+            #[doc = concat!("[the async method](crate::", stringify!($Guard), "::", stringify!($release), ").")]
+            ///
+            /// # Errors
+            /// `Unavailable` if too few nodes answered in time; `Config` within a Tokio runtime. In
+            /// both cases the release goes on in the background. On nodes that it does not reach,
+            /// the hold expires by itself.
+            pub fn $release(self) -> Result<crate::lease::Released> {
+                self.0.worker.wait(self.0.inner.$release())?
+            }
+        }
+    };
     ($Guard:ident, $Lease:ident, $release:ident) => {
         impl $Guard {
             pub(super) fn new(guard: Blocking<crate::$Guard>) -> Self {
@@ -164,7 +187,7 @@ macro_rules! guard {
                 Self(guard, lease)
             }
 
-            /// A view that can be given away. It does not keep what the guard holds.
+            /// A view that can be shared. Only the guard keeps what it holds.
             #[must_use]
             pub fn lease(&self) -> $Lease {
                 self.1.clone()

@@ -30,7 +30,8 @@ pub(crate) struct Rules {
     /// Default timeout of `acquire_default`.
     pub(crate) wait: Duration,
     pub(crate) max_rounds: Option<u32>,
-    /// The ttl from which the time is derived after which waiters behind the first two ask again.
+    /// Waiters behind the first two ask again after a third of this ttl, or after the length of a
+    /// hand-over if that is longer.
     pub(crate) places: Duration,
     /// How long nodes hold the names, if longer than the ttl. This is never part of a validity.
     pub(crate) period: Option<Duration>,
@@ -44,11 +45,6 @@ impl Rules {
     /// Whether an acquisition gives up after this many rounds.
     pub(crate) fn spent(&self, rounds: u32) -> bool {
         self.max_rounds.is_some_and(|most| rounds >= most)
-    }
-
-    /// The ttl that is requested from the nodes.
-    pub(crate) fn asked_ttl(&self) -> Duration {
-        self.period.unwrap_or(self.validity.ttl())
     }
 
     /// The longest time for a try, if votes are split again and again.

@@ -28,8 +28,8 @@ impl Config {
     /// | `QUORUMLOCK_KEY_PREFIX`, `QUORUMLOCK_KEY_FORMAT` | `key_prefix`, which must not be empty, and `key_format` |
     /// | `QUORUMLOCK_TRANSPORT` | `transport`: `fred` or `redis-rs` |
     ///
-    /// The command reads the same variables. Only the command reads `QUORUMLOCK_CONFIG` too, which
-    /// names its configuration file.
+    /// The command reads the same variables, and also `QUORUMLOCK_CONFIG`, which names its
+    /// configuration file.
     ///
     /// # Errors
     /// `Config` for an invalid variable, which the message names.

@@ -57,26 +57,26 @@ pub struct Config {
     /// See [`Tls::server_name`].
     pub tls_server_name: Option<String>,
     /// See [`LockOptions::ttl`](crate::LockOptions::ttl).
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::times::read"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::quoted::time"))]
     pub ttl: Option<Duration>,
     /// See [`LockOptions::wait`](crate::LockOptions::wait).
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::times::read"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::quoted::time"))]
     pub timeout: Option<Duration>,
     /// See [`QuorumBuilder::max_ttl`](crate::QuorumBuilder::max_ttl).
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::times::read"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::quoted::time"))]
     pub max_ttl: Option<Duration>,
     /// See [`QuorumBuilder::key_prefix`](crate::QuorumBuilder::key_prefix).
     pub key_prefix: Option<String>,
     /// See [`QuorumBuilder::key_format`](crate::QuorumBuilder::key_format).
     pub key_format: Option<String>,
     /// See [`QuorumBuilder::connect_timeout`](crate::QuorumBuilder::connect_timeout).
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::times::read"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::quoted::time"))]
     pub connect_timeout: Option<Duration>,
     /// See [`QuorumBuilder::node_timeout`](crate::QuorumBuilder::node_timeout).
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::times::read"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::quoted::time"))]
     pub node_timeout: Option<Duration>,
     /// See [`QuorumBuilder::transport`](crate::QuorumBuilder::transport): `"fred"` or `"redis-rs"`.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::named::read"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::quoted::transport"))]
     pub transport: Option<Transport>,
     /// Where relative paths start.
     #[cfg_attr(feature = "serde", serde(skip))]
@@ -167,9 +167,7 @@ impl Config {
             false => Ok((addresses.iter().map(|address| password.within(address)).collect(), None)),
         }
     }
-}
 
-impl Config {
     /// Checks that the transport can send the password that the file has now.
     fn taken(&self, file: &Named) -> Result<()> {
         let takes = self.transport.unwrap_or_default().takes(&file.line().map_err(Error::config)?);

@@ -126,9 +126,9 @@ impl LockOptions {
     ///
     /// A round asks each node once, and again if the node knows of a later claim. Between two
     /// rounds, a caller waits in the nodes' queues, for a third of the ttl at most. Behind other
-    /// callers of this process, it waits for its turn for `most` times the
-    /// [`round_timeout`](Self::round_timeout) at most. A caller that gives up fails as after its
-    /// timeout: with `Timeout`, and the error names `max_rounds`. If the nodes are the reason, it
+    /// callers of this process, a caller waits for at most `most` times the
+    /// [`round_timeout`](Self::round_timeout). A caller that gives up fails as after its timeout:
+    /// with `Timeout`, and the error names `max_rounds`. If the nodes are the reason, the caller
     /// fails with `Unavailable`.
     ///
     /// With 1, a caller waits for its turn in this process, and for nobody else.

@@ -32,7 +32,7 @@ use crate::node::redis::{Credentials, CredentialsProvider, FetchingCredentials};
 /// ```
 pub struct PasswordFile {
     file: Arc<Named>,
-    /// One read at a time, so that a hanging file system takes one thread, not one per attempt.
+    /// Allows one read at a time: a hanging file system then takes one thread, not one per attempt.
     reading: Arc<Semaphore>,
 }
 

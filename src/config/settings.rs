@@ -9,7 +9,6 @@ use super::{MAX_NODES, MAX_TTL, SECOND};
 use crate::error::{Error, Result};
 use crate::node::Name;
 use crate::node::redis::{CredentialsProvider, Endpoint, Tls, Transport};
-use crate::rules::list::List;
 use crate::words::exact;
 
 /// The placeholder for the name in a key format.
@@ -47,7 +46,7 @@ pub(crate) struct Settings {
     pub(crate) credentials: Option<Arc<dyn CredentialsProvider>>,
     pub(crate) node_timeout: Duration,
     pub(crate) connect_timeout: Duration,
-    pub(crate) max_waiters: usize,
+    pub(crate) max_callers: usize,
     pub(crate) onlooker: bool,
 }
 
@@ -67,7 +66,7 @@ impl Default for Settings {
             credentials: None,
             node_timeout: 2 * SECOND,
             connect_timeout: 15 * SECOND,
-            max_waiters: 65_536,
+            max_callers: 65_536,
             onlooker: false,
         }
     }
@@ -97,7 +96,7 @@ impl Settings {
         })?;
         require(!self.connect_timeout.is_zero(), || "connect_timeout is zero; use some seconds".to_owned())?;
         require(self.max_ttl <= MAX_TTL, || too_long("max_ttl", self.max_ttl))?;
-        require(self.max_waiters > 0, || "max_waiters is zero; use at least 1".to_owned())?;
+        require(self.max_callers > 0, || "max_callers is zero; use at least 1".to_owned())?;
         self.options.checked(self.max_ttl)
     }
 
@@ -109,11 +108,6 @@ impl Settings {
         }
     }
 
-    /// A name without the key format, for names that begin with a formatted name.
-    pub(crate) fn plain_name(&self, text: &str) -> Result<Name> {
-        Name::new(&self.prefix, text)
-    }
-
     /// The caller's name for the name `text` on the nodes; `None` if `text` has another key format.
     pub(crate) fn told(&self, text: &Arc<str>) -> Option<Arc<str>> {
         let Some(format) = &self.key_format else { return Some(text.clone()) };
@@ -122,13 +116,8 @@ impl Settings {
         (!text.is_empty()).then(|| text.into())
     }
 
-    /// The list of nodes with these names.
-    pub(crate) fn list_of(&self, names: &[Arc<str>]) -> Arc<List> {
-        Arc::new(List::new(&self.list, names, self.max_ttl))
-    }
-
-    /// Parses a node's address. The quorum's TLS options fill the gaps of the address' own. TLS
-    /// files are read here, so that mistakes in them are reported before anything is sent.
+    /// Parses a node's address. The quorum's TLS options apply if the address does not set its own.
+    /// TLS files are read here, so that mistakes in them are reported before anything is sent.
     fn endpoint(&self, node: &NodeAddress) -> Result<Endpoint> {
         let NodeAddress { name, address } = node;
         let endpoint = match self.credentials {
@@ -186,7 +175,7 @@ fn printable(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Checks a key format. Two names never become the same, since the text around them is fixed.
+/// Checks a key format. Two names never become the same, since the text around the name is fixed.
 fn checked_format(format: &str) -> Result<()> {
     require(format.matches(NAME).count() == 1, || {
         format!("key_format must have {NAME} in it, once, as in \"tenant/{NAME}\"")
@@ -259,7 +248,7 @@ mod tests {
         assert!(check(|settings| settings.max_ttl = Duration::MAX).contains("max_ttl"));
         assert!(check(|settings| settings.max_ttl = MAX_TTL + MS).contains("use at most 24 h"));
         assert!(check(|settings| settings.max_ttl = SECOND).contains("ttl is 30 s, above max_ttl"));
-        assert!(check(|settings| settings.max_waiters = 0).contains("max_waiters"));
+        assert!(check(|settings| settings.max_callers = 0).contains("max_callers"));
     }
 
     #[test]

@@ -18,11 +18,11 @@
 //! * A **higher** token may write, and becomes the highest. So does the first token.
 //! * **Read through the same helper** all data that a write depends on. The helper raises the fence
 //!   before it reads, so that no earlier holder can write between your read and your write.
-//! * Every writer of the data must go through the fence. The fence does not stop others.
-//! * **Use one fence for data that only one holder may write at a time**: for an exclusive lock, or
-//!   for one permit of a semaphore by its own name. Several readers, or several permits, have
-//!   tokens at the same time. One fence would refuse the lower tokens, though their locks are still
-//!   held.
+//! * Every writer of the data must go through the fence. The fence does not stop other writers.
+//! * **Use one fence for data that only one holder may write at a time**: one fence for an
+//!   exclusive lock; for a semaphore, one fence per permit, with a name of its own. Several
+//!   readers, or several permits, have tokens at the same time. One fence would refuse the lower
+//!   tokens, though their locks are still held.
 //!
 //! Keep the highest token for as long as a paused holder may come back. Storage that loses
 //! confirmed writes, such as a promoted Redis replica, may lose a fence too.

@@ -23,9 +23,10 @@
 //!
 //! # What makes it safe
 //!
-//! The fence alone makes the transaction safe. The check before the `COMMIT`, that the lock is
-//! still held, just saves work: the lock may end during the `COMMIT`. The next holder's [`guard`]
-//! then waits until the `COMMIT` is decided. Set `lock_timeout` to limit that wait.
+//! The fence alone makes the transaction safe. Before the `COMMIT`, the code checks that the lock
+//! is still held. This check only saves work: the lock may end during the `COMMIT`. The next
+//! holder's [`guard`] then waits until the `COMMIT` is decided. Set `lock_timeout` to limit that
+//! wait.
 //!
 //! Call [`guard`] first in the transaction, before the transaction reads anything. `guard` works at
 //! each isolation level. At REPEATABLE READ and SERIALIZABLE it fails with SQLSTATE 40001 if

@@ -12,14 +12,15 @@ use crate::protocol::Renewing;
 use crate::rules::session_state::Sent;
 use crate::rules::{Renewal, Tick};
 
-/// The renewals of all that was due.
+/// The renewals of all grants that were due.
 pub(super) struct Batch {
     pub(super) renewals: Vec<(Sent, Renewing)>,
     /// Until when to wait for replies.
     pub(super) until: Tick,
 }
 
-/// When to send renewals again: a pause after `from`. All of a batch share the random number.
+/// When to send renewals again: a pause after `from`. All renewals of a batch share the random
+/// number, so their pauses are equal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Again {
     pub(super) from: Tick,
@@ -27,8 +28,9 @@ pub(super) struct Again {
 }
 
 impl Batch {
-    /// Passes the result of each renewal to `note`. Unclear ones come together at the end, so that
-    /// they are sent again at the same moment. Returns what nodes replied to the first of these.
+    /// Passes the result of each renewal to `note`. Unclear results come together at the end, so
+    /// that these renewals are sent again at the same moment. Returns what nodes replied to the
+    /// first of them.
     pub(super) async fn heard(
         &self,
         host: &Arc<dyn Host>,

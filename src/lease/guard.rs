@@ -112,9 +112,9 @@ impl Lease {
     /// the deadline comes. So end the work first, then drop the guard. Drop it before you acquire
     /// the lock again, since that call would wait for this guard.
     ///
-    /// This watches the deadline on the runtime that polls it. So it ends in time even if the
-    /// quorum's own runtime has ended. Outside of any Tokio runtime it has no timer, and ends when
-    /// the quorum's runtime notices the loss.
+    /// This call watches the deadline on the runtime that polls it. So it ends in time even if the
+    /// quorum's own runtime has ended. Outside of any Tokio runtime the call has no timer, and ends
+    /// when the quorum's runtime notices the loss.
     ///
     /// # Cancel safety
     /// Safe.
@@ -132,7 +132,7 @@ impl Lease {
     ///
     /// On another runtime than the quorum's, a task there watches the lock, until the lock has
     /// ended or the token is cancelled. Otherwise the quorum's runtime cancels the token, as long
-    /// as it runs.
+    /// as this runtime runs.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         watch::cancellation(&self.0)
@@ -144,7 +144,7 @@ impl Lease {
         self.0.failed_renewal()
     }
 
-    /// The owner of one of the names on the nodes: for simulations.
+    /// The owner that nodes have for this name: for simulations.
     #[cfg(feature = "unstable")]
     #[doc(hidden)]
     #[must_use]
@@ -175,7 +175,7 @@ impl Lease {
         }
     }
 
-    /// A reference that keeps nothing of the lock.
+    /// A reference that does not keep the lock.
     pub(crate) fn downgrade(&self) -> WeakLease {
         WeakLease(Arc::downgrade(&self.0))
     }
@@ -226,12 +226,12 @@ impl fmt::Debug for Lease {
 }
 
 /// A held lock. It is renewed while the guard lives, and released when the guard is dropped. A lost
-/// lock is released then too: until then or its deadline, a loss lets nobody else in.
+/// lock keeps others out until its guard is dropped, or its deadline comes, and is then released.
 ///
 /// Drop sends the release and does not wait. Prefer [`release`](Self::release), which returns
 /// whether the lock was held to the end.
 ///
-/// **A drop as `main` returns, also by `?`, may send nothing:** the runtime ends before that. Nodes
+/// **A drop as `main` returns, also by `?`, may send nothing:** the runtime may end first. Nodes
 /// then hold the lock until its ttl ends, and a warning is logged. Use
 /// [`try_run`](crate::QuorumLock::try_run), or call [`Quorum::shutdown`](crate::Quorum::shutdown)
 /// before `main` returns. (With redis-rs, the release is sent before the runtime ends.)
@@ -259,7 +259,7 @@ impl LockGuard {
         Self { lease: Lease(Held::begin(leases, rules, grant, says)), holds: true }
     }
 
-    /// A view to pass on; it does not keep the lock.
+    /// A view that can be shared. Keeping the view does not keep the lock.
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.lease.clone()
@@ -269,12 +269,12 @@ impl LockGuard {
         &self.lease.0.grant
     }
 
-    /// Renews the lock no more. A renewal that is under way does not end it.
+    /// Renews the lock no more. The result of a renewal that is under way does not end the lock.
     pub(crate) fn hold_still(&self) {
         self.lease.0.hold_still();
     }
 
-    /// Loses the lock: nodes said that it was revoked.
+    /// Loses the lock: nodes replied that it was revoked.
     pub(crate) fn revoked(&self) {
         self.lease.0.lose(LostReason::Revoked);
     }
@@ -294,11 +294,11 @@ impl LockGuard {
     /// quorum has confirmed that.
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes answered in time. You need not do anything: the release goes
-    /// on in the background, and expires where it does not get through.
+    /// `Unavailable` if too few nodes answered in time. You need not try again: the release goes on
+    /// in the background, and a hold that it does not reach expires.
     ///
     /// # Cancel safety
-    /// Safe: the release is sent when this is first polled, and goes on in the background.
+    /// Safe: the first poll sends the release, which goes on in the background.
     pub async fn release(mut self) -> Result<Released> {
         self.holds = false;
         let held = &self.lease.0;

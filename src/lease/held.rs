@@ -1,5 +1,5 @@
-//! One lock that is held, was released, or was lost. It carries out what its [`LeaseState`] decides,
-//! and sets the timers for that.
+//! One lock that is held, was released, or was lost. Its [`LeaseState`] decides, and this code
+//! carries the decisions out and sets the timers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -96,11 +96,11 @@ impl Held {
         });
         voters.meters.held(rules.class);
         let mut state = held.state();
-        // First: a doubt or a shutdown finds a lease through its timers.
+        // Set the timers first: a doubt or a shutdown finds a lease through its timers.
         held.expire_at(&mut state, tenure.expires());
         held.renew_at(&mut state, tenure.first_renewal(&won, held.pace(now)));
         // A node may have been doubted after t0 and before the timer was set.
-        let doubted = voters.wakeups.doubts().since(won.t0);
+        let doubted = voters.wakeups.doubts.since(won.t0);
         let due = state.tenure.doubted(doubted, rules.auto_renew, now);
         held.renew_at(&mut state, due);
         if let Some(says) = says {
@@ -112,7 +112,7 @@ impl Held {
         held
     }
 
-    /// Loses the lock if all leases were lost since `t0`, and this one was not found then.
+    /// Loses the lock if all leases were lost since `t0`: that loss may not have found this lock.
     fn lose_late(&self, t0: Tick) {
         if let Some(reason) = self.leases.lost_since(t0) {
             self.lose(reason);
@@ -136,8 +136,8 @@ impl Held {
         Ok(())
     }
 
-    /// Renews the lock no more, so that it ends at its deadline at the latest. Nodes would call
-    /// such a renewal lost, since the reader that follows has the name.
+    /// Renews the lock no more, so that it ends at its deadline at the latest. Nodes would reply
+    /// `lost` to a renewal, since the reader that follows has the name.
     pub(super) fn hold_still(&self) {
         self.state().tenure.hold_still();
     }
@@ -161,10 +161,9 @@ impl Held {
         state.holds = state.holds.saturating_sub(1);
         match state.tenure.phase() {
             Phase::Held if state.holds > 0 && state.tenure.is_held(self.now()) => Dropped::Kept,
-            Phase::Held if state.tenure.release(self.now()) => match self.grant.kept_for() {
-                Some(left) => self.left(state, left),
-                None => Dropped::Released(self.release(state)),
-            },
+            Phase::Held if state.tenure.release(self.now()) => {
+                self.release(state, self.grant.kept_for()).map_or(Dropped::Kept, Dropped::Released)
+            }
             Phase::Held => {
                 drop(state);
                 self.time_is_over();
@@ -181,14 +180,14 @@ impl Held {
     pub(super) fn undo(&self) -> Option<ReleaseSet> {
         let mut state = self.state();
         if state.tenure.release(self.now()) {
-            return Some(self.release(state));
+            return self.release(state, None);
         }
         // A lock that is lost only now is given back below, and not left to the nodes.
         let was_gone = std::mem::replace(&mut state.gone, true);
         drop(state);
         self.time_is_over();
         let kept = !was_gone || self.grant.kept_for().is_some();
-        kept.then(|| self.give_back(self.state()))
+        if kept { self.give_back(self.state(), None) } else { None }
     }
 
     fn ended_by(&self, mut state: MutexGuard<'_, State>, reason: LostReason) {
@@ -200,8 +199,8 @@ impl Held {
         if let Some(ended) = self.ended.get() {
             ended.cancel();
         }
-        // Last, and outside of the mutex: a recorder or a log that blocks or panics then delays
-        // neither the release nor those who wait for the loss.
+        // Log last, and outside of the mutex: a recorder or a log may block or panic. The release
+        // and the tasks that wait for the loss must come before that.
         self.leases.freed(&self.rules, since);
         self.leases.voters.meters.lost(self.rules.class, reason);
         let names = self.grant.names().iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
@@ -209,7 +208,7 @@ impl Held {
     }
 
     /// Sends a renewal now, even if none is due. The receiver gets whether a quorum has extended,
-    /// after the lease has taken note of that.
+    /// after the lease has taken note of the result.
     fn renew_now(self: &Arc<Self>, state: &mut State) -> Option<(Renewing, oneshot::Receiver<bool>)> {
         let (renewing, until) = self.send_renewal(state)?;
         let (tell, told) = oneshot::channel();
@@ -236,21 +235,21 @@ impl Held {
         if !state.tenure.may_renew(now) {
             return None;
         }
-        // Under the mutex: no renewal follows a release, or has an older count or note than the
-        // last.
+        // Send under the mutex. Then no renewal follows a release, or has an older count or note
+        // than the renewal before.
         let renewing = self.grant.renew(state.holds, state.spoken.as_ref().map(|spoken| spoken.note(now)));
         // Nodes that never got the claim may carry out the renewal, and hold the name from now on.
         state.tenure.sent(renewing.votes().sent());
-        let until = state.tenure.waits(renewing.t0(), self.rules.round_timeout);
+        let until = state.tenure.waits(renewing.t0, self.rules.round_timeout);
         Some((renewing, until))
     }
 
     /// Takes note of the result of a renewal, and returns what follows from it.
     fn renewed(self: &Arc<Self>, renewing: &Renewing, renewal: Renewal) -> Renewed {
         let mut state = self.state();
-        let (t0, now) = (renewing.t0(), self.now());
+        let (t0, now) = (renewing.t0, self.now());
         let votes = renewing.votes();
-        let doubted = self.leases.voters.wakeups.doubts().since(t0);
+        let doubted = self.leases.voters.wakeups.doubts.since(t0);
         let heard = Heard { t0, renewal, votes: &votes, doubted };
         let (renewed, due) = state.tenure.renewed(heard, self.pace(now), now);
         match renewed {
@@ -263,7 +262,7 @@ impl Held {
             Renewed::Lost(reason) => self.ended_by(state, reason),
             Renewed::Extended { .. } | Renewed::Unclear { .. } | Renewed::Over => drop(state),
         }
-        // Last, and outside of the mutex: a recorder may block or panic.
+        // Record last, and outside of the mutex: a recorder may block or panic.
         self.leases.voters.meters.renewed(renewed);
         renewed
     }
@@ -284,24 +283,18 @@ impl Held {
         self.now() + self.rules.round_timeout
     }
 
-    fn release(&self, state: MutexGuard<'_, State>) -> ReleaseSet {
+    fn release(&self, state: MutexGuard<'_, State>, kept: Option<Duration>) -> Option<ReleaseSet> {
         let since = state.tenure.since();
-        let freeing = self.give_back(state);
+        let freeing = self.give_back(state, kept);
         self.leases.freed(&self.rules, since);
         freeing
     }
 
-    fn left(&self, state: MutexGuard<'_, State>, left: Duration) -> Dropped {
-        let since = state.tenure.since();
-        self.leave(state, left);
-        self.leases.freed(&self.rules, since);
-        Dropped::Kept
-    }
-
     /// Stops timers and hints. Drop the result outside of the mutex, since it wakes other tasks.
     fn stop(&self, state: &mut State) -> (Open, Option<DropGuard>) {
-        // Before the timers go, by which a shutdown finds the lease: it now waits for `open`.
-        let open = self.leases.voters.open_release();
+        // Begin `open` before the timers are cleared. A shutdown finds the lease by its timers, and
+        // from now on waits for `open`.
+        let open = self.leases.voters.release_tasks.begin();
         state.gone = true;
         self.leases.schedule.clear(&mut state.renew);
         self.leases.schedule.clear(&mut state.expire);
@@ -311,31 +304,23 @@ impl Held {
     /// Gives a lost lock back, unless a guard keeps it until its deadline for work that is ending.
     fn let_go(&self, state: MutexGuard<'_, State>) {
         let kept = state.holds > 0 && state.tenure.lingers(self.now());
-        if state.gone || kept {
-            return;
-        }
-        match self.grant.kept_for() {
-            Some(left) => self.leave(state, left),
-            None => drop(self.give_back(state)),
+        if !state.gone && !kept {
+            drop(self.give_back(state, self.grant.kept_for()));
         }
     }
 
-    /// Sends releases to every node for a lock that has ended.
-    fn give_back(&self, mut state: MutexGuard<'_, State>) -> ReleaseSet {
+    /// Sends releases to every node for a lock that has ended. If nodes go on holding the names for
+    /// `kept`, the rest of a period, this sends no release and returns `None`.
+    fn give_back(&self, mut state: MutexGuard<'_, State>, kept: Option<Duration>) -> Option<ReleaseSet> {
         let stopped = self.stop(&mut state);
-        let returned = self.grant.give_back(state.tenure.may_hold());
-        let freeing = returned.freeing.clone();
+        let (returned, line) = match kept {
+            None => (Some(self.grant.give_back(state.tenure.may_hold())), None),
+            Some(left) => (None, self.grant.leave(left)),
+        };
         drop(state);
-        drop((returned, stopped));
+        let freeing = returned.as_ref().map(|returned| returned.freeing.clone());
+        drop((returned, line, stopped));
         freeing
-    }
-
-    /// Ends a lock that nodes go on holding: sends no release.
-    fn leave(&self, mut state: MutexGuard<'_, State>, left: Duration) {
-        let stopped = self.stop(&mut state);
-        let left = self.grant.leave(left);
-        drop(state);
-        drop((left, stopped));
     }
 
     fn renew_at(self: &Arc<Self>, state: &mut State, due: Option<Due>) {
@@ -434,7 +419,8 @@ impl Timed for Held {
                 self.ended_by(state, reason);
             }
         }
-        // A loss of all leases between the two timers has not found this one.
+        // If all leases were lost between the old timer and the new one, that loss has not found
+        // this lease.
         self.lose_late(since);
     }
 
@@ -444,8 +430,8 @@ impl Timed for Held {
         self.renew_at(&mut state, due);
     }
 
-    /// Loses the lock for good: its users are notified, and nothing renews it again. It is released
-    /// on every node once no guard keeps it. After a shutdown no guard does.
+    /// Loses the lock for good: its users are notified, and nothing renews it again. The lock is
+    /// released on every node once no guard keeps it. After a shutdown no guard keeps it.
     fn lose(&self, reason: LostReason) {
         let mut state = self.state();
         if reason == LostReason::Closed {

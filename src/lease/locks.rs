@@ -1,4 +1,5 @@
-//! The locks of a session: many grants, renewed and lost together, as their [`SessionState`] decides.
+//! The locks of a session: many grants, which are renewed and lost together. Their [`SessionState`]
+//! decides, and this code carries the decisions out.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -87,18 +88,19 @@ impl Locks {
             return Err(self.lost_error());
         }
         if !tenure.is_held(now) {
-            // Adding it would lose all others.
+            // Adding this lock would lose all others.
             drop(state);
             grant.give_back(won.may_hold);
             return Err(too_late(grant.names()));
         }
         let before = state.kept.tenancy.deadline();
         // A node may have been doubted after t0 and before the lock was added.
-        let doubted = voters.wakeups.doubts().since(won.t0);
+        let doubted = voters.wakeups.doubts.since(won.t0);
         let pace = self.leases.pace(&self.rules, now, || voters.host.random());
         state.kept.add(grant, tenure, doubted, pace);
         self.arm(&mut state);
-        // If the renewal waits for its turn by a later deadline, queue it again by this one.
+        // If the renewal already waits for its turn, it waits by a later deadline: queue it again
+        // by this one.
         if won.deadline < before && state.renew.is_some_and(|(at, _)| at <= now) {
             self.renew_at(&mut state, now);
         }
@@ -111,7 +113,7 @@ impl Locks {
         Ok(())
     }
 
-    /// Returns those of `names` that are not held; `None` if these locks have ended.
+    /// Returns those of `names` that are not held. `None` if these locks have ended.
     pub(crate) fn missing(&self, names: &[Name]) -> Option<Vec<Name>> {
         let state = self.state();
         state.kept.tenancy.is_alive(self.now()).then(|| state.kept.missing(names))
@@ -119,11 +121,11 @@ impl Locks {
 
     /// The last of the held names, in their order.
     pub(crate) fn last(&self) -> Option<Name> {
-        self.state().kept.names().last_key_value().map(|(name, _)| name.clone())
+        self.state().kept.names.last_key_value().map(|(name, _)| name.clone())
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.state().kept.names().len()
+        self.state().kept.names.len()
     }
 
     /// The token of each held name.
@@ -219,11 +221,12 @@ impl Locks {
         // Read before the first send: each node counts the ttl from a later moment.
         let t0 = self.now();
         let alive = state.kept.tenancy.is_alive(t0);
-        // Sent under the mutex, so that no renewal follows a release.
+        // Send under the mutex, so that no renewal follows a release.
         alive.then(|| (t0, state.kept.renew_as_one(&self.leases.voters)))
     }
 
-    /// All locks as one grant, as extended by renewals sent at `t0`; `None` if its time is over.
+    /// All locks as one grant, as extended by renewals sent at `t0`. `None` if the grant's time is
+    /// over.
     fn taken_out(&self, token: u64, t0: Tick, votes: &RenewalTally) -> Option<(Grant, Open)> {
         let mut state = self.state();
         let (now, deadline) = (self.now(), self.rules.validity.deadline(t0));
@@ -231,10 +234,10 @@ impl Locks {
         if now >= deadline.minus(least) || !state.kept.tenancy.release(now) {
             return None;
         }
-        // Before the timers go: a shutdown finds the locks through them.
-        let open = self.leases.voters.open_release();
-        let since = state.kept.since();
-        state.kept.forget_names();
+        // Begin `open` before the timers are cleared. A shutdown finds the locks by their timers,
+        // and from now on waits for `open`.
+        let open = self.leases.voters.release_tasks.begin();
+        let since = state.kept.forget_names();
         let (parts, may_hold): (Vec<_>, Vec<_>) = state.kept.take_all().into_iter().unzip();
         self.leases.schedule.clear(&mut state.renew);
         self.leases.schedule.clear(&mut state.expire);
@@ -252,8 +255,8 @@ impl Locks {
         self.lose(LostReason::Closed);
     }
 
-    /// Why the locks are lost, if they are. If their time is over, this ends them, even if the
-    /// timer has not fired. That releases locks, so do not call this under a mutex.
+    /// Why the locks are lost, if they are. If their time is over, this call ends them, even if the
+    /// timer has not fired. The end releases locks, so do not call this under a mutex.
     pub(crate) fn why_lost(&self) -> Option<LostReason> {
         self.time_is_over()
     }
@@ -301,7 +304,7 @@ impl Locks {
             self.arm(&mut state);
             return None;
         }
-        // Sent under the mutex, so that no renewal of a name follows its release.
+        // Send under the mutex, so that no renewal of a name follows its release.
         let grants = sent.iter().filter_map(|sent| state.kept.grant(sent.part));
         let renewals = Grant::renew_all(&self.leases.voters, grants);
         let renewals: Vec<_> = sent.into_iter().zip(renewals).collect();
@@ -316,7 +319,7 @@ impl Locks {
     fn renewed(self: &Arc<Self>, sent: Sent, renewing: &Renewing, renewal: Renewal, again: Again) -> Renewed {
         let mut state = self.state();
         let votes = renewing.votes();
-        let doubted = self.leases.voters.wakeups.doubts().since(sent.t0);
+        let doubted = self.leases.voters.wakeups.doubts.since(sent.t0);
         let heard = Heard { t0: sent.t0, renewal, votes: &votes, doubted };
         // One random number for the whole batch, so that its renewals stay together.
         let pace = self.leases.pace(&self.rules, again.from, || again.random);
@@ -339,16 +342,15 @@ impl Locks {
     }
 
     fn ended_by(&self, mut state: MutexGuard<'_, State>, reason: LostReason) {
-        let names = listed(&state.kept.names().keys().collect::<Vec<_>>());
-        let since = state.kept.since();
-        state.kept.forget_names();
+        let names = listed(&state.kept.names.keys().collect::<Vec<_>>());
+        let since = state.kept.forget_names();
         self.leases.schedule.clear(&mut state.renew);
         drop(state);
-        // First: ten thousand releases take a while, and the holder must stop now.
+        // Cancel first: ten thousand releases take a while, and the holder must stop now.
         self.ended.cancel();
         self.over.cancel();
         self.let_go(self.state(), reason == LostReason::Closed);
-        // Last, and outside of the mutex: a recorder or a log may block or panic.
+        // Log last, and outside of the mutex: a recorder or a log may block or panic.
         self.all_freed(&since);
         since.iter().for_each(|_| self.leases.voters.meters.lost(self.rules.class, reason));
         tracing::warn!(names, locks = since.len(), reason = reason.as_str(), "{} lost", self.what);
@@ -365,21 +367,21 @@ impl Locks {
 
     /// Sends releases to every node for all locks, which the holder has given up.
     fn end(&self, mut state: MutexGuard<'_, State>) -> ReleaseSet {
-        let since = state.kept.since();
-        state.kept.forget_names();
+        let since = state.kept.forget_names();
         let freeing = self.give_back(state, SessionGrants::take_all);
         self.over.cancel();
         self.all_freed(&since);
         freeing
     }
 
-    /// Takes out grants that have ended, and releases them. No renewal of them can follow.
+    /// Takes out grants that have ended, and releases them. No renewal of these grants can follow.
     fn give_back<T>(&self, mut state: MutexGuard<'_, State>, take: T) -> ReleaseSet
     where
         T: FnOnce(&mut SessionGrants) -> Vec<(Grant, NodeSet)>,
     {
-        // Before the timers go, by which a shutdown finds the locks: it now waits for `open`.
-        let open = self.leases.voters.open_release();
+        // Begin `open` before the timers are cleared. A shutdown finds the locks by their timers,
+        // and from now on waits for `open`.
+        let open = self.leases.voters.release_tasks.begin();
         let taken = take(&mut state.kept);
         if state.kept.is_empty() {
             self.leases.schedule.clear(&mut state.renew);
@@ -495,7 +497,8 @@ impl Timed for Locks {
             if let Some(locks) = locks.upgrade() {
                 locks.all_renewed(failed);
             }
-            // Last, and outside of the mutex: a recorder that blocks or panics delays no renewal.
+            // Record last, and outside of the mutex: a recorder that blocks or panics then delays
+            // no renewal.
             ended.into_iter().for_each(|renewed| voters.meters.renewed(renewed));
         }
         .boxed()
@@ -510,7 +513,8 @@ impl Timed for Locks {
             Expiry::Over => self.let_go(state, false),
         }
         self.expire_next();
-        // A loss of all leases between the two timers has not found these locks.
+        // If all leases were lost between the old timer and the new one, that loss has not found
+        // these locks.
         self.lose_late(self.leases.lost_after(self.since));
     }
 

@@ -1,10 +1,12 @@
-//! The lease monitor: one loop for each quorum, which renews, ends and cleans up what is due.
+//! The lease monitor: one loop for each quorum. It renews and ends leases, and sends releases
+//! again, when that is due.
 //!
 //! The loop holds leases weakly: a lease that nobody holds is not renewed. Renewals hold up no
 //! other event, so deadlines are on time even if every node hangs. If many renewals are due at
 //! once, as after a stall of this process, those with the nearest deadlines go first. The queues to
 //! nodes are bounded: a request that does not fit, or waits too long, fails. User code may panic
-//! here: metrics recorders, logs and nodes. A panic ends what it happened in, and not the loop.
+//! here: metrics recorders, logs and nodes. A panic ends only the event that it happened in, and
+//! not the loop.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,8 +18,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::held::Leases;
-use super::release_retry;
 use super::renewal_queue::RenewalQueue;
+use super::retry_pauses;
 use super::runtime::RuntimeHandle;
 use super::schedule::{Event, Schedule, Timed};
 use crate::host::{Host, sleep_until};
@@ -27,15 +29,15 @@ use crate::protocol::hello::{self, Greeter, Holdings};
 use crate::protocol::{Doubts, PendingRelease, ReleaseTasks, Voters};
 use crate::rules::{LostReason, NodeSet, Tick};
 
-/// How many renewals are under way at a time. It is as many as fit into the calls to a node (16 of
-/// 128 operations), so that distance slows nothing down. It is half of what may be queued for a
-/// node, if all renewals of a session count as one.
+/// How many renewals are under way at a time. So many fit into the calls that may be under way to a
+/// node (16 calls of 128 operations). With fewer, distance would slow renewals down. And the number
+/// is half of a node's queue, if all renewals of a session count as one.
 const RENEWALS: usize = 2_048;
-/// While so many operations of large renewals are under way, no further large one begins. A
+/// While so many operations of large renewals are under way, no further large renewal begins. A
 /// session's renewals are queued as one and sent as a whole. Too many of them at a time keep nodes
 /// busy for longer than a call may take. Two of the largest may be under way.
 const OPERATIONS: usize = 16_384;
-/// A renewal of more operations is large. All others under way send at most [`OPERATIONS`].
+/// A renewal of more operations is large. All small renewals under way send at most [`OPERATIONS`].
 const SMALL: usize = OPERATIONS / RENEWALS;
 
 impl Leases {
@@ -44,7 +46,7 @@ impl Leases {
         let schedule = Arc::new(Schedule::new());
         let closing = CancellationToken::new();
         let host = voters.host.clone();
-        let (doubts, release_tasks) = (voters.wakeups.doubts(), voters.release_tasks());
+        let (doubts, release_tasks) = (voters.wakeups.doubts.clone(), voters.release_tasks.clone());
         let home = Arc::<RuntimeHandle>::default();
         let (resident, work) = (
             RuntimeHandle::resident(home.clone()),
@@ -77,8 +79,8 @@ impl Leases {
         !leases.is_empty()
     }
 
-    /// Loses every live lease. Leases that begin later, but were asked for before, are lost too.
-    /// After a shutdown, all later leases are lost.
+    /// Loses every live lease. Leases that were asked for before this call, but begin later, are
+    /// lost too. After a shutdown, all later leases are lost.
     pub(crate) fn lose_all(&self, reason: LostReason) {
         match reason {
             LostReason::Closed => self.closed.store(true, Ordering::Release),
@@ -90,7 +92,8 @@ impl Leases {
         }
     }
 
-    /// Why a lease that was asked for at `t0` is lost, if all leases were lost since.
+    /// The reason if all leases were lost since `t0`: then a lease that was asked for at `t0` is
+    /// lost.
     pub(super) fn lost_since(&self, t0: Tick) -> Option<LostReason> {
         if self.closed.load(Ordering::Acquire) {
             return Some(LostReason::Closed);
@@ -98,8 +101,9 @@ impl Leases {
         (moment(t0) <= self.others.load(Ordering::Acquire)).then_some(LostReason::OtherList)
     }
 
-    /// Like [`lost_since`](Self::lost_since), for a session that began at `since`, maybe just after
-    /// the loss: it holds nothing that was asked for before.
+    /// Like [`lost_since`](Self::lost_since), for a session that began at `since`. A session that
+    /// began at the very moment of the loss is not lost: it holds no lock that was asked for
+    /// before.
     pub(super) fn lost_after(&self, since: Tick) -> Option<LostReason> {
         self.lost_since(since)
             .filter(|reason| *reason == LostReason::Closed || moment(since) < self.others.load(Ordering::Acquire))
@@ -129,7 +133,7 @@ async fn run(
     mut pending: mpsc::Receiver<Arc<dyn PendingRelease>>,
     closing: CancellationToken,
 ) {
-    let reaping = release_retry::schedule(&mut pending, &host, &schedule);
+    let reaping = retry_pauses::schedule(&mut pending, &host, &schedule);
     tokio::pin!(reaping);
     let (mut renewals, mut operations, mut turns) = (FuturesUnordered::new(), 0, RenewalQueue::new());
     loop {
@@ -138,7 +142,8 @@ async fn run(
             operations -= ended;
         }
         let now = host.now();
-        // A shutdown does not find leases that are taken out of the schedule, so it waits for this.
+        // A shutdown does not find leases that are taken out of the schedule, so it waits for
+        // `open`.
         let open = release_tasks.begin();
         let (due, next) = schedule.due(now);
         due.into_iter().filter_map(handled).for_each(|(lease, by, large)| turns.wait(lease, by, large));
@@ -178,8 +183,8 @@ fn renewed(lease: Weak<dyn Timed>) -> Option<(usize, impl Future<Output = ()> + 
     Some((sends, AssertUnwindSafe(renewal).catch_unwind().map(drop)))
 }
 
-/// Handles what is due. A lease to renew is returned instead, with its deadline and whether it is
-/// large. Catches a panic.
+/// Handles a due event. But if a lease is to be renewed, only returns the lease, its deadline, and
+/// whether the renewal is large. Catches a panic.
 fn handled(event: Event<dyn Timed>) -> Option<(Weak<dyn Timed>, Tick, bool)> {
     catch_unwind(AssertUnwindSafe(|| handle(event))).ok().flatten()
 }

@@ -1,20 +1,21 @@
-//! Renewals that wait for their turn, in the order of their deadlines. Only a few large renewals may be
-//! under way at a time. They do not keep small ones waiting.
+//! Renewals that wait for their turn, in the order of their deadlines. Only a few large renewals
+//! may be under way at a time. Large renewals that wait do not keep small ones waiting.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Weak;
 
 use crate::rules::Tick;
 
-/// How many may wait at least before dropped leases are removed.
+/// Dropped leases are not removed while at most this many wait.
 const FEW: usize = 1_024;
 
 /// Leases to be renewed, each once. Dropped leases are removed when twice as many wait as were left
-/// the last time.
+/// after the last removal.
 pub(super) struct RenewalQueue<L: ?Sized> {
     /// The small renewals, and the large ones.
     orders: [BTreeMap<Turn, Weak<L>>; 2],
-    /// The place of each lease, by its address, which no other lease has while this one waits.
+    /// The place of each lease, by the lease's address. No other lease has this address while the
+    /// lease waits.
     places: HashMap<usize, (usize, Turn)>,
     count: u64,
     room: usize,
@@ -34,7 +35,7 @@ impl<L: ?Sized> RenewalQueue<L> {
         let (address, mut turn, size) = (address(&lease), (by, self.count), usize::from(large));
         if let Some((size, before)) = self.places.remove(&address) {
             self.orders[size].remove(&before);
-            // With the same deadline, it keeps its place.
+            // With the same deadline, the lease keeps its place.
             turn = if before.0 == by { before } else { turn };
         }
         self.places.insert(address, (size, turn));

@@ -16,7 +16,7 @@ pub(crate) struct RuntimeHandle {
     ended: AtomicBool,
 }
 
-/// Held by a task of that runtime. The runtime drops both at its end.
+/// Held by a task of that runtime. At its end, the runtime drops the task and this value.
 pub(super) struct Resident(Option<Arc<RuntimeHandle>>);
 
 impl RuntimeHandle {
@@ -29,7 +29,7 @@ impl RuntimeHandle {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Fails if no call can be made here and now.
+    /// Fails after the end, or if this code cannot wait for replies here.
     pub(crate) fn usable(&self) -> Result<()> {
         if self.shut.is_cancelled() {
             return Err(self.closed());
@@ -37,7 +37,7 @@ impl RuntimeHandle {
         self.can_wait()
     }
 
-    /// Fails if no reply can be waited for here and now.
+    /// Fails if this code cannot wait for replies here and now.
     pub(crate) fn can_wait(&self) -> Result<()> {
         match can_wait() {
             _ if self.has_ended() => Err(runtime_ended()),

@@ -1,4 +1,4 @@
-//! One ordered table of what is due when, for all leases of a quorum.
+//! One table of the coming events of all leases of a quorum, ordered by time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,15 +12,16 @@ use crate::node::Name;
 use crate::protocol::PendingRelease;
 use crate::rules::{LostReason, NodeSet, Tick};
 
-/// What is held and has timers: a lock, or the locks of a session.
+/// A lock, or the locks of a session: each has timers.
 pub(super) trait Timed: Send + Sync {
-    /// Until when it may be relied on, unless it is renewed before; `None` if it has ended.
+    /// The time until which the lock may be relied on without another renewal; `None` if it has
+    /// ended.
     fn deadline(&self) -> Option<Tick>;
 
-    /// How many operations on a name its renewal sends to each node.
+    /// How many operations its renewal sends to each node: one for each name.
     fn sends(&self) -> usize;
 
-    /// Renews it, and takes note of the result. The future does not keep it alive.
+    /// Renews the lock, and takes note of the result. The future does not keep the lock alive.
     fn renewal(self: Arc<Self>) -> BoxFuture<'static, ()>;
 
     /// The deadline's timer fired.
@@ -29,7 +30,7 @@ pub(super) trait Timed: Send + Sync {
     /// These nodes are doubted.
     fn doubted(self: Arc<Self>, nodes: NodeSet);
 
-    /// Loses it for good.
+    /// Loses the lock for good.
     fn lose(&self, reason: LostReason);
 
     #[cfg(feature = "testing")]
@@ -50,7 +51,8 @@ pub(super) enum Event<L: ?Sized> {
 /// An event's place in the table.
 pub(super) type Key = (Tick, u64);
 
-/// The table, of leases `L`. A change seldom wakes the loop, whose timer is usually set earlier.
+/// The table of events of leases `L`. An added event seldom wakes the loop: the loop usually waits
+/// for an earlier event.
 pub(super) struct Schedule<L: ?Sized> {
     table: Mutex<Table<L>>,
     changed: Notify,
@@ -93,12 +95,12 @@ impl<L: ?Sized> Schedule<L> {
     }
 
     fn remove(&self, key: Key) {
-        // Dropped outside the lock: an event may hold the last reference to something.
+        // Drop the event outside of the lock: it may hold the last reference to something.
         let removed = self.table().events.remove(&key);
         drop(removed);
     }
 
-    /// Takes the events that are due at `now`. Also returns when the next one is.
+    /// Takes the events that are due at `now`. Also returns when the next event is due.
     pub(super) fn due(&self, now: Tick) -> (Vec<Event<L>>, Tick) {
         let mut table = self.table();
         let later = table.events.split_off(&(now, u64::MAX));
@@ -107,7 +109,7 @@ impl<L: ?Sized> Schedule<L> {
         (due.into_values().collect(), table.armed)
     }
 
-    /// The leases that have an event, which all live leases do.
+    /// The leases that have an event. All live leases have one.
     pub(super) fn leases(&self) -> Vec<Weak<L>> {
         let lease = |event: &Event<L>| match event {
             Event::Renew(lease) | Event::Expire(lease) => Some(lease.clone()),

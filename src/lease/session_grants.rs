@@ -1,4 +1,4 @@
-//! What a session holds: its grants, their names, and the [`SessionState`] that decides about them.
+//! The grants of a session, their names, and the [`SessionState`] that decides about them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::rules::{LeaseState, NodeSet, Pace, SessionState, Tick};
 pub(super) struct SessionGrants {
     pub(super) tenancy: SessionState,
     grants: BTreeMap<u64, Grant>,
-    /// The number of each name's grant.
-    names: BTreeMap<Name, u64>,
+    /// All names, in their order, each with the number of its grant.
+    pub(super) names: BTreeMap<Name, u64>,
 }
 
 /// Grants that were taken out, to be given back.
 #[derive(Default)]
 pub(super) struct Taken {
-    /// Each with the nodes that may hold it.
+    /// Each grant with the nodes that may hold it.
     pub(super) grants: Vec<(Grant, NodeSet)>,
-    /// Since when each grant was held that was taken out whole.
+    /// For each grant that was taken out whole: since when it was held.
     pub(super) since: Vec<Tick>,
 }
 
@@ -40,11 +40,6 @@ impl SessionGrants {
         self.grants.is_empty()
     }
 
-    /// Since when each grant is held.
-    pub(super) fn since(&self) -> Vec<Tick> {
-        self.grants.keys().filter_map(|&number| self.tenancy.tenure(number)).map(LeaseState::since).collect()
-    }
-
     pub(super) fn grant(&self, number: u64) -> Option<&Grant> {
         self.grants.get(&number)
     }
@@ -52,11 +47,6 @@ impl SessionGrants {
     /// How many operations a renewal at `now` sends to each node.
     pub(super) fn sends(&self, now: Tick) -> usize {
         self.tenancy.goes(now).filter_map(|number| self.grant(number)).map(Grant::weight).sum()
-    }
-
-    /// All names, in their order.
-    pub(super) const fn names(&self) -> &BTreeMap<Name, u64> {
-        &self.names
     }
 
     /// Returns those of `names` that are not held.
@@ -117,9 +107,11 @@ impl SessionGrants {
         (token, renewals)
     }
 
-    /// No name is held any more. The grants may still have to be given back.
-    pub(super) fn forget_names(&mut self) {
+    /// Forgets all names: none is held any more. The grants may still have to be given back.
+    /// Returns since when each grant was held.
+    pub(super) fn forget_names(&mut self) -> Vec<Tick> {
         self.names.clear();
+        self.grants.keys().filter_map(|&number| self.tenancy.tenure(number)).map(LeaseState::since).collect()
     }
 
     /// Takes out the grants whose time is over at `now`, after a loss.

@@ -9,22 +9,24 @@ use super::schedule::Timed;
 use crate::host::{Host, can_wait, sleep_until};
 use crate::rules::LostReason;
 
-/// What is held until it is released or lost.
+/// A lock, or the locks of a session, until released or lost.
 pub(super) trait Watched: Timed + 'static {
-    /// Why it is lost, if it is: also if its time is over and no timer has fired.
+    /// Why the lock is lost, if it is. It is lost when its time is over, even if no timer has
+    /// fired.
     fn lost(&self) -> Option<LostReason>;
 
-    /// Loses it now if its time is over. Returns why it is lost, if it is.
+    /// Loses the lock now if its time is over. Returns why the lock is lost, if it is.
     fn time_is_over(&self) -> Option<LostReason> {
         let reason = self.lost()?;
         self.lose(reason);
         Some(reason)
     }
 
-    /// A token that is cancelled when it ends, whether lost or released; `None` if it has ended.
+    /// A token that is cancelled when the lock ends, whether lost or released; `None` if it has
+    /// ended.
     fn over(&self) -> Option<CancellationToken>;
 
-    /// Cancelled when it is lost.
+    /// Cancelled when the lock is lost.
     fn ended(&self) -> &CancellationToken;
 
     fn host(&self) -> &Arc<dyn Host>;
@@ -35,7 +37,7 @@ pub(super) trait Watched: Timed + 'static {
     }
 }
 
-/// Waits until it is lost. Never ends if it is released first.
+/// Waits until the lock is lost. Never ends if the lock is released first.
 ///
 /// Watches the deadline on the runtime that polls this.
 ///
@@ -49,7 +51,7 @@ pub(super) async fn lost(held: &impl Watched) -> LostReason {
     }
 }
 
-/// Waits until it has ended: why it was lost, or `None` if it was released.
+/// Waits until the lock has ended. Returns why it was lost, or `None` if it was released.
 ///
 /// # Cancel safety
 /// Safe.
@@ -66,7 +68,7 @@ pub(super) async fn outcome(held: &impl Watched) -> Option<LostReason> {
 /// Waits until the deadline has passed, even if it moves meanwhile.
 async fn expired(held: &impl Watched) -> LostReason {
     loop {
-        // Before the deadline is read, so that no notification is missed.
+        // Subscribe before the deadline is read, so that no notification is missed.
         let sooner = held.sooner().map(Notify::notified);
         let Some(deadline) = held.deadline().filter(|_| can_wait()) else { break };
         match sooner {
@@ -87,8 +89,8 @@ async fn expired(held: &impl Watched) -> LostReason {
     }
 }
 
-/// A token that is cancelled when it is lost. On another runtime than the quorum's, a task of that
-/// runtime watches for the loss.
+/// A token that is cancelled when the lock is lost. On another runtime than the quorum's, a task of
+/// that runtime watches for the loss.
 pub(super) fn cancellation(held: &Arc<impl Watched>) -> CancellationToken {
     let token = held.ended().child_token();
     if let Some(runtime) = held.host().elsewhere()
@@ -99,7 +101,8 @@ pub(super) fn cancellation(held: &Arc<impl Watched>) -> CancellationToken {
     token
 }
 
-/// Watches for the loss, which cancels the token. Ends with the token, or with what is held.
+/// Watches for the loss, which cancels the token. Ends when the token is cancelled or the lock
+/// ends.
 async fn watch(held: Arc<impl Watched>, token: CancellationToken, over: CancellationToken) {
     over.run_until_cancelled(token.run_until_cancelled(lost(&*held))).await;
 }

@@ -15,27 +15,25 @@ use crate::rules::Tick;
 use crate::spans;
 use crate::words::listed;
 
-pub(super) struct Wanted<'a> {
-    pub(super) names: Result<&'a Arc<[Name]>>,
-    pub(super) rules: &'a Arc<Rules>,
-    pub(super) who: ClaimKind<'a>,
-    pub(super) may_have_note: bool,
-    /// Its ticket in all queues. `None`: a new ticket, from now.
-    pub(super) ticket: Option<u64>,
-}
-
 impl Inner {
-    /// Acquires the names, and passes the grant to `hold`.
+    /// A caller that wants these names, with a new ticket and no note.
+    pub(super) fn claimant<'a>(&'a self, names: &'a Arc<[Name]>, rules: &'a Rules, who: ClaimKind<'a>) -> Claimant<'a> {
+        let (voters, queue, shut) = (&self.leases.voters, &self.queue, &self.shut);
+        Claimant { voters, queue, names, told: names, who, rules, may_have_note: false, ticket: None, shut }
+    }
+
+    /// Acquires the names, and passes the grant to `hold`. `all` is the claimant, or the error if
+    /// its names are bad.
     pub(super) async fn acquire<T>(
         &self,
-        wanted: Wanted<'_>,
+        all: Result<Claimant<'_>>,
+        rules: &Rules,
         patience: Patience,
         hold: impl FnOnce(Grant, Open) -> Result<T>,
     ) -> Result<T> {
-        let rules = wanted.rules;
-        let span = self.span(rules, || wanted.names.as_ref().map(|names| listed(names)).unwrap_or_default());
+        let span = self.span(rules, || all.as_ref().map(|all| listed(all.names)).unwrap_or_default());
         let work = async {
-            let (grant, open) = self.try_until(wanted, patience).await?;
+            let (grant, open) = self.try_until(all?, patience).await?;
             spans::record(&span, "token", grant.token());
             hold(grant, open)
         };
@@ -68,8 +66,8 @@ impl Inner {
         acquired
     }
 
-    /// Returns what was just acquired. But a shutdown may have come without seeing it: then
-    /// `give_up` ends it. The shutdown waits until `open` is dropped.
+    /// Returns `acquired`. But if a shutdown came meanwhile, it may not have seen this lock: then
+    /// `give_up` ends the lock. The shutdown waits until `open` is dropped.
     pub(super) fn unless_shut<T>(&self, acquired: T, open: Open, give_up: impl FnOnce(T)) -> Result<T> {
         if !self.shut.is_cancelled() {
             return Ok(acquired);
@@ -86,18 +84,15 @@ impl Inner {
     }
 
     /// Acquires the names as one lock, or as a [`Set`] if the caller waits for several names.
-    pub(super) async fn try_until(&self, wanted: Wanted<'_>, patience: Patience) -> Result<(Grant, Open)> {
-        let Wanted { names, rules, who, may_have_note, ticket } = wanted;
-        let (voters, queue, shut, names) = (&self.leases.voters, &self.queue, &self.shut, names?);
-        let all = Claimant { voters, queue, names, told: names, who, rules, may_have_note, ticket, shut };
+    pub(super) async fn try_until(&self, all: Claimant<'_>, patience: Patience) -> Result<(Grant, Open)> {
         match patience {
-            Patience::Until(end) if names.len() > 1 => Box::pin(Set { inner: self, all }.until(end)).await,
+            Patience::Until(end) if all.names.len() > 1 => Box::pin(Set { inner: self, all }.until(end)).await,
             _ => all.acquire(patience).await,
         }
     }
 }
 
-/// Records the latency of an acquisition when it is dropped, however the acquisition ends.
+/// When this is dropped, it records the latency of an acquisition, however the acquisition ended.
 struct Timing<'a> {
     inner: &'a Inner,
     class: Class,

@@ -14,7 +14,7 @@ use crate::words::listed;
 pub(super) struct Asking {
     names: Mutex<HashSet<Name>>,
     changed: Notify,
-    /// The most names that may be held and being acquired, together.
+    /// The most names that the session may hold and acquire, together.
     most: usize,
 }
 

@@ -19,7 +19,7 @@ use crate::node::redis::{self, CredentialsProvider, Endpoint, RedisNode, Registr
 use crate::node::{MemoryNode, Node};
 use crate::protocol::{MAX_PENDING, Membership, OrphanedGrants, PendingReleases, Voters, Wakeups};
 use crate::rules::Size;
-use crate::rules::list::PROTOCOL;
+use crate::rules::list::{List, PROTOCOL};
 
 /// Settings of a quorum, which [`connect`](Self::connect) connects.
 #[derive(Clone, Default)]
@@ -33,7 +33,8 @@ impl QuorumBuilder {
     /// the characters `a-z A-Z 0-9 _ . -`.
     ///
     /// Give each quorum of a process a name of its own. Quorums with the same name share their
-    /// series, so gauges such as `quorumlock_node_up` show the last value of either.
+    /// metrics, so gauges such as `quorumlock_node_up` show the value that was set last, of any of
+    /// these quorums.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.settings.quorum = name.into();
         self
@@ -55,9 +56,9 @@ impl QuorumBuilder {
     /// [`node_named`](Self::node_named), sets another name.
     ///
     /// Nodes are trusted. A node that sends replies without end can fill this process's memory.
-    /// Over fred, arrays nested some hundreds deep can end the process by a stack overflow: its
-    /// parser, redis-protocol 6, bounds neither. redis-rs refuses replies nested more than a
-    /// hundred deep.
+    /// Over fred, arrays nested some hundreds deep can end the process by a stack overflow: fred's
+    /// parser, redis-protocol 6, has no limit for the size or the depth of replies. redis-rs
+    /// refuses replies nested more than a hundred deep.
     pub fn node(mut self, address: impl Into<String>) -> Self {
         self.settings.nodes.push(NodeAddress::unnamed(address.into()));
         self
@@ -77,16 +78,16 @@ impl QuorumBuilder {
         self
     }
 
-    /// The name of the list, which consists of the nodes' names and [`max_ttl`](Self::max_ttl).
-    /// Default `default`; 1 to 64 printable ASCII characters and no space.
+    /// The name of the list. A list has the nodes' names and [`max_ttl`](Self::max_ttl). Default
+    /// `default`; 1 to 64 printable ASCII characters and no space.
     ///
     /// Clients that may want the same locks must have the same list. Nodes keep a list in force
-    /// while its clients are connected, and for `max_ttl` and 15 s after. Until then, clients with
-    /// another list *of the same name* acquire nothing: otherwise two clients could hold one lock,
-    /// each by its own quorum.
+    /// while its clients are connected, and for another `max_ttl` and 15 s after that. Until then,
+    /// clients with another list *of the same name* acquire nothing: otherwise two clients could
+    /// hold one lock, each by its own quorum.
     ///
-    /// Lists of different names keep out of each other's nodes, and nobody waits. Use different
-    /// names only if their clients never want the same locks.
+    /// Clients whose lists have different names do not wait for each other: a node votes only for
+    /// the list in force there. Use different names only if the clients never want the same locks.
     pub fn list_name(mut self, name: impl Into<String>) -> Self {
         self.settings.list = name.into();
         self
@@ -123,15 +124,15 @@ impl QuorumBuilder {
     /// Use it if the tenants of a program have locks of the same names: give each tenant a quorum
     /// with a format of its own. Two names never have the same key, and the servers' users can be
     /// limited to the keys of a tenant (`~quorumlock:{acme/*`). Clients with different formats
-    /// share the nodes' records and the list. Clients with a different
-    /// [`key_prefix`](Self::key_prefix) share neither. The text around the name has 512 bytes at
+    /// share the nodes' records and the list. Clients with different [key
+    /// prefixes](Self::key_prefix) do not share them. The text around the name has 512 bytes at
     /// most, without `{`, `}` and NUL.
     ///
-    /// Whatever shows a lock's name shows it in this form, such as
-    /// [`Lease::name`](crate::Lease::name). A client without a format sees the lock by this form
-    /// too, as `acme/orders`. But names that callers pass to calls again are in the callers' form:
-    /// in [`Session::held`](crate::Session::held), [`Conflict`](crate::Conflict) and
-    /// [`Quorum::held_names`], which lists this format only.
+    /// Names are shown in this form, as by [`Lease::name`](crate::Lease::name). A client without a
+    /// format sees the same lock as `acme/orders`. But some calls return names that callers pass to
+    /// other calls: these names are in the callers' form. They are
+    /// [`Session::held`](crate::Session::held), [`Conflict`](crate::Conflict) and
+    /// [`Quorum::held_names`], which lists names of this format only.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -150,22 +151,23 @@ impl QuorumBuilder {
         self
     }
 
-    /// What the connections' names in the servers' `CLIENT LIST` begin with. Default `quorumlock`. The
-    /// whole name is `NAME:VERSION:LIST:HASH:HOST/PID/UUID`: this library's version, the name of the
-    /// list of nodes and the list's hash, and the client, with which the owners of its locks begin.
-    /// `quorumlock clients` reads it.
+    /// The first part of the connections' names in the servers' `CLIENT LIST`. Default
+    /// `quorumlock`. The whole name is `NAME:VERSION:LIST:HASH:HOST/PID/UUID`: this library's
+    /// version, the name of the list of nodes and the list's hash, and the client's id, with which
+    /// the owners of its locks begin. `quorumlock clients` reads this name.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.settings.client_name = name.into();
         self
     }
 
-    /// The restart guard: the longest ttl of any lock. Default 60 s; at most 24 h. Refuses longer
-    /// ttls.
+    /// The longest ttl of any lock, and so the time of the restart guard. Default 60 s; at most 24
+    /// h. Locks with a longer ttl are refused.
     ///
-    /// A node may have forgotten locks if it restarted, lost data, or its clock was stepped. It
-    /// then does not vote on claims until this time has passed. The same holds for new servers,
-    /// unless [`Quorum::init`] was called, or they have run for longer than this time. Zero
-    /// switches the guard off, for tests and demos: a restarted node can then grant a lock twice.
+    /// A node may have forgotten locks if it restarted or lost data, or if its clock was stepped.
+    /// It then does not vote on claims until this time has passed. The same holds for new servers,
+    /// unless [`Quorum::init`] was called, or they have run for longer than 1.25 times this time.
+    /// Zero switches the guard off, for tests and demos: a restarted node can then grant a lock
+    /// twice.
     ///
     /// It is part of the [list](Self::list_name), so all clients must have the same value.
     ///
@@ -175,10 +177,11 @@ impl QuorumBuilder {
         self
     }
 
-    /// Makes an onlooker. [`inspect`](Quorum::inspect), [`members`](Quorum::members),
-    /// [`revoke`](Quorum::revoke) and [`force_release`](Quorum::force_release) work, and it never
-    /// acquires locks. It makes no records and puts no list in force, so it may connect to any
-    /// nodes beside clients of any list. [`Quorum::init`] needs an onlooker.
+    /// Makes an onlooker, which never acquires locks. [`inspect`](Quorum::inspect),
+    /// [`members`](Quorum::members), [`revoke`](Quorum::revoke) and
+    /// [`force_release`](Quorum::force_release) work. An onlooker makes no records and puts no list
+    /// in force, so it may connect to any nodes beside clients of any list. [`Quorum::init`] needs
+    /// an onlooker.
     pub const fn onlooker(mut self) -> Self {
         self.settings.onlooker = true;
         self
@@ -198,15 +201,15 @@ impl QuorumBuilder {
         self
     }
 
-    /// The provider of user and password for nodes whose addresses have no password, which is asked
-    /// at each connection: [`PasswordFile`](crate::PasswordFile), or [your
+    /// The provider of user and password, for nodes whose addresses have no password. Each new
+    /// connection asks the provider: [`PasswordFile`](crate::PasswordFile), or [your
     /// own](CredentialsProvider).
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
         self.settings.credentials = Some(Arc::new(provider));
         self
     }
 
-    /// How long one node may take for one reply, and for each step of connecting. Default 2 s,
+    /// The time that one node may take for a reply, and for each step of connecting. Default 2 s,
     /// which suits round trips of up to a second. After three timeouts in a row, the quorum
     /// connects to the node anew.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
@@ -221,10 +224,10 @@ impl QuorumBuilder {
         self
     }
 
-    /// How many callers of this process may wait for one name, including its holder. Default
-    /// 65,536. Further callers get `Contended`.
-    pub fn max_waiters(mut self, most: usize) -> Self {
-        self.settings.max_waiters = most;
+    /// How many callers of this process may hold one name or wait for it, together. Default 65,536.
+    /// Further callers get `Contended`.
+    pub fn max_callers(mut self, most: usize) -> Self {
+        self.settings.max_callers = most;
         self
     }
 
@@ -242,8 +245,8 @@ impl QuorumBuilder {
     /// # Errors
     /// `Config` if a setting is invalid, if two addresses lead to the same server, or outside of a
     /// Tokio runtime. `Unavailable` if no quorum was admitted within
-    /// [`connect_timeout`](Self::connect_timeout), with a report on each node: also if clients of
-    /// another [list](Self::list_name) of the same name use these nodes.
+    /// [`connect_timeout`](Self::connect_timeout), with a report on each node. The reason may be
+    /// that clients of another [list](Self::list_name) of the same name use these nodes.
     ///
     /// # Cancel safety
     /// Safe: all connections are closed.
@@ -270,9 +273,9 @@ impl QuorumBuilder {
         self.dial(rules, host, dialers, |_, node| Arc::new(node))
     }
 
-    /// A quorum over Redis nodes with connections and a host of the caller's own, for simulations.
-    /// The dialers' addresses name the nodes. `wrap` gets each node with its number, and returns
-    /// the node that the quorum uses. Starts to connect and returns at once.
+    /// A quorum over Redis nodes, with the caller's own connections and host, for simulations. The
+    /// dialers' addresses name the nodes. `wrap` gets each node with its number, and returns the
+    /// node that the quorum uses. Starts to connect and returns at once.
     ///
     /// # Errors
     /// `Config` if a setting is invalid, or for no node or more than 64.
@@ -338,8 +341,7 @@ impl QuorumBuilder {
         self.with_nodes(host.clone(), (0..nodes.min(MAX_NODES + 1)).map(node).collect())
     }
 
-    /// A quorum over nodes and a host of the caller's own: for simulations and other kinds of
-    /// nodes.
+    /// A quorum over the caller's own nodes and host: for simulations and other kinds of nodes.
     ///
     /// # Errors
     /// `Config` if a setting is invalid, or for no node or more than 64.
@@ -390,7 +392,7 @@ impl Quorum {
 }
 
 impl std::fmt::Debug for QuorumBuilder {
-    /// Leaves the addresses out: they may contain passwords.
+    /// Omits the addresses: they may contain passwords.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let nodes = self.settings.nodes.len();
         f.debug_struct("QuorumBuilder")
@@ -412,7 +414,8 @@ fn runtime() -> Result<Handle> {
 }
 
 fn membership(settings: &Settings, rules: &Rules, names: Vec<Arc<str>>) -> Membership {
-    let (list, round_timeout, onlooker) = (settings.list_of(&names), rules.round_timeout, settings.onlooker);
+    let list = Arc::new(List::new(&settings.list, &names, settings.max_ttl));
+    let (round_timeout, onlooker) = (rules.round_timeout, settings.onlooker);
     Membership { list, names, round_timeout, onlooker }
 }
 

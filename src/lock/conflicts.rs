@@ -31,7 +31,7 @@ impl Inner {
 /// The same error, with `more` at the end of its message.
 fn with_more(error: Error, more: &str) -> Error {
     let (kind, nodes, holder) = (error.kind(), error.nodes().to_vec(), error.holder().map(Arc::from));
-    // `Display` prints the nodes behind the message: leave them out here.
+    // `Display` prints the nodes after the message, so omit them here.
     let message = format!("{}; {more}", error.clone().with_nodes(Vec::new()));
     // The old error stays reachable as the source, so its own source is not lost.
     let below = error.source().is_some().then(|| Arc::new(error) as Arc<dyn StdError + Send + Sync>);

@@ -14,11 +14,11 @@ use crate::config::LockOptions;
 use crate::error::{Error, Result};
 
 /// An election: at most one candidate leads at a time, across all clients of the same nodes. Others
-/// can see who leads, and what the leader proclaimed.
+/// can see who leads, and the value that the leader proclaimed.
 ///
 /// An election on `x` is the lock `x`: the leader holds that lock, and a lock and an election on
 /// one name exclude each other. All guarantees for locks hold for leaders too. Observers see the
-/// next leader, and not that a leader resigned.
+/// next leader. They do not see that a leader resigned.
 ///
 /// Cheap to clone, `Send` and `Sync`.
 ///
@@ -86,14 +86,14 @@ impl Election {
     /// # Cancel safety
     /// As [`campaign`](Self::campaign).
     pub async fn campaign_default(&self) -> Result<Leader> {
-        self.campaign(self.lock.rules().wait).await
+        self.campaign(self.lock.rules.wait).await
     }
 
     /// Waits until this caller leads, runs `body`, and resigns. Drops the body once the lead is
     /// lost.
     ///
-    /// The body gets a view of the office, which can proclaim. The body owns this view: it may keep
-    /// it, clone it and give it to tasks. None of them keeps the office once the body has ended.
+    /// The body gets a view of the office, which can proclaim. The body owns this view, and may
+    /// keep it, clone it and give it to tasks. No view keeps the office once the body has ended.
     ///
     /// # Errors
     /// As [`campaign`](Self::campaign), and `Lost` if the office was lost before the body ended. A
@@ -162,18 +162,18 @@ impl Election {
     /// A stream of leaders and their values, beginning with the present leader if there is one. A
     /// leader that has not proclaimed anything has the value `""`.
     ///
-    /// Items come in the order of tokens: never an older leader after a newer one, and never an
-    /// older value of one leader after a newer one. A leader or a value that does not last may be
-    /// left out. There is no item when nobody leads.
+    /// Items come in the order of tokens: no older leader follows a newer one, and no older value
+    /// of a leader follows a newer one. A leader or a value that does not last may be left out.
+    /// There is no item when nobody leads.
     ///
-    /// Each leader is one that a quorum of nodes names. It may have lost the office by the time
-    /// that you read the item, so work that two must not do still needs the token.
+    /// Each leader is one that a quorum of nodes names. It may have lost the office when you read
+    /// the item. So work that two must not do still needs the token.
     ///
-    /// Nodes publish that the name has news, and the stream then asks them for it. So a change is
-    /// seen about a round trip after a node knows of it. The stream trusts no published message,
-    /// only replies of a quorum. It asks at most every 30 ms, however much is published. Messages
-    /// may be lost, so it also asks every 2.5 to 5 s, at random times, and when the leader's hold
-    /// ends. If the user of this client or of the leader has no right to the channel
+    /// Nodes publish that there is news, and the stream then asks the nodes who leads. So it sees a
+    /// change about a round trip after the nodes know of it. The stream trusts no published
+    /// message, only replies of a quorum. It asks at most every 30 ms, however many messages come.
+    /// Messages may be lost, so it also asks every 2.5 to 5 s, at random times, and when the
+    /// leader's hold ends. If the user of this client or of the leader has no right to the channel
     /// (`&quorumlock:*`), changes are seen after up to 5 s. A node that hangs delays this by up to
     /// the round timeout.
     ///

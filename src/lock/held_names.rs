@@ -13,7 +13,8 @@ use crate::error::{NodeReport, Result};
 use crate::node::{Fault, FaultKind, Inspection, Name};
 use crate::protocol::{Inspected, Pages, Survey, Voters};
 
-/// About how many names a node is asked for at once. Its queue must keep room for other callers.
+/// A node is asked about at most this many names at once: its queue must keep room for other
+/// callers.
 const SLICE: usize = 256;
 
 /// The names that are held, page by page: see [`Quorum::held_names`].
@@ -22,7 +23,7 @@ pub struct HeldNames {
     pages: Pages,
     /// Names that were read. Several nodes list the same name, and a node may list it twice.
     seen: BTreeSet<Name>,
-    /// Names that no node reports as held, and for which no quorum answered.
+    /// Names that no node reports as held, but about which no quorum answered.
     missed: BTreeSet<Name>,
 }
 
@@ -31,8 +32,9 @@ impl Quorum {
     /// [`key_format`](crate::QuorumBuilder::key_format), it returns the names in the callers' form,
     /// which [`inspect`](Self::inspect) takes, and leaves out names of other formats.
     ///
-    /// For this, nodes go through all their keys, a thousand at a time (`SCAN`), so that no other
-    /// caller waits for more than a millisecond or two. The list is for people, not for decisions.
+    /// For this, nodes go through all their keys, a thousand at a time (`SCAN`), so that other
+    /// callers wait for a millisecond or two at most. The list is for people: make no decisions by
+    /// it.
     ///
     /// # Examples
     /// ```
@@ -61,7 +63,7 @@ impl Quorum {
 }
 
 impl HeldNames {
-    /// The next page of names, sorted, with what the nodes report of each; `None` after the last
+    /// The next page of names, sorted, with the nodes' reports about each; `None` after the last
     /// page. A page may be empty. A name that is held throughout is returned once. A name that is
     /// acquired or released meanwhile is returned at most once.
     ///
@@ -73,7 +75,7 @@ impl HeldNames {
     /// [`missed`](Self::missed).
     ///
     /// # Cancel safety
-    /// Safe: the next call finds the names again that were not returned.
+    /// Safe: the next call finds again the names that were not returned.
     pub async fn next(&mut self) -> Result<Option<Vec<(String, Inspected)>>> {
         self.inner.usable()?;
         let (voters, patience) = (&self.inner.leases.voters, self.inner.rules.round_timeout);
@@ -89,7 +91,7 @@ impl HeldNames {
         Ok(Some(page))
     }
 
-    /// What the nodes report of a name, if any node reports it as held.
+    /// The nodes' reports about a name, if any node reports it as held.
     fn read(&mut self, name: Name, survey: &Survey) -> Option<(String, Inspected)> {
         let voters = &self.inner.leases.voters;
         let is_held = survey.heard().any(|said| said.holder.is_some());
@@ -107,7 +109,7 @@ impl HeldNames {
     /// About how many keys the nodes have gone through so far, in total.
     #[must_use]
     pub const fn looked_at(&self) -> u64 {
-        self.pages.looked_at()
+        self.pages.looked_at
     }
 
     /// The nodes that did not list all their names, and why not.
@@ -123,22 +125,23 @@ impl HeldNames {
         told.map(|text| text.to_string()).collect()
     }
 
-    /// After the last page: whether every name was found that was held throughout. This needs a
-    /// read of at least one node of each quorum, and no missed name.
+    /// After the last page: whether all names that were held throughout were found. For this, at
+    /// least one node of each quorum must have listed its names, and no name may be missed.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.unread().len() < self.inner.leases.voters.size.quorum() as usize && self.missed.is_empty()
     }
 }
 
-/// Whether a reply says who holds the name. A rejection does, too: the key is another program's.
+/// Whether a reply says who holds the name. A rejection counts too: the key belongs to another
+/// program. But a missing permission (`NOPERM`) says nothing.
 fn tells(said: &Result<Inspection, Fault>) -> bool {
     said.as_ref()
         .err()
         .is_none_or(|fault| fault.kind() == FaultKind::Rejected && !fault.to_string().starts_with("NOPERM"))
 }
 
-/// What the nodes report of each of these names.
+/// The nodes' reports about each of these names.
 async fn look(voters: &Arc<Voters>, names: &[Name], patience: Duration) -> Vec<Survey> {
     let mut looked = Vec::with_capacity(names.len());
     for slice in names.chunks(SLICE) {

@@ -11,9 +11,9 @@ use crate::protocol::{Pages, Voters, answers};
 use crate::rules::list::Record;
 
 impl Quorum {
-    /// Declares that the servers of all nodes are new: neither they nor any server that they
-    /// replaced ever served a client of these locks. Then they vote at once, and not only after
-    /// [`max_ttl`](crate::QuorumBuilder::max_ttl).
+    /// Declares that the servers of all nodes are new: these servers never served a client of these
+    /// locks, and did not replace a server that did. The servers then vote at once, and do not wait
+    /// for [`max_ttl`](crate::QuorumBuilder::max_ttl).
     ///
     /// Call it once, by hand, before the first client connects. Use an onlooker
     /// ([`QuorumBuilder::onlooker`](crate::QuorumBuilder::onlooker) and
@@ -21,15 +21,16 @@ impl Quorum {
     /// connects. **Never put it into a script that runs again**: servers that lost their data would
     /// grant locks that are still held.
     ///
-    /// It first checks that every node answers, and has no record and no key under the key prefix.
+    /// The call first checks that every node answers, and has no record and no key under the key
+    /// prefix.
     ///
     /// # Errors
     /// `Unavailable` if a node does not answer, has a record or has keys: then nothing was written.
-    /// `Unavailable` also if a node did not confirm. The nodes that confirmed are ready, and the
+    /// `Unavailable` also if a node did not confirm: the nodes that confirmed are ready, and the
     /// others vote after `max_ttl`. `Config` outside of a Tokio runtime, `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// If it is cancelled, some nodes may be ready. The others vote after `max_ttl`.
+    /// If the call is cancelled, some nodes may be ready. The others vote after `max_ttl`.
     ///
     /// # Examples
     /// ```no_run

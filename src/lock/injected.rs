@@ -155,47 +155,7 @@ impl dyn DistributedRwLock {
     }
 }
 
-impl DistributedRwLock for QuorumRwLock {
-    fn read(&self, timeout: Duration) -> Locking<'_, ReadGuard> {
-        Box::pin(Self::read(self, timeout))
-    }
-
-    fn read_default(&self) -> Locking<'_, ReadGuard> {
-        Box::pin(Self::read_default(self))
-    }
-
-    fn try_read(&self) -> Locking<'_, Option<ReadGuard>> {
-        Box::pin(Self::try_read(self))
-    }
-
-    fn write(&self, timeout: Duration) -> Locking<'_, WriteGuard> {
-        Box::pin(Self::write(self, timeout))
-    }
-
-    fn write_default(&self) -> Locking<'_, WriteGuard> {
-        Box::pin(Self::write_default(self))
-    }
-
-    fn try_write(&self) -> Locking<'_, Option<WriteGuard>> {
-        Box::pin(Self::try_write(self))
-    }
-}
-
-impl DistributedSemaphore for QuorumSemaphore {
-    fn acquire(&self, many: u32, timeout: Duration) -> Locking<'_, PermitsGuard> {
-        Box::pin(Self::acquire(self, many, timeout))
-    }
-
-    fn acquire_default(&self, many: u32) -> Locking<'_, PermitsGuard> {
-        Box::pin(Self::acquire_default(self, many))
-    }
-
-    fn try_acquire(&self, many: u32) -> Locking<'_, Option<PermitsGuard>> {
-        Box::pin(Self::try_acquire(self, many))
-    }
-}
-
-/// A kind of lock that a provider does not have: every acquisition fails.
+/// A kind of lock that a provider does not offer: every acquisition fails.
 #[derive(Debug)]
 pub(super) struct Without(pub(super) &'static str);
 
@@ -205,42 +165,40 @@ impl Without {
     }
 }
 
-impl DistributedSemaphore for Without {
-    fn acquire(&self, _: u32, _: Duration) -> Locking<'_, PermitsGuard> {
-        self.refused()
-    }
+/// Implements a trait for the type of a quorum whose methods have the same names and arguments, and
+/// for [`Without`].
+macro_rules! provided {
+    ($Trait:ident for $Lock:ident { $(fn $method:ident($($argument:ident: $Type:ty),*) -> $Guard:ty;)+ }) => {
+        impl $Trait for $Lock {
+            $(fn $method(&self, $($argument: $Type),*) -> Locking<'_, $Guard> {
+                Box::pin(Self::$method(self, $($argument),*))
+            })+
+        }
 
-    fn acquire_default(&self, _: u32) -> Locking<'_, PermitsGuard> {
-        self.refused()
-    }
+        impl $Trait for Without {
+            $(fn $method(&self, $(_: $Type),*) -> Locking<'_, $Guard> {
+                self.refused()
+            })+
+        }
+    };
+}
+pub(super) use provided;
 
-    fn try_acquire(&self, _: u32) -> Locking<'_, Option<PermitsGuard>> {
-        self.refused()
+provided! {
+    DistributedRwLock for QuorumRwLock {
+        fn read(timeout: Duration) -> ReadGuard;
+        fn read_default() -> ReadGuard;
+        fn try_read() -> Option<ReadGuard>;
+        fn write(timeout: Duration) -> WriteGuard;
+        fn write_default() -> WriteGuard;
+        fn try_write() -> Option<WriteGuard>;
     }
 }
 
-impl DistributedRwLock for Without {
-    fn read(&self, _: Duration) -> Locking<'_, ReadGuard> {
-        self.refused()
-    }
-
-    fn read_default(&self) -> Locking<'_, ReadGuard> {
-        self.refused()
-    }
-
-    fn try_read(&self) -> Locking<'_, Option<ReadGuard>> {
-        self.refused()
-    }
-
-    fn write(&self, _: Duration) -> Locking<'_, WriteGuard> {
-        self.refused()
-    }
-
-    fn write_default(&self) -> Locking<'_, WriteGuard> {
-        self.refused()
-    }
-
-    fn try_write(&self) -> Locking<'_, Option<WriteGuard>> {
-        self.refused()
+provided! {
+    DistributedSemaphore for QuorumSemaphore {
+        fn acquire(many: u32, timeout: Duration) -> PermitsGuard;
+        fn acquire_default(many: u32) -> PermitsGuard;
+        fn try_acquire(many: u32) -> Option<PermitsGuard>;
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -42,15 +41,11 @@ impl Inner {
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let queue = Queue::new(settings.max_waiters);
+        let queue = Queue::new(settings.max_callers);
         leases.voters.meters.register(rules.class);
         let shut = leases.home.shut.clone();
         let sessions = Arc::default();
         Self { number, leases, host, queue, rules: Arc::new(rules), shut, settings, registry, sessions }
-    }
-
-    pub(super) const fn connect_timeout(&self) -> Duration {
-        self.settings.connect_timeout
     }
 
     /// An error unless the nodes are in memory.
@@ -74,7 +69,7 @@ impl Inner {
         self.settings.name(text)
     }
 
-    /// Sorted and without duplicates: all sets must wait for names in the same order.
+    /// The names, sorted and without duplicates: all sets must wait for names in the same order.
     pub(super) fn names(&self, texts: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Arc<[Name]>> {
         let mut names = BTreeSet::new();
         for text in texts {
@@ -91,7 +86,8 @@ impl Inner {
         }
     }
 
-    /// An error after a shutdown, or outside of the quorum's runtime.
+    /// An error after a shutdown, after the end of the quorum's runtime, or outside of a Tokio
+    /// runtime.
     pub(super) fn usable(&self) -> Result<()> {
         self.leases.home.usable()
     }

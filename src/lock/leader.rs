@@ -24,16 +24,16 @@ impl Deref for LeaderLease {
 }
 
 impl LeaderLease {
-    /// Publishes a value to all who [observe](crate::Election::observe), such as the address of
-    /// this leader: text of up to [`MAX_VALUE`] bytes without NUL. It replaces the value before,
+    /// Publishes a value to all [observers](crate::Election::observe), such as the address of this
+    /// leader: text of up to [`MAX_VALUE`] bytes without NUL. The value replaces the value before,
     /// and is gone when the office ends. Returns once a quorum of nodes has stored the value.
     ///
     /// A node that forgot the value gets it again with a later renewal.
     ///
     /// # Errors
     /// `Config` for a value that is too long or contains NUL. `Lost` if the office was lost.
-    /// `Unavailable` if no quorum stored the value within the round timeout: observers may see it
-    /// or not.
+    /// `Unavailable` if no quorum stored the value within the round timeout: observers may or may
+    /// not see the value.
     ///
     /// # Cancel safety
     /// The first poll sends the value, so some nodes may store it.
@@ -52,8 +52,8 @@ impl LeaderLease {
     }
 }
 
-/// A held office: see [`Election`](crate::Election). Kept while this lives, and given up when
-/// dropped.
+/// A held office: see [`Election`](crate::Election). The office is kept while this value lives, and
+/// given up when it is dropped.
 ///
 /// It has all methods of [`LeaderLease`], such as [`proclaim`](LeaderLease::proclaim).
 #[derive(Debug)]

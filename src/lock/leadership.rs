@@ -12,11 +12,11 @@ use crate::error::Result;
 use crate::protocol::{Inspected, Observing};
 use crate::rules::{Backoff, Tick};
 
-/// What nodes publish can be lost, so observers also ask at random, after half of this time to all
-/// of it.
+/// A published message can be lost. So observers also ask after a random time between half of this
+/// time and all of it.
 const RARELY: Duration = Duration::from_secs(5);
 
-/// One leader, and what it proclaimed.
+/// One leader, and the value that it proclaimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leadership {
@@ -28,8 +28,8 @@ pub struct Leadership {
     pub value: String,
 }
 
-/// Asks who leads: when there is news, when a hold expires, and at random times. It asks once at a
-/// time, however many nodes publish.
+/// Asks who leads: when there is news, when a hold expires, and at random times. It makes one
+/// inspection at a time, however many nodes publish.
 pub(super) struct Observer {
     inner: Arc<Inner>,
     observing: Observing,
@@ -67,7 +67,7 @@ impl Observer {
         }
     }
 
-    /// Waits until there is news or the time is due, then asks the nodes.
+    /// Waits for news, or until the next inspection is due, then asks the nodes.
     async fn look(&mut self) -> Inspected {
         let (host, voters) = (&self.inner.host, &self.inner.leases.voters);
         self.observing.is_worth_a_look(self.due).await;

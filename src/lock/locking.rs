@@ -3,7 +3,6 @@
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
-use super::acquiring::Wanted;
 use super::asking::Turn;
 use super::session::Session;
 use super::sessions::Core;
@@ -28,7 +27,8 @@ impl Session {
     async fn acquire_in_turn(&self, names: &Arc<[Name]>, patience: Patience) -> Result<()> {
         let Core { asking, locks, .. } = &*self.core;
         loop {
-            // Subscribe before the check, so that no end of another acquisition is missed.
+            // Subscribe before the check. Otherwise this caller may miss the end of another
+            // acquisition.
             let changed = asking.changed();
             let others = match asking.begin(locks, names)? {
                 Turn::Held => return Ok(()),
@@ -43,9 +43,9 @@ impl Session {
     }
 
     async fn ask(&self, names: &Arc<[Name]>, patience: Patience) -> Result<()> {
-        let who = ClaimKind::Next(Mode::Exclusive);
-        let wanted = Wanted { names: Ok(names), rules: &self.core.rules, who, may_have_note: false, ticket: None };
-        let acquired = self.inner.acquire(wanted, patience, |grant, open| self.hold(grant, open));
+        let (rules, who) = (&self.core.rules, ClaimKind::Next(Mode::Exclusive));
+        let all = Ok(self.inner.claimant(names, rules, who));
+        let acquired = self.inner.acquire(all, rules, patience, |grant, open| self.hold(grant, open));
         match self.warned(names, patience, pin!(acquired)).await {
             Err(error) if error.is_contended() || error.is_timeout() => {
                 Err(self.inner.explained(names, error, self.core.rules.round_timeout).await)
@@ -54,8 +54,8 @@ impl Session {
         }
     }
 
-    /// Logs a warning after a round timeout if the session holds a name above one that it waits
-    /// for. Another session may wait the other way round.
+    /// Logs a warning after a round timeout if the session holds a name that sorts after one that
+    /// it waits for. Another session may hold and want these names the other way round.
     async fn warned(
         &self,
         names: &[Name],

@@ -69,7 +69,7 @@ impl Quorum {
     /// Waits until each node is connected, or a connection to it has failed once.
     pub(super) async fn all_met(&self) -> &Arc<Voters> {
         let voters = &self.0.leases.voters;
-        met(voters, self.0.connect_timeout()).await;
+        met(voters, self.0.settings.connect_timeout).await;
         voters
     }
 }

@@ -5,7 +5,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::acquiring::Wanted;
 use super::inner::Inner;
 use super::owner::{Owner, Seat};
 use super::scoped::under;
@@ -14,9 +13,9 @@ use crate::error::{Error, Result};
 use crate::host::before;
 use crate::lease::{Lease, LockGuard, WeakLease};
 use crate::node::{Mode, Name};
-use crate::protocol::{ClaimKind, Grant, Open, Patience, described};
+use crate::protocol::{ClaimKind, Claimant, Grant, Open, Patience, fetch_note};
 use crate::rules::Tick;
-use crate::words::{about, exact, listed};
+use crate::words::{about, listed};
 
 /// A lock on one name or several. It has at most one holder across all clients of the same nodes.
 ///
@@ -26,16 +25,13 @@ use crate::words::{about, exact, listed};
 #[derive(Clone)]
 pub struct QuorumLock {
     inner: Arc<Inner>,
-    names: Result<Arc<[Name]>, String>,
+    pub(super) names: Result<Arc<[Name]>, String>,
     mode: Mode,
-    rules: Arc<Rules>,
+    pub(super) rules: Arc<Rules>,
     /// The holder's note or value.
     says: Option<Arc<str>>,
     owner: Option<Owner>,
 }
-
-/// The longest period of a [`Once`](crate::Once): 366 days.
-pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 86_400);
 
 /// How long a refused caller waits for nodes to report which of several names are held.
 const EXPLAINING: Duration = Duration::from_millis(500);
@@ -62,21 +58,9 @@ impl QuorumLock {
         self.shared()
     }
 
-    /// The same lock, whose holder may publish a note or a value. The first is `says`.
+    /// The same lock, whose holder may publish a note or a value. The first text is `says`.
     pub(super) fn saying(self, says: Arc<str>) -> Self {
         Self { says: Some(says), ..self }
-    }
-
-    /// The same lock, which nodes hold for `period` even if its lease ends before.
-    pub(super) fn keeping(self, period: Duration) -> Self {
-        let rules = Rules { period: Some(period), ..(*self.rules).clone() };
-        let ttl = rules.validity.ttl();
-        let names = self.names.and_then(|names| checked_period(period, ttl).map(|()| names));
-        Self { names, rules: Arc::new(rules), ..self }
-    }
-
-    pub(super) fn rules(&self) -> &Rules {
-        &self.rules
     }
 
     pub(super) fn first(&self) -> Result<(Arc<Inner>, Name)> {
@@ -89,11 +73,12 @@ impl QuorumLock {
     ///
     /// The nodes keep the note while the lock is held. [`Quorum::inspect`](crate::Quorum::inspect)
     /// and `quorumlock status` show it, and how long the lock has been held. A caller that waits in
-    /// vain finds it in the error ([`Error::holder_says`]), which takes up to 500 ms more.
+    /// vain finds the note in the error ([`Error::holder_says`]). Its call then takes up to 500 ms
+    /// more.
     ///
-    /// The note is for people. Each renewal carries it, and the first is sent right after the
-    /// acquisition, for which the caller does not wait. Nothing fails if a node cannot store the
-    /// note.
+    /// The note is for people. Each renewal carries the note. The first renewal is sent right after
+    /// the acquisition, and the caller does not wait for it. Nothing fails if a node cannot store
+    /// the note.
     ///
     /// # Examples
     /// ```
@@ -118,7 +103,7 @@ impl QuorumLock {
     }
 
     /// The same lock, acquired by `owner`. While the owner holds the lock, it may acquire it again,
-    /// from anywhere in this process, and gets another guard at once. That sends nothing: nodes get
+    /// from anywhere in this process, and gets another guard at once. This sends nothing: nodes get
     /// the hold count with the next renewal. The lock is freed with the last guard.
     ///
     /// The owner holds the lock once, with the options and the token of the first acquisition. If
@@ -165,14 +150,15 @@ impl QuorumLock {
     ///
     /// A call may take longer than `timeout` in two cases. Once it is this caller's turn in this
     /// process, it always makes one whole round of votes, for up to the round timeout. If that
-    /// round outlasts `timeout`, the call is a [try](Self::try_acquire). And a call in vain takes
-    /// up to 500 ms more if the holder has a [note](Self::describe) or there are several names: the
-    /// error then [names those that are held](Error::conflicts).
+    /// round outlasts `timeout`, the call goes on as a [try](Self::try_acquire). And a call in vain
+    /// takes up to 500 ms more if the holder has a [note](Self::describe), or if there are several
+    /// names: the error then says [which names are held](Error::conflicts).
     ///
     /// # Errors
-    /// `Timeout` if others held the lock until the time ended; `Unavailable` if too few nodes could
-    /// vote at that time, or the votes of a try stayed split; `Config` for a bad name or outside of
-    /// a Tokio runtime; `Closed` after a shutdown.
+    /// `Timeout` if others held the lock until the time ended. `Unavailable` if too few nodes could
+    /// vote at that time, or if the votes of a try stayed split. `Contended` if too many callers of
+    /// this process wait already ([`max_callers`](crate::QuorumBuilder::max_callers)); `Config` for
+    /// a bad name or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Safe: a granted lock is released in the background, and the place in the queue is given up.
@@ -200,7 +186,7 @@ impl QuorumLock {
         }
     }
 
-    /// Adds to the error which of several names are held, and the holder's note.
+    /// Adds to the error: which of several names are held, and the holder's note.
     async fn explained(&self, error: Error) -> Error {
         let error = match &self.names {
             Ok(names) if names.len() > 1 => {
@@ -214,7 +200,7 @@ impl QuorumLock {
     /// Adds the holder's note to the error, if a node reports it in time.
     async fn with_words(&self, error: Error) -> Error {
         let (Some(holder), Ok(names)) = (error.holder(), &self.names) else { return error };
-        match described(&self.inner.leases.voters, names, holder).await {
+        match fetch_note(&self.inner.leases.voters, names, holder).await {
             Some(told) if !told.says.is_empty() => error.with_words(shortened(&told.says), &about(told.since)),
             _ => error,
         }
@@ -251,10 +237,10 @@ impl QuorumLock {
 
     /// Acquires the lock if nobody holds it, without waiting.
     ///
-    /// `None` means that somebody else holds the lock: a quorum of nodes names one holder. (The
-    /// lock may have been handed to it just now.) An error means that nobody can tell. Callers that
-    /// try at the same moment may split the votes. Each then releases what it was granted, and
-    /// tries again after a random pause, for two round timeouts at most (4 s unless set).
+    /// `None` means that somebody else holds the lock: a quorum of nodes names one holder. (That
+    /// holder may have got the lock just now.) An error means that nobody can tell. Callers that
+    /// try at the same moment may split the votes. Each caller then releases its votes, and tries
+    /// again after a random pause, for two round timeouts at most (4 s unless set).
     ///
     /// # Errors
     /// `Unavailable` if too few nodes could vote, or votes stayed split; `Config` for a bad name or
@@ -278,8 +264,9 @@ impl QuorumLock {
     /// Acquires the lock, runs `body`, and releases the lock. Drops the body once the lock is lost.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), and `Lost` if the lock was lost before the body ended. It is
-    /// no error here if no quorum confirms the release: the body ran while the lock was held.
+    /// As [`acquire`](Self::acquire), and `Lost` if the lock was lost before the body ended. If no
+    /// quorum confirms the release, this is a warning in the log and no error: the body ran while
+    /// the lock was held.
     ///
     /// # Cancel safety
     /// Safe: the body is dropped, and the lock is released in the background.
@@ -397,9 +384,10 @@ impl QuorumLock {
     }
 
     async fn timed(&self, patience: Patience, who: ClaimKind<'_>) -> Result<LockGuard> {
-        let names = self.names.as_ref().map_err(Error::config);
-        let wanted = Wanted { names, rules: &self.rules, who, may_have_note: self.says.is_some(), ticket: None };
-        self.inner.acquire(wanted, patience, |grant, open| self.hold(grant, open)).await
+        let may_have_note = self.says.is_some();
+        let claimant = |names| Claimant { may_have_note, ..self.inner.claimant(names, &self.rules, who) };
+        let all = self.names.as_ref().map(claimant).map_err(Error::config);
+        self.inner.acquire(all, &self.rules, patience, |grant, open| self.hold(grant, open)).await
     }
 
     /// Begins the lease.
@@ -413,20 +401,6 @@ impl fmt::Debug for QuorumLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QuorumLock").field("names", &self.names).field("rules", &self.rules).finish_non_exhaustive()
     }
-}
-
-/// An error unless nodes may hold a name for this period.
-fn checked_period(period: Duration, ttl: Duration) -> Result<(), String> {
-    if period < ttl {
-        let (period, ttl) = (exact(period), exact(ttl));
-        return Err(format!(
-            "the period is {period}, shorter than the ttl ({ttl}); use a longer period, or a shorter ttl"
-        ));
-    }
-    if period > MAX_PERIOD {
-        return Err(format!("the period is {}; use at most {} days", exact(period), MAX_PERIOD.as_secs() / 86_400));
-    }
-    Ok(())
 }
 
 /// Cuts a leader's value to the length of a note.

@@ -2,17 +2,22 @@
 
 use std::future::Future;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::mutex::QuorumLock;
 use super::quorum::Quorum;
 use super::scoped::under;
-use crate::config::LockOptions;
+use crate::config::{LockOptions, Rules};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::sleep_until;
 use crate::lease::{Lease, LockGuard, Released};
 use crate::node::Name;
 use crate::protocol::{Inspected, Survey};
+use crate::words::exact;
+
+/// The longest period of a [`Once`]: 366 days.
+pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 86_400);
 
 /// A job that is done once in each period, by the first of many callers, such as a report.
 ///
@@ -24,13 +29,13 @@ use crate::protocol::{Inspected, Survey};
 /// **At most once per period:** a process that gets the permit and dies has used it. If the work
 /// failed, [`undo`](OncePermit::undo) gives the permit back, and the next caller may try.
 ///
-/// While the permit lives, it is a held lock, which is renewed like others. When the permit is
-/// released, dropped or lost, the nodes still hold the name until the period is over. So
+/// While the permit lives, it is a held lock, which is renewed like others. Even after the permit
+/// is released, dropped or lost, the nodes hold the name until the period is over. So
 /// [`inspect`](crate::Quorum::inspect) and `quorumlock status` show who did the work, and how long
 /// the period still lasts. Work that outlasts the period keeps others out until it is done.
 ///
-/// Use a name of its own. While a lock, a reader or a leader holds the name, a claim fails with
-/// `Config`, and a lock on the name waits for the end of the period.
+/// Give the job a name of its own. While a lock, a reader or a leader holds the name, a claim fails
+/// with `Config`, and a lock on the name waits for the end of the period.
 /// [`force_release`](crate::Quorum::force_release) lets the next caller try before the period is
 /// over. [`revoke`](crate::Quorum::revoke) does not, since it frees nothing.
 ///
@@ -87,6 +92,30 @@ impl Quorum {
     }
 }
 
+impl QuorumLock {
+    /// The same lock, which nodes hold for `period` even if its lease ends before.
+    fn keeping(mut self, period: Duration) -> Self {
+        let ttl = self.rules.validity.ttl();
+        self.names = self.names.and_then(|names| checked_period(period, ttl).map(|()| names));
+        self.rules = Arc::new(Rules { period: Some(period), ..(*self.rules).clone() });
+        self
+    }
+}
+
+/// An error unless nodes may hold a name for this period.
+fn checked_period(period: Duration, ttl: Duration) -> Result<(), String> {
+    if period < ttl {
+        let (period, ttl) = (exact(period), exact(ttl));
+        return Err(format!(
+            "the period is {period}, shorter than the ttl ({ttl}); use a longer period, or a shorter ttl"
+        ));
+    }
+    if period > MAX_PERIOD {
+        return Err(format!("the period is {}; use at most {} days", exact(period), MAX_PERIOD.as_secs() / 86_400));
+    }
+    Ok(())
+}
+
 impl Once {
     /// The same job with a note, which nodes keep until the period is over: see
     /// [`QuorumLock::describe`].
@@ -96,13 +125,14 @@ impl Once {
     }
 
     /// Returns a permit if nobody has had one in this period, and `None` otherwise. A permit takes
-    /// one round trip. If the name is held, one more shows whether a quorum names the holder.
+    /// one round trip. If the name is held, a second round trip shows whether a quorum names the
+    /// holder.
     ///
     /// If several callers claim at the same moment, perhaps none wins a quorum. They release their
     /// votes, and try again after random pauses for two round timeouts at most. So no period is
-    /// skipped because many callers came at once. If a caller dies before it releases a vote, that
-    /// node grants nobody else until the period ends. An unreachable node gets the release within a
-    /// minute after it is back, while the quorum lives.
+    /// skipped because many callers came at once. If a caller dies before it releases a vote, the
+    /// node that gave the vote grants nobody else until the period ends. An unreachable node gets
+    /// the release within a minute after it is back, while the quorum lives.
     ///
     /// # Errors
     /// `Unavailable` if nobody can tell whether the work was done: too few nodes could vote, or no
@@ -110,16 +140,16 @@ impl Once {
     /// as a lock, or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// Safe: what was granted is released in the background, and the period has not begun.
+    /// Safe: granted votes are released in the background, and the period has not begun.
     pub async fn claim(&self) -> Result<Option<OncePermit>> {
         let (inner, name) = self.lock.first()?;
-        let (rules, voters) = (self.lock.rules(), &inner.leases.voters);
+        let (rules, voters) = (&self.lock.rules, &inner.leases.voters);
         let end = inner.host.now() + rules.longest_try();
         for tries in 0.. {
             if let Some(guard) = self.lock.try_until(end).await? {
                 return Ok(Some(OncePermit { guard }));
             }
-            // A permit of this period, or a lock on the same name.
+            // The holder has a permit of this period, or a lock on the same name.
             let survey = Survey::of(voters, &name, rules.round_timeout).await;
             let seen = Inspected::new(voters, &survey);
             match seen.holder() {
@@ -127,7 +157,7 @@ impl Once {
                 Some(holder) => return Err(misused(&name, holder)),
                 None => {}
             }
-            // No quorum names a holder: split votes, or a permit that was given back since.
+            // No quorum names a holder: votes are split, or a permit was given back since.
             let pause = rules.backoff.pause(tries, voters.round_trip(), inner.host.random());
             let next = inner.host.now() + pause;
             if next >= end {
@@ -140,7 +170,7 @@ impl Once {
     }
 
     /// Runs `body` if nobody has had a permit in this period. The body is dropped the moment the
-    /// permit is lost. The permit then counts as used.
+    /// permit is lost. Even then, the permit counts as used.
     ///
     /// # Errors
     /// As [`claim`](Self::claim), and `Lost` if the permit was lost before the body ended.
@@ -158,8 +188,9 @@ impl Once {
         }
     }
 
-    /// As [`run`](Self::run), for a body that can fail. If the body fails, or is dropped because
-    /// the permit was lost, the permit is given back, and another caller may try in this period.
+    /// As [`run`](Self::run), for a body that can fail. If the body fails, the permit is given
+    /// back, and another caller may try in this period. The same happens if the permit is lost
+    /// before the body has ended.
     ///
     /// # Errors
     /// Those of [`run`](Self::run), converted to the body's error type, and the body's own.
@@ -260,7 +291,7 @@ impl OncePermit {
     /// If the work took longer than the period, this releases the name, as for a lock.
     ///
     /// # Errors
-    /// `Unavailable` in that last case, if too few nodes confirmed the release in time.
+    /// `Unavailable` if the name was released and too few nodes confirmed this in time.
     ///
     /// # Cancel safety
     /// Safe.

@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::lease::WeakLease;
 use crate::node::Name;
 
-/// An owner with at least this many locks forgets those that it no longer holds.
+/// An owner that has used at least this many locks forgets those that it no longer holds.
 const FEW: usize = 64;
 
 /// A holder of locks that spans several acquisitions: a request, a job, a session of a user.
 ///
 /// An owner that holds a lock may acquire it again through
 /// [`owned_by`](crate::QuorumLock::owned_by), from anywhere in its process: in another task, or in
-/// a called function that acquires the lock itself. The lock is freed with the last guard. Owners
-/// exclude each other, and callers without an owner.
+/// a called function that acquires the lock itself. The lock is freed with the last guard. An owner
+/// excludes all other owners, and callers without an owner.
 ///
 /// Cheap to clone, `Send` and `Sync`; clones are the same owner. An owner does not keep any lock.
 ///

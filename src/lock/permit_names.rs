@@ -31,7 +31,8 @@ impl Pool {
                 "the semaphore {name:?} has {permits} permits; give it 1 to {MAX_PERMITS}"
             )));
         }
-        let permit = |number| inner.settings.plain_name(&format!("{}/{number}", gate.text()));
+        // Do not apply the key format: the gate's name has it already.
+        let permit = |number| Name::new(&inner.settings.prefix, &format!("{}/{number}", gate.text()));
         let names = (0..permits).map(permit).collect::<Result<_>>()?;
         Ok(Self { gate, count: permits, permits: names, busy: Mutex::default() })
     }
@@ -40,10 +41,10 @@ impl Pool {
         name.strip_prefix(&**self.gate.text())?.strip_prefix('/')?.parse().ok()
     }
 
-    /// Sorts `numbers` by how likely they are free: first those that nobody was seen to hold, then
-    /// those that other clients hold, by the end of their hold, last those that this process uses.
-    /// The order of equals begins at a random number, so that clients do not all claim the same
-    /// permit.
+    /// Sorts the permits in `numbers` by how likely they are free. First come permits that nobody
+    /// was seen to hold. Then come permits of other clients, by the end of their hold, and last
+    /// permits that this process uses. The order of equals begins at a random number, so that
+    /// clients do not all claim the same permit.
     pub(super) fn preferred(&self, inner: &Inner, numbers: impl IntoIterator<Item = usize>) -> Vec<usize> {
         let (now, random, all) = (inner.host.now(), inner.host.random(), self.permits.len());
         let start = usize::try_from(random % all as u64).unwrap_or_default();

@@ -26,7 +26,7 @@ pub struct Permit {
     pub token: u64,
 }
 
-/// What an acquisition has won so far. Dropping this releases it.
+/// The permits or names that an acquisition has won so far. Dropping this releases them.
 pub(super) struct Holding {
     pub(super) locks: Arc<Locks>,
 }
@@ -94,9 +94,9 @@ impl PermitsLease {
     }
 
     /// Waits until the permits are lost. If one is lost, all are. Never returns if they are
-    /// released first. It watches the deadlines itself, as [`Lease::lost`](crate::Lease::lost)
-    /// does. Lost permits keep others out until their guard is dropped, and each until its own
-    /// deadline at most.
+    /// released first. This call watches the deadlines itself, as
+    /// [`Lease::lost`](crate::Lease::lost) does. A lost permit keeps others out until the guard is
+    /// dropped, or the permit's own deadline comes.
     ///
     /// # Cancel safety
     /// Safe.
@@ -117,7 +117,8 @@ impl PermitsLease {
         self.0.locks.cancellation()
     }
 
-    /// The nodes' replies to the last renewal. Empty if it renewed all permits, or none was made.
+    /// The nodes' replies to the last renewal. Empty if that renewal renewed all permits, or if
+    /// there was no renewal yet.
     #[must_use]
     pub fn failed_renewal(&self) -> Vec<NodeReport> {
         self.0.locks.failed_renewal()
@@ -192,16 +193,13 @@ impl Scope for PermitsGuard {
         self.lease()
     }
 
-    async fn until_lost(&self) -> LostReason {
-        self.lost().await
+    async fn until_lost(&self) -> Error {
+        self.lost().await;
+        self.lost_error()
     }
 
-    fn is_lost(&self) -> bool {
-        !self.is_held()
-    }
-
-    fn lost_error(&self) -> Error {
-        self.lease.lost_error()
+    fn not_lost(&self) -> Result<()> {
+        self.ensure(Duration::ZERO)
     }
 
     async fn give_up(self) -> Result<Released> {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 
-use super::acquiring::Wanted;
 use super::inner::Inner;
 use super::permit_names::Pool;
 use super::permits::Holding;
@@ -17,11 +16,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::host::{before, sleep_until};
 use crate::lease::{LockGuard, Locks};
 use crate::node::{Mode, Name};
-use crate::protocol::{ClaimKind, Grant, Occupied, Open, Patience, SPLIT, occupied};
+use crate::protocol::{ClaimKind, Claimant, Grant, Occupied, Open, Patience, SPLIT, occupied};
 use crate::rules::Tick;
 
-/// The most permits for which the gate's holder waits in queues. If there are more, it checks every
-/// [`GLANCE`] which of the others are free.
+/// The most permits for which the gate's holder waits in queues. If there are more permits, the
+/// holder checks every [`GLANCE`] which of the others are free.
 const WATCHED: usize = 16;
 const GLANCE: Duration = Duration::from_millis(500);
 
@@ -35,7 +34,7 @@ pub(super) struct Taking<'a> {
     pub(super) rules: &'a Arc<Rules>,
     pub(super) many: usize,
     pub(super) began: Tick,
-    /// Its ticket in all queues, once it waits.
+    /// The ticket of the acquisition in all queues, once it waits.
     pub(super) ticket: OnceLock<u64>,
 }
 
@@ -48,7 +47,7 @@ impl Taking<'_> {
         tried.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, SPLIT)))
     }
 
-    /// Tries again until one of these results is certain.
+    /// Repeats the claim until it is won, or `None` is certain.
     async fn tries(&self) -> Result<Option<Holding>> {
         let host = &self.inner.host;
         let (mut numbers, mut at_gate, mut tries) = (self.first(), None, 0);
@@ -104,7 +103,7 @@ impl Taking<'_> {
         }
     }
 
-    /// An error if a permit has expired since its grant, or has less than `min_validity` left.
+    /// An error if a permit has expired since its grant, or less than `min_validity` is left of it.
     fn lasting(&self, holding: Holding) -> Result<Holding> {
         let (left, least) = (holding.locks.remaining(), self.rules.min_validity);
         if left.is_zero() || left < least { Err(holding.locks.lost_error()) } else { Ok(holding) }
@@ -126,10 +125,12 @@ impl Taking<'_> {
         Ok(holding)
     }
 
-    /// Waits in the gate's queue, then for permits. If the gate is lost meanwhile, what was granted
-    /// is released: the next holder of the gate may wait for the same permits.
+    /// Waits in the gate's queue, then for permits. If the gate is lost meanwhile, granted permits
+    /// are released: the next holder of the gate may wait for the same permits.
     async fn in_turn(&self, end: Tick) -> Result<Holding> {
-        let (gate, rules) = ([self.pool.gate.clone()].into(), self.gate_rules());
+        let gate = [self.pool.gate.clone()].into();
+        // The gate's options depend on the round trip. The claim before, if any, has measured it.
+        let rules = Arc::new(self.rules.of_gate(self.inner.leases.voters.round_trip()));
         let (grant, open) = self.granted(&gate, &rules, ClaimKind::Gate, Patience::Until(end)).await?;
         let gate = LockGuard::new(&self.inner.leases, &rules, grant, None);
         let gate = self.inner.unless_shut(gate, open, drop)?;
@@ -138,11 +139,6 @@ impl Taking<'_> {
             _ = gate.lost() => Err(gate.lost_error()),
             taken = self.behind_gate(end) => taken,
         }
-    }
-
-    /// The gate's options depend on the round trip. The claim before, if any, has measured it.
-    fn gate_rules(&self) -> Arc<Rules> {
-        Arc::new(self.rules.of_gate(self.inner.leases.voters.round_trip()))
     }
 
     /// Takes permits while it holds the gate, so no other caller waits for permits.
@@ -158,7 +154,7 @@ impl Taking<'_> {
         Ok(holding)
     }
 
-    /// Whether permits are missing; an error if the time is over too.
+    /// Whether permits are missing. If so and the time is over, an error.
     fn goes_on(&self, holding: &Holding, end: Tick) -> Result<bool> {
         match self.missing(holding) {
             0 => Ok(false),
@@ -183,7 +179,7 @@ impl Taking<'_> {
     /// Waits in the queues of permits until enough are held.
     async fn wait_for_more(&self, holding: &Holding, end: Tick) -> Result<()> {
         let others = self.others(holding);
-        // Up to this index, `others` are held or waited for.
+        // This acquisition holds `others` up to this index, or waits for them.
         let watched = AtomicUsize::new(0);
         let next = || {
             let rest = others.get(watched.load(Ordering::Relaxed)..)?;
@@ -207,7 +203,7 @@ impl Taking<'_> {
             match won {
                 Some(Ok((grant, open))) => {
                     holding.add(self.inner, grant, open)?;
-                    // More permits may be missing than are waited for.
+                    // More permits may be missing than this waits for.
                     waits.extend(next());
                 }
                 Some(Err(error)) if error.is_closed() || error.is_config() => return Err(error),
@@ -295,8 +291,8 @@ impl Taking<'_> {
         patience: Patience,
     ) -> Result<(Grant, Open)> {
         let ticket = patience.end().map(|_| *self.ticket.get_or_init(|| self.inner.ticket(self.began)));
-        let wanted = Wanted { names: Ok(names), rules, who, may_have_note: false, ticket };
-        pin!(self.inner.try_until(wanted, patience)).await
+        let all = Claimant { ticket, ..self.inner.claimant(names, rules, who) };
+        pin!(self.inner.try_until(all, patience)).await
     }
 }
 

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::injected::{DistributedRwLock, DistributedSemaphore, Locking, Without};
+use super::injected::{DistributedRwLock, DistributedSemaphore, Locking, Without, provided};
 use super::mutex::QuorumLock;
 use super::quorum::Quorum;
 use super::scoped::under;
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::lease::{Lease, LockGuard};
 
 /// Hands out locks by name. [`Quorum`] implements this trait, over servers and in memory. So a
-/// program that takes an `Arc<dyn LockProvider>` runs on servers, and its tests run in memory.
+/// program that takes an `Arc<dyn LockProvider>` can use servers, and its tests can use memory.
 ///
 /// Implement it to wrap a quorum: to prefix names, to count, to refuse. Its locks return a
 /// [`LockGuard`], which only a quorum can make.
@@ -155,30 +155,10 @@ impl<P: LockProvider + ?Sized> LockProvider for Arc<P> {
     }
 }
 
-impl DistributedLock for QuorumLock {
-    fn acquire(&self, timeout: Duration) -> Locking<'_, LockGuard> {
-        Box::pin(Self::acquire(self, timeout))
-    }
-
-    fn acquire_default(&self) -> Locking<'_, LockGuard> {
-        Box::pin(Self::acquire_default(self))
-    }
-
-    fn try_acquire(&self) -> Locking<'_, Option<LockGuard>> {
-        Box::pin(Self::try_acquire(self))
-    }
-}
-
-impl DistributedLock for Without {
-    fn acquire(&self, _: Duration) -> Locking<'_, LockGuard> {
-        self.refused()
-    }
-
-    fn acquire_default(&self) -> Locking<'_, LockGuard> {
-        self.refused()
-    }
-
-    fn try_acquire(&self) -> Locking<'_, Option<LockGuard>> {
-        self.refused()
+provided! {
+    DistributedLock for QuorumLock {
+        fn acquire(timeout: Duration) -> LockGuard;
+        fn acquire_default() -> LockGuard;
+        fn try_acquire() -> Option<LockGuard>;
     }
 }

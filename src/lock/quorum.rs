@@ -16,7 +16,7 @@ use crate::protocol::{Inspected, Survey, Taken, free, take_away};
 use crate::rules::LostReason;
 use crate::words::exact;
 
-/// `ready` waits for the other nodes for one tenth of the time that a quorum took.
+/// `ready` waits for the other nodes for one tenth of the time that a quorum needed.
 const GRACE: u32 = 10;
 /// How often the states of the nodes are checked while `ready` or `shutdown` waits for them.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -75,8 +75,8 @@ impl Quorum {
     /// So locks on single names do not starve a set, and sets that overlap do not deadlock.
     ///
     /// While a set waits for a name, it holds the names before that one. So a caller that holds one
-    /// of the names must not wait for another: it and the set might wait for each other until one
-    /// gives up. Take both names in one set from the beginning.
+    /// of the names must not wait for another of them: the caller and the set might wait for each
+    /// other until one gives up. Take both names in one set from the beginning.
     ///
     /// # Examples
     /// ```
@@ -114,8 +114,8 @@ impl Quorum {
         Ok(QuorumLock::new(self.0.clone(), Ok(names), self.0.rules_of(options)?))
     }
 
-    /// A builder of a session, which owns many locks: renewed together, lost together, freed
-    /// together. It has this quorum's options unless you set others.
+    /// A builder of a session, which owns many locks: they are renewed, lost and freed together.
+    /// The session has this quorum's options unless you set others.
     /// [`grant`](SessionBuilder::grant) begins the session.
     pub fn session(&self) -> SessionBuilder {
         SessionBuilder::new(self.0.clone())
@@ -125,7 +125,7 @@ impl Quorum {
     /// `None` if the session has no handle left, or never existed.
     #[must_use]
     pub fn join_session(&self, id: &str) -> Option<Session> {
-        Session::join(self.0.clone(), id)
+        Some(Session { core: self.0.sessions.find(id)?, inner: self.0.clone() })
     }
 
     /// The default options of this quorum's locks, to start from for
@@ -170,28 +170,27 @@ impl Quorum {
     /// guard is dropped. All earlier tokens are below [`Taken::fence`]: storage that knows this
     /// fence can refuse them from now on.
     ///
-    /// Returns the former holder, and for how long it may still hold the lock.
+    /// Returns the former holder, and for how long this holder may still hold the lock.
     ///
     /// # Errors
     /// `Unavailable` if no quorum of nodes confirmed: then the lock may still be renewed.
     /// `Unavailable` also if too few of the nodes that confirmed [vote](Inspected::is_conclusive),
     /// because they are quarantined or have another list in force. Then the lock was taken from the
-    /// holders that the nodes named, and somebody else may hold it. `Config` for a bad name,
+    /// holders that the nodes named, but somebody else may hold it. `Config` for a bad name,
     /// `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// If it is cancelled, some nodes may have revoked the lock. Call it again.
+    /// If the call is cancelled, some nodes may have revoked the lock. Call it again.
     pub async fn revoke(&self, name: &str) -> Result<Taken> {
         let name = self.0.name(name)?;
         self.0.usable()?;
         take_away(&self.0.leases.voters, &name, self.0.rules.round_timeout).await
     }
 
-    /// Frees `name` at once, whoever holds it, and raises its fence. **The holder learns of it with
-    /// its next renewal, a third of its ttl later if that succeeds, and a ttl later at most. Until
-    /// then there may be two holders.**
-    /// Use it for repairs by hand, if the holder is known to be gone. [`revoke`](Self::revoke) is
-    /// safe.
+    /// Frees `name` at once, whoever holds it, and raises its fence. **The holder learns of this
+    /// with its next renewal: about a third of its ttl later, or a ttl later if renewals fail.
+    /// Until then there may be two holders.** Use this call for repairs by hand, if the holder is
+    /// known to be gone. [`revoke`](Self::revoke) is safe.
     ///
     /// Returns the holder from which any node took the name.
     ///
@@ -201,7 +200,7 @@ impl Quorum {
     /// `Config` for a bad name, `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// If it is cancelled, some nodes may have freed the name. Call it again.
+    /// If the call is cancelled, some nodes may have freed the name. Call it again.
     pub async fn force_release(&self, name: &str) -> Result<Taken> {
         let name = self.0.name(name)?;
         self.0.usable()?;
@@ -209,7 +208,8 @@ impl Quorum {
     }
 
     /// Waits until a quorum of nodes is admitted: connected and checked, even if still in
-    /// quarantine. Then waits for the other nodes only for a tenth of the time that this took.
+    /// quarantine. Then waits for the other nodes, but only for a tenth of the time that the quorum
+    /// needed.
     ///
     /// # Errors
     /// `Unavailable` after `patience`, with a report on each node; `Config` if two addresses lead
@@ -224,8 +224,8 @@ impl Quorum {
         let began = host.now();
         let admitted = self.changed_until(&mut changes, |nodes| self.usable(nodes) >= self.quorum());
         if before(host, began + patience, admitted).await.is_some() {
-            // Nodes as near as these are about to be admitted too. With more votes, a lock survives
-            // more.
+            // Other nodes that are as near will be admitted soon. With more votes, a lock survives
+            // more failures.
             let grace = host.now().since(began) / GRACE;
             let settled =
                 self.changed_until(&mut changes, |nodes| nodes.iter().all(|node| node.state != NodeState::Connecting));
@@ -237,8 +237,8 @@ impl Quorum {
         Err(Error::new(ErrorKind::Unavailable, message).with_nodes(self.0.leases.voters.reports()))
     }
 
-    /// Stops the quorum. Nobody acquires any more, held locks are lost and released, and pending
-    /// releases are awaited for `deadline` at most. Then all connections end.
+    /// Stops the quorum. Nobody acquires any more, and held locks are lost and released. Waits for
+    /// pending releases for `deadline` at most. Then all connections end.
     ///
     /// **End the work under locks first:** the locks are released at once, even if their guards
     /// still live, and others may enter.
@@ -253,8 +253,8 @@ impl Quorum {
         }
         let until = self.0.host.now() + deadline;
         let voters = &self.0.leases.voters;
-        if can_wait() && before(&self.0.host, until, voters.all_released()).await.is_none() {
-            voters.release_tasks().are_late();
+        if can_wait() && before(&self.0.host, until, voters.release_tasks.ended()).await.is_none() {
+            voters.release_tasks.are_late();
         }
         voters.nodes.iter().for_each(|node| node.close());
         if let Some(registry) = self.0.registry.as_ref().filter(|_| can_wait()) {
@@ -275,13 +275,13 @@ impl Quorum {
     /// Waits until no release is pending.
     #[cfg(feature = "unstable")]
     pub async fn quiet(&self) {
-        self.0.leases.voters.all_released().await;
+        self.0.leases.voters.release_tasks.ended().await;
     }
 
     /// Waits until no release is pending, for `patience` at most.
     #[cfg(feature = "blocking")]
     pub(crate) async fn settled(&self, patience: Duration) {
-        let _ = self.within(patience, self.0.leases.voters.all_released()).await;
+        let _ = self.within(patience, self.0.leases.voters.release_tasks.ended()).await;
     }
 
     #[cfg(feature = "blocking")]
@@ -296,7 +296,7 @@ impl Quorum {
         Ok(self.0.leases.lose(&self.0.name(name)?, LostReason::Revoked))
     }
 
-    /// Counts the nodes that can be used. An onlooker needs no votes, so it can use more of them.
+    /// Counts the nodes that can be used. An onlooker needs no votes, so it can use more nodes.
     fn usable(&self, nodes: &[NodeStatus]) -> usize {
         let looks = self.0.leases.voters.membership.onlooker;
         let usable = |node: &&NodeStatus| {
@@ -338,7 +338,8 @@ impl Quorum {
             return format!("no quorum within {patience}: {other}");
         }
         let twins = nodes.iter().filter(|node| matches!(node.state, NodeState::Twins { .. })).count();
-        match twins > 0 && twins + admitted(nodes) >= quorum {
+        let admitted = nodes.iter().filter(|node| node.state.is_admitted()).count();
+        match twins > 0 && twins + admitted >= quorum {
             true => format!("no quorum within {patience}: behind {twins} of {all} nodes' names there are two servers"),
             false => format!("no quorum within {patience}: {quorum} of {all} nodes must be up"),
         }
@@ -351,10 +352,6 @@ impl Quorum {
         }
         Ok(())
     }
-}
-
-fn admitted(nodes: &[NodeStatus]) -> usize {
-    nodes.iter().filter(|node| node.state.is_admitted()).count()
 }
 
 /// Whether there may be a connection.

@@ -22,12 +22,12 @@ use crate::lease::{Lease, LockGuard, Released};
 ///
 /// # Tokens
 /// A writer's token is greater than that of every writer and reader before it. A reader's token is
-/// greater than those of all writers before it, and less than those of all writers after it. So it
-/// shows which writer's work the reader sees.
+/// greater than those of all writers before it, and less than those of all writers after it. So the
+/// token shows which writer's work the reader sees.
 ///
 /// Tokens of readers have no order among themselves. So storage must remember the highest token of
-/// a *writer*, and compare readers' tokens with that. If it remembered readers' tokens, it would
-/// refuse readers that hold the lock.
+/// a *writer*, and compare readers' tokens with that. If storage remembered readers' tokens, it
+/// would refuse readers that hold the lock.
 ///
 /// # Examples
 /// ```
@@ -107,7 +107,7 @@ impl QuorumRwLock {
     /// # Cancel safety
     /// As [`read`](Self::read).
     pub async fn read_default(&self) -> Result<ReadGuard> {
-        self.read(self.reads.rules().wait).await
+        self.read(self.reads.rules.wait).await
     }
 
     /// As [`write`](Self::write), with the timeout [`LockOptions::wait`]: 10 s by default.
@@ -118,11 +118,11 @@ impl QuorumRwLock {
     /// # Cancel safety
     /// As [`write`](Self::write).
     pub async fn write_default(&self) -> Result<WriteGuard> {
-        self.write(self.writes.rules().wait).await
+        self.write(self.writes.rules.wait).await
     }
 
     /// Acquires the lock as a reader if no writer holds it, without waiting. `None` means that a
-    /// writer holds the lock or is about to. An error means that nobody can tell.
+    /// writer holds the lock or is about to get it. An error means that nobody can tell.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`].
@@ -134,7 +134,7 @@ impl QuorumRwLock {
     }
 
     /// Acquires the lock as the writer if nobody holds it, without waiting. `None` means that
-    /// somebody else holds the lock or is about to. An error means that nobody can tell.
+    /// somebody else holds the lock or is about to get it. An error means that nobody can tell.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`].
@@ -264,9 +264,9 @@ impl ReadGuard {
         self.0
     }
 
-    /// Always refused: a reader that becomes the writer must wait for all other readers. If two of
-    /// them did so, they would wait for each other for ever. Release this guard and call
-    /// [`write`](QuorumRwLock::write). What was read may have changed by then.
+    /// Always refused: a reader that becomes the writer must wait for all other readers. If two
+    /// readers did so, they would wait for each other for ever. Release this guard and call
+    /// [`write`](QuorumRwLock::write). The data that you read may have changed by then.
     ///
     /// # Errors
     /// Always `Config`. The lock stays held.
@@ -323,9 +323,9 @@ impl WriteGuard {
     /// of the writer's lease report it as held, though readers may have entered.
     ///
     /// # Errors
-    /// `Lost` if the writer was revoked, or if its validity ended before it was a reader: another
-    /// writer may have entered. `Unavailable` or `Contended` if no quorum granted the reader. In each case the lock
-    /// is released.
+    /// `Lost` if the writer was revoked, or if its validity ended before it became a reader:
+    /// another writer may have entered. `Unavailable` or `Contended` if no quorum granted the
+    /// reader. In each case the lock is released.
     ///
     /// # Cancel safety
     /// Safe: the lock is released in the background.
@@ -333,13 +333,19 @@ impl WriteGuard {
         self.guard.ensure(Duration::ZERO)?;
         // Stop renewals: nodes would answer `lost`, since the reader holds the name from now on.
         self.guard.hold_still();
-        let reader = self.reads.follow(&self.guard).await.inspect_err(|error| {
-            // Nodes told it to the reader, and not to a renewal.
-            if error.kind() == ErrorKind::Lost {
-                self.guard.revoked();
+        let reader = match self.reads.follow(&self.guard).await {
+            Ok(reader) => reader,
+            Err(error) => {
+                if error.kind() == ErrorKind::Lost {
+                    // After the deadline, nodes also reply `lost` because of a later holder.
+                    self.guard.ensure(Duration::ZERO)?;
+                    // Nodes replied `lost` to the reader's claim, and not to a renewal.
+                    self.guard.revoked();
+                }
+                return Err(error);
             }
-        })?;
-        // The writer's quorum kept others out until here. From now on the reader's quorum does.
+        };
+        // The writer's quorum kept others out until here. From here on, the reader's quorum does.
         self.guard.ensure(Duration::ZERO)?;
         // Releases the writer, in the background, on the nodes that did not grant the reader.
         drop(self.guard);

@@ -1,26 +1,26 @@
 //! Runs a body while a lock, permits, an office or a session is held.
 
 use std::future::Future;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::lease::{Lease, LockGuard, Released};
-use crate::rules::LostReason;
 
-/// A lock, or the like, that is held while a body runs. If the body panics, or its caller is
-/// dropped, dropping this releases it and waits for nothing.
+/// A lock, or the like, that is held while a body runs. If the body panics, or the call is dropped,
+/// dropping this value releases the lock and waits for nothing.
 pub(super) trait Scope {
-    /// What the body is given. Keeping this view does not keep the lock.
+    /// The view that the body gets. Keeping this view does not keep the lock.
     type View;
 
     fn view(&self) -> Self::View;
 
-    async fn until_lost(&self) -> LostReason;
+    /// Waits until the lock is lost. Returns the error for this.
+    async fn until_lost(&self) -> Error;
 
-    fn is_lost(&self) -> bool;
+    /// An error if the lock is lost.
+    fn not_lost(&self) -> Result<()>;
 
-    fn lost_error(&self) -> Error;
-
-    /// Releases it, and waits until a quorum has confirmed.
+    /// Releases the lock, and waits until a quorum has confirmed.
     async fn give_up(self) -> Result<Released>;
 }
 
@@ -33,13 +33,11 @@ where
 {
     let output = tokio::select! {
         biased;
-        _ = held.until_lost() => return Err(held.lost_error()),
+        lost = held.until_lost() => return Err(lost),
         output = body(held.view()) => output,
     };
     // The validity may have ended together with the body.
-    if held.is_lost() {
-        return Err(held.lost_error());
-    }
+    held.not_lost()?;
     if let Err(error) = held.give_up().await {
         tracing::warn!(%error, "released without confirmation by a quorum");
     }
@@ -53,16 +51,13 @@ impl Scope for LockGuard {
         self.lease()
     }
 
-    async fn until_lost(&self) -> LostReason {
-        self.lost().await
+    async fn until_lost(&self) -> Error {
+        self.lost().await;
+        self.lost_error()
     }
 
-    fn is_lost(&self) -> bool {
-        !self.is_held()
-    }
-
-    fn lost_error(&self) -> Error {
-        Lease::lost_error(self)
+    fn not_lost(&self) -> Result<()> {
+        self.ensure(Duration::ZERO)
     }
 
     async fn give_up(self) -> Result<Released> {

@@ -19,19 +19,19 @@ use crate::error::{Error, ErrorKind, Result};
 /// holder.
 ///
 /// **Nodes count nothing.** Each permit is a lock on a name of its own, `name/0`, `name/1` and so
-/// on, with a quorum, an expiry and a fencing token. Use these names for nothing else: a lock on
-/// one takes that permit out of service. So no failure that a lock survives lets one more holder
-/// in, and [`inspect`](crate::Quorum::inspect) and [`revoke`](crate::Quorum::revoke) work on each
-/// permit. (Counters would fail: if three nodes each count to two, each may count two different
-/// ones of three holders.)
+/// on, with a quorum, an expiry and a fencing token. So no failure that a lock survives lets one
+/// more holder in, and [`inspect`](crate::Quorum::inspect) and [`revoke`](crate::Quorum::revoke)
+/// work on each permit. Use these names for nothing else: a lock on one takes that permit out of
+/// service. (Counters would fail. If each of three nodes admits two holders, each may admit a
+/// different pair of three holders: then all three have a quorum.)
 ///
 /// Waiters are served in the order of arrival, even if they want different numbers of permits. All
-/// wait at the *gate*, a lock on the semaphore's own name, and only the holder of the gate waits
-/// for permits. So waiters are admitted one after the other, about two round trips each. If nobody
-/// waits, one claim takes the permits in one round trip, as for a lock.
+/// waiters wait at the *gate*, a lock on the semaphore's own name, and only the holder of the gate
+/// waits for permits. So waiters are admitted one after the other, about two round trips each. If
+/// nobody waits, one claim takes the permits in one round trip, as for a lock.
 ///
-/// Cheap to clone, `Send` and `Sync`. Clones share what they saw of held permits, so keep one
-/// semaphore instead of making one for each acquisition.
+/// Cheap to clone, `Send` and `Sync`. Clones share what they know of held permits. So keep one
+/// semaphore, and do not make one for each acquisition.
 ///
 /// # Examples
 /// ```
@@ -100,12 +100,12 @@ impl QuorumSemaphore {
         Self { inner: Shared(quorum.0.clone()), pool: pool.map(Arc::new), rules }
     }
 
-    /// Acquires `many` permits, or none. Waits for `timeout` at most, while too few are free or
-    /// earlier callers wait. `timeout` is as for
+    /// Acquires `many` permits, or none. Waits for `timeout` at most, while too few permits are
+    /// free or earlier callers wait. `timeout` works as for
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     ///
-    /// Take all permits in one call: callers that hold some and wait for more may wait for each
-    /// other.
+    /// Take all permits in one call: callers that hold some permits and wait for more may wait for
+    /// each other.
     ///
     /// # Errors
     /// `Timeout` if too few became free in time; `Unavailable` if too few nodes could vote;
@@ -138,14 +138,14 @@ impl QuorumSemaphore {
     /// Takes `many` permits if they are free, without waiting. If the first claim meets a held
     /// permit, it takes two more round trips to find free ones.
     ///
-    /// `None` means that fewer are free: quorums of nodes name the holders of all others. `None`
-    /// also means that a quorum has named one holder of the gate for a whole round timeout. While
-    /// other callers take permits or split the votes, this tries again after random pauses, for two
-    /// round timeouts at most (4 s unless set).
+    /// `None` means that fewer permits are free: quorums of nodes name the holders of the others.
+    /// `None` also means that a quorum has named one holder of the gate for a whole round timeout.
+    /// While other callers take permits or split the votes, this tries again after random pauses,
+    /// for two round timeouts at most (4 s unless set).
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes could vote, or if nobody can tell by then; otherwise as
-    /// [`acquire`](Self::acquire).
+    /// `Unavailable` if too few nodes could vote, or if the result is still unknown by then;
+    /// otherwise as [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
     /// Safe: granted permits are released in the background.

@@ -10,10 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::inner::Inner;
 use super::sessions::Core;
-use crate::config::Rules;
 use crate::error::{Error, NodeReport, Result};
-use crate::lease::{Locks, Released, ensured};
-use crate::node::Listener;
+use crate::lease::{Released, ensured};
 use crate::protocol::Patience;
 use crate::rules::LostReason;
 use crate::words::listed;
@@ -32,15 +30,17 @@ tokio::task_local! {
 /// on the same names, and all other sessions.
 ///
 /// **It is lost as a whole.** If one of its locks is taken away, or no quorum of nodes renews it in
-/// time, the session is lost, and nothing brings it back: begin a new one. Its locks keep others
-/// out until the last handle is dropped, or [`revoke`](Self::revoke), and each until its own
-/// deadline at most. A session without locks cannot be lost, however long nodes are away.
+/// time, the session is lost, and nothing brings it back: begin a new one. Each of its locks then
+/// keeps others out until its own deadline, unless the last handle is dropped or
+/// [`revoke`](Self::revoke) is called before. A session without locks cannot be lost, however long
+/// nodes are away.
 ///
 /// If a lock's validity ends before this process processes its grant, the lock is not added. It is
 /// released, and the session goes on. A lock with little validity left is added, and renewed soon.
 /// If that renewal fails, the session is lost with the lock, as with any other renewal.
 ///
-/// All its locks are renewed together, in few script calls: 10,000 names in at most 80 per node.
+/// All its locks are renewed together, in few script calls: 10,000 names take at most 80 calls per
+/// node.
 ///
 /// # Examples
 /// ```
@@ -76,16 +76,6 @@ pub struct Session {
 }
 
 impl Session {
-    pub(super) fn begin(inner: Arc<Inner>, rules: Arc<Rules>, locks: Arc<Locks>) -> Self {
-        let core = inner.sessions.add(inner.leases.voters.wakeups.client(), rules, locks);
-        Self { inner, core }
-    }
-
-    pub(super) fn join(inner: Arc<Inner>, id: &str) -> Option<Self> {
-        let core = inner.sessions.find(id)?;
-        Some(Self { inner, core })
-    }
-
     /// The id by which other code of the same process finds the session:
     /// [`Quorum::join_session`](crate::Quorum::join_session) on the same quorum. It means nothing
     /// to nodes and to other processes.
@@ -95,7 +85,7 @@ impl Session {
     }
 
     /// Acquires all of `names`, or none. Waits for `timeout` at most. Takes 1 to
-    /// [`MAX_NAMES`](crate::MAX_NAMES) names in one call. `timeout` is as for
+    /// [`MAX_NAMES`](crate::MAX_NAMES) names in one call. `timeout` works as for
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     ///
     /// Names that the session already holds are not claimed again. (If another caller unlocks one
@@ -104,8 +94,8 @@ impl Session {
     /// one at a time in sorted order. They get one token, greater than every earlier token of these
     /// names. Callers of one session that acquire the same name wait for each other's result.
     ///
-    /// Two sessions that each hold a name and wait for the other's may wait until a `timeout` ends.
-    /// Take all names in one call, or use short timeouts.
+    /// Two sessions that each hold a name and wait for the other's name may wait until a `timeout`
+    /// ends. Take all names in one call, or use short timeouts.
     ///
     /// # Errors
     /// `Timeout` if others held some names until the time ended. The error [names the held names
@@ -121,11 +111,11 @@ impl Session {
         self.acquire(&names, Patience::Until(self.inner.host.now() + timeout)).await
     }
 
-    /// Acquires all of `names` if nobody holds any of them, else none, without waiting. If votes
-    /// are split, it tries again, as [`try_acquire`](crate::QuorumLock::try_acquire) does.
+    /// Acquires all of `names` if others hold none of them, else acquires none. Does not wait. If
+    /// votes are split, it tries again, as [`try_acquire`](crate::QuorumLock::try_acquire) does.
     ///
     /// # Errors
-    /// `Contended` if others hold some names, or are about to; otherwise as for
+    /// `Contended` if others hold some names, or are about to get them; otherwise as for
     /// [`lock`](Self::lock).
     ///
     /// # Cancel safety
@@ -190,7 +180,7 @@ impl Session {
     /// Ends the session for all handles. Releases all locks, and waits until a quorum has
     /// confirmed.
     ///
-    /// Returns `AlreadyExpired` if the session was lost, or the validity of one lock had ended
+    /// Returns `AlreadyExpired` if the session was lost, or if the validity of one lock had ended
     /// unnoticed: others may have held that name since its deadline. All other locks are released.
     ///
     /// # Errors
@@ -225,8 +215,8 @@ impl Session {
         !self.remaining().is_zero()
     }
 
-    /// Checks, before a write that takes so long, that all locks are held for at least `least` from
-    /// now.
+    /// Checks that all locks are held for at least `least` from now. Call it before a write that
+    /// may take that long.
     ///
     /// # Errors
     /// `Lost` if they are not.
@@ -235,8 +225,8 @@ impl Session {
         ensured(self.remaining(), least, || self.core.locks.lost_error(), held)
     }
 
-    /// Waits until the session is lost. Never returns if it is revoked first. It watches deadlines
-    /// itself, as [`Lease::lost`](crate::Lease::lost) does.
+    /// Waits until the session is lost. Never returns if the session is revoked first. This call
+    /// watches the deadlines itself, as [`Lease::lost`](crate::Lease::lost) does.
     ///
     /// # Cancel safety
     /// Safe.
@@ -251,7 +241,6 @@ impl Session {
     }
 
     /// An error if the session is lost. A session that lives or was revoked is no error.
-    #[cfg(feature = "blocking")]
     pub(crate) fn not_lost(&self) -> Result<()> {
         match self.core.locks.why_lost() {
             Some(_) => Err(self.core.locks.lost_error()),
@@ -272,7 +261,8 @@ impl Session {
         self.core.locks.cancellation()
     }
 
-    /// The nodes' replies to the last renewal. Empty if it renewed all locks, or none was made.
+    /// The nodes' replies to the last renewal. Empty if that renewal renewed all locks, or if there
+    /// was no renewal yet.
     #[must_use]
     pub fn failed_renewal(&self) -> Vec<NodeReport> {
         self.core.locks.failed_renewal()

@@ -11,8 +11,8 @@ use super::session::Session;
 use crate::config::LockOptions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Locks, Released};
+use crate::node::Listener;
 use crate::protocol::Voters;
-use crate::rules::LostReason;
 use crate::words::exact;
 
 /// Options of a session, which [`grant`](Self::grant) begins.
@@ -44,7 +44,7 @@ impl SessionBuilder {
         self
     }
 
-    /// Begins the session once a quorum of nodes votes, so that an error comes now and not with the
+    /// Begins the session once a quorum of nodes votes. So an error comes now, and not with the
     /// first lock. Waits for `timeout` at most. Nodes store nothing for a session without locks.
     ///
     /// # Errors
@@ -65,11 +65,10 @@ impl SessionBuilder {
             votes = votes(&inner, timeout) => votes?,
         }
         let locks = Locks::begin("session", &inner.leases, &rules);
-        Ok(Session::begin(inner, rules, locks))
+        let core = inner.sessions.add(inner.leases.voters.wakeups.client(), rules, locks);
+        Ok(Session { inner, core })
     }
-}
 
-impl SessionBuilder {
     /// As [`grant`](Self::grant), with the timeout [`LockOptions::wait`]: 10 s by default.
     ///
     /// # Errors
@@ -90,7 +89,7 @@ impl SessionBuilder {
     ///
     /// # Errors
     /// As [`grant`](Self::grant), and `Lost` if the session was lost before the body ended. If no
-    /// quorum confirms the revocation at the end, that is a warning in the log and no error.
+    /// quorum confirms the revocation at the end, this is a warning in the log and no error.
     ///
     /// # Cancel safety
     /// Safe: the body is dropped, and all locks are released in the background.
@@ -170,17 +169,13 @@ impl Scope for Revoked {
         self.0.clone()
     }
 
-    async fn until_lost(&self) -> LostReason {
-        self.0.lost().await
-    }
-
-    /// A revoked session is not lost.
-    fn is_lost(&self) -> bool {
-        self.0.core.locks.why_lost().is_some()
-    }
-
-    fn lost_error(&self) -> Error {
+    async fn until_lost(&self) -> Error {
+        self.0.lost().await;
         self.0.core.locks.lost_error()
+    }
+
+    fn not_lost(&self) -> Result<()> {
+        self.0.not_lost()
     }
 
     async fn give_up(self) -> Result<Released> {

@@ -1,12 +1,14 @@
 //! Acquires several names for a caller that waits: in one claim if all are free, else in order.
 //!
 //! A claim of several names never waits in a queue. So a set waits for one name at a time, as a
-//! single lock, and renews the names that it already holds. All sets use the same order, so they
-//! never wait in a circle. The names behind the awaited one are claimed several at a time, without
-//! waiting. So a set that met one holder does not need a round trip for each name.
+//! single lock does. Meanwhile it renews the names that it already holds. All sets use the same
+//! order, that of `Inner::names`, so they never wait in a circle. The names behind the awaited one
+//! are claimed several at a time, without waiting. So a set that met one holder does not need a
+//! round trip for each name.
 //!
 //! At the end, one renewal with the highest of the tokens gives the set one token. If a name is
-//! lost before that, all are released, and the set begins anew: with its ticket, and new owners.
+//! lost before that, all names are released, and the set begins anew, with its old ticket and new
+//! owners.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -39,7 +41,7 @@ impl Set<'_> {
         let ticket = self.all.ticket.unwrap_or_else(|| self.inner.ticket(began));
         loop {
             match self.gathered(end, ticket).await {
-                // After a shutdown each new attempt is lost at once, so this loop would never wait.
+                // After a shutdown, each attempt is lost at once: without this arm, the loop spins.
                 Err(error) if error.is_lost() && self.inner.shut.is_cancelled() => return Err(self.inner.closed()),
                 // A name was lost before the set had its token: begin anew.
                 Err(error) if error.is_lost() && !is_over() => {}

@@ -230,7 +230,7 @@ impl Meters {
         Counted::begin(&self.in_line)
     }
 
-    /// A quorum handed a lock over, at the time `after` from the first node's push on.
+    /// A quorum handed a lock over. `after` is the time since the first node's push.
     pub(crate) fn handed_over(&self, after: Duration) {
         self.handovers.increment(1);
         self.handover.record(after);

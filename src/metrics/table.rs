@@ -86,7 +86,7 @@ table! {
     BUILD = "quorumlock_build_info", Gauge, Count, &[], ["version", "protocol"],
         "1; the labels are the version of the library and of the protocol";
     QUORUM_SIZE = "quorumlock_quorum_size", Gauge, Count, &[], ["quorum"],
-        "How many nodes must agree: three of five";
+        "How many nodes must agree, such as three of five";
     ACQUIRE = "quorumlock_acquire_duration_seconds", Histogram, Seconds, WAITS, ["quorum", "class"],
         "Time from asking for a lock to having it";
     ACQUISITIONS = "quorumlock_acquisitions_total", Counter, Count, &[], ["quorum", "class", "outcome"],
@@ -129,7 +129,7 @@ table! {
     ROUND_TRIP = "quorumlock_node_round_trip_seconds", Histogram, Seconds, ROUND_TRIPS, ["quorum", "node"],
         "Time from submitting an operation to its answer";
     NODE_OPERATIONS = "quorumlock_node_operations_total", Counter, Count, &[], ["quorum", "node", "operation", "outcome"],
-        "Operations by node: done (ok), refused, or without an answer that counts (failed)";
+        "Operations by node and outcome: ok (carried out), refused, failed (no answer that counts)";
     NODE_FAULTS = "quorumlock_node_faults_total", Counter, Count, &[], ["quorum", "node", "reason"],
         "Why operations failed, by node";
 }

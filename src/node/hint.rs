@@ -13,7 +13,8 @@ pub struct Hint {
     /// The waiter: its owner, `{client}/{number}`.
     pub acquisition: Arc<str>,
     /// The time until the waiter must ask again. Zero with a hand-over, or if the name is free but
-    /// could not be handed over. Otherwise the waiter's last ask is half of a hand-over old then.
+    /// could not be handed over. Otherwise half of a hand-over has then passed since the waiter's
+    /// last ask.
     pub after: Duration,
     /// The hand-over, if the node granted the name to this waiter.
     pub granted: Option<HandedOver>,
@@ -32,7 +33,8 @@ pub struct HandedOver {
     pub name: Name,
     /// When the node handed it over, and on which connection the push came.
     pub stamp: Stamp,
-    /// Whether the push may count as a vote: the node is not doubted, and the push came in order.
+    /// Whether the push may count as a vote: the node may vote, and no reply may have overtaken the
+    /// push.
     pub counts: bool,
 }
 
@@ -96,9 +98,7 @@ pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
 
     /// Node number `node` has news of a name that this client observes: the name's holder or note
     /// may have changed. Must not block.
-    fn news(&self, node: usize, name: &Name) {
-        let _ = (node, name);
-    }
+    fn news(&self, _node: usize, _name: &Name) {}
 
     /// Whether the client receives the messages that are published on its channel.
     fn hears(&self) -> bool {
@@ -110,19 +110,13 @@ pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
 
     /// Node number `node` is doubted: it restarted or forgot, or its clock was stepped. Leases that
     /// rely on this node should be renewed.
-    fn doubted(&self, node: usize) {
-        let _ = node;
-    }
+    fn doubted(&self, _node: usize) {}
 
     /// Node number `node` has a new connection, or lost its connection.
-    fn connected(&self, node: usize) {
-        let _ = node;
-    }
+    fn connected(&self, _node: usize) {}
 
     /// Node number `node` replied to a hello, or needs another hello. Must not block.
-    fn heard(&self, node: usize) {
-        let _ = node;
-    }
+    fn heard(&self, _node: usize) {}
 }
 
 /// The common prefix of all clients' channels.

@@ -9,7 +9,8 @@ use super::operation::Kind;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Description {
-    /// A lock's note ([`describe`](crate::QuorumLock::describe)), or what a leader proclaimed.
+    /// A lock's note ([`describe`](crate::QuorumLock::describe)), or the value that a leader
+    /// proclaimed.
     pub says: Arc<str>,
     /// How long the holder has had the name.
     pub since: Duration,
@@ -28,13 +29,14 @@ pub struct Inspection {
     pub holder: Option<String>,
     /// The kind of the hold.
     pub kind: Kind,
-    /// The holder's hold count. For readers, their number. 0 if the name is free.
+    /// The holder's hold count; if readers hold the name, the number of readers; 0 if the name is
+    /// free.
     pub count: u32,
     /// The ballot of the grant. 0 if the name is free.
     pub ballot: u64,
     /// Locks with tokens up to this one are over.
     pub over: u64,
-    /// How long the hold lasts still, by the node's clock. `None` if the name is free or the hold
+    /// How much longer the hold lasts, by the node's clock. `None` if the name is free or the hold
     /// never ends.
     pub remaining: Option<Duration>,
     /// The bar: the node grants only ballots above it.

@@ -76,9 +76,7 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Sets which votes of this node count from now on.
-    fn judged(&self, standing: MembershipState) {
-        let _ = standing;
-    }
+    fn judged(&self, _standing: MembershipState) {}
 
     /// Whether this node's votes on claims count now.
     fn votes(&self) -> bool {
@@ -90,15 +88,11 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
 
     /// Sends this node's hints to `listener`, under the number `index`. A node without hints may
     /// ignore this call: clients also ask by themselves, only later.
-    fn listen(&self, index: usize, listener: Arc<dyn Listener>) {
-        let _ = (index, listener);
-    }
+    fn listen(&self, _index: usize, _listener: Arc<dyn Listener>) {}
 
     /// Starts or stops sending news of a name to the listener. A node without news may ignore this
     /// call: observers also look by themselves, only later.
-    fn follow(&self, name: &Name, on: bool) {
-        let _ = (name, on);
-    }
+    fn follow(&self, _name: &Name, _on: bool) {}
 
     /// The node's state.
     fn status(&self) -> NodeStatus;

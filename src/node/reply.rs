@@ -42,7 +42,7 @@ pub enum Outcome {
         holder: String,
         /// The kind of that owner's hold.
         kind: Kind,
-        /// How long the hold lasts still, by the node's clock; `None` if the hold never ends.
+        /// How much longer the hold lasts, by the node's clock; `None` if the hold never ends.
         remaining: Option<Duration>,
         /// The bar: a ballot must be above it to be granted.
         fence: u64,
@@ -88,7 +88,7 @@ pub enum Outcome {
         holder: Option<String>,
         /// The ballot of that hold.
         ballot: u64,
-        /// How long that hold lasts still.
+        /// How much longer that hold lasts.
         left: Duration,
     },
     /// Inspect: one report for each name.
@@ -130,9 +130,7 @@ impl Outcome {
             Self::OtherList { .. } => "other_list",
         }
     }
-}
 
-impl Outcome {
     /// Notes when a place in the queue was returned, and on which connection.
     pub(crate) const fn stamped(&mut self, stamp: Stamp) {
         if let Self::Held { queued: Some(queued), .. } = self {

@@ -37,7 +37,7 @@ pub enum NodeState {
     /// The node's name leads clients to two servers: the node renews and releases, but no vote
     /// counts.
     Twins {
-        /// The name.
+        /// The evidence, and what to do.
         why: Arc<str>,
     },
     /// Refused: the server is a replica.
@@ -46,7 +46,7 @@ pub enum NodeState {
     Cluster,
     /// Refused: the server is already another node of this quorum.
     Duplicate {
-        /// That node.
+        /// The other node.
         of: Arc<str>,
     },
 }

@@ -38,7 +38,7 @@ pub(crate) enum Patience {
     First,
     /// Does not wait for holders. Repeats a round whose votes were split, until this deadline.
     Try(Tick),
-    /// Goes on until this moment. One round is always made, once it is this caller's turn.
+    /// Goes on until this moment. Once it is this caller's turn, it makes at least one round.
     Until(Tick),
 }
 
@@ -50,16 +50,8 @@ impl Patience {
         }
     }
 
-    /// When the last round ends at the latest, if the caller has a deadline.
-    const fn last(self) -> Option<Tick> {
-        match self {
-            Self::Once | Self::First => None,
-            Self::Try(until) | Self::Until(until) => Some(until),
-        }
-    }
-
-    /// Until when rounds with split votes are repeated. A caller that may wait repeats them for as
-    /// long as a try does, counted from `now`.
+    /// The time until which rounds with split votes are repeated. A caller that may wait repeats
+    /// them for as long as a try does, counted from `now`.
     fn again_until(self, now: Tick, rules: &Rules) -> Option<Tick> {
         match self {
             Self::Once | Self::First => None,
@@ -89,7 +81,7 @@ pub(crate) struct Claimant<'a> {
     pub(crate) rules: &'a Rules,
     /// Whether the owner may store a note once it holds the names.
     pub(crate) may_have_note: bool,
-    /// The ticket for all queues; `None` for one of the present moment.
+    /// The ticket for all queues. With `None`, the acquisition makes a ticket when it begins.
     pub(crate) ticket: Option<u64>,
     /// Cancelled when the quorum is shut down.
     pub(crate) shut: &'a CancellationToken,
@@ -105,7 +97,8 @@ impl Claimant<'_> {
     /// are released, and the places in all queues are given up.
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<(Grant, Open)> {
         let now = self.voters.host.now();
-        // A try waits for hellos and for its turn within one round timeout in all.
+        // A try waits for hellos and for its turn. Both waits together take one round timeout at
+        // most.
         let whole = now + self.rules.round_timeout;
         let again = patience.again_until(now, self.rules);
         self.voters.may_acquire()?;
@@ -116,7 +109,7 @@ impl Claimant<'_> {
         let ticket = self.ticket.unwrap_or_else(|| self.voters.ticket());
         let places = self.turns(patience, whole).await?;
         let mut attempt = Attempt::new(self.voters, self.names, self.rules, self.who, self.may_have_note);
-        // A shutdown waits for this attempt from here on. An earlier shutdown may have missed it.
+        // From here on, a shutdown waits for this attempt. An earlier shutdown may have missed it.
         if self.shut.is_cancelled() {
             return Err(Error::closed());
         }
@@ -195,14 +188,15 @@ impl Claimant<'_> {
             true => until_worth_asking(self.voters, attempt, failed, end).await,
             false => self.pause(*failures, defeat, end).await,
         };
-        // Renewing places is no failure. A push or a late grant is one, since it may recur.
+        // A round that only renews places is no failure. A round with a push or a late grant is
+        // one, since the same may happen again.
         let fails = failed.soon || !queues || attempt.heard().is_none_or(|heard| heard.is_news());
         *failures = if fails { failures.saturating_add(1) } else { 0 };
         if handed.is_some() {
             self.note_handover(attempt);
         } else if attempt.holds_a_minority() {
-            // Far nodes may grant again and again after nearer ones have refused. Without this,
-            // each waiter would keep one such grant.
+            // Far nodes may grant again and again after nearer nodes have refused. Without this
+            // withdrawal, each waiter would keep one such grant.
             attempt.withdraw();
         }
         Ok(handed)
@@ -215,10 +209,11 @@ impl Claimant<'_> {
         }
         let reports = self.voters.reports();
         let advice = self.voters.advice(&reports);
-        Err(self.error_with(ErrorKind::Unavailable, OUT_OF_REACH, patience, advice).with_nodes(reports))
+        Err(self.error(ErrorKind::Unavailable, OUT_OF_REACH, patience, advice).with_nodes(reports))
     }
 
-    /// Evaluates a failed round. Withdraws it if a node may have granted. Places in queues alone are kept.
+    /// Evaluates a failed round. Withdraws it if a node may have granted. If it left only places in
+    /// queues, keeps them.
     fn failed(&self, attempt: &mut Attempt<'_>, defeat: &FailedRound, failures: u32) -> Failed {
         let waits = defeat.cause() != Cause::Unavailable && attempt.waits();
         if !waits {
@@ -229,8 +224,8 @@ impl Claimant<'_> {
         Failed { failures, soon, told: defeat.changes_in().map(|left| left.saturating_add(attempt.defers())) }
     }
 
-    /// Waits for a random pause, if the caller gets no hints. If no quorum may vote, waits for that
-    /// too, since claims would be in vain.
+    /// Waits for a random pause, for a caller that gets no hints. If no quorum may vote, then waits
+    /// until one may: claims would be in vain before.
     async fn pause(&self, failures: u32, defeat: &FailedRound, end: Tick) -> Option<Won> {
         sleep_until(&self.voters.host, self.next_round(failures, defeat).min(end)).await;
         if defeat.cause() == Cause::Unavailable {
@@ -242,7 +237,8 @@ impl Claimant<'_> {
         None
     }
 
-    /// Whether the caller's time is over. A caller that does not wait has none.
+    /// Whether the caller's time is over. For a caller that does not wait, it is over from the
+    /// beginning.
     fn is_over(&self, patience: Patience) -> bool {
         patience.end().is_none_or(|end| self.voters.host.now() >= end)
     }
@@ -284,8 +280,8 @@ impl Claimant<'_> {
         Ok(places)
     }
 
-    /// Whether all turns came in time. A turn that comes after the caller's time is left to the
-    /// next caller. A caller without time takes no turn.
+    /// Whether all turns came in time. A turn that comes after the caller's time goes to the next
+    /// caller. A caller whose time is over takes no turn.
     async fn waited(&self, places: &mut QueueEntries, patience: Patience, whole: Tick) -> bool {
         let late = || patience.end().is_some_and(|end| self.voters.host.now() >= end);
         if late() {
@@ -303,7 +299,7 @@ impl Claimant<'_> {
         waited
     }
 
-    /// Until when a caller with the deadline `end` waits for its turn.
+    /// The time until which a caller with the deadline `end` waits for its turn.
     fn turn_ends(&self, end: Tick) -> Tick {
         let bound = self.rules.longest_turn().map(|longest| self.voters.host.now() + longest);
         bound.map_or(end, |bound| end.min(bound))
@@ -313,14 +309,14 @@ impl Claimant<'_> {
         match (place.head(), patience) {
             (HeadStatus::Unavailable(reports), _) if !place.is_held() => {
                 let (why, reports) = (self.out_of_reach(), self.brought_up_to_date(reports));
-                self.error(ErrorKind::Unavailable, &why, patience).with_nodes(reports)
+                self.error(ErrorKind::Unavailable, &why, patience, "").with_nodes(reports)
             }
             // A whole round passed without a quorum of replies, so nobody knows who holds the name.
             (HeadStatus::Undecided, _) | (HeadStatus::Trying, Patience::Once | Patience::First | Patience::Try(_))
                 if !place.is_held() =>
             {
                 let why = "no quorum has answered an earlier caller of this process";
-                self.error(ErrorKind::Unavailable, why, patience)
+                self.error(ErrorKind::Unavailable, why, patience, "")
             }
             (head, _) => {
                 let holder = if let HeadStatus::Contended(holder) = head { holder } else { None };
@@ -328,7 +324,7 @@ impl Claimant<'_> {
                     true => OURS,
                     false => "others in this process are before this caller",
                 };
-                self.error(patience.out_of_time(), why, patience).with_holder(holder)
+                self.error(patience.out_of_time(), why, patience, "").with_holder(holder)
             }
         }
     }
@@ -367,9 +363,9 @@ impl Claimant<'_> {
     fn how(&self, decision: Option<Decision>, round: &Round<ClaimTally>, patience: Patience) -> How {
         let (verdict, cause) = round.look(|tally| (tally.verdict(), tally.cause()));
         let too_late = decision == Some(Decision::Failed(Cause::Unavailable)) && cause != Cause::Unavailable;
-        match decision {
-            Some(_) if verdict == Some(Verdict::Won) || too_late => How::Late,
-            None if patience.last().is_some_and(|last| self.voters.host.now() >= last) => How::CutShort,
+        match (decision, patience) {
+            (Some(_), _) if verdict == Some(Verdict::Won) || too_late => How::Late,
+            (None, Patience::Try(end) | Patience::Until(end)) if self.voters.host.now() >= end => How::CutShort,
             _ => How::Refused,
         }
     }
@@ -401,7 +397,7 @@ impl Claimant<'_> {
         let answered = round.look(|tally| {
             tally.verdict() == Some(Verdict::Won) || tally.verdict().is_some() && tally.cause() == Cause::Contended
         });
-        // A round that also waited for pushes took longer than its replies.
+        // A round that waited for pushes took longer than its replies.
         let handed = attempt.heard().is_some_and(|heard| !heard.pushes.is_empty());
         let took = attempt.t0().filter(|_| !handed).map(|t0| self.voters.host.now().since(t0));
         // A round that took longer than its timeout shows that this process stood still.
@@ -411,8 +407,8 @@ impl Claimant<'_> {
         took
     }
 
-    /// When a round ends whose caller has the deadline `end`. The first round is always made whole,
-    /// however short the caller's time is.
+    /// The time at which a round ends, if its caller has the deadline `end`. The first round always
+    /// gets its whole timeout, however short the caller's time is.
     fn limit(&self, rounds: u32, end: Option<Tick>) -> Tick {
         let whole = self.voters.host.now() + self.rules.round_timeout;
         match end {
@@ -449,7 +445,7 @@ impl Claimant<'_> {
         };
         let reports = self.reports(defeat);
         let advice = if kind == ErrorKind::Unavailable { self.voters.advice(&reports) } else { "" };
-        let error = self.error_with(kind, why, patience, advice);
+        let error = self.error(kind, why, patience, advice);
         let holder = defeat.holder().filter(|_| !split);
         error.with_nodes(reports).with_source(defeat.source()).with_holder(holder)
     }
@@ -465,7 +461,7 @@ impl Claimant<'_> {
         if defeat.cause() == Cause::Unavailable { self.brought_up_to_date(reports) } else { reports }
     }
 
-    /// Replaces reports that may be old: while no quorum votes, no node is asked.
+    /// Replaces reports that may be old: while no quorum votes, this client sends no claims.
     fn brought_up_to_date(&self, mut reports: Vec<NodeReport>) -> Vec<NodeReport> {
         let now = self.voters.nodes.iter().map(|node| node.status());
         let tells = |state: &NodeState| {
@@ -476,7 +472,7 @@ impl Claimant<'_> {
         reports
     }
 
-    /// The error if so many nodes replied `misused`, or `lost`, that no quorum can grant.
+    /// The error if so many nodes replied `misused` or `lost` that no quorum can grant.
     fn hopeless(&self, defeat: &FailedRound) -> Option<Error> {
         let misused = |reply: &Option<Reply>| match reply {
             Some(Ok(Outcome::Misused { name })) => Some(*name),
@@ -488,7 +484,7 @@ impl Claimant<'_> {
             let said: Vec<_> = replies.iter().filter_map(misused).collect();
             (said, replies.iter().filter(is_lost).count())
         });
-        // A node says so of a writer that was revoked, to the reader that would follow it.
+        // Only a downgrade gets `lost`: the writer that this reader follows was revoked.
         if lost >= blocking {
             let message = format!("the lock on {} is not held any more: {}", listed(self.told), LostReason::Revoked);
             return Some(Error::new(ErrorKind::Lost, message).with_nodes(defeat.reports(self.voters)));
@@ -498,11 +494,7 @@ impl Claimant<'_> {
         Some(Error::config(self.who.misuse(name)).with_nodes(defeat.reports(self.voters)))
     }
 
-    fn error(&self, kind: ErrorKind, why: &str, patience: Patience) -> Error {
-        self.error_with(kind, why, patience, "")
-    }
-
-    fn error_with(&self, kind: ErrorKind, why: &str, patience: Patience, advice: &str) -> Error {
+    fn error(&self, kind: ErrorKind, why: &str, patience: Patience, advice: &str) -> Error {
         let (size, names, bound) = (self.voters.size, listed(self.told), self.bound(patience));
         let (quorum, nodes) = (size.quorum(), size.nodes());
         Error::new(
@@ -511,7 +503,7 @@ impl Claimant<'_> {
         )
     }
 
-    /// Error text if `max_rounds` ended the wait, and not the caller's time.
+    /// Error text if the wait ended because of `max_rounds`, before the caller's time was over.
     fn bound(&self, patience: Patience) -> String {
         let time_left = patience.end().is_some_and(|end| self.voters.host.now() < end);
         let rounds = self.rules.max_rounds.filter(|_| time_left);
@@ -519,7 +511,7 @@ impl Claimant<'_> {
     }
 }
 
-/// Waits until the callers ahead have a result. Returns whether this caller got all turns then.
+/// Waits until the callers ahead have a result. Returns whether this caller then got all turns.
 async fn hear(places: &mut QueueEntries) -> bool {
     loop {
         places.blocked().news().await;

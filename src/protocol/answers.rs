@@ -11,7 +11,7 @@ use crate::host::{before, sleep_until};
 use crate::node::{Fault, FaultKind, Node, Operation, Reply, Sink};
 use crate::rules::NodeSet;
 
-/// How often to check whether nodes were connected to.
+/// How often to check whether the first connections were made.
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// Waits until the first connection to each node has succeeded or failed, for `patience` at most.

@@ -50,15 +50,16 @@ pub(super) struct Attempt<'a> {
     acquisition: Acquisition<Arc<Round<ClaimTally>>>,
     /// The asks before the last. A far node may reply to them after the next ask is decided.
     earlier: Vec<Arc<Round<ClaimTally>>>,
-    /// How long a hand-over lasts, once a claim has announced it. It never changes: a node may have
-    /// stored it from a claim whose reply was lost.
+    /// How long a hand-over lasts, once a claim has announced this time. The time never changes: a
+    /// node may have stored it from a claim whose reply was lost.
     lasts: Option<Validity>,
-    /// The ballot `next` of a withdrawal or release of `claim`. All nodes get the same one, unless a
-    /// node is known to have a higher fence.
+    /// The ballot `next` of a withdrawal or release of `claim`. It stays the same, so that all
+    /// nodes get the same one, unless a node returns a higher fence.
     next: Option<u64>,
     /// The highest fence that any node returned.
     told: u64,
-    /// When to lift the ballot without waiting for the remaining nodes, if that is known.
+    /// When to lift the ballot without waiting for the remaining nodes. `None` until that time is
+    /// set.
     early: Option<Tick>,
     in_line: Option<Counted<'a>>,
     listening: Option<Listening>,
@@ -84,10 +85,11 @@ impl<'a> Attempt<'a> {
         };
         let claim = Claim {
             names: names.clone(),
-            list: voters.claimed_list().clone(),
+            list: voters.claimed.clone(),
             owner: owner.into(),
             kind,
-            ttl: rules.asked_ttl(),
+            // Nodes hold the names for the whole period, if there is one.
+            ttl: period.unwrap_or(validity.ttl()),
             ballot: 0,
             follows: who.follows(),
             gate: who.looks_at().cloned(),
@@ -108,7 +110,7 @@ impl<'a> Attempt<'a> {
             early: None,
             in_line: None,
             listening: None,
-            _open: voters.open_release(),
+            _open: voters.release_tasks.begin(),
         }
     }
 
@@ -152,8 +154,8 @@ impl<'a> Attempt<'a> {
         Ok(round)
     }
 
-    /// Takes note of fences in late replies. A node whose name is free refuses a ballot up to its
-    /// fence, and gives no place in its queue.
+    /// Takes note of fences in late replies. If the name is free on a node, the node refuses a
+    /// ballot up to its fence, and gives no place in its queue.
     fn look_back(&mut self) {
         let Some(last) = self.acquisition.last() else { return };
         if self.earlier.len() >= EARLIER {
@@ -185,8 +187,8 @@ impl<'a> Attempt<'a> {
             self.voters.seen(handed.top());
         }
         match self.acquisition.decide_by(now, &handed, self.voters.voting()) {
-            // This task may have stood still between reading `now` and reading the votes. What
-            // counts is the time after that.
+            // This task may have stood still between reading `now` and reading the votes. So check
+            // again with the time after that.
             Some(Decision::Won(won)) if !self.acquisition.holds(&won, self.voters.host.now()) => {
                 Some(Decision::Failed(Cause::Unavailable))
             }
@@ -228,8 +230,8 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    /// What the claim announces if the owner waits. `again` is at least a round timeout, since the
-    /// owner does not ask again during a round.
+    /// What the claim announces about a waiter; `None` if the owner does not wait. `again` is at
+    /// least a round timeout, since the owner does not ask again during a round.
     fn waiter(&mut self, policy: QueuePolicy) -> Option<Waiter> {
         let QueuePolicy::Wait(ticket) = policy else { return None };
         let Rules { validity, drift, .. } = *self.rules;
@@ -239,20 +241,21 @@ impl<'a> Attempt<'a> {
         Some(Waiter { ticket, lasts: lasts.ttl(), again })
     }
 
-    /// How often the owner renews its places, by its ranks in the queues.
+    /// How often the owner renews its places. This depends on its ranks in the queues.
     fn interval(&self, lasts: Validity) -> Duration {
         let soon = self.handed().rank().is_some_and(|rank| rank <= 2);
         handover::again(lasts.ttl(), self.rules.places, soon)
     }
 
-    /// How long after the end of another's hold the owner asks again, by its ranks.
+    /// How long after the end of another owner's hold this owner asks again. This depends on its
+    /// ranks.
     pub(super) fn defers(&self) -> Duration {
         let rank = self.handed().rank().unwrap_or_default();
         self.lasts.map_or(Duration::ZERO, |lasts| handover::defers(lasts.ttl(), rank))
     }
 
-    /// The ballot to ask with: the last or pushed one, unless it was withdrawn or a node returned a
-    /// fence as high. Else a new one above all known ballots.
+    /// The ballot to ask with: the highest that was asked with or pushed. If that was withdrawn, or
+    /// a node returned a fence as high, a new ballot above all known ones.
     fn ballot(&self) -> Result<u64> {
         let known = self.highest();
         let above = self.told.max(self.acquisition.withdrawn());
@@ -312,7 +315,8 @@ impl<'a> Attempt<'a> {
         ReleaseTask::start(self.voters, self.with_lease(withdraw), ReleaseTargets { ask, insist: ask, unheard });
     }
 
-    /// Sets how long a lease would have lasted. Nodes may hold the name for a longer period.
+    /// Sets how long a lease would have lasted. Nodes may hold the name for longer: for a whole
+    /// period.
     fn with_lease(&self, request: ReleaseRequest) -> ReleaseRequest {
         ReleaseRequest { lease: self.rules.validity.ttl(), ..request }
     }
@@ -324,15 +328,15 @@ impl<'a> Attempt<'a> {
         *self.next.insert(next)
     }
 
-    /// Makes a grant of the won round; it keeps these places in the process's queue. A shutdown
-    /// waits until the returned [`Open`] is dropped, so that the caller can release first.
+    /// Makes a grant of the won round. The grant keeps these places in the process's queues. A
+    /// shutdown waits until the returned [`Open`] is dropped, so that the caller can release first.
     pub(super) fn won(mut self, won: Won, places: QueueEntries) -> (Grant, Open) {
         let claim = Claim { ballot: won.ballot, ttl: self.rules.validity.ttl(), ..self.claim.clone() };
         self.has_won = true;
         self.in_line = None;
         let mut listening = self.listening.take();
         listening.iter_mut().for_each(|listening| listening.rest(&claim.owner));
-        let open = self.voters.open_release();
+        let open = self.voters.release_tasks.begin();
         let line = Line { places: places.served(self.rules.fair), listening };
         (Grant::new(self.voters, claim, won, line, self.rules), open)
     }
@@ -365,7 +369,7 @@ impl Drop for Attempt<'_> {
             let ballot = self.acquisition.highest().max(handed.top());
             let release = Release::of(&self.claim);
             let next = self.next(ballot);
-            let request = self.with_lease(Release { ballot, next, ..release }.into());
+            let request = self.with_lease(ReleaseRequest::release(Release { ballot, next, ..release }));
             let task = ReleaseTask::start(self.voters, request, ReleaseTargets { ask, insist, unheard });
             listening.into_iter().for_each(|listening| task.ends(listening));
         }

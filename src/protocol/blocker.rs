@@ -24,7 +24,8 @@ fn named(reply: &Reply) -> Option<&str> {
     }
 }
 
-/// Whether both holders count as one. Readers do, since a node names only one of them.
+/// Whether both holders count as one. All readers count as one, since a node names only one of
+/// them.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     one == other || Operation::is_shared(one) && Operation::is_shared(other)
 }

@@ -1,4 +1,4 @@
-//! Doubted nodes: those that may have forgotten what they granted.
+//! Doubted nodes, which may have forgotten their grants.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ struct Doubted {
 }
 
 impl Doubts {
-    /// Waits until nodes are newly doubted, and takes them.
+    /// Waits for new doubts, and returns the doubted nodes.
     ///
     /// # Cancel safety
     /// Safe.
@@ -37,11 +37,10 @@ impl Doubts {
         }
     }
 
-    /// Nodes doubted at `t0` or later: they may have forgotten what was asked at `t0`.
+    /// Nodes doubted at `t0` or later. They may have forgotten a claim or renewal that was sent at
+    /// `t0`.
     pub(crate) fn since(&self, t0: Tick) -> NodeSet {
-        let mut since = NodeSet::default();
-        self.nodes().last.iter().filter(|(_, at)| **at >= t0).for_each(|(node, _)| since.insert(*node));
-        since
+        self.nodes().last.iter().filter(|(_, at)| **at >= t0).map(|(node, _)| *node).collect()
     }
 
     pub(super) fn add(&self, node: usize, now: Tick) {

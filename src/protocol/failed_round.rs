@@ -24,7 +24,7 @@ pub(super) struct FailedRound {
 pub(super) enum How {
     /// Nodes refused, or did not reply.
     Refused,
-    /// A quorum granted or handed over, but too late.
+    /// A quorum granted the name or handed it over, but too late.
     Late,
     /// The caller's time ended before the replies decided the round.
     CutShort,
@@ -45,7 +45,7 @@ impl FailedRound {
         }
     }
 
-    /// Whether votes were split: the round was refused, but no quorum names the same holder.
+    /// Whether votes were split: nodes refused the round, but no quorum names the same holder.
     pub(super) fn is_split(&self, voters: &Voters) -> bool {
         self.cause() == Cause::Contended && !names_one(&self.round, voters)
     }

@@ -16,8 +16,8 @@ use crate::rules::{NodeSet, Tick, Won};
 use crate::spans::Spanned;
 use crate::words::listed;
 
-/// What was won: by one round, or part by part as a set. Whoever has a grant must give it back,
-/// since dropping it sends nothing.
+/// The names that an acquisition won: by one round, or part by part as a set. The owner of a grant
+/// must give it back, since dropping it sends nothing.
 #[derive(Debug)]
 pub(crate) struct Grant {
     voters: Arc<Voters>,
@@ -27,11 +27,12 @@ pub(crate) struct Grant {
     /// The ballot that won the names. [`raise`](Self::raise) does not change it.
     own: u64,
     line: Mutex<Option<Line>>,
-    /// Until when nodes hold the names even if the lease ends, as for a period.
+    /// The time until which nodes hold the names even if the lease ends, as for a period.
     kept: Option<Tick>,
     /// Whether spans show the names.
     named: bool,
-    /// The other parts of a set won part by part: each has its own owner, and all have one token.
+    /// The other parts, if a set was won part by part. Each part has its own owner, and all have
+    /// one token.
     others: Vec<Self>,
     /// All names of all parts, in their order.
     names: Arc<[Name]>,
@@ -116,8 +117,8 @@ impl Grant {
     /// Renewals carry this ballot from now on. It is at least the token.
     ///
     /// Releases and revocations still go by the ballot that won the names. Perhaps no node has the
-    /// new ballot yet, and another lock was granted with a token in between. A release of this
-    /// grant must not end that lock, and a revocation in between must end this grant.
+    /// new ballot yet, and another lock was granted with a token between the two ballots. A release
+    /// of this grant must not end that lock, and a revocation between the two must end this grant.
     pub(crate) fn raise(&mut self, ballot: u64) {
         self.claim.ballot = ballot;
         self.won.highest = self.won.highest.max(ballot);
@@ -196,9 +197,9 @@ impl Grant {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Leaves the names to the nodes, which hold them for `left` from now on.
+    /// Ends the lease without a release: nodes hold the names for `left` from now on.
     pub(crate) fn leave(&self, left: Duration) -> Option<Line> {
-        // The last renewal may hold the names for longer, so shorten that.
+        // After the last renewal, nodes may hold the names for longer than `left`: shorten this.
         if left < self.claim.ttl {
             Renewing::start(&self.voters, self.claims(), (1, left), None);
         }
@@ -227,7 +228,7 @@ impl Grant {
         grants.iter().map(|(grant, _)| grant.returned(tasks.by_ref().take(grant.weight()))).collect()
     }
 
-    /// A release of each name: each has a quorum of its own, which tells whether it was held.
+    /// One release for each name: the name's own quorum shows whether the name was held.
     fn releases(&self, may_hold: NodeSet) -> impl Iterator<Item = (ReleaseRequest, NodeSet)> {
         let of = |part: &Self, name: &Name| part.release([name.clone()].into());
         self.parts().flat_map(move |part| part.claim.names.iter().map(move |name| (of(part, name), may_hold)))
@@ -241,7 +242,7 @@ impl Grant {
         // A node that the release does not reach holds a kept name for longer than a ttl.
         let ttl = claim.ttl.max(self.kept_for().unwrap_or_default());
         let release = Release { token: self.own, ballot, next, ttl, names, ..Release::of(claim) };
-        let request = ReleaseRequest { lease: claim.ttl, held: true, ..release.into() };
+        let request = ReleaseRequest { lease: claim.ttl, held: true, ..ReleaseRequest::release(release) };
         self.describe(&request.span, request.operation.names());
         request
     }

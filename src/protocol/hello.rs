@@ -19,7 +19,7 @@ use crate::node::{Operation, Reply, Sink};
 use crate::rules::known_nodes::{Known, KnownNodes, MembershipState, Plan, Wanted};
 use crate::rules::{LostReason, NodeSet, Tick};
 
-/// Shortest time between two plans, unless there is news. It leaves time for other tasks.
+/// Shortest time between two plans, unless there is news. The gap leaves time for other tasks.
 const GAP: Duration = Duration::from_millis(1);
 /// Pause after a log, a metrics recorder or a node has panicked.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -72,12 +72,12 @@ impl Greeter {
         let Membership { list, names, round_timeout, onlooker } = &voters.membership;
         let book = KnownNodes::new(list.clone(), names.clone(), *round_timeout, *onlooker);
         let meters = voters.meters.lists(voters.nodes.iter().map(|node| node.label()));
-        let news = voters.wakeups.node_news().clone();
+        let news = voters.wakeups.news.clone();
         let answered = Arc::new(Answered { news: news.clone(), failed: Mutex::default() });
         Self { book, meters, news, answered, twins: NodeSet::default() }
     }
 
-    /// Judges all nodes, and sends the hellos that are due. Returns when to do so again.
+    /// Judges all nodes, and sends the hellos that are due. Returns the time of the next call.
     fn greet(&mut self, holdings: &impl Holdings) -> Tick {
         let voters = holdings.voters();
         let now = voters.host.now();
@@ -86,7 +86,8 @@ impl Greeter {
         known.iter().enumerate().for_each(|(node, known)| self.book.heard(node, known.clone(), now));
         let Plan { standings, hellos, other_list, due } =
             self.book.plan(now, voters.meters.any_held(), voters.host.random());
-        // Before the nodes are judged: an acquisition without votes then reports why.
+        // Set the other list before the nodes are judged: an acquisition without votes then reports
+        // it.
         let is_new = voters.meet(other_list.clone());
         voters.nodes.iter().zip(&standings).for_each(|(node, standing)| node.judged(standing.clone()));
         let is_new = is_new && !voters.membership.onlooker;
@@ -97,14 +98,14 @@ impl Greeter {
             let hello = Operation::Hello(hello(voters, known[node].as_ref(), wanted));
             voters.ask(NodeSet::of(node), &Arc::new(hello), &self.answered);
         }
-        // Last, since a log or a recorder may block or panic.
+        // Log last, since a log or a recorder may block or panic.
         let is_twin = |&node: &usize| matches!(standings[node], MembershipState::Twins { .. });
         let twins = (0..standings.len()).filter(is_twin).collect();
         self.tell(voters, &standings, (other_list.as_deref(), is_new), twins);
         due
     }
 
-    /// Logs and counts what is new: another list, and nodes whose names lead to two servers.
+    /// Logs and counts news: another list, and nodes whose names lead to two servers.
     fn tell(&mut self, voters: &Voters, standings: &[MembershipState], list: (Option<&str>, bool), twins: NodeSet) {
         let ((other_list, is_new), before) = (list, std::mem::replace(&mut self.twins, twins));
         self.meters.tell(other_list.is_some(), twins);

@@ -29,15 +29,16 @@ impl Count for Told {
     }
 }
 
-/// The holders of `names` by most of the nodes that answer first: a quorum of nodes, within
-/// `patience`. Names without a known holder are left out.
+/// The holder of each of `names`: the owner that most of the first nodes name. Waits for a quorum
+/// of nodes, for `patience` at most. Leaves out names without a known holder.
 pub(crate) async fn holders(voters: &Arc<Voters>, names: &Arc<[Name]>, patience: Duration) -> Vec<Conflict> {
     let said = said(voters, names, patience, |_| true).await;
     let of = |(at, name)| holder(name, said.iter().filter_map(|said| said.get(at)));
     names.iter().enumerate().filter_map(of).collect()
 }
 
-/// The answers about `names` within `patience`, until a quorum has answered and `enough` holds.
+/// Collects answers about `names`, until a quorum has answered and `enough` holds, or `patience` is
+/// over.
 pub(super) async fn said(
     voters: &Arc<Voters>,
     names: &Arc<[Name]>,
@@ -68,7 +69,8 @@ fn entries(reply: &Option<Reply>) -> Option<&[Inspection]> {
     }
 }
 
-/// The holder that most nodes name, and the longest time that any of them returned for it.
+/// The holder that most nodes name, and the longest remaining time that any of these nodes
+/// returned.
 fn holder<'a>(name: &Name, said: impl Iterator<Item = &'a Inspection>) -> Option<Conflict> {
     let mut named: BTreeMap<&str, (u32, Option<Duration>)> = BTreeMap::new();
     for said in said {

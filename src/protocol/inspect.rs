@@ -13,7 +13,7 @@ use crate::rules::NodeSet;
 pub(crate) struct Survey {
     pub(crate) said: Vec<Result<Inspection, Fault>>,
     /// The nodes that voted before and after they were asked. Any other node may have forgotten the
-    /// holder: it counts if it names a holder, and not if it names none.
+    /// holder. So it counts if it names a holder, and does not count if it names none.
     pub(crate) voting: NodeSet,
 }
 

@@ -1,4 +1,4 @@
-//! What the nodes report about a name.
+//! The nodes' reports about a name.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::voters::Voters;
 use crate::node::{Description, Inspection, Kind, Operation};
 use crate::rules::NodeSet;
 
-/// What each node reports about a name.
+/// Each node's report about a name.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Inspected {
@@ -47,8 +47,8 @@ impl Inspected {
         self.said().filter(reading).map(|said| said.count).max()
     }
 
-    /// Whether the name is held for a period in which something is done [once](crate::Once). That
-    /// was done, or is being done, and the name is held until the period is over.
+    /// Whether the name belongs to a job that is done [once](crate::Once) in a period. The job was
+    /// done in this period, or is being done. The name is held until the period is over.
     #[must_use]
     pub fn is_once(&self) -> bool {
         let holder = self.holder();
@@ -88,7 +88,7 @@ impl Inspected {
     }
 
     /// Whether the replies show who holds the name: a quorum of nodes votes, or names one holder
-    /// that is not a reader. Otherwise an owner that no node knows may hold the name.
+    /// that is not a reader. Otherwise the name may be held by an owner that no node reports.
     #[must_use]
     pub fn is_conclusive(&self) -> bool {
         // Readers do not keep each other out, so nodes may have forgotten other readers.

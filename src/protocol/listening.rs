@@ -1,4 +1,4 @@
-//! An acquisition that receives hints, and what its asks note of the replies.
+//! Receives hints for one acquisition, and notes which replies let a node hand over.
 
 use std::sync::{Arc, Weak};
 
@@ -15,7 +15,7 @@ pub(super) struct Watch {
     owner: Arc<str>,
     t0: Tick,
     lasts: Option<Validity>,
-    /// Whether it is the first claim of its owner.
+    /// Whether this ask is the first claim of its owner.
     first: bool,
 }
 
@@ -88,8 +88,8 @@ impl Listening {
             .map_or_else(|| (targets(&Handovers::default()), asked), |receiver| receiver.withdraw(asked, &targets))
     }
 
-    /// The acquisition has ended, with this release. While that is under way to a node, pushes of
-    /// the node need no other release.
+    /// The acquisition has ended, with this release. While the release is under way to a node, the
+    /// node's pushes need no other release.
     pub(super) fn release(&self, release: Weak<dyn Releases>) {
         match self.receiver() {
             Some(receiver) => receiver.release(release),

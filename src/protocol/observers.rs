@@ -19,13 +19,14 @@ struct State {
 }
 
 impl Observers {
-    /// Adds an observer of the name. Returns its number, and what it waits on. For the first
-    /// observer, calls `follow` to subscribe to the name.
+    /// Adds an observer of the name. Returns its number, and the notifier that it waits on. For the
+    /// first observer, calls `follow` to subscribe to the name.
     pub(super) fn add(&self, name: &Name, follow: impl FnOnce(&Name)) -> (u64, Arc<Notify>) {
         let mut state = self.state();
         let (number, news) = (state.next, Arc::new(Notify::new()));
         state.next += 1;
-        // Under the lock: the last observer may be leaving.
+        // Call `follow` under the lock: otherwise an observer that is leaving might unsubscribe
+        // after it.
         if state.of(name).next().is_none() {
             follow(name);
         }
@@ -45,7 +46,7 @@ impl Observers {
     /// Notifies all observers of the name. Returns whether there are any.
     pub(super) fn news(&self, name: &Name) -> bool {
         let observers: Vec<_> = self.state().of(name).cloned().collect();
-        // Not under the lock: a woken observer may end at once.
+        // Notify without the lock: a woken observer may end at once, and then takes the lock.
         observers.iter().for_each(|news| news.notify_one());
         !observers.is_empty()
     }

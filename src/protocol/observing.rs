@@ -1,5 +1,5 @@
-//! Observing one name. Nodes publish that there is news, and the observer then inspects the name:
-//! only what that shows counts.
+//! Observing one name. Nodes publish that there is news, and the observer then inspects the name.
+//! Only the result of this inspection counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::node::Name;
 use crate::rules::Tick;
 
 /// Shortest time between two inspections by one observer. Many messages cost few inspections, and
-/// each message is followed by one.
+/// an inspection follows each message.
 const GAP: Duration = Duration::from_millis(30);
 
 /// One observer of a name. Dropping it ends the observation.
@@ -31,7 +31,7 @@ pub(crate) struct Observing {
 impl Observing {
     /// Observes the name until the returned value is dropped.
     pub(crate) fn begin(voters: &Arc<Voters>, name: Name) -> Self {
-        let (number, news) = voters.wakeups.observers().add(&name, |name| voters.follow(name, true));
+        let (number, news) = voters.wakeups.observers.add(&name, |name| voters.follow(name, true));
         Self { voters: voters.clone(), name, number, news, rests: Tick::default() }
     }
 
@@ -61,6 +61,6 @@ impl Observing {
 
 impl Drop for Observing {
     fn drop(&mut self) {
-        self.voters.wakeups.observers().remove(&self.name, self.number, |name| self.voters.follow(name, false));
+        self.voters.wakeups.observers.remove(&self.name, self.number, |name| self.voters.follow(name, false));
     }
 }

@@ -8,23 +8,22 @@ use super::voters::Voters;
 use crate::node::{Inspection, Kind, Name};
 use crate::rules::Size;
 
-/// What the nodes that answered first report about one name.
+/// The report about one name, by the nodes that answered first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Occupied {
     /// The holder, if a quorum names one.
     pub(crate) holder: Option<Arc<str>>,
     /// For how long the name may still be held, if so many nodes name a holder that a claim may
-    /// lose.
+    /// fail.
     pub(crate) held: Option<Duration>,
     /// Whether an owner waits for the name.
     pub(crate) wanted: bool,
-    /// Whether so many nodes hold the name as a lock, not as a gate, that no quorum can grant a
-    /// gate.
+    /// Whether no quorum can grant a gate, since so many nodes hold the name as a lock.
     pub(crate) locked: bool,
 }
 
-/// The state of each of `names`, by a quorum of nodes that answer within `patience`, or more if
-/// that is not `enough`. `None` if no quorum answers.
+/// The state of each of `names`. Waits for a quorum of nodes, and then for more nodes until the
+/// state is `enough`, for `patience` in all. `None` if no quorum answers.
 pub(crate) async fn occupied(
     voters: &Arc<Voters>,
     names: &Arc<[Name]>,

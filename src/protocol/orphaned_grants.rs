@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use super::release::{ReleaseTargets, ReleaseTask};
+use super::release::{ReleaseRequest, ReleaseTargets, ReleaseTask};
 use super::voters::Voters;
 use super::wakeups::TakesOrphans;
 use crate::node::{HandedOver, Release};
@@ -47,6 +47,7 @@ impl TakesOrphans for OrphanedGrants {
         let (owner, ballot) = (granted.owner.clone(), granted.ballot);
         let next = self.next_after(&voters, granted);
         let release = Release { names, owner, ttl, token: 0, ballot, next };
-        ReleaseTask::start(&voters, release, ReleaseTargets::all(NodeSet::of(node)));
+        let request = ReleaseRequest::release(release);
+        ReleaseTask::start(&voters, request, ReleaseTargets::all(NodeSet::of(node)));
     }
 }

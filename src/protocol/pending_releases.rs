@@ -1,4 +1,4 @@
-//! Releases that have not ended: their number, and those that are tried again.
+//! Counts the releases that have not ended, and keeps those that are tried again.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ pub(crate) trait PendingRelease: fmt::Debug + Send + Sync {
     /// How often it was tried.
     fn tries(&self) -> u32;
 
-    /// How long it has been tried, if that is longer than a lease lasts. Nodes may hold the names
-    /// for far longer.
+    /// How long the release has been tried, if that is longer than a lease lasts. Nodes may hold
+    /// the names for far longer.
     fn overtime(&self) -> Option<Duration>;
 }
 
@@ -43,7 +43,8 @@ pub(crate) struct PendingReleases {
 }
 
 impl PendingReleases {
-    /// Makes the channel. `room` limits the releases in it, and outside of it until they end.
+    /// Makes the channel. `room` limits the releases that have a permit. A release keeps its permit
+    /// until it ends, also outside of the channel.
     pub(crate) fn channel(room: Room) -> (Self, mpsc::Receiver<Arc<dyn PendingRelease>>) {
         let (sender, receiver) = mpsc::channel(room.brief + room.kept);
         let [brief, kept] = [room.brief, room.kept].map(|room| Arc::new(Semaphore::new(room)));
@@ -92,7 +93,7 @@ impl ReleaseTasks {
     }
 
     /// Waits until all releases have ended.
-    pub(super) async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         loop {
             let none = self.none.notified();
             tokio::pin!(none);

@@ -83,9 +83,9 @@ impl PushReceiver {
         Self { state: Mutex::new(state), news: Notify::new() }
     }
 
-    /// Takes note of a hint. Returns false if nobody will use or release what it hands over: its
-    /// owner has ended, or is the writer that became this reader, and no release of that owner is
-    /// under way to the node.
+    /// Takes note of a hint. Returns false if the hint hands over a name that nobody will use or
+    /// release. Its owner then has ended, or is the writer that became this reader. And no release
+    /// of that owner is under way to the node.
     pub(super) fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
         let mut state = self.state();
         if let Some(granted) = &hint.granted
@@ -112,16 +112,17 @@ impl PushReceiver {
         true
     }
 
-    /// Whether a release of this owner is under way to the node. It frees what was granted before.
+    /// Whether a release of this owner is under way to the node. The release frees earlier grants.
     fn released(state: MutexGuard<'_, State>, node: usize, owner: &str) -> bool {
         let release = state.release.as_ref().and_then(Weak::upgrade);
-        // Unlock first: dropping the last reference to a release drops its receiver, which locks this.
+        // Unlock first: dropping the last reference to a release drops its receiver, which takes
+        // this lock.
         drop(state);
         release.is_some_and(|release| release.is_under_way(node, owner))
     }
 
-    /// Calls `change` if this is the current owner. Returns whether it is, and any node has handed
-    /// the name over.
+    /// Calls `change` if this is the current owner. Returns whether that is so and any node has
+    /// handed the name over.
     pub(super) fn of(&self, owner: &Arc<str>, change: impl FnOnce(&mut State)) -> bool {
         let mut state = self.state();
         let present = state.present.as_ref().is_some_and(|(known, _)| known == owner);
@@ -156,7 +157,7 @@ impl PushReceiver {
     }
 
     /// Withdraws all grants up to the highest ballot that was asked with or pushed. Returns that
-    /// ballot, and the nodes to send it to: those that `targets` finds by the hand-overs so far.
+    /// ballot, and the nodes that need a withdrawal: `targets` finds them by the hand-overs so far.
     pub(super) fn withdraw(&self, asked: u64, targets: impl Fn(&Handovers) -> NodeSet) -> (NodeSet, u64) {
         let mut state = self.state();
         let (nodes, ballot) = (targets(&state.handed), asked.max(state.handed.top()));
@@ -190,7 +191,7 @@ impl PushReceiver {
 }
 
 impl State {
-    /// When the owner asks again at the earliest because of a hint.
+    /// The earliest time at which a hint makes the owner ask again.
     fn may_ask_at(&self) -> Tick {
         let asked = |(_, lasts): &(_, Duration)| self.asked + again(*lasts, Duration::ZERO, true);
         self.present.as_ref().map_or_else(Tick::default, asked)

@@ -45,15 +45,15 @@ struct Line {
 #[derive(Debug)]
 pub(crate) struct Queue {
     lines: Mutex<HashMap<Arc<str>, Line>>,
-    /// Locked while a caller tries for several turns, so that no other does meanwhile.
+    /// Locked while a caller tries for several turns, so that no other caller does so meanwhile.
     several: Mutex<()>,
-    max_waiters: usize,
+    max_callers: usize,
 }
 
 impl Queue {
-    /// No queues yet. Each will hold at most `max_waiters` callers.
-    pub(crate) fn new(max_waiters: usize) -> Arc<Self> {
-        Arc::new(Self { lines: Mutex::default(), several: Mutex::default(), max_waiters })
+    /// No queues yet. Each will hold at most `max_callers` callers.
+    pub(crate) fn new(max_callers: usize) -> Arc<Self> {
+        Arc::new(Self { lines: Mutex::default(), several: Mutex::default(), max_callers })
     }
 
     /// Keeps other callers from trying for several turns, until the guard is dropped.
@@ -68,9 +68,10 @@ impl Queue {
             Slot::Occupied(slot) => slot.into_mut(),
             Slot::Vacant(slot) => slot.insert(Line { entry: Arc::new(Entry::new()), callers: 0 }),
         };
-        if line.callers >= self.max_waiters {
+        // A new line never ends here: the setting is at least 1.
+        if line.callers >= self.max_callers {
             let (callers, name) = (line.callers, name.trim_start_matches('\0'));
-            let message = format!("{callers} callers of this process already wait for {name:?} (max_waiters)");
+            let message = format!("{callers} callers of this process already hold or wait for {name:?} (max_callers)");
             return Err(Error::new(ErrorKind::Contended, message));
         }
         line.callers += 1;
@@ -79,8 +80,8 @@ impl Queue {
         Ok(Place { queue: self.clone(), name: name.clone(), entry, first: false, holds: false })
     }
 
-    /// A place beside the queue of `name`, with a turn at once. There are no more of these for a
-    /// name than its queue may have.
+    /// A place beside the queue of `name`, with a turn at once. A name has at most `max_callers` of
+    /// these places.
     pub(super) fn join_aside(self: &Arc<Self>, name: &Arc<str>) -> Result<Place> {
         // No name begins with NUL, so these places are counted apart.
         let mut place = self.join(&format!("\0{name}").into())?;
@@ -90,7 +91,7 @@ impl Queue {
 
     /// A place with a turn at once, in no queue.
     pub(super) fn aside(self: &Arc<Self>) -> Place {
-        // No name is empty, so there is no queue to leave.
+        // No name is empty, so no queue has this name, and the place leaves none.
         let (name, entry) = (Arc::from(""), Arc::new(Entry::new()));
         Place { queue: self.clone(), name, entry, first: false, holds: false }
     }
@@ -132,8 +133,9 @@ impl Entry {
 /// A place in a queue. Dropping it leaves the queue.
 #[derive(Debug)]
 pub(super) struct Place {
-    queue: Arc<Queue>,
-    name: Arc<str>,
+    pub(super) queue: Arc<Queue>,
+    /// The name whose queue this place is in.
+    pub(super) name: Arc<str>,
     entry: Arc<Entry>,
     first: bool,
     holds: bool,
@@ -158,15 +160,6 @@ impl Place {
         // The semaphore is never closed, so this cannot fail.
         let free = self.entry.turn.acquire().await.map(SemaphorePermit::forget).is_ok();
         self.first |= free;
-    }
-
-    /// The name whose queue this place is in.
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(super) const fn queue(&self) -> &Arc<Queue> {
-        &self.queue
     }
 
     /// Whether this place has the turn.
@@ -204,7 +197,7 @@ impl Place {
         self.entry.holders.load(Ordering::Acquire) > 0
     }
 
-    /// Tells the callers behind how the first one fares.
+    /// Tells the callers behind how the first caller fares.
     pub(super) fn tell(&self, head: HeadStatus) {
         *self.entry.head.lock().unwrap_or_else(PoisonError::into_inner) = head;
         self.entry.news.notify_waiters();

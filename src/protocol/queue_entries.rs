@@ -21,13 +21,13 @@ impl QueueEntries {
         Ok(Self { first, others })
     }
 
-    /// The place of a reader. It waits for no caller of this process, nor they for it: nodes
-    /// decide.
+    /// The place of a reader. A reader and the other callers of this process do not wait for each
+    /// other: nodes decide.
     pub(super) fn of_reader(queue: &Arc<Queue>, names: &[Name]) -> Result<Self> {
         Ok(Self { first: queue.join_aside(names[0].text())?, others: Vec::new() })
     }
 
-    /// The place of a writer that becomes a reader: it has waited already.
+    /// The place of a writer that becomes a reader: the writer has waited already.
     pub(super) fn of_writer(queue: &Arc<Queue>) -> Self {
         Self { first: queue.aside(), others: Vec::new() }
     }
@@ -56,9 +56,9 @@ impl QueueEntries {
         if self.others.is_empty() && self.first.try_turn() {
             return true;
         }
-        let queue = self.first.queue().clone();
-        // A claim of one name waits here too: a set may hold that turn for a moment, and give it
-        // back.
+        let queue = self.first.queue.clone();
+        // A claim of one name also takes this lock: a set may hold its turn for a moment, and give
+        // the turn back.
         let _alone = queue.alone();
         let all = self.all_mut().all(Place::try_turn);
         if !all {
@@ -71,7 +71,7 @@ impl QueueEntries {
     ///
     /// # Cancel safety
     /// Safe. The place is kept until it is dropped, and so is a turn that has come. But the next
-    /// wait gives the turn back, and begins anew at the queue's end.
+    /// call gives this turn back, and begins to wait anew at the queue's end.
     pub(super) async fn turn(&mut self) {
         self.first.give_back();
         self.first.turn().await;
@@ -90,8 +90,8 @@ impl QueueEntries {
 
     /// Takes out the places of the names for which `leave` holds. One place stays.
     pub(super) fn split_off(&mut self, leave: impl Fn(&str) -> bool) -> Option<Self> {
-        let mut left: Vec<_> = self.others.extract_if(.., |place| leave(place.name())).collect();
-        if leave(self.first.name())
+        let mut left: Vec<_> = self.others.extract_if(.., |place| leave(&place.name)).collect();
+        if leave(&self.first.name)
             && let Some(next) = self.others.pop()
         {
             left.push(std::mem::replace(&mut self.first, next));

@@ -19,21 +19,22 @@ use crate::spans::Spanned;
 pub(super) struct ReleaseTargets {
     /// The nodes to send it to.
     pub(super) ask: NodeSet,
-    /// The nodes that may hold the name, where it is repeated until confirmed. A node that got no
-    /// claim needs no second try: tries would pile up for a node that is down for long.
+    /// The nodes that may hold the name: the request is repeated there until confirmed. Other nodes
+    /// need no second try: tries would pile up for a node that is down for long.
     pub(super) insist: NodeSet,
     /// Nodes that had not replied to the claim when it was given up: a hold there is a late grant.
     pub(super) unheard: NodeSet,
 }
 
 impl ReleaseTargets {
-    /// Sends it to `ask`, and repeats it there until confirmed.
+    /// Sends the request to `ask`, and repeats it there until confirmed.
     pub(super) fn all(ask: NodeSet) -> Self {
         Self { ask, insist: ask, unheard: NodeSet::default() }
     }
 }
 
-/// A release or a withdrawal, and how long a lease lasts: nodes may hold the names for longer.
+/// A release or a withdrawal. `lease` is how long a lease lasts: nodes may hold the names for
+/// longer.
 #[derive(Debug)]
 pub(super) struct ReleaseRequest {
     pub(super) operation: Arc<Operation>,
@@ -42,24 +43,22 @@ pub(super) struct ReleaseRequest {
     pub(super) lease: Duration,
     /// Whether a caller had the lock. Otherwise this takes back claims that failed.
     pub(super) held: bool,
-    /// Gets its fields before the request is sent: a memory node replies within the call.
+    /// The span gets its fields before the request is sent: a memory node replies within the call.
     pub(super) span: Spanned,
 }
 
 impl ReleaseRequest {
-    /// The owner goes on: `release` only withdraws.
+    /// Withdraws `release`: the owner goes on.
     pub(super) fn withdrawal(release: Release) -> Self {
         Self::new(release.ttl, Operation::Withdraw(release))
     }
 
+    pub(super) fn release(release: Release) -> Self {
+        Self::new(release.ttl, release.into())
+    }
+
     fn new(ttl: Duration, operation: Operation) -> Self {
         Self { operation: Arc::new(operation), ttl, lease: ttl, held: false, span: Spanned::release() }
-    }
-}
-
-impl From<Release> for ReleaseRequest {
-    fn from(release: Release) -> Self {
-        Self::new(release.ttl, release.into())
     }
 }
 
@@ -82,8 +81,8 @@ struct State {
     waiting: NodeSet,
     unconfirmed: NodeSet,
     tries: u32,
-    /// Whether to log nothing more about it: no hold can be left, a warning was logged, or the
-    /// caller got the error.
+    /// Whether to log nothing more about this request: no hold can be left, there was no room for
+    /// another try, or the caller got the error.
     over: bool,
     /// Keeps the receiver of the owner until all nodes have replied once.
     listening: Option<Listening>,
@@ -92,19 +91,15 @@ struct State {
 }
 
 impl ReleaseTask {
-    /// Sends it to `targets` at once, and again to nodes that do not confirm it.
-    pub(super) fn start(
-        voters: &Arc<Voters>,
-        request: impl Into<ReleaseRequest>,
-        targets: ReleaseTargets,
-    ) -> Arc<Self> {
-        let task = Self::new(voters, request.into(), targets);
+    /// Sends the request to `targets` at once, and again to nodes that do not confirm it.
+    pub(super) fn start(voters: &Arc<Voters>, request: ReleaseRequest, targets: ReleaseTargets) -> Arc<Self> {
+        let task = Self::new(voters, request, targets);
         voters.ask_within(&task.request.span, targets.ask, &task.request.operation, &task);
         task
     }
 
-    /// Sends several to all nodes, in as few calls as possible. Each is sent again to those of its
-    /// own nodes that do not confirm it.
+    /// Sends several requests to all nodes, in as few calls as possible. Each comes with its nodes
+    /// to insist on, and is sent again to those of them that do not confirm it.
     pub(super) fn start_all(
         voters: &Arc<Voters>,
         releases: impl Iterator<Item = (ReleaseRequest, NodeSet)>,
@@ -136,12 +131,12 @@ impl ReleaseTask {
             began: voters.host.now(),
             state: Mutex::new(state),
             decided: Notify::new(),
-            open: voters.open_release(),
+            open: voters.release_tasks.begin(),
         })
     }
 
-    /// The release ends the acquisition of this receiver. What a node pushes to it before the node
-    /// carries out the release needs no other release.
+    /// The release ends the acquisition of this receiver. If a node hands over before it carries
+    /// out this release, the hand-over needs no other release.
     pub(super) fn ends(self: &Arc<Self>, listening: Listening) {
         let this: Weak<Self> = Arc::downgrade(self);
         listening.release(this);
@@ -162,7 +157,7 @@ impl ReleaseTask {
         }
     }
 
-    /// Waits until it is clear whether a quorum has carried it out.
+    /// Waits until it is clear whether a quorum has carried out the request.
     pub(super) async fn confirmed(&self) -> bool {
         loop {
             if let Some(confirmed) = self.state().tally.confirmed() {
@@ -172,13 +167,13 @@ impl ReleaseTask {
         }
     }
 
-    /// The caller gets the error that no quorum confirmed it, so no warning is logged.
+    /// The caller gets the error that no quorum confirmed the release, so no warning is logged.
     pub(crate) fn told(&self) {
         self.state().over = true;
     }
 
-    /// Whether the node held the name, by its reply; `None` if that is unknown. Of claims on several
-    /// names, nodes grant all or none.
+    /// Whether the node held the names, by its reply; `None` if that is unknown. A node grants all
+    /// names of a claim or none, so it must have held all of them.
     fn had_held(&self, reply: &Reply) -> Option<bool> {
         match reply {
             Ok(Outcome::Released { held }) => Some(*held as usize == self.request.operation.names().len()),
@@ -238,7 +233,8 @@ impl ReleaseTask {
 
 impl Drop for ReleaseTask {
     /// Warns if nobody tries the release again, because the quorum or its runtime has ended. Nodes
-    /// that did not confirm it hold the name until its ttl ends, so the next caller waits for that.
+    /// that did not confirm it hold the name until its ttl ends, so the next caller waits until
+    /// then.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let too_few = state.unconfirmed.len() > self.size.nodes() - self.size.quorum();
@@ -300,7 +296,7 @@ impl Sink for ReleaseTask {
         if expired || !has_room {
             self.state().over = true;
         }
-        // From here on user code runs, which may panic: wakers, recorders and logs.
+        // From here on, user code runs: wakers, recorders and logs. It may panic.
         self.decided.notify_one();
         self.traced();
         if let Some(voters) =
@@ -314,9 +310,9 @@ impl Sink for ReleaseTask {
     }
 }
 
-/// Whether to send the request again. A node that rejected it would do so again. A node that did
-/// not reply may be back before the hold ends. An unreadable reply is tried once more, since the
-/// connection may have broken.
+/// Whether to send the request again. A node that rejected it would reject it again. A node that
+/// did not reply may be back before the hold ends. After an unreadable reply, the request is sent
+/// once more, since the connection may have broken.
 fn worth_another_try(reply: &Reply, tries: u32) -> bool {
     let Err(fault) = reply else { return false };
     match fault.kind() {
@@ -364,7 +360,7 @@ mod tests {
         let release = Release { names, owner: "me".into(), ttl, token: 0, ballot: 0, next: 0 };
         ReleaseTask::start(
             voters,
-            ReleaseRequest { lease: MINUTE, ..release.into() },
+            ReleaseRequest { lease: MINUTE, ..ReleaseRequest::release(release) },
             ReleaseTargets::all(voters.everyone()),
         )
     }
@@ -400,7 +396,7 @@ mod tests {
         drop((waiting, again));
         drop(release(&voters, MINUTE));
         assert!(pending.try_recv().is_ok(), "there is room again");
-        voters.all_released().await;
+        voters.release_tasks.ended().await;
     }
 
     /// A fake node that replies only when the test sends the reply.

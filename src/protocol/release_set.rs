@@ -15,20 +15,17 @@ pub(crate) struct ReleaseSet {
 }
 
 impl ReleaseSet {
-    /// Their caller gets the error that no quorum confirmed one of them: see [`ReleaseTask::told`].
+    /// The caller gets the error that no quorum confirmed one of these: see [`ReleaseTask::told`].
     pub(crate) fn told(&self) {
         self.all().for_each(|task| task.told());
     }
 
-    /// The result of all, by `until`. A name that was surely gone decides, even if another is unknown.
+    /// The common result by `until`. If one name was surely gone, the result is `Gone`. Even then,
+    /// this waits for all: if the caller exited earlier, the other names might stay held.
     pub(crate) async fn freed(&self, host: &Arc<dyn Host>, until: Tick) -> Freed {
         let mut all = Freed::Held;
         for task in self.all() {
-            match before(host, until, task.freed()).await {
-                Some(Freed::Held) => {}
-                Some(Freed::Gone) => return Freed::Gone,
-                Some(Freed::Unknown) | None => all = Freed::Unknown,
-            }
+            all = all.max(before(host, until, task.freed()).await.unwrap_or(Freed::Unknown));
         }
         all
     }

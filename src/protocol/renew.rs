@@ -11,20 +11,21 @@ use crate::node::{Claim, Note, Renew};
 use crate::rules::{Renewal, RenewalTally, Tick};
 use crate::spans::Spanned;
 
-/// A renewal that was sent. It keeps the nodes alive, but not its lease.
+/// A renewal that was sent. It has a reference to the nodes, and none to its lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Renewing {
     voters: Arc<Voters>,
     /// One round for each name, since each name needs a quorum of its own.
     rounds: Vec<Arc<Round<RenewalTally>>>,
-    t0: Tick,
+    /// When it was sent.
+    pub(crate) t0: Tick,
     pub(crate) span: Spanned,
 }
 
 impl Renewing {
     /// Sends a renewal of the claims of one lease, each with the ballot that won it, the hold count
-    /// and a note. Nodes hold the names for `ttl`: at least that of the claims, unless nobody
-    /// relies on the lease any more.
+    /// and a note. Nodes hold the names for `ttl`. It is shorter than the ttl of the claims only if
+    /// nobody relies on the lease any more.
     pub(super) fn start<'a>(
         voters: &Arc<Voters>,
         claims: impl Iterator<Item = (&'a Claim, u64)>,
@@ -73,11 +74,6 @@ impl Renewing {
         Self { voters: voters.clone(), rounds, t0, span }
     }
 
-    /// When it was sent.
-    pub(crate) const fn t0(&self) -> Tick {
-        self.t0
-    }
-
     /// The result by `until`.
     pub(crate) async fn verdict(&self, until: Tick) -> Renewal {
         let decided = before(&self.voters.host, until, self.decided()).await;
@@ -97,7 +93,8 @@ impl Renewing {
         renewal
     }
 
-    /// The reply of each node so far, in words: for a name that was not extended, if there is one.
+    /// The reply of each node so far, in words. If a name was not extended, these are the replies
+    /// about that name.
     pub(crate) fn reports(&self) -> Vec<NodeReport> {
         let failed = |round: &&Arc<Round<RenewalTally>>| round.look(RenewalTally::verdict) != Some(Renewal::Extended);
         let told = self.rounds.iter().find(failed).or(self.rounds.first());

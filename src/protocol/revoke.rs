@@ -19,8 +19,8 @@ pub(crate) struct Revocation {
     pub(crate) from: Vec<String>,
     /// For how long the name may still be held; `None` if no node named a holder.
     pub(crate) left: Option<Duration>,
-    /// Whether a quorum of nodes has revoked that voted before and after. Any holder has a quorum
-    /// too, so one of these nodes has named it.
+    /// Whether a quorum of nodes has revoked, counting only nodes that voted before and after. Any
+    /// holder also has a quorum, so one of these nodes has named it.
     pub(crate) truthful: bool,
     /// The reply of each node, unless `truthful`.
     pub(crate) reports: Vec<NodeReport>,
@@ -29,11 +29,11 @@ pub(crate) struct Revocation {
 /// Sends the revocation to all nodes, and waits until `until` for a quorum of nodes that vote.
 /// Fails with the reply of each node if no quorum has revoked, whether or not it votes.
 ///
-/// A quorum is enough: these nodes no longer renew or grant again such a lock, and no quorum exists
-/// without them. A lock with such a token has a quorum, which shares a node with this one, and that
-/// node returns when the hold ends. But a doubted node may have forgotten the hold, and a node
-/// under another list never had it. So a node counts only if it voted before it was asked and still
-/// does.
+/// A quorum is enough: its nodes no longer renew or re-grant a lock with a token up to the ballot,
+/// and every other quorum includes one of them. So one of them also holds each such lock, and
+/// returns when this hold ends. But a doubted node may have forgotten the hold, and a node under
+/// another list never had it. So a node counts only if it voted before it got the request, and
+/// still votes.
 pub(crate) async fn revoke(voters: &Arc<Voters>, revoke: Revoke, until: Tick) -> Result<Revocation, Vec<NodeReport>> {
     let revoking = Revoking::new(voters.size, revoke.ballot);
     let round = Round::new(voters, revoke.ballot, revoking, None);
@@ -61,7 +61,7 @@ async fn enough(round: &Round<Revoking>, truthful: impl Fn() -> NodeSet) {
     }
 }
 
-/// The reply of each node; its state, if it revoked but does not count.
+/// The reply of each node. For a node that revoked but does not count, its state instead.
 fn reports(voters: &Voters, round: &Round<Revoking>, uncounted: NodeSet) -> Vec<NodeReport> {
     let mut reports = round.reports(voters, None);
     uncounted.iter().for_each(|node| reports[node] = NodeReport::of_status(&voters.nodes[node].status()));
@@ -72,7 +72,7 @@ fn reports(voters: &Voters, round: &Round<Revoking>, uncounted: NodeSet) -> Vec<
 struct Revoking {
     size: Size,
     ballot: u64,
-    /// The nodes that replied, also with an error.
+    /// The nodes that replied, even with an error.
     answered: NodeSet,
     /// The nodes that have revoked.
     done: NodeSet,
@@ -104,7 +104,8 @@ impl Count for Revoking {
         let Ok(Outcome::Revoked { holder, ballot, left }) = reply else { return };
         self.done.insert(node);
         let Some(holder) = holder else { return };
-        // Also with a higher ballot: the token may be a lower one, granted by other nodes.
+        // A hold with a higher ballot counts too: its lock's token may be a lower one, granted by
+        // other nodes.
         self.told.left = self.told.left.max(Some(*left));
         if *ballot <= self.ballot
             && let Err(at) = self.told.from.binary_search(holder)

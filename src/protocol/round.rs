@@ -33,7 +33,7 @@ pub(super) trait Count: Send + 'static {
 #[derive(Debug)]
 pub(super) struct Round<T> {
     ballot: u64,
-    /// Records the places that nodes confirm, for an owner that waits.
+    /// Notes replies for an owner that receives hints.
     watch: Option<Watch>,
     state: Mutex<State<T>>,
     decided: Notify,
@@ -46,7 +46,7 @@ struct State<T> {
 }
 
 impl<T: Count> Round<T> {
-    /// `watch` is that of an owner in the nodes' queues.
+    /// `watch` is set if the owner receives hints.
     pub(super) fn new(voters: &Voters, ballot: u64, tally: T, watch: Option<Watch>) -> Arc<Self> {
         let state = State { tally, replies: vec![None; voters.nodes.len()] };
         Arc::new(Self { ballot, watch, state: Mutex::new(state), decided: Notify::new() })
@@ -57,14 +57,9 @@ impl<T: Count> Round<T> {
     /// # Cancel safety
     /// Safe; replies keep being counted.
     pub(super) async fn verdict(&self) -> T::Verdict {
-        self.until(T::verdict).await
-    }
-
-    /// Waits until `known` returns a value for the tally.
-    pub(super) async fn until<V>(&self, known: impl Fn(&T) -> Option<V>) -> V {
         loop {
-            if let Some(found) = known(&self.state().tally) {
-                return found;
+            if let Some(verdict) = self.look(T::verdict) {
+                return verdict;
             }
             self.decided.notified().await;
         }
@@ -103,8 +98,8 @@ impl<T: Count> Round<T> {
 
 impl<T: Count> Sink for Round<T> {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
-        // Before the tally changes: a task that reads the tally and then the hand-overs must find
-        // this node in one of them.
+        // Note the hand-over before the tally changes: a task that reads the tally and then the
+        // hand-overs must find this node in one of them.
         let handed_over = self.watch.as_ref().is_some_and(|watch| watch.heard(node, &reply));
         let granted = matches!(reply, Ok(Outcome::Granted { .. }));
         let mut state = self.state();

@@ -34,7 +34,8 @@ pub(crate) struct Turned {
 #[derive(Debug)]
 pub(crate) struct Pages {
     nodes: Vec<Place>,
-    looked_at: u64,
+    /// About how many keys the nodes have examined.
+    pub(crate) looked_at: u64,
 }
 
 impl Pages {
@@ -66,11 +67,6 @@ impl Pages {
             self.nodes[node] = place;
             self.looked_at += u64::from(KEYS);
         }
-    }
-
-    /// About how many keys the nodes have examined.
-    pub(crate) const fn looked_at(&self) -> u64 {
-        self.looked_at
     }
 
     /// The nodes whose scan failed, and why.

@@ -13,26 +13,26 @@ use crate::host::before;
 use crate::node::{Fault, Inspection, Name, Operation, Release, Revoke};
 use crate::rules::ballot::LIMIT;
 
-/// How often to inspect and free after a revocation: a node names only one reader at a time.
+/// Inspects and frees at most this often after a revocation: a node names only one reader at a
+/// time.
 const TRIES: u32 = 1_000;
 
-/// For how long at least a withdrawal is repeated on a node that does not confirm it.
+/// A withdrawal is repeated for at least this time on a node that does not confirm it.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// What was taken away, and from which owners.
+/// The result of taking a name away from its holder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Taken {
-    /// The owners that nodes named, sorted. An owner that never held the name, since too few nodes
-    /// granted it, may be among them. A node names only one of its readers. Empty if nobody was
-    /// named.
+    /// The owners that nodes named, sorted. Some of them may never have held the name, since too
+    /// few nodes granted it. A node names only one of its readers. Empty if no node named an owner.
     pub from: Vec<String>,
-    /// For how long the name may still be held, by the nodes' clocks. Zero if it was freed at once,
-    /// and `None` if nobody held it. If nodes name readers that came later, this may be longer than
-    /// the revoked readers hold the name.
+    /// For how long the name may still be held, by the nodes' clocks. Zero if the name was freed at
+    /// once, and `None` if no node named a holder. If nodes name readers that came later, this may
+    /// be longer than the revoked readers hold the name.
     pub left: Option<Duration>,
-    /// Tokens from before the call are below this, and tokens from now on are above it. Tokens from
-    /// in between may be either.
+    /// Tokens granted before the call are below this, and tokens granted after it are above. Tokens
+    /// granted during the call may be below or above.
     pub fence: u64,
 }
 
@@ -52,7 +52,7 @@ pub(crate) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) 
     let mut freed = BTreeSet::new();
     for _ in 0..TRIES {
         let survey = Survey::of(voters, name, patience).await;
-        // Includes holders at nodes that the revocation has not reached.
+        // This includes holders on nodes that the revocation has not reached.
         let revoked = survey.heard().filter(|said| said.ballot <= fence).filter_map(|said| said.holder.clone());
         // A withdrawal is repeated by itself until confirmed, so each owner needs one only.
         let revoked: BTreeSet<_> = revoked.filter(|owner| !freed.contains(owner)).collect();
@@ -73,8 +73,8 @@ pub(crate) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) 
     Ok(Taken { from: Vec::from_iter(from), left, fence })
 }
 
-/// Revokes all locks on a name with tokens up to `ballot`. That is above all ballots that the nodes
-/// returned, so above all tokens from before they were asked.
+/// Revokes all locks on a name with tokens up to `ballot`. `ballot` is above all ballots that the
+/// nodes returned. So it is above all tokens that were granted before the nodes were asked.
 struct Taking<'a> {
     voters: &'a Arc<Voters>,
     name: &'a Name,
@@ -138,12 +138,12 @@ impl<'a> Taking<'a> {
         ReleaseRequest { lease, ..ReleaseRequest::withdrawal(release) }
     }
 
-    /// The error if too few of the nodes that revoked vote: other nodes may know another holder.
+    /// The error if too few voting nodes have revoked: other nodes may know another holder.
     fn unknown(&self, taken: &Revocation) -> Error {
         let done = all_of(&taken.from)
             .map_or_else(|| "the nodes name no holder".to_owned(), |owners| format!("it was taken away from {owners}"));
         let message = match self.voters.other_list() {
-            // First: it says what to do.
+            // Put the text about the other list first: it says what to do.
             Some(other) => format!("{other}; until then nobody can tell who holds {:?}; {done}", self.name),
             None => format!(
                 "nobody can tell who holds {:?}, since too few of the nodes that vote have answered; {done}",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::membership::Membership;
-use super::pending_releases::{Open, PendingReleases, ReleaseTasks};
+use super::pending_releases::{PendingReleases, ReleaseTasks};
 use super::wakeups::Wakeups;
 use crate::error::{Error, NodeCause, NodeReport, Result};
 use crate::host::{Host, sleep_until};
@@ -33,13 +33,15 @@ pub(crate) struct Voters {
     ballots: Ballots,
     pub(crate) wakeups: Arc<Wakeups>,
     pub(crate) membership: Membership,
-    /// The hash of the list that each claim carries; empty if no node checks lists.
-    claimed: Arc<str>,
-    /// Why nothing is acquired: set while another list with the same name is in force.
+    /// The hash of the list, which each claim carries. Empty if no node checks lists.
+    pub(super) claimed: Arc<str>,
+    /// The reason why this client acquires nothing: set while another list with the same name is in
+    /// force.
     other_list: Mutex<Option<Arc<str>>>,
     acquisitions: AtomicU64,
     round_trip: AtomicU64,
-    release_tasks: Arc<ReleaseTasks>,
+    /// The releases that have not ended.
+    pub(crate) release_tasks: Arc<ReleaseTasks>,
     pub(super) pending: PendingReleases,
 }
 
@@ -81,14 +83,10 @@ impl Voters {
         self.nodes.iter().for_each(|node| node.follow(name, on));
     }
 
-    /// Whether a quorum of nodes can send hints. Otherwise it makes no sense to wait for them.
+    /// Whether a quorum of nodes can send hints. Otherwise it makes no sense to wait for hints.
     pub(crate) fn hinted(&self) -> bool {
         let hinting = self.nodes.iter().filter(|node| node.hints()).count();
         hinting >= self.size.quorum() as usize
-    }
-
-    pub(super) const fn claimed_list(&self) -> &Arc<str> {
-        &self.claimed
     }
 
     /// Whether nodes keep lists, and so need hellos.
@@ -110,8 +108,8 @@ impl Voters {
         self.voting().len() >= self.size.quorum()
     }
 
-    /// If no quorum may vote, but the hellos that are due can change that, waits for them until
-    /// `end` at most. This happens after the process stood still.
+    /// Waits until a quorum may vote, or until `end`, if hellos that are due can bring that about.
+    /// This happens after the process stood still.
     pub(crate) async fn greeted(&self, end: Tick, shut: &CancellationToken) {
         while self.may_vote_soon() && self.host.now() < end && !shut.is_cancelled() {
             sleep_until(&self.host, end.min(self.host.now() + LOOK)).await;
@@ -240,8 +238,9 @@ impl Voters {
     }
 
     /// The ticket of an acquisition that begins now, in microseconds: the median of the wall clock
-    /// and the clocks of all nodes that have replied. So a client with a wrong clock is neither
-    /// before nor behind all others. Of two middle values the later counts, which overtakes nobody.
+    /// and the clocks of all nodes that have replied. So a client with a wrong clock does not go
+    /// before or behind all others. Of two middle values the later counts, so that the client
+    /// overtakes nobody.
     pub(crate) fn ticket(&self) -> u64 {
         let now = self.host.now().since_origin().as_micros().cast_signed();
         let mine = i128::from(micros(self.host.wall()));
@@ -274,20 +273,6 @@ impl Voters {
             known => known - known / 8 + took / 8,
         };
         self.round_trip.store(smoothed, Ordering::Relaxed);
-    }
-
-    pub(crate) fn open_release(&self) -> Open {
-        self.release_tasks.begin()
-    }
-
-    /// The counter of releases that have not ended.
-    pub(crate) fn release_tasks(&self) -> Arc<ReleaseTasks> {
-        self.release_tasks.clone()
-    }
-
-    /// Waits until no release is under way.
-    pub(crate) async fn all_released(&self) {
-        self.release_tasks.ended().await;
     }
 }
 

@@ -1,9 +1,9 @@
 //! The wait between two rounds, until it makes sense to ask again.
 //!
-//! A node hands a free name over to its first live waiter, and pushes that. Pushes of a quorum are
-//! a grant. But a push can be lost, and a hold can expire without a release. So a waiter also asks
-//! by itself: when a hold ends, when a node may vote again, and at the interval that it announced,
-//! which renews its places.
+//! A node hands a free name over to its first live waiter, and tells the waiter by a push. Pushes
+//! of a quorum are a grant. But a push can be lost, and a hold can expire without a release. So a
+//! waiter also asks by itself: when a hold ends, when a node may vote again, and at the interval
+//! that it announced. These asks renew its places.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::host::sleep_until;
 use crate::rules::waiting::{gathering, pause};
 use crate::rules::{Decision, Tick, Won};
 
-/// What the wait depends on after a failed round.
+/// What the next wait depends on, after a failed round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failed {
     /// How many rounds in a row failed and left more than places in queues.
     pub(super) failures: u32,
-    /// Whether some nodes keep no place for the owner. Then it asks again after a pause.
+    /// Whether some nodes keep no place for the owner. Then the owner asks again after a pause.
     pub(super) soon: bool,
     /// The time until a hold ends, if a node returned one.
     pub(super) told: Option<Duration>,
@@ -68,7 +68,7 @@ fn worth(heard: &Heard, voters: &Voters, began: Tick, gathering: Duration) -> Ti
     let late = heard.late.then_some(began);
     let quorum = voters.size.quorum();
     match heard.pushed.into_iter().chain(late).min() {
-        // A quorum has pushed, but too late, or the pushes do not count.
+        // A quorum has pushed, but did not win: the pushes came too late, or do not count.
         Some(some) if heard.pushes.len() >= quorum => some,
         Some(some) => heard.ask_at.min(some + gathering),
         None => heard.ask_at,

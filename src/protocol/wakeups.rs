@@ -22,10 +22,10 @@ pub(crate) struct Wakeups {
     takes_back: OnceLock<Arc<dyn TakesOrphans>>,
     /// Ordered, so that acquisitions are woken in the order in which they began.
     receivers: Mutex<BTreeMap<u64, PushOutcome>>,
-    observers: Observers,
-    doubts: Arc<Doubts>,
+    pub(super) observers: Observers,
+    pub(crate) doubts: Arc<Doubts>,
     /// Notified when there is something new about a node: a connection, a doubt, a record.
-    news: Arc<Notify>,
+    pub(super) news: Arc<Notify>,
     heard: Counter,
     wasted: Counter,
 }
@@ -46,14 +46,15 @@ impl PushOutcome {
         match (self, other) {
             (Self::PushReceiver(one), Self::PushReceiver(other)) => Arc::ptr_eq(one, other),
             (Self::Holds(one), Self::Holds(other)) => one == other,
-            // `Ended` does not keep the owner. A writer and the reader that follows it share a
-            // number: this is the one that ends last.
+            // `Ended` does not store the owner. A writer and the reader that follows it share a
+            // number, and the entry belongs to the one that ends last.
             (Self::Ended(_), Self::Holds(_)) => true,
             _ => false,
         }
     }
 
-    /// Takes note of a hint. Returns false if nobody will use or release what it hands over.
+    /// Takes note of a hint. Returns false if the hint hands over a name that nobody will use or
+    /// release.
     fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
         match (self, &hint.granted) {
             (Self::PushReceiver(receiver), _) => receiver.hear(node, hint, now),
@@ -66,14 +67,15 @@ impl PushOutcome {
     }
 }
 
-/// Releases what nodes hand over to owners that have ended.
+/// Releases names that nodes hand over to owners that have ended.
 pub(super) trait TakesOrphans: std::fmt::Debug + Send + Sync {
     /// Releases this grant at the node, so that the node hands the name to its next waiter.
     fn take_back(&self, node: usize, granted: &HandedOver);
 }
 
 impl Wakeups {
-    /// Counts the hints that reach an acquisition or an observer, and those that do not.
+    /// `heard` counts hints that reach an acquisition or an observer, and `wasted` counts other
+    /// hints.
     pub(crate) fn new(client: String, host: Arc<dyn Host>, (heard, wasted): (Counter, Counter)) -> Arc<Self> {
         Arc::new(Self {
             client,
@@ -88,7 +90,7 @@ impl Wakeups {
         })
     }
 
-    /// Sets what releases hand-overs to owners that have ended.
+    /// Sets the object that releases hand-overs to owners that have ended.
     pub(super) fn attach(&self, takes_back: Arc<dyn TakesOrphans>) {
         let _ = self.takes_back.set(takes_back);
     }
@@ -115,18 +117,6 @@ impl Wakeups {
         // Drop the old entry outside of the lock.
         let _removed = same.then(|| receivers.remove(&number));
         drop(receivers);
-    }
-
-    pub(super) const fn observers(&self) -> &Observers {
-        &self.observers
-    }
-
-    pub(crate) fn doubts(&self) -> Arc<Doubts> {
-        self.doubts.clone()
-    }
-
-    pub(super) const fn node_news(&self) -> &Arc<Notify> {
-        &self.news
     }
 
     /// How many acquisitions and observers there are.

@@ -1,7 +1,7 @@
 //! The decisions of one acquisition: whether its votes win, and what it must withdraw or release.
 //!
-//! A pure state machine: the caller passes in the time and counts votes into the tallies. The
-//! asynchronous code (`protocol::attempt`) sends what this decides. The model checker
+//! This is a pure state machine: the caller passes in the time, and counts votes into the tallies.
+//! The asynchronous code (`protocol::attempt`) sends what this machine decides. The model checker
 //! (`tests/model`) drives this very code.
 
 use super::combination::{Combination, Sum, Terms, Won};
@@ -14,7 +14,8 @@ use super::validity::MAX_ROUND;
 /// How often a round asks again at once with a higher ballot, before it counts as failed.
 pub const LIFTS: usize = 3;
 
-/// Holds the votes of one ask. In the client, other tasks add votes. In the model, it is the tally.
+/// Returns the votes of one ask. The client shares them with the tasks that add votes. The model
+/// uses a plain [`ClaimTally`].
 pub trait Votes {
     /// The votes so far.
     fn tally(&self) -> ClaimTally;
@@ -29,7 +30,7 @@ impl Votes for ClaimTally {
 /// One ask: a claim that is sent to all nodes at once, with one ballot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ask<V> {
-    /// Read before the first request was sent, so the nodes' ttls begin later than this.
+    /// The time just before the first request was sent: the nodes' ttls begin later.
     pub t0: Tick,
     /// The ballot of the ask.
     pub ballot: u64,
@@ -56,7 +57,7 @@ pub struct Acquisition<V> {
     withdrawn: u64,
     /// The asks of the last round.
     asks: Vec<Ask<V>>,
-    /// Whether the last round has failed, so that the next ask begins another.
+    /// Whether the last round has failed, so that the next ask begins a new round.
     waits: bool,
     /// For earlier rounds since the last withdrawal: the nodes that may have received asks, and
     /// those that may hold something.
@@ -100,7 +101,8 @@ impl<V: Votes> Acquisition<V> {
         self.asks.last_mut()
     }
 
-    /// Decides at `now` by the votes of the last ask and the hand-overs; `None` if more are needed.
+    /// Decides at `now` by the votes of the last ask and the hand-overs; `None` if more votes are
+    /// needed.
     ///
     /// Validity and [`MAX_ROUND`] are checked here, at the time of the decision: the process may
     /// have been suspended after the last vote.
@@ -139,8 +141,9 @@ impl<V: Votes> Acquisition<V> {
         self.asks.len() <= LIFTS
     }
 
-    /// Whether to ask with a higher ballot before the last ask is decided, if nothing was handed
-    /// over: see [`ClaimTally::may_lift`]. The last lift is kept for the decision by all answers.
+    /// Whether to lift before the last ask has a verdict: see [`ClaimTally::may_lift`]. Call this
+    /// only if nothing was handed over. The last lift of a round is never early: it waits for the
+    /// verdict.
     #[must_use]
     pub fn may_lift_early(&self) -> bool {
         let liftable = |ask: &Ask<V>| {
@@ -202,8 +205,8 @@ impl<V: Votes> Acquisition<V> {
     }
 
     /// Whether a failed round left only places in queues, or hand-overs that came after its ask
-    /// (`handed_since`). The owner then withdraws nothing: no vote up to a withdrawn ballot counts,
-    /// not even one that is still to come. Otherwise it may hold a minority, and withdraws.
+    /// (`handed_since`). Then the owner does not withdraw, since a withdrawal would void votes that
+    /// are still to come. Otherwise the owner may hold a minority, and withdraws.
     #[must_use]
     pub fn only_waits(&self, handed: &Handovers, handed_since: bool) -> bool {
         let tally = self.asks.last().map(|ask| ask.votes.tally());
@@ -212,7 +215,8 @@ impl<V: Votes> Acquisition<V> {
         nothing_granted && (waits || handed_since)
     }
 
-    /// Goes on after a failed round. Nodes may still hold the name because of its asks.
+    /// Goes on after a failed round, without a withdrawal. Nodes may still hold the name because of
+    /// the asks of that round.
     pub const fn wait(&mut self) {
         self.waits = true;
     }
@@ -223,7 +227,7 @@ impl<V: Votes> Acquisition<V> {
         self.asks.last().map_or_else(NodeSet::default, |ask| ask.votes.tally().unheard())
     }
 
-    /// Withdraws what may have been granted with ballots up to `ballot`, and at least all asks.
+    /// Withdraws all asks, and all grants with ballots up to `ballot`.
     pub fn withdraw(&mut self, ballot: u64) {
         self.asks.clear();
         self.before = (NodeSet::default(), NodeSet::default());

@@ -18,9 +18,9 @@ pub struct Ballots {
     highest: AtomicU64,
 }
 
-/// How far ahead of the wall clock a fence may be to raise the ballots of all names. Nodes have the
-/// same limit: a ballot further ahead is not in their `high`, so such a ballot must not raise the
-/// ballots of other names.
+/// A fence further ahead of the wall clock than this does not raise the ballots of all names. Nodes
+/// have the same limit: they do not raise `high` to a ballot that is further ahead of their clock.
+/// So such a ballot must not spread to other names.
 pub const FAR: Duration = Duration::from_secs(86_400);
 
 impl Ballots {

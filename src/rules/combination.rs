@@ -42,7 +42,7 @@ pub(super) struct Combination<'a> {
 /// What the votes decide.
 #[derive(Clone, Debug)]
 pub(super) enum Sum {
-    /// A quorum of votes has one ballot. `highest` and `may_hold` are by these votes alone.
+    /// A quorum of votes has one ballot. `highest` and `may_hold` cover these votes only.
     Won(Won),
     /// No ballot has a quorum, but a higher ballot may get one.
     Apart,
@@ -57,7 +57,8 @@ pub struct Won {
     pub t0: Tick,
     /// The ballot that a quorum granted: the fencing token.
     pub ballot: u64,
-    /// The highest ballot that this owner asked with or was pushed. A release must cover them all.
+    /// The highest ballot that this owner asked with or was pushed. A release must be for a ballot
+    /// at least this high.
     pub highest: u64,
     /// Whether a push is among the votes. Then the lock has little time left, and needs a renewal.
     pub handed_over: bool,
@@ -93,13 +94,13 @@ impl Combination<'_> {
         self.quorum(&votes).map(Sum::Won).or_else(|| self.blocked(&votes))
     }
 
-    /// The vote of a node, if it has a vote that counts at `now`.
+    /// The vote of this node that counts at `now`, if any.
     fn vote(&self, node: usize, now: Tick) -> Option<Counted> {
         if !self.voting.contains(node) {
             return None;
         }
         let min_validity = self.terms.min_validity;
-        // A push with too little time left is no vote: the node's answer may still grant more time.
+        // Ignore a push with too little time left: the node's grant may still leave more time.
         let counts = |push: &Pushed| push.ballot > self.withdrawn && now < push.ends().minus(push.least(min_validity));
         if let Some(push) = self.handed.vote(node, now).filter(counts) {
             let (ends, least) = (push.ends(), push.least(min_validity));

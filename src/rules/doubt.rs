@@ -1,18 +1,22 @@
 //! The restart guard and the clock guard: which node may vote on claims, and from when.
 //!
+//! This file concludes from a node's record and process that the node may have forgotten something.
+//! `clock.rs` concludes that the node's clock was stepped. `wait.rs` says how long a doubted node
+//! does not vote.
+//!
 //! A node that lost its memory may grant a name twice. A node whose clock was stepped may have
 //! ended a hold early. Neither may vote on a claim until every hold that it may have forgotten has
-//! ended. So a node votes when its record is `max_ttl` old and the node was not doubted for as
-//! long. This one rule covers a restart, FLUSHALL, an old file and a failover.
+//! ended. So a node votes once its record is `max_ttl` old and its last doubt began at least
+//! `max_ttl` ago. This one rule covers a restart, FLUSHALL, an old file and a failover.
 //!
 //! Renewals need less time: a node that replies `extended` holds the name for its owner now. But
 //! `extended` must not count at once, because another client's round may still count a grant that
-//! the node has forgotten. No vote for a claim counts for longer than [`MAX_ROUND`]. So no such
-//! round is left after `1.02 * MAX_ROUND`, if clocks run apart by 1 %. `docs/protocol.md`, "Doubted
-//! nodes", has an example and the proof.
+//! the node has forgotten. No vote for a claim counts for longer than
+//! [`MAX_ROUND`](super::validity::MAX_ROUND). So no such round is left after `1.02 * MAX_ROUND`, if
+//! clocks run apart by 1 %. `docs/protocol.md`, "Doubted nodes", has an example and the proof.
 
+mod clock;
 mod granted;
-mod offset;
 #[cfg(test)]
 mod tests;
 mod wait;
@@ -20,12 +24,12 @@ mod wait;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::clock::Offset;
 use self::granted::Granted;
-use self::offset::Offset;
+pub(super) use self::wait::LATE;
 use self::wait::Wait;
 use super::list::{Record, is_same_process};
 use super::tick::Tick;
-use super::validity::MAX_ROUND;
 
 /// Why a node's votes on claims do not count at present.
 ///
@@ -81,11 +85,6 @@ pub struct Trust {
     pub extensions: bool,
 }
 
-/// How long after its quarantine a node is synced anyway, if too few other nodes can sync it.
-pub(super) const LATE: Duration = Duration::from_secs(2);
-/// The least time that is reported as left for an unsynced node: only a hello can sync the node.
-const SOON: Duration = Duration::from_secs(1);
-
 /// What a client knows of a node's memory and clock, across all connections to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RestartGuard {
@@ -138,12 +137,14 @@ impl RestartGuard {
         self.process = Some(process.into());
     }
 
-    /// The node was seen as a replica. As a master again, it has the memory of another server.
+    /// The node was seen as a replica. If it becomes a master again, it has another server's
+    /// memory.
     pub const fn demoted(&mut self) {
         self.replaced = true;
     }
 
-    /// A hello, sent at `sent` and answered at `received`, returned the record, if there is one.
+    /// A hello, sent at `sent` and answered at `received`, returned this record; `None` if the node
+    /// has no record.
     pub fn hello(&mut self, record: Option<&Record>, sent: Tick, received: Tick) {
         let Some(record) = record else {
             if std::mem::take(&mut self.present) {
@@ -207,102 +208,10 @@ impl RestartGuard {
         self.record.as_ref().map(|record| &record.id)
     }
 
-    /// A reply carried the node's `time`. Its request was sent at `sent`, and the reply was
-    /// received at `received`. Returns whether the clock was stepped since the last reply. If so,
-    /// the votes of this reply do not count either.
-    pub fn observe(&mut self, time: Duration, sent: Tick, received: Tick) -> bool {
-        let seen = Offset::new(time, sent, received);
-        let Some(last) = self.offset else {
-            self.offset = Some(seen);
-            return false;
-        };
-        let expected = last.widened(received, self.rate);
-        let stepped = !expected.meets(seen);
-        self.offset = Some(if stepped { seen } else { expected.intersected(seen) });
-        if stepped {
-            self.doubt(Doubt::ClockStepped, Duration::ZERO, received);
-        }
-        stepped && !self.max_ttl.is_zero()
-    }
-
-    /// A push carried the node's `time`, and was received at `received`. Nobody knows when the push
-    /// was sent, so the push is only a lower bound of how far the clock is ahead. Returns whether
-    /// the clock was stepped, as [`observe`](Self::observe) does.
-    pub fn observe_push(&mut self, time: Duration, received: Tick) -> bool {
-        let Some(last) = self.offset else { return false };
-        let expected = last.widened(received, self.rate);
-        // After a step, the next reply shows the new offset.
-        self.offset = expected.at_least(time, received);
-        let stepped = self.offset.is_none();
-        if stepped {
-            self.doubt(Doubt::ClockStepped, Duration::ZERO, received);
-        }
-        stepped && !self.max_ttl.is_zero()
-    }
-
-    /// How far the node's clock is ahead of ours, in microseconds: the middle of the bounds; `None`
-    /// before the first reply.
-    #[must_use]
-    pub fn clock_ahead(&self) -> Option<i128> {
-        self.offset.map(|offset| offset.low.midpoint(offset.high))
-    }
-
-    /// How much longer at least the node may not vote on claims, and why; `None` if it may vote.
-    #[must_use]
-    pub fn quarantined(&self, now: Tick) -> Option<(Duration, Doubt)> {
-        if self.max_ttl.is_zero() {
-            return None;
-        }
-        let Some(record) = self.current() else {
-            let forgot = self.record.is_some() && !self.present && !self.replaced;
-            let why = if forgot { Doubt::Forgot } else { Doubt::Restarted };
-            return Some((self.wait(now, Duration::ZERO).until.since(now), why));
-        };
-        let free_at = self.free_at();
-        if now < free_at {
-            let doubted = self.doubted.filter(|(_, wait)| now < wait.until);
-            return Some((free_at.since(now), doubted.map_or(Doubt::Restarted, |(why, _)| why)));
-        }
-        (!record.synced).then(|| ((free_at + LATE).since(now).max(SOON), Doubt::Unsynced))
-    }
-
-    /// The node's record, if it belongs to the present process.
-    fn current(&self) -> Option<&Record> {
-        let record = self.record().filter(|_| !self.replaced)?;
-        self.process.as_deref().is_none_or(|process| record.is_of(process)).then_some(record)
-    }
-
-    /// When the node may vote again, if it is synced by then.
-    #[must_use]
-    pub fn free_at(&self) -> Tick {
-        self.waits().until
-    }
-
-    /// From when on `extended` counts, and the node can be synced.
-    #[must_use]
-    pub fn settles_at(&self) -> Tick {
-        self.waits().settled
-    }
-
-    /// Whether `extended` counts at `now`.
-    #[must_use]
-    pub fn settled(&self, now: Tick) -> bool {
-        self.max_ttl.is_zero() || self.current().is_some() && now >= self.settles_at()
-    }
-
-    /// Which replies of the node count at `now`.
-    #[must_use]
-    pub fn trust(&self, now: Tick) -> Trust {
-        Trust { grants: self.quarantined(now).is_none(), extensions: self.settled(now) }
-    }
-
-    /// Whether a doubt was raised since the last call: then renew the locks that rest on this node.
+    /// Returns whether a doubt was raised since the last call. If so, the caller renews the locks
+    /// that rest on this node.
     pub const fn take_news(&mut self) -> bool {
         std::mem::replace(&mut self.news, false)
-    }
-
-    fn waits(&self) -> Wait {
-        self.doubted.map_or(self.young, |(_, wait)| wait.longer(self.young))
     }
 
     /// Records a doubt that had lasted for `age` at `now`.
@@ -320,17 +229,5 @@ impl RestartGuard {
         let renames = known != Doubt::Unsynced && why == Doubt::Restarted;
         let why = if last.until > wait.until && !renames { known } else { why };
         self.doubted = Some((why, last.longer(wait)));
-    }
-
-    /// The wait that follows from a doubt that has lasted for `age` at `at`.
-    fn wait(&self, at: Tick, age: Duration) -> Wait {
-        let ends = |length: Duration| match length.checked_sub(age) {
-            Some(left) => at + left,
-            None => at.minus(age.saturating_sub(length)),
-        };
-        let apart = |time: Duration| time.saturating_mul(self.rate) / 1_000_000;
-        // A forgotten grant counts for nobody once its ttl is over, so `max_ttl` is enough.
-        let settle = (MAX_ROUND + apart(MAX_ROUND) * 2).min(self.max_ttl);
-        Wait { until: ends(self.max_ttl.saturating_add(apart(self.max_ttl))), settled: ends(settle) }
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! A node that refuses a waiter's claim gives the waiter a place in its queue. Once the name is
 //! free, the node grants it to the waiter, and sends a push. The push answers the waiter's last
-//! claim that the node has confirmed. A push does not say how long it was under way. But the grant
-//! came after that claim was sent, so the time of the grant is counted from then.
+//! claim that the node has confirmed. A push does not say how long it was under way. But the node
+//! granted the name after that claim was sent. So the hold is counted from the sending of that
+//! claim.
 
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ impl Stamp {
 /// How long a hand-over lasts: the ttl, but at most 3 s plus four round trips, and at most
 /// [`MAX_ROUND`].
 ///
-/// This leaves time for messages under way, and is short if a waiter has died.
+/// This is long enough for messages under way, and short enough if the waiter has died.
 #[must_use]
 pub fn lasts(ttl: Duration, drift: Drift, round_trip: Duration) -> Validity {
     let long = Duration::from_secs(3).saturating_add(round_trip.saturating_mul(4));
@@ -60,7 +61,7 @@ pub fn defers(lasts: Duration, rank: u32) -> Duration {
 /// A registration in a node's queue, which the node has confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Registered {
-    /// Read before the claim was sent, so a later hand-over began after this.
+    /// The time just before the claim was sent: a hand-over that answers the claim began later.
     pub t0: Tick,
     /// For how long the name is handed over.
     pub lasts: Validity,
@@ -142,9 +143,9 @@ impl Early {
 
 impl Handovers {
     /// A node refused a claim because of another owner. `registered` is the claim's place in the
-    /// queue. `None` means that the claim does not wait: then an earlier registration stays. A push
-    /// that the node sent before this answer is over. A later push stands, even if this client
-    /// handled the push first.
+    /// queue. If it is `None`, the claim does not wait, and an earlier registration stays. A push
+    /// that the node sent before this answer is void. A push that the node sent later stays valid,
+    /// even if this client handled the push before the answer.
     pub fn refused(&mut self, node: usize, registered: Option<Registered>) {
         let Some(answer) = registered else {
             self.open.remove(node);
@@ -152,7 +153,7 @@ impl Handovers {
         };
         let slot = self.slot(node);
         let vote = slot.vote.filter(|vote| answer.stamp.is_before(vote.stamp));
-        // A push that arrives in the same bytes may be handled before this answer.
+        // A push that arrives together with this answer may be handled first.
         let early = || slot.early.filter(|_| answer.first)?.answers(&answer);
         *slot = Slot { registered, vote: vote.or_else(early), early: None };
         let vote = slot.vote;
@@ -182,8 +183,9 @@ impl Handovers {
         }
     }
 
-    /// A node has handed the name over to this owner, for the time `told`. The push `counts` unless
-    /// the node is in doubt. Returns whether it is a vote.
+    /// A node has handed the name over to this owner, for the time `told`. `counts` is false if the
+    /// node may not vote, or if a reply may have overtaken the push. Returns whether the push is a
+    /// vote.
     ///
     /// A vote comes over the connection that confirmed the registration, with a later TIME. (One
     /// script call has one TIME, which does not show the order within the call.) A push that is
@@ -227,9 +229,7 @@ impl Handovers {
     /// The nodes that have registered the owner, and may hand the name over to it.
     #[must_use]
     pub fn registered(&self) -> NodeSet {
-        let mut nodes = NodeSet::default();
-        self.slots().filter(|(_, slot)| slot.registered.is_some()).for_each(|(node, _)| nodes.insert(node));
-        nodes
+        self.slots().filter(|(_, slot)| slot.registered.is_some()).map(|(node, _)| node).collect()
     }
 
     /// The nodes that may hold the name because of a push, whether a vote or not. Since the push,

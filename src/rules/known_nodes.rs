@@ -1,8 +1,10 @@
-//! What a client concludes from the records of all nodes: whose votes count, which hellos follow.
+//! What a client concludes from the records of all nodes: whose votes count, and which hellos to
+//! send.
 //!
 //! Pure: [`KnownNodes`] takes what each node's last hello returned, and returns a [`Plan`], which
 //! `protocol::hello` carries out. `docs/protocol.md`, "One list", says why the rules are enough.
 
+mod fence_sync;
 mod membership_state;
 mod node;
 #[cfg(test)]
@@ -112,7 +114,7 @@ pub struct KnownNodes {
     round_timeout: Duration,
     onlooker: bool,
     nodes: Vec<Node>,
-    /// Since when some node has no record, or no list in force.
+    /// Since when at least one node has had no record, or no list in force.
     lacks: Option<Tick>,
 }
 
@@ -153,8 +155,8 @@ impl KnownNodes {
         }
     }
 
-    /// The plan at `now`, for a client that `holds` a lock or not. The hellos of the plan count as
-    /// sent. `random` spreads the hellos of several clients in time.
+    /// The plan at `now`; `holds` says whether the client holds a lock. The hellos of the plan
+    /// count as sent. `random` spreads the hellos of several clients in time.
     pub fn plan(&mut self, now: Tick, holds: bool, random: u64) -> Plan {
         let lacks = self.nodes.iter().any(Node::lacks);
         self.lacks = self.lacks.or(Some(now)).filter(|_| lacks);
@@ -181,7 +183,7 @@ impl KnownNodes {
             return None;
         }
         let first = intent >= Intent::Make && self.may_be_first(number, now);
-        // Without any record, no node knows a ballot to sync to.
+        // If no node shows a record, there is no ballot to sync to: 0 will do.
         let knows_all = first && self.seen(now).is_empty();
         Some(Wanted {
             intent,

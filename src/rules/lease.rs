@@ -1,7 +1,7 @@
 //! The decisions of one lease: until when it may be relied on, when to renew it, and how it ends.
 //!
-//! A pure state machine, like [`Acquisition`](super::Acquisition): the caller passes in the time
-//! and the events, and sets the timers that this returns. Lost is final.
+//! This is a pure state machine, like [`Acquisition`](super::Acquisition): the caller passes in the
+//! time and the events, and sets the timers that the methods return. Lost is final.
 
 use std::time::Duration;
 
@@ -14,8 +14,9 @@ use super::tally::Size;
 use super::tick::Tick;
 use super::validity::Validity;
 
-/// A lock that was handed over is renewed after this time, unless it is released before. It lasts
-/// for about 3 s, so most of that is left. A shorter section saves its nodes a third of the work.
+/// A lock that was handed over is renewed after this time, unless it is released before. A
+/// hand-over lasts for about 3 s, so most of it is then left. A section shorter than this time
+/// needs no renewal, which saves the nodes a third of the work.
 pub const SHORT_SECTION: Duration = Duration::from_millis(100);
 
 /// The state of a lease.
@@ -41,7 +42,7 @@ pub enum Renewed {
     },
     /// The lease has ended.
     Lost(LostReason),
-    /// Neither.
+    /// The answers decide nothing: the deadline stays.
     Unclear {
         /// How many renewals in a row had no result before this one.
         failures: u32,
@@ -103,7 +104,8 @@ pub struct LeaseState {
     backers: NodeSet,
     may_hold: NodeSet,
     failures: u32,
-    /// Whether another lease is about to replace this one: no renewal is sent, and none ends it.
+    /// Whether another lease is about to replace this one. Then this lease sends no renewal, and no
+    /// renewal ends it.
     still: bool,
 }
 
@@ -199,8 +201,8 @@ impl LeaseState {
         self.soon(won, pace.round_trip).or_else(|| pace.first(won.t0, self.first_due()))
     }
 
-    /// The same for a lease that joins others that are renewed together. Their renewals are spread
-    /// in time already, and all are sent when the first is due.
+    /// Like [`first_renewal`](Self::first_renewal), for a lease that joins others. Their renewals
+    /// are already spread in time, and all are sent when the first is due.
     #[must_use]
     pub fn joins(&self, won: &Won, pace: Pace<impl FnOnce() -> u64>) -> Option<Due> {
         self.soon(won, pace.round_trip).or_else(|| pace.next(won.t0, self.first_due()))
@@ -211,7 +213,7 @@ impl LeaseState {
     }
 
     /// When to renew a lock that was handed over: after a `round_trip` and at least
-    /// [`SHORT_SECTION`], but at most a quarter of its time. Shorter sections end before.
+    /// [`SHORT_SECTION`], but at most a quarter of its time. A shorter section is over by then.
     fn soon(&self, won: &Won, round_trip: Duration) -> Option<Due> {
         let after = round_trip.max(SHORT_SECTION).min(self.deadline.since(self.since) / 4);
         won.handed_over.then(|| Due::Alone(self.since + after))
@@ -228,7 +230,8 @@ impl LeaseState {
         self.deadline.min(t0 + timeout)
     }
 
-    /// Counts a renewal. Returns what it changed, and when to send the next, if that changes.
+    /// Counts a renewal. Returns what it changed, and when to send the next renewal, if there is to
+    /// be one.
     pub fn renewed(&mut self, heard: Heard<'_>, pace: Pace<impl FnOnce() -> u64>, now: Tick) -> (Renewed, Option<Due>) {
         let (auto_renew, from) = (pace.auto_renew, pace.from);
         let renewed = self.heard(heard, now);
@@ -279,9 +282,9 @@ impl LeaseState {
         Renewed::Lost(reason)
     }
 
-    /// These nodes are in doubt. Returns when to renew the lease for that: at once, if it rested on
-    /// one of them, and the other nodes are no quorum. (In a set, each name may still have a quorum
-    /// of its own. The set is renewed all the same.)
+    /// These nodes are in doubt. If the lease rested on one of them, and the other nodes are no
+    /// quorum, returns that the lease must be renewed at once. (In a set, each name may still have
+    /// a quorum of its own. The set is renewed all the same.)
     pub fn doubted(&mut self, nodes: NodeSet, auto_renew: bool, now: Tick) -> Option<Due> {
         let stood = !self.backers.and(nodes).is_empty();
         (self.granted, self.backers) = (self.granted.without(nodes), self.backers.without(nodes));

@@ -3,12 +3,12 @@
 //! All clients of a set of nodes must have the same list: its name, the nodes' names, the longest
 //! ttl and the protocol. `docs/protocol.md`, "One list", says what follows from that.
 
-mod difference;
+mod difference_text;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use difference::difference;
+pub use difference_text::difference;
 
 /// The number of the protocol of this build.
 pub const PROTOCOL: u32 = 4;
@@ -28,8 +28,8 @@ pub struct List {
 }
 
 impl List {
-    /// The list `name` of these nodes, for clients of this build. No name may be empty or contain
-    /// white space.
+    /// The list called `name`, of these nodes, for clients of this build. No name may be empty or
+    /// contain white space.
     #[must_use]
     pub fn new(name: &str, nodes: impl IntoIterator<Item: AsRef<str>>, max_ttl: Duration) -> Self {
         let mut nodes: Vec<Arc<str>> = nodes.into_iter().map(|node| Arc::from(node.as_ref())).collect();

@@ -1,7 +1,8 @@
 //! The rules of the protocol: no async, no clock, no randomness, no I/O.
 //!
 //! Each rule takes `now`, votes or a random number, and returns a decision. So a table can test
-//! each rule. The asynchronous code around them is in the private modules `protocol` and `lease`.
+//! each rule. The asynchronous code that calls the rules is in the private modules `protocol` and
+//! `lease`.
 //!
 //! `docs/protocol.md` in the repository explains how the rules work together and why they are safe.
 //! `docs/rules.toml` names the checks of each rule.

@@ -34,7 +34,7 @@ pub enum Renewal {
     Extended,
     /// So many nodes did not hold the name that no quorum can have held it: the lock is lost now.
     Lost,
-    /// Neither: try again until the deadline.
+    /// Neither is certain: try again until the deadline.
     Unclear,
 }
 
@@ -159,8 +159,8 @@ pub fn due(t0: Tick, validity: Validity) -> Tick {
 
 /// Spreads renewals, so that leases that began together are not in step, and still share calls.
 ///
-/// A renewal is moved to an earlier moment: by a random share, and then back to the next moment of
-/// a grid. All leases of this process with about this ttl share the grid.
+/// A renewal is sent earlier than due: by a random share, and then at the last moment of a grid
+/// before that. All leases of this process with about this ttl share the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spread {
     /// A random number, evenly distributed.

@@ -1,6 +1,6 @@
-//! The leases of one session: each has a [`LeaseState`]. All are renewed together and lost together.
+//! The leases of one session, each with a [`LeaseState`]: renewed together, and lost together.
 //!
-//! A pure state machine, like [`LeaseState`].
+//! This is a pure state machine, like [`LeaseState`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -161,7 +161,8 @@ impl SessionState {
         self.ends.first().and_then(|(_, part)| self.parts.get(part))
     }
 
-    /// Adds a lock, and returns its number. `doubted` came into doubt while the lock was won.
+    /// Adds a lock, and returns its number. The nodes `doubted` came into doubt during the
+    /// acquisition.
     pub fn add(
         &mut self,
         mut tenure: LeaseState,
@@ -194,7 +195,8 @@ impl SessionState {
         }
     }
 
-    /// Names were taken out of one of the locks. A renewal that is under way still has them.
+    /// Names were taken out of one of the locks. A renewal that is under way still contains these
+    /// names.
     pub fn narrow(&mut self, part: u64) {
         if let Some(part) = self.parts.get_mut(&part) {
             part.narrowed = part.narrowed.saturating_add(1);
@@ -232,8 +234,8 @@ impl SessionState {
 
     /// Counts the answers to a renewal. Sets the next renewal, and returns what changed.
     ///
-    /// The renewal may have names that were released since. It can renew the rest, but never lose
-    /// it: nodes rightly do not hold the released names for this owner.
+    /// The renewal may contain names that were released since. Nodes rightly do not hold those for
+    /// this owner. So this renewal can extend the other names, but cannot lose them.
     pub fn renewed(&mut self, sent: Sent, heard: Heard<'_>, pace: Pace<impl FnOnce() -> u64>, now: Tick) -> Renewed {
         if self.phase != Phase::Held {
             return Renewed::Over;

@@ -1,4 +1,5 @@
-//! Counting votes: when a round is won, when it is out of reach, and what its failure means.
+//! Counts votes: whether a quorum has granted or is out of reach, and what that means.
+//! acquisition.rs decides about a round, since it also checks the time.
 
 use super::node_set::NodeSet;
 
@@ -64,9 +65,9 @@ pub enum Verdict {
 pub enum Cause {
     /// A quorum of nodes answered: another owner holds the name, or the votes were split.
     Contended,
-    /// So many nodes cannot vote, or not in time, that no quorum could have answered.
+    /// So many nodes cannot vote, or did not vote in time, that no quorum could have answered.
     Unavailable,
-    /// Too few nodes have answered to decide between the two.
+    /// Too few nodes have answered to tell `Contended` from `Unavailable`.
     Undecided,
 }
 
@@ -163,8 +164,8 @@ impl ClaimTally {
     }
 
     /// Whether to ask with a higher ballot before the verdict: the nodes that granted, and those
-    /// that may grant a higher ballot, are a quorum. If the client waited for a far node, others
-    /// could raise the fences again and again.
+    /// that may grant a higher ballot, together are a quorum. If the client waited for a far node,
+    /// others could raise the fences again and again.
     #[must_use]
     pub const fn may_lift(&self) -> bool {
         !self.stale.is_empty() && self.granted.or(self.stale).len() >= self.size.quorum()
@@ -208,15 +209,15 @@ impl ClaimTally {
     }
 }
 
-/// The result of a release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The result of a release. Of several releases, the greatest result counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Freed {
     /// A quorum held the name for this owner until now.
     Held,
-    /// No quorum held the name any more.
-    Gone,
     /// Too many nodes did not answer.
     Unknown,
+    /// No quorum held the name any more.
+    Gone,
 }
 
 /// The answers to one release.
@@ -264,7 +265,7 @@ impl ReleaseTally {
         } else if self.gone >= self.size.blocking() {
             Some(Freed::Gone)
         } else if self.unknown >= self.size.blocking() || self.held + self.gone + self.unknown == self.size.nodes() {
-            // The silent nodes decide whether a quorum held the name.
+            // Only the silent nodes could tell whether a quorum held the name.
             Some(Freed::Unknown)
         } else {
             None

@@ -20,10 +20,10 @@ impl Tick {
     /// The end of time: a deadline that never comes.
     pub const NEVER: Self = Self(NonZeroU64::MAX);
 
-    /// The moment `since` after the clock's origin.
+    /// The moment at which this time has passed since the clock's origin.
     #[must_use]
-    pub const fn new(since: Duration) -> Self {
-        Self(NonZeroU64::MIN.saturating_add(nanos(since)))
+    pub const fn new(elapsed: Duration) -> Self {
+        Self(NonZeroU64::MIN.saturating_add(nanos(elapsed)))
     }
 
     /// The time since the clock's origin.

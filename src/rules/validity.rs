@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::tick::Tick;
 
-/// No vote for a claim counts longer than this after its request was sent. No round lasts longer.
+/// A vote for a claim counts no longer than this after the claim was sent. No round lasts longer.
 ///
 /// The rule about nodes that lost their memory rests on this: after `1.02 * MAX_ROUND`, no running
 /// round of any client counts a grant that such a node has forgotten.
@@ -55,7 +55,8 @@ impl Validity {
         Self { ttl, drift: drift.of(ttl) }
     }
 
-    /// This validity for another ttl. A longer ttl has more drift, but a shorter ttl has no less.
+    /// This validity for another ttl. The drift grows with a longer ttl, and stays for a shorter
+    /// ttl.
     #[must_use]
     pub fn lasting(self, ttl: Duration) -> Self {
         let share = if ttl > self.ttl { ttl.as_secs_f64() / self.ttl.as_secs_f64() } else { 1.0 };

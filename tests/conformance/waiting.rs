@@ -62,13 +62,13 @@ async fn caller_is_told_that_its_own_process_holds_the_lock(world: impl World) {
 }
 
 async fn more_callers_than_allowed_are_refused_at_once(world: impl World) {
-    let client = world.client_with(|builder| builder.max_waiters(3)).await;
+    let client = world.client_with(|builder| builder.max_callers(3)).await;
     let lock = client.lock("full");
     let _guard = lock.acquire(PATIENCE).await.unwrap();
     let waiter = || lock.acquire(Duration::from_millis(200));
     let refused = async {
         let error = lock.acquire(60 * SECOND).await.unwrap_err();
-        assert!(error.is_contended() && error.to_string().contains("max_waiters"), "{error}");
+        assert!(error.is_contended() && error.to_string().contains("max_callers"), "{error}");
     };
     let (one, two, ()) = tokio::join!(waiter(), waiter(), refused);
     assert!(one.unwrap_err().is_timeout() && two.unwrap_err().is_timeout());

@@ -119,6 +119,18 @@ async fn lock_of_which_one_name_was_surely_gone_had_expired() {
     assert_eq!(releasing.await.unwrap().unwrap(), Released::AlreadyExpired);
 }
 
+/// A caller that exits with the answer would leave the other name held.
+#[tokio::test(start_paused = true)]
+async fn lock_of_which_one_name_was_surely_gone_waits_for_the_other() {
+    let stage = Stage::new(3);
+    let releasing = release(lock_on_two_names(&stage).await);
+    let began = tokio::time::Instant::now();
+    stage.round(Verb::Release, |_, _| nothing_held()).await;
+    stage.round(Verb::Release, |_, _| SILENCE).await;
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::AlreadyExpired);
+    assert!(began.elapsed() >= SECOND);
+}
+
 /// No node but one held both: others hold the names there for claims that failed.
 #[tokio::test(start_paused = true)]
 async fn lock_whose_names_were_held_by_different_quorums_was_held() {
@@ -216,4 +228,22 @@ async fn who_waits_for_all_releases_is_told_of_the_last() {
     assert!(!waiting.is_finished());
     stage.answer(0, released);
     waiting.await.unwrap();
+}
+
+/// A later holder's release ends the token of the one before, as a revocation does.
+#[tokio::test(start_paused = true)]
+async fn writer_that_nodes_call_lost_after_its_deadline_has_expired() {
+    let stage = Stage::new(3);
+    let options = stage.quorum.options().auto_renew(false);
+    let lock = stage.quorum.rw_lock_with("a", &options).unwrap();
+    let writing = tokio::spawn(async move { lock.write(10 * SECOND).await });
+    stage.round(Verb::Claim, |_, _| granted()).await;
+    let writer = writing.await.unwrap().unwrap();
+    sleep(writer.remaining() - MS).await;
+    let reading = tokio::spawn(writer.downgrade());
+    stage.round(Verb::Claim, |_, _| SILENCE).await;
+    sleep(2 * MS).await;
+    (0..3).for_each(|node| stage.answer(node, || Some(Ok(Outcome::Lost { holder: String::new() }))));
+    let error = reading.await.unwrap().unwrap_err();
+    assert!(error.is_lost() && !error.to_string().contains("revoked"), "{error}");
 }

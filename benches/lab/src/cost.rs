@@ -1,5 +1,5 @@
-//! `cost`: what a pair costs the nodes, by their own counters, and the client. A pair is an
-//! acquisition and its release.
+//! `cost`: what a pair costs the client, and what it costs the nodes by their own counters. A pair
+//! is an acquisition and its release.
 
 use clap::value_parser;
 
@@ -27,7 +27,7 @@ pub struct Args {
     /// How many pairs to measure in each phase
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = value_parser!(u32).range(1..=10_000_000))]
     pairs: u32,
-    /// In how many turns, so that a noisy machine is fair to all
+    /// In how many turns to measure, so that other load meets all contenders alike
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=1_000))]
     rounds: u32,
 }

@@ -12,12 +12,12 @@ use crate::table::{print, short};
 use crate::turn::{Figures, during};
 
 const NODES: usize = 5;
-/// How many of them the others can do without.
+/// How many nodes may fail while the others are a quorum.
 const MOST: usize = 2;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// How long to measure healthy nodes, and as long each fault
+    /// How many seconds to measure healthy nodes, and each fault
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u32).range(1..=600))]
     seconds: u32,
 }

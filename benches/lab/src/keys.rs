@@ -1,4 +1,4 @@
-//! `keys`: what nodes keep of names that are used once, as those of orders or requests are.
+//! `keys`: how much nodes store for names that are used once, such as names of orders.
 
 use std::time::{Duration, Instant};
 
@@ -17,12 +17,12 @@ use crate::turn::client_memory;
 const NODES: usize = 5;
 /// How long to wait for a lock that nobody else wants.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// How often names that are due are begun.
+/// How often to begin the names that are due.
 const TICK: Duration = Duration::from_millis(2);
-/// How often the nodes are looked at.
+/// How often to measure the nodes.
 const LOOK: Duration = Duration::from_secs(1);
-/// How many names may be in use at a time. Past that the nodes do not keep up, and the rate is
-/// lower than asked for.
+/// How many names may be in use at a time. If more are due, the nodes do not keep up, and the rate
+/// is lower than --rate.
 const UNDER_WAY: usize = 4_096;
 /// How many samples there must be to say whether something grows.
 const FEWEST: usize = 20;
@@ -32,11 +32,11 @@ pub struct Args {
     /// How many fresh names a second
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = value_parser!(u32).range(1..=100_000))]
     rate: u32,
-    /// For how long; part of a minute will do
+    /// How many minutes to run, such as 0.5
     #[arg(long, value_name = "N", default_value_t = 10.0)]
     minutes: f64,
-    /// For how long a name is acquired. Nodes keep it for 105 s more: a run that is to show whether
-    /// they keep more and more takes over twice that
+    /// The ttl of the locks. Nodes keep a name for 105 s longer. A run that is to show whether
+    /// nodes keep more and more must last for more than twice that time
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
     ttl: Duration,
 }
@@ -82,17 +82,16 @@ pub async fn measure(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What was done.
+/// The result of a run.
 #[derive(Default)]
 struct Used {
     names: u64,
-    /// Pairs that no quorum confirmed in time. What they left behind counts too.
+    /// Pairs that failed. The keys that they left behind are counted, too.
     failed: u64,
     took: Duration,
 }
 
-/// Acquires and releases names that nobody used before, at the rate asked for, and looks once a
-/// second.
+/// Acquires and releases names that nobody used before, at `rate`, and calls `look` once a second.
 async fn used(quorum: &Quorum, args: &Args, mut look: impl FnMut() -> Result<()>) -> Result<Used> {
     let (began, length) = (Instant::now(), Duration::try_from_secs_f64(args.minutes * 60.0)?);
     let mut used = Used::default();
@@ -123,13 +122,13 @@ async fn once(quorum: &Quorum, number: u64) -> Result<()> {
     Ok(())
 }
 
-/// What the node keeps that keeps most, and this process.
+/// The most keys and the most memory of any node, and the memory of this process.
 #[derive(Clone, Copy, Default)]
 struct Kept {
     keys: u64,
     /// `used_memory`, in bytes.
     memory: u64,
-    /// Of this process, in bytes, where the system says it.
+    /// The memory of this process in bytes, if the system reports it.
     client: Option<u64>,
 }
 
@@ -154,9 +153,9 @@ impl Kept {
     }
 }
 
-/// What it came to in the end, as a multiple of what it was at half the time: the mean of the last
-/// tenth of the samples, to that of the tenth right before half. What goes up and down meanwhile,
-/// as that of keys which a node has not removed yet, is no growth.
+/// The final value as a multiple of the value at half the time. Both are means of a tenth of the
+/// samples: the last tenth, and the tenth right before half. Ups and downs in between, such as keys
+/// that a node has not removed yet, are no growth.
 fn growth(samples: &[f64]) -> Option<f64> {
     if samples.len() < FEWEST {
         return None;

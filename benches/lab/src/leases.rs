@@ -21,11 +21,11 @@ use crate::turn::{client_cpu, client_memory};
 const NODES: usize = 5;
 /// How long to wait for a lock that nobody else wants.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// How many are acquired or released at a time.
+/// How many locks are acquired or released at a time.
 const AT_A_TIME: usize = 1_024;
 /// How many operations the library puts into one script call.
 const BATCH: f64 = 128.0;
-/// How often is looked how many were renewed.
+/// How often to read the number of renewals.
 const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
@@ -33,7 +33,7 @@ pub struct Args {
     /// How many locks
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = value_parser!(u32).range(1..=10_000_000))]
     leases: u32,
-    /// For how long the nodes hold each unless it is renewed
+    /// How long nodes hold a lock unless it is renewed
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
     ttl: Duration,
     /// How long to hold them once all are acquired. Renewals come every third of the ttl
@@ -46,7 +46,7 @@ pub async fn measure(args: &Args) -> Result<()> {
     let mut stage = Stage::set(NODES)?;
     let quorum = Quorums::builder(&stage.ports()).ttl(args.ttl).connect().await?;
     all_vote(&quorum).await?;
-    // What acquiring takes by itself is there by then, and is no lease's.
+    // The first tenth also allocates what acquiring itself needs. That is not memory of leases.
     let few = args.leases.div_ceil(10);
     let mut guards = held(&quorum, 0..few).await?;
     let before = client_memory();
@@ -54,7 +54,7 @@ pub async fn measure(args: &Args) -> Result<()> {
     let grown = client_memory().zip(before).map(|(now, before)| now.saturating_sub(before) as f64 / 1_024.0);
     let kept = Kept::watch(&mut stage.servers, &renewals, Duration::from_secs(args.seconds.into())).await?;
     let lost = guards.iter().filter(|guard| !guard.is_held()).count();
-    // Those that were lost cannot be released.
+    // Lost locks cannot be released.
     stream::iter(guards).map(LockGuard::release).buffer_unordered(AT_A_TIME).map(drop).collect::<()>().await;
     quorum.shutdown(Duration::from_secs(1)).await;
     let total: u64 = kept.renewals.iter().sum();
@@ -64,12 +64,12 @@ pub async fn measure(args: &Args) -> Result<()> {
         "leases": args.leases,
         "lost": lost,
         "seconds": rounded(kept.took.as_secs_f64()),
-        // Of one core.
+        // The share of one core.
         "client_share": rounded(kept.cpu.as_secs_f64() / kept.took.as_secs_f64()),
         "kib_a_lease": grown.map(|kib| rounded(kib / f64::from(args.leases - few))),
         "renewals": total,
         "renewals_peak_to_mean": rounded(fullest as f64 * kept.renewals.len() as f64 / total as f64),
-        // Of all nodes; and to those that would do if all were full.
+        // The calls to all nodes, and their number divided by the calls if all batches were full.
         "script_calls": kept.script_calls,
         "script_calls_to_full": rounded(kept.script_calls as f64 * BATCH / (total as f64 * NODES as f64)),
     });
@@ -82,7 +82,7 @@ async fn held(quorum: &Quorum, leases: Range<u32>) -> Result<Vec<LockGuard>> {
     Ok(stream::iter(leases).map(acquire).buffer_unordered(AT_A_TIME).try_collect().await?)
 }
 
-/// What it cost to keep them.
+/// What it cost to keep the leases.
 struct Kept {
     took: Duration,
     cpu: Duration,
@@ -110,17 +110,17 @@ impl Kept {
     }
 }
 
-/// Of all servers.
+/// The script calls that all servers have carried out.
 fn script_calls(servers: &mut [Server]) -> std::io::Result<u64> {
     servers.iter_mut().map(|server| Ok(server.counts()?.script_calls())).sum()
 }
 
-/// How often the library renewed, by its own metrics. All else that it counts is dropped.
+/// The number of renewals, from the library's metrics. A recorder that ignores other metrics.
 #[derive(Clone)]
 struct Renewals(Arc<AtomicU64>);
 
 impl Renewals {
-    /// Counts from now on, in this whole process.
+    /// Installs the recorder for the whole process.
     fn count() -> Result<Self> {
         let this = Self(Arc::default());
         metrics::set_global_recorder(this.clone())?;

@@ -1,5 +1,5 @@
-//! The lab: what is measured for the figures of benches/README.md, over redis-servers of its own, in
-//! one process on one thread. Compare what one run prints and nothing else.
+//! The lab measures the figures of benches/README.md, over redis-servers that it starts, in one
+//! process on one thread. Compare only figures of the same run.
 
 mod contender;
 mod cost;
@@ -22,9 +22,9 @@ enum Lab {
     /// What an acquisition and its release cost the nodes and the client, beside a hand-written SET NX
     /// and compare-and-delete, and over redis-rs beside fred
     Cost(cost::Args),
-    /// Holds many locks for a time: what keeping them costs, and whether one is lost. Prints an object
+    /// Holds many locks for a time: what this costs, and how many are lost. Prints an object
     Leases(leases::Args),
-    /// What nodes and this process keep of names that are used once, and whether it grows. Prints an
+    /// How much nodes and this process keep of names that are used once, and if it grows. Prints an
     /// object
     Keys(keys::Args),
     /// How much slower locks are while nodes are stopped and killed

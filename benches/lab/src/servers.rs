@@ -1,4 +1,4 @@
-//! redis-servers of our own on loopback, and what they say of themselves.
+//! Starts redis-server processes on loopback, and reads their counters.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// How long a server may take to start, and for one answer.
+/// How long a server may take to start, or for one answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A free port may be taken by another process before the server has it.
+/// How many ports to try: another process may take a free port before the server does.
 const ATTEMPTS: usize = 10;
-/// How long nothing must have been carried out before counters are read: an operation is over with
-/// a quorum, and the other nodes are still at it.
+/// Counters must stand still for this long before they are used: an operation ends with a quorum,
+/// while the other nodes still carry it out.
 const QUIET: Duration = Duration::from_millis(5);
 
-/// One server. Dropping it ends it.
+/// One server. Dropping this value ends the server.
 pub struct Server {
     port: u16,
     process: Child,
@@ -63,23 +63,23 @@ impl Server {
         self.port
     }
 
-    /// Lets nothing answer any more; connections stay open.
+    /// Suspends the server: it answers nothing, and its connections stay open.
     pub fn stop(&self) -> io::Result<()> {
         Ok(kill_process(Pid::from_child(&self.process), Signal::STOP)?)
     }
 
-    /// Lets a stopped one go on.
+    /// Lets a suspended server go on.
     pub fn resume(&self) -> io::Result<()> {
         Ok(kill_process(Pid::from_child(&self.process), Signal::CONT)?)
     }
 
-    /// Ends it with SIGKILL.
+    /// Ends the server with SIGKILL.
     pub fn kill(&mut self) -> io::Result<()> {
         self.process.kill()?;
         self.process.wait().map(drop)
     }
 
-    /// Starts a killed one again at its address. It has forgotten everything.
+    /// Starts a killed server again at its address. It has forgotten everything.
     pub fn restart(&mut self) -> io::Result<()> {
         *self = Self::launch(self.port)?;
         Ok(())
@@ -96,7 +96,7 @@ impl Server {
         Ok(Counts { commands, cpu: cpu.ok_or_else(|| io::Error::other("a server does not tell its CPU time"))? })
     }
 
-    /// Loads a script, and returns its name.
+    /// Loads a script, and returns its hash.
     pub fn load(&mut self, script: &str) -> io::Result<String> {
         self.probe.text(&["SCRIPT", "LOAD", script])
     }
@@ -113,7 +113,7 @@ fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// The counters of all servers, once all that was sent to them is done.
+/// The counters of all servers, once the servers have done everything that was sent to them.
 pub fn settled(servers: &mut [Server]) -> io::Result<Vec<Counts>> {
     let began = Instant::now();
     let mut last = read(servers)?;
@@ -153,9 +153,9 @@ fn answering(port: u16, process: &mut Child) -> io::Result<Probe> {
 /// What a server has done so far, by its own counters.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// How often each command was carried out, those that scripts call included.
+    /// How often each command was carried out, also by scripts.
     pub commands: BTreeMap<String, u64>,
-    /// Of the thread that carries commands out.
+    /// The CPU time of the thread that carries out commands.
     pub cpu: Duration,
 }
 
@@ -164,20 +164,20 @@ impl Counts {
         self.commands.values().sum()
     }
 
-    /// How many of them were calls of scripts.
+    /// How many commands were script calls.
     pub fn script_calls(&self) -> u64 {
         ["eval", "evalsha"].iter().filter_map(|name| self.commands.get(*name)).sum()
     }
 }
 
-/// `cmdstat_set:calls=12,usec=34,..`. INFO is asked by this program.
+/// Parses `cmdstat_set:calls=12,usec=34,..`. Leaves out INFO, which this program sends.
 fn calls(line: &str) -> Option<(String, u64)> {
     let (command, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
     let count = figures.split(',').next()?.parse().ok()?;
     (command != "info").then(|| (command.to_owned(), count))
 }
 
-/// In user and in kernel space. Servers that do not tell it of one thread tell it of all.
+/// CPU time in user and kernel space: of the main thread if the server reports it, else of all.
 fn cpu(info: &str) -> Option<Duration> {
     let seconds = |name: &str| {
         let thread = field(info, &format!("{name}_main_thread"));
@@ -215,14 +215,14 @@ impl Probe {
     }
 }
 
-/// A command as it goes over the wire.
+/// A command in the Redis protocol.
 pub fn request(command: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(128);
     write_request(&mut bytes, command);
     bytes
 }
 
-/// Appends a command as it goes over the wire.
+/// Appends a command in the Redis protocol.
 pub fn write_request(bytes: &mut Vec<u8>, command: &[&str]) {
     // Writing to a vector does not fail.
     let _ = write!(bytes, "*{}\r\n", command.len());

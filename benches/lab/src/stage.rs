@@ -1,4 +1,4 @@
-//! Servers, and all that is compared connected to them.
+//! Servers, and a comparison of contenders that are connected to them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,11 @@ pub struct Stage {
     pub scripts: Scripts,
 }
 
-/// What a contender's turns came to, in order.
+/// The figures of a contender's turns, in order.
 pub struct Turns {
     pub kind: Kind,
     pub rounds: Vec<Figures>,
-    /// Why it has none, or no more.
+    /// Why a turn failed. No turn follows it.
     pub failed: Option<String>,
 }
 
@@ -34,8 +34,8 @@ impl Stage {
         self.servers.iter().map(Server::port).collect()
     }
 
-    /// All of them in turn, in so many rounds. Each round begins with another one, so that none
-    /// always follows the same.
+    /// Measures all contenders in turn, `rounds` times. Each round begins with another contender,
+    /// so that none always follows the same one.
     pub async fn compare(&mut self, kinds: &[Kind], rounds: usize, work: impl Fn(Kind) -> Work) -> Result<Vec<Turns>> {
         let ports = self.ports();
         let (mut locks, mut turns) = (Vec::new(), Vec::new());

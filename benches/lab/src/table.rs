@@ -1,4 +1,4 @@
-//! What was measured, as rows: for people, as JSON, and for what is made of them.
+//! The measurements, as rows: for people, as JSON, and for plots and pages.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,31 +10,31 @@ pub struct Figure {
     pub median: f64,
     pub lowest: f64,
     pub highest: f64,
-    /// The median of what it was in each round as a multiple of the floor's.
+    /// The figure as a multiple of the floor's figure of the same round: the median of all rounds.
     pub to_floor: Option<f64>,
 }
 
-/// What one contender came to in one scenario.
+/// The figures of one contender in one scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     pub scenario: String,
-    /// What was varied: a number of nodes, of tasks, of names.
+    /// The number that was varied: of nodes, tasks, names or waiters.
     pub at: Option<f64>,
     pub contender: String,
     pub figures: std::collections::BTreeMap<String, Figure>,
-    /// Why it has no figures.
+    /// Why there are no figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
 
-/// All of a run.
+/// All rows of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     pub rows: Vec<Row>,
 }
 
 impl Report {
-    /// Adds what all contenders did in one scenario. The first of them is the floor.
+    /// Adds the turns of all contenders in one scenario. The first contender is the floor.
     pub fn add(&mut self, scenario: &str, at: Option<f64>, turns: &[Turns]) {
         self.rows.extend(turns.iter().map(|one| row(scenario, at, one, turns.first())));
     }
@@ -68,7 +68,7 @@ impl Report {
         self.row(scenario, at, contender)?.failed.clone()
     }
 
-    /// A figure as a multiple of the floor's, round by round.
+    /// A figure as a multiple of the floor's: see [`Figure::to_floor`].
     pub fn to_floor(&self, scenario: &str, at: Option<f64>, contender: &str, name: &str) -> Option<f64> {
         self.row(scenario, at, contender)?.figures.get(name)?.to_floor
     }
@@ -78,12 +78,12 @@ impl Report {
         self.points(scenario, contender, name, |figure| figure.median)
     }
 
-    /// The same, of the round in which each was least: the machine did least beside it.
+    /// As `series`, but each point is the least of all rounds: other load disturbed it least.
     pub fn least(&self, scenario: &str, contender: &str, name: &str) -> Vec<(f64, f64)> {
         self.points(scenario, contender, name, |figure| figure.lowest)
     }
 
-    /// The same, of the round in which each was highest.
+    /// As `series`, but each point is the highest of all rounds.
     pub fn most(&self, scenario: &str, contender: &str, name: &str) -> Vec<(f64, f64)> {
         self.points(scenario, contender, name, |figure| figure.highest)
     }
@@ -94,7 +94,7 @@ impl Report {
         self.rows.iter().filter(wanted).filter_map(point).filter(|(_, value)| value.is_finite()).collect()
     }
 
-    /// Prints the rows of a scenario: a column a figure, with its multiple of the floor's.
+    /// Prints the rows of a scenario: a column for each figure, with its multiple of the floor's.
     pub fn show(&self, scenario: &str, at: Option<f64>, columns: &[(&str, &str)]) {
         let rows = self.rows.iter().filter(|row| row.scenario == scenario && row.at == at);
         let cell = |figure: &Figure| {
@@ -165,7 +165,7 @@ pub fn print(heading: &[&str], rows: &[Vec<String>]) {
     println!();
 }
 
-/// A figure with three digits that count.
+/// A figure with three significant digits.
 pub fn short(value: f64) -> String {
     match value.abs() {
         value if !value.is_finite() => "-".to_owned(),
@@ -176,7 +176,7 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// Three digits after the point.
+/// Rounds to three digits after the point.
 pub fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

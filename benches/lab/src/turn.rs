@@ -1,5 +1,5 @@
-//! One turn of one lock: so many pairs, and what they took and cost. A pair is an acquisition and
-//! its release.
+//! One turn of one lock: makes a number of pairs, and measures their times and costs. A pair is an
+//! acquisition and its release.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use tokio::time::timeout;
 use crate::contender::{Lock, Result, Took};
 use crate::servers::{Counts, Server, field, settled};
 
-/// What a pair may take before it counts as one that failed.
+/// A pair that takes longer counts as failed.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// What is done in a turn.
+/// The work of a turn.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     /// One task, another name each time.
@@ -28,7 +28,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// A tenth of it, to warm up.
+    /// A tenth of this work, to warm up.
     const fn tenth(self) -> Self {
         match self {
             Self::Fresh { pairs } => Self::Fresh { pairs: pairs.div_ceil(10) },
@@ -39,11 +39,11 @@ impl Work {
 }
 
 thread_local! {
-    /// How many owners and names that are used once there were: all turns are made by one thread.
+    /// The next unused number for owners and names. One thread makes all turns.
     static USED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A number that no other call returned. The tasks of a crowd take theirs in blocks.
+/// The first of `count` numbers that no other call returns. Each task of a crowd takes a block.
 fn once(count: u64) -> u64 {
     USED.replace(USED.get() + count)
 }
@@ -51,7 +51,7 @@ fn once(count: u64) -> u64 {
 /// Figures of a turn by their names.
 pub type Figures = BTreeMap<&'static str, f64>;
 
-/// Does the work once to warm up, in part, and then to measure it.
+/// Does a tenth of the work to warm up, and then measures the whole work.
 pub async fn measured(lock: &Arc<Lock>, work: Work, servers: &mut [Server]) -> Result<Figures> {
     done(lock, work.tenth()).await?;
     let before = settled(servers)?;
@@ -72,13 +72,13 @@ pub async fn unmeasured(lock: &Arc<Lock>, work: Work) -> Result<Figures> {
     Ok(latencies(&done(lock, work).await?))
 }
 
-/// One pair, of a name that is used once.
+/// Makes one pair, with a new name.
 pub async fn first(lock: &Arc<Lock>) -> Result<()> {
     let number = once(1);
     lock.drive(lock.pair(&lock.name(number), number)).await.map(drop)
 }
 
-/// Until `length` is over, a pair at a time; those that failed count in `failed`.
+/// Makes one pair after the other until `length` is over. The figure `failed` counts failed pairs.
 pub async fn during(lock: &Arc<Lock>, length: Duration) -> Result<Figures> {
     let began = Instant::now();
     let (mut took, mut failed) = (Vec::new(), 0_u32);
@@ -132,7 +132,7 @@ async fn crowd(lock: &Arc<Lock>, tasks: u32, each: u32) -> Result<Vec<Took>> {
     Ok(took)
 }
 
-/// In milliseconds.
+/// The times of pairs, in milliseconds.
 fn latencies(took: &[Took]) -> Figures {
     let of = |part: fn(Took) -> Duration| {
         let mut all: Vec<_> = took.iter().copied().map(part).collect();
@@ -150,13 +150,13 @@ fn latencies(took: &[Took]) -> Figures {
     ])
 }
 
-/// The least of `sorted` that so many do not exceed; nothing where there are none.
+/// The value that `share` of `sorted` do not exceed, in milliseconds; NaN without values.
 fn percentile(sorted: &[Duration], share: f64) -> f64 {
     let rank = (sorted.len() as f64 * share).ceil().max(1.0) as usize;
     sorted.get(rank - 1).map_or(f64::NAN, |sample| sample.as_secs_f64() * 1e3)
 }
 
-/// CPU of all nodes for a pair, and how many commands and script calls of one node.
+/// For each pair: the CPU time of all nodes together, and the commands and script calls of a node.
 fn of_nodes(before: &[Counts], after: &[Counts], pairs: f64) -> Figures {
     let sum = |of: fn(&Counts) -> f64| {
         after.iter().zip(before).map(|(after, before)| of(after) - of(before)).sum::<f64>() / pairs
@@ -179,7 +179,7 @@ pub fn client_cpu() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The memory of this process that is in use, in bytes, where the system says it.
+/// The resident memory of this process in bytes, if the system reports it.
 pub fn client_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kib = field(&status, "VmRSS")?.strip_suffix("kB")?.trim().parse::<u64>().ok();

@@ -210,8 +210,8 @@ pub enum Error<E> {
     /// at once, which a lock prevents. **Find** the other writers.
     Busy,
     /// The store failed. The data may have been written or not, and may still be written later.
-    /// **Write** the data that the object is to have again, with the same token: after that, the
-    /// first try is refused. A read with the same token shows only the present data.
+    /// **Write** the wanted data again, with the same token: from then on, the store refuses the
+    /// first try. A read with the same token shows only the present data.
     Store(E),
 }
 

@@ -76,7 +76,7 @@ pub(super) struct Entry {
     /// The last note, whose owner may not hold the name any more.
     note: Option<Noted>,
     pub(super) readers: Readers,
-    /// When the node forgets the fence.
+    /// When the node forgets the name, except for its queue.
     expires: Duration,
 }
 
@@ -147,9 +147,9 @@ impl Entry {
         self.fence = self.fence.max(self.readers.expire(now).unwrap_or_default());
     }
 
-    /// Renews the expiry after a change: `KEEP` after now or after the last hold ends, but not
-    /// before `revoked_till`. A fence that is too far ahead for the record is kept for `KEEP` after
-    /// the clock reaches the fence.
+    /// Sets the expiry after a change: `KEEP` after the last hold ends (after now, if no hold is
+    /// left), but not before `revoked_till`. A fence that is too far ahead for the record is kept
+    /// for `KEEP` after the clock reaches the fence.
     pub(super) fn keep(&mut self, precise: Duration) {
         let last = self.last(millis(precise));
         let passed = if self.highest() > far(precise) { self.passed() } else { last };

@@ -1,4 +1,4 @@
-//! A node's hello. No other operation makes the record.
+//! Carries out hello, the only operation that makes the record.
 
 use std::time::Duration;
 

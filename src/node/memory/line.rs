@@ -42,7 +42,8 @@ impl Waiting {
         self.age(now) > self.again * 2
     }
 
-    /// The time until the last ask is half of a hand-over old. The waiter should ask again by then.
+    /// The time until half of a hand-over has passed since the last ask. The waiter should ask by
+    /// then.
     fn is_old_in(&self, now: Duration) -> Duration {
         millis((self.lasts / 2).saturating_sub(self.age(now)))
     }

@@ -148,8 +148,8 @@ impl Record {
     }
 
     /// Moves `high` to `mid` and `mid` to `floor`, once a period. If the clock was set back, the
-    /// age of both is unknown: then `floor` rises to `high`, but not further than the new clock
-    /// allows.
+    /// age of both is unknown. Then `mid` and `floor` become `high`, which is cut to what the new
+    /// clock allows.
     pub(super) fn rotate(&mut self, precise: Duration) {
         let now = millis(precise);
         match now.checked_sub(self.rotated) {

@@ -20,7 +20,8 @@ impl Store {
         self.apply_heard(operation, now, &|_| true)
     }
 
-    /// As [`apply`](Self::apply). `hears`: whether a client receives the messages on its channel.
+    /// Like [`apply`](Self::apply). `hears` says whether a client receives the messages on its
+    /// channel.
     pub fn apply_heard(&mut self, operation: &Operation, now: Duration, hears: &dyn Fn(&str) -> bool) -> Outcome {
         // Only comparisons of ballots with the clock need microseconds.
         let (precise, now) = (now, millis(now));
@@ -190,7 +191,8 @@ impl Work<'_> {
         let (now, queued) = (self.now, self.place(claim, name));
         // A hand-over during this claim may have raised the fence.
         let fence = bar.max(self.entry(name).highest());
-        // Name the hold that a writer sees: a reader may wait for a writer that waits for readers.
+        // Return the hold that a writer sees: a reader may wait for a writer that waits for
+        // readers.
         let (holder, kind, left) = match self.entry(name).kept("", now) {
             Some(Kept { owner, kind, left, .. }) => (owner.to_string(), kind, left),
             None => (String::new(), Kind::Lock, Duration::ZERO),

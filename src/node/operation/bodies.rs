@@ -52,8 +52,8 @@ pub struct Renew {
     pub kind: Kind,
     /// How long to hold the names from now on.
     pub ttl: Duration,
-    /// The ballot with which the names were won. If locks with this token are over, the node
-    /// refuses the renewal.
+    /// The token: the ballot with which the names were won. If locks with this token are over, the
+    /// node refuses the renewal.
     pub token: u64,
     /// The minimum ballot of the hold from now on: the token, or the common ballot of a set.
     pub ballot: u64,
@@ -87,7 +87,7 @@ pub struct Note {
 /// Gives the names up, since the owner has ended. Its locks with tokens up to `token` are over,
 /// late claims with ballots up to `ballot` are refused, and the owner leaves the queues.
 ///
-/// Or withdraws: takes back the grants of an owner's asks with ballots up to `ballot`, including
+/// As a withdrawal: takes back the grants of an owner's asks with ballots up to `ballot`, including
 /// asks that arrive later. The owner goes on, and keeps its places in queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
@@ -100,8 +100,8 @@ pub struct Release {
     pub ttl: Duration,
     /// The owner's token; 0 if it had none, or withdraws.
     pub token: u64,
-    /// The highest ballot of the owner's asks and of the hand-overs that nodes pushed to the owner,
-    /// even if they did not count.
+    /// The highest ballot of the owner's asks, and of the hand-overs that nodes pushed to the
+    /// owner, whether or not these counted.
     pub ballot: u64,
     /// The ballot with which the node hands a freed name to a waiter; 0 for no hand-over.
     pub next: u64,
@@ -130,7 +130,7 @@ pub struct Revoke {
 /// Reads a page of the names that the node knows, held or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// The cursor: [`Scan::FIRST`], or the cursor that the page before returned.
+    /// The cursor: [`Scan::FIRST`], or the cursor that the previous page returned.
     pub from: Arc<str>,
     /// About how many keys the node examines.
     pub keys: u32,

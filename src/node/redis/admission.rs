@@ -1,4 +1,4 @@
-//! The checks of a server before votes over its connection count.
+//! Checks a server before votes over its connection count.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,7 +122,7 @@ fn hello(connection: &dyn Connection, guest: Guest<'_>, command: &'static str) -
     connection.send(command, &Call::new(text, script, guest.record, std::iter::once(guest.hello)))
 }
 
-/// The time of the reply, and the record or why the server does not let this client read it.
+/// The time of the reply; and the record, or why the server does not let this client read it.
 type Said = (Option<Duration>, Result<Option<Record>, Fault>);
 
 fn heard(said: Result<Value, Fault>, hello: &Operation) -> Result<Said, Fault> {

@@ -40,7 +40,7 @@ fn right(said: &str) -> Option<String> {
     if !script && !said.starts_with("NOPERM") && !said.contains("has no permissions to run the '") {
         return None;
     }
-    // The text before `permissions to` names the user. A user may be called `keycloak`.
+    // The text before `permissions to` names the user, such as `keycloak`, which contains `key`.
     let what = said.rsplit_once("permissions to ").map_or(said, |(_, what)| what);
     Some(if let Some(command) = ran(what) {
         format!("+{command}")
@@ -72,13 +72,13 @@ fn of_code(said: &str) -> String {
         "OOM" => "raise maxmemory or free some",
         "READONLY" => "this is a replica; configure its master",
         "LOADING" => "it is loading its data; it will answer when that is done",
-        // The rest explains in many sentences what to do on the server's own machine.
+        // Drop the rest: it explains at length what to do on the server's own machine.
         "DENIED" => {
             return "DENIED it is in protected mode, and takes no connection from another machine (give its default user \
                     a password, or set protected-mode no)"
                 .to_owned();
         }
-        // The rest explains how to send the command by hand.
+        // Drop the rest: it explains how to send the command by hand.
         "NOAUTH" => return "it needs a password".to_owned(),
         "WRONGPASS" => "check user and password; in an address they must be percent-encoded",
         "BUSY" => "another script blocks it; see SCRIPT KILL",

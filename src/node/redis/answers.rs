@@ -1,4 +1,5 @@
-//! Hands out replies to script calls: which of them count, and what they show about the node.
+//! Hands out replies to script calls: decides which of them count, and notes what they show about
+//! the node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,7 +68,7 @@ impl Answers {
             self.deliver(job, received, reply);
         }
         if asks || !seen.same_record {
-            self.shared.state().is_out_of_date(received);
+            self.shared.state().stale = Some(received);
             self.shared.settings.listener.heard(self.shared.index);
         }
         ended
@@ -91,7 +92,8 @@ impl Answers {
         self.observed(received, Some(received.since(sent)), shown, |guard| guard.observe(time, sent, received))
     }
 
-    /// Whether a push with this time counts. Like a reply, a push shows the node's clock.
+    /// Whether a push with this time counts. Like a reply, a push shows the node's clock. The push
+    /// does not count if a reply may have overtaken it.
     pub(super) fn observe_push(&self, time: Duration) -> bool {
         let received = self.shared.host.now();
         let seen = self.observed(received, None, Shown::ByHello, |guard| guard.observe_push(time, received));

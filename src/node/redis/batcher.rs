@@ -14,7 +14,8 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
-use super::encode::{BATCH, Call, batches};
+use super::batches::{BATCH, batches};
+use super::encode::Call;
 use super::in_flight::{Completed, InFlight, InFlightQueue, What};
 use super::messages::Messages;
 use super::patience::Patience;
@@ -28,8 +29,6 @@ use crate::rules::Tick;
 
 /// The most calls in flight. Beyond that, operations gather into fuller calls.
 const FLIGHTS: usize = 16;
-/// This many timeouts in a row end a connection.
-const TIMEOUTS: u32 = 3;
 
 /// The calls of one generation.
 pub(super) struct Batcher {
@@ -77,7 +76,7 @@ impl Batcher {
     /// are still sent. Returns why the connection ended.
     pub(super) async fn run(mut self, closing: &CancellationToken) -> String {
         let mut batch = Vec::with_capacity(BATCH);
-        let mut probe = interval(self.shared.state().probing.interval());
+        let mut probe = interval(self.shared.state().probing.interval);
         probe.set_missed_tick_behavior(MissedTickBehavior::Delay);
         probe.reset();
         let closed = closing.cancelled();
@@ -247,7 +246,7 @@ impl Batcher {
 }
 
 impl Drop for Batcher {
-    /// Sends the queued operations if the runtime ends: nothing polls the batcher any more, and a
+    /// If the runtime ends, sends the queued operations: nothing polls the batcher any more, and a
     /// release may be queued as `main` returns. After a panic, the queued requests only get their
     /// faults.
     fn drop(&mut self) {

@@ -33,9 +33,9 @@ const NAMES: &str = "use fred or redis-rs";
 /// * you trust the nodes less: redis-rs refuses deeply nested replies, which abort a program over
 ///   fred.
 ///
-/// fred stays a dependency, and the feature adds ten crates. One of them is `arcstr`: its `impl
-/// PartialEq<ArcStr> for Arc<str>` makes comparisons of an `Arc<str>` with `text.into()` ambiguous,
-/// so they may need a type.
+/// fred stays a dependency, and the feature adds ten crates. One of them is `arcstr`, whose `impl
+/// PartialEq<ArcStr> for Arc<str>` makes comparisons of an `Arc<str>` with `text.into()` ambiguous.
+/// Such a comparison may need a type annotation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Transport {

@@ -1,7 +1,7 @@
 //! Finds the addresses of a server's host, and an address among them that accepts connections.
 //!
-//! If there are several addresses, some may be silent. Each address gets a share of the time before
-//! the next is tried beside it. The address that worked last is tried first.
+//! If there are several addresses, some may be silent. Each address gets a share of the time. Then
+//! the next is tried too, while the first goes on. The address that worked last is tried first.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -84,7 +84,7 @@ impl Endpoint {
     /// Gives the node this name in lists.
     ///
     /// # Errors
-    /// `Config` if the address also has a name, or if the name is invalid.
+    /// `Config` if the address itself contains a name, or if the name is invalid.
     pub(crate) fn named(self, name: &str) -> Result<Self> {
         match self.name {
             Some(_) => Err(Error::config("a node has a name, and another name in its address; give one")),

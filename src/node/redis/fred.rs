@@ -294,7 +294,9 @@ fn unreached(endpoint: &Endpoint, reached: bool, error: &FredError) -> Fault {
     let tls = endpoint.speaks_tls();
     let message = match error.kind() {
         FredKind::Timeout if reached => "connected, but no answer to HELLO, CLIENT ID or INFO in time".to_owned(),
-        FredKind::Timeout if tls => "no TLS connection in time; does this port speak TLS? If so, it hangs".to_owned(),
+        FredKind::Timeout if tls => {
+            "no TLS connection in time; does this port speak TLS? If so, the server hangs".to_owned()
+        }
         FredKind::Timeout => "no TCP connection within node_timeout".to_owned(),
         FredKind::IO if tls => handshake(error.details(), endpoint.tls.is_identified()),
         FredKind::IO if error.details().contains("ConnectionReset") && endpoint.speaks_plain_tcp() => {

@@ -9,6 +9,7 @@ mod admission;
 mod advice;
 mod answers;
 mod batcher;
+mod batches;
 #[cfg(test)]
 mod by_hand;
 mod choice;
@@ -137,12 +138,6 @@ struct Shared {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The run id of the connected server.
-    fn run(&self, state: &State) -> Option<String> {
-        let server = state.server.as_ref().filter(|_| matches!(state.link, Link::Up(_)))?;
-        Some(server.run_id.clone())
     }
 
     /// The first hello to a server. This hello names no process, since the reply to INFO is not
@@ -283,7 +278,7 @@ impl RedisNode {
     #[must_use]
     pub fn order(operations: &[Arc<Operation>]) -> Vec<usize> {
         let numbered = operations.iter().enumerate();
-        let calls = encode::batches(numbered, |(_, operation)| operation);
+        let calls = batches::batches(numbered, |(_, operation)| operation);
         calls.into_iter().flat_map(|call| call.jobs).map(|(number, _)| number).collect()
     }
 
@@ -372,17 +367,18 @@ impl Node for RedisNode {
 
     fn status(&self) -> NodeStatus {
         let state = self.shared.state();
+        let (server, is_up) = (state.server.as_ref(), matches!(state.link, Link::Up(_)));
         NodeStatus {
             node: self.shared.label.clone(),
             state: state.node_state(self.shared.host.now()),
             name: self.shared.name.clone(),
-            run: self.shared.run(&state),
+            run: server.filter(|_| is_up).map(|server| server.run_id.clone()),
             round_trip: state.round_trip,
-            version: state.server.as_ref().map(|server| server.version.clone()),
-            uptime: state.server.as_ref().map(|server| server.uptime),
-            evicts: state.server.as_ref().and_then(|server| server.evicts.clone()),
+            version: server.map(|server| server.version.clone()),
+            uptime: server.map(|server| server.uptime),
+            evicts: server.and_then(|server| server.evicts.clone()),
             unreadable: state.unreadable.clone(),
-            out_of_memory: state.server.as_ref().and_then(|server| server.full.clone()),
+            out_of_memory: server.and_then(|server| server.full.clone()),
             no_wake_ups: state.silent.clone().filter(|_| !state.hinting),
             record: state.guard.record().cloned(),
         }

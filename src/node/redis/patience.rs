@@ -16,6 +16,8 @@ use crate::rules::Tick;
 const LATE: Duration = Duration::from_millis(5);
 /// The time to read replies that came during a standstill of the process.
 const READS: Duration = Duration::from_millis(50);
+/// This many timeouts in a row end a connection.
+pub(super) const TIMEOUTS: u32 = 3;
 
 pub(super) struct Patience {
     host: Arc<dyn Host>,

@@ -37,8 +37,8 @@ pub(super) struct State {
     pub(super) standing: MembershipState,
     /// When the last answered hello was sent.
     pub(super) greeted: Option<Tick>,
-    /// When a reply showed that the record of the last answered hello is out of date.
-    stale: Option<Tick>,
+    /// When a reply showed that the record or the list of the last answered hello is out of date.
+    pub(super) stale: Option<Tick>,
     pub(super) renewals: Renewals,
     pub(super) probing: Probing,
 }
@@ -70,7 +70,7 @@ impl Renewals {
 /// from closing the connection as idle (`timeout`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probing {
-    interval: Duration,
+    pub(super) interval: Duration,
     /// Whether the last connection ended after it was idle.
     ended_idle: bool,
 }
@@ -85,10 +85,6 @@ impl Default for Probing {
 }
 
 impl Probing {
-    pub(super) const fn interval(self) -> Duration {
-        self.interval
-    }
-
     /// Notes that a connection ended after it was unused for `idle`, before its first probe. If
     /// that happens twice in a row, the interval of probes becomes half of that time.
     pub(super) fn ended_idle(&mut self, idle: Duration) {
@@ -175,11 +171,6 @@ impl State {
         self.unreadable = None;
         self.greeted = Some(sent);
         self.stale = self.stale.filter(|since| sent < *since);
-    }
-
-    /// Notes a reply which showed that the known record or list in force is out of date.
-    pub(super) fn is_out_of_date(&mut self, now: Tick) {
-        self.stale = Some(now);
     }
 
     /// The last known record and state; `None` if the node is unreachable or must not take part.

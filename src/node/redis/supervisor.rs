@@ -55,8 +55,8 @@ pub(super) async fn run(shared: Arc<Shared>, closing: CancellationToken) {
     }
 }
 
-/// Catches a panic, in the transport or here: it must not leave the node's last state in place for
-/// ever.
+/// Catches a panic, in the transport or here: a panic must not leave the node's last state in place
+/// for ever.
 async fn unwound(generation: impl Future<Output = (NodeState, bool)>) -> (NodeState, bool) {
     let panicked = |_| (NodeState::Down { why: PANICKED.to_owned() }, false);
     AssertUnwindSafe(generation).catch_unwind().await.unwrap_or_else(panicked)
@@ -148,7 +148,7 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     state.link = Link::Up(queue);
     let told = state.memory(now);
     drop(state);
-    // A warning, as the loss of the connection was: both must show at the same log level.
+    // Log a warning, as for the loss of the connection: both must show at the same log level.
     match lost {
         true => tracing::warn!(node = %shared.label, "connected again: {told}"),
         false => tracing::info!(node = %shared.label, "{told}"),

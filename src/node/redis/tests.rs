@@ -90,7 +90,8 @@ impl Connection for Line {
 }
 
 fn granted(arguments: &dyn Arguments) -> Value {
-    // Three arguments for the script, the number of keys and the record's key; 16 for each claim.
+    // Three arguments come first: the script, the number of keys, and the record's key. Each claim
+    // has 16.
     grants((arguments.count() - 3) / 16)
 }
 

@@ -204,7 +204,7 @@ impl Tls {
     }
 
     /// As [`client_config`](Self::client_config), but reads the files on a blocking thread: the
-    /// runtime's threads renew leases.
+    /// runtime's own threads must go on renewing leases.
     ///
     /// # Cancel safety
     /// Safe: a read that is under way ends by itself, and the next one waits for it.
@@ -235,7 +235,7 @@ impl Default for Reading {
 }
 
 impl PartialEq for Reading {
-    /// All values are equal, since this is no option.
+    /// All values are equal, since a `Reading` is not an option.
     fn eq(&self, _: &Self) -> bool {
         true
     }

@@ -45,7 +45,7 @@ const ALERTS: &[(&str, &str, &str)] = &[
     (
         "CertificateRequired",
         "the server takes only clients with a certificate",
-        "name one with its key (client_certificate; --tls-cert and --tls-key)",
+        "give a certificate and its key (client_certificate; in the command --tls-cert and --tls-key)",
     ),
     (
         "UnknownCA",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::offset::micros;
+use super::clock::micros;
 use crate::rules::tick::Tick;
 
 /// Nodes do not raise `high` to a ballot more than a day ahead of TIME. This limit is lower,

@@ -1,4 +1,7 @@
-//! What the guard concludes from a node's record, process and clock.
+//! What the guard concludes from a node's record and process.
+
+mod clock;
+mod wait;
 
 use super::*;
 use crate::rules::list::OldAtOnce;
@@ -52,26 +55,9 @@ fn quarantine(guard: &RestartGuard, now: u32) -> Option<(Duration, Doubt)> {
 }
 
 #[test]
-fn young_record_is_waited_for_until_it_is_max_ttl_old() {
-    let mut guard = guard();
-    guard.meets_process("run");
-    hears(&mut guard, &record("a", "run", 20), 100);
-    assert_eq!(quarantine(&guard, 100), Some((Duration::from_millis(40_600), Doubt::Restarted)));
-    assert_eq!(guard.quarantined(ms(140_600)), None);
-    assert!(!guard.take_news(), "nothing is held there by this client");
-}
-
-#[test]
 fn old_record_votes_at_once() {
     assert_eq!(quarantine(&known(), 0), None);
     assert!(known().settled(at(0)), "`extended` counts");
-}
-
-#[test]
-fn age_counts_from_when_the_answer_came() {
-    let mut guard = guard();
-    guard.hello(Some(&record("a", "run", 20)), at(100), at(103));
-    assert_eq!(guard.free_at(), ms(143_600));
 }
 
 #[test]
@@ -244,19 +230,6 @@ fn reconnection_to_the_same_process_and_record_changes_nothing() {
 }
 
 #[test]
-fn node_that_forgot_waits_to_be_synced() {
-    let mut guard = guard();
-    let unsynced = |age| Record { synced: false, ..record("a", "run", age) };
-    hears(&mut guard, &unsynced(50), 100);
-    assert_eq!(quarantine(&guard, 100), Some((Duration::from_millis(10_600), Doubt::Restarted)));
-    assert_eq!(guard.quarantined(ms(110_600)), Some((LATE, Doubt::Unsynced)));
-    assert_eq!(quarantine(&guard, 200), Some((SOON, Doubt::Unsynced)), "however long the sync takes");
-    assert!(guard.settled(at(111)), "`extended` counts");
-    hears(&mut guard, &record("a", "run", 150), 200);
-    assert_eq!(quarantine(&guard, 200), None);
-}
-
-#[test]
 fn zero_switches_the_guard_off() {
     let mut guard = RestartGuard::new(Duration::ZERO, 0.01);
     assert_eq!(quarantine(&guard, 0), None);
@@ -271,27 +244,6 @@ fn zero_switches_the_guard_off() {
 }
 
 #[test]
-fn longest_doubt_stands() {
-    let mut guard = known();
-    guard.observe(100 * SECOND, at(1), at(1));
-    assert!(guard.observe(200 * SECOND, at(2), at(2)));
-    let stepped = quarantine(&guard, 3);
-    assert_eq!(stepped, Some((QUARANTINE - SECOND, Doubt::ClockStepped)));
-    hears(&mut guard, &record("b", "run", 20), 3);
-    assert_eq!(quarantine(&guard, 3), stepped, "the doubt by the new record ends sooner");
-}
-
-#[test]
-fn clock_of_another_server_is_no_stepped_clock() {
-    let mut guard = known();
-    guard.observe(100 * SECOND, at(1), at(1));
-    guard.observe(200 * SECOND, at(2), at(2));
-    guard.meets_process("new");
-    hears(&mut guard, &record("b", "new", 20), 2);
-    assert_eq!(quarantine(&guard, 2), Some((QUARANTINE, Doubt::Restarted)));
-}
-
-#[test]
 fn each_doubt_is_news_once() {
     let mut guard = known();
     assert!(!guard.take_news());
@@ -300,106 +252,6 @@ fn each_doubt_is_news_once() {
     guard.observe(100 * SECOND, at(21), at(21));
     guard.observe(200 * SECOND, at(22), at(22));
     assert!(guard.take_news());
-}
-
-#[test]
-fn doubted_node_extends_nothing_until_no_running_round_counts_what_it_forgot() {
-    let mut guard = known();
-    assert!(guard.trust(at(9)) == Trust { grants: true, extensions: true });
-    hears(&mut guard, &record("b", "run", 0), 10);
-    assert!(!guard.settled(at(10)) && !guard.settled(ms(15_099)) && guard.settled(ms(15_100)));
-    assert!(guard.trust(ms(15_100)) == Trust { grants: false, extensions: true });
-}
-
-#[test]
-fn clocks_that_may_run_further_apart_are_in_doubt_for_longer() {
-    let mut guard = RestartGuard::new(MAX_TTL, 0.1);
-    hears(&mut guard, &record("a", "run", 0), 10);
-    assert_eq!((guard.settles_at(), guard.free_at()), (at(16), at(76)));
-}
-
-#[test]
-fn what_expires_sooner_than_a_round_ends_is_in_doubt_for_as_long_only() {
-    let mut guard = RestartGuard::new(2 * SECOND, 0.01);
-    hears(&mut guard, &record("a", "run", 0), 10);
-    assert_eq!((guard.settles_at(), guard.free_at()), (at(12), ms(12_020)));
-}
-
-#[test]
-fn clock_stepped_forward_or_back_is_a_doubt() {
-    for stepped in [95 * SECOND, 105 * SECOND] {
-        let mut guard = known();
-        assert!(!guard.observe(100 * SECOND, at(0), at(0)));
-        assert!(guard.observe(stepped + SECOND, at(1), at(1)), "{stepped:?}");
-        assert_eq!(quarantine(&guard, 1), Some((QUARANTINE, Doubt::ClockStepped)));
-        assert!(!guard.settled(at(1)));
-    }
-}
-
-#[test]
-fn push_shows_a_clock_that_was_set_forward() {
-    let mut guard = known();
-    guard.observe(SECOND * 1_000, at(100), at(100));
-    assert!(!guard.observe_push(SECOND * 1_001, at(102)), "the push took a second");
-    assert!(guard.trust(at(102)).grants);
-    assert!(guard.observe_push(SECOND * 1_004, at(103)), "the node's clock cannot be so late");
-    assert!(!guard.trust(at(103)).grants);
-    assert!(!guard.observe_push(SECOND * 9_000, at(104)), "nothing is known of the clock before the next answer");
-}
-
-#[test]
-fn what_a_push_shows_of_a_clock_is_remembered() {
-    let mut guard = known();
-    guard.observe(SECOND * 1_000, at(100), at(110));
-    assert!(
-        !guard.observe_push(SECOND * 1_001, at(101)),
-        "its clock is ahead by 900 s, the highest that the answer allows"
-    );
-    assert!(guard.observe(SECOND * 1_005, at(111), at(112)), "the clock is less far ahead now");
-}
-
-#[test]
-fn slow_drift_within_the_rate_is_no_step() {
-    let mut guard = guard();
-    for second in 0..10_000u32 {
-        let time = (SECOND * second).mul_f64(1.004);
-        assert!(!guard.observe(time, at(second), at(second)), "second {second}");
-    }
-}
-
-/// The clock may have been read when the request was sent, and may have drifted since.
-#[test]
-fn drift_counts_since_the_request_was_sent() {
-    let mut guard = guard();
-    assert!(!guard.observe(100 * SECOND, at(0), at(10)));
-    assert!(!guard.observe(Duration::from_millis(110_090), at(10), at(10)));
-    assert!(guard.observe(Duration::from_millis(110_150), at(10), at(10)));
-}
-
-#[test]
-fn what_whole_microseconds_cut_off_is_no_step() {
-    let nanos = |nanos| Tick::new(Duration::from_nanos(nanos));
-    let mut guard = RestartGuard::new(MAX_TTL, 0.0);
-    assert!(!guard.observe(SECOND, nanos(0), nanos(0)));
-    assert!(!guard.observe(SECOND, nanos(0), nanos(0)), "the same again");
-    assert!(!guard.observe(SECOND + Duration::from_micros(1), nanos(999), nanos(999)), "a new microsecond has begun");
-    assert!(guard.observe(SECOND + Duration::from_micros(9), nanos(999), nanos(999)), "eight more are a step");
-}
-
-#[test]
-fn the_nodes_clock_is_in_the_middle_of_what_its_answer_allows() {
-    let mut guard = guard();
-    assert_eq!(guard.clock_ahead(), None);
-    guard.observe(100 * SECOND, at(10), at(12));
-    assert_eq!(guard.clock_ahead(), Some(89_000_000));
-}
-
-#[test]
-fn a_slow_reply_widens_what_is_believed_of_the_clock() {
-    let mut guard = guard();
-    assert!(!guard.observe(100 * SECOND, at(0), at(0)));
-    // The node may have answered at any moment of these five seconds.
-    assert!(!guard.observe(104 * SECOND, at(1), at(6)));
 }
 
 #[test]

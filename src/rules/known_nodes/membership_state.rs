@@ -1,11 +1,10 @@
-//! What the records of all nodes show together.
+//! What the records of all nodes show together: whose votes count, and which records clients saw.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::node::{Node, Other};
-use super::{Known, KnownNodes, MembershipState};
-use crate::rules::doubt::LATE;
+use super::{KnownNodes, MembershipState};
 use crate::rules::list::{Record, Sighting};
 use crate::rules::tick::Tick;
 
@@ -37,10 +36,10 @@ impl KnownNodes {
         Some((format!("another list is in force on {}", node.name), node.other(now)?))
     }
 
-    /// The message that clients of this list reach two servers by a node's name, if they do. An id
+    /// A message if clients of this list reach two servers by a node's name; else `None`. An id
     /// that a client showed counts only if it was shown between two moments. The first is
-    /// `List::overlap` after this record began: ids shown earlier may be of the record before. The
-    /// second is this client's hello: ids shown later may be of the record after.
+    /// `List::overlap` after this record began: ids shown earlier may belong to the previous
+    /// record. The second is this client's hello: ids shown later may belong to the next record.
     fn twins(&self, number: usize, now: Tick) -> Option<Arc<str>> {
         let node = &self.nodes[number];
         let (own, asked) = (node.record()?, node.answer()?.at);
@@ -76,40 +75,9 @@ impl KnownNodes {
         self.fresh_records(now).map(|(node, record)| (node.name.clone(), record.id.clone())).collect()
     }
 
-    /// The ballot to which a node that forgot is synced now; `None` if it cannot be synced now.
-    ///
-    /// The node lost its fences, which keep tokens growing. But a quorum granted each token. So of
-    /// any N - quorum + 1 other nodes that never forgot, at least one has the token in its `high`.
-    /// The client must ask these nodes after the last moment at which a round could count a
-    /// forgotten grant. If too few of these nodes answer in time, the highest `high` that is known
-    /// must do.
-    pub(super) fn sync(&self, number: usize, now: Tick) -> Option<u64> {
-        let pupil = self.nodes[number].answer()?;
-        pupil.record.as_ref().filter(|record| !record.synced && record.is_of(&pupil.process))?;
-        if !self.nodes[number].has(&self.list, now) {
-            return None;
-        }
-        let is_later = |known: &Known| known.at > pupil.settles_at;
-        let others: Vec<&Record> = self
-            .fresh_records(now)
-            .filter(|(node, _)| node.name != self.nodes[number].name && node.answer().is_some_and(is_later))
-            .map(|(_, record)| record)
-            .collect();
-        let sure: Vec<&Record> = others.iter().copied().filter(|record| record.synced).collect();
-        if sure.len() >= self.size.blocking() as usize {
-            return highest(&sure);
-        }
-        let late = now > pupil.free_at + LATE && others.len() + 1 >= self.size.quorum() as usize;
-        late.then(|| highest(&others).unwrap_or_default())
-    }
-
     /// The nodes that answered a hello lately, with their records.
-    fn fresh_records(&self, now: Tick) -> impl Iterator<Item = (&Node, &Record)> {
+    pub(super) fn fresh_records(&self, now: Tick) -> impl Iterator<Item = (&Node, &Record)> {
         let fresh = self.fresh();
         self.nodes.iter().filter_map(move |node| Some((node, node.fresh(fresh, now)?.record.as_ref()?)))
     }
-}
-
-fn highest(records: &[&Record]) -> Option<u64> {
-    records.iter().map(|record| record.high).max()
 }

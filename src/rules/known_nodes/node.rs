@@ -26,7 +26,7 @@ impl Other {
         Self {
             until: now + in_force.left,
             same_name: name.is_none_or(|name| name == mine.name()),
-            why: difference(mine, &in_force.says).into(),
+            why: difference(mine, &in_force.says, None).into(),
         }
     }
 }
@@ -131,8 +131,8 @@ impl Node {
         self.is_current() && self.outlasts(list).is_some_and(|at| now < at)
     }
 
-    /// The moment up to which a new lock surely ends before the list lapses, if clocks run apart by
-    /// at most 1 %.
+    /// Until when new locks may count: a lock granted by then surely ends before the list lapses,
+    /// if clocks run apart by at most 1 %.
     fn outlasts(&self, list: &List) -> Option<Tick> {
         let known = self.answer()?;
         let in_force = known.record.as_ref()?.in_force.as_ref()?;
@@ -174,7 +174,7 @@ impl Node {
     }
 
     /// Whether a hello is needed because the known state is outdated. If hellos only look
-    /// (`looks`), a state that only a writing hello can repair is left out.
+    /// (`looks`), this ignores what only a writing hello can repair.
     pub(super) fn is_outdated(&self, list: &List, looks: bool, now: Tick) -> bool {
         let Some(known) = self.answer() else { return false };
         let replaced = known.record.is_some() && !self.is_current();

@@ -1,8 +1,8 @@
 //! What a client concludes from the nodes' records, and which hellos follow.
 
+mod fence_sync;
 mod ids;
 mod lists;
-mod sync;
 mod when;
 
 use super::*;

@@ -1,5 +1,5 @@
-//! Draws panels of a dashboard as one SVG, for scripts/panels: `panels FILE`. Reads them as JSON from
-//! standard input: `[{"title", "unit", "series": [{"name", "points": [[seconds, value], ..]}]}]`.
+//! Draws panels of a dashboard as one SVG, for scripts/panels: `panels FILE`. Reads the panels as
+//! JSON from standard input: `[{"title", "unit", "series": [{"name", "points": [[seconds, value], ..]}]}]`.
 
 use std::error::Error;
 use std::ops::Range;
@@ -11,9 +11,9 @@ use serde::Deserialize;
 
 const PANEL: (u32, u32) = (560, 270);
 const COLUMNS: usize = 2;
-/// To the right of each panel, for the names of its series.
+/// The width of the names of series, to the right of each panel.
 const NAMES: u32 = 150;
-/// How high a name is.
+/// The height of a name.
 const LINE: i32 = 15;
 const COLOURS: [RGBColor; 10] = [
     RGBColor(30, 110, 180),
@@ -88,7 +88,7 @@ impl Panel {
     }
 }
 
-/// As Grafana shows values of this unit.
+/// A value as Grafana shows it in this unit.
 fn shown(value: f64, unit: &str) -> String {
     match unit {
         "s" if value < 1.0 => format!("{:.0} ms", value * 1e3),

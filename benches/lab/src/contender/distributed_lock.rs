@@ -7,7 +7,7 @@ use distributed_lock_redis::{RedisLockHandle, RedisLockProvider};
 
 use super::{Result, TTL, Took};
 
-/// Before it is asked again for a lock that somebody else holds.
+/// The pause before the next try for a lock that somebody else holds.
 const PAUSE: Duration = Duration::from_millis(10);
 
 pub struct DistributedLock(RedisLockProvider);
@@ -27,7 +27,7 @@ impl DistributedLock {
         Ok(Took { acquire: acquired - begun, release: acquired.elapsed() })
     }
 
-    /// It does not try again by itself.
+    /// The crate does not try again by itself, so this does.
     pub async fn wanted(&self, name: &str) -> Result<RedisLockHandle> {
         let lock = self.0.create_lock(name);
         loop {

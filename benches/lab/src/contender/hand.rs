@@ -1,9 +1,9 @@
-//! The floor of all floors: RESP by hand over Tokio's sockets, without a client library and
-//! without a task of its own.
+//! The lowest floor: it writes the Redis protocol by hand over Tokio's sockets, without a client
+//! library and without a task of its own.
 //!
-//! One connection a node. Commands are not batched: each acquisition and each release is a script
-//! call of its own to each node. What several tasks ask before the sockets are looked at leaves in
-//! one write.
+//! There is one connection to each node. Commands are not batched: each acquisition and each
+//! release is a script call of its own to each node. Commands that several tasks send before the
+//! sockets are polled leave in one write.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -22,9 +22,9 @@ use tokio::net::TcpStream;
 use super::{Result, Scripts, TTL, Took, owner, quorum};
 use crate::servers::write_request;
 
-/// How much is read at a time.
+/// How many bytes are read at a time.
 const CHUNK: usize = 16 << 10;
-/// What a `SET` that took the key is answered with, and a script that deleted it.
+/// The replies of a `SET` that took the key, and of a script that deleted the key.
 const GOOD: [&[u8]; 2] = [b"+OK", b":1"];
 
 pub struct Hand {
@@ -48,7 +48,7 @@ impl Hand {
         self.timed(&["EVALSHA", &self.scripts.acquire, "1", name, &owner, &self.ttl], name, &owner).await
     }
 
-    /// The same as the Redis documentation has it: a plain `SET` in place of the script.
+    /// As `pair`, but with a plain `SET` instead of a script, as in the Redis documentation.
     pub async fn plain_pair(&self, name: &str, number: u64) -> Result<Took> {
         let owner = owner(number);
         self.timed(&["SET", name, &owner, "NX", "PX", &self.ttl], name, &owner).await
@@ -73,8 +73,8 @@ impl Hand {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries what `work`, or tasks of it, ask to the nodes, and the replies back. `work` is
-    /// polled first: what it asks in one go leaves in one write.
+    /// Runs `work`. Carries commands of `work` and its tasks to the nodes, and the replies back.
+    /// `work` is polled first, so that all commands of one poll leave in one write.
     pub async fn drive<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let driven = poll_fn(|context| {
@@ -120,7 +120,7 @@ impl Asked {
 
 struct Links {
     list: Vec<Link>,
-    /// Who carries, while it waits: woken when there is more to send.
+    /// The waker of `drive` while it waits. It is woken when there is more to send.
     carrier: Option<Waker>,
 }
 
@@ -155,13 +155,13 @@ impl Links {
 struct Link {
     stream: TcpStream,
     output: Vec<u8>,
-    /// Where replies are read to.
+    /// The buffer of one read.
     chunk: Box<[u8]>,
-    /// What was read and not handed out yet: the begin of a reply.
+    /// The beginning of a reply that has not arrived as a whole.
     input: Vec<u8>,
-    /// Whose replies are to come, in order.
+    /// The commands whose replies are still to come, in order.
     owed: VecDeque<Arc<Asked>>,
-    /// The connection ended. It is not made anew.
+    /// Whether the connection has ended. It is not opened again.
     dead: bool,
 }
 

@@ -1,6 +1,6 @@
-//! What is compared: locks, and floors. A floor sends what any of them must send at least, over one
-//! client library or none: one script call a node for an acquisition, one for a release, and the
-//! replies of a quorum end each.
+//! The contenders: locks, and floors. A floor sends the least that a lock must send, over one
+//! client library or none: one script call to each node for an acquisition, and one for a release.
+//! Each ends with the replies of a quorum.
 
 mod distributed_lock;
 mod fred_floor;
@@ -24,17 +24,18 @@ use rslock::Rslock;
 
 use crate::servers::Server;
 
-/// What goes wrong is only ever shown.
+/// An error, which is only shown.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;
 pub type Result<T> = std::result::Result<T, Failed>;
 
-/// `SET` unless it is set. A script, since a lock that keeps more than an owner needs one.
+/// Sets the key if it is not set. A lock that stores more than an owner needs a script, so this is
+/// a script, too.
 const ACQUIRE: &str = "return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])";
 /// <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>
 const RELEASE: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
 
-/// The names under which all servers know both.
+/// The hashes of both scripts, which are the same on all servers.
 #[derive(Clone, Debug)]
 pub struct Scripts {
     pub acquire: String,
@@ -42,10 +43,10 @@ pub struct Scripts {
 }
 
 impl Scripts {
-    /// Loads them into all servers.
+    /// Loads both scripts into all servers.
     ///
     /// # Errors
-    /// Whatever a server says.
+    /// If a server refuses a script, or does not answer.
     pub fn load(servers: &mut [Server]) -> io::Result<Self> {
         let mut scripts = Self { acquire: String::new(), release: String::new() };
         for server in servers {
@@ -55,10 +56,10 @@ impl Scripts {
     }
 }
 
-/// How long one may take to end.
+/// How long a contender may take to close.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// Which one.
+/// A kind of contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     Hand,
@@ -68,7 +69,7 @@ pub enum Kind {
     OursRedis,
     Rslock,
     DistributedLock,
-    /// Not one of [`Kind::ALL`]: what `cost` compares with.
+    /// Not in [`Kind::ALL`]: only `cost` compares with it.
     Plain,
 }
 
@@ -92,7 +93,7 @@ impl Kind {
     /// Connects to these servers, all of which know the scripts of the floors.
     ///
     /// # Errors
-    /// Whatever goes wrong; that it takes longer than `patience` too.
+    /// If connecting fails, or takes longer than `patience`.
     pub async fn connect(self, ports: &[u16], scripts: &Scripts, patience: Duration) -> Result<Lock> {
         timeout(patience, self.connected(ports, scripts)).await.map_err(|_| "it does not connect")?
     }
@@ -111,7 +112,7 @@ impl Kind {
     }
 }
 
-/// One of them, connected.
+/// A connected contender.
 pub enum Lock {
     Hand(Hand),
     Redis(RedisFloor),
@@ -123,7 +124,7 @@ pub enum Lock {
     Plain(Hand),
 }
 
-/// What an acquisition and its release took.
+/// How long an acquisition and its release took.
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
     pub acquire: Duration,
@@ -137,7 +138,7 @@ impl Took {
 }
 
 impl Lock {
-    /// Acquires and releases a name that nobody else wants. `number` is used once.
+    /// Acquires and releases a name that nobody else wants. `number` must be new.
     pub async fn pair(&self, name: &str, number: u64) -> Result<Took> {
         match self {
             Self::Hand(hand) => hand.pair(name, number).await,
@@ -150,7 +151,7 @@ impl Lock {
         }
     }
 
-    /// Acquires a name that others want too. The floors do not wait.
+    /// Acquires a name that others want, too. Fails for a floor, which cannot wait.
     pub async fn wanted(&self, name: &str) -> Result<Held> {
         match self {
             Self::Ours(ours) | Self::OursRedis(ours) => Ok(Held::Ours(ours.wanted(name).await?)),
@@ -160,8 +161,8 @@ impl Lock {
         }
     }
 
-    /// Does what `work` says. All but what is written by hand have tasks that read and write in the
-    /// background; that does both in here.
+    /// Runs `work`. The floor by hand reads and writes within this call; the others have background
+    /// tasks for that.
     pub async fn drive<T>(&self, work: impl Future<Output = T>) -> T {
         match self {
             Self::Hand(hand) | Self::Plain(hand) => hand.drive(work).await,
@@ -169,8 +170,8 @@ impl Lock {
         }
     }
 
-    /// What names begin with: what one contender leaves behind for a while must not be in the way
-    /// of the next.
+    /// The prefix of names. With one prefix for all, keys that a contender leaves behind would
+    /// disturb the next contender.
     const fn prefix(&self) -> &'static str {
         match self {
             Self::Hand(_) => "hand",
@@ -189,7 +190,7 @@ impl Lock {
         format!("{}/{of}", self.prefix())
     }
 
-    /// Ends it: no task or connection of it is left to disturb what is measured next.
+    /// Closes the contender, so that no task or connection of it disturbs the next measurement.
     pub async fn close(self) {
         let closed = async {
             match self {
@@ -198,7 +199,7 @@ impl Lock {
                 _ => {}
             }
         };
-        // A node that does not answer would be waited for.
+        // Closing would wait for a node that does not answer.
         let _ = timeout(CLOSING, closed).await;
     }
 }
@@ -221,12 +222,12 @@ impl Held {
     }
 }
 
-/// How many of so many nodes make a quorum.
+/// How many nodes make a quorum.
 pub const fn quorum(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
-/// An owner as the floors write it: as long as a UUID, which a lock cannot do without.
+/// An owner, as floors write it. It is as long as a UUID, since every lock needs a unique owner.
 pub fn owner(number: u64) -> String {
     format!("00000000-0000-4000-8000-{number:012}")
 }

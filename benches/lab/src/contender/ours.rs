@@ -7,11 +7,11 @@ use tokio::time::sleep;
 
 use super::{Result, Took};
 
-/// The default of the library, which all others are told.
+/// The library's default ttl. All contenders with a ttl get this one.
 pub const TTL: Duration = Duration::from_secs(30);
 /// How long to wait for a lock that nobody else wants.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// How long to wait until all nodes vote. It takes some ten milliseconds; under a profiler, seconds.
+/// How long to wait until all nodes vote. That takes about ten milliseconds; under a profiler, seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Ours(pub Quorum);
@@ -38,12 +38,12 @@ impl Ours {
     }
 }
 
-/// How to make quorums that others do not have: for what only this library is measured by.
+/// Builds quorums, for measurements of this library alone.
 pub struct Quorums;
 
 impl Quorums {
-    /// A builder for these servers, which are new and nobody else's: the restart guard would make
-    /// clients wait.
+    /// A builder for these servers, without the restart guard. The servers are new, so the guard
+    /// would only make clients wait.
     pub fn builder(ports: &[u16]) -> QuorumBuilder {
         let nodes = ports.iter().map(|port| format!("redis://127.0.0.1:{port}"));
         Quorum::builder().nodes(nodes).max_ttl(Duration::ZERO).ttl(TTL)

@@ -7,7 +7,7 @@ use super::{Result, TTL, Took};
 pub struct Rslock(rslock::LockManager);
 
 impl Rslock {
-    /// It connects with the first lock.
+    /// rslock connects when it acquires its first lock.
     pub fn open(ports: &[u16]) -> Self {
         let nodes = ports.iter().map(|port| format!("redis://127.0.0.1:{port}")).collect();
         Self(rslock::LockManager::new(nodes))
@@ -21,7 +21,7 @@ impl Rslock {
         Ok(Took { acquire: acquired - begun, release: acquired.elapsed() })
     }
 
-    /// It tries again after a random pause of up to 200 ms.
+    /// rslock tries again after a random pause of up to 200 ms.
     pub async fn wanted(&self, name: &str) -> Result<rslock::LockGuard> {
         Ok(self.0.acquire(name, TTL).await?)
     }

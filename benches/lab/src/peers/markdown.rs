@@ -1,4 +1,5 @@
-//! A report as the part of a page: ratios and plots. Absolute times of a machine tell nothing.
+//! A report as a part of benches/README.md. It has ratios and plots, since absolute times depend on
+//! the machine.
 
 use std::fmt::Write;
 
@@ -6,7 +7,7 @@ use super::reach;
 use crate::contender::Kind;
 use crate::table::{Report, short};
 
-/// What tables show: a title, and where its figure is.
+/// Figures of the table: the title, the scenario, and the figure's name.
 const FIGURES: [(&str, &str, &str); 8] = [
     ("alone, p50", "alone", "pair_p50_ms"),
     ("alone, p99", "alone", "pair_p99_ms"),
@@ -18,7 +19,7 @@ const FIGURES: [(&str, &str, &str); 8] = [
     ("256 tasks, node CPU", "crowd", "node_cpu_us"),
 ];
 
-/// Figures that are ratios by themselves.
+/// As `FIGURES`, for figures that are ratios by themselves.
 const RATIOS: [(&str, &str, &str); 5] = [
     ("far, acquire p50, to the third-smallest round trip", "far", "acquire_p50_to_trip"),
     ("one of five black-holed, acquire p50, to healthy", "1 black-holed after the start", "p50_to_healthy"),
@@ -40,7 +41,7 @@ const PLOTS: [(&str, &str); 6] = [
     ("longest-wait", "How long the unluckiest of them waits"),
 ];
 
-/// The part between the marks.
+/// The text between the marks in benches/README.md.
 pub fn written(report: &Report, date: &str) -> String {
     let mut page = String::new();
     // Writing to a string does not fail.
@@ -74,7 +75,7 @@ fn line(page: &mut String, title: &str, figure: impl Fn(Kind) -> Option<f64>, fa
     let _ = writeln!(page, "| {title} | {} |", cells.join(" | "));
 }
 
-/// What kind of machine it is.
+/// Describes this machine.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();

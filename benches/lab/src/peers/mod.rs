@@ -1,5 +1,5 @@
-//! `peers`: quorumlock beside other locks over Redis, and beside floors: what any lock must cost that
-//! asks five nodes at once. All of them run on the same servers, in turn.
+//! `peers` compares quorumlock with other locks over Redis, and with floors: the least that a lock
+//! over five nodes costs. All contenders run on the same servers, in turn.
 
 mod markdown;
 mod plots;
@@ -16,13 +16,13 @@ use scenario::Scenario;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// What is measured
+    /// The scenarios to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Scenario::ALL)]
     scenario: Vec<Scenario>,
     /// A share of the usual number of pairs: 0.1 for a glance
     #[arg(long, default_value_t = 1.0)]
     share: f64,
-    /// Only the one of this name, or those whose name contains this, beside the floor by hand
+    /// Only the contender of this name, or those whose names contain it, and the floor by hand
     #[arg(long)]
     only: Option<String>,
     /// Adds rows that another program measured: a file as --json writes it
@@ -37,7 +37,7 @@ pub struct Args {
     /// Writes the part of benches/README.md that shows a run
     #[arg(long, requires = "date")]
     markdown: Option<PathBuf>,
-    /// The day of the run, as that part says it
+    /// The day of the run, for --markdown
     #[arg(long)]
     date: Option<String>,
 }

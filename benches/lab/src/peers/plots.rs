@@ -1,5 +1,5 @@
-//! Plots of a report, as SVG. All of them show multiples: of the floor's least crowded point, or of
-//! ours. Absolute times of a machine tell nothing.
+//! Plots of a report, as SVG. All show ratios, such as multiples of the floor's first point or of
+//! quorumlock's figure, since absolute times depend on the machine.
 
 use std::path::Path;
 
@@ -35,13 +35,13 @@ pub fn write(report: &Report, folder: &Path) -> Result<()> {
     bars(&file("fairness"), "16 tasks, one name: fewest sections of a task", "share of the most", &fairness(report))
 }
 
-/// Figures as multiples of ours.
+/// Figures as multiples of quorumlock's.
 fn to_ours(values: Vec<(Kind, f64)>) -> Vec<(Kind, f64)> {
     let ours = values.iter().find(|(kind, _)| *kind == Kind::Ours).map_or(f64::NAN, |(_, value)| *value);
     values.into_iter().map(|(kind, value)| (kind, value / ours)).filter(|(_, ratio)| ratio.is_finite()).collect()
 }
 
-/// What a plot of curves shows.
+/// The texts and the figure of a plot of curves.
 struct Axes {
     scenario: &'static str,
     title: &'static str,
@@ -80,7 +80,7 @@ fn curves(report: &Report, file: &Path, axes: &Axes) -> Result<()> {
     root.fill(&WHITE)?;
     let mut builder = ChartBuilder::on(&root);
     builder.caption(axes.title, ("sans-serif", 18)).margin(12).x_label_area_size(36).y_label_area_size(64);
-    // Tasks grow by factors, nodes by steps.
+    // A logarithmic axis: the numbers of tasks grow by factors.
     let mut chart = builder.build_cartesian_2d((1.0..right * 1.05).log_scale(), 0.0..top)?;
     chart.configure_mesh().x_desc(axes.x).y_desc(axes.y).x_label_formatter(&|x| format!("{x:.0}")).draw()?;
     for (kind, points) in series {
@@ -111,7 +111,7 @@ fn fairness(report: &Report) -> Vec<(Kind, f64)> {
     pairs.map(|((kind, least), (_, most))| (kind, if most > 0.0 { least / most } else { 0.0 })).collect()
 }
 
-/// A bar a contender, with its figure.
+/// Draws a bar for each contender, with its figure.
 fn bars(file: &Path, title: &str, unit: &str, values: &[(Kind, f64)]) -> Result<()> {
     if values.is_empty() {
         return Ok(());

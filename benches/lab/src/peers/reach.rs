@@ -1,5 +1,5 @@
-//! What the project wants to reach, line by line, with what a run came to. Each line is a ratio
-//! within one run, or a figure that does not depend on the machine much.
+//! The project's goals, line by line, with the figures of a run. Each figure is a ratio within one
+//! run, or depends little on the machine.
 
 use crate::contender::Kind;
 use crate::table::{Report, print, short};
@@ -7,10 +7,10 @@ use crate::table::{Report, print, short};
 const OURS: &str = Kind::Ours.name();
 const FRED: &str = Kind::Fred.name();
 
-/// One line: what, and at most (or at least) which figure.
+/// One goal: its text, the measured figure, and the bound.
 struct Line {
     what: String,
-    /// Nothing where it was not measured.
+    /// `None` if it was not measured.
     figure: Option<f64>,
     bound: Bound,
 }
@@ -66,7 +66,7 @@ fn line(what: impl Into<String>, figure: Option<f64>, bound: Bound) -> Line {
     Line { what: what.into(), figure, bound }
 }
 
-/// One figure of ours as a multiple of another contender's, by their multiples of the floor.
+/// quorumlock's figure divided by another contender's. Both are multiples of the floor's figure.
 fn beside(report: &Report, scenario: &str, other: &str, name: &str) -> Option<f64> {
     Some(report.to_floor(scenario, None, OURS, name)? / report.to_floor(scenario, None, other, name)?)
 }
@@ -144,7 +144,7 @@ fn failing(report: &Report) -> Vec<Line> {
     lines
 }
 
-/// From `leases`, where its rows were added.
+/// Goals of `leases`, if its rows were added.
 fn many(report: &Report) -> Vec<Line> {
     let leases = |name: &str| report.figure("leases", None, OURS, name);
     vec![
@@ -156,8 +156,8 @@ fn many(report: &Report) -> Vec<Line> {
     ]
 }
 
-/// From `keys`, where its rows were added: how many names there were, and by how
-/// much what is kept of them grew since half the time.
+/// Goals of `keys`, if its rows were added: the number of names, and how much the keys and the
+/// memory grew since half the time.
 fn names(report: &Report) -> Vec<Line> {
     let figure = |name: &str| report.figure("names", None, OURS, name);
     let names = figure("names").map_or_else(|| "a million".to_owned(), grouped);
@@ -172,7 +172,7 @@ fn names(report: &Report) -> Vec<Line> {
     ]
 }
 
-/// With a comma behind thousands.
+/// Groups digits: 12,345.
 fn grouped(number: f64) -> String {
     let digits = format!("{number:.0}");
     let ends = |at: usize| at > 0 && (digits.len() - at).is_multiple_of(3);
@@ -187,7 +187,7 @@ fn growth(report: &Report) -> Vec<Line> {
     let all: Vec<_> = waiters.iter().map(|&(waiters, each)| (waiters, waiters * each)).collect();
     let first = report.series("waiters", OURS, "first_ms");
     let head = first.last().zip(first.first()).map(|((_, last), (_, first))| last / first);
-    // A step that is linear is 1; what differs by less is noise.
+    // A linear step is 1. Differences within the bounds are noise.
     vec![
         line("1 to 9 nodes: worst step of p50, to linear", steps("nodes", "pair_p50_ms"), Bound::AtMost(1.1)),
         line("1 to 4,096 tasks: worst step of a round of all, to linear", worst_step(&a_pair), Bound::AtMost(1.1)),
@@ -207,7 +207,7 @@ fn worst_step(points: &[(f64, f64)]) -> Option<f64> {
     points.windows(2).map(step).reduce(f64::max)
 }
 
-/// From `benches/cost`, where its rows were added.
+/// Goals of `benches/cost`, if its rows were added.
 fn core(report: &Report) -> Vec<Line> {
     let core = |name: &str| report.figure("core", None, OURS, name);
     vec![

@@ -1,7 +1,7 @@
-//! A relay in front of a server: distance, and a node that fails on demand.
+//! A relay in front of a server. It simulates distance, and a node that fails on demand.
 //!
-//! Blocking threads rather than tasks: Tokio's timers count whole milliseconds and round up. A
-//! thread wakes within a tenth of one.
+//! The relay uses blocking threads, not tasks: Tokio's timers round up to whole milliseconds. A
+//! thread wakes within a tenth of a millisecond.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,27 +11,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, sleep};
 use std::time::{Duration, Instant};
 
-/// How much is read at a time.
+/// How many bytes are read at a time.
 const CHUNK: usize = 16 << 10;
-/// How many reads may be on their way in one direction; past that, the sender is held back.
+/// How many chunks may be under way in one direction. Beyond that, the sender has to wait.
 const QUEUE: usize = 1_024;
-/// What these threads need.
+/// The stack size of these threads.
 const STACK: usize = 128 << 10;
 
-/// What becomes of what is sent through a relay.
+/// What a relay does with connections and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Way {
     Open,
-    /// Connections stay open or are accepted, and nothing comes out at the other end: a machine
-    /// that hangs, or a network that drops what is sent. To a client a stopped server looks the
-    /// same.
+    /// Connections stay open, and new ones are accepted, but no bytes get through. A machine that
+    /// hangs does the same, and so does a network that drops packets, or a stopped server.
     BlackHole,
-    /// All connections are closed, and new ones too.
+    /// The relay closes all connections, also new ones.
     Dead,
 }
 
-/// Dropping it ends it.
+/// A relay. Dropping this value ends it.
 pub struct Relay {
     port: u16,
     state: Arc<State>,
@@ -39,14 +38,14 @@ pub struct Relay {
 
 struct State {
     server: SocketAddr,
-    /// One way, in nanoseconds.
+    /// The delay in one direction, in nanoseconds. `u64::MAX` ends the relay.
     delay: AtomicU64,
     way: AtomicU8,
     open: Mutex<Vec<Arc<TcpStream>>>,
 }
 
 impl Relay {
-    /// A relay to the server at `port` (of loopback), with this round trip at least.
+    /// Starts a relay to the server at `port` on loopback. It adds `round_trip` to each round trip.
     pub fn start(port: u16, round_trip: Duration) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let own = listener.local_addr()?.port();
@@ -67,7 +66,7 @@ impl Relay {
         self.port
     }
 
-    /// Which round trip it adds from now on.
+    /// Sets the time that the relay adds to each round trip from now on.
     pub fn delay(&self, round_trip: Duration) {
         let one_way = u64::try_from(round_trip.as_nanos() / 2).unwrap_or(u64::MAX);
         self.state.delay.store(one_way, Ordering::Relaxed);
@@ -85,7 +84,7 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.switch(Way::Dead);
         self.state.delay.store(u64::MAX, Ordering::Relaxed);
-        // Who accepts looks once more, and sees that it is over.
+        // Wakes the accepting thread, which then sees that the relay has ended.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }
@@ -101,7 +100,7 @@ impl State {
                 return;
             }
             if !self.is(Way::Dead) {
-                // Who cannot be served sees its connection closed.
+                // A client that cannot be served sees its connection closed.
                 let _ = self.connect(client);
             }
         }
@@ -152,7 +151,7 @@ fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     Builder::new().stack_size(STACK).spawn(work).map(drop)
 }
 
-/// Bytes, and when they arrive.
+/// When bytes arrive, and the bytes.
 type Chunk = (Instant, Vec<u8>);
 
 fn deliver(chunks: &Receiver<Chunk>, mut to: &TcpStream) -> io::Result<()> {
@@ -163,7 +162,7 @@ fn deliver(chunks: &Receiver<Chunk>, mut to: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// The shortest of some round trips to a server: what else the machine does only adds to them.
+/// The shortest of some round trips to a server: other load on the machine only lengthens them.
 pub fn round_trip(port: u16) -> io::Result<Duration> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_nodelay(true)?;

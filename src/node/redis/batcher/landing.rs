@@ -5,9 +5,10 @@ use std::task::Poll;
 
 use tokio::task::coop::unconstrained;
 
-use super::{Batcher, TIMEOUTS};
+use super::Batcher;
 use crate::node::redis::admission::{Server, is_unknown_script, parse};
 use crate::node::redis::in_flight::{Completed, What};
+use crate::node::redis::patience::TIMEOUTS;
 use crate::node::redis::scan;
 use crate::node::redis::transport::Value;
 use crate::node::reply::Fault;
@@ -19,7 +20,7 @@ impl Batcher {
     /// generation must end.
     pub(super) async fn land_in_order(&mut self, landed: Completed) -> Option<String> {
         let mut ended = None;
-        // Start a new row of messages: only messages that are unread after this loop matter.
+        // Count messages from here: if the loop reaches the limit, messages may be left unread.
         self.messages.start_again();
         while ended.is_none() && !self.messages.are_enough() {
             // Unconstrained: if this task's budget is used up, Tokio would report that there is no

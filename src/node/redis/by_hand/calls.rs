@@ -7,7 +7,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{advance, sleep};
 
 use super::stage::{MS, Stage, failed, granted, settled};
-use crate::node::redis::encode::BATCH;
+use crate::node::redis::batches::BATCH;
 use crate::node::redis::tests::{SECOND, claimed, claimed_at_once, grants, request};
 use crate::node::redis::transport::Event;
 use crate::node::redis::{Job, Link, QUEUE, Shared, supervisor};
@@ -77,7 +77,7 @@ async fn more_than_may_wait_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn what_is_submitted_at_once_goes_into_as_few_calls_as_it_fits_into() {
     let mut stage = Stage::up().await;
-    // More claims than the queue has room for if each claim takes its own place.
+    // The queue would have no room for these claims if each took its own place.
     let mut answers = claimed_at_once(&stage.node, 10_000);
     for call in 0..79 {
         let claims = if call < 78 { BATCH } else { 10_000 - 78 * BATCH };

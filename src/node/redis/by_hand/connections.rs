@@ -109,7 +109,7 @@ async fn a_connection_that_was_steady_is_made_again_at_once_and_one_that_was_not
     }
 }
 
-/// As with a `CLIENT KILL` twice a second.
+/// This is what a `CLIENT KILL` twice a second does.
 #[tokio::test(start_paused = true)]
 async fn connections_that_answered_are_made_again_after_the_least_pause() {
     let mut stage = Stage::new();
@@ -126,7 +126,7 @@ async fn connections_that_answered_are_made_again_after_the_least_pause() {
     }
 }
 
-/// As with a server or a proxy at its limit of clients.
+/// This is what a server or a proxy at its limit of clients does.
 #[tokio::test(start_paused = true)]
 async fn connections_that_end_once_confirmed_are_made_again_ever_later() {
     let mut stage = Stage::new();
@@ -144,7 +144,7 @@ async fn connections_that_end_once_confirmed_are_made_again_ever_later() {
     assert!(longest > SECOND / 2, "{longest:?}");
 }
 
-/// As with a server that has a `timeout`, on connections without a subscription.
+/// This is what a server with a `timeout` does to connections without a subscription.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_closes_idle_connections_is_asked_more_often() {
     let mut stage = Stage::new();

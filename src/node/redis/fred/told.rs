@@ -68,7 +68,13 @@ fn why_a_node_was_not_reached_is_told_by_what_its_address_says() {
     for (address, reached, kind, details, told) in [
         (plain, true, FredKind::Timeout, "", "connected, but no answer to HELLO, CLIENT ID or INFO in time"),
         (tls, true, FredKind::Timeout, "", "connected, but no answer to HELLO, CLIENT ID or INFO in time"),
-        (tls, false, FredKind::Timeout, "", "no TLS connection in time; does this port speak TLS? If so, it hangs"),
+        (
+            tls,
+            false,
+            FredKind::Timeout,
+            "",
+            "no TLS connection in time; does this port speak TLS? If so, the server hangs",
+        ),
         (plain, false, FredKind::Timeout, "", "no TCP connection within node_timeout"),
         (
             tls,
@@ -161,11 +167,12 @@ fn a_failed_handshake_is_not_blamed_on_a_port_without_tls_where_it_has_some() {
     let told = handshake("Custom { kind: InvalidData, error: AlertReceived(CertificateRequired) }", false);
     assert_eq!(
         told,
-        "TLS failed: the server takes only clients with a certificate; name one with its key (client_certificate; --tls-cert and --tls-key)"
+        "TLS failed: the server takes only clients with a certificate; give a certificate and its key (client_certificate; in the command --tls-cert and --tls-key)"
     );
 }
 
-/// Without that thread, no connection could be made while the machine is at its limit of threads.
+/// Without a spare thread, no connection could be made while the machine is at its limit of
+/// threads.
 #[test]
 fn each_probe_keeps_a_thread_for_the_next_connection() {
     let started = Arc::new(AtomicU32::new(0));

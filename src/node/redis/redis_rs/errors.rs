@@ -32,7 +32,7 @@ fn ended(endpoint: &Endpoint, error: &RedisError, log: &Log) -> String {
     }
 }
 
-/// The I/O error that caused this error; `None` if redis-rs made the I/O error up.
+/// The I/O error that caused this error; `None` if redis-rs itself made the I/O error.
 fn reason(error: &RedisError, speaks_tls: bool) -> Option<String> {
     let error = error.source()?.downcast_ref::<io::Error>()?;
     let real = error.raw_os_error().is_some() || error.get_ref().is_some();

@@ -22,8 +22,8 @@ use crate::node::redis::trouble::handshake;
 use crate::node::redis::wording::{STRANGER, plain};
 use crate::node::reply::{Fault, FaultKind};
 
-/// How often a connection reads in a row before other work of its task. A server may send without
-/// end.
+/// How many reads in a row a connection makes before its task does other work. A server may send
+/// without end.
 const READS: u32 = 16;
 
 /// State that a socket shares with its connection.
@@ -36,7 +36,7 @@ pub(super) struct Log {
 }
 
 impl Default for Log {
-    /// Without a limit of reads, while the connection is being opened.
+    /// Until the first turn begins, reads are not limited: the connection is being opened.
     fn default() -> Self {
         Self { reads: AtomicU32::new(u32::MAX), ended: Mutex::default() }
     }
@@ -134,8 +134,8 @@ impl Stream {
         let name = tls.name(host).map_err(|why| down(format!("TLS failed: {why}")))?;
         let stream = tcp(reached, step).await?;
         let agreed = within(step.saturating_mul(2), connector.connect(name, stream)).await;
-        let agreed =
-            agreed.ok_or_else(|| down("no TLS connection in time; does this port speak TLS? If so, it hangs"))?;
+        let agreed = agreed
+            .ok_or_else(|| down("no TLS connection in time; does this port speak TLS? If so, the server hangs"))?;
         let failed = |error: io::Error| down(handshake(&format!("{error:?}"), tls.is_identified()));
         agreed.map(|stream| Self::Tls(Box::new(stream))).map_err(failed)
     }

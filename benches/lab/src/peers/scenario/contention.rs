@@ -1,4 +1,4 @@
-//! Many tasks of one process that want one name: how often it passes on, and how fairly.
+//! Many tasks of one process contend for one name: how often the name passes on, and how fairly.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ pub async fn measure(kinds: &[Kind], share: f64, report: &mut Report) -> Result<
     Ok(())
 }
 
-/// What came of it, by task.
+/// The result. `sections` has one count for each task.
 struct Course {
     length: Duration,
     sections: Vec<u32>,
@@ -66,7 +66,7 @@ async fn contend(lock: &Arc<Lock>, length: Duration) -> Result<Course> {
     Ok(course)
 }
 
-/// Until the end: a wait that is not over by then counts as far as it came.
+/// Contends until `end`. A wait that is not over at `end` counts with its length so far.
 async fn worker(lock: &Lock, end: Instant) -> Result<(u32, Duration)> {
     let (mut sections, mut longest) = (0, Duration::ZERO);
     while Instant::now() < end {

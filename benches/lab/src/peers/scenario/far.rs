@@ -1,4 +1,4 @@
-//! Nodes behind relays, as if they were far away: the third-nearest decides.
+//! Nodes behind relays, as if they were far away. The third-nearest node completes a quorum.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,14 +65,14 @@ async fn beside(kind: Kind, ports: &[u16], stage: &Stage) -> Result<Duration> {
     Ok(connected)
 }
 
-/// In milliseconds.
+/// The round trip to the node that completes a quorum, in milliseconds.
 fn third(ports: &[u16]) -> Result<f64> {
     let mut trips = ports.iter().map(|&port| round_trip(port)).collect::<std::io::Result<Vec<_>>>()?;
     trips.sort_unstable();
     Ok(trips[quorum(ports.len()) - 1].as_secs_f64() * 1e3)
 }
 
-/// What else the machine does only adds to a round trip: the round that it disturbed least counts.
+/// The least value: other load on the machine only lengthens round trips.
 fn best(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(f64::INFINITY, f64::min)
 }

@@ -14,13 +14,13 @@ use crate::turn::{Figures, during, first};
 const NODES: usize = 5;
 /// How long each state is measured.
 const LENGTH: Duration = Duration::from_millis(1_500);
-/// How often starts that are compared are measured: what else the machine does only adds to them.
+/// How often each compared start is measured. The fastest counts: other load only slows a start.
 const STARTS: usize = 3;
-/// For how long the servers are used by who starts before a contender does.
+/// How long an earlier client uses the servers before a contender starts.
 const USED: Duration = Duration::from_millis(500);
 /// How long a contender may take to connect while nodes fail.
 const PATIENCE: Duration = Duration::from_secs(12);
-/// By how much a slow node's round trip is longer than that of loopback's relays: a hundred times.
+/// The round trip that a slow node adds: about a hundred times the round trip through a relay.
 const SLOW: Duration = Duration::from_millis(15);
 
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ impl Fault {
     }
 }
 
-/// What this library alone is measured by, beside the floor: others hang for seconds each time.
+/// The only contenders for faults except black holes. The others would hang for seconds each time.
 const OURS: [Kind; 2] = [Kind::Hand, Kind::Ours];
 
 pub async fn measure(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()> {
@@ -75,7 +75,7 @@ pub async fn measure(kinds: &[Kind], share: f64, report: &mut Report) -> Result<
     Ok(())
 }
 
-/// Figures, each as a multiple of what it was while all nodes were well.
+/// Figures. Those named `.._to_healthy` are multiples of the figure with healthy nodes.
 type Turn = Result<Vec<(&'static str, f64)>>;
 
 fn add(report: &mut Report, scenario: &str, kind: Kind, turn: Turn) {
@@ -85,7 +85,7 @@ fn add(report: &mut Report, scenario: &str, kind: Kind, turn: Turn) {
     }
 }
 
-/// The relays of each contender: like all clients of a service it finds its nodes where they were.
+/// The relays of each contender. All its clients use these, as clients of a service share addresses.
 struct Places(Vec<(Kind, Place)>);
 
 struct Place(Vec<Relay>);
@@ -110,7 +110,7 @@ impl Place {
         self.0.iter().map(Relay::port).collect()
     }
 
-    /// All nodes are well again; what was connected is not.
+    /// Makes all nodes healthy again, and closes all connections.
     fn heal(&self) {
         for relay in &self.0 {
             relay.switch(Way::Dead);
@@ -130,8 +130,8 @@ async fn afterwards(stage: &Stage, place: &Place, kind: Kind, fault: Fault, fail
     compared(&healthy, &failing)
 }
 
-/// The peers connect at the same time: most of them never start, and most of that is waiting. What
-/// is compared by its start has the machine for itself.
+/// The peers connect at the same time: most of them never start, and mostly wait. Contenders whose
+/// starts are compared connect alone, one after the other.
 async fn before(
     stage: &Stage,
     places: &Places,
@@ -158,7 +158,7 @@ async fn before(
     Ok(turns)
 }
 
-/// The fastest of some starts, and the client of the last one. Peers mostly wait: one will do.
+/// The client of the last start, and the time of the fastest. Peers start once: they mostly wait.
 async fn least(stage: &Stage, place: &Place, kind: Kind, failing: usize) -> Result<(Arc<Lock>, Duration)> {
     let (mut lock, mut start) = connected(stage, place, kind, failing).await?;
     for _ in 1..if OURS.contains(&kind) { STARTS } else { 1 } {
@@ -169,7 +169,7 @@ async fn least(stage: &Stage, place: &Place, kind: Kind, failing: usize) -> Resu
     Ok((lock, start))
 }
 
-/// Beside servers that another client of the same list has just used.
+/// Connects to nodes that another client of this contender has just used. Returns the time, too.
 async fn connected(stage: &Stage, place: &Place, kind: Kind, failing: usize) -> Result<(Arc<Lock>, Duration)> {
     place.heal();
     let other = Arc::new(kind.connect(&place.ports(), &stage.scripts, PATIENCE).await?);
@@ -178,7 +178,7 @@ async fn connected(stage: &Stage, place: &Place, kind: Kind, failing: usize) -> 
     place.0.iter().take(failing).for_each(|relay| relay.switch(Way::BlackHole));
     let began = Instant::now();
     let lock = Arc::new(kind.connect(&place.ports(), &stage.scripts, PATIENCE).await.map_err(|_| "never starts")?);
-    // Some connect with the first lock.
+    // Some contenders connect only when they acquire their first lock.
     tokio::time::timeout(PATIENCE, first(&lock)).await.map_err(|_| "never starts")??;
     Ok((lock, began.elapsed()))
 }

@@ -16,7 +16,7 @@ const NODES: [usize; 5] = [1, 3, 5, 7, 9];
 const TASKS: [u32; 7] = [1, 4, 16, 64, 256, 1_024, 4_096];
 const NAMES: [usize; 4] = [1, 10, 100, 1_000];
 const WAITERS: [usize; 5] = [1, 10, 100, 1_000, 10_000];
-/// How long a lock is waited for: the last waiter has many before it.
+/// How long to wait for a lock: the last waiter has many waiters before it.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub async fn nodes(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()> {
@@ -59,7 +59,7 @@ async fn sets(share: f64, report: &mut Report) -> Result<()> {
     let quorum = Quorums::builder(&stage.ports()).connect().await?;
     let mut rows = Vec::new();
     for names in NAMES {
-        // As long for large sets as for small ones.
+        // Fewer pairs of large sets, since these take longer.
         let pairs = part((2_000 / names as u32).clamp(20, 200), share);
         let mut took = Vec::new();
         for number in 0..pairs {
@@ -96,7 +96,7 @@ async fn waiters(report: &mut Report) -> Result<()> {
                 guard.release().await
             });
         }
-        // They all wait: nobody else makes anything happen.
+        // By then all tasks wait. Nothing reports that, so this sleeps.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let began = Instant::now();
         holder.release().await?;

@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use crate::contender::{Kind, Result};
 use crate::table::Report;
 
-/// Which one.
+/// One scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scenario {
     /// One task: another name each time
@@ -47,7 +47,7 @@ impl Scenario {
         Self::Growth,
     ];
 
-    /// With a share of the usual number of pairs.
+    /// Measures this scenario, with `share` of the usual number of pairs.
     pub async fn measure(self, kinds: &[Kind], share: f64, report: &mut Report) -> Result<()> {
         match self {
             Self::Alone => alone::fresh(kinds, share, report).await,
@@ -63,7 +63,7 @@ impl Scenario {
     }
 }
 
-/// `share` of `many`, and one at least.
+/// `share` of `many`, but at least one.
 fn part(many: u32, share: f64) -> u32 {
     ((f64::from(many) * share) as u32).max(1)
 }

@@ -12,7 +12,7 @@ use crate::node::{Description, Inspection, Name, Operation, Outcome, Reply};
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The note of `owner`, which holds one of the names: the first that any node returns in time.
-pub(crate) async fn described(voters: &Arc<Voters>, names: &Arc<[Name]>, owner: &str) -> Option<Description> {
+pub(crate) async fn fetch_note(voters: &Arc<Voters>, names: &Arc<[Name]>, owner: &str) -> Option<Description> {
     let hearsay = Hearsay { owner: owner.to_owned(), open: voters.nodes.len(), told: None };
     let round = Round::new(voters, 0, hearsay, None);
     voters.ask(voters.everyone(), &Arc::new(Operation::Inspect(names.clone())), &round);

@@ -2,16 +2,19 @@
 //!
 //! The command uses the same text.
 
+use std::time::Duration;
+
 use super::List;
 use crate::words::{counted, exact, left};
 
-/// How many of the nodes that one of the lists lacks are named.
+/// The text names at most this many of the nodes that one list lacks.
 const NAMED: usize = 3;
 
 /// One line that says how the list in force on a node differs from the client's list, and what to
-/// do. `says` is the text of the list in force.
+/// do. `says` is the text of the list in force, and `ends` the time after which it ends without
+/// clients, if that is known.
 #[must_use]
-pub fn difference(ours: &List, says: &str) -> String {
+pub fn difference(ours: &List, says: &str, ends: Option<Duration>) -> String {
     let Some(theirs) = List::parse(says) else {
         return format!("it is {says:?}, which this version cannot read; stop the clients that have the wrong list");
     };
@@ -21,8 +24,11 @@ pub fn difference(ours: &List, says: &str) -> String {
     }
     let differs: Vec<_> = [nodes(ours, &theirs), max_ttl(ours, &theirs), protocol(ours, &theirs)].concat();
     let differs = if differs.is_empty() { vec![format!("theirs is {says:?}")] } else { differs };
-    let later = left(theirs.lasts().max(ours.lasts()));
-    format!("{}; stop the clients that have the wrong list: the others go on within {later}", differs.join("; "))
+    let later = match ends {
+        Some(ends) => format!("theirs ends in {}, if none of its clients still runs", left(ends)),
+        None => format!("the others go on within {}", left(theirs.lasts().max(ours.lasts()))),
+    };
+    format!("{}; stop the clients that have the wrong list: {later}", differs.join("; "))
 }
 
 fn nodes(ours: &List, theirs: &List) -> Vec<String> {
@@ -63,8 +69,6 @@ fn lacking(list: &List, other: &List) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn list(nodes: &[&str]) -> List {
@@ -85,27 +89,27 @@ mod tests {
                 "ours has 2 nodes, theirs has 1 node: theirs lacks b:1; ours has max_ttl 60 s, theirs has 1.5 s",
             ),
         ] {
-            assert_eq!(difference(&ours, says), format!("{differs}{stop}"));
+            assert_eq!(difference(&ours, says, None), format!("{differs}{stop}"));
         }
     }
 
     #[test]
     fn of_lists_with_other_names_only_the_names_are_told() {
         assert_eq!(
-            difference(&list(&["a:1"]), "team 1500 3 a:1 b:1"),
+            difference(&list(&["a:1"]), "team 1500 3 a:1 b:1", None),
             "ours is \"default\", theirs is \"team\"; give one of the lists other servers"
         );
     }
 
     #[test]
     fn of_many_nodes_the_first_are_named() {
-        let told = difference(&list(&["a:1"]), "default 60000 4 a:1 b:1 c:1 d:1 e:1 f:1");
+        let told = difference(&list(&["a:1"]), "default 60000 4 a:1 b:1 c:1 d:1 e:1 f:1", None);
         assert!(told.contains(": theirs also has b:1, c:1, d:1 and 2 more; stop"), "{told}");
     }
 
     #[test]
     fn list_that_cannot_be_read_is_shown_as_it_is() {
-        let told = difference(&list(&["a:1"]), "what\n");
+        let told = difference(&list(&["a:1"]), "what\n", None);
         assert!(told.starts_with(r#"it is "what\n", which"#) && told.contains("stop"), "{told}");
     }
 }

@@ -1,4 +1,4 @@
-//! Tries releases again on nodes that did not confirm them.
+//! The pauses before a release that nodes did not confirm is sent again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::rules::Backoff;
 /// Pauses between tries.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(100), max: Duration::from_secs(2) };
 
-/// The longest pause if nodes may hold a name for far longer than a lease lasts. Up to this, a
-/// pause is half to all of the time that has passed: a node is reached again after about as long as
-/// it was away.
+/// The longest pause if nodes may hold a name for far longer than a lease lasts. Below that, a
+/// pause is half to all of the time that has passed. So a node that was away for some time is
+/// reached within about the same time.
 const RARELY: Duration = Duration::from_secs(60);
 
 /// Schedules another try of every release that arrives. Ends when no sender is left.

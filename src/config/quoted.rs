@@ -1,0 +1,37 @@
+//! Values in quotes in configuration files: times, and names of transports.
+
+use std::fmt::{self, Display};
+use std::time::Duration;
+
+use serde::Deserializer;
+use serde::de::{Error, Visitor};
+
+use crate::node::redis::Transport;
+use crate::words;
+
+/// Reads a time. Errors show an example of one.
+pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let what = "the time in quotes and with its unit, such as \"500ms\", \"30s\" or \"2m\"";
+    deserializer.deserialize_str(Quoted(what, words::parse)).map(Some)
+}
+
+/// Reads a transport's name.
+pub(super) fn transport<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Transport>, D::Error> {
+    let what = "the transport's name in quotes: \"fred\" or \"redis-rs\"";
+    deserializer.deserialize_str(Quoted(what, str::parse::<Transport>)).map(Some)
+}
+
+/// What the value is, for errors, and the function that reads it.
+struct Quoted<T, W>(&'static str, fn(&str) -> Result<T, W>);
+
+impl<T, W: Display> Visitor<'_> for Quoted<T, W> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        (self.1)(text).map_err(E::custom)
+    }
+}

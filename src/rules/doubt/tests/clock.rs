@@ -1,0 +1,90 @@
+//! What the guard concludes from a node's TIME.
+
+use super::*;
+
+#[test]
+fn clock_of_another_server_is_no_stepped_clock() {
+    let mut guard = known();
+    guard.observe(100 * SECOND, at(1), at(1));
+    guard.observe(200 * SECOND, at(2), at(2));
+    guard.meets_process("new");
+    hears(&mut guard, &record("b", "new", 20), 2);
+    assert_eq!(quarantine(&guard, 2), Some((QUARANTINE, Doubt::Restarted)));
+}
+
+#[test]
+fn clock_stepped_forward_or_back_is_a_doubt() {
+    for stepped in [95 * SECOND, 105 * SECOND] {
+        let mut guard = known();
+        assert!(!guard.observe(100 * SECOND, at(0), at(0)));
+        assert!(guard.observe(stepped + SECOND, at(1), at(1)), "{stepped:?}");
+        assert_eq!(quarantine(&guard, 1), Some((QUARANTINE, Doubt::ClockStepped)));
+        assert!(!guard.settled(at(1)));
+    }
+}
+
+#[test]
+fn push_shows_a_clock_that_was_set_forward() {
+    let mut guard = known();
+    guard.observe(SECOND * 1_000, at(100), at(100));
+    assert!(!guard.observe_push(SECOND * 1_001, at(102)), "the push took a second");
+    assert!(guard.trust(at(102)).grants);
+    assert!(guard.observe_push(SECOND * 1_004, at(103)), "the node's clock cannot be so late");
+    assert!(!guard.trust(at(103)).grants);
+    assert!(!guard.observe_push(SECOND * 9_000, at(104)), "nothing is known of the clock before the next answer");
+}
+
+#[test]
+fn what_a_push_shows_of_a_clock_is_remembered() {
+    let mut guard = known();
+    guard.observe(SECOND * 1_000, at(100), at(110));
+    assert!(
+        !guard.observe_push(SECOND * 1_001, at(101)),
+        "its clock is ahead by 900 s, the highest that the answer allows"
+    );
+    assert!(guard.observe(SECOND * 1_005, at(111), at(112)), "the clock is less far ahead now");
+}
+
+#[test]
+fn slow_drift_within_the_rate_is_no_step() {
+    let mut guard = guard();
+    for second in 0..10_000u32 {
+        let time = (SECOND * second).mul_f64(1.004);
+        assert!(!guard.observe(time, at(second), at(second)), "second {second}");
+    }
+}
+
+/// The clock may have been read when the request was sent, and may have drifted since.
+#[test]
+fn drift_counts_since_the_request_was_sent() {
+    let mut guard = guard();
+    assert!(!guard.observe(100 * SECOND, at(0), at(10)));
+    assert!(!guard.observe(Duration::from_millis(110_090), at(10), at(10)));
+    assert!(guard.observe(Duration::from_millis(110_150), at(10), at(10)));
+}
+
+#[test]
+fn what_whole_microseconds_cut_off_is_no_step() {
+    let nanos = |nanos| Tick::new(Duration::from_nanos(nanos));
+    let mut guard = RestartGuard::new(MAX_TTL, 0.0);
+    assert!(!guard.observe(SECOND, nanos(0), nanos(0)));
+    assert!(!guard.observe(SECOND, nanos(0), nanos(0)), "the same again");
+    assert!(!guard.observe(SECOND + Duration::from_micros(1), nanos(999), nanos(999)), "a new microsecond has begun");
+    assert!(guard.observe(SECOND + Duration::from_micros(9), nanos(999), nanos(999)), "eight more are a step");
+}
+
+#[test]
+fn the_nodes_clock_is_in_the_middle_of_what_its_answer_allows() {
+    let mut guard = guard();
+    assert_eq!(guard.clock_ahead(), None);
+    guard.observe(100 * SECOND, at(10), at(12));
+    assert_eq!(guard.clock_ahead(), Some(89_000_000));
+}
+
+#[test]
+fn a_slow_reply_widens_what_is_believed_of_the_clock() {
+    let mut guard = guard();
+    assert!(!guard.observe(100 * SECOND, at(0), at(0)));
+    // The node may have answered at any moment of these five seconds.
+    assert!(!guard.observe(104 * SECOND, at(1), at(6)));
+}
