@@ -239,10 +239,10 @@ async fn writer_that_nodes_call_lost_after_its_deadline_has_expired() {
     let writing = tokio::spawn(async move { lock.write(10 * SECOND).await });
     stage.round(Verb::Claim, |_, _| granted()).await;
     let writer = writing.await.unwrap().unwrap();
-    sleep(writer.remaining() - MS).await;
+    sleep(writer.remaining() - 20 * MS).await;
     let reading = tokio::spawn(writer.downgrade());
     stage.round(Verb::Claim, |_, _| SILENCE).await;
-    sleep(2 * MS).await;
+    sleep(40 * MS).await;
     (0..3).for_each(|node| stage.answer(node, || Some(Ok(Outcome::Lost { holder: String::new() }))));
     let error = reading.await.unwrap().unwrap_err();
     assert!(error.is_lost() && !error.to_string().contains("revoked"), "{error}");

@@ -46,7 +46,7 @@ async fn each_failure_of_tls_has_an_advice_of_its_own() {
     let old = format!("rediss://localhost:{old}");
     let (plain, to_tls) = (format!("rediss://localhost:{}", server.port()), asks.replace("rediss", "redis"));
     let cases = [
-        (&asks, ca.to_vec(), "tls", "Name one with its key (client_certificate; --tls-cert and --tls-key)."),
+        (&asks, ca.to_vec(), "tls", "Give a certificate and its key (client_certificate;"),
         (
             &old,
             ca.to_vec(),
