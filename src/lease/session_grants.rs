@@ -67,7 +67,8 @@ impl SessionGrants {
         self.grant(*self.names.get(name)?)
     }
 
-    /// Takes out names, which must be held and sorted. The other names of their grants stay.
+    /// Takes out names, which must be held and sorted. If a grant has more names than these, the rest
+    /// stay held.
     pub(super) fn take_out(&mut self, names: &[Name]) -> Taken {
         let mut leaving: BTreeMap<u64, Vec<&Name>> = BTreeMap::new();
         for name in names {

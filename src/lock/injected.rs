@@ -165,8 +165,8 @@ impl Without {
     }
 }
 
-/// Implements a trait for the type of a quorum whose methods have the same names and arguments, and
-/// for [`Without`].
+/// Implements `$Trait` for `$Lock` and for [`Without`]. `$Lock` needs methods of its own with the
+/// same names and arguments.
 macro_rules! provided {
     ($Trait:ident for $Lock:ident { $(fn $method:ident($($argument:ident: $Type:ty),*) -> $Guard:ty;)+ }) => {
         impl $Trait for $Lock {

@@ -152,7 +152,8 @@ impl Count for RenewalTally {
     }
 }
 
-/// Waits until it is clear why a round failed, and whether `quorum` nodes name the same holder.
+/// Waits until it is clear why a round failed. If the name was contended, also waits until it is
+/// clear whether `quorum` nodes name the same holder.
 pub(super) async fn explained(round: &Round<ClaimTally>, quorum: u32) {
     let is_explained = || match round.look(ClaimTally::cause) {
         Cause::Undecided => false,

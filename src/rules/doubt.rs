@@ -40,7 +40,7 @@ use super::tick::Tick;
 /// - A lock that is removed while the record stays: a `DEL` by hand, eviction, an old snapshot.
 /// - An event before this client first saw the node, if the record shows no trace of it.
 /// - A step of the clock that is undone before the next reply, or that drift could explain: up to
-///   1 % of the time since the last reply, and one round trip.
+///   1 % of the time since the last reply, plus the round trips of both replies.
 ///
 /// After any of these, keep clients away from the node for `max_ttl`: stop the node, or close its
 /// port. By then, no lock that the node forgot is held. Storage that checks fencing tokens is safe

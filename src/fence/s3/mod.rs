@@ -211,7 +211,8 @@ pub enum Error<E> {
     Busy,
     /// The store failed. The data may have been written or not, and may still be written later.
     /// **Write** the wanted data again, with the same token: from then on, the store refuses the
-    /// first try. A read with the same token shows only the present data.
+    /// first try. A read with the same token may not refuse it: the first try may still be carried
+    /// out after that read.
     Store(E),
 }
 

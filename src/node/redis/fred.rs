@@ -32,7 +32,7 @@ use crate::node::reply::{Fault, FaultKind};
 use slots::Slots;
 use values::{received, sent};
 
-/// The most unread messages. If more come, all waiters ask.
+/// How many messages may be unread. If more come, some are lost, and all waiters ask again.
 const MESSAGES: usize = 1_024;
 
 /// The command that probes a server.

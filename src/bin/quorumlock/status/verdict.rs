@@ -194,7 +194,8 @@ impl<'a> Verdict<'a> {
         alone.map(Vote::In).or_else(|| self.nth(count, |_| true).map(Vote::AfterAClient))
     }
 
-    /// How long it takes until `count` nodes vote, of the nodes whose votes are `like` this.
+    /// How long it takes until `count` nodes vote. Only nodes whose vote passes the test `like` are
+    /// counted.
     fn nth(&self, count: usize, like: fn(&Vote) -> bool) -> Option<Duration> {
         let waits = self.counted().map(|(_, vote)| vote).filter(|vote| like(vote)).filter_map(Vote::wait);
         let mut waits: Vec<_> = waits.collect();

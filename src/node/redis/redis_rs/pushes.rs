@@ -8,7 +8,7 @@ use redis::{PushInfo, PushKind, Value};
 
 use crate::node::redis::transport::Event;
 
-/// The most unread messages. If more come, all waiters ask.
+/// How many messages may be unread. If more come, some are lost, and all waiters ask again.
 const MESSAGES: usize = 1_024;
 
 /// The unread messages of one connection.
