@@ -260,11 +260,12 @@ impl ReleaseTally {
     /// The verdict, as soon as no later answer can change it.
     #[must_use]
     pub const fn verdict(&self) -> Option<Freed> {
+        let open = self.size.nodes() - self.held - self.gone - self.unknown;
         if self.held >= self.size.quorum() {
             Some(Freed::Held)
         } else if self.gone >= self.size.blocking() {
             Some(Freed::Gone)
-        } else if self.unknown >= self.size.blocking() || self.held + self.gone + self.unknown == self.size.nodes() {
+        } else if self.held + open < self.size.quorum() && self.gone + open < self.size.blocking() {
             // Only the silent nodes could tell whether a quorum held the name.
             Some(Freed::Unknown)
         } else {
@@ -284,6 +285,16 @@ mod tests {
         for (nodes, quorum, blocking) in table {
             let size = Size::of(nodes);
             assert_eq!((size.quorum(), size.blocking()), (quorum, blocking), "{nodes} nodes");
+        }
+    }
+
+    /// With an even number of nodes, fewer nodes tell that it had ended than that it was held.
+    #[test]
+    fn of_four_nodes_two_tell_that_a_hold_had_ended_whatever_the_others_say() {
+        let mut tally = ReleaseTally::new(Size::of(4));
+        for (held, verdict) in [(None, None), (None, None), (Some(false), None), (Some(false), Some(Freed::Gone))] {
+            tally.count(held);
+            assert_eq!(tally.verdict(), verdict);
         }
     }
 

@@ -37,7 +37,7 @@ pub struct Lease {
     pub until: Micros,
     /// When it ended, and which event that was.
     over: Option<(Micros, usize)>,
-    /// What it said last, before it was given up: whether it is held.
+    /// Whether it has never said, before it was given up, that it is not held.
     held: bool,
     /// Known to have been told late.
     late: bool,

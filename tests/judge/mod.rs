@@ -411,8 +411,7 @@ impl Judge {
             (_, Answer::Extended | Answer::Healed) => rounds.has(now, op),
             (Verb::Claim, Answer::Refused) => rounds.refused(op, self.verdict.at),
             // What a node has forgotten it has freed.
-            (Verb::Release, Answer::Released(held)) => rounds.released(op, held),
-            (Verb::Release, Answer::Forgot) => rounds.released(op, false),
+            (Verb::Release, Answer::Released(_) | Answer::Forgot) => rounds.released(op),
             _ => {}
         }
         self.line.did(op, answer);

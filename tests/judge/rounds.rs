@@ -51,10 +51,9 @@ struct Claimed {
     released: u64,
     /// The nodes that have carried a release out.
     freed: u64,
-    /// When its holder's release was first sent; the nodes that held it until they carried that out; and
-    /// what each answered to the first try: whether it had held it, and when that was heard.
+    /// When its first release with a token was sent, and what each node answered to that try: whether
+    /// it had held the name, and when that was heard.
     given_back: Option<Micros>,
-    gave: u64,
     answered: BTreeMap<u8, (bool, Micros)>,
     /// The nodes that have had it at some time, and those whose clock was set forward since it
     /// asked.
@@ -229,10 +228,9 @@ impl Rounds {
     }
 
     /// A node has carried a release out.
-    pub fn released(&mut self, op: Op, held: bool) {
+    pub fn released(&mut self, op: Op) {
         if let Some(claimed) = self.tries.get_mut(&of(op)) {
             claimed.freed |= bit(op);
-            claimed.gave |= if held && op.token > 0 { bit(op) } else { 0 };
         }
     }
 
@@ -252,8 +250,8 @@ impl Rounds {
             Told::Expired if !held => None,
             _ if !held => Some("it had ended before it was given up, and its holder was told otherwise"),
             Told::Released => {
-                let freed = all.iter().all(|claimed| self.is_quorum(claimed, claimed.gave));
-                (!freed).then_some("its holder was told that it was held until then, and no quorum has given it up")
+                let held = all.iter().all(|claimed| was_held(claimed, now + 1));
+                (!held).then_some("its holder was told that it was held until then, and no quorum has said so")
             }
             Told::Expired => {
                 let gone = all.iter().any(|claimed| was_gone(claimed, now + 1));
@@ -445,7 +443,7 @@ impl Rounds {
                 }
             }
             (Verb::Renew, Answer::Extended) => self.extended(now, op),
-            // Of a node that is asked again, only the first answer tells.
+            // Of a node that is asked again, only its answer to the first try tells.
             (Verb::Release, Answer::Released(_) | Answer::Forgot)
                 if op.token > 0 && claimed.given_back == Some(op.sent) =>
             {
