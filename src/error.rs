@@ -64,8 +64,8 @@ pub enum NodeCause {
     /// **Wait:** this ends by itself.
     Quarantined,
     /// Another list of nodes is in force on this node, or on another node of the client's list.
-    /// **Read** which list. Give all clients one list, or stop the clients that have the wrong
-    /// list.
+    /// **Compare** that list with the client's own. Give all clients one list, or stop the clients
+    /// that have the wrong list.
     OtherList,
     /// Clients reach two servers by the node's name, so no vote of the node counts. **Stop** the
     /// server that is not meant by that name.
@@ -177,8 +177,8 @@ impl Error {
     }
 
     /// The holder's note ([`QuorumLock::describe`](crate::QuorumLock::describe)), if the name was
-    /// held until the caller's time ended and a node returned the note. A leader's value is cut to
-    /// its first 256 bytes.
+    /// held until the caller's time ended and a node returned the note. If the holder is a leader,
+    /// this text is the leader's value, cut to 256 bytes at most.
     #[must_use]
     pub fn holder_says(&self) -> Option<&str> {
         self.0.says.as_deref()

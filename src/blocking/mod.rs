@@ -7,7 +7,7 @@
 //!
 //! * `lost` takes a timeout, and returns why the lock was lost, or `None`: [`Lease::lost`].
 //! * `run` and `try_run` call a closure. Unlike a future, a closure cannot be stopped when the lock
-//!   is lost: it must ask its lease.
+//!   is lost: the closure must ask its lease whether to go on.
 //! * [`Election::observe`] and [`Quorum::held_names`] are iterators.
 //! * [`Session::current`] is the current session of the thread.
 //! * With the feature `testing`, the module `testing` has what tests of your own code need.

@@ -123,9 +123,9 @@ impl SessionBuilder {
     /// Begins a session as [`grant`](Self::grant) does, runs `body` with it, and revokes the
     /// session for all its handles, also if the body panics.
     ///
-    /// As with [`QuorumLock::run`](super::QuorumLock::run), nothing can stop the body: the body
-    /// must ask its session. If somebody else revokes the session, the body goes on, and finds the
-    /// session ended.
+    /// As with [`QuorumLock::run`](super::QuorumLock::run), nothing can stop the body. So the body
+    /// must ask its session ([`ensure`](Session::ensure), [`lost`](Session::lost)) whether to go
+    /// on. If somebody else revokes the session, the body goes on, and finds the session ended.
     ///
     /// # Errors
     /// As [`grant`](Self::grant), and `Lost` if the session was lost before the body ended.

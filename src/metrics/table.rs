@@ -49,19 +49,19 @@ pub fn buckets() -> impl Iterator<Item = (&'static str, &'static [f64])> {
     METRICS.iter().filter(|metric| metric.kind == Kind::Histogram).map(|metric| (metric.name, metric.buckets))
 }
 
-/// From a server on the same machine to a long wait.
+/// Bounds of buckets, in seconds: from an acquisition on the same machine to a long wait.
 const WAITS: &[f64] = &[
     0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 ];
-/// The same range as `WAITS`, with fewer buckets.
+/// Fewer buckets than `WAITS`, from a millisecond on.
 const QUEUES: &[f64] = &[0.001, 0.01, 0.1, 1.0, 10.0, 60.0];
-/// From a round trip to the longest time for which a vote counts, 5 s.
+/// Bounds from a round trip to the longest time for which a vote counts, 5 s.
 const ROUNDS_TAKE: &[f64] =
     &[0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
-/// From the same machine to the other side of the world, and a node that is too slow.
+/// Bounds from the same machine to the other side of the world, and to a node that is too slow.
 const ROUND_TRIPS: &[f64] = &[0.000_25, 0.001, 0.0025, 0.01, 0.03, 0.1, 0.2, 0.5, 1.0];
 const HANDOVERS_TAKE: &[f64] = &[0.000_25, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
-/// From a short section to a job of a day.
+/// Bounds from a short section to a job of a day.
 const HOLDS: &[f64] = &[0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0];
 const SHARES: &[f64] = &[0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7];
 

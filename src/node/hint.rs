@@ -13,8 +13,8 @@ pub struct Hint {
     /// The waiter: its owner, `{client}/{number}`.
     pub acquisition: Arc<str>,
     /// The time until the waiter must ask again. Zero with a hand-over, or if the name is free but
-    /// could not be handed over. Otherwise half of a hand-over has then passed since the waiter's
-    /// last ask.
+    /// could not be handed over. Otherwise the waiter's last ask is then half as old as a hand-over
+    /// lasts.
     pub after: Duration,
     /// The hand-over, if the node granted the name to this waiter.
     pub granted: Option<HandedOver>,

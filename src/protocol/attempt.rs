@@ -58,8 +58,8 @@ pub(super) struct Attempt<'a> {
     next: Option<u64>,
     /// The highest fence that any node returned.
     told: u64,
-    /// When to lift the ballot without waiting for the remaining nodes. `None` until that time is
-    /// set.
+    /// When to lift the ballot (ask again with a higher one), even if nodes have not replied yet.
+    /// `None` until that time is set.
     early: Option<Tick>,
     in_line: Option<Counted<'a>>,
     listening: Option<Listening>,

@@ -12,8 +12,8 @@ use crate::rules::NodeSet;
 #[derive(Clone, Debug)]
 pub(crate) struct Survey {
     pub(crate) said: Vec<Result<Inspection, Fault>>,
-    /// The nodes that voted before and after they were asked. Any other node may have forgotten the
-    /// holder. So it counts if it names a holder, and does not count if it names none.
+    /// The nodes whose votes counted both before the question and after the replies. Any other node
+    /// may have forgotten the holder. So its reply counts only if it names a holder.
     pub(crate) voting: NodeSet,
 }
 

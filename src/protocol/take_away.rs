@@ -166,7 +166,7 @@ fn reports(voters: &Voters, survey: &Survey) -> Vec<NodeReport> {
 }
 
 /// Whether a node names no holder with a ballot up to `fence`. A node names one reader, preferably
-/// one that was not revoked. So a reader may hide others, and never counts as free.
+/// one that was not revoked. So this reader may hide others, and the reply does not count as free.
 fn is_free(said: &Inspection, fence: u64) -> bool {
     said.holder.as_ref().is_none_or(|owner| said.ballot > fence && !Operation::is_shared(owner))
 }

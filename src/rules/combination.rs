@@ -1,7 +1,8 @@
 //! What the grants of an ask and the pushes of nodes decide together.
 //!
 //! Only votes with one ballot count together. A grant ends with the validity of its ask, a push at
-//! a time of its own. The lock may be relied on until the first vote of the quorum ends.
+//! a time of its own. The lock may be relied on until the earliest end of the quorum's
+//! votes.
 
 use std::time::Duration;
 
@@ -111,7 +112,8 @@ impl Combination<'_> {
         counts.then_some(Counted { node, ballot: self.ballot, t0: self.t0, ends, least: min_validity, pushed: false })
     }
 
-    /// The quorum of votes with one ballot that end last, if any. No two ballots have a quorum.
+    /// If a ballot has a quorum of votes: just as many of its votes as a quorum needs, and those
+    /// that end last. No two ballots have a quorum.
     fn quorum(&self, votes: &[Counted]) -> Option<Won> {
         let quorum = self.terms.size.quorum() as usize;
         let alike = |ballot: u64| votes.iter().filter(move |vote| vote.ballot == ballot);

@@ -187,10 +187,10 @@ impl Handovers {
     /// node may not vote, or if a reply may have overtaken the push. Returns whether the push is a
     /// vote.
     ///
-    /// A vote comes over the connection that confirmed the registration, with a later TIME. (One
-    /// script call has one TIME, which does not show the order within the call.) A push that is
-    /// received before the confirmation is no vote, unless the confirmation answers the owner's
-    /// first claim.
+    /// To be a vote, a push must come over the connection that confirmed the registration, and its
+    /// TIME must be later than that of the confirmation. (Equal TIMEs do not show which was first:
+    /// all operations of one script call have the same TIME.) A push that this client receives
+    /// before the confirmation is no vote, unless the confirmation answers the owner's first claim.
     pub fn push(&mut self, node: usize, ballot: u64, told: Duration, stamp: Stamp, counts: bool) -> bool {
         self.pushed.insert(node);
         self.open.insert(node);

@@ -15,8 +15,8 @@ const CERT: &str = "QUORUMLOCK_TLS_CERT";
 const KEY: &str = "QUORUMLOCK_TLS_KEY";
 const SERVER_NAME: &str = "QUORUMLOCK_TLS_SERVER_NAME";
 
-/// Builds TLS options of the given type: the type in the library's API, or the type in the module
-/// that the command and the library share.
+/// Builds TLS options of the given type: `quorumlock::Tls`, or the command's own `tls::Tls`. Both
+/// types come from one file, which the library and the command compile separately.
 macro_rules! said {
     ($type:ty, $this:expr) => {{
         let tls = $this.ca.iter().fold(<$type>::new(), |tls, path| tls.ca_file(path));

@@ -178,7 +178,8 @@ pub(crate) async fn telling_once<F: Future>(
     }
 }
 
-/// The text before an explanation, and the text that replaces both if the explanation is known.
+/// Pairs of a sign and a short form. An explanation follows the sign. If an earlier text has given
+/// the explanation, the short form replaces the sign and the explanation.
 const EXPLAINED: [(&str, &str); 2] = [(" more: ", " more"), ("other list: ", "another list, as above")];
 
 /// The texts of several nodes. An explanation that an earlier text has given is omitted: the `why`
@@ -187,7 +188,8 @@ pub(crate) fn explained_once(said: impl IntoIterator<Item = String>) -> Vec<Stri
     explained_below("", said)
 }
 
-/// As `explained_once`, for texts below a `message` that may have some of the explanations already.
+/// As `explained_once`, for texts that are shown below `message`. An explanation that `message` has
+/// given is omitted too.
 pub(crate) fn explained_below(message: &str, said: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut known = HashSet::new();
     let shortened = |said: String| {

@@ -301,7 +301,8 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Keeps the lock for `at_least` after the command has ended, or until a signal asks for the end.
+/// Keeps the lock for `at_least` after the command has ended, or until a signal asks this process
+/// to end.
 async fn kept(at_least: Duration, lease: &View, signals: &mut Signals) -> Result<(), Failure> {
     tokio::select! {
         biased;
@@ -314,7 +315,7 @@ async fn kept(at_least: Duration, lease: &View, signals: &mut Signals) -> Result
     }
 }
 
-/// The output of `future`, or a signal that asked for the end before `future` was ready.
+/// The output of `future`, or a signal that asked this process to end before that.
 async fn unless_told<F: Future>(signals: &mut Signals, future: F) -> Result<F::Output, Signal> {
     tokio::select! {
         biased;

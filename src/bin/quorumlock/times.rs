@@ -68,7 +68,7 @@ impl Wait {
         Self { began: Instant::now(), ..self }
     }
 
-    /// The time that is left for the lock.
+    /// How much longer to wait for the lock.
     pub(crate) fn left(&self) -> Duration {
         self.timeout.saturating_sub(self.began.elapsed())
     }

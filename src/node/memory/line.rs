@@ -37,13 +37,12 @@ impl Waiting {
         now.saturating_sub(self.asked)
     }
 
-    /// Whether the waiter has not asked again in twice the announced time.
+    /// Whether the last ask is older than twice the time that the waiter announced.
     fn is_silent(&self, now: Duration) -> bool {
         self.age(now) > self.again * 2
     }
 
-    /// The time until half of a hand-over has passed since the last ask. The waiter should ask by
-    /// then.
+    /// The time until the age of the last ask is half of `lasts`. The waiter should ask by then.
     fn is_old_in(&self, now: Duration) -> Duration {
         millis((self.lasts / 2).saturating_sub(self.age(now)))
     }

@@ -430,7 +430,7 @@ mod tests {
         }
     }
 
-    /// The new second waiter must ask before half of a hand-over has passed since its last ask.
+    /// The new second waiter must ask before its last ask is half as old as a hand-over lasts.
     #[test]
     fn waiter_that_becomes_the_second_is_told_to_ask_again() {
         for (leaves, told_to) in [("c/2", vec![("c/4", 500)]), ("c/3", vec![("c/4", 500)]), ("c/4", vec![])] {

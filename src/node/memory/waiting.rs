@@ -98,8 +98,8 @@ impl Work<'_> {
         is_free
     }
 
-    /// Tells waiters that became first or second when to ask again: before half of a hand-over has
-    /// passed since their last ask. If the name is free for the first, both must ask at once.
+    /// Tells waiters that became first or second when to ask again: before their last ask is half
+    /// as old as a hand-over lasts. If the name is free for the first, both must ask at once.
     fn tell(&mut self, name: &Name, is_free: bool) {
         let (now, moved_up) = (self.now, self.moved_up.remove(name.key()).unwrap_or_default());
         let knows = if is_free { 0 } else { 2usize.saturating_sub(moved_up) };

@@ -38,8 +38,9 @@ pub(super) struct Completed {
     pub(super) result: Result<Value, Fault>,
 }
 
-/// The commands without a reply, in the order of sending. A server replies in that order, so the
-/// first command usually ends next. There are so few commands that each poll can look at all.
+/// The commands that wait for their replies, in the order of sending. A server replies in that
+/// order, so the first command usually ends next. There are so few commands that each poll can look
+/// at all.
 #[derive(Default)]
 pub(super) struct InFlightQueue(VecDeque<InFlight>);
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// How far clocks may run apart, as in the library: 1 %, and 2 ms.
+/// How far clocks may run apart: 1 % of the time plus 2 ms, as the library's drift.
 const DRIFT: f64 = 0.01;
 const CONSTANT: f64 = 0.002;
 

@@ -30,7 +30,7 @@ pub(crate) struct Program {
     changed: Signals,
     suspension: Suspension,
     end_request: EndRequest,
-    /// If the command ends this soon after a signal that may ask for the end, the signal counts as
+    /// If the command ends this soon after a signal that may ask it to end, the signal counts as
     /// the reason.
     grace: Duration,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Program {
 /// Whether a signal has asked the command to end.
 enum EndRequest {
     No,
-    /// At this time the command got a signal that may ask for the end, as SIGHUP does.
+    /// At this time the command got a signal that may ask it to end, as SIGHUP does.
     Perhaps(Instant),
     Yes {
         /// Whether a key of the terminal sent the signal. Processes that left our group did not get
@@ -146,7 +146,7 @@ impl Program {
         }
     }
 
-    /// Waits until the command has ended. If a signal asked for the end, also waits for all
+    /// Waits until the command has ended. If a signal asked it to end, also waits for all
     /// processes that the command started: a shell ends at once by the signal, and its children may
     /// still clean up.
     ///

@@ -25,8 +25,8 @@ const UNHEARD: [Signal; 9] = [
     Signal::URG,
     Signal::WINCH,
 ];
-/// Signals by which people and supervisors ask for the end. Others may be messages: SIGHUP often
-/// means that the program should read its configuration again.
+/// Signals by which people and supervisors ask a program to end. Others may be messages: SIGHUP
+/// often means that the program should read its configuration again.
 const ASKING: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
 /// Stop signals. A terminal sends them for a key, or to a background process that uses it.
 const STOPPING: [Signal; 3] = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
@@ -44,7 +44,7 @@ impl Signals {
         Self::of(others.chain([Signal::CONT]))
     }
 
-    /// Signals by which people and supervisors ask for the end.
+    /// The signals that ask this process to end. SIGHUP is one of them: here it is no message.
     pub(crate) fn ending() -> Result<Self, Failure> {
         Self::of([Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT])
     }
@@ -76,8 +76,8 @@ impl Signals {
         .await
     }
 
-    /// Waits for a signal that asks for the end. Use this while there is no program to which other
-    /// signals would be passed.
+    /// Waits for a signal that asks this process to end. Use this while there is no program to
+    /// which other signals would be passed.
     ///
     /// # Cancel safety
     /// Safe.
@@ -107,13 +107,13 @@ fn real_time(_: i32) -> Option<Signal> {
     None
 }
 
-/// Whether a signal may ask for the end: such a signal ends a program that does not handle it.
+/// Whether a signal may ask a program to end: such a signal ends a program that does not handle it.
 /// SIGUSR1 and SIGUSR2 end such a program, too, but these two are messages.
 pub(crate) fn ends(signal: Signal) -> bool {
     !stops(signal) && ![Signal::USR1, Signal::USR2, Signal::CONT, Signal::CHILD].contains(&signal)
 }
 
-/// Whether people and supervisors ask for the end by this signal.
+/// Whether people and supervisors ask a program to end by this signal.
 pub(crate) fn asks_for_end(signal: Signal) -> bool {
     ASKING.contains(&signal)
 }

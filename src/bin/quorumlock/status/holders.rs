@@ -87,7 +87,7 @@ pub(crate) fn shown(name: &str) -> String {
     name.escape_debug().to_string()
 }
 
-/// The holders that nodes name although no quorum agrees, as the end of a sentence.
+/// The end of a sentence, where no quorum agrees on the holder: the holders that nodes name.
 pub(super) fn known(inspected: &Inspected) -> String {
     let holders: Vec<_> = named(inspected).into_iter().collect();
     if holders.is_empty() { String::new() } else { format!("; nodes name the holder {}", holders.join(" and ")) }
@@ -98,8 +98,8 @@ pub(crate) fn named(inspected: &Inspected) -> BTreeSet<&str> {
     said(inspected).filter_map(|said| said.holder.as_deref()).collect()
 }
 
-/// The holders that some nodes name although the name is free on a quorum, as the end of a
-/// sentence. Such holders come from a claim that failed, or is under way.
+/// The end of a sentence about a name that is free on a quorum: the holders that other nodes name.
+/// Such a holder comes from a claim that failed, or is under way.
 pub(super) fn left_over(inspected: &Inspected) -> String {
     let few: Vec<_> = named(inspected).into_iter().collect();
     if few.is_empty() { String::new() } else { format!(" on a quorum of nodes, and others name {}", few.join(" and ")) }

@@ -135,7 +135,7 @@ impl Seen {
                 format!("{title} is held by {holder}, token at most {fence}{revoked}{once}")
             }
             (None, Some(true)) => format!(
-                "{title} is a semaphore, of which permits are held{few}; its gate's tokens so far are at most {fence}"
+                "{title} is a semaphore, of which permits are held; its gate's tokens so far are at most {fence}"
             ),
             (None, Some(false)) => format!("{title} is free{few}; its tokens so far are at most {fence}"),
             // Votes are split for a moment, or nodes began to vote after they replied.

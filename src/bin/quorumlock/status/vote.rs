@@ -111,8 +111,8 @@ impl Node<'_> {
         Some(format!("grants no lock, as it refuses writes: {why}. {mend}"))
     }
 
-    /// How long it takes after the first client has come until an unused node votes: `max_ttl`, or
-    /// no time at all if the server has run for long enough and forgot nothing.
+    /// The time from the first client of an unused node until the node votes: `max_ttl`, or zero if
+    /// the server has run for long enough and forgot nothing.
     fn first_use(&self) -> Duration {
         let is_old = self.status.uptime.is_some_and(|uptime| uptime > self.list.old() + ROUNDED);
         if is_old && self.forgot().is_none() { Duration::ZERO } else { self.list.max_ttl() }

@@ -9,7 +9,7 @@ use crate::duration::show;
 /// The time left counts as little if it is less than a fourth of the longest reported time. A
 /// holder that renews always has more time left.
 const LITTLE: u32 = 4;
-/// A longer time between two looks may hide a moment at which the name was free.
+/// If two observations of a hold are this far apart, the name may have been free in between.
 const HANDED_OVER: Duration = Duration::from_secs(2);
 
 /// The events of a node.
@@ -79,8 +79,8 @@ fn passed(before: &Hold, now: &Hold, elapsed: Duration) -> Vec<(String, Mood)> {
 }
 
 /// Whether a hold was handed over, if the name had another holder `elapsed` later. This needs a
-/// waiter, and time that was left to the hold. After a long time without a look it is not certain:
-/// the name may have been free in between.
+/// waiter, and time that was left to the hold. If the two observations are `HANDED_OVER` apart, a
+/// hand-over is not certain: the name may have been free in between.
 fn was_handed_over(before: &Hold, elapsed: Duration) -> bool {
     let age = before.told.zip(before.left).map_or(Duration::ZERO, |(told, left)| told.saturating_sub(left));
     let kept = matches!(fate(before, elapsed), Fate::Kept);

@@ -45,7 +45,7 @@ impl Screen {
         entered().map(ManuallyDrop::new).map(Self).inspect_err(|_| give_back())
     }
 
-    /// Draws a frame in the terminal's present size. Draws nothing until the frame before is
+    /// Draws a frame in the terminal's present size. Draws nothing until the previous frame is
     /// written.
     pub(super) fn draw(&mut self, content: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         if PANICKED.load(Ordering::Relaxed) {
@@ -136,7 +136,7 @@ mod tests {
     #[ignore = "another test runs it, in a terminal"]
     fn panics_while_it_draws() {
         let mut screen = Screen::enter().unwrap();
-        // `draw` does nothing until the frame before is written.
+        // `draw` does nothing until the previous frame is written.
         while screen.draw(|_| panic!("something is wrong")).is_ok() {
             std::thread::yield_now();
         }

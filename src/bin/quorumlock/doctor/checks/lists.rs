@@ -46,7 +46,7 @@ fn another(conflict: &str, whose: Whose) -> Finding {
             .why("It has no vote for clients of this list. The lists have different names.")
             .mend("`quorumlock members` shows both lists."),
         _ => finding
-            .why("Both lists have the same name, so one is wrong. While its clients run, it shuts out the right list.")
+            .why("Both lists have the same name, so one is wrong. A client whose list is not in force gets no lock.")
             .mend("Compare both lists in `quorumlock members` with your configuration: yours may be the wrong one. Then stop the clients of the wrong list: `quorumlock clients`."),
     }
 }
