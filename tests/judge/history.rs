@@ -88,7 +88,7 @@ pub enum Memory {
     Old,
 }
 
-/// What a holder is told of its release.
+/// The result that a release returns to the holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Told {
     /// It was held until then.
@@ -241,8 +241,8 @@ pub enum What {
         name: u8,
         lease: u32,
     },
-    /// The holder is told what became of its release; of one with several names, of each in turn, and
-    /// `more` follow.
+    /// A release has returned to its holder. If the release has several names, there is one event for
+    /// each name, and `more` is true for all but the last.
     ReleaseTold {
         process: u16,
         name: u8,

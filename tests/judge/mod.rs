@@ -131,7 +131,7 @@ struct Judge {
     periods: Periods,
     observers: Observers,
     calm: Calm,
-    /// Of which leases a holder is being told what became of their release.
+    /// The leases of a release that is returning: its events come one by one.
     telling: Vec<u32>,
     tally: Tally,
     verdict: Verdict,

@@ -52,7 +52,7 @@ struct Claimed {
     /// The nodes that have carried a release out.
     freed: u64,
     /// When its first release with a token was sent, and what each node answered to that try: whether
-    /// it had held the name, and when that was heard.
+    /// it had held the name, and when the answer came.
     given_back: Option<Micros>,
     answered: BTreeMap<u8, (bool, Micros)>,
     /// The nodes that have had it at some time, and those whose clock was set forward since it
@@ -234,8 +234,8 @@ impl Rounds {
         }
     }
 
-    /// The holder of these names, which were given up together, was told what became of that. `held`: it
-    /// held them when it gave them up, as far as it knew.
+    /// The release of these names, in one call, has returned `told`. `held`: the holder believed that it
+    /// held them all when it began the release.
     pub fn told(&self, now: Micros, of: &[Try], told: Told, held: bool, verdict: &mut Verdict) {
         let all: Option<Vec<&Claimed>> = of.iter().map(|of| self.tries.get(of)).collect();
         let Some(all) = all else { return };
@@ -257,7 +257,7 @@ impl Rounds {
                 let gone = all.iter().any(|claimed| was_gone(claimed, now + 1));
                 (!gone).then_some("its holder was told that it had ended before, and a quorum may have held it")
             }
-            // What is heard at that very moment may come too late.
+            // An answer at that very moment may come too late.
             Told::Unconfirmed => {
                 let gone = all.iter().any(|claimed| was_gone(claimed, now));
                 let clear = gone || all.iter().all(|claimed| was_held(claimed, now));

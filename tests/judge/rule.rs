@@ -44,7 +44,7 @@ pub enum Rule {
     LetInEarly,
     /// Its holder was told that it is free, and no quorum of nodes had freed it.
     NotFreed,
-    /// Its holder was told of its release what the nodes had not said, or not what they had.
+    /// A release returned a result that does not follow from the nodes' answers.
     ToldAmiss,
     /// A session does not hold what it locked, or holds what it did not.
     HeldAmiss,

@@ -544,7 +544,7 @@ impl Client {
         self.world.leases.remove(watch.number);
     }
 
-    /// It is told what became of its release of these, which it gave up together.
+    /// Records what the release of these names, in one call, has returned.
     pub fn told(&self, parts: &[(u8, u32)], came: &quorumlock::Result<Released>) {
         let told = match came {
             Ok(Released::Released) => Told::Released,
