@@ -242,12 +242,13 @@ pub enum What {
         lease: u32,
     },
     /// A release has returned to its holder. If the release has several names, there is one event for
-    /// each name, and `more` is true for all but the last.
+    /// each name, and `more` is true for all but the last. It waits for `round` at most.
     ReleaseTold {
         process: u16,
         name: u8,
         lease: u32,
         told: Told,
+        round: Micros,
         more: bool,
     },
     /// The holder is told that it lost it.

@@ -219,10 +219,10 @@ impl Judge {
                     rounds.freed(of, verdict);
                 }
             }
-            What::ReleaseTold { lease, told, more, .. } => {
+            What::ReleaseTold { lease, told, round, more, .. } => {
                 self.telling.push(lease);
                 if !more {
-                    self.told(now, told);
+                    self.told(now, told, round);
                 }
             }
             What::LostTold { lease, expired, .. } => {
@@ -349,12 +349,12 @@ impl Judge {
         }
     }
 
-    fn told(&mut self, now: Micros, told: Told) {
+    fn told(&mut self, now: Micros, told: Told, round: Micros) {
         let leases = std::mem::take(&mut self.telling);
         let of: Option<Vec<_>> = leases.iter().map(|&lease| self.beliefs.of_nodes(lease)).collect();
         let held = leases.iter().all(|&lease| self.beliefs.was_held(lease));
         if let (Some(rounds), Some(of)) = (&self.rounds, of) {
-            rounds.told(now, &of, told, held, &mut self.verdict);
+            rounds.told(now, &of, (told, held, round), &self.processes, &mut self.verdict);
         }
     }
 
@@ -368,7 +368,7 @@ impl Judge {
     fn let_go(&mut self, now: Micros, number: u32) {
         self.beliefs.let_go(now, number);
         if let (Some(rounds), Some(of)) = (&mut self.rounds, self.beliefs.of_nodes(number)) {
-            rounds.let_go(now, of);
+            rounds.let_go(now, of, &self.processes);
         }
     }
 

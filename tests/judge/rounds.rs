@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use super::Configured;
-use super::history::{Answer, Micros, Op, Owner, Told, Verb};
+use super::history::{Answer, Micros, Op, Owner, SECOND, Told, Verb};
 use super::processes::Processes;
 use super::rule::{Rule, Verdict};
 
@@ -18,6 +18,14 @@ const SOON: Micros = 3_000;
 /// How often a node calls one ballot stale before its owner asks with another: answers may be on their
 /// way when it asks again.
 const IN_VAIN: u32 = 3;
+
+/// The longest round that is not set. It may be shorter by what takes off the drift: less than a
+/// fiftieth and a millisecond.
+const ROUND: Micros = 2 * SECOND;
+const DRIFT: Micros = 1_000;
+
+/// How late timers of whole milliseconds may end a wait.
+const TIMERS: Micros = 10_000;
 
 /// What is known of one try to hold a name.
 #[derive(Debug, Default)]
@@ -55,6 +63,10 @@ struct Claimed {
     /// it had held the name, and when the answer came.
     given_back: Option<Micros>,
     answered: BTreeMap<u8, (bool, Micros)>,
+    /// The nodes that have not replied to that try, not even that they were not asked.
+    silent: u64,
+    /// When its holder let go of it last, and how long its process had stood still by then.
+    let_go: Option<(Micros, Micros)>,
     /// The nodes that have had it at some time, and those whose clock was set forward since it
     /// asked.
     had: u64,
@@ -106,6 +118,11 @@ impl Claimed {
         let mut ends: Vec<_> = self.votes.values().filter(|vote| vote.ballot == ballot).map(|vote| vote.ends).collect();
         ends.sort_unstable_by(|one, other| other.cmp(one));
         ends.get(quorum - 1).copied()
+    }
+
+    /// How many nodes have told that they had it, or that they had not, before then.
+    fn answers(&self, wanted: bool, before: Micros) -> usize {
+        self.answered.values().filter(|&&(held, at)| held == wanted && at < before).count()
     }
 
     /// It may believe until then, if it did not have to end before.
@@ -164,6 +181,11 @@ impl Rounds {
         self.clients[usize::from(process)].nodes / 2 + 1
     }
 
+    /// How many nodes keep a quorum from what they do not say.
+    fn blocking(&self, process: u16) -> usize {
+        self.clients[usize::from(process)].nodes - self.quorum(process) + 1
+    }
+
     /// Who claimed a name with a token.
     pub fn owner(&self, process: u16, name: u8, token: u64) -> Option<Owner> {
         self.by_ballot.get(&(process, name, token)).map(|&(owner, _)| owner)
@@ -198,9 +220,10 @@ impl Rounds {
     }
 
     /// Its holder lets go of it, be it that it was lost.
-    pub fn let_go(&mut self, now: Micros, of: Try) {
+    pub fn let_go(&mut self, now: Micros, of: Try, processes: &Processes) {
         if let Some(claimed) = self.tries.get_mut(&of) {
             claimed.ended = true;
+            claimed.let_go = Some((now, processes.stood_still(claimed.process)));
             self.leaving.push_back((now, of));
         }
     }
@@ -235,17 +258,22 @@ impl Rounds {
     }
 
     /// The release of these names, in one call, has returned `told`. `held`: the holder believed that it
-    /// held them all when it began the release.
-    pub fn told(&self, now: Micros, of: &[Try], told: Told, held: bool, verdict: &mut Verdict) {
+    /// held them all when it began the release. `round`: for how long it waits at most.
+    pub fn told(
+        &self,
+        now: Micros,
+        of: &[Try],
+        (told, held, round): (Told, bool, Micros),
+        processes: &Processes,
+        verdict: &mut Verdict,
+    ) {
         let all: Option<Vec<&Claimed>> = of.iter().map(|of| self.tries.get(of)).collect();
         let Some(all) = all else { return };
-        let answers = |claimed: &Claimed, wanted: bool, before: Micros| {
-            claimed.answered.values().filter(|&&(held, at)| held == wanted && at < before).count()
-        };
         let quorum = |claimed: &Claimed| self.quorum(claimed.process);
-        let blocking = |claimed: &Claimed| self.clients[usize::from(claimed.process)].nodes - quorum(claimed) + 1;
-        let was_held = |claimed: &Claimed, before| answers(claimed, true, before) >= quorum(claimed);
-        let was_gone = |claimed: &Claimed, before| answers(claimed, false, before) >= blocking(claimed);
+        // What is to stay with the nodes is held, and no node is asked.
+        let stays = |claimed: &Claimed| claimed.keeps && claimed.given_back.is_none();
+        let was_held = |claimed: &Claimed, before| stays(claimed) || claimed.answers(true, before) >= quorum(claimed);
+        let was_gone = |claimed: &Claimed, before| claimed.answers(false, before) >= self.blocking(claimed.process);
         let why = match told {
             Told::Expired if !held => None,
             _ if !held => Some("it had ended before it was given up, and its holder was told otherwise"),
@@ -261,10 +289,37 @@ impl Rounds {
             Told::Unconfirmed => {
                 let gone = all.iter().any(|claimed| was_gone(claimed, now));
                 let clear = gone || all.iter().all(|claimed| was_held(claimed, now));
-                clear.then_some("its holder was told that nobody knows, and enough nodes had answered")
+                let early = || all.iter().any(|claimed| self.waits(now, claimed, round));
+                if clear {
+                    Some("its holder was told that nobody knows, and enough nodes had answered")
+                } else {
+                    early().then_some("its holder was told that nobody knows, and answers could still tell in time")
+                }
             }
         };
+        let late = all.iter().any(|claimed| self.is_late(now, claimed, round, processes));
+        let why = why.or(late.then_some("its holder was told long after the release was to return"));
         why.into_iter().for_each(|why| verdict.broken(Rule::ToldAmiss, why));
+    }
+
+    /// Whether its release is to wait still: there is time, and nodes that are silent can decide.
+    fn waits(&self, now: Micros, claimed: &Claimed, round: Micros) -> bool {
+        let least = round.min(ROUND);
+        let limit = |began: Micros| began + (least - least / 50).saturating_sub(DRIFT);
+        let in_time = claimed.let_go.is_some_and(|(began, _)| claimed.given_back == Some(began) && now < limit(began));
+        let (quorum, blocking) = (self.quorum(claimed.process), self.blocking(claimed.process));
+        let (held, gone) = (claimed.answers(true, now + 1), claimed.answers(false, now + 1));
+        let silent = claimed.silent.count_ones() as usize;
+        in_time && held < quorum && gone < blocking && (held + silent >= quorum || gone + silent >= blocking)
+    }
+
+    /// Whether its release returns later than its time limit, by the clock of its process.
+    fn is_late(&self, now: Micros, claimed: &Claimed, round: Micros, processes: &Processes) -> bool {
+        let limit = round * 1_000_000 / self.clients[usize::from(claimed.process)].rate + TIMERS;
+        claimed.let_go.is_some_and(|(began, stood_still)| {
+            let pauses = processes.stood_still(claimed.process) - stood_still;
+            now > began + limit + Processes::lateness(pauses)
+        })
     }
 
     pub fn submitted(&mut self, op: Op, verdict: &mut Verdict) {
@@ -300,8 +355,8 @@ impl Rounds {
             }
             Verb::Release => {
                 claimed.released |= bit(op);
-                if op.token > 0 {
-                    claimed.given_back.get_or_insert(op.sent);
+                if op.token > 0 && *claimed.given_back.get_or_insert(op.sent) == op.sent {
+                    claimed.silent |= bit(op);
                 }
             }
             Verb::Withdraw => {
@@ -444,10 +499,11 @@ impl Rounds {
             }
             (Verb::Renew, Answer::Extended) => self.extended(now, op),
             // Of a node that is asked again, only its answer to the first try tells.
-            (Verb::Release, Answer::Released(_) | Answer::Forgot)
-                if op.token > 0 && claimed.given_back == Some(op.sent) =>
-            {
-                claimed.answered.insert(op.node, (answer == Answer::Released(true), now));
+            (Verb::Release, _) if op.token > 0 && claimed.given_back == Some(op.sent) => {
+                claimed.silent &= !bit(op);
+                if matches!(answer, Answer::Released(_) | Answer::Forgot) {
+                    claimed.answered.insert(op.node, (answer == Answer::Released(true), now));
+                }
             }
             _ => {}
         }

@@ -286,7 +286,7 @@ fn of_sessions() {
     let renew = |name, also, at| Op { name, also, ..op(Verb::Renew, 0, at) };
     let freed = event(2_500, What::Freed { process: 0, name: 0, lease: 0 });
     let finds = |parts: &[&[Event]], rule, why: &str| {
-        finds(Some(watched([0; 2])), &[&held[..], &parts.concat(), &gives(1, 9_000)].concat(), rule, why);
+        finds(Some(watched([0; 2])), &[&held[..], &parts.concat(), &gives(1, 30_000)].concat(), rule, why);
     };
     finds(&[&gives(0, 1_000), &[asked(renew(1, 0, 2_000))]], None, "the rest is renewed");
     finds(&[&gives(0, 1_000), &[asked(renew(0, 0b10, 2_000))]], Some(Rule::NotFinal), "so is what was given up");
@@ -296,14 +296,26 @@ fn of_sessions() {
     finds(&[&gives(0, 1_000), &[freed]], Some(Rule::NotFreed), "no quorum has freed it");
     let back = Op { token: 1, ..release(0, 1_000) };
     let (given, answered) = ([released(0, 1_000), asked(back)], did(2_000, back, Answer::Released(true)));
-    let told = |told| event(2_500, What::ReleaseTold { process: 0, name: 0, lease: 0, told, more: false });
+    let told_at =
+        |at, told| event(at, What::ReleaseTold { process: 0, name: 0, lease: 0, told, round: 3_000, more: false });
+    let told = |told| told_at(2_500, told);
     let (released_, expired, unknown) = (told(Told::Released), told(Told::Expired), told(Told::Unconfirmed));
     let amiss = Some(Rule::ToldAmiss);
     finds(&[&given, &answered, &[released_]], None, "a quorum held it, and its holder is told so");
     finds(&[&given, &[released_]], amiss, "told that it was held, and no node has said so");
     finds(&[&given, &answered, &[expired]], amiss, "told that it had ended, and a quorum held it");
     finds(&[&given, &answered, &[unknown]], amiss, "told that nobody knows, and a quorum had answered");
-    finds(&[&given, &[unknown]], None, "nobody has answered");
+    let [_, fault] = did(2_000, back, Answer::Fault);
+    finds(&[&given, &[unknown]], amiss, "told that nobody knows, and an answer could still tell");
+    finds(&[&given, &[fault, unknown]], None, "the only node gives no answer");
+    let (limit, late) = (told_at(4_010, Told::Unconfirmed), told_at(20_000, Told::Unconfirmed));
+    finds(&[&given, &[limit]], None, "nobody has answered in time");
+    finds(&[&given, &[late]], amiss, "told long after that");
+    let paused = event(1_500, What::Paused { process: 0, suspended: false });
+    finds(&[&given, &[paused, event(10_000, What::Resumed { process: 0 }), late]], None, "its process stood still");
+    let stays = event(30, What::First { process: 0, lease: 0, name: 0, period: 9_000_000 });
+    finds(&[&[stays, released(0, 1_000), released_]], None, "it stays with the nodes for its period");
+    finds(&[&[stays, released(0, 1_000), unknown]], amiss, "the same, and its holder is told that nobody knows");
     let denied = event(999, What::Sample { process: 0, name: 0, lease: 0, held: false, until: 999 });
     finds(&[&[denied], &given, &[expired]], None, "it had ended before it was given up");
     finds(&[&[denied], &given, &answered, &[released_]], amiss, "the same, and its holder is told otherwise");

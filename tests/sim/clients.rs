@@ -1,5 +1,5 @@
-//! What clients do with their locks, as real ones do: wait, give up, hold too long, forget to
-//! release.
+//! What clients do with their locks. Like real clients, they wait, give up, hold locks for too
+//! long, and forget to release them.
 
 use std::future::Future;
 use std::pin::pin;
@@ -22,20 +22,22 @@ use crate::world::{World, micros};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A lease that may be asked at any moment whether it is held.
+/// A lease that the simulation can check at any moment: is it held, and until when?
 #[derive(Clone, Debug)]
 pub struct Watch {
     pub process: usize,
-    /// Tells it from all others; of a set, that of its first name.
+    /// The number of this lease in the history. A set has the number of its first name.
     pub number: u32,
-    /// Its names. The judge knows each as a lease of its own.
+    /// The lease's names, each with a lease number: to the judge, each name is a lease of its own.
     parts: Vec<(u8, u32)>,
     lease: Held,
-    /// Of a reader.
+    /// Whether the holder is a reader.
     shared: bool,
+    /// The longest that its release may wait.
+    round: Duration,
 }
 
-/// What somebody has in hand.
+/// The kind of lease that a client holds.
 #[derive(Clone, Debug)]
 pub enum Held {
     Lock(Lease),
@@ -56,7 +58,7 @@ impl Held {
         }
     }
 
-    /// Of a lock it is that of all its names.
+    /// The token of a name. A lock has one token for all its names.
     fn token(&self, name: u8) -> u64 {
         match self {
             Self::Lock(lease) => lease.token(),
@@ -77,7 +79,7 @@ impl Held {
     }
 }
 
-/// All leases that somebody has in hand.
+/// All leases that clients hold.
 #[derive(Debug, Default)]
 pub struct Leases {
     pub watched: Mutex<Vec<Watch>>,
@@ -86,7 +88,7 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Records what the leases say that `which` chooses.
+    /// Records the present state of the leases for which `which` is true.
     pub fn sample(&self, world: &World, which: impl Fn(&Watch) -> bool) {
         let chosen: Vec<_> = self.watched.lock().unwrap().iter().filter(|watch| which(watch)).cloned().collect();
         chosen.iter().for_each(|watch| watch.sample(world));
@@ -100,7 +102,7 @@ impl Leases {
         drop(gone);
     }
 
-    /// The process of the lease that was acquired last.
+    /// The process of the last lease in the table, which mostly is the lease acquired last.
     pub fn some_holder(&self) -> Option<usize> {
         self.watched.lock().unwrap().last().map(|watch| watch.process)
     }
@@ -114,21 +116,21 @@ impl Leases {
 }
 
 impl Watch {
-    /// Of permits.
-    pub fn of_permits(process: usize, parts: Vec<(u8, u32)>, lease: PermitsLease) -> Self {
-        Self { process, number: parts[0].1, parts, lease: Held::Permits(lease), shared: false }
+    /// A lease of permits.
+    pub fn of_permits(process: usize, parts: Vec<(u8, u32)>, lease: PermitsLease, round: Duration) -> Self {
+        Self { process, number: parts[0].1, parts, lease: Held::Permits(lease), shared: false, round }
     }
 
-    /// Of one of the names of a session.
-    pub fn of_session(process: usize, name: u8, number: u32, locked: Locked) -> Self {
-        Self { process, number, parts: vec![(name, number)], lease: Held::Session(locked), shared: false }
+    /// A lease of one name of a session.
+    pub fn of_session(process: usize, name: u8, number: u32, locked: Locked, round: Duration) -> Self {
+        Self { process, number, parts: vec![(name, number)], lease: Held::Session(locked), shared: false, round }
     }
 
     pub fn names(&self) -> impl Iterator<Item = u8> {
         self.parts.iter().map(|&(name, _)| name)
     }
 
-    /// Its names, each with its token.
+    /// The lease's names, each with its number and its token.
     pub fn tokens(&self) -> impl Iterator<Item = (u8, u32, u64)> {
         self.parts.iter().map(|&(name, lease)| (name, lease, self.lease.token(name)))
     }
@@ -146,7 +148,7 @@ impl Watch {
         }
     }
 
-    /// Until when it believes.
+    /// The time until which the holder believes that it holds the lock.
     pub fn until(&self, world: &World) -> Micros {
         let rate = world.core.lock().unwrap().processes[self.process].rate;
         world.now() + micros(self.lease.remaining()) * 1_000_000 / rate
@@ -157,7 +159,7 @@ impl Watch {
     }
 }
 
-/// A body that runs under a lock.
+/// A body that runs under a lock. If the lock is lost, its drop records that the work has ended.
 struct Inside {
     world: Arc<World>,
     watch: Watch,
@@ -171,25 +173,25 @@ impl Drop for Inside {
     }
 }
 
-/// How a client asks.
+/// How a client makes its call.
 #[derive(Clone, Copy, Debug)]
 pub enum Manner {
     Try,
     Wait,
-    /// Goes away at a random moment.
+    /// Drops the call at a random moment.
     Cancel,
     Run,
 }
 
-/// What a client asks for.
+/// What kind of lock a client asks for.
 #[derive(Clone, Copy, Debug)]
 enum Face {
     Lock,
-    /// What is done once in a period.
+    /// A job that is done once in a period.
     Once,
-    /// To lead.
+    /// An election.
     Office,
-    /// To write, and to read then.
+    /// A writer that then becomes a reader.
     Downgrade,
     Session,
 }
@@ -198,7 +200,7 @@ enum Face {
 pub enum Ending {
     Release,
     Drop,
-    /// Begins the release and does not wait for it.
+    /// Begins the release, and does not wait for its end.
     Abandon,
 }
 
@@ -209,13 +211,14 @@ pub struct Client {
     pub dice: Dice,
 }
 
-/// What a client asked for.
+/// One call that acquires a lock.
 pub struct Ask {
-    /// Its names, each with a number of its own: the judge knows each as an ask of its own.
+    /// The names, each with an ask number: to the judge, each name is an ask of its own.
     parts: Vec<(u8, u32)>,
     pub lock: QuorumLock,
     timeout: Duration,
     shared: bool,
+    round: Duration,
 }
 
 impl Client {
@@ -223,7 +226,7 @@ impl Client {
         Self { world, process, quorum, dice }
     }
 
-    /// Asks and holds until the plan's end, then once more, with patience.
+    /// Acquires and releases locks until the plan's end, then once more with a long timeout.
     pub async fn live(mut self) {
         let (length, think, patience) = {
             let core = self.world.core.lock().unwrap();
@@ -258,7 +261,7 @@ impl Client {
         }
     }
 
-    /// What it asks for, where the plan has something else than locks.
+    /// What to ask for next, if the plan has other things than locks.
     fn face(&mut self) -> Face {
         let core = self.world.core.lock().unwrap();
         let shares = [
@@ -272,7 +275,7 @@ impl Client {
         shares.iter().find_map(has).unwrap_or(Face::Lock)
     }
 
-    /// How long it waits.
+    /// How long the next call may wait.
     pub fn timeout(&mut self, manner: Manner) -> Duration {
         let ttl = self.ttl();
         match manner {
@@ -282,7 +285,7 @@ impl Client {
         }
     }
 
-    /// What it got, unless it goes away before.
+    /// The result of the call, or `None` if the client drops the call first.
     pub async fn or_goes<T>(&mut self, manner: Manner, asked: impl Future<Output = T>) -> Option<T> {
         if !matches!(manner, Manner::Cancel) {
             return Some(asked.await);
@@ -317,7 +320,7 @@ impl Client {
         }
     }
 
-    /// When all faults have ended, whoever waits gets the lock.
+    /// After all faults have ended, each caller must get the lock.
     pub async fn last(&mut self, patience: Duration) {
         if self.has_permits() {
             return self.last_permit(patience).await;
@@ -347,7 +350,7 @@ impl Client {
         let names = self.world.core.lock().unwrap().plan.names;
         let mut names = self.names(names);
         let (options, round) = self.options(must);
-        // In any order.
+        // The order of the names must not matter.
         if self.dice.chance(0.5) {
             names.reverse();
         }
@@ -355,7 +358,7 @@ impl Client {
         self.ask_for(&names, shared, &options, round, timeout, must)
     }
 
-    /// With how long a round may last.
+    /// Options for a lock, and how long one of its rounds may last.
     pub fn options(&mut self, must: bool) -> (LockOptions, Duration) {
         let core = self.world.core.lock().unwrap();
         let (ttl, renew) = (core.processes[self.process].ttl, core.plan.auto_renew);
@@ -375,7 +378,7 @@ impl Client {
         (options, round)
     }
 
-    /// Whether it only reads, where the plan has readers.
+    /// Whether the client acquires as a reader, if the plan has readers.
     fn reads(&mut self) -> bool {
         let readers = self.world.core.lock().unwrap().plan.readers;
         readers > 0.0 && self.dice.chance(readers)
@@ -387,7 +390,7 @@ impl Client {
         self.dice.index(names as usize) as u8
     }
 
-    /// One of so many, or several where the plan has sets.
+    /// One of the first `many` names, or several of them if the plan has sets.
     fn names(&mut self, many: u8) -> Vec<u8> {
         let sets = self.world.core.lock().unwrap().plan.sets;
         let first = self.dice.index(many as usize) as u8;
@@ -398,14 +401,14 @@ impl Client {
         (0..many).filter(|&name| name == first || self.dice.chance(share)).collect()
     }
 
-    /// From next to nothing up to all that a ttl allows, which is not rare.
+    /// A random round timeout. In three of ten cases it is almost as long as the ttl allows.
     fn round_time(&mut self, ttl: Duration) -> Duration {
         let most = (ttl - ttl / 100 - 2 * MS).min(MAX_ROUND);
         let least = if self.dice.chance(0.3) { 0.9 } else { 0.02 };
         most.mul_f64(least + (1.0 - least) * self.dice.share())
     }
 
-    /// Takes note of what is asked for, with rounds of at most `round`.
+    /// Records a call for these names, whose rounds last for `round` at most.
     pub fn ask_for(
         &self,
         names: &[u8],
@@ -419,18 +422,18 @@ impl Client {
         let lock = self.quorum.lock_all_with(texts, options).expect("the plan's options make sense");
         let lock = if shared { lock.as_reader() } else { lock };
         let number = |&name: &u8| (name, self.world.leases.asks.fetch_add(1, Ordering::Relaxed));
-        let ask = Ask { parts: names.iter().map(number).collect(), lock, timeout, shared };
-        // A turn in this process and votes that are split take two whole rounds, and a look at who has
-        // it takes another. What slow clocks and whole milliseconds add.
+        let ask = Ask { parts: names.iter().map(number).collect(), lock, timeout, shared, round };
+        // The turn in this process and a split of the votes take two whole rounds, and a look at
+        // the holder takes one more. The rest allows for slow clocks and whole milliseconds.
         let by = self.world.now() + micros((timeout + 3 * round + self.listens()).mul_f64(1.006) + 8 * MS);
         self.record_each(&ask, |process, name, ask| What::Asked { process, ask, name, by, must });
         ask
     }
 
-    /// For how long who is refused waits for what the holder says of itself, where holders may.
+    /// How long a refused caller may wait for the holder's note, if holders may have notes.
     fn listens(&self) -> Duration {
         let plan = &self.world.core.lock().unwrap().plan;
-        // Who has a permit of a period may have a note too.
+        // The holder of a period may have a note, too.
         if plan.elections > 0.0 || plan.once > 0.0 { 500 * MS } else { Duration::ZERO }
     }
 
@@ -442,12 +445,12 @@ impl Client {
         }
     }
 
-    /// It does not wait for the answer any more.
+    /// Records that the client dropped its call.
     pub fn went(&self, ask: &Ask) {
         self.record_each(ask, |process, name, ask| What::Cancelled { process, ask, name });
     }
 
-    /// A try was told that others have it.
+    /// Records that a try returned that others hold the name.
     pub fn denied(&self, ask: &Ask) {
         self.refused(ask);
         if let [(name, _)] = ask.parts[..] {
@@ -455,7 +458,7 @@ impl Client {
         }
     }
 
-    /// Others have it.
+    /// Records that the call failed because others hold the name.
     pub fn refused(&self, ask: &Ask) {
         let (unavailable, kept_out) = (false, false);
         self.record_each(ask, |process, name, ask| What::Failed { process, ask, name, unavailable, kept_out });
@@ -470,11 +473,11 @@ impl Client {
     pub fn acquired(&self, ask: &Ask, lease: Lease) -> Watch {
         let (count, token) = (&self.world.leases.count, lease.token());
         let parts: Vec<_> = ask.parts.iter().map(|&(name, _)| (name, count.fetch_add(1, Ordering::Relaxed))).collect();
-        let shared = ask.shared;
+        let (shared, round) = (ask.shared, ask.round);
         let owners: Vec<_> = ask.parts.iter().map(|&(name, _)| lease.owner(&self.text(name)).to_owned()).collect();
         let (number, lease) = (parts[0].1, Held::Lock(lease));
-        let watch = Watch { process: self.process, number, parts, lease, shared };
-        // First what the others believe at this moment.
+        let watch = Watch { process: self.process, number, parts, lease, shared, round };
+        // First record what other holders of these names believe at this moment.
         self.world.leases.sample(&self.world, |other| other.is_on(&watch.parts));
         let until = watch.until(&self.world);
         for ((&(name, ask), &(_, lease)), owner) in ask.parts.iter().zip(&watch.parts).zip(owners) {
@@ -496,7 +499,7 @@ impl Client {
         self.end(guard, &watch, ending).await;
     }
 
-    /// Lost is final, however long the guard is kept.
+    /// Keeps the guard of a lost lock for a while: the lock must stay lost.
     pub async fn keeps_lost(&mut self, guard: impl Sized, watch: &Watch) {
         let ttl = self.ttl();
         let pause = self.dice.log(MS, 2 * ttl);
@@ -515,7 +518,7 @@ impl Client {
         self.ends(watch, ending, guard, LockGuard::release).await;
     }
 
-    /// Gives up what it holds: it waits until that is done, or drops it, or begins with it only.
+    /// Gives up a lease: waits for the release, drops the guard, or only begins the release.
     pub async fn ends<G, R: Future<Output = quorumlock::Result<Released>>>(
         &self,
         watch: &Watch,
@@ -528,7 +531,7 @@ impl Client {
         match ending {
             Ending::Release => {
                 let came = release(guard).await;
-                self.told(&watch.parts, &came);
+                self.told(std::slice::from_ref(watch), &came);
             }
             Ending::Drop => drop(guard),
             Ending::Abandon => {
@@ -544,17 +547,19 @@ impl Client {
         self.world.leases.remove(watch.number);
     }
 
-    /// Records what the release of these names, in one call, has returned.
-    pub fn told(&self, parts: &[(u8, u32)], came: &quorumlock::Result<Released>) {
+    /// Records the result of one call that released these leases.
+    pub fn told(&self, watches: &[Watch], came: &quorumlock::Result<Released>) {
         let told = match came {
             Ok(Released::Released) => Told::Released,
             Ok(Released::AlreadyExpired) => Told::Expired,
             Err(error) if error.is_unavailable() => Told::Unconfirmed,
             Err(_) => return,
         };
-        for (number, &(name, lease)) in (1..).zip(parts) {
-            let more = number < parts.len();
-            self.record(|process| What::ReleaseTold { process, name, lease, told, more });
+        let all = || watches.iter().flat_map(|watch| watch.parts.iter().map(move |part| (part, watch.round)));
+        let last = all().count();
+        for (number, (&(name, lease), round)) in (1..).zip(all()) {
+            let (more, round) = (number < last, micros(round));
+            self.record(|process| What::ReleaseTold { process, name, lease, told, round, more });
         }
     }
 
@@ -592,17 +597,17 @@ impl Client {
         }
     }
 
-    /// One with dice of its own, for what it holds.
+    /// The same client with dice of its own, for work under its lock.
     pub fn another(&mut self) -> Self {
         Self::new(self.world.clone(), self.process, self.quorum.clone(), self.dice.fork())
     }
 
-    /// How a name is called.
+    /// The text of a name.
     pub fn text(&self, name: u8) -> String {
         self.world.core.lock().unwrap().plan.name_of(name)
     }
 
-    /// A section, perhaps with a second hold.
+    /// Works under the lock, sometimes with a second guard of the same lock.
     fn section<'a>(&self, guard: &'a LockGuard, watch: &Watch) -> impl Future<Output = ()> + use<'a> {
         let mut inner = Self::new(self.world.clone(), self.process, self.quorum.clone(), self.section_dice(watch));
         let watch = watch.clone();
@@ -644,14 +649,14 @@ impl Client {
         self.write(watch);
     }
 
-    /// Almost all that is left of the validity, or a little more.
+    /// A pause that ends just before the validity ends, or a little after.
     fn edge(&mut self, watch: &Watch) -> Duration {
         let left = watch.lease.remaining() + 3 * MS;
         let early = self.dice.log(MS / 100, 20 * MS);
         left.saturating_sub(early)
     }
 
-    /// Waits, and looks at the lease now and then.
+    /// Waits, and checks the lease now and then.
     async fn rest(&mut self, watch: &Watch, pause: Duration) {
         let end = self.world.now() + micros(pause);
         let looks = self.dice.index(4) as u32;
@@ -666,8 +671,8 @@ impl Client {
         self.sample(watch);
     }
 
-    /// Writes, if it is no reader: the careful ask whether they still may, the others trust the
-    /// storage to check the token.
+    /// Writes, unless the holder is a reader. Most writes check the lease first. Some do not, and
+    /// rely on storage that checks the token.
     pub fn write(&mut self, watch: &Watch) {
         if watch.shared {
             return;
@@ -697,7 +702,7 @@ impl Client {
         self.sample(watch);
     }
 
-    /// Nothing works any more under what was lost.
+    /// Records that no work goes on under a lost lock.
     pub fn lets_go(&self, watch: &Watch) {
         watch.lets_go(&self.world);
     }
@@ -711,12 +716,12 @@ impl Client {
     }
 }
 
-/// Whether clients of another list have the nodes.
+/// Whether the error says that another list is in force on a node.
 pub fn is_kept_out(error: &Error) -> bool {
     error.is_unavailable() && error.nodes().iter().any(|report| report.cause == NodeCause::OtherList)
 }
 
-/// Runs `body` to its end; calls `tell` the moment `lost` ends. Returns whether it did.
+/// Runs `body` to its end. Calls `tell` when `lost` ends. Returns whether `lost` has ended.
 pub async fn watched(body: impl Future<Output = ()>, lost: impl Future, tell: impl Fn()) -> bool {
     let (mut body, mut lost) = (pin!(body), pin!(lost));
     let mut told = false;
@@ -730,7 +735,7 @@ pub async fn watched(body: impl Future<Output = ()>, lost: impl Future, tell: im
     .await
 }
 
-/// When clients will have finished at the latest, if the library keeps its promises.
+/// The time by which all clients have finished, if the library keeps its promises.
 pub fn bound(world: &World) -> Micros {
     let core = world.core.lock().unwrap();
     let plan = &core.plan;

@@ -1,8 +1,9 @@
 //! A deterministic simulation: the real client over simulated nodes, networks, clocks and
-//! processes, and a judge who knows nothing of the client.
+//! processes. A judge, which does not know the client's code, checks each history.
 //!
 //! `cargo test --release --test sim -- --seeds 2000 --json` runs many seeds, and each scene 200
-//! times; `--seed S` replays one, readably, and `--scene NAME --seed S` one of a scene.
+//! times. `--seed S` replays one seed and prints its history. `--scene NAME --seed S` replays one
+//! run of a scene.
 #![allow(unreachable_pub, missing_debug_implementations, reason = "each file is a part of one program")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]
 
@@ -48,7 +49,7 @@ use std::process::ExitCode;
 use report::{Item, Summary};
 use scenes::{SCENES, Scene};
 
-/// What the command line asks for.
+/// The arguments of the command line.
 struct Args {
     seeds: u64,
     /// How often each scene is played.
@@ -69,9 +70,8 @@ fn main() -> ExitCode {
             return ExitCode::from(64);
         }
     };
-    let play = |seed| args.scene.map_or_else(|| run::run(seed), |scene| scenes::play(scene, seed));
     if let Some(seed) = args.one {
-        return report::replay(&play(seed), args.json);
+        return report::replay(Item { scene: args.scene, seed }, args.json);
     }
     judge::judge_the_judge();
     let mut summary = Summary::run(&items(&args), args.until_found);
@@ -80,8 +80,8 @@ fn main() -> ExitCode {
     if summary.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What is run: the scenes first, since they find most in the least time. Each scene is played once before
-/// any is played again, so that `--until-found` ends early.
+/// All runs. Scenes are first, since they find most bugs in the least time. Each scene is played
+/// once before any is played again, so that `--until-found` ends early.
 fn items(args: &Args) -> Vec<Item> {
     let scenes = || SCENES.iter().filter(|scene| args.scene.is_none_or(|only| only.name == scene.name));
     let played = (args.first..args.first + args.scenes)
@@ -89,7 +89,7 @@ fn items(args: &Args) -> Vec<Item> {
     played.chain((args.first..args.first + args.seeds).map(|seed| Item { scene: None, seed })).collect()
 }
 
-/// What did not give the same history twice, byte for byte: of some seeds, and of each scene.
+/// Runs some seeds, and each scene, twice. Returns the runs whose two histories differ.
 fn differing(args: &Args) -> Vec<Item> {
     let twice = args.twice;
     let some = Args { seeds: twice.min(args.seeds), scenes: twice.min(1).min(args.scenes), ..*args };
@@ -97,9 +97,8 @@ fn differing(args: &Args) -> Vec<Item> {
     items(&some).into_iter().filter(differs).collect()
 }
 
-/// With no arguments, as plain `cargo test` runs it: a moderate number of seeds, some of them
-/// twice. Without optimization they take ten times as long: a world of each kind is looked at, and
-/// each scene.
+/// Parses the arguments. Without arguments, as in a plain `cargo test`, some hundred seeds run, and
+/// some run twice. Unoptimized code is ten times slower, so then 16 seeds (one of each kind) run.
 fn parse(args: impl Iterator<Item = String>) -> Result<Args, String> {
     let (seeds, scenes, twice) = if cfg!(debug_assertions) { (16, 2, 0) } else { (400, 200, 6) };
     let mut parsed = Args { seeds, scenes, first: 0, one: None, scene: None, json: false, twice, until_found: false };
@@ -122,7 +121,7 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Args, String> {
             "--lists" => lists::draw_in(number()?.min(100) as u32),
             "--json" => parsed.json = true,
             "--until-found" => parsed.until_found = true,
-            // What is said to all test programs at once.
+            // Options that `cargo test` passes to all test programs.
             "--quiet" | "-q" | "--nocapture" | "--no-capture" => {}
             other if other.starts_with("--test-threads") => {}
             other if other.starts_with('-') => {

@@ -1,4 +1,4 @@
-//! What clients do once a period.
+//! What clients do with jobs that run once a period.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::scenes::part::Part;
 use crate::world::micros;
 
 const MS: Duration = Duration::from_millis(1);
-/// How many rounds a claim may take beside the two of everybody who asks: those for which it tries
-/// again, the last one, and looks at who has it.
+/// How many more rounds a claim may take than other calls: the further tries, the last round, and
+/// looks at who holds the period.
 const ROUNDS: u32 = 5;
-/// And how long the last pause between two tries is at most.
+/// The longest pause before the last of these tries.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// What becomes of a period.
+/// What a client does with its permit for a period.
 #[derive(Clone, Copy, Debug)]
 enum Kept {
     Done,
@@ -25,7 +25,7 @@ enum Kept {
 }
 
 impl Client {
-    /// Claims a period, however that goes.
+    /// Claims a period. The claim may fail.
     pub async fn some_period(&mut self) {
         let (manner, name, (options, round)) = (self.manner(), self.some_name(), self.options(false));
         let period = self.period();
@@ -53,18 +53,24 @@ impl Client {
             self.sample(&watch);
             self.released(&watch);
         }
-        self.keeps(watch.number, permit).await;
+        self.keeps(&watch, told, permit).await;
         self.sample(&watch);
         self.world.leases.remove(watch.number);
     }
 
-    /// Its work is done, or is to be done by somebody else in this period.
-    async fn keeps(&mut self, lease: u32, permit: OncePermit) {
+    /// Ends the permit: the job is done, the permit is dropped, or another client may do the job.
+    async fn keeps(&mut self, watch: &Watch, lost: bool, permit: OncePermit) {
         match self.dice.weighed(&[(5, Kept::Done), (2, Kept::Dropped), (3, Kept::Undone)]) {
-            Kept::Done => drop(permit.done().await),
+            Kept::Done if lost => drop(permit.done().await),
+            Kept::Done => self.done(watch, permit).await,
             Kept::Dropped => drop(permit),
-            Kept::Undone => self.undoes(lease, permit).await,
+            Kept::Undone => self.undoes(watch.number, permit).await,
         }
+    }
+
+    async fn done(&self, watch: &Watch, permit: OncePermit) {
+        let came = permit.done().await;
+        self.told(std::slice::from_ref(watch), &came);
     }
 
     async fn undoes(&self, lease: u32, permit: OncePermit) {
@@ -79,11 +85,11 @@ impl Client {
         watch
     }
 
-    /// When all faults have ended, everybody is the first once, and lets the next be that too.
+    /// After all faults, each client must get a permit. It undoes the permit, for the next client.
     pub async fn last_period(&mut self, patience: Duration) {
         let (name, (options, _)) = (self.some_name(), self.options(true));
-        // A claim is one round. Where its client's clock is behind, that has time for two questions
-        // only by the whole ttl: a plan's nodes are that near.
+        // A claim is one round. If its client's clock is behind, the claim needs two asks. Two asks
+        // take less than a third of the ttl: nodes are near compared to any ttl of a plan.
         let round = (self.ttl() - self.ttl() / 100 - 2 * MS) / 3;
         let options = options.round_timeout(round);
         let ask = self.ask_for(&[name], false, &options, round, patience + ROUNDS * round + PAUSE, true);
@@ -102,7 +108,7 @@ impl Client {
         }
     }
 
-    /// Until it has one, or for so long.
+    /// Claims again and again, until the client has a permit or the time is over.
     async fn claims_until(&mut self, once: &Once, patience: Duration) -> quorumlock::Result<Option<OncePermit>> {
         let end = self.world.now() + micros(patience);
         loop {
@@ -122,7 +128,7 @@ impl Client {
     /// A part of a scene: claims the period, works for a while, and keeps or undoes it.
     pub async fn play_once(&mut self, part: Part, period: Duration, round: Duration) {
         let options = part.options(self.ttl());
-        // It may make one whole round behind the two that it tries for.
+        // A claim may make a whole round after the two in which it tries.
         let ask = self.ask_for(part.names, false, &options, round, 2 * round, part.must);
         let once = self.quorum.once_with("lock-a", period, &options).expect("the scene's period makes sense");
         match once.claim().await {
@@ -131,11 +137,12 @@ impl Client {
                 let (lease, period) = (watch.number, micros(period));
                 self.record(|process| What::First { process, lease, name: 0, period });
                 self.world.sleep(part.hold).await;
+                self.sample(&watch);
                 self.released(&watch);
                 if part.dropped {
                     self.undoes(lease, permit).await;
                 } else {
-                    drop(permit.done().await);
+                    self.done(&watch, permit).await;
                 }
                 self.world.leases.remove(watch.number);
             }

@@ -13,18 +13,19 @@ use crate::scenes::part::Part;
 use crate::world::micros;
 
 const MS: Duration = Duration::from_millis(1);
-/// The semaphore's own name, and which it is for the judge.
+/// The semaphore's name, and the number by which the judge knows the semaphore.
 const NAME: &str = "lock-a";
 const GATE: u8 = 0;
 
-/// What a client asked for.
+/// One call that takes permits.
 struct Ask {
     semaphore: QuorumSemaphore,
-    /// How many permits, and of how many.
+    /// How many permits the call takes, and how many the semaphore has.
     many: u32,
     of: u32,
-    /// The judge knows one for each permit.
+    /// One ask number for each permit: to the judge, each permit is an ask of its own.
     numbers: Vec<u32>,
+    round: Duration,
 }
 
 impl Client {
@@ -37,7 +38,7 @@ impl Client {
         self.world.core.lock().unwrap().plan.permits
     }
 
-    /// Takes some, however that goes.
+    /// Takes some permits. This may fail.
     pub async fn some_permits(&mut self) {
         let (manner, of) = (self.manner(), self.of());
         let timeout = self.timeout(manner);
@@ -60,7 +61,7 @@ impl Client {
         }
     }
 
-    /// When all faults have ended, whoever waits gets one.
+    /// After all faults, each waiting client must get a permit.
     pub async fn last_permit(&mut self, patience: Duration) {
         let of = self.of();
         let (options, round) = self.options(true);
@@ -75,7 +76,7 @@ impl Client {
         }
     }
 
-    /// A part of a scene.
+    /// A part of a scene: takes permits, holds them and gives them back.
     pub async fn play_permits(&mut self, part: Part, many: u32, of: u32, round: Duration) {
         let ttl = self.ttl();
         let ask = self.ask_permits(many, of, &part.options(ttl), round, part.timeout, part.must);
@@ -92,7 +93,7 @@ impl Client {
         }
     }
 
-    /// Holds, and looks at the lease often.
+    /// Holds permits until the part ends, and checks the lease often.
     async fn keep_permits(&mut self, guard: PermitsGuard, watch: Watch, part: Part) {
         let end = (self.world.now() + micros(part.hold)).min(self.end_of_faults());
         let step = (self.ttl() / 16).max(MS);
@@ -127,8 +128,8 @@ impl Client {
     ) -> Ask {
         let semaphore = self.quorum.semaphore_with(NAME, of, options).expect("the plan's options make sense");
         let numbers = (0..many).map(|_| self.world.leases.asks.fetch_add(1, Ordering::Relaxed)).collect();
-        let ask = Ask { semaphore, many, of, numbers };
-        // Turns in this process, whole rounds, what slow clocks and whole milliseconds add.
+        let ask = Ask { semaphore, many, of, numbers, round };
+        // Allows for turns in this process, whole rounds, slow clocks and whole milliseconds.
         let by = self.world.now() + micros((timeout + 5 * round).mul_f64(1.006) + 16 * MS);
         self.each(&ask, |process, ask| What::Asked { process, ask, name: GATE, by, must });
         ask
@@ -152,13 +153,13 @@ impl Client {
         self.each(ask, |process, ask| What::Failed { process, ask, name: GATE, unavailable, kept_out });
     }
 
-    /// They are held: the judge is told of each.
+    /// Records that the permits are held, one acquisition for each permit.
     fn have(&self, ask: &Ask, guard: &PermitsGuard) -> Watch {
         let number = |_: &_| self.world.leases.count.fetch_add(1, Ordering::Relaxed);
         let parts = guard.permits().iter().map(|permit| (permit.number as u8 + 1, number(permit))).collect();
         assert_eq!(guard.permits().len(), ask.many as usize, "all or nothing");
-        let watch = Watch::of_permits(self.process, parts, guard.lease());
-        // First what the others believe at this moment.
+        let watch = Watch::of_permits(self.process, parts, guard.lease(), ask.round);
+        // First record what the other holders believe at this moment.
         self.world.leases.sample(&self.world, |_| true);
         let (until, permits) = (watch.until(&self.world), ask.of);
         for (&ask, (name, lease, token)) in ask.numbers.iter().zip(watch.tokens()) {

@@ -1,4 +1,4 @@
-//! What the library submits to a node and gets from it, for the history: a node around the node.
+//! Records what the library submits to a node and what it gets back: a wrapper around the node.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::asked::Asked;
 use crate::judge::history::{self, Answer, Micros, Op, What};
 use crate::world::{Core, World};
 
-/// A node that records what goes in and what comes out.
+/// A node that records requests and their replies.
 #[derive(Debug)]
 pub struct Recorder {
     pub world: Arc<World>,
@@ -20,7 +20,7 @@ pub struct Recorder {
     pub inner: RedisNode,
 }
 
-/// What has no answer yet, in the order in which it was submitted.
+/// Operations that have no reply yet, in the order in which they were submitted.
 #[derive(Debug, Default)]
 pub struct Submitted {
     open: VecDeque<Entry>,
@@ -47,14 +47,14 @@ impl Submitted {
         self.open.remove(index).map(|entry| entry.op)
     }
 
-    /// An owner that was submitted, without a copy.
+    /// The shared text of an owner, if an open operation has this owner; otherwise a copy.
     pub fn owner(&self, text: &str) -> Arc<str> {
         let known = self.open.iter().filter_map(|entry| entry.operation.owner()).find(|owner| ***owner == *text);
         known.cloned().unwrap_or_else(|| text.into())
     }
 
-    /// What was submitted as `operation`, which is being sent: the oldest that was not sent, or was
-    /// sent before.
+    /// The open operation that a command on the wire corresponds to: the oldest equal one that was
+    /// not sent yet, otherwise the oldest equal one (it is sent again).
     pub fn sent(&mut self, operation: &Operation) -> Option<Op> {
         let same = |entry: &&mut Entry| alike(&entry.operation, operation);
         let first = self.open.iter_mut().filter(|entry| !entry.sent).find(same);
@@ -67,7 +67,7 @@ impl Submitted {
     }
 }
 
-/// What is not told to the node, and what becomes whole milliseconds, tells nothing.
+/// Whether two operations are equal on the wire, which drops or rounds some of their fields.
 fn alike(one: &Operation, other: &Operation) -> bool {
     one.verb() == other.verb() && one.names() == other.names() && {
         let (one, other) = (Asked::from(one), Asked::from(other));
@@ -81,8 +81,8 @@ fn alike(one: &Operation, other: &Operation) -> bool {
     }
 }
 
-/// The number of a name, by its last letter. Permits have those behind their semaphore, which is the
-/// first name.
+/// The number of a name, from its last letter or digit. The semaphore is name 0, and permit n is
+/// name n + 1.
 pub fn letter(name: &Name) -> u8 {
     match name.text().as_bytes().last() {
         Some(digit @ b'0'..=b'9') => 1 + digit - b'0',
@@ -91,7 +91,7 @@ pub fn letter(name: &Name) -> u8 {
 }
 
 impl Core {
-    /// An operation, as the judge knows it.
+    /// An operation in the form that the judge reads.
     pub fn op(&mut self, now: Micros, process: usize, node: usize, operation: &Operation) -> Op {
         let operation = &Asked::from(operation);
         let verb = match operation.verb {
@@ -109,7 +109,7 @@ impl Core {
         let name = names.next().unwrap_or(0);
         let also = names.fold(0, |also, name| also | 1 << name);
         let (ballot, token, ttl) = (operation.ballot, operation.token, operation.ttl.as_millis() as u32);
-        // Which server it reaches is known when it does.
+        // The recorder learns the real server only when the request arrives.
         let (process, node, server) = (process as u16, node as u8, node as u8);
         Op { process, node, server, name, also, verb, owner, waits, shared, ballot, token, ttl, hand, sent: now }
     }
@@ -123,7 +123,9 @@ impl Core {
     fn delivered(&mut self, now: Micros, process: usize, node: usize, number: u64, reply: &Reply) {
         let op = self.link(process, node).submitted.take(number);
         let told = reply.as_ref().map_or_else(|fault| !fault.nothing_ran(), |_| true);
-        if let Some(op) = op.filter(|_| told && !self.processes[process].dead) {
+        // A release counts each reply: it waits for no node that was not asked.
+        let told = |op: &Op| told || op.verb == history::Verb::Release;
+        if let Some(op) = op.filter(|op| told(op) && !self.processes[process].dead) {
             self.history.record(now, What::Delivered(op, answer(op, reply)));
         }
     }
@@ -135,10 +137,10 @@ pub fn answer(to: Op, reply: &Reply) -> Answer {
         Ok(Outcome::Stale { .. }) => Answer::Stale,
         Ok(Outcome::Extended) => Answer::Extended,
         Ok(Outcome::Healed) => Answer::Healed,
-        // All of its names are held as long as any.
+        // True if all its names were held.
         Ok(Outcome::Released { held }) => Answer::Released(*held == 1 + to.also.count_ones()),
         Ok(Outcome::Inspected(_) | Outcome::Scanned { .. } | Outcome::Hello(_)) => Answer::Other,
-        // Nothing was carried out.
+        // The node carried out nothing.
         Ok(Outcome::Forgot) => Answer::Forgot,
         Ok(Outcome::NoList | Outcome::OtherList { .. }) => Answer::Fault,
         Ok(_) => Answer::Refused,
@@ -146,7 +148,7 @@ pub fn answer(to: Op, reply: &Reply) -> Answer {
     }
 }
 
-/// An answer passes here on its way.
+/// Records a reply on its way to the library.
 struct Passing {
     world: Arc<World>,
     process: usize,
@@ -166,7 +168,7 @@ impl Sink for Passing {
 }
 
 impl Recorder {
-    /// The request as it is passed on; `None` if its process is dead.
+    /// Records a request. Returns it with a reply path that records, or `None` in a dead process.
     fn recorded(&self, Request { operation, reply }: Request) -> Option<Request> {
         let now = self.world.now();
         let mut core = self.world.core.lock().unwrap();

@@ -1,4 +1,4 @@
-//! What a run of seeds came to, for people and for programs.
+//! The results of a run of seeds, for people and for programs.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -14,9 +14,9 @@ use crate::lists::drawn_in;
 use crate::run::{Run, run};
 use crate::scenes::{Scene, play};
 
-/// How many violations are shown with their history.
+/// How many broken runs are shown with their history.
 const SHOWN: usize = 3;
-/// How many are told of.
+/// How many broken runs are shown at all.
 const TOLD: usize = 20;
 
 #[derive(Default)]
@@ -31,12 +31,12 @@ pub struct Summary {
     found: Vec<Found>,
     pub differing: Vec<Item>,
     took: Duration,
-    /// Time of all cores, without what other programs took of them.
+    /// Processor time on all cores, which does not count the time of other programs.
     computed: Duration,
     jobs: usize,
 }
 
-/// A seed of random worlds, or of a scene.
+/// One run: a seed of a random world, or a seed of a scene.
 #[derive(Clone, Copy, Debug)]
 pub struct Item {
     pub scene: Option<&'static Scene>,
@@ -48,7 +48,7 @@ impl Item {
         self.scene.map_or_else(|| run(self.seed), |scene| play(scene, self.seed))
     }
 
-    /// Which arguments replay it.
+    /// The arguments that replay this run.
     fn replay(&self) -> String {
         let scene = self.scene.map_or(String::new(), |scene| format!("--scene {} ", scene.name));
         let lists = match drawn_in() {
@@ -59,12 +59,12 @@ impl Item {
     }
 }
 
-/// What the runs of one scene came to.
+/// The results of all runs of one scene.
 #[derive(Clone, Copy, Debug, Default)]
 struct Played {
     runs: u64,
     acquired: u64,
-    /// In so many of them a promise was broken.
+    /// The number of runs in which a promise was broken.
     broken: u64,
     first: Option<u64>,
 }
@@ -77,7 +77,7 @@ struct Found {
 }
 
 impl Summary {
-    /// Runs all items, on all cores; until the first violation if that is asked for.
+    /// Runs all items on all cores. With `until_found`, stops at the first violation.
     pub fn run(items: &[Item], until_found: bool) -> Self {
         let (began, before) = (Instant::now(), computed());
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -134,7 +134,7 @@ impl Summary {
         }
     }
 
-    /// Nothing was found, and something could have been.
+    /// Whether no promise was broken. Fails if a scene acquired nothing: it could not find a bug.
     pub fn is_clean(&self) -> bool {
         let idle = self.tally.acquired == 0 || self.scenes.values().any(|played| played.acquired == 0);
         self.found.is_empty() && self.differing.is_empty() && !idle
@@ -148,7 +148,7 @@ impl Summary {
         }
     }
 
-    /// Acquisitions a second of real time, on one core.
+    /// Acquisitions a second of processor time.
     fn rate(&self) -> u64 {
         (self.tally.acquired as f64 / self.computed.as_secs_f64().max(1e-9)) as u64
     }
@@ -215,17 +215,18 @@ impl Summary {
     }
 }
 
-/// The processor time this program has used.
+/// The processor time that this program has used.
 fn computed() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Shows all of one run.
-pub fn replay(run: &Run, as_json: bool) -> ExitCode {
+/// Prints all of one run.
+pub fn replay(item: Item, as_json: bool) -> ExitCode {
+    let run = item.run();
     if as_json {
         let mut summary = Summary { jobs: 1, ..Summary::default() };
-        summary.add(Item { scene: None, seed: run.seed }, run);
+        summary.add(item, &run);
         summary.print(true);
     } else {
         println!("{:#?}", run.plan);

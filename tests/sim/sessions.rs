@@ -1,5 +1,5 @@
-//! What clients do with sessions: they lock names and unlock some of them, several of one process
-//! with one session, and revoke it, let go of it, or lose it.
+//! What clients do with sessions. They lock names and unlock some of them. Several clients of one
+//! process may share a session. They revoke the session, drop it, or lose it.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -19,16 +19,16 @@ use crate::world::micros;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-/// How often a client shares the session of another of its process, where there is one.
+/// How often a client joins a session of another client of its process, if there is one.
 const SHARES: f64 = 0.5;
-/// How often a task of its own waits for the loss of a session, and its clients do not.
+/// How often a separate task waits for the loss of a session, instead of its clients.
 const APART: f64 = 0.4;
 
-/// What was asked for.
+/// One call that locks names of a session.
 struct Asked {
-    /// Names, each with the number of its ask.
+    /// The names, each with the number of its ask.
     parts: Vec<(u8, u32)>,
-    /// How much of the session was over then.
+    /// How many locks of the session had ended when the call began.
     since: usize,
 }
 
@@ -42,25 +42,25 @@ enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Revoke,
-    /// Begins the revocation and does not wait for it.
+    /// Begins the revocation, and does not wait for its end.
     Abandon,
-    /// Lets go of its handle: with the last, all is given up.
+    /// Drops the handle. The drop of the last handle releases all locks.
     Drop,
 }
 
-/// What a session of a scene does.
+/// One step of a session in a scene.
 #[derive(Clone, Copy, Debug)]
 pub enum Does {
-    /// It must get these.
+    /// Locks these names, and must get them.
     Locks(&'static [u8]),
-    /// It need not.
+    /// Locks these names, and may fail.
     Tries(&'static [u8]),
     Unlocks(&'static [u8]),
-    /// For so many milliseconds, and up to so many more.
+    /// Holds its locks for this many milliseconds, plus a random time up to the second number.
     Holds(u64, u64),
-    /// For so many milliseconds, whether or not it has ended.
+    /// Waits for this many milliseconds, even if the session has ended.
     Keeps(u64),
-    /// All that it holds was renewed at one moment.
+    /// Records that all its locks must have been renewed at one moment.
     Together,
     Revokes,
     Drops,
@@ -72,7 +72,7 @@ impl Client {
         self.world.core.lock().unwrap().plan.sessions > 0.0
     }
 
-    /// Has a session for a while, which others of its process may have too.
+    /// Uses a session for a while. Other clients of the process may share it.
     pub async fn some_session(&mut self) {
         let Some(hand) = self.some_handle().await else { return };
         let mut inner = self.another();
@@ -83,7 +83,7 @@ impl Client {
         self.gives_up(hand, end).await;
     }
 
-    /// When all faults have ended, whoever waits gets a session, and a lock with it.
+    /// After all faults, each client must get a session, and a lock in it.
     pub async fn last_session(&mut self, patience: Duration) {
         let (options, round) = self.options(true);
         let Some(hand) = self.granted(&options, round, patience, Manner::Wait, true).await else { return };
@@ -95,7 +95,7 @@ impl Client {
         self.gives_up(hand, End::Revoke).await;
     }
 
-    /// A part of a scene.
+    /// A part of a scene: grants a session, and takes these steps in it.
     pub async fn play_session(&mut self, part: Part, does: &[Does], round: Duration) {
         let options = part.options(self.ttl());
         let Some(hand) = self.granted(&options, round, SECOND, Manner::Wait, true).await else { return };
@@ -128,7 +128,7 @@ impl Client {
         }
     }
 
-    /// Holds what it has, and looks at it often.
+    /// Holds the session's locks, and checks them often.
     async fn holds(&mut self, hand: &Hand, last: Duration) {
         let end = self.world.now() + micros(last);
         let step = (self.ttl() / 16).max(MS);
@@ -156,7 +156,7 @@ impl Client {
         self.granted(&options, round, timeout, manner, false).await
     }
 
-    /// A handle of a session that another client of this process has.
+    /// Joins a session that another client of this process has.
     fn joins(&mut self) -> Option<Hand> {
         let books = self.world.sessions.of(self.process);
         if books.is_empty() || !self.dice.chance(SHARES) {
@@ -189,7 +189,7 @@ impl Client {
         None
     }
 
-    /// Runs `body` to its end; whether the session was lost by then.
+    /// Runs `body` to its end. Returns whether the session was lost by then.
     async fn until_lost(&self, hand: &Hand, body: impl Future<Output = ()>) -> bool {
         if hand.book.apart {
             body.await;
@@ -214,7 +214,7 @@ impl Client {
         Hand { session, book }
     }
 
-    /// Some steps, until the faults end; whoever finds that it is over may try on.
+    /// Takes some steps, until the faults end. After a loss, some clients try further steps.
     async fn uses(&mut self, hand: &Hand) {
         let steps = 1 + self.dice.index(7);
         for _ in 0..steps {
@@ -242,7 +242,7 @@ impl Client {
         self.came(hand, &asked, got);
     }
 
-    /// What came of a call: all names are held, or none more than before.
+    /// Records the result of a call: all its names are held, or no further names.
     fn came(&self, hand: &Hand, asked: &Asked, got: Option<quorumlock::Result<()>>) {
         match got {
             Some(Ok(())) => self.has(hand, asked),
@@ -252,23 +252,23 @@ impl Client {
         self.agrees(hand);
     }
 
-    /// It holds these: what no other call has had before, the judge is told of.
+    /// Records that these names are held: as a new lease, or as one that another call got before.
     fn has(&self, hand: &Hand, asked: &Asked) {
         let is_new = |&(name, _): &(u8, u32)| hand.book.lease(name).is_none();
         let new: Vec<_> = asked.parts.iter().copied().filter(is_new).collect();
-        // First what the others believe at this moment, and what this one does: it may end sooner.
+        // First record what all holders believe now. This session's own deadline may be earlier.
         self.world.leases.sample(&self.world, |other| other.is_on(&new));
         hand.book.held().iter().for_each(|watch| self.sample(watch));
         for &(name, ask) in &asked.parts {
             let token = hand.session.token(&self.text(name));
             match hand.book.lease(name) {
                 Some(lease) => self.record(|process| What::Shares { process, ask, name, lease }),
-                // It was held when this call looked, and another gave it up while this waited for the
-                // rest.
+                // The session had this name when the call began. Another call unlocked it while
+                // this call waited for the other names.
                 None if token.is_none() && hand.book.gave_up(name, asked.since) => {
                     self.record(|process| What::Cancelled { process, ask, name });
                 }
-                // That of nobody, where it does not hold it.
+                // 0 is no token: the judge then reports that the session does not hold the name.
                 None => self.has_new(hand, name, ask, token.unwrap_or(0)),
             }
         }
@@ -277,7 +277,7 @@ impl Client {
     fn has_new(&self, hand: &Hand, name: u8, ask: u32, token: u64) {
         let (text, lease) = (self.text(name).into(), self.world.leases.count.fetch_add(1, Ordering::Relaxed));
         let locked = Locked { quorum: self.quorum.clone(), id: hand.book.id.clone(), text, token };
-        let watch = Watch::of_session(self.process, name, lease, locked);
+        let watch = Watch::of_session(self.process, name, lease, locked, hand.book.round);
         let (until, shared) = (watch.until(&self.world), false);
         let owner = hand.session.owner(&self.text(name));
         let owner = owner.map(|owner| self.world.core.lock().unwrap().history.owner(self.process as u16, &owner));
@@ -286,7 +286,7 @@ impl Client {
         hand.book.held.lock().unwrap().insert(name, watch);
     }
 
-    /// What the session says that it holds is what it was told to.
+    /// Records each name for which `held` and the results of earlier calls disagree.
     fn agrees(&self, hand: &Hand) {
         if !hand.session.is_alive() {
             return;
@@ -304,7 +304,7 @@ impl Client {
         }
     }
 
-    /// Some of what it holds, whoever locked it.
+    /// Unlocks some of the session's names, whichever client locked them.
     async fn unlocks(&mut self, hand: &Hand) {
         let held: Vec<_> = hand.book.held().iter().flat_map(Watch::names).collect();
         if held.is_empty() {
@@ -319,12 +319,10 @@ impl Client {
     async fn unlock(&self, hand: &Hand, names: &[u8], waits: bool) {
         let ended = self.give(hand, |name| names.contains(&name));
         let freed = begun(hand.session.unlock(self.texts(names)), waits).await;
-        let parts: Vec<_> = ended.iter().flat_map(Watch::tokens).map(|(name, lease, _)| (name, lease)).collect();
-        freed.iter().for_each(|came| self.told(&parts, came));
         self.freed(hand, &ended, freed);
     }
 
-    /// These are given up.
+    /// Ends the locks on these names in the book. Returns these locks.
     fn give(&self, hand: &Hand, which: impl Fn(u8) -> bool) -> Vec<Watch> {
         hand.book.held().iter().for_each(|watch| self.sample(watch));
         let ended = hand.book.end(which);
@@ -332,8 +330,9 @@ impl Client {
         ended
     }
 
-    /// What came of that.
+    /// Records the result of the release.
     fn freed(&self, hand: &Hand, ended: &[Watch], freed: Option<quorumlock::Result<Released>>) {
+        freed.iter().for_each(|came| self.told(ended, came));
         if matches!(freed, Some(Ok(Released::Released))) {
             for (name, lease, _) in ended.iter().flat_map(Watch::tokens) {
                 self.record(|process| What::Freed { process, name, lease });
@@ -354,13 +353,13 @@ impl Client {
         hand.book.held().iter().for_each(|watch| self.sample(watch));
     }
 
-    /// It is told that the session is lost, if no other of its clients was before.
+    /// Records the loss of the session for all its locks.
     fn all_lost(&self, book: &Book) {
         book.lost.store(true, Ordering::Relaxed);
         book.end(|_| true).iter().for_each(|watch| self.lost(watch));
     }
 
-    /// Lost is final, however long a handle is kept.
+    /// Keeps a handle of a lost session for a while: the session must stay lost.
     async fn keeps_ended(&mut self, hand: Hand) {
         let ttl = self.ttl();
         let pause = self.dice.log(MS, 2 * ttl);
@@ -378,14 +377,14 @@ impl Client {
         self.leaves(hand);
     }
 
-    /// Nothing works any more under a session that was lost.
+    /// Records that no work goes on under a lost session.
     fn lets_go_of_lost(&self, book: &Book) {
         if book.lost.load(Ordering::Relaxed) {
             book.gone.lock().unwrap().iter().for_each(|watch| self.lets_go(watch));
         }
     }
 
-    /// With the last handle, all is given up.
+    /// Drops a handle. With the last handle, the session's locks end.
     fn leaves(&self, hand: Hand) {
         let last = hand.book.handles.fetch_sub(1, Ordering::Relaxed) == 1;
         let Hand { session, book } = hand;
@@ -404,7 +403,7 @@ impl Client {
         }
     }
 
-    /// Some of the plan's names, in some order.
+    /// Some of the plan's names, in forward or reverse order.
     fn some_names(&mut self) -> Vec<u8> {
         let (many, first) = (self.many(), self.some_name());
         let share = self.dice.pick(&[0.0, 0.3, 1.0]);
@@ -428,8 +427,8 @@ impl Client {
         names.iter().map(|&name| self.text(name)).collect()
     }
 
-    /// By when a lock of a session must be answered: a turn in this process, two whole rounds, and a
-    /// look at who has it.
+    /// Records a call that locks names. It must end by then: a turn in this process, two whole
+    /// rounds, and a look at the holder.
     fn asks_session(&self, hand: &Hand, names: &[u8], timeout: Duration, must: bool) -> Asked {
         Asked { parts: self.asks(names, timeout + 3 * hand.book.round, must), since: hand.book.over() }
     }
@@ -454,12 +453,12 @@ impl Client {
     }
 }
 
-/// Code that is not given the session locks with it.
+/// Locks names in the session of the current scope, which the caller does not pass on.
 async fn below(texts: Vec<String>, timeout: Duration) -> quorumlock::Result<()> {
     Session::current().expect("it is called within a scope").lock(texts, timeout).await
 }
 
-/// What came of it, or only begins with it.
+/// Waits for `work`, or with `waits` false only polls it once.
 async fn begun<T>(work: impl Future<Output = T>, waits: bool) -> Option<T> {
     if waits {
         return Some(work.await);
