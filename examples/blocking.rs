@@ -1,5 +1,5 @@
 //! Locks for a program without async. Several threads share a quorum. The thread that holds the
-//! lock works until its work is done or its lock is lost.
+//! lock works until its work is done or the lock is lost.
 //!
 //! ```sh
 //! quorumlock sandbox -- cargo run --features blocking --example blocking
@@ -11,13 +11,13 @@ use std::time::Duration;
 use quorumlock::Result;
 use quorumlock::blocking::{Lease, Quorum, QuorumLock};
 
-/// How many threads count, and how far each thread counts.
+/// The number of threads, and the number of steps of each thread.
 const THREADS: u32 = 3;
 const STEPS: u32 = 5;
 
 fn main() -> Result<()> {
     let quorum = connected()?;
-    // A handle is cheap to clone. Acquisitions exclude each other, also within one process.
+    // A handle is cheap to clone. Only one caller at a time gets the lock, also within a process.
     let lock = quorum.lock("counter");
     let threads: Vec<_> = (0..THREADS)
         .map(|number| {
@@ -26,7 +26,7 @@ fn main() -> Result<()> {
         })
         .collect();
     for thread in threads {
-        // A thread that panicked has dropped its guard, which released the lock.
+        // If a thread panics, its guard is dropped, which releases the lock.
         thread.join().unwrap_or(Ok(()))?;
     }
     quorum.shutdown(Duration::from_secs(1))
@@ -38,15 +38,14 @@ fn count(lock: &QuorumLock, number: u32) -> Result<()> {
     if !steps(&guard.lease())? {
         eprintln!("thread {number} lost the lock, and stops");
     }
-    // A drop of the guard would release the lock in the background. This call also waits until a
-    // quorum has confirmed the release.
+    // Waits until a quorum has confirmed the release. (A drop would release in the background.)
     guard.release()?;
     Ok(())
 }
 
 /// Works step by step, and returns whether all steps are done. Unlike a future, a thread cannot be
-/// stopped from outside. So the thread checks the lock between the steps: `lost` waits for a loss
-/// for up to 10 ms, which is also the pause between the steps.
+/// stopped from outside, so it checks the lock between the steps. `lost` returns after 10 ms if the
+/// lock is not lost, so it also makes the pause between the steps.
 fn steps(lease: &Lease) -> Result<bool> {
     for _ in 0..STEPS {
         // A real program writes here, with lease.token().
@@ -57,9 +56,9 @@ fn steps(lease: &Lease) -> Result<bool> {
     Ok(true)
 }
 
-/// Connects to the nodes that the environment names, or makes nodes in memory, to try this without
-/// servers. Locks in memory exclude callers of this process only. So a program in production
-/// calls `Quorum::from_env()` alone.
+/// Connects to the nodes in QUORUMLOCK_NODES. If it is not set, makes nodes in memory, so that this
+/// example runs without servers. Locks in memory exclude only callers of this process, so a real
+/// program only calls `Quorum::from_env()`.
 fn connected() -> Result<Quorum> {
     if std::env::var_os("QUORUMLOCK_NODES").is_some() {
         return Quorum::from_env();

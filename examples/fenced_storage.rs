@@ -1,6 +1,5 @@
 //! Storage that refuses the late write of a holder that was paused. A lock alone cannot prevent
-//! this write: a process may stand still between its last check and the write, for longer than the
-//! lock lasts.
+//! this: between its last check and its write, a process may stand still until its lock ends.
 //!
 //! ```sh
 //! quorumlock sandbox -- cargo run --example fenced_storage
@@ -12,7 +11,7 @@ use std::time::Duration;
 
 use quorumlock::{Quorum, Result};
 
-/// Storage that keeps the highest token with each row. In SQL, a write is one statement, which
+/// Storage that stores the highest token with each row. In SQL, a write is one statement, which
 /// changes no row if the token is too low:
 ///
 /// ```sql
@@ -23,7 +22,7 @@ struct Storage {
     rows: HashMap<String, (u64, String)>,
 }
 
-/// A write with a token below one that was seen before.
+/// The error for a write whose token is below an earlier token.
 #[derive(Debug)]
 struct Outdated {
     token: u64,
@@ -31,11 +30,11 @@ struct Outdated {
 }
 
 impl Storage {
-    /// Writes a row, with the token of the row's lock. The check and the write must be one step:
-    /// otherwise another holder could write between the check and this write.
+    /// Writes a row, with the token of the row's lock. The check and the write must be one atomic
+    /// step: otherwise another holder could write between them.
     fn write(&mut self, row: &str, state: &str, token: u64) -> Result<(), Outdated> {
         let seen = self.rows.get(row).map_or(0, |(seen, _)| *seen);
-        // An equal token comes from the same holder, which may write again.
+        // An equal token belongs to the same holder, which may write again.
         if token < seen {
             return Err(Outdated { token, seen });
         }
@@ -59,19 +58,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let quorum = connected().await?;
     let mut storage = Storage::default();
 
-    // One holder takes the lock and stands still, as under a long garbage collection or on a
-    // virtual machine that is moved. Nothing renews its lock meanwhile, so the lock ends after the
-    // ttl.
+    // One holder gets the lock and stands still, as in a long garbage collection or on a virtual
+    // machine that is moved. Nothing renews its lock meanwhile, so the lock ends after the ttl.
     let paused = quorum.options().ttl(Duration::from_secs(1)).auto_renew(false);
     let early = quorum.lock_with("orders/42", &paused)?.acquire_default().await?;
     storage.write("orders/42", "packed", early.token()).map_err(|outdated| outdated.to_string())?;
 
-    // The next holder waits for this end, gets the lock with a greater token, and writes.
+    // The next holder waits until the lock has ended, gets it with a greater token, and writes.
     let late = quorum.lock("orders/42").acquire_default().await?;
     assert!(late.token() > early.token());
     storage.write("orders/42", "shipped", late.token()).map_err(|outdated| outdated.to_string())?;
 
-    // The first holder goes on, and does not know that its lock has ended. The storage knows it.
+    // The first holder does not notice that its lock has ended. The storage refuses its token.
     let Err(outdated) = storage.write("orders/42", "cancelled", early.token()) else {
         return Err("the storage took an outdated write".into());
     };
@@ -83,9 +81,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Connects to the nodes that the environment names, or makes nodes in memory, to try this without
-/// servers. Locks in memory exclude callers of this process only. So a program in production
-/// calls `Quorum::from_env()` alone.
+/// Connects to the nodes in QUORUMLOCK_NODES. If it is not set, makes nodes in memory, so that this
+/// example runs without servers. Locks in memory exclude only callers of this process, so a real
+/// program only calls `Quorum::from_env()`.
 async fn connected() -> Result<Quorum> {
     if std::env::var_os("QUORUMLOCK_NODES").is_some() {
         return Quorum::from_env().await;

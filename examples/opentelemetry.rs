@@ -1,12 +1,12 @@
-//! Exports the spans of a lock by OpenTelemetry. The spans of rounds and of calls to nodes are
-//! within the span of the acquisition, which is within the span of the work that needs the lock.
+//! Exports the spans of a lock to OpenTelemetry. The span of the work contains the span of the
+//! acquisition, which contains the spans of rounds and of calls to nodes.
 //!
 //! ```sh
 //! quorumlock sandbox -- cargo run --example opentelemetry
 //! ```
 //!
-//! This example prints the spans. To send the spans to a collector, replace `exporter` by the
-//! exporter of the crate `opentelemetry-otlp`, and `with_simple_exporter` by `with_batch_exporter`.
+//! This example prints the spans. To send them to a collector, use the exporter of the crate
+//! `opentelemetry-otlp` as `exporter`, and `with_batch_exporter` instead of `with_simple_exporter`.
 
 use std::time::Duration;
 
@@ -28,14 +28,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("shipped, with token {token}");
 
     quorum.shutdown(Duration::from_secs(1)).await;
-    // Sends the spans that were not sent yet. Without this call, the last spans are lost.
+    // Exports the spans that are still in memory. Without this call, the last spans are lost.
     provider.shutdown()?;
     Ok(())
 }
 
-/// Runs within a span. So the spans of all calls in here are within this span.
+/// The caller runs this in a span, so that span contains the spans of all calls in here.
 async fn ship(quorum: &Quorum) -> Result<u64> {
-    // Spans have the lock's name only with `trace_name`, since names may be secret.
+    // Without `trace_name`, spans do not have the lock's name, since names may be secret.
     let lock = quorum.lock_with("orders/42", &quorum.options().trace_name(true))?;
     let guard = lock.acquire_default().await?;
     let token = guard.token();
@@ -43,8 +43,8 @@ async fn ship(quorum: &Quorum) -> Result<u64> {
     Ok(token)
 }
 
-/// Exports spans from now on: the spans of this program, and the library's spans at `debug`
-/// (acquisitions, rounds, renewals, releases). `TRACE` adds a span for each call to a node.
+/// From now on, exports the spans of this program, and the library's spans of the level `DEBUG`:
+/// acquisitions, rounds, renewals, releases. The level `TRACE` adds a span for each call to a node.
 fn exported() -> Result<SdkTracerProvider, Box<dyn std::error::Error>> {
     let exporter = opentelemetry_stdout::SpanExporter::default();
     let resource = Resource::builder().with_service_name("orders").build();
@@ -55,9 +55,9 @@ fn exported() -> Result<SdkTracerProvider, Box<dyn std::error::Error>> {
     Ok(provider)
 }
 
-/// Connects to the nodes that the environment names, or makes nodes in memory, to try this without
-/// servers. Locks in memory exclude callers of this process only. So a program in production
-/// calls `Quorum::from_env()` alone.
+/// Connects to the nodes in QUORUMLOCK_NODES. If it is not set, makes nodes in memory, so that this
+/// example runs without servers. Locks in memory exclude only callers of this process, so a real
+/// program only calls `Quorum::from_env()`.
 async fn connected() -> Result<Quorum> {
     if std::env::var_os("QUORUMLOCK_NODES").is_some() {
         return Quorum::from_env().await;

@@ -1,12 +1,12 @@
-//! A transaction of PostgreSQL that is committed only while the lock is held. PostgreSQL refuses
-//! the transaction of a holder that was paused.
+//! A transaction in PostgreSQL that is committed only while the lock is held. If a holder was
+//! paused for too long, its transaction is not committed.
 //!
 //! ```sh
 //! export DATABASE_URL=postgres://postgres@127.0.0.1/test
 //! quorumlock sandbox -- cargo run --example sqlx_fencing --features fence-postgres
 //! ```
 //!
-//! This example makes two tables in that database, `quorumlock_fences` and `example_orders`.
+//! This example creates two tables in that database: `quorumlock_fences` and `example_orders`.
 
 use std::time::Duration;
 
@@ -15,34 +15,33 @@ use quorumlock::{Lease, Quorum, Result};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgPool, Postgres, Transaction};
 
-/// How much longer the lock must be held when the transaction is committed.
+/// When the transaction is committed, at least this much of the lock's validity must be left.
 const MARGIN: Duration = Duration::from_secs(1);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let url = std::env::var("DATABASE_URL").map_err(|_| "DATABASE_URL says which PostgreSQL to use")?;
+    let url = std::env::var("DATABASE_URL").map_err(|_| "set DATABASE_URL to the address of a PostgreSQL database")?;
     let pool = PgPoolOptions::new().max_connections(2).connect(&url).await?;
     migrate(&pool).await?;
     let quorum = connected().await?;
 
-    // One holder writes but does not commit yet: it stands still, as on a virtual machine that is
-    // moved. Nothing renews its lock meanwhile, so the lock ends after the ttl.
+    // One holder writes and stands still before the commit, as on a virtual machine that is moved.
+    // Nothing renews its lock meanwhile, so the lock ends after the ttl.
     let paused = quorum.options().ttl(Duration::from_secs(1)).auto_renew(false);
     let early = quorum.lock_with("orders/42", &paused)?.acquire_default().await?;
     let cancelled = writing(&pool, &early, "cancelled").await?;
 
-    // Then the next holder gets the lock, with a greater token. The first holder goes on, and its
-    // commit fails.
+    // The next holder gets the lock, with a greater token. The first holder's commit then fails.
     let late = quorum.lock("orders/42").acquire_default().await?;
     match fence::commit(cancelled, &early, MARGIN).await {
         Err(fence::Error::Lost(lost)) => println!("not committed: {lost}"),
-        other => return Err(format!("it was committed without the lock: {other:?}").into()),
+        other => return Err(format!("the transaction was committed without the lock: {other:?}").into()),
     }
 
     let shipped = writing(&pool, &late, "shipped").await?;
     fence::commit_and_release(shipped, late, MARGIN).await?;
 
-    // If the first holder does not even check its lock, PostgreSQL refuses its token.
+    // If the first holder begins another transaction, PostgreSQL refuses its token.
     match writing(&pool, &early, "cancelled").await {
         Err(fence::Error::Stale(stale)) => println!("refused: {stale}"),
         other => return Err(format!("a stale token was not refused: {other:?}").into()),
@@ -53,8 +52,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Begins a transaction with the fence, and writes. Reads that the write depends on belong here
-/// too.
+/// Begins a transaction, checks the token, and writes. If the write depends on rows, read them
+/// here.
 async fn writing(pool: &PgPool, lock: &Lease, state: &str) -> Result<Transaction<'static, Postgres>, fence::Error> {
     let mut transaction = pool.begin().await.map_err(fence::Error::Database)?;
     fence::guard(&mut transaction, "orders/42", lock.token()).await?;
@@ -63,7 +62,7 @@ async fn writing(pool: &PgPool, lock: &Lease, state: &str) -> Result<Transaction
     Ok(transaction)
 }
 
-/// In a service, do this in a migration.
+/// Creates the tables. In a service, do this in a migration.
 async fn migrate(pool: &PgPool) -> sqlx::Result<()> {
     sqlx::raw_sql(fence::TABLE).execute(pool).await?;
     let orders = "CREATE TABLE IF NOT EXISTS example_orders (id BIGINT PRIMARY KEY, state TEXT NOT NULL)";
@@ -76,9 +75,9 @@ async fn state(pool: &PgPool) -> sqlx::Result<String> {
     sqlx::query_scalar("SELECT state FROM example_orders WHERE id = 42").fetch_one(pool).await
 }
 
-/// Connects to the nodes that the environment names, or makes nodes in memory, to try this without
-/// servers. Locks in memory exclude callers of this process only. So a program in production
-/// calls `Quorum::from_env()` alone.
+/// Connects to the nodes in QUORUMLOCK_NODES. If it is not set, makes nodes in memory, so that this
+/// example runs without servers. Locks in memory exclude only callers of this process, so a real
+/// program only calls `Quorum::from_env()`.
 async fn connected() -> Result<Quorum> {
     if std::env::var_os("QUORUMLOCK_NODES").is_some() {
         return Quorum::from_env().await;

@@ -1,5 +1,5 @@
-//! How to test code that takes locks, without servers and without waiting. In these tests, somebody
-//! else holds the lock, or the lock is lost halfway, or minutes pass at once.
+//! How to test code that acquires locks, without servers and without real waiting. In these tests,
+//! another caller holds the lock, or the lock is lost halfway, or time passes at once.
 //!
 //! ```sh
 //! cargo test --features testing --example testing_your_code
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use quorumlock::{Quorum, Result};
 
-/// What became of an order.
+/// Who ships an order.
 #[derive(Debug, PartialEq, Eq)]
 enum Shipped {
     Here,
@@ -26,8 +26,8 @@ enum Shipped {
     Elsewhere,
 }
 
-/// The code under test. The quorum is an argument, so tests can pass a quorum in memory. (Code that
-/// takes an `Arc<dyn LockProvider>` can be tested in the same way.)
+/// The code under test. The quorum is an argument, so tests can pass a quorum in memory. (If your
+/// code has an `Arc<dyn LockProvider>` as argument, you can test it in the same way.)
 async fn ship(quorum: &Quorum, order: &str) -> Result<Shipped> {
     let lock = quorum.lock(format!("orders/{order}"));
     match lock.run(Duration::from_secs(5), |_| pack()).await {
@@ -37,7 +37,7 @@ async fn ship(quorum: &Quorum, order: &str) -> Result<Shipped> {
     }
 }
 
-/// Stands for work that takes a while.
+/// A placeholder for work that takes a while.
 async fn pack() {
     tokio::time::sleep(Duration::from_millis(200)).await;
 }
@@ -50,9 +50,9 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Connects to the nodes that the environment names, or makes nodes in memory, to try this without
-/// servers. Locks in memory exclude callers of this process only. So a program in production
-/// calls `Quorum::from_env()` alone.
+/// Connects to the nodes in QUORUMLOCK_NODES. If it is not set, makes nodes in memory, so that this
+/// example runs without servers. Locks in memory exclude only callers of this process, so a real
+/// program only calls `Quorum::from_env()`.
 async fn connected() -> Result<Quorum> {
     if std::env::var_os("QUORUMLOCK_NODES").is_some() {
         return Quorum::from_env().await;
@@ -67,9 +67,8 @@ mod tests {
 
     use super::*;
 
-    /// Each test has a quorum of its own, so tests do not disturb each other. With `start_paused`,
-    /// the clock jumps as soon as all tasks wait: so the five seconds of `ship`'s timeout take no
-    /// time.
+    /// Each test has its own quorum, so tests do not disturb each other. With `start_paused`, the
+    /// clock jumps forward when all tasks wait, so the timeout of `ship` takes no time.
     #[tokio::test(start_paused = true)]
     async fn an_order_that_another_ships_is_left_alone() {
         let quorum = Quorum::in_memory(3).unwrap();
@@ -79,19 +78,19 @@ mod tests {
         assert_eq!(ship(&quorum, "42").await.unwrap(), Shipped::Here);
     }
 
-    /// The loss comes in the middle of the work, which takes 200 ms.
+    /// The lock is lost after 100 ms, in the middle of the work.
     #[tokio::test(start_paused = true)]
     async fn the_work_stops_when_the_lock_is_lost() {
         let quorum = Quorum::in_memory(3).unwrap();
         let loss = async {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            assert!(testing::lose(&quorum, "orders/42").unwrap(), "it is held by then");
+            assert!(testing::lose(&quorum, "orders/42").unwrap(), "the lock is held by then");
         };
         let (shipped, ()) = tokio::join!(ship(&quorum, "42"), loss);
         assert!(shipped.unwrap_err().is_lost());
     }
 
-    /// A lock that nobody renews ends with its ttl. The ten seconds pass at once.
+    /// A lock that nobody renews ends after its ttl. The ten seconds of the ttl pass at once.
     #[tokio::test(start_paused = true)]
     async fn a_lock_that_nobody_renews_expires() {
         let quorum = Quorum::in_memory(3).unwrap();

@@ -1,5 +1,5 @@
-//! A web service that takes a lock for each request: only one request at a time ships an order,
-//! whichever of many servers gets the requests.
+//! A web service that acquires a lock for each request. So only one request at a time ships an
+//! order, even if the requests reach different servers.
 //!
 //! ```sh
 //! quorumlock sandbox -- sh    # a shell with five servers; in that shell:
@@ -7,12 +7,11 @@
 //! curl -X POST http://127.0.0.1:8080/orders/42/ship
 //! ```
 //!
-//! The status tells the client what happened: 200 means that the order is shipped, 409 that another
-//! request is shipping it, 503 that the client should try later. If a client goes away, hyper drops
-//! the request and with it the guard, which releases the lock in the background.
+//! The status is 200 if the order is shipped, 409 if another request is shipping it, and 503 if the
+//! client should try later. If a client disconnects, hyper drops the request's future. This drops
+//! the guard, which releases the lock in the background.
 //!
-//! The service uses hyper only. With axum, the quorum is the router's state, and `ship` is a
-//! handler.
+//! The service uses only hyper. With axum, make the quorum the router's state and `ship` a handler.
 #![allow(clippy::disallowed_methods, reason = "that rule is for the library, which tests run on a virtual clock")]
 
 use std::convert::Infallible;
@@ -26,24 +25,23 @@ use hyper_util::rt::TokioIo;
 use quorumlock::{LockGuard, Quorum, Result};
 use tokio::net::{TcpListener, TcpStream};
 
-/// How long a request waits for another request on the same order. It is short, since the client
-/// waits too.
+/// How long a request waits for another request on the same order. This time is short, since the
+/// client waits for the response meanwhile.
 const WAIT: Duration = Duration::from_millis(250);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
-    // One quorum for the whole service, made before the service listens. It keeps one connection to
-    // each node.
+    // Make one quorum for the whole service. It has one connection to each node.
     let quorum = connected().await?;
     let listener = TcpListener::bind(&address).await?;
     tokio::select! {
-        // Ctrl-C comes first, so the program listens for it before it does anything else.
+        // List Ctrl-C first: `select!` then installs its handler before anything else runs.
         biased;
         interrupted = tokio::signal::ctrl_c() => interrupted?,
         never = serve(&listener, &quorum) => never?,
     }
-    // No request acquires any more. `shutdown` releases all locks, so other servers can go on.
+    // Releases all locks, so that other servers can get them. No request can acquire now.
     quorum.shutdown(Duration::from_secs(5)).await;
     Ok(())
 }
@@ -52,7 +50,7 @@ async fn serve(listener: &TcpListener, quorum: &Quorum) -> std::io::Result<()> {
     println!("listening on http://{}", listener.local_addr()?);
     loop {
         let (stream, _) = listener.accept().await?;
-        // Handles are cheap to clone, and share the connections.
+        // Clones of the quorum are cheap, and share its connections.
         tokio::spawn(connection(stream, quorum.clone()));
     }
 }
@@ -80,36 +78,36 @@ async fn ship(quorum: &Quorum, order: &str) -> Result<u64> {
     let guard = quorum.lock(format!("orders/{order}")).acquire(WAIT).await?;
     let token = guard.token();
     write(&guard).await?;
-    // Waits until a quorum has confirmed the release. To answer sooner, drop the guard instead.
+    // Waits until a quorum has confirmed the release. To respond sooner, drop the guard instead.
     guard.release().await?;
     Ok(token)
 }
 
-/// Stands for the write to the database, which must refuse tokens below the highest that it has
-/// seen: `UPDATE orders SET state = 'shipped', token = $1 WHERE id = $2 AND token <= $1`.
+/// A placeholder for a write to a database. The database must refuse a token below an earlier
+/// token: `UPDATE orders SET state = 'shipped', token = $1 WHERE id = $2 AND token <= $1`.
 async fn write(guard: &LockGuard) -> Result<()> {
     guard.ensure(Duration::from_secs(1))?;
     tokio::time::sleep(Duration::from_millis(20)).await;
     Ok(())
 }
 
-/// The response. "Somebody else has the lock" and "nobody can tell" are different responses.
+/// Makes the response: 409 if another request has the lock, but 503 if no quorum answers.
 fn said(shipped: Result<u64>) -> (StatusCode, String) {
     match shipped {
         Ok(token) => (StatusCode::OK, format!("shipped, with token {token}\n")),
-        Err(error) if error.is_timeout() => (StatusCode::CONFLICT, "another request ships it\n".to_owned()),
+        Err(error) if error.is_timeout() => (StatusCode::CONFLICT, "another request is shipping it\n".to_owned()),
         Err(error) if error.is_config() => (StatusCode::BAD_REQUEST, format!("{error}\n")),
         Err(error) => {
-            // Only operators see this error: it names the nodes, which callers need not know.
+            // Show this error only to operators: it has the addresses of the nodes.
             eprintln!("cannot ship: {error}");
             (StatusCode::SERVICE_UNAVAILABLE, "try again later\n".to_owned())
         }
     }
 }
 
-/// Connects to the nodes that the environment names, or makes nodes in memory, to try this without
-/// servers. Locks in memory exclude callers of this process only. So a program in production
-/// calls `Quorum::from_env()` alone.
+/// Connects to the nodes in QUORUMLOCK_NODES. If it is not set, makes nodes in memory, so that this
+/// example runs without servers. Locks in memory exclude only callers of this process, so a real
+/// program only calls `Quorum::from_env()`.
 async fn connected() -> Result<Quorum> {
     if std::env::var_os("QUORUMLOCK_NODES").is_some() {
         return Quorum::from_env().await;

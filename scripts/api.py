@@ -1,18 +1,18 @@
-"""Lists the items on rustdoc's pages of a crate: each with its declaration, its methods, and the traits
-that it implements. The form of these pages has not changed for years. If it changes, this script finds
-few lines, and fails."""
+"""Lists the items on rustdoc's pages of a crate, with their declarations, their methods, and the traits
+that they implement. The HTML of these pages has not changed for years. If it changes, this script finds
+too few lines, and fails."""
 
 import html
 import pathlib
 import re
 import sys
 
-FEWEST = 300  # lines; normally there are far more
+FEWEST = 300  # lines: with fewer, the script fails
 
-# Traits that the compiler implements, until a change prevents that. Other such traits are unstable.
+# Traits that the compiler implements, unless a field prevents it. Other such traits are unstable.
 AUTO = {"RefUnwindSafe", "Send", "Sync", "Unpin", "UnwindSafe"}
 
-# Only a derive implements this trait, for itself.
+# `#[derive(PartialEq)]` implements this unstable trait, which only the compiler uses.
 UNSTABLE = "StructuralPartialEq"
 
 ITEM = re.compile(r'<li><a href="([^"#]+\.html)">')
@@ -36,12 +36,12 @@ def section(page, name):
 
 
 def text(markup):
-    """The text that a reader sees, on one line."""
-    # Where clauses and attributes are blocks of their own.
+    """The visible text of the markup, on one line."""
+    # Each `where` clause and each attribute is in a block of its own.
     markup = re.sub(r"</?div[^>]*>", " ", markup)
     plain = html.unescape(re.sub(r"<[^>]*>", "", markup))
     line = " ".join(plain.split())
-    # Long signatures have a line for each argument.
+    # Long signatures have each argument on a line of its own.
     return line.replace("( ", "(").replace(", )", ")").replace(",)", ")")
 
 
@@ -58,7 +58,7 @@ def item(path, page):
     kind = path.name.split(".")[0]
     yield f"{kind} {name}"
     declaration = text(DECLARATION.search(own).group(1))
-    # The methods of a trait follow below, so leave them out here.
+    # Leave out the methods of a trait here: they follow below.
     yield f"    {declaration.split(' {')[0] if kind == 'trait' else declaration}"
     methods = [("required " if which == "tymethod" else "") + text(method) for which, method in OWN.findall(own)]
     traits = [text(trait) for trait in IMPLEMENTED.findall(section(page, "trait-implementations"))]
@@ -71,7 +71,7 @@ def main(folder):
     paths = sorted(map(pathlib.Path, ITEM.findall((folder / "all.html").read_text())))
     lines = [line for path in paths for line in item(path, (folder / path).read_text())]
     if len(lines) < FEWEST:
-        sys.exit(f"only {len(lines)} lines were found: rustdoc's pages are others than scripts/api.py reads")
+        sys.exit(f"only {len(lines)} lines were found: rustdoc's pages have another form than scripts/api.py expects")
     print("\n".join(lines))
 
 

@@ -1,9 +1,9 @@
-# Functions of the docker scripts, which source this file.
+# Functions for the docker scripts. They source this file.
 
-# The name under which images are built here if they cannot be pulled.
+# The name of images that are built here because they cannot be pulled.
 STAND_IN=quorumlock-stand-in
 
-# Prints why no container can run here; nothing if containers can run.
+# Prints why containers cannot run here. Prints nothing if they can.
 no_engine() {
   command -v docker >/dev/null || { echo "no Docker engine (docker is not installed)"; return; }
   local said
@@ -16,8 +16,8 @@ compose() {
   if docker compose version >/dev/null 2>&1; then docker compose "$@"; else docker-compose "$@"; fi
 }
 
-# Runs a container on a network of its own. That `docker info` works is not enough: in a container, an
-# engine may answer although it has no right to run containers.
+# Runs a container on a network of its own. A successful `docker info` is not enough: within a
+# container, an engine may answer and have no right to run containers.
 probe() (
   set -e
   name=$STAND_IN-probe-$$
@@ -29,8 +29,8 @@ probe() (
   timeout 60 docker run --rm --network "$name" --memory 64m "$name"
 )
 
-# bundle FOLDER PROGRAM..: copies programs to FOLDER/bin, and the libraries that they load to the same
-# paths below FOLDER.
+# bundle FOLDER PROGRAM..: copies programs to FOLDER/bin, and the libraries that they load to the
+# libraries' usual paths below FOLDER.
 bundle() {
   local folder=$1 program library
   shift
@@ -42,11 +42,12 @@ bundle() {
   done
 }
 
-# image FOLDER NAME OPTION..: makes an image of a folder. In the image the files belong to `nobody`.
+# image FOLDER NAME OPTION..: makes an image from a folder. In the image, the files belong to
+# `nobody`.
 image() {
   local folder=$1 name=$2
   shift 2
-  # Otherwise the image of an earlier run would stay, without a name.
+  # Remove the image of an earlier run, which would be left without a name.
   docker rmi "$name" >/dev/null 2>&1 || true
   tar -C "$folder" --owner=65534 --group=65534 --numeric-owner -c . | docker import "$@" - "$name" >/dev/null
 }

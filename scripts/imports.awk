@@ -1,6 +1,6 @@
 # Finds imports between modules of one parent. Prints a line `PARENT IMPORTER IMPORTED` for each. Reads
-# the files of src/. Paths in `use` and in code count; comments and tests at a file's end do not. A name
-# that a module reexports or imports counts as an import from the module that defines it.
+# the files of src/. Paths in `use` and in code count, but not those in comments or in tests at a file's
+# end. If a name is re-exported, the import counts for the module that defines the name.
 
 FNR == 1 {
   module()
@@ -27,7 +27,7 @@ END {
   exit bad
 }
 
-# Finds the paths in the text of one module.
+# Finds all paths in the text of one module.
 function module(   statement) {
   while (match(text, /\n *(pub(\([a-z]+\))? )?use [a-z_0-9]+::[^;]*;/)) {
     statement = substr(text, RSTART, RLENGTH)
@@ -44,7 +44,7 @@ function module(   statement) {
   marked = tests = 0
 }
 
-# Handles one `use`, of which this is the middle: `path::{name, name as other` or `path::name`.
+# Handles one `use`. The statement has the form `path::{name, name as other` or `path::name`.
 function use(statement,   braces, path, names, i, n, name, target) {
   braces = index(statement, "{")
   path = braces ? substr(statement, 1, braces - 1) : ""
@@ -64,7 +64,7 @@ function use(statement,   braces, path, names, i, n, name, target) {
   }
 }
 
-# Records a path that this module names. Returns the path from the root on.
+# Records a path that this module uses. Returns the full path, which begins at the root.
 function note(path,   base) {
   base = here
   if (path ~ /^crate::/) base = root
@@ -79,7 +79,7 @@ function note(path,   base) {
   return to[count]
 }
 
-# The path at which the item at `path` is defined.
+# Returns the path of the definition of the item at `path`.
 function source(path,   tries, parts, n, i, prefix, found) {
   for (tries = 0; tries < 8; tries++) {
     n = split(path, parts, "::")

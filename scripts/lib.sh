@@ -1,7 +1,7 @@
-# Functions of the scripts, which source this file.
+# Functions for the other scripts. They source this file.
 
-# step WHAT COMMAND..: runs the command. Prints WHAT, the command, and how long it took. If the command fails, the
-# script ends. If STEPS_LOG names a file, adds a line with the seconds to it.
+# step WHAT COMMAND..: runs the command. Prints WHAT, the command, and how long the command took. If the command
+# fails, the script ends. If STEPS_LOG names a file, adds a line with the seconds to this file.
 step() {
   local what=$1 began=$SECONDS code
   shift
@@ -10,7 +10,7 @@ step() {
     file) printf '   %s\n' "$(printf '%q ' "$@")" >&2 ;;
   esac
   "$@"
-  # After a failure this line is reached only if the caller checks the result: otherwise `set -e` ended the script.
+  # After a failure, this line runs only if the caller checks the result: otherwise `set -e` has ended the script.
   code=$?
   printf '   %s: %d s\n' "$what" $((SECONDS - began)) >&2
   [ -z "${STEPS_LOG:-}" ] || printf '%5d s  %s\n' $((SECONDS - began)) "$what" >>"$STEPS_LOG"
@@ -25,7 +25,8 @@ need_cargo() {
   exit 1
 }
 
-# need PROGRAM PACKAGE: installs a Debian package if its program is missing. Without the rights for that, says what to do.
+# need PROGRAM PACKAGE: installs a Debian package if its program is missing. If this user may not install packages, says
+# what to do.
 need() {
   command -v "$1" >/dev/null && return
   if ! command -v apt-get >/dev/null; then
@@ -53,7 +54,7 @@ install_package() {
 }
 
 # unpack PROGRAM PACKAGE: unpacks a Debian package into target/tools, and adds its program to PATH. Does not install the package,
-# since some packages start a service then. Needs no root if apt has its lists of packages.
+# since some packages then start a service. Needs no root, unless apt has no lists of packages yet.
 unpack() {
   command -v "$1" >/dev/null && return
   local tools=${CARGO_TARGET_DIR:-target}/tools
@@ -75,7 +76,8 @@ unpack_package() (
   dpkg -x ./"$1"_*.deb . && rm -f ./"$1"_*.deb
 )
 
-# unpack_postgres: the same for PostgreSQL and missing libraries. The package does not put its programs into PATH.
+# unpack_postgres: unpacks PostgreSQL and the libraries that it lacks. Does not add it to PATH: tests find its
+# programs by themselves.
 unpack_postgres() {
   command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && return
   local tools=${CARGO_TARGET_DIR:-target}/tools package
@@ -92,7 +94,8 @@ unpack_postgres() {
   }
 }
 
-# packages_for PACKAGE: the package and the packages that it needs, without those that are installed.
+# packages_for PACKAGE: prints the package and the packages that it depends on, if they are not
+# installed.
 packages_for() {
   command -v apt-get >/dev/null || return 0
   local list=(apt-get -qq install --print-uris --no-install-recommends "$1")
@@ -106,22 +109,22 @@ test_program() {
     jq -r --arg target "$1" 'select(.executable != null and .target.name == $target) | .executable' | tail -n 1
 }
 
-# test_programs ARGUMENT..: builds test targets as `cargo test` would, and prints the path of each program on a line.
+# test_programs ARGUMENT..: builds test targets like `cargo test`, and prints the path of each program on a line.
 test_programs() {
   cargo test --locked --quiet --no-run "$@" >&2
   cargo test --locked --no-run --message-format=json "$@" 2>/dev/null |
     jq -r 'select(.executable != null and .profile.test) | .executable'
 }
 
-# another_package FOLDER: renames the package of a copy of the tree. Then both can share a target folder: Cargo names results by the
-# package, and would take the copy's results for the tree's.
+# another_package FOLDER: renames the package in a copy of the tree, so that the copy and the tree can share a target folder. With
+# the same package name, Cargo would use the copy's results for the tree.
 another_package() {
   sed -i -e '0,/^name = "quorumlock"$/s//name = "quorumlock-copy"/' \
     -e 's/^quorumlock = { path = "\."/quorumlock = { package = "quorumlock-copy", path = "."/' "$1/Cargo.toml"
   sed -i -e 's/^name = "quorumlock"$/name = "quorumlock-copy"/' -e 's/^ "quorumlock",$/ "quorumlock-copy",/' "$1/Cargo.lock"
 }
 
-# lab_program: builds the program of benches/lab, and prints its path. Uses the target folder of the tree, which has most of the
+# lab_program: builds the program of benches/lab, and prints its path. Uses the tree's target folder, which has most of the
 # dependencies already.
 lab_program() {
   local target=${CARGO_TARGET_DIR:-target}

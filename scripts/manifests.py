@@ -1,4 +1,4 @@
-"""Reads the YAML of examples and workflows, and checks the settings that the safety of locks needs."""
+"""Reads the YAML of examples and workflows. Checks settings on which the safety of locks depends."""
 
 import pathlib
 import sys
@@ -28,7 +28,7 @@ def wrong_with(thing):
         if container["args"][:2] != ["init", "--yes"] or "ttlSecondsAfterFinished" in spec:
             yield "it does not call `quorumlock init --yes`, or may run a second time"
     if kind == "PodDisruptionBudget" and spec.get("maxUnavailable") != 1:
-        yield "more than one node may be taken away"
+        yield "more than one node may be stopped at a time"
     if kind == "CronJob":
         command = spec["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["command"]
         if command[:2] != ["quorumlock", "run"] or "--" not in command:

@@ -20,10 +20,10 @@ pub use options::LockOptions;
 pub use password_file::PasswordFile;
 pub(crate) use settings::{NodeAddress, Settings};
 
-/// The longest `max_ttl`, 24 h, and the longest ttl if the restart guard is off. A node that
-/// restarts does not vote for `max_ttl`. Locks that are held for longer are renewed.
+/// The longest `max_ttl`, 24 h, and the longest ttl if `max_ttl` is zero. A node that restarts does
+/// not vote for `max_ttl`. Locks can be held for longer than their ttl, since they are renewed.
 pub const MAX_TTL: Duration = Duration::from_secs(24 * 3_600);
-/// The most nodes of a quorum.
+/// The largest number of nodes in a quorum.
 pub const MAX_NODES: usize = 64;
 
 const SECOND: Duration = Duration::from_secs(1);

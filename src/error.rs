@@ -6,22 +6,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What went wrong, by what the caller should do about it.
+/// The kind of an error. Each kind says what the caller should do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Another owner holds the name, or votes were split. **Wait**, or do something else.
+    /// Another owner holds the name, or no caller got a quorum. **Wait**, or do something else.
     Contended,
-    /// The caller's time ended while others held the name, or while earlier callers of this process
-    /// asked for it. **Wait longer**, or do something else.
+    /// The caller's timeout ended while other owners held the name, or while earlier callers of
+    /// this process tried to acquire it. **Wait longer**, or do something else.
     Timeout,
-    /// So many nodes cannot vote that nobody can tell who holds the name. **Alert**: the nodes need
-    /// help.
+    /// So few nodes vote that nobody can tell who holds the name. **Alert** an operator.
     Unavailable,
-    /// The lock was held and is not any more. **Stop** the work that the lock protected.
+    /// The caller has lost the lock. **Stop** the work that the lock protected.
     Lost,
-    /// A call or a setting makes no sense, and trying again does not help. **Fix** the call or the
-    /// setting.
+    /// A call or setting is wrong, and another try does not help. **Fix** the call or the setting.
     Config,
     /// The quorum was shut down.
     Closed,
@@ -35,7 +33,7 @@ pub struct NodeReport {
     pub node: Arc<str>,
     /// The kind of the reply, for programs.
     pub cause: NodeCause,
-    /// The reply, or why there is none, for people.
+    /// The reply as a text for people, or why there is no reply.
     pub said: String,
 }
 
@@ -45,18 +43,18 @@ impl NodeReport {
     }
 }
 
-/// The kind of a node's reply, by what you can do about it.
+/// The kind of a node's reply. Each kind says what you can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NodeCause {
-    /// The node carried out the request, or nothing keeps it from doing so.
+    /// The node carried out the request, or can carry it out.
     Agreed,
-    /// Another owner holds the name on the node, or may claim the name first. **Wait.**
+    /// Another owner holds the name on the node, or another waiter comes first. **Wait.**
     Held,
     /// The node has a later grant of the name, or has no grant of the name to this client.
     Outdated,
-    /// The node has not replied, or its connection ended first. The node may have carried out the
-    /// request.
+    /// The node has not replied, or its connection ended before the reply. The node may have
+    /// carried out the request.
     Silent,
     /// There is no connection. **Check** whether the node runs and can be reached.
     Down,
@@ -67,17 +65,16 @@ pub enum NodeCause {
     /// **Compare** that list with the client's own. Give all clients one list, or stop the clients
     /// that have the wrong list.
     OtherList,
-    /// Clients reach two servers by the node's name, so no vote of the node counts. **Stop** the
-    /// server that is not meant by that name.
+    /// Two servers answer under the node's name, so no vote of the node counts. **Stop** the server
+    /// that should not have this name.
     Twins,
-    /// The node cannot carry out the request now, and may later: it is overloaded, loads its data,
+    /// The node cannot carry out the request now, but may later. It is overloaded, loads its data,
     /// has no memory left or cannot persist.
     Busy,
-    /// The node replied with an error, and would do so again: a permission is missing, or another
-    /// key is in the way. **Repair** the node.
+    /// The node replied with an error, and another try would not help. For example, a permission is
+    /// missing, or another program uses the key. **Repair** the node.
     Rejected,
-    /// The node must not take part: a replica, a cluster, or the same server as another node.
-    /// **Fix** the list.
+    /// The server is a replica, is in cluster mode, or is another node too. **Fix** the list.
     Unfit,
 }
 
@@ -85,7 +82,7 @@ pub enum NodeCause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Conflict {
-    /// The name, as it was given.
+    /// The name, as the caller gave it.
     pub name: Arc<str>,
     /// The owner that held it: `host/pid/uuid/number`.
     pub holder: String,
@@ -93,9 +90,8 @@ pub struct Conflict {
     pub left: Option<Duration>,
 }
 
-/// The error of this library. It is opaque, except for its [`kind`](Error::kind) and what each
-/// [node](Error::nodes) replied. It is cheap to clone, so that several waiters can share one
-/// result.
+/// The error of this library. [`kind`](Error::kind) says what to do, and [`nodes`](Error::nodes)
+/// what each node replied. An error is cheap to clone, so several waiters can share one result.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -104,7 +100,7 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     nodes: Vec<NodeReport>,
-    /// The holder of the name, if it may have a note.
+    /// The holder of the name, if this holder may have a note.
     holder: Option<Arc<str>>,
     /// The holder's note.
     says: Option<String>,
@@ -112,14 +108,14 @@ struct Inner {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// The error if there is no Tokio runtime to wait on.
+/// The error of a call outside of a Tokio runtime.
 pub(crate) fn no_runtime() -> Error {
     Error::config(
         "there is no Tokio runtime here; call this within one that has time and I/O enabled, as in #[tokio::main]",
     )
 }
 
-/// The error if the runtime that the quorum was connected on has ended.
+/// The error if the runtime on which the quorum was connected has ended.
 pub(crate) fn runtime_ended() -> Error {
     Error::config(
         "this quorum was connected on a runtime that has ended; connect once per runtime, or use quorumlock::blocking",
@@ -176,15 +172,15 @@ impl Error {
         self
     }
 
-    /// The holder's note ([`QuorumLock::describe`](crate::QuorumLock::describe)), if the name was
-    /// held until the caller's time ended and a node returned the note. If the holder is a leader,
-    /// this text is the leader's value, cut to 256 bytes at most.
+    /// The holder's note ([`QuorumLock::describe`](crate::QuorumLock::describe)), if the name
+    /// stayed held until the caller's timeout ended, and a node returned the note. If the holder is
+    /// a leader, this text is the leader's value, cut to 256 bytes at most.
     #[must_use]
     pub fn holder_says(&self) -> Option<&str> {
         self.0.says.as_deref()
     }
 
-    /// What went wrong.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -196,8 +192,8 @@ impl Error {
         &self.0.nodes
     }
 
-    /// If several names were requested: the names that others held, with their holders. A name is
-    /// missing if no quorum of nodes returned its holder in time. Only errors of
+    /// If the caller requested several names: the names that other owners held, with these owners.
+    /// A name is missing if no node named its holder in time. Only errors of
     /// [`Session::try_lock`](crate::Session::try_lock), of [`Session::lock`](crate::Session::lock),
     /// and of [`QuorumLock::acquire`](crate::QuorumLock::acquire) with several names
     /// ([`lock_all`](crate::Quorum::lock_all)) have conflicts.
@@ -206,31 +202,31 @@ impl Error {
         &self.0.conflicts
     }
 
-    /// Another owner holds the name, or votes were split.
+    /// Another owner holds the name, or no caller got a quorum.
     #[must_use]
     pub fn is_contended(&self) -> bool {
         self.kind() == ErrorKind::Contended
     }
 
-    /// The caller's time ended while others held the name.
+    /// The caller's timeout ended while other owners held the name.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         self.kind() == ErrorKind::Timeout
     }
 
-    /// So many nodes cannot vote that nobody can tell who holds the name.
+    /// So few nodes vote that nobody can tell who holds the name.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         self.kind() == ErrorKind::Unavailable
     }
 
-    /// The lock was held and is not any more.
+    /// The caller has lost the lock.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.kind() == ErrorKind::Lost
     }
 
-    /// A call or a setting makes no sense.
+    /// A call or a setting is wrong.
     #[must_use]
     pub fn is_config(&self) -> bool {
         self.kind() == ErrorKind::Config
@@ -243,8 +239,7 @@ impl Error {
     }
 }
 
-/// The text for one node. A text about another list is long, so it is shown only once: in the
-/// message or at the first node.
+/// The text for one node. A text about another list is long, so it is shown only once.
 fn told_once<'a>(message: &str, nodes: &'a [NodeReport], index: usize) -> Cow<'a, str> {
     let NodeReport { cause, said, .. } = &nodes[index];
     let why = said.split_once(": ").map_or(&**said, |(_, why)| why);
@@ -263,7 +258,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// This form is for people as well: if `main` returns an error, the program prints this form.
+/// `Debug` is for people too: if `main` returns an error, the program prints it with `Debug`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {self}", self.kind())

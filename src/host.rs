@@ -1,7 +1,6 @@
-//! What the library takes from its machine: time, randomness, tasks and the machine's name. No
-//! other module reads a clock.
+//! Time, random numbers, background tasks and the machine's name. No other module reads a clock.
 //!
-//! Public only with the feature `unstable`: any release may change it.
+//! This module is public only with the feature `unstable`: any release may change it.
 
 use std::fmt;
 use std::future::Future;
@@ -17,9 +16,9 @@ use crate::rules::Tick;
 /// A future that a host runs to its end.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A source of time, randomness and tasks. Simulations bring their own.
+/// A source of time, random numbers and tasks. Simulations implement this trait themselves.
 pub trait Host: fmt::Debug + Send + Sync + 'static {
-    /// The time on a clock that never goes back, and that counts suspended time.
+    /// The time on a clock that never goes back, and that runs on while the machine is suspended.
     fn now(&self) -> Tick;
     /// The time since the Unix epoch by the wall clock, which may be wrong and may be stepped.
     fn wall(&self) -> Duration;
@@ -27,21 +26,21 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
     fn random(&self) -> u64;
     /// Runs `task` in the background.
     fn spawn(&self, task: Task);
-    /// The caller's runtime, if the background tasks run on another runtime. That other runtime may
-    /// end sooner.
+    /// The caller's runtime, if the background tasks run on another runtime, which may end sooner.
     fn elsewhere(&self) -> Option<Handle> {
         None
     }
 }
 
-/// The machine's own clocks and randomness, and the Tokio runtime that the quorum was connected on.
+/// The machine's clocks and random numbers, and the Tokio runtime on which the quorum was
+/// connected.
 #[derive(Debug)]
 pub struct System {
     runtime: Handle,
 }
 
 impl System {
-    /// The machine, with tasks on `runtime`.
+    /// Makes a host that runs its tasks on `runtime`.
     #[must_use]
     pub const fn new(runtime: Handle) -> Self {
         Self { runtime }
@@ -111,11 +110,11 @@ impl Host for TokioTime {
     }
 }
 
-/// The longest sleep before the clock is read again. Timers stand still while the machine is
-/// suspended, and leases do not.
+/// The longest sleep before the clock is read again. While the machine is suspended, timers stand
+/// still, but leases expire.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// Whether waiting is possible here, that is, on a Tokio runtime.
+/// Whether the caller is on a Tokio runtime, without which it cannot wait.
 #[must_use]
 pub fn can_wait() -> bool {
     Handle::try_current().is_ok()
@@ -124,7 +123,7 @@ pub fn can_wait() -> bool {
 /// Waits until `until` by the host's clock.
 ///
 /// # Cancel safety
-/// Safe: it holds nothing.
+/// Safe: a dropped future leaves nothing behind.
 pub async fn sleep_until(host: &Arc<dyn Host>, until: Tick) {
     loop {
         let left = until.since(host.now());
@@ -135,10 +134,10 @@ pub async fn sleep_until(host: &Arc<dyn Host>, until: Tick) {
     }
 }
 
-/// Waits for `future` until `until` by the host's clock; `None` if it did not end by then.
+/// Waits for `future`, until `until` at most. `None` if `future` has not ended by then.
 ///
 /// # Cancel safety
-/// As cancel safe as `future`.
+/// This is as cancel safe as `future`.
 pub async fn before<F: Future>(host: &Arc<dyn Host>, until: Tick, future: F) -> Option<F::Output> {
     tokio::select! {
         biased;
@@ -147,8 +146,8 @@ pub async fn before<F: Future>(host: &Arc<dyn Host>, until: Tick, future: F) -> 
     }
 }
 
-/// Runs work that may block for ever, such as a DNS lookup, in a thread of its own: a runtime that
-/// ends waits for its own threads. Fails if the machine starts no more threads.
+/// Runs work that may block for ever, such as a DNS lookup, in a new thread. On a thread of the
+/// runtime, such work would keep the runtime from ending. Fails if no new thread can be started.
 pub(crate) fn apart<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<tokio::sync::oneshot::Receiver<T>> {
@@ -158,20 +157,20 @@ pub(crate) fn apart<T: Send + 'static>(
     Ok(waits)
 }
 
-/// The machine's name, if it has one.
+/// The machine's name, or `unknown`.
 #[cfg(unix)]
 pub(crate) fn machine() -> String {
     plain(&rustix::system::uname().nodename().to_string_lossy())
 }
 
-/// The machine's name, if it has one. Clients' ids differ even without it.
+/// The machine's name, or `unknown`. The ids of clients differ even without a name.
 #[cfg(not(unix))]
 pub(crate) fn machine() -> String {
     plain(&std::env::var("COMPUTERNAME").unwrap_or_default())
 }
 
-/// Makes a name fit for owners, keys and published messages, in which spaces separate words: at
-/// most 64 letters, digits, `.`, `_` and `-`.
+/// Makes a name of at most 64 letters, digits, `.`, `_` and `-`. Owner ids are split at slashes,
+/// and published messages at spaces, so the name must have neither.
 fn plain(name: &str) -> String {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
     let plain: String = name.chars().take(64).map(|letter| if allowed(letter) { letter } else { '-' }).collect();
@@ -188,7 +187,7 @@ fn wall() -> Duration {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Unlike `CLOCK_MONOTONIC`, `CLOCK_BOOTTIME` counts suspended time, in which leases age too.
+/// `CLOCK_MONOTONIC` does not count suspended time, but leases expire in that time too.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn monotonic() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -196,7 +195,7 @@ fn monotonic() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// The standard monotonic clock. On macOS and the BSDs it does not count suspended time.
+/// The standard monotonic clock. On macOS and the BSDs, it does not count suspended time.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 #[allow(clippy::disallowed_methods, reason = "this is the one module that reads clocks")]
 fn monotonic() -> Duration {

@@ -1,11 +1,12 @@
 //! One lock that holds across regions.
 //!
 //! N independent Redis (or Valkey) masters vote. A caller that gets a quorum of votes (`N / 2 + 1`)
-//! within the lock's validity holds the lock. The algorithm is Redlock's
-//! (<https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>) with its known holes
-//! closed. An expired lock is never returned, and a lost lock never becomes held again. A slow node
-//! delays nobody. A lock that a restarted node forgot is not granted again. Every lock has a
-//! fencing token. The repository's `docs/protocol.md` describes the protocol, and why it is safe.
+//! within the lock's validity holds the lock. The algorithm is Redlock
+//! (<https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>) with its known problems
+//! solved. `acquire` never returns an expired lock. A lost lock never becomes held again. A slow
+//! node delays nobody. If a restarted node forgot a lock, nobody else gets the lock while it is
+//! held. Every lock has a fencing token. `docs/protocol.md` in the repository describes the
+//! protocol, and why it is safe.
 //!
 //! ```no_run
 //! # #[tokio::main]
@@ -36,34 +37,33 @@
 //!
 //! # A tour
 //!
-//! * [`Quorum`] connects to the nodes and hands out locks by name. [`Quorum::in_memory`] is the
-//!   same without servers, for tests.
+//! * [`Quorum`] connects to the nodes and makes locks by name. [`Quorum::in_memory`] makes a quorum
+//!   without servers, for tests.
 //! * [`QuorumLock`] is a lock on a name. [`acquire`](QuorumLock::acquire) waits for it, and
 //!   [`try_acquire`](QuorumLock::try_acquire) does not. [`run`](QuorumLock::run) and
-//!   [`try_run`](QuorumLock::try_run) run a future under the lock, and drop the future the moment
+//!   [`try_run`](QuorumLock::try_run) run a future under the lock, and drop the future as soon as
 //!   the lock is lost. [`LockOptions`] configure the lock.
 //! * [`QuorumRwLock`] is held by many readers together, or by one writer.
-//! * [`QuorumSemaphore`] has a fixed number of permits. No more are held at a time, even if nodes
-//!   forget permits. Each permit has a number and a token of its own.
+//! * [`QuorumSemaphore`] has K permits. Never more than K are held at a time, even if nodes forget
+//!   permits. Each permit has its own number and token.
 //! * [`LockGuard`] is a held lock, with its [`token`](Lease::token) and
 //!   [`remaining`](Lease::remaining) validity. [`lost`](Lease::lost) waits for the loss of the
-//!   lock, and [`release`](LockGuard::release) frees it.
-//! * [`Owner`] may acquire a lock again that it already holds, from anywhere in its process.
+//!   lock, and [`release`](LockGuard::release) frees the lock.
+//! * [`Owner`] can acquire a lock that it already holds, from any place in its process.
 //! * [`Election`] is a lock whose holder others can see: a [`Leader`] proclaims a value, and
 //!   [`observe`](Election::observe) returns the leaders. [`describe`](QuorumLock::describe) gives
 //!   any lock a note for people.
 //! * [`Once`] gives a permit to the first of many callers in each period. The others skip the work.
 //! * [`Session`] is a lease that owns many locks. Names are [locked](Session::lock) and
-//!   [unlocked](Session::unlock) one by one or in sets. All are renewed together, lost together,
-//!   and freed by one [`revoke`](Session::revoke).
+//!   [unlocked](Session::unlock) one by one or in sets. All locks of a session are renewed
+//!   together, lost together, and freed by one [`revoke`](Session::revoke).
 //! * Locks, semaphores, elections, [`Once`] and sessions have `run` and `try_run`. These drop the
-//!   body the moment the lock is lost, and release the lock however the body ends.
-//! * [`LockProvider`] is an object-safe trait over locks by name, for dependency injection.
+//!   future as soon as the lock is lost, and always release the lock in the end.
+//! * [`LockProvider`] is an object-safe trait that makes locks, for dependency injection.
 //! * [`Config`] has the settings as data: from the environment ([`Quorum::from_env`]) or a file.
-//! * [`Error`] says what to do next: wait, retry, alert, stop. It names the nodes.
-//! * [`fence`] makes storage refuse the late writes of a holder that has lost its lock: PostgreSQL,
-//!   Redis, S3.
-//! * [`metrics`] lists the metrics. Install a recorder before connecting.
+//! * [`Error`] says what to do next (wait, alert, stop or fix), and what each node replied.
+//! * [`fence`] makes PostgreSQL, Redis or S3 refuse late writes of a holder that has lost its lock.
+//! * [`metrics`] lists the metrics. Install a recorder before you connect.
 //! * The feature `blocking` adds the same types for programs without async. The feature `testing`
 //!   helps to test your own code: it holds a lock as another process would, or ends a held lock.
 //! * The feature `unstable` adds `rules` (the decisions, in pure code), `node` (the port to one
@@ -71,42 +71,42 @@
 //!
 #![doc = include_str!("../docs/guarantees.md")]
 //!
-//! [`Doubt`](Doubt#what-cannot-be-seen) lists all that clients cannot see of nodes.
+//! [`Doubt`](Doubt#what-cannot-be-seen) lists the events on nodes that clients cannot detect.
 //!
 //! # Runtime
 //!
 //! The library needs a Tokio runtime with time and I/O enabled, and Redis 6 or later, or Valkey. It
-//! opens one connection per node. It runs two small tasks per node (one over redis-rs) and two per
-//! quorum. All of them end when the last handle and the last guard are dropped.
+//! opens one connection per node. It runs three small tasks per node (two with redis-rs) and two
+//! per quorum. All tasks end when the last handle and the last guard are dropped.
 //!
 //! # Tracing
 //!
 //! The library emits spans and events of [`tracing`](https://docs.rs/tracing), with the target
-//! `quorumlock`. If no subscriber enables its level, a span costs one comparison.
+//! `quorumlock`. If no subscriber enables the level of a span, the span costs one comparison.
 //!
 //! | span | level | fields | what it is |
 //! |---|---|---|---|
-//! | `acquire` | debug | `quorum`, `name`, `token`, `outcome` | an acquisition, until it holds the lock or gives up |
+//! | `acquire` | debug | `quorum`, `name`, `token`, `outcome` | an acquisition, until it has the lock or gives up |
 //! | `round` | debug | `outcome` | one round of claims, within `acquire` |
 //! | `renew` | debug | `name`, `token`, `outcome` | one renewal; a root span |
 //! | `release` | debug | `name`, `token`, `outcome` | the release of one name, until a quorum has confirmed it |
 //! | `node_call` | trace | `node`, `operation`, `outcome` | one operation on one node, within one of the spans above |
 //!
 //! `token` is the fencing token: all spans of one lock have the same token. `name` is recorded only
-//! if [`LockOptions::trace_name`] is on, since names may be secret. `outcome` has the values that
-//! metrics have. Events at the level warn (a lost lock, an unconfirmed release) always name the
-//! lock.
+//! if [`LockOptions::trace_name`] is on, since names may be secret. `outcome` has the same values
+//! as in the metrics. Events at the level warn (a lost lock, an unconfirmed release) always name
+//! the lock.
 //!
 //! # Features
 //!
 //! No feature is on by default.
 //!
-//! * `blocking`: the module `blocking`, the types without async on a runtime of their own.
+//! * `blocking`: the module `blocking`, with the same types for programs without async.
 //! * `serde`: [`Config`] implements `Deserialize`, to be read from configuration files.
 //! * `redis-rs`: a second transport to the nodes, over the crate `redis`. [`Transport`] says which
-//!   one to choose.
-//! * `fence-postgres`, `fence-redis`, `fence-s3`: helpers of the module [`fence`], for storage that
-//!   refuses writes of a stale token.
+//!   transport to choose.
+//! * `fence-postgres`, `fence-redis`, `fence-s3`: helpers in the module [`fence`], which make
+//!   storage refuse writes with a stale token.
 //! * `testing`: the module `testing`, for the tests of your own code. With `blocking`, also
 //!   `blocking::testing`.
 //! * `cli`: the `quorumlock` command, for `cargo install`.

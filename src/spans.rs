@@ -1,7 +1,7 @@
 //! Spans for `tracing`: the parts of an acquisition, a renewal and a release.
 //!
-//! A span that nobody has enabled costs one check of the most verbose level, and allocates nothing.
-//! A subscriber is user code. If it panics, that is caught here, and renewals and replies go on.
+//! A span that no subscriber has enabled costs one check and allocates nothing. A subscriber may
+//! panic. This module catches the panic, so renewals and replies go on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use tracing::field::Empty;
 use tracing::level_filters::LevelFilter;
 use tracing::{Span, Value, debug_span, trace_span};
 
-/// A span that ends on [`end`](Self::end), or with its last clone.
+/// A span that ends when [`end`](Self::end) is called, or its last clone is dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spanned(Option<Arc<Running>>);
 
@@ -18,12 +18,12 @@ pub(crate) struct Spanned(Option<Arc<Running>>);
 struct Running(Mutex<Span>);
 
 impl Spanned {
-    /// One round of claims, as a part of the acquisition that is entered now.
+    /// One round of claims: a child of the acquisition's span, which must be entered now.
     pub(crate) fn round() -> Self {
         Self::at(LevelFilter::DEBUG, || debug_span!("round", outcome = Empty))
     }
 
-    /// A renewal. It has no parent, whatever span is entered now.
+    /// A renewal: a root span, even if another span is entered now.
     pub(crate) fn renew() -> Self {
         Self::at(
             LevelFilter::DEBUG,
@@ -36,7 +36,7 @@ impl Spanned {
         Self::at(LevelFilter::DEBUG, || debug_span!("release", name = Empty, token = Empty, outcome = Empty))
     }
 
-    /// A request to one node: a part of this span, or else of the one that is entered now.
+    /// A request to one node. Its parent is this span, or the entered span if this span is off.
     pub(crate) fn node_call(&self, node: &str, operation: &'static str) -> Self {
         Self::at(LevelFilter::TRACE, || match self.id() {
             Some(id) => trace_span!(parent: id, "node_call", node, operation, outcome = Empty),
@@ -44,7 +44,7 @@ impl Spanned {
         })
     }
 
-    /// Whether a subscriber may have enabled the spans of single nodes.
+    /// Whether a subscriber may have enabled the spans of node calls.
     pub(crate) fn of_nodes() -> bool {
         LevelFilter::current() >= LevelFilter::TRACE
     }
@@ -113,7 +113,7 @@ fn close(span: Span) {
     }
 }
 
-/// Runs `what`, and catches a panic. The panic hook has reported it.
+/// Runs `what`, and catches a panic, which the panic hook has already reported.
 fn quietly<T>(what: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(what)).ok()
 }

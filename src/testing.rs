@@ -1,9 +1,10 @@
 //! Tools to test your own code: paused time, contention, loss. Needs the feature `testing`.
 //!
-//! A test needs no servers: [`Quorum::in_memory`] has the same rounds, queues, renewals and tokens,
-//! with nodes in the memory of the process. Make one quorum for each test, so that tests do not
-//! share locks. Pass it to code that takes an `Arc<dyn` [`LockProvider`](crate::LockProvider)`>` or
-//! a [`Quorum`]. Add the feature to your dev-dependencies:
+//! A test needs no servers: [`Quorum::in_memory`] has the rounds, queues, renewals and tokens of a
+//! real quorum, but its nodes are in the memory of the process. Make one quorum for each test, so
+//! that tests do not share locks. Pass the quorum to code that takes an `Arc<dyn`
+//! [`LockProvider`](crate::LockProvider)`>` or a [`Quorum`]. Add the feature to your
+//! dev-dependencies:
 //!
 //! ```toml
 //! [dev-dependencies]
@@ -13,7 +14,7 @@
 //!
 //! # Time
 //!
-//! A quorum in memory takes its time from Tokio's clock, which tests can pause. Then a wait of
+//! A quorum in memory uses Tokio's clock, which tests can pause. With a paused clock, a wait of
 //! minutes takes no time: the clock jumps as soon as all tasks wait.
 //!
 //! ```
@@ -33,7 +34,7 @@
 //! # Contention
 //!
 //! [`hold`] acquires a lock as another process would, and keeps the lock until the returned value
-//! is dropped. Use `hold` to test what your code does without the lock, and that your code goes on
+//! is dropped. Use `hold` to test what your code does without the lock. Also test that it goes on
 //! once it can get the lock.
 //!
 //! ```
@@ -62,8 +63,8 @@
 //!
 //! # Loss
 //!
-//! [`lose`] makes the holder of a lock lose it now, as if nodes forgot the lock or somebody revoked
-//! it. Use `lose` to test that your code stops.
+//! [`lose`] makes the holder of a lock lose the lock now, as if somebody had revoked it. Use `lose`
+//! to test that your code stops.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -86,8 +87,9 @@
 //! # }
 //! ```
 //!
-//! A lost lock keeps others out until its guard is dropped, or until its deadline: your code has
-//! that long to stop. Storage can refuse a holder that goes on: the next holder's token is greater.
+//! Nobody else gets a lost lock until its guard is dropped or its deadline is over: your code has
+//! this time to stop. Storage can refuse writes after that, since the next holder's token is
+//! greater.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -139,13 +141,13 @@ impl fmt::Debug for Hold {
     }
 }
 
-/// Another client of the same nodes holds `name` until the returned value is dropped. If others
-/// hold the name, waits for up to 10 s. [`Once`](crate::Once) refuses a name that is held as a
-/// lock: to test `Once`, claim the period with a clone of the quorum.
+/// Acquires `name` as another client of the same nodes, and holds it until the returned value is
+/// dropped. If another owner holds the name, waits for up to 10 s. [`Once`](crate::Once) refuses a
+/// name that is held as a lock: to test `Once`, claim the period with a clone of the quorum.
 ///
 /// # Errors
-/// `Timeout` if others held the name for 10 s; `Config` for a bad name, or if the quorum's nodes
-/// are not in memory; `Closed` after a shutdown.
+/// `Timeout` if another owner held the name for 10 s. `Config` for a bad name, or if the quorum's
+/// nodes are not in memory. `Closed` after a shutdown.
 ///
 /// # Cancel safety
 /// Safe: a dropped future leaves nothing held.
@@ -156,7 +158,7 @@ pub async fn hold(quorum: &Quorum, name: &str) -> Result<Hold> {
     Ok(Hold { guard, _client: client })
 }
 
-/// The holder of `name` in `quorum`, or in a clone of it, loses the lock now, with
+/// Makes the holder of `name` in `quorum`, or in a clone of it, lose the lock now. The reason is
 /// [`LostReason::Revoked`](crate::LostReason::Revoked). If the holder has a set, all names of the
 /// set are lost. A lock of [`hold`] is not lost. Returns whether anybody held the name.
 ///

@@ -1,6 +1,6 @@
-//! Durations and names as people read and write them. A duration is a number, a space and a unit.
+//! Durations and names in texts for people. A duration is a number, a space and a unit.
 //!
-//! The command uses the same functions.
+//! The `quorumlock` command uses the same functions.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ pub(crate) fn harmless(text: &str) -> String {
     shown
 }
 
-/// `1 node`, `2 nodes`: of words whose plural ends with an s.
+/// A count with its noun, such as `1 node` or `2 nodes`. The plural must end with an s.
 pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
@@ -78,7 +78,7 @@ pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
 }
 
 /// Reads `500ms`, `10s`, `1.5m`, `1h 30m`, or a bare number of seconds. Capital letters are
-/// refused, since `5M` would be five months.
+/// refused, since the parser would read `5M` as five months.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let bare = text.trim().bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let parsed = humantime::parse_duration(&if bare { format!("{text}s") } else { text.to_owned() });

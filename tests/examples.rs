@@ -142,7 +142,7 @@ async fn the_cron_job_is_done_by_the_first_of_two_hosts() {
     assert_eq!(std::fs::read_to_string(path).unwrap(), "42 orders\n");
     std::fs::remove_file(path).unwrap();
     let second = Example::start("cron_once_a_period", &[], &servers).done();
-    assert_eq!(second, "another host has written it in this period\n");
+    assert_eq!(second, "another host has written the report in this period\n");
 }
 
 #[test]
@@ -189,7 +189,7 @@ async fn a_request_is_refused_while_another_ships_the_order() {
     let address = service.line().strip_prefix("listening on http://").unwrap().to_owned();
     let quorum = unguarded(&servers).connect_all().await;
     let other = quorum.lock("orders/42").acquire(Duration::from_secs(10)).await.unwrap();
-    assert_eq!(post(&address, "/orders/42/ship"), (409, "another request ships it\n".to_owned()));
+    assert_eq!(post(&address, "/orders/42/ship"), (409, "another request is shipping it\n".to_owned()));
     assert_eq!(post(&address, "/orders/43/ship").0, 200);
     other.release().await.unwrap();
     let (status, text) = post(&address, "/orders/42/ship");

@@ -1,17 +1,17 @@
--- Takes names: all of them or none. The gate is checked first. Then the first name that refuses
--- decides.
+-- Grants all names of a claim, or none. Checks the list, then a gate, and then the names in order.
+-- The first refusal is the reply.
 --
--- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue; a gate comes last
--- ARGV    names (with the gate), list (of the client; '': no check), owner
---         mode    'lock'; 'reader'; 'permit': no other may hold the gate (the last name) or wait
+-- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue; the gate's keys come last
+-- ARGV    names (with the gate), list (the client's; '': not checked), owner
+--         mode    'lock'; 'reader'; 'permit': refused if an owner holds the gate or waits for it
 --         kind, ttl, ballot
---         follows the writer's token, for a reader that was the writer; else 0
---         ticket, lasts (of a hand-over), again (0: it does not wait; only for one name)
+--         follows the writer's token, if a writer becomes a reader; else 0
+--         ticket, lasts (H), again (ms to the next ask; 0: does not wait). Only one name may wait
 --         next    the ballot of a hand-over; if not above `ballot`, the claim overtakes all waiters
--- Returns nothing if all is granted, else
---         other, TEXT, MS LEFT  another list is in force    nolist  none is in force
---         held, HOLDER, MS LEFT, BAR, PLACE, KIND    stale, BAR    lost, ''  its writer is over
---         misused, NUMBER  of a name held as a gate and claimed as a lock, or the reverse
+-- Returns nothing if all names are granted, else
+--         other, TEXT, MS LEFT  another list is in force    nolist  no list is in force
+--         held, HOLDER, MS LEFT, BAR, PLACE, KIND    stale, BAR    lost, ''  the writer has ended
+--         misused, NUMBER  this name is held as a gate and claimed as a lock, or the reverse
 
 claims = true
 
@@ -24,8 +24,8 @@ local function misused(it, is_gate)
   return it.holder and held_as_gate ~= is_gate
 end
 
--- The refusal if another owner holds the name or comes first. It names the hold that a writer sees:
--- a reader may wait for a writer that waits for readers.
+-- The refusal if another owner holds the name or comes first. Names the writer, if one holds the
+-- name, or else a reader: a reader may wait behind a writer that waits for readers.
 local function held(it)
   local place = again > 0 and more().join(it) or 0
   local bar = max(it.fence, it.read_fence, floor)
@@ -33,8 +33,8 @@ local function held(it)
   return {'held', it.reader, it.read_ends - now, bar, place, 0}
 end
 
--- The refusal if the ballot is too low. BAR is the highest bar of the names that no other owner
--- holds.
+-- The refusal if the ballot is too low. BAR is the highest bar of all names that are free or held
+-- by this owner.
 local function stale(seen, bar)
   for i = 1, names do
     if not seen[i].holder or seen[i].holder == owner then bar = max(bar, seen[i].bar) end
@@ -42,16 +42,16 @@ local function stale(seen, bar)
   return {'stale', bar}
 end
 
--- Why name number i is not granted; nil if it is. A claim that waits takes its place.
+-- The refusal of name number i, or nil or false. A waiting claim that is refused joins the queue.
 local function refusal(seen, i, follows)
   local it = seen[i]
   if follows > 0 and follows <= it.over then return {'lost', ''} end
   if misused(it, kind + 0 == GATE) then return {'misused', i} end
-  -- In a downgrade the writer's hold becomes this reader's: both owners have one number.
+  -- In a downgrade, the writer's hold becomes this reader's. Both owners have the same number.
   local downgrades = is_reader and it.ends > now and string.gsub(it.owner, '/(%d+)$', '/s%1') == owner
   if it.holder == owner then
-    -- The fence may be below the ballot of a reader's hand-over. The floor may be above the ballot
-    -- of a hold, if the node was synced since.
+    -- A reader's hand-over does not raise the fence, so `with` may be above the fence. A sync may
+    -- have raised the floor above `with`.
     local with = it.holds_with
     local is_again, is_new = ballot == with, ballot > max(it.fence, with)
     local is_good = (is_again or is_new) and ballot > max(floor, it.over)

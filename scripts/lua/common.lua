@@ -1,15 +1,15 @@
--- The first part of each script. A call carries out operations of one verb. If one of them fails,
--- the others go on. Times are ms; ballots and tickets are us. docs/protocol.md says what is stored.
+-- The first part of each script. A call carries out operations of one verb. If one operation fails,
+-- the others go on. Times are in ms, ballots and tickets in us. docs/protocol.md lists the fields.
 --
 -- KEYS    P..node, the node's record (P is the prefix of all keys); then the keys of the operations
--- ARGV    for each operation as many as its script says; the first is the number of its names
--- Returns 'SECONDS MICROSECONDS OPERATIONS ID' if all operations went as asked: TIME, the number of
---         operations, and the record's id or '-'. Otherwise a table: this text; why a message could
---         not be published, or ''; and {NUMBER, WORD, MORE} for each operation that went otherwise,
---         as its script says. Any script may return 'forgot' (no record) or 'error' (Redis' error).
+-- ARGV    for each operation, the arguments in its script's head; the first is the number of names
+-- Returns 'SECONDS MICROSECONDS OPERATIONS ID' if all operations return nothing: TIME, the number
+--         of operations, and the record's id or '-'. Otherwise a table: this text; why a message
+--         was not published, or ''; and {NUMBER, WORD, MORE} for each operation that returns
+--         something. Each script may return 'forgot' (no record) or 'error' (Redis' error).
 
 local KEEP, PERIOD = 105000, 35000
--- In us. A ballot that is further ahead comes from a broken clock: it must not raise the floor.
+-- In us. A ballot further ahead than FAR comes from a broken clock, and must not raise the floor.
 local FAR, AHEAD = 86400000000, 250000
 
 local call, try, format, match = redis.call, redis.pcall, string.format, string.match
@@ -19,11 +19,11 @@ local micros = time[1] * 1000000 + time[2]
 local now = (micros - micros % 1000) / 1000
 -- Fields of the record. `list` is false unless a list is in force.
 local id, list, list_ends, high, mid, floor, rotated
--- Why a message could not be published; how many keys a name has.
+-- Why a message was not published, and how many keys a name has.
 local unpublished, group = ''
 
--- Without memory, Redis refuses a script only if its first write is one like HSET, ZADD or SET.
--- Claims begin with such a write, and may be refused. Other scripts begin with another write.
+-- Without free memory, Redis refuses a script whose first write may need memory (HSET, ZADD, SET).
+-- Claims begin with such a write, so they are refused. Other scripts begin with another write.
 local claims, wrote, inspects = false, false, false
 
 -- Without a format, Redis writes some numbers with an exponent.
@@ -31,8 +31,8 @@ local function digits(number)
   return format('%d', number)
 end
 
--- Moves `high` to `mid` and `mid` to `floor`, once a PERIOD, so that floor <= mid <= high. If the
--- clock was set back, the age of both is unknown: both become `high`, cut to what the clock allows.
+-- Once a PERIOD, copies `mid` to `floor` and `high` to `mid`, so that floor <= mid <= high. Both
+-- become `high` after two periods, or if the clock was set back (`high` is cut to FAR ahead then).
 local function rotate()
   if now >= rotated and now < rotated + PERIOD then return end
   if now < rotated then high = min(high, micros + FAR) end
@@ -42,8 +42,8 @@ local function rotate()
   call('HSET', KEYS[1], 'high', digits(high), 'mid', digits(mid), 'floor', digits(floor), 'rotated', digits(now))
 end
 
--- The text of an error, for people. Redis does not name the key that has another type. Before
--- version 7 it puts the line of the script in front.
+-- The text of an error, for people. Adds the key that has a wrong type, which Redis does not name.
+-- Before version 7, Redis puts the line of the script in front, which is removed.
 local function explain(failure, first, last, keys)
   local text = type(failure) == 'table' and failure.err or tostring(failure)
   text = string.gsub(text, '^@?[%w_]+: ?%d+: %-?', '')
@@ -55,7 +55,7 @@ local function explain(failure, first, last, keys)
   return text
 end
 
--- Carries out all operations. Each has this many arguments, and each name this many keys.
+-- Carries out all operations. Each operation has this many arguments, and each name this many keys.
 local function each(arguments, keys, carry_out, makes_record)
   local stored = try('HMGET', KEYS[1], 'id', 'list', 'until', 'high', 'mid', 'floor', 'rotated')
   id, list, list_ends, high, mid, floor, rotated = unpack(stored)

@@ -6,7 +6,7 @@ end
 if seen and (#token < #seen or (#token == #seen and token < seen)) then
   return { seen, false }
 end
--- SET comes first: the fence rises even if the command fails.
+-- SET comes before the command: the fence must rise even if the command fails.
 if token ~= seen then
   redis.call('SET', KEYS[1], token)
 end

@@ -1,24 +1,24 @@
--- Makes, reads and writes the node's record, and puts a client's list in force (docs/protocol.md
+-- Makes, reads and changes the node's record, and puts a client's list in force (docs/protocol.md
 -- says when). No other script makes the record.
 --
 -- KEYS    P..node, P..node:seen
 -- ARGV    names    0
---         intent   'look' writes nothing; 'keep'; 'make'; 'put': each does more than those before
---         new      the record's id, if this hello makes the record or doubts it
+--         intent   'look' writes nothing; 'keep' checks the record and renews the list; 'make' also
+--                  makes a missing record; 'put' also puts the list in force
+--         new      the id for a record that this hello makes, or makes young again
 --         process  the process that INFO named on this connection; or ''
---         list, says, lasts  the client's list: its hash, its text, how long it is put in force
---         fresh    the list is put in force again if less time than this is left
---         old      why a record that is made now is old at once: 'init'; 'first' (if nobody can
---                  have used the node before); or ''. Then age: how old the record is then
---         knew     the record's id that the client knew; 'held': none, but it holds a lock; or ''
---         sync     raises floor, mid and high to this ballot, unless the node is synced; or -1.
---                  Counts if the record is made old now, or if the list is in force and `knew`
---                  is the record's id
---         spare    how long the ids that clients see are kept
+--         list, says, lasts  the client's list: its hash, its text, how long it stays in force
+--         fresh    this hello renews the list if less time than this is left
+--         old, age a record that this hello makes gets this age if `old` is 'init', or is 'first'
+--                  and no client can have used the node before; '': its age is 0
+--         knew     the id that the client knew; 'held': it knew no id, but holds a lock; or ''
+--         sync     an unsynced node raises floor, mid and high to this ballot, if this hello makes
+--                  an old record, or if the list is in force and `knew` is the record's id; or -1
+--         spare    how long the ids that clients have seen are kept
 --         seen     'NAME ID NAME ID ..': for each node's name, the id that the client sees there
 -- Returns hello; and if there is a record: ID, PROCESS, AGE, HIGH, FLOOR, SYNCED (1 or 0), WHY it
---         was old at once, or ''; LIST, MS LEFT, MS IN FORCE, TEXT of the list in force, or '', 0,
---         0, ''; and 'NAME ID AGE' for each id that clients have seen
+--         was old at once, or ''; the list in force: LIST, MS LEFT, MS IN FORCE, TEXT (or '', 0, 0,
+--         ''); and 'NAME ID AGE' for each id that clients have seen
 
 local LEVELS = {look = 0, keep = 1, make = 2, put = 3}
 
@@ -48,7 +48,7 @@ return each(14, 1, function(at)
   end
   local ends = it.list and min(it['until'], now + it.lasts) or 0
   if level >= LEVELS.keep then
-    -- The record has RUN, or RUN/REPLICATION after a promotion. A server may forget REPLICATION.
+    -- `process` is RUN, or RUN/REPLICATION after a promotion. A server may forget REPLICATION.
     local is_same = it.process == process or string.sub(it.process, 1, #process + 1) == process .. '/'
     if process ~= '' and not is_same then
       set({process = process})

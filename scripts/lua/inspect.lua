@@ -1,10 +1,10 @@
--- Returns all that is stored of names, and writes nothing.
+-- Returns the state of names, and writes nothing.
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
 -- ARGV    names
 -- Returns inspected, then for each name HOLDER or '', COUNT, MS LEFT (-2: free), BAR, LENGTH of
---         the queue, NOTE or '', KIND, BALLOT, OVER. If readers hold the name: a reader (one that
---         is not revoked, if possible), the number of readers, and when the last hold ends.
+--         the queue, NOTE or '', KIND, BALLOT, OVER. If readers hold the name, HOLDER is a reader
+--         (one that is not revoked, if possible), COUNT their number, MS LEFT that of the last one
 
 inspects = true
 

@@ -1,21 +1,21 @@
--- The keys of a name. docs/protocol.md says what they contain. A field that is missing is 0 or ''.
+-- The keys of a name. docs/protocol.md says what they contain. A missing field is read as 0 or ''.
 
--- Longer than any lock lasts, in ms.
+-- How long a revocation is remembered, in ms: longer than any lock lasts.
 local REMEMBERED = 90000000
--- Offsets of a name's other keys from it.at.
+-- Offsets of a name's other keys from `it.at`, the index of its first key.
 local READERS, WAITING, QUEUE, NOTE = 1, 2, 3, 4
--- The operation, as its script documents it. The keys of its first name begin at `first`.
+-- The operation's arguments, as its script documents them. `first` is the index of its first key.
 local first, names, owner, is_reader, kind, ttl, ballot, ticket, lasts, again, next_ballot
 
--- Lua makes all functions anew in each call. Those that few operations need are made on demand: the
--- client puts readers.lua, waiters.lua and queue.lua into the function more().
+-- Each call makes all functions of the script anew. more() makes rarely used ones on demand: the
+-- client puts readers.lua, waiters.lua and queue.lua into more().
 local more, made
 
--- Reads a name, and who holds it. A reader sees its own hold, or the writer's. Others see the
--- writer, or else the last reader.
+-- Reads a name and its holder. For a reader, the holder is this reader if it holds the name, or
+-- else the writer. For all other owners, it is the writer, or else the reader that ends last.
 local function look(at)
   local lock, stored = KEYS[at], call('HGETALL', KEYS[at])
-  -- With room for these fields the table need not grow.
+  -- Makes room for these fields first, so that the table does not grow.
   local it = {owner = false, ['until'] = false, ballot = false, count = false, fence = false, at = at}
   for i = 1, #stored, 2 do it[stored[i]] = stored[i + 1] end
   if stored[1] and not it.fence then error({err = 'ERR the key ' .. lock .. ' is no lock of this protocol'}) end
@@ -45,13 +45,13 @@ local function free(it)
 end
 
 -- Stores the fences and these fields. The key stays until the floor has passed its fence, and while
--- a revocation is remembered. If the fence is too far ahead for the record, the key stays until the
--- clock has passed the fence.
+-- a revocation is remembered. If the fence is more than FAR ahead of the clock, it does not raise
+-- the floor. Then the key stays until the clock has passed the fence.
 local function keep(it, ...)
   local last, fence = max(it.ends, now, it.read_ends or 0), max(it.fence, it.read_fence)
   local till = fence > micros + FAR and max(last, math.ceil(fence / 1000)) or last
   local expires = digits(max(till + KEEP, min(it.revoked_until or 0, now + REMEMBERED)) - now)
-  -- PEXPIRE comes first if Redis must not refuse the script. It does nothing to a new key.
+  -- Except in claims, PEXPIRE comes first: then Redis accepts the script even without memory.
   local done = not claims and call('PEXPIRE', it.lock, expires) == 1
   call('HSET', it.lock, 'fence', digits(it.fence), ...)
   if it.reader then

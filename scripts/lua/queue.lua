@@ -1,9 +1,9 @@
--- A node's hand-over of a name to its waiters.
+-- The queue of a name, and the hand-over of the name to a waiter.
 
 -- Removes a waiter from the queue. Returns whether it had a place.
 local function drop(it, who)
   waiting(it, 1)
-  -- In a claim this may be the first write, which must be one that Redis may refuse.
+  -- In a claim, this may be the first write. It must be one that Redis may refuse.
   if claims and not wrote then call('HSET', it.lock, 'queue', '1') end
   if call('ZREM', KEYS[it.at + QUEUE], who) == 0 then return false end
   try('HDEL', KEYS[it.at + WAITING], who)
@@ -17,8 +17,8 @@ local function drop(it, who)
   return true
 end
 
--- The first live waiter; dead ones before it are dropped. For a claim, the search ends at the
--- claim's own place, and a reader's claim skips readers.
+-- The first live waiter. Drops dead waiters before it. For a claim, the search ends at the claim's
+-- own place, and a reader's claim skips readers.
 local function head(it, by_claim)
   local at, known = 1, waiting(it, 1)
   while known and not (by_claim and known.who == owner) do
@@ -33,9 +33,9 @@ local function head(it, by_claim)
   end
 end
 
--- Tells waiters that became first or second to ask before half of a hand-over has passed since
--- their last ask. If a free name could not be handed over, both must ask at once. No rule depends
--- on these hints.
+-- Sends a hint to each waiter that became first or second: it asks again before H / 2 has passed
+-- since its last ask. If a free name could not be handed over, the first two waiters ask at once.
+-- No rule depends on these hints.
 local function tell(it, is_stuck)
   for at = 1, it.line and 2 or 0 do
     local known = waiting(it, at)
@@ -46,14 +46,14 @@ local function tell(it, is_stuck)
   end
 end
 
--- Removes the owner from the queue. Returns whether it had a place.
+-- Removes this owner from the queue. Returns whether it had a place.
 local function leave(it)
   local had = drop(it, owner)
   tell(it)
   return had
 end
 
--- Takes a place, or renews it. Returns the place, from 1.
+-- Gives this owner a place, or renews its place. Returns the place, counted from 1.
 local function join(it)
   local queue, said = KEYS[it.at + QUEUE], KEYS[it.at + WAITING]
   local expires = digits(max(2 * again + 1, call('PTTL', queue)))
@@ -65,8 +65,8 @@ local function join(it)
   return call('ZRANK', queue, owner) + 1
 end
 
--- Hands a name that no writer holds to the first live waiter, or to all readers at the head
--- together. Returns the first waiter if the ballot was too low for it.
+-- If no writer holds the name, hands it over to the first live waiter, or to all readers before the
+-- first live writer. If the ballot is too low, returns the first waiter.
 local function hand_over(it, with)
   local known, is_stuck
   while it.ends <= now and it.queue and not is_stuck do

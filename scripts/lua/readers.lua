@@ -1,14 +1,14 @@
--- Readers hold a name together. Each has its own hold.
+-- The readers of a name. They hold the name together, and each has its own hold.
 
--- Corrects a time that is ahead of the clock. Without memory this must not fail, except in claims.
--- So the first write removes a field that is not there: the key keeps its expiry.
+-- Stores the corrected form of a time that was ahead of the clock. Except in claims, this must not
+-- fail without memory. So the first write removes a missing field, which keeps the key's expiry.
 local function write(key, field, value)
   if inspects then return end
   if not claims then call('HDEL', key, '') end
   call('HSET', key, field, value)
 end
 
--- The reader whose hold ends last, of those with ballots above this one; and the number of all
+-- Of the readers with ballots above `above`, the one whose hold ends last; and the number of all
 -- readers.
 local function last_reader(it, above)
   local last, many = nil, 0
@@ -19,7 +19,7 @@ local function last_reader(it, above)
   return last, many
 end
 
--- Updates the last reader. Once no reader is left, the readers' fence becomes the name's.
+-- Finds the reader whose hold ends last. If no reader is left, `read_fence` raises the fence.
 local function settle(it)
   it.reader = last_reader(it, -1)
   it.read_ends = it.reader and it.reading[it.reader].ends
@@ -61,7 +61,7 @@ local function read(it, who, ttl, ballot)
   if not claims then call('PEXPIRE', key, expires) end
   call('HSET', key, who, format('%d %d %d', mine.ends, mine.ttl, mine.ballot))
   call('PEXPIRE', key, expires)
-  -- An expired writer stays out even if the clock goes back.
+  -- Removes an expired writer's hold, which must not come back if the clock is set back.
   if it.owner then free(it) end
   it.read_fence = max(it.read_fence, ballot)
   keep(it)

@@ -1,13 +1,13 @@
--- Gives names up. If the owner has ended, its hold ends with any ballot. If the owner goes on, its
--- hold ends only if the hold's ballot is at most `ballot`.
+-- Releases or withdraws names. A release ends the owner's hold with any ballot. A withdrawal ends
+-- the hold only if its ballot is at most `ballot`.
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
 -- ARGV    names, owner, mode ('lock' or 'reader')
---         verb    'release': it has ended; 'withdraw': it goes on
+--         verb    'release': the owner has ended; 'withdraw': the owner goes on
 --         token   of a release: locks with tokens up to this one are over; or 0
---         ballot  the highest that the owner asked with or was handed
---         next    the ballot of a hand-over; 0 for none
--- Returns nothing if there is one name and the owner held it; else released, HOW MANY it held
+--         ballot  the highest ballot that the owner asked with or was pushed
+--         next    the ballot of a hand-over; 0: hands nothing over
+-- Returns nothing if there is one name and its hold was ended; else released, HOW MANY were ended
 
 local has_ended, token
 
@@ -32,11 +32,11 @@ local function give_up(it)
   end
   it.fence, it.over = max(it.fence, ballot), max(it.over, token)
   if not it.mine or raises then return keep(it, 'over', digits(it.over)) end
-  -- The key outlasts its hold, so it needs no new expiry for this field.
+  -- The key already stays for longer than its hold, so this field needs no new expiry.
   if has_ended then call('HSET', it.lock, 'over', digits(it.over)) end
 end
 
--- Removes the note. If this fails, the release is valid all the same.
+-- Removes the note. The release is valid even if this fails.
 local function end_note(it)
   local key = KEYS[it.at + NOTE]
   if call('HGET', key, 'owner') ~= owner then return end
@@ -51,7 +51,7 @@ return each(7, 5, function(at, key)
   is_reader, has_ended = mode == 'reader', verb == 'release'
   rotate()
   local seen, freed = look_all(), 0
-  -- Give up all names before any hand-over: if a hand-over fails, none stays held.
+  -- End all holds before the first hand-over: if a hand-over fails, no hold is left.
   for _, it in ipairs(seen) do
     give_up(it)
     if it.mine then freed = freed + 1 end

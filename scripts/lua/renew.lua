@@ -1,13 +1,13 @@
 -- Holds names for another ttl: all of them or none.
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
--- ARGV    names, owner, mode ('lock' or 'reader'), kind, ttl, token (with which they were won)
+-- ARGV    names, owner, mode ('lock' or 'reader'), kind, ttl, token (with which the names were won)
 --         ballot  the minimum ballot of the hold from now on: the token, or the ballot of a set
 --         count, note (its number, or -1), age (how long ago the names were acquired), says
--- Returns nothing if the owner held all names; healed: some were free; lost, HOLDER: who holds one,
---         or '' if locks with this token are over
+-- Returns nothing if the owner held all names; healed if a name was free; lost, HOLDER if another
+--         owner holds a name; lost, '' if locks with this token are over
 
--- Stores the note. If this fails, the renewal is valid all the same.
+-- Stores the note. The renewal is valid even if this fails.
 local function describe(it, number, age, says)
   local key = KEYS[it.at + NOTE]
   local whose, known = unpack(call('HMGET', key, 'owner', 'number'))
@@ -30,8 +30,8 @@ return each(11, 5, function(at, key)
     if it.holder and it.holder ~= owner then return {'lost', it.holder} end
   end
   for _, it in ipairs(seen) do
-    -- The owner takes a free name again, and leaves its queue. The ballot of the hold does not go
-    -- down: a late withdrawal of an earlier ask must not end the hold.
+    -- If the name is free, the owner holds it again and leaves its queue. The hold's ballot never
+    -- goes down: otherwise a late withdrawal of an earlier ask would end the hold.
     local is_free, with = it.holder ~= owner, it.holder == owner and max(it.ballot, ballot) or ballot
     if is_reader then more().read(it, owner, ttl, ballot) else hold(it, owner, kind, with, count, ttl) end
     if is_free then reply = {'healed'} end

@@ -2,8 +2,8 @@
 --
 -- KEYS    P..node; for each name P{name}, :readers
 -- ARGV    names, ballot
--- Returns revoked, then of the hold that ends last: HOLDER or '', BALLOT (the highest, of readers),
---         MS LEFT
+-- Returns revoked, and for the hold that ends last: HOLDER or '', BALLOT (if readers hold the name:
+--         their highest ballot), MS LEFT
 
 return each(2, 2, function(at, key)
   first, names, ballot = key, ARGV[at] + 0, ARGV[at + 1] + 0

@@ -1,7 +1,7 @@
--- What hello reads and writes apart from the record's own fields.
+-- Helpers of hello: it checks INFO, and keeps the ids that clients have seen.
 
 local SEEN = KEYS[2]
--- How long the ids are kept, and the ids that the client sees: arguments of hello.
+-- Arguments of hello: how long ids are kept, and the ids that the client sees.
 local spare, ids
 
 local function fields(key)
@@ -10,15 +10,15 @@ local function fields(key)
   return all
 end
 
--- PEXPIRE comes first: without memory Redis refuses a script whose first write is HSET.
+-- PEXPIRE comes first: without free memory, Redis refuses a script whose first write is HSET.
 local function write(key, field, value)
   call('PEXPIRE', SEEN, spare)
   if value then call('HSET', key, field, value) else call('HDEL', key, field) end
   call('PEXPIRE', SEEN, spare)
 end
 
--- Whether nobody can have used the node before. Its process has been up for longer than locks last,
--- never was a replica, evicted no keys, and was not told to flush or swap any.
+-- Whether no client can have used the node before: its process has been up for longer than locks
+-- last, never was a replica, evicted no keys, and ran no FLUSHALL, FLUSHDB or SWAPDB.
 local function kept_all(age)
   local info = call('INFO', 'server') .. call('INFO', 'stats') .. call('INFO', 'replication')
   local uptime, commands = match(info, 'uptime_in_seconds:(%-?%d+)') or 0, call('INFO', 'commandstats')
@@ -26,7 +26,7 @@ local function kept_all(age)
   return uptime * 1000 - 1000 > age + 0 and match(info, 'evicted_keys:0%s') and match(info, 'master_replid2:0+%s')
 end
 
--- Drops ids that are too old. Stores those that the client sees, if its list is in force.
+-- Drops ids that are too old. If the client's list is in force, stores the ids that it sees.
 local function see(seen, shows)
   for field, since in pairs(seen) do
     if now < since + 0 or now - since >= spare + 0 then

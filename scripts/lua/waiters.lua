@@ -1,8 +1,8 @@
--- The waiters of a name, in the order of their tickets, and what each sent with its last ask.
+-- The waiters of a name, in the order of their tickets, with the arguments of each one's last ask.
 
--- Reads a waiter: the time of a hand-over, the time until its next ask, when it asked, and its
--- kind. A key of another type has no waiters. An ask ahead of the clock counts as made now: the
--- clock was set back.
+-- Reads a waiter: its H, the time until its next ask, when it asked, and its kind. A key of another
+-- type has no waiters. If the last ask is ahead of the clock, the clock was set back: then the ask
+-- counts as made now.
 local function waiter(key, who, ticket)
   local client, mark, number = match(who, '^(.*)/(s?)(%d+)$')
   local it = {who = who, ticket = ticket + 0, reads = mark == 's', number = number}
@@ -15,7 +15,7 @@ local function waiter(key, who, ticket)
   return it
 end
 
--- The waiter number `at`. The queue is read three at a time. The first two know their places.
+-- The waiter number `at`. Reads three waiters at a time. The first two know their places already.
 local function waiting(it, at)
   local line = it.line or {}
   if not line[at] and not line.is_whole then
@@ -31,11 +31,11 @@ end
 
 local function wake(known, what)
   local done = known.channel and try('PUBLISH', known.channel, known.number .. ' ' .. what)
-  -- This user has no right to publish.
+  -- A table is an error: the user has no right to publish.
   if type(done) == 'table' then unpublished = done.err end
 end
 
--- Whether the waiter asks in time and its client has subscribed. If this user may not run PUBSUB,
+-- Whether the waiter asked in time and its client has subscribed. If the user may not run PUBSUB,
 -- all clients count as subscribed.
 local function lives(known)
   if known.lives then return true end

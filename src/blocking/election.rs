@@ -1,4 +1,4 @@
-//! Elections: the holder of a name leads, and others see the leader.
+//! Elections: the holder of the lock on a name leads, and observers see the leader.
 
 use std::fmt;
 use std::ops::Deref;
@@ -14,8 +14,8 @@ use crate::config::LockOptions;
 use crate::error::{Error, Result};
 use crate::lock::Leadership;
 
-/// An election: at most one candidate leads at a time. Everybody else can see the leader, and the
-/// value that the leader proclaimed. This is [`quorumlock::Election`](crate::Election) for threads.
+/// An election: at most one candidate leads at a time. Observers see the leader, and the value that
+/// the leader proclaimed. This is [`quorumlock::Election`](crate::Election) for threads.
 ///
 /// Cheap to clone, `Send` and `Sync`.
 ///
@@ -37,8 +37,8 @@ use crate::lock::Leadership;
 #[derive(Clone)]
 pub struct Election(Blocking<crate::Election>);
 
-/// A held office: see [`Election`]. The office is kept as long as this value lives, and given up
-/// when this value is dropped. All other methods come from [`LeaderLease`].
+/// A held office, which is the lead in an [`Election`]. The office is kept while this value lives,
+/// and given up when this value is dropped. All other methods come from [`LeaderLease`].
 ///
 /// # Examples
 /// ```
@@ -51,11 +51,11 @@ pub struct Election(Blocking<crate::Election>);
 #[must_use = "the office is given up when its leader is dropped"]
 pub struct Leader(Blocking<crate::Leader>, LeaderLease);
 
-/// A view of a held office. It is cheap to clone, and does not keep the office. It can
-/// [proclaim](Self::proclaim) for the leader.
+/// A view of a held office. A view is cheap to clone, and does not keep the office. It can
+/// [proclaim](Self::proclaim) a value for the leader.
 ///
-/// All other methods come from [`Lease`]: [`lost`](Lease::lost), [`token`](crate::Lease::token) and
-/// so on.
+/// All other methods come from [`Lease`], such as [`lost`](Lease::lost) and
+/// [`token`](crate::Lease::token).
 ///
 /// # Examples
 /// ```
@@ -71,17 +71,17 @@ pub struct Leader(Blocking<crate::Leader>, LeaderLease);
 #[derive(Clone)]
 pub struct LeaderLease(Blocking<crate::LeaderLease>, Lease);
 
-/// Leaders and what they proclaim, in the order of their tokens: see [`Election::observe`].
+/// An iterator over leaders and their values, in the order of tokens: see [`Election::observe`].
 ///
-/// `next` waits on this thread until there is something new. The iterator ends when the quorum is
-/// shut down, from any thread. Within a Tokio runtime, `next` returns a `Config` error and the
-/// iterator ends.
+/// `next` waits on the caller's thread for a new leader or value. The iterator ends when any thread
+/// shuts down the quorum. Within a Tokio runtime, `next` returns a `Config` error and the iterator
+/// ends.
 ///
-/// The iterator asks the nodes only while a call waits for the next leader. Dropping the iterator
-/// leaves nothing behind.
-#[must_use = "it looks at nothing until it is asked for the next leader"]
+/// The iterator sends requests only while a call of `next` or `next_within` waits. Dropping the
+/// iterator ends its subscription.
+#[must_use = "it sends no request until `next` is called"]
 pub struct Leaders {
-    /// The leaders to come, or the error that ended the iterator.
+    /// The coming leaders, or the error that ended the iterator.
     stream: Result<BoxStream<'static, Leadership>>,
     worker: Arc<Worker>,
 }
@@ -107,14 +107,13 @@ impl Election {
     /// [`Election::campaign`](crate::Election::campaign).
     ///
     /// # Errors
-    /// As [`QuorumLock::acquire`](super::QuorumLock::acquire): `Timeout` if others led until the
-    /// time ended.
+    /// As [`QuorumLock::acquire`](super::QuorumLock::acquire): `Timeout` if others led all the
+    /// time.
     pub fn campaign(&self, timeout: Duration) -> Result<Leader> {
         self.0.wrapped(self.0.inner.campaign(timeout)).map(Leader::new)
     }
 
-    /// As [`campaign`](Self::campaign), with the timeout of the election's options: 10 s by
-    /// default.
+    /// As [`campaign`](Self::campaign), with the timeout of the options: 10 s by default.
     ///
     /// # Errors
     /// As [`campaign`](Self::campaign).
@@ -132,7 +131,7 @@ impl Election {
     }
 
     /// As [`run`](Self::run), for a body that can fail. Returns one `Result`, with the errors of
-    /// both. The office is given up whatever the body returns.
+    /// `run` and of the body. The office is given up whatever the body returns.
     ///
     /// # Errors
     /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
@@ -144,8 +143,8 @@ impl Election {
         self.run(timeout, body)?
     }
 
-    /// The leaders from now on and the values that they proclaim, beginning with the present leader
-    /// if there is one: see [`Election::observe`](crate::Election::observe).
+    /// An iterator over leaders and their values, beginning with the present leader if there is
+    /// one: see [`Election::observe`](crate::Election::observe).
     ///
     /// # Errors
     /// `Config` for a bad name or within a Tokio runtime; `Closed` after a shutdown.
@@ -180,8 +179,8 @@ impl Deref for LeaderLease {
 }
 
 impl Leaders {
-    /// The next leader, or the next value, if it comes within `timeout`; `None` otherwise. After
-    /// `None`, the next call misses nothing.
+    /// The next leader or the next value, if there is one within `timeout`; `None` otherwise. The
+    /// next call returns a change that came in the meantime.
     ///
     /// # Errors
     /// `Closed` after a shutdown; `Config` within a Tokio runtime, which does not end the iterator.

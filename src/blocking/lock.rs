@@ -32,11 +32,10 @@ use crate::rules::LostReason;
 #[derive(Clone)]
 pub struct QuorumLock(Blocking<crate::QuorumLock>);
 
-/// A held lock. The lock is renewed as long as this guard lives, and released when the guard is
-/// dropped.
+/// A held lock. The lock is renewed while this guard lives, and released when the guard is dropped.
 ///
-/// Drop does not wait. One exception: the drop of the last handle or guard waits for releases, for
-/// up to 250 ms. Prefer [`release`](Self::release), which returns the result. All other methods
+/// The drop does not wait, with one exception: the drop of the last handle or guard waits up to 250
+/// ms for releases. Prefer [`release`](Self::release), which returns the result. All other methods
 /// come from [`Lease`]: [`lost`](Lease::lost), [`token`](crate::Lease::token),
 /// [`is_held`](crate::Lease::is_held), [`ensure`](crate::Lease::ensure) and so on.
 ///
@@ -55,12 +54,11 @@ pub struct QuorumLock(Blocking<crate::QuorumLock>);
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct LockGuard(Blocking<crate::LockGuard>, Lease);
 
-/// A view of a held lock. It is cheap to clone, and does not hold the lock.
+/// A view of a held lock. It is cheap to clone, and does not keep the lock.
 ///
 /// All methods except [`lost`](Self::lost) come from [`quorumlock::Lease`](crate::Lease):
 /// [`token`](crate::Lease::token), [`is_held`](crate::Lease::is_held),
-/// [`ensure`](crate::Lease::ensure) and so on. A lease keeps the quorum's thread alive, but not the
-/// lock.
+/// [`ensure`](crate::Lease::ensure) and so on. A lease keeps the quorum's thread alive.
 ///
 /// # Examples
 /// ```
@@ -130,9 +128,8 @@ impl QuorumLock {
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     ///
     /// # Errors
-    /// `Timeout` if others held the lock until the time ended; `Unavailable` if too few nodes could
-    /// vote at that time; `Config` for a bad name or within a Tokio runtime; `Closed` after a
-    /// shutdown.
+    /// `Timeout` if others held the lock all the time; `Unavailable` if too few nodes could vote at
+    /// the end; `Config` for a bad name or within a Tokio runtime; `Closed` after a shutdown.
     pub fn acquire(&self, timeout: Duration) -> Result<LockGuard> {
         self.0.wrapped(self.0.inner.acquire(timeout)).map(LockGuard::new)
     }
@@ -146,7 +143,7 @@ impl QuorumLock {
     }
 
     /// Acquires the lock if nobody holds it, without waiting. `None` means that somebody else holds
-    /// the lock. An error means that nobody can tell: see
+    /// the lock. An error means that it is unknown who holds the lock: see
     /// [`QuorumLock::try_acquire`](crate::QuorumLock::try_acquire).
     ///
     /// # Errors
@@ -157,21 +154,22 @@ impl QuorumLock {
         Ok(guard.map(|guard| LockGuard::new(self.0.wrap(guard))))
     }
 
-    /// Acquires the lock, runs `body`, and releases it.
+    /// Acquires the lock, runs `body`, and releases the lock.
     ///
     /// A thread cannot be stopped: a body that runs for long must ask its lease
-    /// ([`ensure`](crate::Lease::ensure), [`lost`](Lease::lost)) whether to go on. If the body
-    /// panics, the lock is released in the background.
+    /// ([`ensure`](crate::Lease::ensure), [`lost`](Lease::lost)) whether the lock is still held. If
+    /// the body panics, the lock is released in the background.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), and `Lost` if the lock was lost before the body ended. A
-    /// release that no quorum confirms is only logged: the work was done while the lock was held.
+    /// As [`acquire`](Self::acquire), and `Lost` if the lock was lost before the body ended. If no
+    /// quorum confirms the release, the log has a warning, but the call succeeds: the body ran
+    /// while the lock was held.
     pub fn run<T>(&self, timeout: Duration, body: impl FnOnce(&Lease) -> T) -> Result<T> {
         self.acquire(timeout)?.while_held(body)
     }
 
     /// As [`run`](Self::run), for a body that can fail. Returns one `Result`, with the errors of
-    /// both. The lock is released whatever the body returns.
+    /// `run` and of the body. The lock is released whatever the body returns.
     ///
     /// # Errors
     /// Those of [`run`](Self::run), converted to the body's error type, and the body's own.
@@ -201,8 +199,7 @@ impl Lease {
 
     /// Waits until the lock is lost, for `timeout` at most, and returns why. `None` means that the
     /// lock was not lost by then, or that it was released. So a loop can call this in place of a
-    /// pause: `while lease.lost(pause)?.is_none() { .. }` works every `pause` until the lock is
-    /// lost.
+    /// pause: `while lease.lost(pause)?.is_none() { .. }` works once per `pause` until a loss.
     ///
     /// # Errors
     /// `Config` within a Tokio runtime.

@@ -2,24 +2,24 @@
 //!
 //! A [`Quorum`] here has a runtime of its own, with one thread. The thread renews the held locks,
 //! and ends when the last handle and guard are dropped. Each call waits on the caller's thread. The
-//! types have the same names and methods as the types at the crate's root; see there for what each
+//! types have the same names and methods as the types at the crate's root, which document their
 //! promises. The differences:
 //!
 //! * `lost` takes a timeout, and returns why the lock was lost, or `None`: [`Lease::lost`].
 //! * `run` and `try_run` call a closure. Unlike a future, a closure cannot be stopped when the lock
-//!   is lost: the closure must ask its lease whether to go on.
+//!   is lost: the closure must ask its lease whether the lock is still held.
 //! * [`Election::observe`] and [`Quorum::held_names`] are iterators.
 //! * [`Session::current`] is the current session of the thread.
-//! * With the feature `testing`, the module `testing` has what tests of your own code need.
+//! * With the feature `testing`, the module `testing` has helpers for tests of your own code.
 //! * [`Quorum::connect`], [`Quorum::open`] and [`Quorum::in_memory_with`] take a
 //!   [`QuorumBuilder`](crate::QuorumBuilder).
 //!
 //! **Within a Tokio runtime, every call that waits is refused** with a `Config` error, even in
 //! [`spawn_blocking`](https://docs.rs/tokio/latest/tokio/task/fn.spawn_blocking.html): the call
 //! would keep the runtime's thread from all other work. Use [`quorumlock::Quorum`](crate::Quorum)
-//! there. If a refused call takes its guard, as [`LockGuard::release`] does, the lock is released
-//! in the background. Quorums and guards may be dropped everywhere. Calls that ask no node, such as
-//! [`Session::held`], work everywhere too.
+//! within a runtime. If a refused call takes its guard, as [`LockGuard::release`] does, the lock is
+//! released in the background. Quorums and guards may be dropped everywhere. Calls that send no
+//! request to nodes, such as [`Session::held`], work everywhere too.
 //!
 //! # Examples
 //! ```

@@ -1,4 +1,4 @@
-//! Once per period: the first of many callers wins, and the others skip.
+//! Once per period: the first of many callers gets a permit, and the others get none.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::config::LockOptions;
 use crate::error::{Error, Result};
 use crate::lease::Released;
 
-/// A job that is done once in each period, by the first of many callers. This is
-/// [`quorumlock::Once`](crate::Once) for threads; see there for its promises, and for how to choose
-/// a period.
+/// A job that the first of many callers does once in each period. This is
+/// [`quorumlock::Once`](crate::Once) for threads. That page has the promises, and says how to
+/// choose a period.
 ///
 /// Cheap to clone, `Send` and `Sync`.
 ///
@@ -32,8 +32,9 @@ use crate::lease::Released;
 #[derive(Clone)]
 pub struct Once(Blocking<crate::Once>);
 
-/// The right to do the work of this period: see [`Once`]. The period goes on, however the permit
-/// ends, unless the permit is [undone](Self::undo). All other methods come from [`Lease`].
+/// The right to do the work of this period: see [`Once`]. The period goes on even if the permit is
+/// dropped or lost. Call [`undo`](Self::undo) to end it early. All other methods come from
+/// [`Lease`].
 ///
 /// # Examples
 /// ```
@@ -47,7 +48,7 @@ pub struct Once(Blocking<crate::Once>);
 /// assert!(report.claim()?.is_some(), "another caller may try in this period");
 /// # Ok::<(), quorumlock::Error>(())
 /// ```
-#[must_use = "dropping it uses it up: nobody else gets one in this period"]
+#[must_use = "a dropped permit is used up: nobody else gets one in this period"]
 pub struct OncePermit(Blocking<crate::OncePermit>, Lease);
 
 impl Quorum {
@@ -84,9 +85,9 @@ impl Once {
         Ok(permit.map(|permit| OncePermit::new(self.0.wrap(permit))))
     }
 
-    /// Runs `body` if nobody has had a permit in this period, as
-    /// [`QuorumLock::run`](super::QuorumLock::run) does; `None` otherwise. The permit counts as
-    /// used, even if the body panics.
+    /// Returns `None` if somebody has had a permit in this period. Otherwise runs `body` as
+    /// [`QuorumLock::run`](super::QuorumLock::run) does. The permit counts as used, even if the
+    /// body panics.
     ///
     /// # Errors
     /// As [`claim`](Self::claim), and `Lost` if the permit was lost before the body ended.
@@ -133,7 +134,7 @@ impl OncePermit {
     /// `Unavailable` if too few nodes answered in time; `Config` within a Tokio runtime. In both
     /// cases the release goes on in the background, while a handle of the quorum lives.
     pub fn undo(self) -> Result<Released> {
-        // A permit that is dropped counts as used, so give it back before this call is refused.
+        // A dropped permit counts as used, so give the permit back even if this call is refused.
         if let Err(refused) = refuse_within_a_runtime() {
             self.0.inner.give_back();
             return Err(refused);

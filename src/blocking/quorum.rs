@@ -1,4 +1,4 @@
-//! The quorum: its nodes, and who holds what.
+//! The quorum: its nodes, and the holders of names.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::protocol::{Inspected, Taken};
 /// N independent nodes that vote on who holds a name: [`quorumlock::Quorum`](crate::Quorum) for
 /// threads. Cheap to clone, `Send` and `Sync`.
 ///
-/// The quorum's thread ends after the last handle, lock and guard are dropped, as soon as all
-/// releases have been sent. Leases, sessions and iterators keep the thread too. Except within a
-/// Tokio runtime, the last drop waits for the releases, for up to 250 ms. So a lock is released
-/// even if its guard is dropped as `main` returns. A `static` is never dropped: call
+/// The quorum's thread ends once the last handle, lock and guard are dropped and all releases have
+/// been sent. Leases, sessions and iterators keep the thread too. The last drop waits up to 250 ms
+/// for the releases, unless it happens within a Tokio runtime. So a lock is released even if its
+/// guard is dropped as `main` returns. A `static` is never dropped: call
 /// [`shutdown`](Self::shutdown) before `main` returns.
 ///
 /// # Examples
@@ -36,10 +36,10 @@ pub struct Quorum(pub(super) Blocking<crate::Quorum>);
 
 /// The names that are held, page by page: see [`Quorum::held_names`].
 ///
-/// Each page is what [`HeldNames::next`](crate::HeldNames::next) returns. The iterator has the
-/// methods [`unread`](crate::HeldNames::unread), [`missed`](crate::HeldNames::missed) and
-/// [`is_complete`](crate::HeldNames::is_complete) of [`quorumlock::HeldNames`](crate::HeldNames),
-/// also after the last page.
+/// The pages are those that [`HeldNames::next`](crate::HeldNames::next) returns. The iterator has
+/// the methods [`unread`](crate::HeldNames::unread), [`missed`](crate::HeldNames::missed) and
+/// [`is_complete`](crate::HeldNames::is_complete) of [`quorumlock::HeldNames`](crate::HeldNames).
+/// They work after the last page too.
 ///
 /// An error ends the iterator: `Config` within a Tokio runtime, `Closed` after a shutdown.
 ///
@@ -64,12 +64,12 @@ pub struct HeldNames(
 );
 
 impl Quorum {
-    /// Connects, and returns when a quorum of nodes is admitted: see [`QuorumBuilder::connect`]. A
-    /// process that forks must connect after the fork.
+    /// Connects, and returns when a quorum of nodes is connected and checked: see
+    /// [`QuorumBuilder::connect`]. A process that forks must connect after the fork.
     ///
     /// # Errors
     /// As [`QuorumBuilder::connect`]; `Config` within a Tokio runtime, `Unavailable` if the system
-    /// gives no thread.
+    /// cannot start a thread.
     pub fn connect(builder: QuorumBuilder) -> Result<Self> {
         Blocking::start(builder.connect()).map(Self)
     }
@@ -77,8 +77,8 @@ impl Quorum {
     /// Starts to connect and returns at once: see [`QuorumBuilder::open`].
     ///
     /// # Errors
-    /// `Config` if a setting makes no sense, or within a Tokio runtime; `Unavailable` if the system
-    /// gives no thread.
+    /// `Config` if a setting is invalid, or within a Tokio runtime; `Unavailable` if the system
+    /// cannot start a thread.
     pub fn open(builder: QuorumBuilder) -> Result<Self> {
         Blocking::start(async { builder.open() }).map(Self)
     }
@@ -101,15 +101,15 @@ impl Quorum {
         Blocking::start(async { crate::Quorum::in_memory(nodes) }).map(Self)
     }
 
-    /// A quorum in memory, with settings of its own: see [`QuorumBuilder::in_memory`].
+    /// A quorum in memory, with the builder's settings: see [`QuorumBuilder::in_memory`].
     ///
     /// # Errors
-    /// As [`in_memory`](Self::in_memory), and `Config` if a setting makes no sense.
+    /// As [`in_memory`](Self::in_memory), and `Config` if a setting is invalid.
     pub fn in_memory_with(builder: QuorumBuilder, nodes: usize) -> Result<Self> {
         Blocking::start(async { builder.in_memory(nodes) }).map(Self)
     }
 
-    /// The options of locks without options of their own, to start from for
+    /// The default options of this quorum's locks, as a base for options of
     /// [`lock_with`](Self::lock_with).
     #[must_use]
     pub fn options(&self) -> LockOptions {
@@ -143,8 +143,7 @@ impl Quorum {
     /// see [`Quorum::force_release`](crate::Quorum::force_release).
     ///
     /// # Errors
-    /// As [`Quorum::force_release`](crate::Quorum::force_release), and `Config` within a Tokio
-    /// runtime.
+    /// As [`Quorum::force_release`](crate::Quorum::force_release); `Config` within a Tokio runtime.
     pub fn force_release(&self, name: &str) -> Result<Taken> {
         self.0.wait(self.0.inner.force_release(name))
     }
@@ -155,12 +154,12 @@ impl Quorum {
         HeldNames(self.0.wrap(self.0.inner.held_names()), false)
     }
 
-    /// Asks all nodes for their records of the list: see
+    /// Asks all nodes for their records, which name the list in force: see
     /// [`Quorum::members`](crate::Quorum::members).
     ///
     /// # Errors
-    /// `Config` within a Tokio runtime, `Closed` after a shutdown. Nodes that do not answer are
-    /// part of the result.
+    /// `Config` within a Tokio runtime, `Closed` after a shutdown. A node that does not answer is
+    /// no error: the result reports it.
     pub fn members(&self) -> Result<Members> {
         self.0.wait(self.0.inner.members())
     }
@@ -173,7 +172,8 @@ impl Quorum {
         self.0.wait(self.0.inner.init())
     }
 
-    /// Waits until a quorum of nodes is admitted: see [`Quorum::ready`](crate::Quorum::ready).
+    /// Waits until a quorum of nodes is connected and checked: see
+    /// [`Quorum::ready`](crate::Quorum::ready).
     ///
     /// # Errors
     /// As [`Quorum::ready`](crate::Quorum::ready), and `Config` within a Tokio runtime.
@@ -181,8 +181,8 @@ impl Quorum {
         self.0.wait(self.0.inner.ready(patience))
     }
 
-    /// Stops the quorum: nobody acquires any more, and held locks are lost and released. Waits for
-    /// the releases for `deadline` at most: see [`Quorum::shutdown`](crate::Quorum::shutdown).
+    /// Stops the quorum: all further acquisitions fail, and held locks are lost and released. Waits
+    /// for the releases for `deadline` at most: see [`Quorum::shutdown`](crate::Quorum::shutdown).
     ///
     /// # Errors
     /// `Config` within a Tokio runtime; then nothing was stopped.

@@ -30,8 +30,8 @@ use crate::error::{Error, Result};
 #[derive(Clone)]
 pub struct QuorumRwLock(Blocking<crate::QuorumRwLock>);
 
-/// A [`QuorumRwLock`] held as a reader. The lock is renewed as long as this guard lives, and
-/// released when the guard is dropped.
+/// A [`QuorumRwLock`] held as a reader. The lock is renewed while this guard lives, and released
+/// when the guard is dropped.
 ///
 /// # Examples
 /// ```
@@ -44,8 +44,8 @@ pub struct QuorumRwLock(Blocking<crate::QuorumRwLock>);
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct ReadGuard(Blocking<crate::ReadGuard>, Lease);
 
-/// A [`QuorumRwLock`] held as the writer. The lock is renewed as long as this guard lives, and
-/// released when the guard is dropped.
+/// A [`QuorumRwLock`] held as the writer. The lock is renewed while this guard lives, and released
+/// when the guard is dropped.
 ///
 /// # Examples
 /// ```
@@ -113,7 +113,8 @@ impl QuorumRwLock {
     }
 
     /// Acquires the lock as a reader if no writer holds it, without waiting. `None` means that a
-    /// writer holds the lock or is about to get it. An error means that nobody can tell.
+    /// writer holds the lock or is about to get it. An error means that the state of the lock is
+    /// unknown.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`](super::QuorumLock::try_acquire).
@@ -123,7 +124,8 @@ impl QuorumRwLock {
     }
 
     /// Acquires the lock as the writer if nobody holds it, without waiting. `None` means that
-    /// somebody else holds the lock or is about to get it. An error means that nobody can tell.
+    /// somebody else holds the lock or is about to get it. An error means that the state of the
+    /// lock is unknown.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`](super::QuorumLock::try_acquire).
@@ -132,8 +134,7 @@ impl QuorumRwLock {
         Ok(guard.map(|guard| WriteGuard::new(self.0.wrap(guard))))
     }
 
-    /// Runs `body` with the lock held as a reader, as [`QuorumLock::run`](super::QuorumLock::run)
-    /// does.
+    /// Runs `body` as a reader of the lock, as [`QuorumLock::run`](super::QuorumLock::run) does.
     ///
     /// # Errors
     /// As [`QuorumLock::run`](super::QuorumLock::run).
@@ -141,8 +142,7 @@ impl QuorumRwLock {
         self.read(timeout)?.while_held(body)
     }
 
-    /// Runs `body` with the lock held as the writer, as [`QuorumLock::run`](super::QuorumLock::run)
-    /// does.
+    /// Runs `body` as the writer of the lock, as [`QuorumLock::run`](super::QuorumLock::run) does.
     ///
     /// # Errors
     /// As [`QuorumLock::run`](super::QuorumLock::run).
@@ -150,8 +150,8 @@ impl QuorumRwLock {
         self.write(timeout)?.while_held(body)
     }
 
-    /// As [`run_read`](Self::run_read), for a body that can fail. Returns one `Result`, with the
-    /// errors of both. The lock is released whatever the body returns.
+    /// As [`run_read`](Self::run_read), for a body that can fail. Returns one `Result`, with all
+    /// errors of `run_read` and the body. The lock is released in any case.
     ///
     /// # Errors
     /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
@@ -163,8 +163,8 @@ impl QuorumRwLock {
         self.run_read(timeout, body)?
     }
 
-    /// As [`run_write`](Self::run_write), for a body that can fail. Returns one `Result`, with the
-    /// errors of both. The lock is released whatever the body returns.
+    /// As [`run_write`](Self::run_write), for a body that can fail. Returns one `Result`, with all
+    /// errors of `run_write` and the body. The lock is released in any case.
     ///
     /// # Errors
     /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).

@@ -12,8 +12,8 @@ use crate::rules::LostReason;
 /// A fixed number of permits on a name, for all clients of the same nodes. Each permit has one
 /// holder. This is [`quorumlock::QuorumSemaphore`](crate::QuorumSemaphore) for threads.
 ///
-/// Cheap to clone, `Send` and `Sync`. Clones share what they know of held permits. So keep one
-/// semaphore, and do not make one for each acquisition.
+/// Cheap to clone, `Send` and `Sync`. Clones share a record of held permits, so that they claim
+/// free permits first. So keep one semaphore, and do not make one for each acquisition.
 ///
 /// # Examples
 /// ```
@@ -30,9 +30,8 @@ use crate::rules::LostReason;
 #[derive(Clone)]
 pub struct QuorumSemaphore(Blocking<crate::QuorumSemaphore>);
 
-/// Held permits of a [`QuorumSemaphore`]. The permits are renewed together as long as this guard
-/// lives, lost together, and released when the guard is dropped. All other methods come from
-/// [`PermitsLease`].
+/// Held permits of a [`QuorumSemaphore`]. The permits are renewed and lost together, and released
+/// when this guard is dropped. All other methods come from [`PermitsLease`].
 ///
 /// # Examples
 /// ```
@@ -46,7 +45,7 @@ pub struct QuorumSemaphore(Blocking<crate::QuorumSemaphore>);
 #[must_use = "the permits are released when their guard is dropped"]
 pub struct PermitsGuard(Blocking<crate::PermitsGuard>, PermitsLease);
 
-/// A view of held permits. It is cheap to clone, and does not hold the permits.
+/// A view of held permits. It is cheap to clone, and does not keep the permits.
 ///
 /// All methods except [`lost`](Self::lost) come from
 /// [`quorumlock::PermitsLease`](crate::PermitsLease): [`permits`](crate::PermitsLease::permits),
@@ -128,7 +127,7 @@ impl QuorumSemaphore {
     }
 
     /// As [`run`](Self::run), for a body that can fail. Returns one `Result`, with the errors of
-    /// both. The permits are released whatever the body returns.
+    /// `run` and of the body. The permits are released whatever the body returns.
     ///
     /// # Errors
     /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
@@ -148,8 +147,7 @@ impl PermitsLease {
     }
 
     /// Waits until the permits are lost, for `timeout` at most, and returns why. If one permit is
-    /// lost, all are. `None` means that no permit was lost by then, or that the permits were
-    /// released.
+    /// lost, all are. `None` means that no permit was lost by then, or that all were released.
     ///
     /// # Errors
     /// `Config` within a Tokio runtime.

@@ -21,8 +21,8 @@ thread_local! {
 /// [`quorumlock::Session`](crate::Session) for threads. Cheap to clone, `Send` and `Sync`.
 ///
 /// **A session is lost as a whole**, as soon as one of its locks is lost. [`unlock`](Self::unlock)
-/// gives some locks up, and [`revoke`](Self::revoke) gives all up. The drop of the last handle also
-/// gives all up: it sends the releases and waits for nothing.
+/// releases some locks, and [`revoke`](Self::revoke) releases all. The drop of the last handle also
+/// sends releases for all locks, and waits for nothing.
 ///
 /// # Examples
 /// ```
@@ -72,14 +72,14 @@ pub struct Session(Blocking<crate::Session>);
 pub struct SessionBuilder(Blocking<crate::SessionBuilder>);
 
 impl Quorum {
-    /// A session, which owns many locks: see [`Quorum::session`](crate::Quorum::session).
-    /// [`grant`](SessionBuilder::grant) begins the session.
+    /// A builder of a session, which owns many locks: see
+    /// [`Quorum::session`](crate::Quorum::session). [`grant`](SessionBuilder::grant) begins it.
     pub fn session(&self) -> SessionBuilder {
         SessionBuilder(self.0.wrap(self.0.inner.session()))
     }
 
-    /// The session of this quorum that has this [`id`](Session::id), for other code of the process:
-    /// see [`Quorum::join_session`](crate::Quorum::join_session).
+    /// The session of this quorum that has this [`id`](Session::id), so that other code of the
+    /// process can use it: see [`Quorum::join_session`](crate::Quorum::join_session).
     #[must_use]
     pub fn join_session(&self, id: &str) -> Option<Session> {
         Some(Session(self.0.wrap(self.0.inner.join_session(id)?)))
@@ -124,8 +124,8 @@ impl SessionBuilder {
     /// session for all its handles, also if the body panics.
     ///
     /// As with [`QuorumLock::run`](super::QuorumLock::run), nothing can stop the body. So the body
-    /// must ask its session ([`ensure`](Session::ensure), [`lost`](Session::lost)) whether to go
-    /// on. If somebody else revokes the session, the body goes on, and finds the session ended.
+    /// must ask its session ([`ensure`](Session::ensure), [`lost`](Session::lost)) whether its
+    /// locks are still held. If somebody else revokes the session, the body still goes on.
     ///
     /// # Errors
     /// As [`grant`](Self::grant), and `Lost` if the session was lost before the body ended.
@@ -138,7 +138,7 @@ impl SessionBuilder {
     }
 
     /// As [`run`](Self::run), for a body that can fail. Returns one `Result`, with the errors of
-    /// both. The session is revoked whatever the body returns.
+    /// `run` and of the body. The session is revoked whatever the body returns.
     ///
     /// # Errors
     /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
@@ -151,7 +151,7 @@ impl SessionBuilder {
     }
 }
 
-/// A session that ends for all its handles when this is dropped.
+/// A session that ends for all its handles when this value is dropped.
 struct Ending(Session);
 
 impl Drop for Ending {
@@ -160,11 +160,11 @@ impl Drop for Ending {
     }
 }
 
-// Short methods are written out here, since with `Deref` alone
-// `sessions.iter().all(Session::is_alive)` would not compile.
+// With only `Deref` in place of these methods, `sessions.iter().all(Session::is_alive)` would not
+// compile.
 impl Session {
-    /// The session's id. With this id, [`Quorum::join_session`] on the same quorum finds the
-    /// session from other code of the same process.
+    /// The session's id. With this id, other code of the same process gets the session from
+    /// [`Quorum::join_session`] on the same quorum.
     #[must_use]
     pub fn id(&self) -> &str {
         self.0.inner.id()
@@ -183,7 +183,7 @@ impl Session {
     /// Acquires all of `names` if others hold none of them, else acquires none. Does not wait.
     ///
     /// # Errors
-    /// `Contended` if others hold some of them, or are about to get them; otherwise as for
+    /// `Contended` if others hold some names, or are about to get them; otherwise as for
     /// [`lock`](Self::lock).
     pub fn try_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<()> {
         self.0.wait(self.0.inner.try_lock(names))
@@ -193,12 +193,12 @@ impl Session {
     /// [`Session::unlock`](crate::Session::unlock).
     ///
     /// # Errors
-    /// As for the async method. `Config` within a Tokio runtime: nothing was freed.
+    /// As for the async method. `Config` within a Tokio runtime: then nothing was released.
     pub fn unlock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Released> {
         self.0.wait(self.0.inner.unlock(names))
     }
 
-    /// The names that are held, in their order, each with its fencing token: see
+    /// The held names, sorted, each with its fencing token: see
     /// [`Session::held`](crate::Session::held). Empty once the session has ended.
     #[must_use]
     pub fn held(&self) -> Vec<(Arc<str>, u64)> {
@@ -211,12 +211,12 @@ impl Session {
         self.0.inner.token(name)
     }
 
-    /// Ends the session for all its handles: frees all locks, on every node, and waits until a
-    /// quorum has confirmed that. See [`Session::revoke`](crate::Session::revoke).
+    /// Ends the session for all its handles: releases all locks on every node, and waits until a
+    /// quorum has confirmed. See [`Session::revoke`](crate::Session::revoke).
     ///
     /// # Errors
     /// `Unavailable` if too few nodes answered in time: the releases go on in the background.
-    /// `Config` within a Tokio runtime: then nothing was freed.
+    /// `Config` within a Tokio runtime: then nothing was released.
     pub fn revoke(&self) -> Result<Released> {
         self.0.wait(self.0.inner.revoke())
     }
@@ -239,7 +239,7 @@ impl Session {
     /// [`Session::ensure`](crate::Session::ensure).
     ///
     /// # Errors
-    /// `Lost` if a lock is not held for that long, or the session is over.
+    /// `Lost` if a lock is not held for that long, or the session has ended.
     pub fn ensure(&self, least: Duration) -> Result<()> {
         self.0.inner.ensure(least)
     }
@@ -253,7 +253,7 @@ impl Session {
         self.0.lost(timeout, self.0.inner.outcome())
     }
 
-    /// A token that is cancelled when the session is lost: see
+    /// A `CancellationToken` that is cancelled when the session is lost: see
     /// [`Session::cancellation`](crate::Session::cancellation).
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
@@ -268,15 +268,14 @@ impl Session {
     }
 
     /// Runs `body` with this session as the [current](Self::current) session of this thread. So
-    /// code that `body` calls needs no parameter for the session. Threads that `body` starts do not
-    /// have this session.
+    /// code that `body` calls needs no parameter for the session. Threads that `body` starts have
+    /// no current session.
     pub fn scope<T>(&self, body: impl FnOnce() -> T) -> T {
         let _before = Before(exchange(Some(self.clone())));
         body()
     }
 
-    /// The session of the innermost [`scope`](Self::scope) on this thread; `None` outside of all
-    /// scopes.
+    /// The session of the innermost [`scope`](Self::scope) on this thread; `None` if there is none.
     #[must_use]
     pub fn current() -> Option<Self> {
         CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
@@ -292,7 +291,7 @@ impl Drop for Before {
     }
 }
 
-/// Makes another session the current session, and returns the session before.
+/// Makes another session the current session, and returns the previous one.
 fn exchange(session: Option<Session>) -> Option<Session> {
     CURRENT.try_with(|current| current.replace(session)).ok().flatten()
 }

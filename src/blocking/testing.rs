@@ -1,14 +1,13 @@
 //! How to test contention and loss in your own code, if it uses locks without async. This module
 //! needs the features `blocking` and `testing`.
 //!
-//! This module works as [`quorumlock::testing`](crate::testing), whose page says more. But here,
-//! tests cannot pause time: a quorum has a thread of its own. So let the code under test take its
-//! timeouts and its ttl from settings, and use short times in tests.
+//! This module works as [`quorumlock::testing`](crate::testing), whose page says more. But here
+//! tests cannot pause time, because a quorum has its own thread. So let the code under test take
+//! its timeouts and its ttl from settings, and set short times in tests.
 //!
 //! # Contention
 //!
-//! [`hold`] takes a lock as another process would, and keeps the lock until the returned value is
-//! dropped.
+//! [`hold`] takes a lock as another process would, until the returned value is dropped.
 //!
 //! ```
 //! use quorumlock::Result;
@@ -34,8 +33,8 @@
 //!
 //! # Loss
 //!
-//! [`lose`] makes the holder of a lock lose it at this moment. Use `lose` to test that your code
-//! notices the loss, since nothing can stop a closure.
+//! [`lose`] makes the holder of a lock lose the lock at this moment. Use `lose` to test that your
+//! code notices the loss, since nothing can stop a closure.
 //!
 //! ```
 //! use quorumlock::LostReason;
@@ -61,7 +60,7 @@ use super::worker::{Blocking, debug_as_async};
 use crate::error::Result;
 use crate::testing;
 
-/// A lock that somebody else holds until this value is dropped. This is [`testing::Hold`] for
+/// A lock that another client holds until this value is dropped. This is [`testing::Hold`] for
 /// threads. The lock is never lost. This value keeps the quorum's thread alive.
 #[must_use = "dropping it releases the lock at once: keep it in a variable"]
 pub struct Hold(Blocking<testing::Hold>);

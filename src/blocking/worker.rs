@@ -1,4 +1,4 @@
-//! The runtime of a quorum that is used without async, and common code of the types in this module.
+//! The runtime of a quorum for threads, and code that the types of `blocking` share.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,15 +11,14 @@ use crate::lease::Released;
 use crate::lock::Quorum;
 use crate::rules::LostReason;
 
-/// How long the last drop waits for releases: if `main` returns after that drop, nothing is sent
-/// any more.
+/// How long the last drop waits for releases. If `main` then returns, no more releases are sent.
 const FLUSH: Duration = Duration::from_millis(250);
 
-/// How long releases may go on after the last drop. Nobody waits for them, so this is long: on a
-/// busy machine, many releases take their time.
+/// How long releases may go on after the last drop. The time is long, because many releases take
+/// long on a busy machine, and nobody waits for them.
 const FAREWELL: Duration = Duration::from_secs(30);
 
-/// A quorum and the runtime that it lives on. Shared by its handles, locks and guards.
+/// A quorum and its runtime. The quorum's handles, locks and guards share this value.
 #[derive(Debug)]
 pub(super) struct Worker {
     quorum: Quorum,
@@ -28,7 +27,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts a runtime, and on it a quorum.
+    /// Starts a runtime, and a quorum on this runtime.
     fn start(opened: impl Future<Output = Result<Quorum>>) -> Result<Arc<Self>> {
         refuse_within_a_runtime()?;
         let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("quorumlock").enable_all().build();
@@ -49,7 +48,7 @@ impl Worker {
     /// Waits for `future` on this thread.
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T> {
         refuse_within_a_runtime()?;
-        // The runtime is taken away only when the last handle is dropped.
+        // `runtime` is `None` only after the last handle is dropped.
         let runtime = self.runtime.as_ref().ok_or_else(Error::closed)?;
         Ok(runtime.block_on(future))
     }
@@ -61,11 +60,11 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    /// Waits for releases a little. But within a Tokio runtime nobody may wait. The quorum's
-    /// runtime ends itself when the releases have been confirmed, or after `FAREWELL`.
+    /// Waits for releases for `FLUSH` at most. Within a Tokio runtime, does not wait. The quorum's
+    /// runtime ends itself when all releases have been confirmed, or after `FAREWELL`.
     ///
-    /// This does not call `block_on`: that call would panic in the destructor of a thread-local.
-    /// And it would not return while the quorum's thread writes to a log that is blocked.
+    /// Does not call `block_on`, which would panic in the destructor of a thread-local. It would
+    /// also not return while the quorum's thread writes to a log that is blocked.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             let quorum = self.quorum.clone();
@@ -84,8 +83,8 @@ impl Drop for Worker {
     }
 }
 
-/// Refuses a call within a Tokio runtime: waiting would keep the runtime's thread from everything
-/// else, and Tokio would panic.
+/// Refuses a call within a Tokio runtime: waiting would keep the runtime's thread from all other
+/// work, and Tokio would panic.
 pub(super) fn refuse_within_a_runtime() -> Result<()> {
     match Handle::try_current() {
         Err(_) => Ok(()),
@@ -96,17 +95,17 @@ pub(super) fn refuse_within_a_runtime() -> Result<()> {
     }
 }
 
-/// A value of the async API, and the runtime that it lives on. Each type here contains one.
+/// A value of the async API, and its runtime. Each type of `blocking` contains a `Blocking`.
 #[derive(Clone)]
 pub(super) struct Blocking<T> {
-    // Declared before `worker`, so dropped first: the runtime must still send the releases that
-    // this drop makes.
+    // Declared before `worker`, so that it is dropped first: its drop sends releases, for which the
+    // runtime must still run.
     pub(super) inner: T,
     pub(super) worker: Arc<Worker>,
 }
 
 impl Blocking<Quorum> {
-    /// Starts a runtime, and on it a quorum.
+    /// Starts a runtime, and a quorum on this runtime.
     pub(super) fn start(opened: impl Future<Output = Result<Quorum>>) -> Result<Self> {
         let worker = Worker::start(opened)?;
         Ok(Self { inner: worker.quorum.clone(), worker })
@@ -124,13 +123,12 @@ impl<T> Blocking<T> {
         self.worker.wait(future)?
     }
 
-    /// Waits as [`wait`](Self::wait), and wraps the value.
+    /// Waits as [`wait`](Self::wait) does, and wraps the value.
     pub(super) fn wrapped<U>(&self, future: impl Future<Output = Result<U>>) -> Result<Blocking<U>> {
         Ok(self.wrap(self.wait(future)?))
     }
 
-    /// Waits for `outcome`, for `timeout` at most, and returns the reason if the lock was lost by
-    /// then.
+    /// Waits for `outcome` for `timeout` at most. Returns the reason if the lock was lost by then.
     pub(super) fn lost(
         &self,
         timeout: Duration,
@@ -140,15 +138,15 @@ impl<T> Blocking<T> {
     }
 }
 
-/// Logs a release that no quorum confirmed, after a body has ended. This is no error: the body's
-/// work was done while the lock was held.
+/// Logs a release that no quorum confirmed, after a body has ended. This is no error: the body ran
+/// while the lock was held.
 pub(super) fn confirmed(released: Result<Released>) {
     if let Err(error) = released {
         tracing::warn!(%error, "released without confirmation");
     }
 }
 
-/// `Debug` for types whose first field is a [`Blocking`], with the output of the async type.
+/// Implements `Debug` for types whose first field is a [`Blocking`]: prints the async type.
 macro_rules! debug_as_async {
     ($($Type:ident),+) => {$(
         impl std::fmt::Debug for $Type {
@@ -160,15 +158,15 @@ macro_rules! debug_as_async {
 }
 pub(super) use debug_as_async;
 
-/// What all guards have in common. A guard is `struct Guard(Blocking<crate::Guard>, Lease)`, and
-/// dereferences to its second field. `release` is the method that gives the guard up. With `pub` in
+/// Methods that all guards share. A guard is `struct Guard(Blocking<crate::Guard>, Lease)`, and
+/// dereferences to its second field. `release` is the method that gives up the guard. With `pub` in
 /// front of `release`, this macro defines that method as well.
 macro_rules! guard {
     ($Guard:ident, $Lease:ident, pub $release:ident) => {
         super::worker::guard!($Guard, $Lease, $release);
 
         impl $Guard {
-            /// Gives this up, and waits until a quorum has confirmed the release: see
+            /// Gives up this guard, and waits until a quorum has confirmed the release: see
             #[doc = concat!("[the async method](crate::", stringify!($Guard), "::", stringify!($release), ").")]
             ///
             /// # Errors
@@ -187,13 +185,13 @@ macro_rules! guard {
                 Self(guard, lease)
             }
 
-            /// A view that can be shared. Only the guard keeps what it holds.
+            /// A view that can be shared. Keeping the view does not keep the lock.
             #[must_use]
             pub fn lease(&self) -> $Lease {
                 self.1.clone()
             }
 
-            /// Runs `body` while the guard is held, and then gives the guard up. If `body` panics,
+            /// Runs `body` while the guard is held, and then gives up the guard. If `body` panics,
             /// the guard is dropped.
             pub(super) fn while_held<T>(self, body: impl FnOnce(&$Lease) -> T) -> Result<T> {
                 let output = body(&self);

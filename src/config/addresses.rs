@@ -29,8 +29,8 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// The address with user and password, percent-encoded. If `later`, a user may lack a password:
-    /// a password file has it.
+    /// The address with user and password, percent-encoded. If `later`, the password may be
+    /// missing, because it comes from a password file.
     pub(crate) fn joined(&self, variable: impl Fn(&str) -> Option<String>, later: bool) -> Result<String, String> {
         let password = match (self.secret(variable)?, self.user) {
             (None, None) => return Ok(self.url.to_owned()),
@@ -51,7 +51,7 @@ impl Parts<'_> {
     }
 
     fn secret(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Option<String>, String> {
-        // A name of another form may be the password itself.
+        // Do not show a name of another form: it may be the password itself.
         let is_usual = |name: &str| name.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_'));
         let unset = |name: &str| match is_usual(name) {
             true => format!("the environment variable {name} (password_env) is not set"),

@@ -10,7 +10,7 @@ use crate::rules::validity::MAX_ROUND;
 use crate::rules::{Backoff, Drift, Validity, handover};
 use crate::words::exact;
 
-/// The shortest ttl, 100 ms: drift and round trips leave too little of a shorter ttl.
+/// The shortest ttl, 100 ms. Drift and round trips would use up too much of a shorter ttl.
 pub const MIN_TTL: Duration = Duration::from_millis(100);
 /// The least constant part of the drift, as in Redlock: "2 milliseconds for small TTLs" in
 /// <https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>.
@@ -33,7 +33,7 @@ pub(crate) struct Rules {
     /// Waiters behind the first two ask again after a third of this ttl, or after the length of a
     /// hand-over if that is longer.
     pub(crate) places: Duration,
-    /// How long nodes hold the names, if longer than the ttl. This is never part of a validity.
+    /// How long nodes hold the names, if that is longer than the ttl. No lease relies on this time.
     pub(crate) period: Option<Duration>,
     /// The class in metrics.
     pub(crate) class: Class,
@@ -47,34 +47,34 @@ impl Rules {
         self.max_rounds.is_some_and(|most| rounds >= most)
     }
 
-    /// The longest time for a try, if votes are split again and again.
+    /// The longest time of a try, if votes are split again and again.
     pub(crate) fn longest_try(&self) -> Duration {
         self.round_timeout * 2
     }
 
-    /// The rules of a semaphore's gate. The holder of the gate keeps it while waiting for permits,
-    /// and renews it for the length of one hand-over at a time. So a dead holder delays others no
-    /// longer than a dead waiter.
+    /// The rules of a semaphore's gate. While the holder of the gate waits for permits, it renews
+    /// the gate, each time for the length of one hand-over. So a dead holder of the gate delays
+    /// other callers no longer than a dead waiter does.
     ///
-    /// These rules pass all checks. If drift leaves too little of a hand-over, the gate is held for
-    /// the ttl.
+    /// These rules pass all checks. If drift uses up half of a hand-over, the gate is held for the
+    /// ttl.
     pub(crate) fn of_gate(&self, round_trip: Duration) -> Self {
         let lasts = handover::lasts(self.validity.ttl(), self.drift, round_trip);
         let validity = if leaves_enough(self.drift, lasts.ttl()) { lasts } else { self.validity };
-        // A renewal without an answer must leave time for another renewal.
+        // If a renewal gets no answer, there must be time left for another renewal.
         let round_timeout = self.round_timeout.min(validity.length() / 3);
         let (auto_renew, max_hold, min_validity) = (true, None, Duration::ZERO);
         Self { validity, round_timeout, auto_renew, max_hold, min_validity, ..self.clone() }
     }
 
-    /// How long a caller waits for its turn in this process, if that is bounded.
+    /// How long a caller may wait for its turn in this process; `None` if only its deadline counts.
     pub(crate) fn longest_turn(&self) -> Option<Duration> {
         self.max_rounds.map(|most| self.round_timeout.saturating_mul(most))
     }
 }
 
 impl LockOptions {
-    /// By which share clocks may run apart before a node's clock counts as stepped: at least 0.01.
+    /// If clocks run apart by more than this share, a node's clock counts as stepped. Least: 0.01.
     pub(crate) const fn clock_rate(&self) -> f64 {
         self.drift.factor.max(0.01)
     }
@@ -93,7 +93,7 @@ impl LockOptions {
         Ok(rules)
     }
 
-    /// Checks all options together. If `max_ttl` is zero, only [`MAX_TTL`] is a bound.
+    /// Checks all options together. If `max_ttl` is zero, only [`MAX_TTL`] limits the ttl.
     pub(crate) fn checked(&self, max_ttl: Duration) -> Result<Rules> {
         let ttl = self.ttl.unwrap_or(30 * SECOND);
         let longest = if max_ttl.is_zero() { MAX_TTL } else { max_ttl };
@@ -139,7 +139,7 @@ impl LockOptions {
         let Backoff { min, max } = self.backoff;
         require(!min.is_zero() && min <= max, || {
             let (min, max) = (exact(min), exact(max));
-            format!("backoff is {min} to {max}; the least pause must be above zero and not above the greatest")
+            format!("backoff is {min} to {max}; the least pause must be above zero, and at most the greatest pause")
         })?;
         require(self.max_hold.is_none_or(|longest| longest >= ttl), || {
             format!(
@@ -183,7 +183,7 @@ pub(super) fn too_long(what: &str, time: Duration) -> String {
     )
 }
 
-/// Checks that a text may be the value of a label: no character needs escaping anywhere.
+/// Checks that a text may be the value of a label: none of its characters ever needs escaping.
 pub(super) fn labelled(what: &str, text: &str, most: usize) -> Result<()> {
     let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
     require(plain && (1..=most).contains(&text.len()), || {

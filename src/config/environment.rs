@@ -16,7 +16,7 @@ const PASSWORD_FILE: &str = "QUORUMLOCK_PASSWORD_FILE";
 const TRANSPORT: &str = "QUORUMLOCK_TRANSPORT";
 
 impl Config {
-    /// Reads settings from the environment. Variables that are unset or empty set nothing.
+    /// Reads settings from the environment. Unset and empty variables set nothing.
     ///
     /// | variable | field |
     /// |---|---|
@@ -38,7 +38,7 @@ impl Config {
     }
 }
 
-/// Where variables are looked up.
+/// The function that looks variables up.
 struct Variables<F>(F);
 
 impl<F: Fn(&str) -> Option<OsString>> Variables<F> {
@@ -84,7 +84,7 @@ impl<F: Fn(&str) -> Option<OsString>> Variables<F> {
         time.transpose().map_err(|why| Error::config(format!("{name}: {why}")))
     }
 
-    /// A path need not be UTF-8.
+    /// Reads a path, which need not be UTF-8.
     fn path(&self, name: &str) -> Option<PathBuf> {
         (self.0)(name).filter(|path| !path.is_empty()).map(PathBuf::from)
     }

@@ -12,10 +12,10 @@ use crate::node::redis::{Tls, Transport};
 
 /// The settings of a quorum as data, from the environment or, with the feature `serde`, a file.
 ///
-/// Unset fields keep the defaults of [`QuorumBuilder`](crate::QuorumBuilder). With `serde` every
-/// field may be left out, unknown fields are refused, and times are texts with their unit:
+/// Unset fields keep the defaults of [`QuorumBuilder`](crate::QuorumBuilder). With `serde`, every
+/// field may be left out, and unknown fields are refused. Times are texts with their unit:
 /// `"500ms"`, `"30s"`, `"1.5m"`, `"2h"`. The `quorumlock` command's configuration file has the same
-/// fields. The format and its parser are up to you. The parser's errors may quote passwords.
+/// fields. You choose the format and its parser. The parser's errors may quote passwords.
 ///
 /// [`Debug`] does not show passwords.
 ///
@@ -44,11 +44,11 @@ pub struct Config {
     pub nodes: Vec<NodeConfig>,
     /// See [`QuorumBuilder::list_name`](crate::QuorumBuilder::list_name).
     pub list: Option<String>,
-    /// A file whose first line is the password of all nodes without a password of their own. The
-    /// file is read anew at each connection. A relative path starts in the working directory, or in
-    /// the folder that [`relative_to`](Self::relative_to) sets.
+    /// A file whose first line is the password of all nodes that have no password of their own. The
+    /// file is read at each connection. A relative path starts in the working directory, or in the
+    /// folder that [`relative_to`](Self::relative_to) sets.
     pub password_file: Option<PathBuf>,
-    /// See [`Tls::ca_file`]. Relative paths start in the same folder as for `password_file`.
+    /// See [`Tls::ca_file`]. Relative paths start in the same folder as those of `password_file`.
     pub tls_ca: Option<PathBuf>,
     /// The first file of [`Tls::client_certificate`].
     pub tls_cert: Option<PathBuf>,
@@ -151,8 +151,8 @@ impl Config {
         self.tls_server_name.iter().fold(tls, |tls, name| tls.server_name(name))
     }
 
-    /// The nodes' addresses, and the file with the password of the nodes that have none. If the
-    /// file is a pipe, which can be read only once, these addresses get the password instead.
+    /// The nodes' addresses, and the file with the password of the nodes that have none. A pipe can
+    /// be read only once. If the file is a pipe, the password is put into these addresses instead.
     pub(crate) fn addresses(&self) -> Result<(Vec<String>, Option<PasswordFile>)> {
         let joined = |(node, number): (&NodeConfig, u32)| {
             let address = node.joined(self.password_file.is_some());
@@ -250,7 +250,7 @@ mod tests {
         std::fs::write(folder.path().join("password"), "secret word").unwrap();
         let file = Config { password_file: Some("password".into()), ..with([node(Some("a"), None, None)]) };
         let said = refused(&file.relative_to(folder.path()));
-        assert!(said.starts_with("password_file: over fred") && !said.contains("secret"), "{said}");
+        assert!(said.starts_with("password_file: fred cannot send") && !said.contains("secret"), "{said}");
     }
 
     #[tokio::test]

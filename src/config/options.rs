@@ -1,11 +1,11 @@
-//! How one lock behaves: what users set.
+//! The options of one lock, which users set.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::rules::{Backoff, Drift};
 
-/// How one lock behaves. Checked when the quorum connects or the lock is made.
+/// The options of one lock. They are checked when the quorum connects or the lock is made.
 ///
 /// ```
 /// use quorumlock::LockOptions;
@@ -33,7 +33,7 @@ pub struct LockOptions {
 impl LockOptions {
     /// How long a node holds the lock unless it is renewed. Default 30 s; from 100 ms to the
     /// quorum's [`max_ttl`](crate::QuorumBuilder::max_ttl), or to 24 h if `max_ttl` is zero. Nodes
-    /// count whole milliseconds. Locks can be held for longer: they are
+    /// count whole milliseconds. A lock can be held for longer than its ttl, since it is
     /// [renewed](Self::auto_renew).
     #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> Self {
@@ -57,26 +57,26 @@ impl LockOptions {
         self
     }
 
-    /// The share of the ttl by which clocks may run apart. Default 0.01; from 0 to 0.2. Above 0.01,
-    /// a lock's share must not exceed the quorum's own
-    /// ([`QuorumBuilder::options`](crate::QuorumBuilder::options)).
+    /// The share of the ttl by which clocks may run apart. Default 0.01; from 0 to 0.2. A factor
+    /// above 0.01 must not exceed the factor in
+    /// [`QuorumBuilder::options`](crate::QuorumBuilder::options).
     #[must_use]
     pub const fn drift_factor(mut self, factor: f64) -> Self {
         self.drift.factor = factor;
         self
     }
 
-    /// The part of the drift that does not depend on the ttl. Default 2 ms, and no less: nodes
-    /// count whole milliseconds, so a hold may end 1 ms early, and Redlock adds another 1 ms for
-    /// short ttls.
+    /// The part of the drift that does not depend on the ttl. Default 2 ms, which is also the
+    /// least. Nodes count whole milliseconds, so a hold may end 1 ms early. Redlock adds another 1
+    /// ms for short ttls.
     #[must_use]
     pub const fn drift_constant(mut self, constant: Duration) -> Self {
         self.drift.constant = constant;
         self
     }
 
-    /// How much validity a fresh lock must have left. A round that leaves less has failed. Default
-    /// 0.
+    /// How much validity a lock must have left when it is acquired; otherwise the round has failed.
+    /// Default 0.
     ///
     /// A lock that is handed over has about 3 s of validity at most. If that is too little, the
     /// caller asks once more, which takes a round trip.
@@ -102,19 +102,18 @@ impl LockOptions {
         self
     }
 
-    /// Whether callers in all processes are served first come, first served. Default on.
+    /// Whether callers of all processes get the lock in the order in which they asked. Default on.
     ///
-    /// If this is off, callers ask again after random pauses, and overtake waiters. With near
-    /// nodes, such callers get more sections a second. But nothing bounds how long an unlucky
-    /// caller waits.
+    /// If this is off, callers ask again after random pauses, and overtake waiters. If the nodes
+    /// are near, the lock changes hands more often. But an unlucky caller may wait without a limit.
     #[must_use]
     pub const fn fair(mut self, on: bool) -> Self {
         self.barging = !on;
         self
     }
 
-    /// How long [`acquire_default`](crate::QuorumLock::acquire_default) waits. Default 10 s; zero
-    /// makes a try, and `Duration::MAX` waits for ever.
+    /// How long [`acquire_default`](crate::QuorumLock::acquire_default) waits. Default 10 s. With
+    /// zero, it waits for no holder. With `Duration::MAX`, it waits for ever.
     #[must_use]
     pub const fn wait(mut self, timeout: Duration) -> Self {
         self.wait = Some(timeout);
@@ -124,14 +123,13 @@ impl LockOptions {
     /// An acquisition gives up after this many failed rounds, unless its timeout comes first.
     /// Default: no bound; at least 1.
     ///
-    /// A round asks each node once, and again if the node knows of a later claim. Between two
-    /// rounds, a caller waits in the nodes' queues, for a third of the ttl at most. Behind other
-    /// callers of this process, a caller waits for at most `most` times the
-    /// [`round_timeout`](Self::round_timeout). A caller that gives up fails as after its timeout:
-    /// with `Timeout`, and the error names `max_rounds`. If the nodes are the reason, the caller
-    /// fails with `Unavailable`.
+    /// A round asks all nodes, and up to three times more if a node has seen a later claim. Between
+    /// two rounds, a caller waits in the nodes' queues: for a third of the ttl or 5 s at most,
+    /// whichever is longer. Behind other callers of this process, a caller waits for at most `most`
+    /// times the [`round_timeout`](Self::round_timeout). A caller that gives up gets the error
+    /// `Timeout`, which names `max_rounds`. If too few nodes vote, the error is `Unavailable`.
     ///
-    /// With 1, a caller waits for its turn in this process, and for nobody else.
+    /// With 1, a caller waits only for its turn among the callers of this process.
     #[must_use]
     pub const fn max_rounds(mut self, most: u32) -> Self {
         self.max_rounds = Some(most);
@@ -140,21 +138,20 @@ impl LockOptions {
 
     /// The class of these locks in metrics: the value of the label `class` of
     /// `quorumlock_acquire_duration_seconds`, `acquisitions_total`, `hold_duration_seconds`,
-    /// `locks_held` and `locks_lost_total`. Default: none, and no such label.
+    /// `locks_held` and `locks_lost_total`. Default: no class, and no such label.
     ///
-    /// Use what many locks have in common, such as `orders`, and never a lock's own name: each
-    /// class adds some 50 series. A class has 1 to 32 of the characters `a-z A-Z 0-9 _ . -`. A
-    /// process has at most [`MAX_CLASSES`](crate::metrics::MAX_CLASSES) classes. All further
-    /// classes are recorded as `other`.
+    /// Use a word for many locks, such as `orders`, and never a lock's own name: each class adds
+    /// about 50 series. A class has 1 to 32 of the characters `a-z A-Z 0-9 _ . -`. A process has at
+    /// most [`MAX_CLASSES`](crate::metrics::MAX_CLASSES) classes. All further classes are recorded
+    /// as `other`.
     #[must_use]
     pub fn metrics_class(mut self, class: impl Into<Arc<str>>) -> Self {
         self.metrics_class = Some(class.into());
         self
     }
 
-    /// Whether the lock's [spans](crate#tracing) have its name, in the field `name`. Default off:
-    /// names may be secret, and traces are often kept elsewhere. (Messages about a lost lock always
-    /// name it.)
+    /// Whether the lock's [spans](crate#tracing) have its name, in the field `name`. Default off,
+    /// since names may be secret. (Messages about a lost lock always name the lock.)
     #[must_use]
     pub const fn trace_name(mut self, on: bool) -> Self {
         self.trace_name = on;

@@ -1,6 +1,5 @@
-//! One password for all nodes whose addresses have none, from a file. Other users of a machine can
-//! see arguments and environments, but a file has access rights. The command reads the file with
-//! the same functions.
+//! One password, from a file, for all nodes whose addresses have none. Other users of a machine can
+//! see arguments and variables, but not a protected file. The command uses the same functions.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// More than any password needs: a longer file was named by mistake.
+/// The longest file, in bytes. No password is longer: a longer file was named by mistake.
 const LONGEST: usize = 4096;
-/// The given path may be the password itself, by mistake.
-const HIDDEN: &str = " (a relative path is not shown where there is no such file, since it may be the password itself; an \
-     absolute path is)";
+/// A user may have given the password itself instead of a path, by mistake.
+const HIDDEN: &str = " (a relative path is not shown if there is no such file, since it may be the password itself; an \
+     absolute path is shown)";
 const RIGHT: &str = "name a file whose first line is the password";
 
 /// A password file that a setting names.
@@ -20,7 +19,7 @@ pub(crate) struct PasswordFile {
     /// The option, variable or key that names the file.
     by: String,
     path: PathBuf,
-    /// Whether the given path was absolute, so that it is surely not the password itself.
+    /// Whether the given path was absolute. Errors may show such a path: it is surely no password.
     is_path: bool,
 }
 
@@ -30,7 +29,6 @@ impl PasswordFile {
         Self { by: by.into(), path: folder.join(given), is_path: given.is_absolute() }
     }
 
-    /// The option, variable or key that names the file.
     pub(crate) fn by(&self) -> &str {
         &self.by
     }
@@ -40,7 +38,7 @@ impl PasswordFile {
         self.line().map(|line| Password::new(&line))
     }
 
-    /// Whether the file may become valid in a moment: it is missing, or somebody may be writing it.
+    /// Whether the file may soon be valid: it is missing, or somebody may be writing it.
     #[allow(dead_code, reason = "for the command")]
     pub(crate) fn may_change(&self) -> bool {
         self.is_regular() || !self.path.exists()
@@ -71,7 +69,7 @@ impl PasswordFile {
         self.is_path || self.path.exists()
     }
 
-    /// Reads without asking for the file's length, which a pipe does not have.
+    /// Reads the file without asking for its length, since a pipe has none.
     fn bytes(&self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         File::open(&self.path)?.take(LONGEST as u64 + 1).read_to_end(&mut bytes)?;
@@ -111,8 +109,7 @@ impl Password {
         Self(utf8_percent_encode(line, NON_ALPHANUMERIC).to_string())
     }
 
-    /// The address with this password. An address that has a password, or is invalid, stays as it
-    /// is.
+    /// The address with this password. An invalid address, or one with a password, stays as it is.
     pub(crate) fn within(&self, address: &str) -> String {
         let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));

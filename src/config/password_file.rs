@@ -1,4 +1,4 @@
-//! A file that holds a password, read anew at each connection.
+//! A file with a password, which is read at each connection.
 
 use std::fmt;
 use std::path::Path;
@@ -10,9 +10,9 @@ use super::password::PasswordFile as Named;
 use crate::error::{Error, Result};
 use crate::node::redis::{Credentials, CredentialsProvider, FetchingCredentials};
 
-/// Takes the password from the first line of a file, anew at each connection. So a new password
-/// needs no restart. Replace the file in one step (`mv`), before the servers change their password
-/// or right after. Nodes that refuse an outdated password are tried again.
+/// Reads the password from the first line of a file, at each connection. So a new password needs no
+/// restart. Replace the file in one step (`mv`), just before or just after the servers change their
+/// password. If a node refuses an outdated password, the client connects again.
 ///
 /// The file has 4 KiB at most. [`Config::password_file`](crate::Config::password_file) and the
 /// command's `--password-file` use this type.
@@ -32,12 +32,12 @@ use crate::node::redis::{Credentials, CredentialsProvider, FetchingCredentials};
 /// ```
 pub struct PasswordFile {
     file: Arc<Named>,
-    /// Allows one read at a time: a hanging file system then takes one thread, not one per attempt.
+    /// Allows one read at a time: if the file system hangs, it blocks only one thread.
     reading: Arc<Semaphore>,
 }
 
 impl PasswordFile {
-    /// Reads the file once, to see whether it is right.
+    /// Reads the file once, to check it.
     ///
     /// # Errors
     /// `Config` for a file that cannot be read, is not regular (a pipe can be read only once), or
@@ -51,7 +51,7 @@ impl PasswordFile {
         }
     }
 
-    /// The password in a file that was read before.
+    /// Makes one from a file that the caller has checked.
     pub(super) fn of(named: Named) -> Self {
         Self { file: Arc::new(named), reading: Arc::new(Semaphore::new(1)) }
     }

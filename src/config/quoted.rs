@@ -1,4 +1,4 @@
-//! Values in quotes in configuration files: times, and names of transports.
+//! Reads values that configuration files have in quotes: times, and names of transports.
 
 use std::fmt::{self, Display};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde::de::{Error, Visitor};
 use crate::node::redis::Transport;
 use crate::words;
 
-/// Reads a time. Errors show an example of one.
+/// Reads a time. Errors show an example.
 pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let what = "the time in quotes and with its unit, such as \"500ms\", \"30s\" or \"2m\"";
     deserializer.deserialize_str(Quoted(what, words::parse)).map(Some)
@@ -21,7 +21,7 @@ pub(super) fn transport<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Op
     deserializer.deserialize_str(Quoted(what, str::parse::<Transport>)).map(Some)
 }
 
-/// What the value is, for errors, and the function that reads it.
+/// A description of the value, for errors, and the function that reads the value.
 struct Quoted<T, W>(&'static str, fn(&str) -> Result<T, W>);
 
 impl<T, W: Display> Visitor<'_> for Quoted<T, W> {

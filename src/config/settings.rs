@@ -17,7 +17,7 @@ const NAME: &str = "{name}";
 /// A configured node. Not `Debug`: its address may hold a password.
 #[derive(Clone)]
 pub(crate) struct NodeAddress {
-    /// The name in the list, if it was given beside the address.
+    /// The node's name in the list, if it is set and not a part of the address.
     pub(crate) name: Option<Arc<str>>,
     pub(crate) address: String,
 }
@@ -73,7 +73,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Checks everything but the addresses.
+    /// Checks everything except the addresses.
     pub(crate) fn checked(&self) -> Result<Rules> {
         labelled("the name of a quorum", &self.quorum, 64)?;
         require(printable(&self.list), || {
@@ -88,7 +88,7 @@ impl Settings {
         })?;
         self.key_format.as_deref().map_or(Ok(()), checked_format)?;
         require(printable(&self.client_name), || {
-            "client_name must have 1 to 64 printable ASCII characters and no space, since CLIENT SETNAME takes no others".to_owned()
+            "client_name must have 1 to 64 printable ASCII characters and no space, since CLIENT SETNAME accepts no other characters".to_owned()
         })?;
         let millisecond = Duration::from_millis(1);
         require((millisecond..=60 * SECOND).contains(&self.node_timeout), || {
@@ -100,7 +100,7 @@ impl Settings {
         self.options.checked(self.max_ttl)
     }
 
-    /// The name `text` as it is on the nodes.
+    /// The name on the nodes for the caller's name `text`.
     pub(crate) fn name(&self, text: &str) -> Result<Name> {
         match &self.key_format {
             Some(format) if !text.is_empty() => Name::new(&self.prefix, &format.replacen(NAME, text, 1)),
@@ -175,7 +175,7 @@ fn printable(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Checks a key format. Two names never become the same, since the text around the name is fixed.
+/// Checks a key format. The text around the name is fixed, so different names stay different.
 fn checked_format(format: &str) -> Result<()> {
     require(format.matches(NAME).count() == 1, || {
         format!("key_format must have {NAME} in it, once, as in \"tenant/{NAME}\"")

@@ -1,4 +1,4 @@
-//! Writes that storage refuses once their fencing token is stale.
+//! Makes storage refuse writes whose fencing token is stale.
 //!
 //! A lock alone cannot stop a process that was paused between its last check and its write. The
 //! storage can: it keeps the highest [token](crate::Lease::token) that it has seen, and refuses a
@@ -10,24 +10,24 @@
 //! | `fence-redis` | Redis, over any client | one command; ready-made for the crate `redis` with the feature `redis-rs` |
 //! | `fence-s3` | S3 and the like, over `object_store` or a client of your own | one object |
 //!
-//! All of them have the same rules:
+//! All helpers have the same rules:
 //!
 //! * A token **equal** to the highest comes from the same holder, which may write as often as it
 //!   wants to.
 //! * A **lower** token is refused with [`Stale`], which has both tokens. Nothing was written.
-//! * A **higher** token may write, and becomes the highest. So does the first token.
+//! * A **higher** token, or the first one, may write and becomes the highest.
 //! * **Read through the same helper** all data that a write depends on. The helper raises the fence
 //!   before it reads, so that no earlier holder can write between your read and your write.
 //! * Every writer of the data must go through the fence. The fence does not stop other writers.
-//! * **Use one fence for data that only one holder may write at a time**: one fence for an
-//!   exclusive lock; for a semaphore, one fence per permit, with a name of its own. Several
-//!   readers, or several permits, have tokens at the same time. One fence would refuse the lower
-//!   tokens, though their locks are still held.
+//! * **Use one fence for data that only one holder may write at a time.** An exclusive lock needs
+//!   one fence. A semaphore needs one fence for each permit, with its own name. Several readers, or
+//!   several permits, have tokens at the same time. A single fence would refuse the lower tokens,
+//!   although their locks are still held.
 //!
 //! Keep the highest token for as long as a paused holder may come back. Storage that loses
-//! confirmed writes, such as a promoted Redis replica, may lose a fence too.
+//! confirmed writes, such as a promoted Redis replica, may also lose the highest token.
 //!
-//! For other storage, apply the rule [`check`] in one atomic step with the write.
+//! For other storage, apply the rule of [`check`] and write in one atomic step.
 
 #[cfg(feature = "fence-postgres")]
 pub mod postgres;
@@ -39,7 +39,7 @@ pub mod s3;
 use std::error::Error as StdError;
 use std::fmt;
 
-/// The storage has seen a higher token: another holder got the lock since. **Stop** what the lock
+/// The storage has seen a higher token, so another holder has got the lock. **Stop** what the lock
 /// protected. Nothing was written, and another try with this token does not help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stale {
@@ -75,7 +75,7 @@ impl StdError for Stale {}
 /// was none. The check and the write must be one atomic step of the storage.
 ///
 /// # Errors
-/// [`Stale`] if `token` is lower. An equal token is the same holder.
+/// [`Stale`] if `token` is lower. An equal token comes from the same holder.
 pub const fn check(token: u64, seen: u64) -> Result<(), Stale> {
     if token < seen { Err(Stale { token, seen }) } else { Ok(()) }
 }

@@ -1,8 +1,8 @@
-//! A PostgreSQL transaction, over `sqlx`, that takes place only if its token is not stale.
+//! A PostgreSQL transaction, over `sqlx`, that writes only if its token is not stale.
 //!
-//! A table has the highest token of each lock. [`guard`] compares and raises the token within the
-//! transaction, and keeps its row locked until the transaction ends. So a second transaction of the
-//! same lock waits for the first, and then sees its result. No write is lost between them.
+//! A table has one row for each lock, with the lock's highest token. In the transaction, [`guard`]
+//! checks and raises the token in this row, which then stays locked until the transaction ends. So
+//! a second transaction of the same lock waits for the first, and then sees its result.
 //!
 //! ```no_run
 //! # async fn ship(pool: sqlx::PgPool, lock: quorumlock::QuorumLock) -> Result<(), Box<dyn std::error::Error>> {
@@ -23,19 +23,19 @@
 //!
 //! # What makes it safe
 //!
-//! The fence alone makes the transaction safe. Before the `COMMIT`, the code checks that the lock
-//! is still held. This check only saves work: the lock may end during the `COMMIT`. The next
+//! The fence alone makes the transaction safe. Before the `COMMIT`, [`commit`] checks that the lock
+//! is still held. This only saves work, since the lock may end during the `COMMIT`. The next
 //! holder's [`guard`] then waits until the `COMMIT` is decided. Set `lock_timeout` to limit that
 //! wait.
 //!
 //! Call [`guard`] first in the transaction, before the transaction reads anything. `guard` works at
 //! each isolation level. At REPEATABLE READ and SERIALIZABLE it fails with SQLSTATE 40001 if
-//! another transaction of the lock was committed meanwhile. Then begin again, as always at these
-//! levels. If a transaction has several fences, all transactions must guard them in one order, such
-//! as the order of their names. Then no two transactions wait for each other.
+//! another transaction of the lock was committed meanwhile. Then begin the transaction again, as
+//! always at these levels. If a transaction has several fences, all transactions must guard them in
+//! one order, such as the order of their names. Then no two transactions wait for each other.
 //!
-//! Keep the rows of locks that are used again: without its row, a stale token passes. Delete the
-//! row of a name only when no holder of that name can be left.
+//! Keep the row of a lock that is used again: without the row, stale tokens are accepted. Delete
+//! the row of a name only when no holder of that name can be left.
 //!
 //! # A single row
 //!
@@ -45,10 +45,10 @@
 //! UPDATE orders SET state = $1, fence = $2 WHERE id = $3 AND fence <= $2
 //! ```
 //!
-//! [`bigint`] makes the parameter. If the statement changed no row, the row is missing or the token
-//! is stale. Read what a write depends on in the same transaction, after a statement that raises
-//! the fence (`SET fence = $2`). Selecting the row `FOR UPDATE` does not raise the fence: once that
-//! transaction has ended, an earlier holder may write.
+//! [`bigint`] makes the parameter `$2`. If the statement changed no row, the row is missing or the
+//! token is stale. A transaction must raise the fence (`SET fence = $2`) before it reads the data
+//! that its write depends on. `SELECT ... FOR UPDATE` does not raise the fence: after the
+//! transaction, an earlier holder may still write.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -66,24 +66,24 @@ use crate::lease::{Lease, LockGuard};
 pub const TABLE: &str =
     "CREATE TABLE IF NOT EXISTS quorumlock_fences (resource TEXT PRIMARY KEY, fence BIGINT NOT NULL)";
 
-/// Locks the row in any case, and returns the higher of the two tokens. If this statement waits for
-/// another transaction, it sees the token that the other transaction committed.
+/// Locks the row, and stores and returns the higher of the old and the new token. If this statement
+/// waits for another transaction, it sees the token that the other transaction committed.
 const RAISE: &str = "INSERT INTO quorumlock_fences AS known (resource, fence) VALUES ($1, $2)
     ON CONFLICT (resource) DO UPDATE SET fence = GREATEST(known.fence, EXCLUDED.fence) RETURNING fence";
 
-/// Returns the transaction's id for `txid_status`. This fails in a failed transaction, which
-/// `COMMIT` would roll back without an error.
+/// Returns the transaction's id for `txid_status`. In a failed transaction, this statement fails
+/// too. Without this check, `COMMIT` would roll back such a transaction, and report no error.
 const ID: &str = "SELECT txid_current_if_assigned()";
 
 /// Checks that no higher token than `token` was seen for `resource`. The commit makes `token` the
 /// highest. Other transactions that guard this resource wait until this one ends.
 ///
 /// # Errors
-/// `Stale` if a higher token was seen: roll back, or drop the transaction, which does the same.
-/// `TooLarge` and `Database`: see [`Error`].
+/// `Stale` if a higher token was seen: then roll back or drop the transaction. `TooLarge` and
+/// `Database`: see [`Error`].
 ///
 /// # Cancel safety
-/// Drop the transaction too: the row may be locked.
+/// If you drop the future, drop the transaction too, since the row may be locked.
 pub async fn guard(transaction: &mut Transaction<'_, Postgres>, resource: &str, token: u64) -> Result<(), Error> {
     let raise = sqlx::query_scalar::<_, i64>(RAISE).bind(resource).bind(bigint(token)?);
     let seen = raise.fetch_one(&mut **transaction).await.map_err(Error::Database)?;
@@ -105,12 +105,11 @@ pub fn bigint(token: u64) -> Result<i64, Error> {
 ///
 /// # Errors
 /// `Lost` if the lock is not held for that long, and `Database` if the transaction failed: nothing
-/// was written. `Unknown` if no answer to `COMMIT` came, or an answer that decides nothing
-/// (SQLSTATE 40003, class 08).
+/// was written. `Unknown` if the `COMMIT` got no answer, or SQLSTATE 40003 or class 08.
 ///
 /// # Cancel safety
-/// If this is dropped before the `COMMIT` was sent, the transaction is rolled back. Later, the
-/// result is unknown.
+/// If the future is dropped before the `COMMIT` is sent, the transaction is rolled back. If it is
+/// dropped later, the result is unknown.
 pub async fn commit(mut transaction: Transaction<'_, Postgres>, lease: &Lease, margin: Duration) -> Result<(), Error> {
     let id = sqlx::query_scalar(ID).fetch_one(&mut *transaction).await.map_err(Error::Database)?;
     if let Err(lost) = lease.ensure(margin) {
@@ -121,16 +120,16 @@ pub async fn commit(mut transaction: Transaction<'_, Postgres>, lease: &Lease, m
     transaction.commit().await.map_err(|error| undecided(error, id))
 }
 
-/// Like [`commit`], and then releases the lock, whatever the result. The release is safe even if
-/// the result is unknown: the next holder's [`guard`] waits until the `COMMIT` is decided.
+/// Like [`commit`], and then releases the lock, even if the commit failed. The release is safe even
+/// if the result is unknown: the next holder's [`guard`] waits until the `COMMIT` is decided.
 ///
-/// An unconfirmed release is no error here: it goes on in the background, or the lock expires.
+/// An unconfirmed release is no error: it goes on in the background, or the lock expires.
 ///
 /// # Errors
 /// As for [`commit`].
 ///
 /// # Cancel safety
-/// As with [`commit`]; the lock is released.
+/// As with [`commit`]. The lock is released in any case.
 pub async fn commit_and_release(
     transaction: Transaction<'_, Postgres>,
     guard: LockGuard,
@@ -141,8 +140,8 @@ pub async fn commit_and_release(
     committed
 }
 
-/// The error of a failed `COMMIT`. After an ERROR, the server has rolled back. If the server ended
-/// the connection (FATAL), or its answer did not arrive, it may have committed before.
+/// The error of a failed `COMMIT`. After an ERROR from the server, nothing was committed. If the
+/// server ended the connection (FATAL), or no answer arrived, the server may have committed.
 fn undecided(error: sqlx::Error, transaction: Option<i64>) -> Error {
     let said = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
     match said.map(|said| (said.severity(), said.code())) {
@@ -151,37 +150,36 @@ fn undecided(error: sqlx::Error, transaction: Option<i64>) -> Error {
     }
 }
 
-/// 40003 is "statement completion unknown". Class 08 is a failed connection, which a pooler or a
-/// proxy between client and server reports as an ERROR of its own.
+/// Whether an ERROR with this code shows a rollback. 40003 is "statement completion unknown". Class
+/// 08 is a failed connection: a pooler or a proxy may report it instead of the server.
 fn decided(code: &str) -> bool {
     code != "40003" && !code.starts_with("08")
 }
 
-/// Why a transaction was not committed, or may not have been.
+/// Why a transaction was not committed, or why this is unknown.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The token is stale. **Stop** what the lock protected; roll back.
+    /// The token is stale. **Stop** the work that the lock protected, and roll back.
     Stale(Stale),
     /// The lock was lost, or is held for less than the margin. The transaction was rolled back.
-    /// **Stop**, or acquire the lock again and begin anew.
+    /// **Stop**, or acquire the lock again and begin again.
     Lost(LockError),
     /// The server or the connection failed before anything was committed. **Retry** the whole
-    /// transaction if SQLSTATE says so (40001, 40P01), with the same guard.
+    /// transaction under the same lock if the SQLSTATE is 40001 or 40P01.
     Database(sqlx::Error),
-    /// No answer to `COMMIT` says whether the transaction was committed. **Look** before you repeat
-    /// it: on a new connection, `SELECT txid_status($1)` with `transaction` returns `committed`,
-    /// `aborted`, or `in progress`, which means look again.
+    /// It is unknown whether the transaction was committed. **Look** before you repeat it: on a new
+    /// connection, `SELECT txid_status($1)` with `transaction` returns `committed`, `aborted`, or
+    /// `in progress`. After `in progress`, look again.
     #[non_exhaustive]
     Unknown {
-        /// The id of the transaction; `None` if the transaction has written nothing, so that its
+        /// The id of the transaction. `None` if the transaction has written nothing: then its
         /// result does not matter.
         transaction: Option<i64>,
         /// The error of the connection.
         source: sqlx::Error,
     },
-    /// The token does not fit a BIGINT, so no lock has it. **Fix** the code that the token comes
-    /// from.
+    /// The token does not fit a BIGINT, so no lock has it. **Fix** the code that passed this token.
     TooLarge(u64),
 }
 

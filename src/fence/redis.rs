@@ -2,9 +2,9 @@
 //!
 //! This is for the Redis that has **your data**. It need not be a node of the lock.
 //!
-//! A script compares the token with the highest token, which has a key of its own. In the same
-//! step, it carries out the command. A [`Call`] makes the arguments of `EVAL` for any client, and
-//! checks the reply. `Call::query_async` is for the crate `redis` (feature `redis-rs`):
+//! A script compares the token with the highest token so far, which has a key of its own. In the
+//! same step, the script carries out the command. A [`Call`] makes the arguments of `EVAL` for any
+//! client, and checks the reply. `Call::query_async` is for the crate `redis` (feature `redis-rs`):
 //!
 //! ```no_run
 //! # #[cfg(feature = "redis-rs")]
@@ -27,32 +27,31 @@
 //!
 //! * Use one key per lock, and the same key in all calls. In a cluster, all keys of a call must be
 //!   in one slot: give their names the same hash tag, as above.
-//! * Never give the key a ttl: without the key, a stale token passes. Do not let Redis evict it
+//! * Never give the key a ttl: without the key, stale tokens pass. Do not let Redis evict it
 //!   (`maxmemory-policy noeviction`, or a `volatile-` policy). Persist it if you persist the data.
 //! * Replication is asynchronous: a promoted replica may lack the last writes, and the fence.
 //!
-//! The user needs the rights to run `EVAL`, `GET` and `SET` on that key, and your command.
+//! The user needs the rights to run `EVAL`, `GET`, `SET` and your command on these keys.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use super::{Stale, check};
 
-/// Carries out one command, unless the token is stale. Each call sends this script, so the script
-/// is terse.
+/// Carries out one command, unless the token is stale. Each call sends this script, so it is short.
 ///
-/// * keys: the key of the fence, which has the highest token as a decimal; then the command's keys;
-/// * arguments: the token as a decimal without leading zeros; then the command with its keys;
-/// * reply: the highest token so far, this one included, as a text; then the command's reply. If
-///   the highest token is not the token that was sent, nothing was done.
+/// * keys: the key of the fence, which has the highest token in decimal; then the command's keys;
+/// * arguments: the token in decimal, without leading zeros; then the command with its keys;
+/// * reply: the highest token so far, as a text; then the command's reply. If this token is not the
+///   token that was sent, nothing was done.
 const SCRIPT: &str = include_str!("../../scripts/lua/fenced.lua");
 
-/// A command of up to about 7,000 words (a limit of scripts), the key of its fence, and the token.
+/// A command of about 7,000 words at most (a limit of scripts), its fence's key, and the token.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is sent yet"]
 pub struct Call {
     token: u64,
-    /// The key of the fence is the first.
+    /// The key of the fence, and then the command's keys.
     keys: Vec<Vec<u8>>,
     words: Vec<Vec<u8>>,
 }
@@ -85,11 +84,11 @@ impl Call {
         head.into_iter().chain(self.keys.iter().cloned()).chain([token]).chain(self.words.iter().cloned()).collect()
     }
 
-    /// Checks the reply, an array of two, by its first element: `seen`, the highest token as a
-    /// text. If this returns `Ok`, the second element is the command's own reply.
+    /// Checks the reply, which is an array of two elements. The first is `seen`, the highest token
+    /// as a text. If this returns `Ok`, the second is the command's own reply.
     ///
     /// # Errors
-    /// `Stale` if the command was not carried out; `Unusable` if the script sent no such reply.
+    /// `Stale` if the command was not carried out; `Unusable` if `seen` is not a token.
     pub fn verdict(&self, seen: impl AsRef<[u8]>) -> Result<(), Error> {
         let seen = seen.as_ref();
         let number = std::str::from_utf8(seen).ok().and_then(|seen| seen.parse().ok());
@@ -103,7 +102,7 @@ impl Call {
     /// See [`Error`]: each kind says what to do.
     ///
     /// # Cancel safety
-    /// If this is dropped, the command may still be carried out. Its token counts all the same.
+    /// If the future is dropped, the command may still be carried out, and its token then counts.
     #[cfg(feature = "redis-rs")]
     pub async fn query_async<T: ::redis::FromRedisValue>(
         &self,
@@ -128,9 +127,8 @@ pub enum Error {
     /// The reply has no token. **Fix** the code that reads the reply, or the key of the fence.
     Unusable(String),
     /// An error from Redis or the client. If no answer came, the server may have carried out the
-    /// command, or may do so later, when it reads the rest of the connection's input. **Acquire**
-    /// the lock anew and read with the new token: then late commands are stale. A read with the
-    /// same token is not enough.
+    /// command, or may still do so later. **Acquire** the lock again, and read with the new token:
+    /// this makes late commands stale. A read with the old token does not.
     #[cfg(feature = "redis-rs")]
     Redis(::redis::RedisError),
 }

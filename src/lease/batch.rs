@@ -28,9 +28,9 @@ pub(super) struct Again {
 }
 
 impl Batch {
-    /// Passes the result of each renewal to `note`. Unclear results come together at the end, so
-    /// that these renewals are sent again at the same moment. Returns what nodes replied to the
-    /// first of them.
+    /// Passes the result of each renewal to `note`. Passes unclear results together at the end, so
+    /// that these renewals are sent again at the same moment. Returns the nodes' replies to the
+    /// first unclear renewal.
     pub(super) async fn heard(
         &self,
         host: &Arc<dyn Host>,

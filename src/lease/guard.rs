@@ -1,4 +1,4 @@
-//! The guard of a held lock, and the lease as a view of it.
+//! The guard of a held lock, and the lease, which is a view of the lock.
 
 use std::fmt;
 use std::ops::Deref;
@@ -21,8 +21,8 @@ use crate::words::{about, exact, listed};
 /// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Released {
-    /// The lock was held until this moment. It is still held if other guards of it are left
-    /// ([`reenter`](LockGuard::reenter)).
+    /// The lock was held until this moment. If other guards are left
+    /// ([`reenter`](LockGuard::reenter)), it is still held.
     Released,
     /// The lock had been lost before. Others may have held it since its deadline.
     AlreadyExpired,
@@ -59,32 +59,32 @@ pub struct Lease(Arc<Held>);
 
 impl Lease {
     /// The lock's name, as [`key_format`](crate::QuorumBuilder::key_format) makes it if the quorum
-    /// has one. For a lock on several names, the first in their order.
+    /// has one. For a lock on several names, the first in sorted order.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.name().text()
     }
 
-    /// The names that the lock is on, each once, in their order: one, except for
-    /// [`Quorum::lock_all`](crate::Quorum::lock_all).
+    /// The names of the lock, sorted and without duplicates. Only a lock of
+    /// [`Quorum::lock_all`](crate::Quorum::lock_all) may have several names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.grant.names().iter().map(|name| &**name.text())
     }
 
-    /// The fencing token: greater than that of every earlier holder of this lock. Storage that
-    /// rejects tokens below the highest it has seen is safe even from a holder that was paused and
+    /// The fencing token: greater than the token of every earlier holder of this lock. Storage that
+    /// rejects tokens below the highest token so far is safe even from a holder that was paused and
     /// has not noticed that it lost the lock.
     #[must_use]
     pub fn token(&self) -> u64 {
         self.0.grant.token()
     }
 
-    /// The remaining validity; zero if the lock is not held any more. It counts from before the
-    /// nodes were asked, minus the drift.
+    /// The remaining validity; zero if the lock is not held any more. The validity counts from
+    /// before the nodes were asked, minus the drift.
     ///
-    /// A lock that the previous holder handed over begins with at most about 3 s. A renewal then
+    /// A lock that nodes handed over to a waiter begins with at most about 3 s. The first renewal
     /// brings the whole validity. It is sent after 100 ms or a round trip, whichever is longer. If
-    /// you need more at once, set [`min_validity`](crate::LockOptions::min_validity).
+    /// you need more from the beginning, set [`min_validity`](crate::LockOptions::min_validity).
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.remaining()
@@ -100,7 +100,7 @@ impl Lease {
     /// take that long.
     ///
     /// # Errors
-    /// `Lost` if it is not.
+    /// `Lost` if the lock is not held for that long.
     pub fn ensure(&self, least: Duration) -> Result<()> {
         let held = || format!("the lock on {} is", listed(self.0.grant.names()));
         ensured(self.remaining(), least, || self.0.lost_error(), held)
@@ -109,12 +109,12 @@ impl Lease {
     /// Waits until the lock is lost. Never ends if the lock is released first.
     ///
     /// A lock that is lost before its deadline keeps others out until its last guard is dropped, or
-    /// the deadline comes. So end the work first, then drop the guard. Drop it before you acquire
-    /// the lock again, since that call would wait for this guard.
+    /// the deadline comes. So end the work first, then drop the guard. Drop the guard before you
+    /// acquire the lock again, since that call would wait for this guard.
     ///
-    /// This call watches the deadline on the runtime that polls it. So it ends in time even if the
-    /// quorum's own runtime has ended. Outside of any Tokio runtime the call has no timer, and ends
-    /// when the quorum's runtime notices the loss.
+    /// This call watches the deadline on the runtime that polls the call. So it ends in time even
+    /// if the quorum's own runtime has ended. Outside of any Tokio runtime the call has no timer,
+    /// and ends when the quorum's runtime notices the loss.
     ///
     /// # Cancel safety
     /// Safe.
@@ -122,29 +122,29 @@ impl Lease {
         watch::lost(&*self.0).await
     }
 
-    /// Waits until the lock has ended: why it was lost, or `None` if it was released.
+    /// Waits until the lock has ended. Returns why it was lost, or `None` if it was released.
     #[cfg(feature = "blocking")]
     pub(crate) async fn outcome(&self) -> Option<LostReason> {
         watch::outcome(&*self.0).await
     }
 
-    /// A token that is cancelled when the lock is lost, and not by a release.
+    /// A `CancellationToken` that is cancelled when the lock is lost, but not when it is released.
     ///
-    /// On another runtime than the quorum's, a task there watches the lock, until the lock has
-    /// ended or the token is cancelled. Otherwise the quorum's runtime cancels the token, as long
-    /// as this runtime runs.
+    /// If you call this on another runtime than the quorum's, a task of that runtime watches the
+    /// lock until the lock ends or the token is cancelled. Otherwise the quorum's runtime cancels
+    /// the token, but only while that runtime runs.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         watch::cancellation(&self.0)
     }
 
-    /// What each node replied to the last renewal, if that failed; else empty.
+    /// The nodes' replies to the last renewal, if that renewal failed; else empty.
     #[must_use]
     pub fn failed_renewal(&self) -> Vec<NodeReport> {
         self.0.failed_renewal()
     }
 
-    /// The owner that nodes have for this name: for simulations.
+    /// The owner id that nodes store for this name: for simulations.
     #[cfg(feature = "unstable")]
     #[doc(hidden)]
     #[must_use]
@@ -156,13 +156,13 @@ impl Lease {
         self.0.lost_error()
     }
 
-    /// Changes the holder's note, and waits until a quorum has stored it.
+    /// Changes the holder's note, and waits until a quorum has stored the note.
     pub(crate) async fn say(&self, says: Arc<str>) -> Result<()> {
         self.0.leases.home.can_wait()?;
         let (held, names) = (&self.0, listed(self.0.grant.names()));
         let until = held.round_timeout();
         let Some((renewing, told)) = held.say(says)? else {
-            let message = format!("the note on {names} was not stored: the lock is renewed no more");
+            let message = format!("the note on {names} was not stored: the lock is no longer renewed");
             return Err(Error::new(ErrorKind::Unavailable, message));
         };
         match before(held.host(), until, told).await {
@@ -187,7 +187,8 @@ impl Lease {
     }
 }
 
-/// An error unless at least `least` remains. `held` begins the message, as "the lock is".
+/// Returns an error unless at least `least` remains. `held` makes the first words of the message,
+/// such as "the lock is".
 pub(crate) fn ensured(
     remaining: Duration,
     least: Duration,
@@ -226,7 +227,7 @@ impl fmt::Debug for Lease {
 }
 
 /// A held lock. It is renewed while the guard lives, and released when the guard is dropped. A lost
-/// lock keeps others out until its guard is dropped, or its deadline comes, and is then released.
+/// lock keeps others out until its guard is dropped or its deadline comes. Then it is released.
 ///
 /// Drop sends the release and does not wait. Prefer [`release`](Self::release), which returns
 /// whether the lock was held to the end.
@@ -269,7 +270,7 @@ impl LockGuard {
         &self.lease.0.grant
     }
 
-    /// Renews the lock no more. The result of a renewal that is under way does not end the lock.
+    /// Stops renewals. The result of a renewal that is under way does not end the lock.
     pub(crate) fn hold_still(&self) {
         self.lease.0.hold_still();
     }
@@ -281,8 +282,8 @@ impl LockGuard {
 
     /// Holds the lock once more, and returns a second guard. The last guard releases the lock.
     ///
-    /// Nothing is sent: nodes, and so [`Quorum::inspect`](crate::Quorum::inspect), get the hold
-    /// count with the next renewal.
+    /// This call sends nothing. Nodes get the number of guards with the next renewal, and
+    /// [`Quorum::inspect`](crate::Quorum::inspect) then shows it.
     ///
     /// # Errors
     /// `Lost` if the lock is not held any more.
@@ -290,8 +291,8 @@ impl LockGuard {
         self.lease.reenter()
     }
 
-    /// Gives up this hold. With the last one, releases the lock on every node, and waits until a
-    /// quorum has confirmed that.
+    /// Gives up this guard's hold. If it is the last guard, releases the lock on every node, and
+    /// waits until a quorum has confirmed the release.
     ///
     /// # Errors
     /// `Unavailable` if too few nodes answered in time. You need not try again: the release goes on
@@ -310,7 +311,7 @@ impl LockGuard {
         }
     }
 
-    /// Gives the lock back if nodes would go on holding it, even if it was lost.
+    /// Releases the lock on nodes that would go on holding it, even if the lock was lost.
     pub(crate) async fn undo(mut self) -> Result<Released> {
         self.holds = false;
         let held = &self.lease.0;
@@ -321,7 +322,7 @@ impl LockGuard {
         }
     }
 
-    /// Gives the lock back without waiting, since no caller has had it.
+    /// As `undo`, without waiting.
     pub(crate) fn give_back(mut self) {
         self.holds = false;
         drop(self.lease.0.undo());

@@ -28,13 +28,13 @@ pub(crate) struct Leases {
     pub(crate) voters: Arc<Voters>,
     pub(crate) home: Arc<RuntimeHandle>,
     pub(super) schedule: Arc<Schedule<dyn Timed>>,
-    /// Whether the quorum was shut down. Then all leases are lost, and all that begin later.
+    /// Whether the quorum was shut down. If so, all leases are lost, also leases that begin later.
     pub(super) closed: AtomicBool,
-    /// When all leases were last lost because of another list: see `moment`; 0 if never.
+    /// The `moment` at which all leases were last lost because of another list; 0 if never.
     pub(super) others: AtomicU64,
-    /// Shifts the grid of this process's renewals, so that processes are not in step.
+    /// Shifts this process's renewals in time, so that processes do not all renew at once.
     pub(super) phase: u64,
-    /// Ends the loop when the last handle and guard are gone.
+    /// Ends the monitor's loop when the last handle and the last guard are dropped.
     pub(super) _closing: DropGuard,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Held {
 struct State {
     tenure: LeaseState,
     holds: u32,
-    /// Whether the lock was given back, or left to the nodes.
+    /// Whether the lock was released, or left to the nodes for the rest of its period.
     gone: bool,
     /// The timer of the next renewal.
     renew: Option<Key>,
@@ -61,7 +61,7 @@ struct State {
     expire: Option<Key>,
     /// Cancelled when the lock has ended, whether lost or released. Made on first use.
     over: Option<CancellationToken>,
-    /// What the nodes replied to the last renewal, unless it succeeded.
+    /// The nodes' replies to the last renewal, if that renewal failed.
     failed: Vec<NodeReport>,
     /// The holder's note, if it has one.
     spoken: Option<HolderNote>,
@@ -74,7 +74,7 @@ impl Leases {
         Pace { auto_renew, backoff, round_trip, phase: self.phase, from, random }
     }
 
-    /// Records the end of a hold that began at `since` in the metrics.
+    /// Records in the metrics the end of a hold that began at `since`.
     pub(super) fn freed(&self, rules: &Rules, since: Tick) {
         self.voters.meters.freed(rules.class, self.voters.host.now().since(since));
     }
@@ -112,7 +112,7 @@ impl Held {
         held
     }
 
-    /// Loses the lock if all leases were lost since `t0`: that loss may not have found this lock.
+    /// Loses the lock if all leases were lost since `t0`: `lose_all` may have missed this lock.
     fn lose_late(&self, t0: Tick) {
         if let Some(reason) = self.leases.lost_since(t0) {
             self.lose(reason);
@@ -124,7 +124,7 @@ impl Held {
         self.state().tenure.remaining(self.now())
     }
 
-    /// Adds a hold; fails if the lock is lost. Nodes get the count with the next renewal.
+    /// Adds a hold; fails if the lock is lost. Nodes get the number of holds with a renewal.
     pub(super) fn add_hold(&self) -> Result<()> {
         let mut state = self.state();
         if !state.tenure.is_held(self.now()) {
@@ -136,14 +136,15 @@ impl Held {
         Ok(())
     }
 
-    /// Renews the lock no more, so that it ends at its deadline at the latest. Nodes would reply
-    /// `lost` to a renewal, since the reader that follows has the name.
+    /// Stops the renewals of a writer that becomes a reader. The lock then ends at its deadline at
+    /// the latest. Nodes would reply `lost` to a renewal, since the reader has the name.
     pub(super) fn hold_still(&self) {
         self.state().tenure.hold_still();
     }
 
     /// Changes the holder's note; fails if the lock is lost. Returns the renewal that carries the
-    /// note, and whether a quorum has stored it. `None` if the lock is renewed no more.
+    /// note, and a receiver, which gets `true` if a quorum has stored it. `None` if the lock is no
+    /// longer renewed.
     pub(super) fn say(self: &Arc<Self>, says: Arc<str>) -> Result<Option<(Renewing, oneshot::Receiver<bool>)>> {
         let mut state = self.state();
         let held = state.tenure.is_held(self.now());
@@ -155,7 +156,7 @@ impl Held {
         Err(self.lost_error())
     }
 
-    /// Gives up one hold. With the last one, releases the lock.
+    /// Gives up one hold. Releases the lock if this was the last hold.
     pub(super) fn drop_hold(&self) -> Dropped {
         let mut state = self.state();
         state.holds = state.holds.saturating_sub(1);
@@ -176,13 +177,13 @@ impl Held {
         }
     }
 
-    /// Releases the lock on every node, even if it was lost and nodes would go on holding it.
+    /// Releases the lock on every node, even if the lock was lost and nodes would go on holding it.
     pub(super) fn undo(&self) -> Option<ReleaseSet> {
         let mut state = self.state();
         if state.tenure.release(self.now()) {
             return self.release(state, None);
         }
-        // A lock that is lost only now is given back below, and not left to the nodes.
+        // With `gone` set, `time_is_over` sends no release. This function sends it below.
         let was_gone = std::mem::replace(&mut state.gone, true);
         drop(state);
         self.time_is_over();
@@ -199,26 +200,26 @@ impl Held {
         if let Some(ended) = self.ended.get() {
             ended.cancel();
         }
-        // Log last, and outside of the mutex: a recorder or a log may block or panic. The release
-        // and the tasks that wait for the loss must come before that.
+        // Log last, after the release is sent and waiting tasks are woken, and outside of the
+        // mutex: a recorder or a log may block or panic.
         self.leases.freed(&self.rules, since);
         self.leases.voters.meters.lost(self.rules.class, reason);
         let names = self.grant.names().iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
         tracing::warn!(name = names, token = self.grant.token(), reason = reason.as_str(), "lock lost");
     }
 
-    /// Sends a renewal now, even if none is due. The receiver gets whether a quorum has extended,
-    /// after the lease has taken note of the result.
+    /// Sends a renewal now, even if none is due. The receiver gets `true` if a quorum has extended
+    /// the lock, after the lease has recorded the result.
     fn renew_now(self: &Arc<Self>, state: &mut State) -> Option<(Renewing, oneshot::Receiver<bool>)> {
         let (renewing, until) = self.send_renewal(state)?;
         let (tell, told) = oneshot::channel();
         let heard = Self::heard(Arc::downgrade(self), renewing.clone(), until);
-        // The receiver may be gone.
+        // The receiver may have been dropped.
         self.host().spawn(heard.map(|renewal| tell.send(renewal == Renewal::Extended).unwrap_or(())).boxed());
         Some((renewing, told))
     }
 
-    /// Waits for the result of a renewal, and takes note of it.
+    /// Waits for the result of a renewal, and records it.
     async fn heard(held: Weak<Self>, renewing: Renewing, until: Tick) -> Renewal {
         let renewal = renewing.verdict(until).await;
         if let Some(held) = held.upgrade() {
@@ -227,7 +228,7 @@ impl Held {
         renewal
     }
 
-    /// Sends a renewal, if the lock may be renewed. Returns until when to wait for it.
+    /// Sends a renewal, if the lock may be renewed. Also returns until when to wait for replies.
     fn send_renewal(&self, state: &mut State) -> Option<(Renewing, Tick)> {
         // This renewal replaces any other that is due, including one because of a doubt.
         self.leases.schedule.clear(&mut state.renew);
@@ -235,16 +236,16 @@ impl Held {
         if !state.tenure.may_renew(now) {
             return None;
         }
-        // Send under the mutex. Then no renewal follows a release, or has an older count or note
-        // than the renewal before.
+        // Send under the mutex. Then no renewal follows a release, or has an older hold count or
+        // note than an earlier renewal.
         let renewing = self.grant.renew(state.holds, state.spoken.as_ref().map(|spoken| spoken.note(now)));
-        // Nodes that never got the claim may carry out the renewal, and hold the name from now on.
+        // A renewal can make a node hold the name without a claim, so record all nodes that get it.
         state.tenure.sent(renewing.votes().sent());
         let until = state.tenure.waits(renewing.t0, self.rules.round_timeout);
         Some((renewing, until))
     }
 
-    /// Takes note of the result of a renewal, and returns what follows from it.
+    /// Records the result of a renewal, and returns its effect on the lease.
     fn renewed(self: &Arc<Self>, renewing: &Renewing, renewal: Renewal) -> Renewed {
         let mut state = self.state();
         let (t0, now) = (renewing.t0, self.now());
@@ -262,7 +263,7 @@ impl Held {
             Renewed::Lost(reason) => self.ended_by(state, reason),
             Renewed::Extended { .. } | Renewed::Unclear { .. } | Renewed::Over => drop(state),
         }
-        // Record last, and outside of the mutex: a recorder may block or panic.
+        // Record metrics last, and outside of the mutex: a recorder may block or panic.
         self.leases.voters.meters.renewed(renewed);
         renewed
     }
@@ -290,10 +291,10 @@ impl Held {
         freeing
     }
 
-    /// Stops timers and hints. Drop the result outside of the mutex, since it wakes other tasks.
+    /// Removes both timers. Drop the result outside of the mutex, since the drop wakes other tasks.
     fn stop(&self, state: &mut State) -> (Open, Option<DropGuard>) {
-        // Begin `open` before the timers are cleared. A shutdown finds the lease by its timers, and
-        // from now on waits for `open`.
+        // Begin `open` before the timers are cleared. A shutdown finds the lease by its timers.
+        // Without timers, the shutdown waits for `open`.
         let open = self.leases.voters.release_tasks.begin();
         state.gone = true;
         self.leases.schedule.clear(&mut state.renew);
@@ -301,7 +302,7 @@ impl Held {
         (open, state.over.take().map(CancellationToken::drop_guard))
     }
 
-    /// Gives a lost lock back, unless a guard keeps it until its deadline for work that is ending.
+    /// Releases a lost lock, unless a guard keeps it until its deadline, so that work can end.
     fn let_go(&self, state: MutexGuard<'_, State>) {
         let kept = state.holds > 0 && state.tenure.lingers(self.now());
         if !state.gone && !kept {
@@ -309,8 +310,8 @@ impl Held {
         }
     }
 
-    /// Sends releases to every node for a lock that has ended. If nodes go on holding the names for
-    /// `kept`, the rest of a period, this sends no release and returns `None`.
+    /// Sends releases to every node for a lock that has ended. If nodes are to hold the names for
+    /// the rest of a period (`kept`), sends no release and returns `None`.
     fn give_back(&self, mut state: MutexGuard<'_, State>, kept: Option<Duration>) -> Option<ReleaseSet> {
         let stopped = self.stop(&mut state);
         let (returned, line) = match kept {
@@ -369,7 +370,7 @@ impl Watched for Held {
 
     fn ended(&self) -> &CancellationToken {
         let ended = self.ended.get_or_init(CancellationToken::new);
-        // A loss just before this found no token to cancel.
+        // A loss just before this call found no `CancellationToken` to cancel.
         if self.lost().is_some() {
             ended.cancel();
         }
@@ -419,8 +420,7 @@ impl Timed for Held {
                 self.ended_by(state, reason);
             }
         }
-        // If all leases were lost between the old timer and the new one, that loss has not found
-        // this lease.
+        // While no timer is set, `lose_all` does not find this lease, so check for a loss here.
         self.lose_late(since);
     }
 
@@ -430,8 +430,8 @@ impl Timed for Held {
         self.renew_at(&mut state, due);
     }
 
-    /// Loses the lock for good: its users are notified, and nothing renews it again. The lock is
-    /// released on every node once no guard keeps it. After a shutdown no guard keeps it.
+    /// Loses the lock for good: its users are notified, and nothing renews the lock again. Nodes
+    /// get the release once no guard keeps the lock. After a shutdown no guard keeps it.
     fn lose(&self, reason: LostReason) {
         let mut state = self.state();
         if reason == LostReason::Closed {

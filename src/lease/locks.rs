@@ -27,7 +27,7 @@ use crate::words::listed;
 
 /// The locks of one session, or the permits of one acquisition.
 pub(crate) struct Locks {
-    /// What errors and logs call them, such as "session".
+    /// The word for these locks in errors and logs, such as "session".
     what: &'static str,
     leases: Arc<Leases>,
     rules: Arc<Rules>,
@@ -38,7 +38,7 @@ pub(crate) struct Locks {
     ended: CancellationToken,
     /// Cancelled when the locks have ended, whether lost or released.
     over: CancellationToken,
-    /// Notified when a lock is added that ends before the first deadline so far.
+    /// Notified when an added lock ends before the first deadline so far.
     sooner: Notify,
 }
 
@@ -72,12 +72,12 @@ impl Locks {
         locks
     }
 
-    /// Loses these locks for this reason, if there is one.
+    /// Loses these locks if there is a reason.
     fn lose_late(&self, reason: Option<LostReason>) {
         reason.into_iter().for_each(|reason| self.lose(reason));
     }
 
-    /// Adds a lock. If these locks have ended, gives it back and fails.
+    /// Adds a lock. If these locks or the new one have ended, releases the new one and fails.
     pub(crate) fn add(self: &Arc<Self>, grant: Grant) -> Result<()> {
         let (voters, won, now) = (&self.leases.voters, *grant.won(), self.now());
         let tenure = LeaseState::new(voters.size, self.rules.validity, self.rules.max_hold, won, now);
@@ -88,7 +88,7 @@ impl Locks {
             return Err(self.lost_error());
         }
         if !tenure.is_held(now) {
-            // Adding this lock would lose all others.
+            // This lock has expired. If it were added, all others would be lost.
             drop(state);
             grant.give_back(won.may_hold);
             return Err(too_late(grant.names()));
@@ -99,8 +99,8 @@ impl Locks {
         let pace = self.leases.pace(&self.rules, now, || voters.host.random());
         state.kept.add(grant, tenure, doubted, pace);
         self.arm(&mut state);
-        // If the renewal already waits for its turn, it waits by a later deadline: queue it again
-        // by this one.
+        // If the renewal already waits for its turn, its place is that of a later deadline. Queue
+        // the renewal again, so that it gets the place of this deadline.
         if won.deadline < before && state.renew.is_some_and(|(at, _)| at <= now) {
             self.renew_at(&mut state, now);
         }
@@ -119,7 +119,7 @@ impl Locks {
         state.kept.tenancy.is_alive(self.now()).then(|| state.kept.missing(names))
     }
 
-    /// The last of the held names, in their order.
+    /// The last of the held names in sorted order.
     pub(crate) fn last(&self) -> Option<Name> {
         self.state().kept.names.last_key_value().map(|(name, _)| name.clone())
     }
@@ -137,13 +137,13 @@ impl Locks {
         self.state().kept.token(name)
     }
 
-    /// The owner of one name on the nodes, if the name is held.
+    /// The owner id that nodes store for this name, if the name is held.
     #[cfg(feature = "unstable")]
     pub(crate) fn owner(&self, name: &Name) -> Option<String> {
         self.state().kept.grant_of(name).map(|grant| grant.owner_of(name.text()).to_owned())
     }
 
-    /// For how long all locks are still held at least.
+    /// The shortest remaining validity of the locks.
     pub(crate) fn remaining(&self) -> Duration {
         self.state().kept.tenancy.remaining(self.now())
     }
@@ -170,8 +170,8 @@ impl Locks {
         Ok(freeing(&returned))
     }
 
-    /// Releases all locks, if they are held. If they were lost before, gives them back now, and
-    /// returns `None`.
+    /// Releases all locks, if they are held. If the locks were lost before, sends the releases that
+    /// were not yet sent, and returns `None`.
     pub(crate) fn release(&self) -> Option<ReleaseSet> {
         let mut state = self.state();
         if state.kept.tenancy.release(self.now()) {
@@ -183,11 +183,11 @@ impl Locks {
         None
     }
 
-    /// Makes one grant of all locks, with one token: a quorum extends each with the highest token
-    /// of them. If one cannot be extended in time, all are lost.
+    /// Makes one grant of all locks, with one token: a quorum extends each lock with the highest of
+    /// their tokens. If one lock cannot be extended in time, all are lost.
     ///
-    /// For each name, earlier tokens are below the one that won it, and so below this token. Later
-    /// tokens are above, since a quorum has this token as the name's fence.
+    /// For each name, earlier tokens are below the token that won the name, and so below the new
+    /// token. Later tokens are above it, since it is the name's fence on a quorum of nodes.
     pub(crate) async fn unite(&self) -> Result<(Grant, Open)> {
         let mut tries = 0;
         loop {
@@ -218,15 +218,15 @@ impl Locks {
     /// Sends renewals of all locks with one ballot, if all are held.
     fn send_all(&self) -> Option<(Tick, (u64, Vec<Renewing>))> {
         let mut state = self.state();
-        // Read before the first send: each node counts the ttl from a later moment.
+        // Read `t0` before the first send: each node counts the ttl from a later moment.
         let t0 = self.now();
         let alive = state.kept.tenancy.is_alive(t0);
         // Send under the mutex, so that no renewal follows a release.
         alive.then(|| (t0, state.kept.renew_as_one(&self.leases.voters)))
     }
 
-    /// All locks as one grant, as extended by renewals sent at `t0`. `None` if the grant's time is
-    /// over.
+    /// Takes out all locks as one grant, which renewals sent at `t0` have extended. `None` if the
+    /// locks have ended, or have less than `min_validity` left.
     fn taken_out(&self, token: u64, t0: Tick, votes: &RenewalTally) -> Option<(Grant, Open)> {
         let mut state = self.state();
         let (now, deadline) = (self.now(), self.rules.validity.deadline(t0));
@@ -234,8 +234,8 @@ impl Locks {
         if now >= deadline.minus(least) || !state.kept.tenancy.release(now) {
             return None;
         }
-        // Begin `open` before the timers are cleared. A shutdown finds the locks by their timers,
-        // and from now on waits for `open`.
+        // Begin `open` before the timers are cleared. A shutdown finds the locks by their timers.
+        // Without timers, the shutdown waits for `open`.
         let open = self.leases.voters.release_tasks.begin();
         let since = state.kept.forget_names();
         let (parts, may_hold): (Vec<_>, Vec<_>) = state.kept.take_all().into_iter().unzip();
@@ -283,7 +283,7 @@ impl Locks {
         super::watch::lost(self).await
     }
 
-    /// Waits until the locks have ended: why they were lost, or `None` if they were released.
+    /// Waits until the locks have ended. Returns why they were lost; `None` if they were released.
     #[cfg(feature = "blocking")]
     pub(crate) async fn outcome(&self) -> Option<LostReason> {
         super::watch::outcome(self).await
@@ -297,7 +297,7 @@ impl Locks {
     fn send_renewals(self: &Arc<Self>) -> Option<Batch> {
         let mut state = self.state();
         self.leases.schedule.clear(&mut state.renew);
-        // Read before the first send: each node counts the ttl from a later moment.
+        // Read `t0` before the first send: each node counts the ttl from a later moment.
         let t0 = self.now();
         let sent = state.kept.tenancy.renew(t0);
         if sent.is_empty() {
@@ -308,20 +308,19 @@ impl Locks {
         let grants = sent.iter().filter_map(|sent| state.kept.grant(sent.part));
         let renewals = Grant::renew_all(&self.leases.voters, grants);
         let renewals: Vec<_> = sent.into_iter().zip(renewals).collect();
-        // Nodes that never got the claims may carry out the renewals, and hold the names from now
-        // on.
+        // Renewals can make nodes hold names without a claim, so record all nodes that get them.
         renewals.iter().for_each(|(sent, renewing)| state.kept.tenancy.sent(sent.part, renewing.votes().sent()));
         self.arm(&mut state);
         Some(Batch { renewals, until: state.kept.tenancy.waits(t0, self.rules.round_timeout) })
     }
 
-    /// Takes note of the result of one renewal. An unclear one is sent again.
+    /// Records the result of one renewal. A renewal without a clear result is sent again.
     fn renewed(self: &Arc<Self>, sent: Sent, renewing: &Renewing, renewal: Renewal, again: Again) -> Renewed {
         let mut state = self.state();
         let votes = renewing.votes();
         let doubted = self.leases.voters.wakeups.doubts.since(sent.t0);
         let heard = Heard { t0: sent.t0, renewal, votes: &votes, doubted };
-        // One random number for the whole batch, so that its renewals stay together.
+        // One random number for the whole batch, so that its renewals are sent again together.
         let pace = self.leases.pace(&self.rules, again.from, || again.random);
         let renewed = state.kept.tenancy.renewed(sent, heard, pace, self.now());
         if let Renewed::Lost(reason) = renewed {
@@ -333,7 +332,7 @@ impl Locks {
         renewed
     }
 
-    /// Takes note of the end of a batch. `failed` is what nodes replied to a failed renewal.
+    /// Records the end of a batch. `failed` has the nodes' replies to a failed renewal.
     fn all_renewed(&self, failed: Vec<NodeReport>) {
         let mut state = self.state();
         if state.kept.tenancy.phase() == Phase::Held {
@@ -356,8 +355,8 @@ impl Locks {
         tracing::warn!(names, locks = since.len(), reason = reason.as_str(), "{} lost", self.what);
     }
 
-    /// Gives lost locks back: all, or only those past their deadline. The others stay until the
-    /// holder lets go, since the work under them may still be ending.
+    /// Releases lost locks: all locks, or only those past their deadline. The others keep their
+    /// names until their holder drops them, since work under these locks may not have ended.
     fn let_go(&self, state: MutexGuard<'_, State>, all: bool) {
         let now = self.now();
         if let Phase::Lost(_) = state.kept.tenancy.phase() {
@@ -379,8 +378,8 @@ impl Locks {
     where
         T: FnOnce(&mut SessionGrants) -> Vec<(Grant, NodeSet)>,
     {
-        // Begin `open` before the timers are cleared. A shutdown finds the locks by their timers,
-        // and from now on waits for `open`.
+        // Begin `open` before the timers are cleared. A shutdown finds the locks by their timers.
+        // Without timers, the shutdown waits for `open`.
         let open = self.leases.voters.release_tasks.begin();
         let taken = take(&mut state.kept);
         if state.kept.is_empty() {
@@ -398,7 +397,7 @@ impl Locks {
         since.iter().for_each(|since| self.leases.freed(&self.rules, *since));
     }
 
-    /// Sets the timers earlier if something is due sooner.
+    /// Sets a timer to an earlier time if its event is due earlier.
     fn arm(self: &Arc<Self>, state: &mut State) {
         let at = |timer: Option<Key>| timer.map(|(at, _)| at);
         let set = Timers { renew: at(state.renew), expire: at(state.expire) };
@@ -407,7 +406,7 @@ impl Locks {
         expire.into_iter().for_each(|at| self.expire_at(state, at));
     }
 
-    /// Sets the timer for the next deadline, unless all is given back.
+    /// Sets the timer for the next deadline, unless all locks were released.
     fn expire_next(self: &Arc<Self>) {
         let mut state = self.state();
         if state.expire.is_some() {
@@ -442,7 +441,7 @@ fn freeing(returned: &[Returned]) -> ReleaseSet {
 /// The error for a grant that expired before it could be added.
 fn too_late(names: &[Name]) -> Error {
     let names = listed(names);
-    let message = format!("cannot lock {names}: its validity ended before this process took note of the grant");
+    let message = format!("cannot lock {names}: its validity ended before this process could use the grant");
     Error::new(ErrorKind::Unavailable, message)
 }
 
@@ -497,8 +496,8 @@ impl Timed for Locks {
             if let Some(locks) = locks.upgrade() {
                 locks.all_renewed(failed);
             }
-            // Record last, and outside of the mutex: a recorder that blocks or panics then delays
-            // no renewal.
+            // Record metrics last, and outside of the mutex: a recorder that blocks or panics
+            // delays no renewal.
             ended.into_iter().for_each(|renewed| voters.meters.renewed(renewed));
         }
         .boxed()
@@ -513,8 +512,7 @@ impl Timed for Locks {
             Expiry::Over => self.let_go(state, false),
         }
         self.expire_next();
-        // If all leases were lost between the old timer and the new one, that loss has not found
-        // these locks.
+        // While no timer is set, `lose_all` does not find these locks, so check for a loss here.
         self.lose_late(self.leases.lost_after(self.since));
     }
 

@@ -1,12 +1,12 @@
-//! The lease monitor: one loop for each quorum. It renews and ends leases, and sends releases
-//! again, when that is due.
+//! The lease monitor: one loop for each quorum. The loop renews leases, ends leases, and sends
+//! releases again, each at its due time.
 //!
-//! The loop holds leases weakly: a lease that nobody holds is not renewed. Renewals hold up no
-//! other event, so deadlines are on time even if every node hangs. If many renewals are due at
-//! once, as after a stall of this process, those with the nearest deadlines go first. The queues to
-//! nodes are bounded: a request that does not fit, or waits too long, fails. User code may panic
-//! here: metrics recorders, logs and nodes. A panic ends only the event that it happened in, and
-//! not the loop.
+//! The loop holds leases weakly: a lease that nobody holds is not renewed. The loop does not wait
+//! for the nodes' replies, so it ends leases on time even if every node hangs. If many renewals are
+//! due at once, as after a stall of this process, renewals with the nearest deadlines are sent
+//! first. The queues to nodes are bounded: a request that does not fit, or waits too long, fails.
+//! User code may panic here: metrics recorders, logs and nodes. A panic ends only the event that it
+//! happened in, and not the loop.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,19 +29,20 @@ use crate::protocol::hello::{self, Greeter, Holdings};
 use crate::protocol::{Doubts, PendingRelease, ReleaseTasks, Voters};
 use crate::rules::{LostReason, NodeSet, Tick};
 
-/// How many renewals are under way at a time. So many fit into the calls that may be under way to a
-/// node (16 calls of 128 operations). With fewer, distance would slow renewals down. And the number
-/// is half of a node's queue, if all renewals of a session count as one.
+/// The most renewals under way at a time. This is also the number of operations that may be under
+/// way to one node (16 calls of 128). With fewer renewals, long round trips would slow them down.
+/// The number is half of a node's queue, in which all renewals of a session count as one.
 const RENEWALS: usize = 2_048;
 /// While so many operations of large renewals are under way, no further large renewal begins. A
-/// session's renewals are queued as one and sent as a whole. Too many of them at a time keep nodes
-/// busy for longer than a call may take. Two of the largest may be under way.
+/// session's renewals are queued as one and sent as a whole. Too many operations at a time keep
+/// nodes busy for longer than a call may take. Two sessions of the largest size may be under way.
 const OPERATIONS: usize = 16_384;
-/// A renewal of more operations is large. All small renewals under way send at most [`OPERATIONS`].
+/// A renewal of more operations than this is large. So all small renewals under way together have
+/// at most [`OPERATIONS`] operations.
 const SMALL: usize = OPERATIONS / RENEWALS;
 
 impl Leases {
-    /// Leases of `voters`, with their loop running.
+    /// Makes the leases of `voters`, and starts their loop.
     pub(crate) fn start(voters: Arc<Voters>, pending: mpsc::Receiver<Arc<dyn PendingRelease>>) -> Arc<Self> {
         let schedule = Arc::new(Schedule::new());
         let closing = CancellationToken::new();
@@ -79,20 +80,20 @@ impl Leases {
         !leases.is_empty()
     }
 
-    /// Loses every live lease. Leases that were asked for before this call, but begin later, are
-    /// lost too. After a shutdown, all later leases are lost.
+    /// Loses every live lease. A lease that begins later is also lost if its claim was sent before
+    /// this call. After a shutdown, all later leases are lost.
     pub(crate) fn lose_all(&self, reason: LostReason) {
         match reason {
             LostReason::Closed => self.closed.store(true, Ordering::Release),
             _ => self.others.store(moment(self.voters.host.now()), Ordering::Release),
         }
         for lease in self.schedule.leases().iter().filter_map(Weak::upgrade) {
-            // A log or a recorder that panics must not keep the other leases.
+            // If a log or a recorder panics, the other leases must still be lost.
             let _ = catch_unwind(AssertUnwindSafe(|| lease.lose(reason)));
         }
     }
 
-    /// The reason if all leases were lost since `t0`: then a lease that was asked for at `t0` is
+    /// The reason if all leases were lost since `t0`: then a lease that was claimed at `t0` is
     /// lost.
     pub(super) fn lost_since(&self, t0: Tick) -> Option<LostReason> {
         if self.closed.load(Ordering::Acquire) {
@@ -102,8 +103,7 @@ impl Leases {
     }
 
     /// Like [`lost_since`](Self::lost_since), for a session that began at `since`. A session that
-    /// began at the very moment of the loss is not lost: it holds no lock that was asked for
-    /// before.
+    /// began at the very moment of the loss is not lost: it has no lock that was claimed earlier.
     pub(super) fn lost_after(&self, since: Tick) -> Option<LostReason> {
         self.lost_since(since)
             .filter(|reason| *reason == LostReason::Closed || moment(since) < self.others.load(Ordering::Acquire))
@@ -120,7 +120,7 @@ impl Holdings for Leases {
     }
 }
 
-/// A moment as a number above zero.
+/// A moment as a number above zero, since `Leases::others` uses zero for "never".
 fn moment(at: Tick) -> u64 {
     u64::try_from(at.since_origin().as_nanos()).unwrap_or(u64::MAX).saturating_add(1)
 }
@@ -137,13 +137,12 @@ async fn run(
     tokio::pin!(reaping);
     let (mut renewals, mut operations, mut turns) = (FuturesUnordered::new(), 0, RenewalQueue::new());
     loop {
-        // Count replies before deadlines: after a stall, both may be due.
+        // Handle replies first: a reply that moves a deadline must count before the deadline comes.
         while let Some(ended) = renewals.next().now_or_never().flatten() {
             operations -= ended;
         }
         let now = host.now();
-        // A shutdown does not find leases that are taken out of the schedule, so it waits for
-        // `open`.
+        // A shutdown does not find leases without an event, so it waits until `open` is dropped.
         let open = release_tasks.begin();
         let (due, next) = schedule.due(now);
         due.into_iter().filter_map(handled).for_each(|(lease, by, large)| turns.wait(lease, by, large));
@@ -176,15 +175,15 @@ fn doubted(schedule: &Schedule<dyn Timed>, nodes: NodeSet) {
     }
 }
 
-/// Begins to renew a lease, and returns how many operations that sends. Catches a panic.
+/// Begins to renew a lease. Also returns how many operations the renewal sends. Catches a panic.
 fn renewed(lease: Weak<dyn Timed>) -> Option<(usize, impl Future<Output = ()> + use<>)> {
     let begin = || lease.upgrade().map(|lease| (lease.sends(), lease.renewal()));
     let (sends, renewal) = catch_unwind(AssertUnwindSafe(begin)).ok().flatten()?;
     Some((sends, AssertUnwindSafe(renewal).catch_unwind().map(drop)))
 }
 
-/// Handles a due event. But if a lease is to be renewed, only returns the lease, its deadline, and
-/// whether the renewal is large. Catches a panic.
+/// Handles a due event. For a due renewal, only returns the lease, its deadline, and whether the
+/// renewal is large. Catches a panic.
 fn handled(event: Event<dyn Timed>) -> Option<(Weak<dyn Timed>, Tick, bool)> {
     catch_unwind(AssertUnwindSafe(|| handle(event))).ok().flatten()
 }

@@ -1,27 +1,26 @@
 //! Renewals that wait for their turn, in the order of their deadlines. Only a few large renewals
-//! may be under way at a time. Large renewals that wait do not keep small ones waiting.
+//! may be under way at a time. Small renewals need not wait for large ones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Weak;
 
 use crate::rules::Tick;
 
-/// Dropped leases are not removed while at most this many wait.
+/// While at most this many leases wait, dropped leases are not removed.
 const FEW: usize = 1_024;
 
-/// Leases to be renewed, each once. Dropped leases are removed when twice as many wait as were left
-/// after the last removal.
+/// Leases to be renewed, each once. Dropped leases are removed when the queue is twice as long as
+/// it was after the last removal.
 pub(super) struct RenewalQueue<L: ?Sized> {
     /// The small renewals, and the large ones.
     orders: [BTreeMap<Turn, Weak<L>>; 2],
-    /// The place of each lease, by the lease's address. No other lease has this address while the
-    /// lease waits.
+    /// The place of each lease, by its address. The `Weak` keeps the address from being reused.
     places: HashMap<usize, (usize, Turn)>,
     count: u64,
     room: usize,
 }
 
-/// The deadline of a lease, and how many came before it.
+/// The deadline of a lease, and a number that keeps leases with equal deadlines in order.
 type Turn = (Tick, u64);
 
 impl<L: ?Sized> RenewalQueue<L> {
@@ -29,7 +28,7 @@ impl<L: ?Sized> RenewalQueue<L> {
         Self { orders: [BTreeMap::new(), BTreeMap::new()], places: HashMap::new(), count: 0, room: FEW }
     }
 
-    /// Adds a lease with its deadline. One that waits already moves to the place of that deadline.
+    /// Adds a lease with its deadline. A lease that already waits moves to its new place.
     pub(super) fn wait(&mut self, lease: Weak<L>, by: Tick, large: bool) {
         self.count += 1;
         let (address, mut turn, size) = (address(&lease), (by, self.count), usize::from(large));
@@ -45,7 +44,7 @@ impl<L: ?Sized> RenewalQueue<L> {
         }
     }
 
-    /// The next lease to renew; with `large` unset, the next small one.
+    /// Takes the next lease to renew. If `large` is false, takes only leases with small renewals.
     pub(super) fn next(&mut self, large: bool) -> Option<Weak<L>> {
         let first = |size: usize| Some((*self.orders[size].first_key_value()?.0, size));
         let (_, size) = (0..=usize::from(large)).filter_map(first).min()?;

@@ -1,4 +1,5 @@
-//! The runtime that a quorum was connected on. Without it, nothing is renewed, sent or received.
+//! The runtime that a quorum was connected on. After that runtime has ended, the quorum renews,
+//! sends and receives nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,7 @@ pub(crate) struct RuntimeHandle {
     ended: AtomicBool,
 }
 
-/// Held by a task of that runtime. At its end, the runtime drops the task and this value.
+/// A task of the runtime holds this value. When the runtime ends, it drops the task and this value.
 pub(super) struct Resident(Option<Arc<RuntimeHandle>>);
 
 impl RuntimeHandle {
@@ -29,7 +30,7 @@ impl RuntimeHandle {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Fails after the end, or if this code cannot wait for replies here.
+    /// Fails after a shutdown or the runtime's end, or if the caller cannot wait for replies.
     pub(crate) fn usable(&self) -> Result<()> {
         if self.shut.is_cancelled() {
             return Err(self.closed());
@@ -37,7 +38,7 @@ impl RuntimeHandle {
         self.can_wait()
     }
 
-    /// Fails if this code cannot wait for replies here and now.
+    /// Fails after the runtime's end, or if the caller cannot wait for replies.
     pub(crate) fn can_wait(&self) -> Result<()> {
         match can_wait() {
             _ if self.has_ended() => Err(runtime_ended()),
@@ -46,14 +47,14 @@ impl RuntimeHandle {
         }
     }
 
-    /// The error for calls after the end.
+    /// The error for calls after a shutdown or after the runtime's end.
     pub(crate) fn closed(&self) -> Error {
         if self.has_ended() { runtime_ended() } else { Error::closed() }
     }
 }
 
 impl Resident {
-    /// The task has ended by itself, and not with the runtime.
+    /// Drops this value for a task that ends by itself: then the runtime has not ended.
     pub(super) fn leaves(mut self) {
         self.0 = None;
     }

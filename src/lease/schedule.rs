@@ -14,20 +14,19 @@ use crate::rules::{LostReason, NodeSet, Tick};
 
 /// A lock, or the locks of a session: each has timers.
 pub(super) trait Timed: Send + Sync {
-    /// The time until which the lock may be relied on without another renewal; `None` if it has
-    /// ended.
+    /// The time until which the lock is held without another renewal; `None` if the lock has ended.
     fn deadline(&self) -> Option<Tick>;
 
     /// How many operations its renewal sends to each node: one for each name.
     fn sends(&self) -> usize;
 
-    /// Renews the lock, and takes note of the result. The future does not keep the lock alive.
+    /// Renews the lock, and records the result. The future does not keep the lock alive.
     fn renewal(self: Arc<Self>) -> BoxFuture<'static, ()>;
 
     /// The deadline's timer fired.
     fn deadline_reached(self: Arc<Self>);
 
-    /// These nodes are doubted.
+    /// These nodes are doubted: they may have forgotten grants.
     fn doubted(self: Arc<Self>, nodes: NodeSet);
 
     /// Loses the lock for good.
@@ -37,7 +36,7 @@ pub(super) trait Timed: Send + Sync {
     fn holds(&self, name: &Name) -> bool;
 }
 
-/// Something that is due. References are weak: no timer keeps a dropped lease alive.
+/// Something that is due. References to leases are weak: no timer keeps a dropped lease alive.
 #[derive(Debug)]
 pub(super) enum Event<L: ?Sized> {
     /// A lease is to be renewed.
@@ -51,8 +50,8 @@ pub(super) enum Event<L: ?Sized> {
 /// An event's place in the table.
 pub(super) type Key = (Tick, u64);
 
-/// The table of events of leases `L`. An added event seldom wakes the loop: the loop usually waits
-/// for an earlier event.
+/// The table of events of leases `L`. An added event seldom wakes the loop, which usually waits for
+/// an earlier event.
 pub(super) struct Schedule<L: ?Sized> {
     table: Mutex<Table<L>>,
     changed: Notify,
@@ -83,7 +82,7 @@ impl<L: ?Sized> Schedule<L> {
         key
     }
 
-    /// Sets a timer, in place of the one before.
+    /// Sets a timer, and removes the timer that it replaces.
     pub(super) fn set(&self, timer: &mut Option<Key>, at: Tick, event: Event<L>) {
         let before = timer.replace(self.add(at, event));
         before.into_iter().for_each(|before| self.remove(before));
@@ -95,7 +94,7 @@ impl<L: ?Sized> Schedule<L> {
     }
 
     fn remove(&self, key: Key) {
-        // Drop the event outside of the lock: it may hold the last reference to something.
+        // Drop the event outside of the mutex: it may hold the last reference to a release.
         let removed = self.table().events.remove(&key);
         drop(removed);
     }

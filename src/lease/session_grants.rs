@@ -15,12 +15,12 @@ pub(super) struct SessionGrants {
     pub(super) names: BTreeMap<Name, u64>,
 }
 
-/// Grants that were taken out, to be given back.
+/// Grants that were taken out, to be released.
 #[derive(Default)]
 pub(super) struct Taken {
     /// Each grant with the nodes that may hold it.
     pub(super) grants: Vec<(Grant, NodeSet)>,
-    /// For each grant that was taken out whole: since when it was held.
+    /// For each grant that was taken out with all its names: since when it was held.
     pub(super) since: Vec<Tick>,
 }
 
@@ -29,7 +29,7 @@ impl SessionGrants {
         Self { tenancy, grants: BTreeMap::new(), names: BTreeMap::new() }
     }
 
-    /// Adds a grant. `doubted` are the nodes that came into doubt while it was granted.
+    /// Adds a grant. `doubted` are the nodes that came into doubt while nodes granted it.
     pub(super) fn add(&mut self, grant: Grant, tenure: LeaseState, doubted: NodeSet, pace: Pace<impl FnOnce() -> u64>) {
         let number = self.tenancy.add(tenure, grant.won(), doubted, pace);
         self.names.extend(grant.names().iter().map(|name| (name.clone(), number)));
@@ -67,8 +67,7 @@ impl SessionGrants {
         self.grant(*self.names.get(name)?)
     }
 
-    /// Takes out names, which must be held and sorted. If a grant has more names than these, the rest
-    /// stay held.
+    /// Takes out names, which must be held and sorted. Other names of these grants stay held.
     pub(super) fn take_out(&mut self, names: &[Name]) -> Taken {
         let mut leaving: BTreeMap<u64, Vec<&Name>> = BTreeMap::new();
         for name in names {
@@ -102,26 +101,25 @@ impl SessionGrants {
         let token = self.grants.values().map(Grant::token).max().unwrap_or_default();
         self.grants.values_mut().for_each(|grant| grant.raise(token));
         let renewals = Grant::renew_all(voters, self.grants.values());
-        // Nodes that never got the claims may carry out the renewals, and hold the names from now
-        // on.
+        // Renewals can make nodes hold names without a claim, so record all nodes that get them.
         self.grants.keys().zip(&renewals).for_each(|(&number, sent)| self.tenancy.sent(number, sent.votes().sent()));
         (token, renewals)
     }
 
-    /// Forgets all names: none is held any more. The grants may still have to be given back.
+    /// Removes all names, since none is held any more. The grants may still have to be released.
     /// Returns since when each grant was held.
     pub(super) fn forget_names(&mut self) -> Vec<Tick> {
         self.names.clear();
         self.grants.keys().filter_map(|&number| self.tenancy.tenure(number)).map(LeaseState::since).collect()
     }
 
-    /// Takes out the grants whose time is over at `now`, after a loss.
+    /// After a loss, takes out the grants whose deadline has passed at `now`.
     pub(super) fn take_expired(&mut self, now: Tick) -> Vec<(Grant, NodeSet)> {
         let expired = self.tenancy.expired(now);
         self.take_whole(expired)
     }
 
-    /// Takes out all grants, after the end.
+    /// After the session has ended, takes out all grants.
     pub(super) fn take_all(&mut self) -> Vec<(Grant, NodeSet)> {
         let all = self.grants.keys().copied().collect();
         self.take_whole(all)

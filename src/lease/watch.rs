@@ -9,10 +9,9 @@ use super::schedule::Timed;
 use crate::host::{Host, can_wait, sleep_until};
 use crate::rules::LostReason;
 
-/// A lock, or the locks of a session, until released or lost.
+/// A lock, or the locks of a session, whose loss a caller can wait for.
 pub(super) trait Watched: Timed + 'static {
-    /// Why the lock is lost, if it is. It is lost when its time is over, even if no timer has
-    /// fired.
+    /// Why the lock is lost, if it is: also if its time is over and no timer has fired yet.
     fn lost(&self) -> Option<LostReason>;
 
     /// Loses the lock now if its time is over. Returns why the lock is lost, if it is.
@@ -22,8 +21,7 @@ pub(super) trait Watched: Timed + 'static {
         Some(reason)
     }
 
-    /// A token that is cancelled when the lock ends, whether lost or released; `None` if it has
-    /// ended.
+    /// A token that is cancelled when the lock is lost or released; `None` if it has already ended.
     fn over(&self) -> Option<CancellationToken>;
 
     /// Cancelled when the lock is lost.
@@ -31,7 +29,7 @@ pub(super) trait Watched: Timed + 'static {
 
     fn host(&self) -> &Arc<dyn Host>;
 
-    /// Notified when the deadline moves to an earlier moment; `None` if it never does.
+    /// Notified when the deadline moves to an earlier moment; `None` if that never happens.
     fn sooner(&self) -> Option<&Notify> {
         None
     }
@@ -39,7 +37,7 @@ pub(super) trait Watched: Timed + 'static {
 
 /// Waits until the lock is lost. Never ends if the lock is released first.
 ///
-/// Watches the deadline on the runtime that polls this.
+/// Watches the deadline on the runtime that polls this future.
 ///
 /// # Cancel safety
 /// Safe.
@@ -61,7 +59,7 @@ pub(super) async fn outcome(held: &impl Watched) -> Option<LostReason> {
         Some(over) => over.run_until_cancelled(lost(held)).await,
         None => None,
     };
-    // A loss cancels `over` too.
+    // A loss also cancels `over`, so `lost` may not have returned the reason.
     reason.or_else(|| held.lost())
 }
 
@@ -89,8 +87,8 @@ async fn expired(held: &impl Watched) -> LostReason {
     }
 }
 
-/// A token that is cancelled when the lock is lost. On another runtime than the quorum's, a task of
-/// that runtime watches for the loss.
+/// A token that is cancelled when the lock is lost. If called on another runtime than the quorum's,
+/// a task of that runtime watches for the loss.
 pub(super) fn cancellation(held: &Arc<impl Watched>) -> CancellationToken {
     let token = held.ended().child_token();
     if let Some(runtime) = held.host().elsewhere()
@@ -101,8 +99,7 @@ pub(super) fn cancellation(held: &Arc<impl Watched>) -> CancellationToken {
     token
 }
 
-/// Watches for the loss, which cancels the token. Ends when the token is cancelled or the lock
-/// ends.
+/// Watches the deadline: a loss cancels the token. Ends when the token or the lock ends.
 async fn watch(held: Arc<impl Watched>, token: CancellationToken, over: CancellationToken) {
     over.run_until_cancelled(token.run_until_cancelled(lost(&*held))).await;
 }

@@ -1,4 +1,4 @@
-//! What all acquisitions have in common: a shutdown ends them, and their latency is recorded.
+//! Code that all acquisitions share: it ends them at a shutdown, and records their latency.
 
 use std::sync::Arc;
 
@@ -16,14 +16,13 @@ use crate::spans;
 use crate::words::listed;
 
 impl Inner {
-    /// A caller that wants these names, with a new ticket and no note.
+    /// A request for these names, without a note. It gets its ticket when it begins.
     pub(super) fn claimant<'a>(&'a self, names: &'a Arc<[Name]>, rules: &'a Rules, who: ClaimKind<'a>) -> Claimant<'a> {
         let (voters, queue, shut) = (&self.leases.voters, &self.queue, &self.shut);
         Claimant { voters, queue, names, told: names, who, rules, may_have_note: false, ticket: None, shut }
     }
 
-    /// Acquires the names, and passes the grant to `hold`. `all` is the claimant, or the error if
-    /// its names are bad.
+    /// Acquires the names, and passes the grant to `hold`. `all` is an error if a name is bad.
     pub(super) async fn acquire<T>(
         &self,
         all: Result<Claimant<'_>>,
@@ -40,7 +39,7 @@ impl Inner {
         self.timed(rules.class, &span, work).await
     }
 
-    /// The span of an acquisition. `name` is called only if the span records it.
+    /// The span of an acquisition. `name` is called only if the span records the names.
     pub(super) fn span(&self, rules: &Rules, name: impl FnOnce() -> String) -> Span {
         let span = spans::acquire(self.leases.voters.meters.quorum());
         if rules.trace_name && !span.is_disabled() {
@@ -49,7 +48,7 @@ impl Inner {
         span
     }
 
-    /// Runs `work`, which acquires something, until a shutdown. Records its latency and outcome.
+    /// Runs `work`, an acquisition, until it ends or a shutdown ends it. Records its latency.
     pub(super) async fn timed<T>(&self, class: Class, span: &Span, work: impl Future<Output = Result<T>>) -> Result<T> {
         self.usable()?;
         let work = work.instrument(span.clone());
@@ -66,8 +65,8 @@ impl Inner {
         acquired
     }
 
-    /// Returns `acquired`. But if a shutdown came meanwhile, it may not have seen this lock: then
-    /// `give_up` ends the lock. The shutdown waits until `open` is dropped.
+    /// Returns `acquired`, unless a shutdown has begun. The shutdown may have missed this new lock,
+    /// so `give_up` ends the lock here. The shutdown waits until `open` is dropped.
     pub(super) fn unless_shut<T>(&self, acquired: T, open: Open, give_up: impl FnOnce(T)) -> Result<T> {
         if !self.shut.is_cancelled() {
             return Ok(acquired);
@@ -77,7 +76,7 @@ impl Inner {
         Err(self.closed())
     }
 
-    /// The ticket of an acquisition that began at this time.
+    /// The ticket of an acquisition that began at `began`. Nodes order waiters by tickets.
     pub(super) fn ticket(&self, began: Tick) -> u64 {
         let ago = u64::try_from(self.host.now().since(began).as_micros()).unwrap_or(u64::MAX);
         self.leases.voters.ticket().saturating_sub(ago)
@@ -92,7 +91,7 @@ impl Inner {
     }
 }
 
-/// When this is dropped, it records the latency of an acquisition, however the acquisition ended.
+/// Records the latency of an acquisition when this value is dropped, so also after a cancel.
 struct Timing<'a> {
     inner: &'a Inner,
     class: Class,

@@ -1,4 +1,4 @@
-//! The names that callers of one session are acquiring. No two callers claim the same name.
+//! The names that callers of one session are acquiring. No two of them acquire the same name.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::words::listed;
 pub(super) struct Asking {
     names: Mutex<HashSet<Name>>,
     changed: Notify,
-    /// The most names that the session may hold and acquire, together.
+    /// The most names that the session may hold or be acquiring at one time.
     most: usize,
 }
 
@@ -39,7 +39,7 @@ impl Asking {
         Self { names: Mutex::default(), changed: Notify::new(), most }
     }
 
-    /// Decides who acquires those of `names` that the session does not hold.
+    /// Decides what a caller of the session must do to get the names that the session lacks.
     pub(super) fn begin(&self, locks: &Locks, names: &[Name]) -> Result<Turn<'_>> {
         let mut asked = self.names();
         let Some(missing) = locks.missing(names) else {

@@ -21,7 +21,7 @@ use crate::protocol::{MAX_PENDING, Membership, OrphanedGrants, PendingReleases, 
 use crate::rules::Size;
 use crate::rules::list::{List, PROTOCOL};
 
-/// Settings of a quorum, which [`connect`](Self::connect) connects.
+/// Settings of a quorum. [`connect`](Self::connect) makes the quorum from them.
 #[derive(Clone, Default)]
 #[must_use = "a builder does nothing until it connects"]
 pub struct QuorumBuilder {
@@ -29,23 +29,23 @@ pub struct QuorumBuilder {
 }
 
 impl QuorumBuilder {
-    /// The quorum's name in metrics and traces: the label `quorum`. Default `default`; 1 to 64 of
-    /// the characters `a-z A-Z 0-9 _ . -`.
+    /// The quorum's name in metrics and traces: the value of the label `quorum`. It has 1 to 64 of
+    /// the characters `a-z A-Z 0-9 _ . -`. Default: `default`.
     ///
     /// Give each quorum of a process a name of its own. Quorums with the same name share their
-    /// metrics, so gauges such as `quorumlock_node_up` show the value that was set last, of any of
-    /// these quorums.
+    /// metrics, so a gauge such as `quorumlock_node_up` shows the value that any of them set last.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.settings.quorum = name.into();
         self
     }
 
-    /// Adds one node, which must be a master, independent of the others. Its address is one of
+    /// Adds one node, which must be a master, independent of the other nodes. Its address is one of
     ///
     /// * `redis://[user[:password]@]host[:port][/database]`, plain text,
     /// * `rediss://...[?ca=file&cert=file&key=file&server_name=name]`, the same over TLS. The query
     ///   sets [`Tls`] options of this node: authorities, the client's certificate with its key, and
-    ///   the name in the server's certificate. They override those of [`tls`](Self::tls).
+    ///   the name in the server's certificate. These options override the options of
+    ///   [`tls`](Self::tls).
     /// * `redis+unix://[user[:password]@]/path/to/socket[?db=database]`, on Unix.
     ///
     /// The default port is 6379, and the default database 0. User and password are percent-encoded,
@@ -56,9 +56,9 @@ impl QuorumBuilder {
     /// [`node_named`](Self::node_named), sets another name.
     ///
     /// Nodes are trusted. A node that sends replies without end can fill this process's memory.
-    /// Over fred, arrays nested some hundreds deep can end the process by a stack overflow: fred's
-    /// parser, redis-protocol 6, has no limit for the size or the depth of replies. redis-rs
-    /// refuses replies nested more than a hundred deep.
+    /// With fred, arrays with hundreds of nested levels can end the process with a stack overflow:
+    /// fred's parser, redis-protocol 6, has no limit for the size or the depth of replies. redis-rs
+    /// refuses replies with more than a hundred levels.
     pub fn node(mut self, address: impl Into<String>) -> Self {
         self.settings.nodes.push(NodeAddress::unnamed(address.into()));
         self
@@ -78,22 +78,24 @@ impl QuorumBuilder {
         self
     }
 
-    /// The name of the list. A list has the nodes' names and [`max_ttl`](Self::max_ttl). Default
-    /// `default`; 1 to 64 printable ASCII characters and no space.
+    /// The name of this client's list. A list has a name, the nodes' names and
+    /// [`max_ttl`](Self::max_ttl). The name has 1 to 64 printable ASCII characters and no space.
+    /// Default: `default`.
     ///
-    /// Clients that may want the same locks must have the same list. Nodes keep a list in force
-    /// while its clients are connected, and for another `max_ttl` and 15 s after that. Until then,
-    /// clients with another list *of the same name* acquire nothing: otherwise two clients could
-    /// hold one lock, each by its own quorum.
+    /// Clients that may want the same locks must have the same list. A node keeps a list in force:
+    /// it votes for clients of this list only, while they are connected, and for `max_ttl` and 15 s
+    /// more. Until then, clients with another list *of the same name* acquire nothing: otherwise
+    /// two clients could hold one lock, each by its own quorum.
     ///
-    /// Clients whose lists have different names do not wait for each other: a node votes only for
-    /// the list in force there. Use different names only if the clients never want the same locks.
+    /// If the lists have different names, each client acquires locks from the nodes that have its
+    /// list in force, if these are a quorum. Use different names only if the clients never want the
+    /// same locks.
     pub fn list_name(mut self, name: impl Into<String>) -> Self {
         self.settings.list = name.into();
         self
     }
 
-    /// The options of locks that set no options of their own.
+    /// The options of all locks that do not set their own options.
     pub fn options(mut self, options: LockOptions) -> Self {
         self.settings.options = options;
         self
@@ -121,18 +123,17 @@ impl QuorumBuilder {
     /// How a lock's name becomes its key: a text that contains `{name}` once, as in
     /// `"acme/{name}"`. Default: `{name}` alone.
     ///
-    /// Use it if the tenants of a program have locks of the same names: give each tenant a quorum
-    /// with a format of its own. Two names never have the same key, and the servers' users can be
-    /// limited to the keys of a tenant (`~quorumlock:{acme/*`). Clients with different formats
-    /// share the nodes' records and the list. Clients with different [key
-    /// prefixes](Self::key_prefix) do not share them. The text around the name has 512 bytes at
-    /// most, without `{`, `}` and NUL.
+    /// Use formats if several tenants of a program use the same names: give each tenant a quorum
+    /// with its own format. Different names never get the same key. A Redis user can be limited to
+    /// the keys of one tenant (`~quorumlock:{acme/*`). Clients with different formats share the
+    /// nodes' records and the list. Clients with different [key prefixes](Self::key_prefix) do not
+    /// share them. The text around `{name}` has 512 bytes at most, without `{`, `}` and NUL.
     ///
-    /// Names are shown in this form, as by [`Lease::name`](crate::Lease::name). A client without a
-    /// format sees the same lock as `acme/orders`. But some calls return names that callers pass to
-    /// other calls: these names are in the callers' form. They are
+    /// Most calls return the whole text, as [`Lease::name`](crate::Lease::name) does: a client
+    /// without a format uses the same lock by the name `acme/orders`. But
     /// [`Session::held`](crate::Session::held), [`Conflict`](crate::Conflict) and
-    /// [`Quorum::held_names`], which lists names of this format only.
+    /// [`Quorum::held_names`] return the names without the format, so that you can pass these names
+    /// to other calls. `held_names` lists only names of this format.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -153,25 +154,25 @@ impl QuorumBuilder {
 
     /// The first part of the connections' names in the servers' `CLIENT LIST`. Default
     /// `quorumlock`. The whole name is `NAME:VERSION:LIST:HASH:HOST/PID/UUID`: this library's
-    /// version, the name of the list of nodes and the list's hash, and the client's id, with which
-    /// the owners of its locks begin. `quorumlock clients` reads this name.
+    /// version, the name and the hash of the list of nodes, and the client's id. Owner ids of this
+    /// client's locks begin with the client's id. `quorumlock clients` reads this name.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.settings.client_name = name.into();
         self
     }
 
-    /// The longest ttl of any lock, and so the time of the restart guard. Default 60 s; at most 24
-    /// h. Locks with a longer ttl are refused.
+    /// The longest ttl of any lock. Default 60 s; at most 24 h. A lock with a longer ttl is
+    /// refused.
     ///
-    /// A node may have forgotten locks if it restarted or lost data, or if its clock was stepped.
-    /// It then does not vote on claims until this time has passed. The same holds for new servers,
-    /// unless [`Quorum::init`] was called, or they have run for longer than 1.25 times this time.
-    /// Zero switches the guard off, for tests and demos: a restarted node can then grant a lock
-    /// twice.
+    /// `max_ttl` is also the time of the *restart guard*: a node may have forgotten locks if it
+    /// restarted or lost data, or if its clock was stepped. Such a node does not vote on claims
+    /// until this time has passed. New servers also wait for this time, unless [`Quorum::init`] was
+    /// called, or they have run for longer than 1.25 times this time. Zero switches the guard off,
+    /// for tests and demos: a restarted node can then grant a lock twice.
     ///
-    /// It is part of the [list](Self::list_name), so all clients must have the same value.
+    /// `max_ttl` is part of the [list](Self::list_name), so all clients must have the same value.
     ///
-    /// The guard cannot see [everything](crate::Doubt#what-cannot-be-seen).
+    /// The guard does not notice [every loss](crate::Doubt#what-cannot-be-seen).
     pub fn max_ttl(mut self, longest: Duration) -> Self {
         self.settings.max_ttl = longest;
         self
@@ -180,14 +181,13 @@ impl QuorumBuilder {
     /// Makes an onlooker, which never acquires locks. [`inspect`](Quorum::inspect),
     /// [`members`](Quorum::members), [`revoke`](Quorum::revoke) and
     /// [`force_release`](Quorum::force_release) work. An onlooker makes no records and puts no list
-    /// in force, so it may connect to any nodes beside clients of any list. [`Quorum::init`] needs
-    /// an onlooker.
+    /// in force, so it may connect to any client's nodes. [`Quorum::init`] needs an onlooker.
     pub const fn onlooker(mut self) -> Self {
         self.settings.onlooker = true;
         self
     }
 
-    /// The client library that connects to Redis nodes. Default [`Transport::Fred`]: see there.
+    /// The client library that connects to Redis nodes. Default: [`Transport::Fred`].
     pub const fn transport(mut self, transport: Transport) -> Self {
         self.settings.transport = transport;
         self
@@ -201,16 +201,16 @@ impl QuorumBuilder {
         self
     }
 
-    /// The provider of user and password, for nodes whose addresses have no password. Each new
-    /// connection asks the provider: [`PasswordFile`](crate::PasswordFile), or [your
-    /// own](CredentialsProvider).
+    /// The provider of user and password, for nodes whose addresses have no password. It is a
+    /// [`PasswordFile`](crate::PasswordFile) or [your own](CredentialsProvider). Each new
+    /// connection asks the provider again.
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
         self.settings.credentials = Some(Arc::new(provider));
         self
     }
 
     /// The time that one node may take for a reply, and for each step of connecting. Default 2 s,
-    /// which suits round trips of up to a second. After three timeouts in a row, the quorum
+    /// which suits round trips of up to a second. After three timeouts in a row, the client
     /// connects to the node anew.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.settings.node_timeout = timeout;
@@ -218,33 +218,34 @@ impl QuorumBuilder {
     }
 
     /// How long [`connect`](Self::connect) waits for a quorum. Default 15 s. Connecting to a node
-    /// takes some five round trips, one or two more with TLS, and one more with a database.
+    /// takes about five round trips, one or two more with TLS, and one more to select a database.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self
     }
 
-    /// How many callers of this process may hold one name or wait for it, together. Default 65,536.
-    /// Further callers get `Contended`.
+    /// How many callers of this process may hold one name or wait for the name at one time. Default
+    /// 65,536. Further callers get `Contended`.
     pub fn max_callers(mut self, most: usize) -> Self {
         self.settings.max_callers = most;
         self
     }
 
-    /// Connects, and returns when a quorum of nodes is admitted. The other nodes join later.
+    /// Connects, and returns when a quorum of nodes is connected and checked. Other nodes join
+    /// later.
     ///
-    /// This describes the metrics to the installed recorder, so install yours first.
+    /// This call describes the metrics to the installed recorder, so install your recorder first.
     ///
     /// The quorum lives on the runtime of this call. When that runtime has ended, every call fails
     /// with `Config`: connect once per runtime.
     ///
     /// A process that forks must connect after the fork, in each child. A child has the sockets and
-    /// the identity of its parent's quorum, and none of its tasks. So the child could end a lock of
-    /// the parent, or look like its holder.
+    /// the identity of its parent's quorum, but no task of the quorum runs in the child. So the
+    /// child could end a lock of the parent, or look like the holder of the lock.
     ///
     /// # Errors
     /// `Config` if a setting is invalid, if two addresses lead to the same server, or outside of a
-    /// Tokio runtime. `Unavailable` if no quorum was admitted within
+    /// Tokio runtime. `Unavailable` if no quorum was connected and checked within
     /// [`connect_timeout`](Self::connect_timeout), with a report on each node. The reason may be
     /// that clients of another [list](Self::list_name) of the same name use these nodes.
     ///
@@ -257,8 +258,8 @@ impl QuorumBuilder {
         Ok(quorum)
     }
 
-    /// Starts to connect and returns at once. Use it for services that must start while nodes are
-    /// down, and for tools that look at nodes one by one.
+    /// Starts to connect and returns at once. Use `open` for services that must start while nodes
+    /// are down, and for tools that look at nodes one by one.
     ///
     /// # Errors
     /// `Config` if a setting is invalid, or outside of a Tokio runtime.
@@ -330,11 +331,11 @@ impl QuorumBuilder {
         Ok(Quorum(Arc::new(Inner::new(leases, host, rules, self.settings, Some(registry)))))
     }
 
-    /// A quorum of `nodes` nodes in this process's memory. It ignores the builder's addresses. Its
-    /// time is Tokio's clock, which tests can pause.
+    /// A quorum of `nodes` nodes in this process's memory. The builder's addresses are ignored. The
+    /// quorum uses Tokio's clock, which tests can pause.
     ///
     /// # Errors
-    /// `Config` if a setting is invalid, for no node or more than 64, or without a Tokio runtime.
+    /// `Config` for an invalid setting, for no node or more than 64, or outside of a Tokio runtime.
     pub fn in_memory(self, nodes: usize) -> Result<Quorum> {
         let host: Arc<dyn Host> = Arc::new(TokioTime::new(runtime()?));
         let node = |index| -> Arc<dyn Node> { Arc::new(MemoryNode::new(&format!("memory://{index}"), host.clone())) };
@@ -368,7 +369,7 @@ impl Quorum {
     }
 
     /// A quorum of `nodes` nodes in this process's memory, for examples and tests. Its locks
-    /// exclude within this process only.
+    /// exclude only other callers in this process.
     ///
     /// # Errors
     /// `Config` for no node or more than 64, and outside of a Tokio runtime.
@@ -376,7 +377,7 @@ impl Quorum {
         Self::builder().in_memory(nodes)
     }
 
-    /// Another client of the same nodes in memory, like one in another process.
+    /// Another client of the same nodes in memory, as if it ran in another process.
     #[cfg(feature = "testing")]
     pub(crate) fn beside(&self) -> Result<Self> {
         self.0.in_memory()?;
@@ -406,7 +407,7 @@ fn accept(nodes: usize) -> Result<()> {
     if (1..=MAX_NODES).contains(&nodes) {
         return Ok(());
     }
-    Err(Error::config(format!("a quorum takes 1 to {MAX_NODES} nodes")))
+    Err(Error::config(format!("a quorum has 1 to {MAX_NODES} nodes")))
 }
 
 fn runtime() -> Result<Handle> {
@@ -419,7 +420,7 @@ fn membership(settings: &Settings, rules: &Rules, names: Vec<Arc<str>>) -> Membe
     Membership { list, names, round_timeout, onlooker }
 }
 
-/// The metrics of this quorum. Must be registered before those of its nodes.
+/// The metrics of this quorum. Call this before the nodes register theirs: it describes all.
 fn meters(settings: &Settings, nodes: usize) -> Meters {
     let size = Size::of(u32::try_from(nodes).unwrap_or(u32::MAX));
     Meters::new(settings.quorum.clone().into(), size.quorum(), PROTOCOL)
@@ -445,9 +446,9 @@ fn client(host: &dyn Host) -> String {
     format!("{}/{}/{uuid}", host::machine(), std::process::id())
 }
 
-/// The name of a client's connections. `CLIENT SETNAME` takes printable characters only.
+/// The name of a client's connections. `CLIENT SETNAME` accepts printable characters only.
 fn connection_name(settings: &Settings, hash: &str, client: &str) -> Arc<str> {
-    // Of the parts, only the list may have colons.
+    // The name is split at colons from both ends, so only the list, in the middle, may have colons.
     let (name, list, version) = (settings.client_name.replace(':', "?"), &settings.list, env!("CARGO_PKG_VERSION"));
     let printable = |letter: char| if letter.is_ascii_graphic() { letter } else { '?' };
     format!("{name}:{version}:{list}:{hash}:{client}").chars().map(printable).collect::<String>().into()

@@ -6,8 +6,8 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 
 impl Config {
-    /// A builder with these settings, and defaults for those that are not set. The password file is
-    /// read now, and again at each connection.
+    /// A builder with these settings, and defaults for settings that are not set. The password file
+    /// is read now, and again at each connection.
     ///
     /// # Errors
     /// `Config` if user, password and address of a node contradict each other, if the environment
@@ -33,8 +33,8 @@ impl Config {
 }
 
 impl QuorumBuilder {
-    /// The builder that the environment describes: [`Config::from_env`] lists its variables. Calls
-    /// on the builder add settings, and override those of the environment.
+    /// A builder with the settings in the environment: [`Config::from_env`] lists the variables.
+    /// Calls on the builder add settings, or override settings of the environment.
     ///
     /// # Errors
     /// `Config` for an invalid variable, or if a password file cannot be read. If
@@ -57,8 +57,8 @@ impl QuorumBuilder {
 }
 
 impl Quorum {
-    /// Connects to the nodes in the environment, with the options that are set there:
-    /// [`Config::from_env`] lists its variables.
+    /// Connects to the nodes that the environment names, with the other settings in the
+    /// environment: [`Config::from_env`] lists the variables.
     ///
     /// # Errors
     /// `Config` for an invalid variable, or if `QUORUMLOCK_NODES` names no node; otherwise as

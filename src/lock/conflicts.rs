@@ -1,4 +1,4 @@
-//! Adds to an error which of several names others hold.
+//! Adds to an error the names that others hold, and their holders.
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::protocol::holders;
 use crate::words::left;
 
 impl Inner {
-    /// Adds to the error which names are held, if a quorum of nodes names the holders in time.
+    /// Adds to the error the held names, with the holders that nodes named in time.
     pub(super) async fn explained(&self, names: &Arc<[Name]>, error: Error, patience: Duration) -> Error {
         let conflicts = holders(&self.leases.voters, names, patience).await;
         if conflicts.is_empty() {
@@ -22,7 +22,7 @@ impl Inner {
         error.with_conflicts(given.collect())
     }
 
-    /// The conflict with its name in the callers' form; `None` if the name has another key format.
+    /// The conflict, with the name as callers write it. `None` if the name has another key format.
     fn as_given(&self, conflict: Conflict) -> Option<Conflict> {
         Some(Conflict { name: self.settings.told(&conflict.name)?, ..conflict })
     }
@@ -33,7 +33,7 @@ fn with_more(error: Error, more: &str) -> Error {
     let (kind, nodes, holder) = (error.kind(), error.nodes().to_vec(), error.holder().map(Arc::from));
     // `Display` prints the nodes after the message, so omit them here.
     let message = format!("{}; {more}", error.clone().with_nodes(Vec::new()));
-    // The old error stays reachable as the source, so its own source is not lost.
+    // Keep the old error as the source of the new error: the old error has a source too.
     let below = error.source().is_some().then(|| Arc::new(error) as Arc<dyn StdError + Send + Sync>);
     Error::new(kind, message).with_nodes(nodes).with_holder(holder).with_source(below)
 }

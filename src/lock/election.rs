@@ -1,4 +1,4 @@
-//! Elections: the holder of a name leads.
+//! Elections: the holder of the lock on a name leads.
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use super::scoped::under;
 use crate::config::LockOptions;
 use crate::error::{Error, Result};
 
-/// An election: at most one candidate leads at a time, across all clients of the same nodes. Others
-/// can see who leads, and the value that the leader proclaimed.
+/// An election: at most one candidate leads at a time, across all clients of the same nodes.
+/// Observers see who leads, and the value that the leader proclaimed.
 ///
-/// An election on `x` is the lock `x`: the leader holds that lock, and a lock and an election on
-/// one name exclude each other. All guarantees for locks hold for leaders too. Observers see the
-/// next leader. They do not see that a leader resigned.
+/// An election on `x` is the lock `x`: the leader holds that lock, so an election and a lock on one
+/// name exclude each other. All guarantees for locks hold for leaders too. Observers see new
+/// leaders, but they do not see that a leader resigned.
 ///
 /// Cheap to clone, `Send` and `Sync`.
 ///
@@ -49,14 +49,13 @@ pub struct Election {
 }
 
 impl Quorum {
-    /// The election on `name`: 1 to 1,024 bytes of any text without NUL. A bad name is refused when
-    /// somebody campaigns or observes.
+    /// The election on `name`: 1 to 1,024 bytes of text without NUL. Its methods refuse a bad name.
     #[must_use]
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election { lock: self.lock(name).saying("".into()) }
     }
 
-    /// The election on `name` with options of its own.
+    /// The election on `name`, with its own options.
     ///
     /// # Errors
     /// As [`lock_with`](Self::lock_with).
@@ -66,8 +65,7 @@ impl Quorum {
 }
 
 impl Election {
-    /// Waits for `timeout` at most until this caller leads. Candidates are served in order of
-    /// arrival.
+    /// Waits for `timeout` at most until this caller leads. Candidates lead in order of arrival.
     ///
     /// # Errors
     /// As [`QuorumLock::acquire`]: `Timeout` if others led until the time ended.
@@ -92,8 +90,9 @@ impl Election {
     /// Waits until this caller leads, runs `body`, and resigns. Drops the body once the lead is
     /// lost.
     ///
-    /// The body gets a view of the office, which can proclaim. The body owns this view, and may
-    /// keep it, clone it and give it to tasks. No view keeps the office once the body has ended.
+    /// The body gets a view of the lead (the office), with which it can proclaim a value. The body
+    /// owns this view, and may clone it and give it to tasks. No view keeps the office after the
+    /// body has ended.
     ///
     /// # Errors
     /// As [`campaign`](Self::campaign), and `Lost` if the office was lost before the body ended. A
@@ -130,7 +129,7 @@ impl Election {
     }
 
     /// As [`run`](Self::run), for a body that can fail. Returns one `Result`, with the errors of
-    /// both. The office is given up whatever the body returns.
+    /// `run` and of the body. The office is given up whatever the body returns.
     ///
     /// # Errors
     /// Those of [`run`](Self::run), converted to the body's error type, and the body's own.
@@ -163,33 +162,33 @@ impl Election {
     /// leader that has not proclaimed anything has the value `""`.
     ///
     /// Items come in the order of tokens: no older leader follows a newer one, and no older value
-    /// of a leader follows a newer one. A leader or a value that does not last may be left out.
-    /// There is no item when nobody leads.
+    /// of a leader follows a newer one. The stream may skip a leader or a value that is soon
+    /// replaced. It has no item for the time when nobody leads.
     ///
-    /// Each leader is one that a quorum of nodes names. It may have lost the office when you read
-    /// the item. So work that two must not do still needs the token.
+    /// A quorum of nodes has named each leader in the stream. But that leader may have lost the
+    /// office by the time you read the item. So work that only one leader may do still needs the
+    /// token.
     ///
-    /// Nodes publish that there is news, and the stream then asks the nodes who leads. So it sees a
-    /// change about a round trip after the nodes know of it. The stream trusts no published
-    /// message, only replies of a quorum. It asks at most every 30 ms, however many messages come.
-    /// Messages may be lost, so it also asks every 2.5 to 5 s, at random times, and when the
-    /// leader's hold ends. If the user of this client or of the leader has no right to the channel
-    /// (`&quorumlock:*`), changes are seen after up to 5 s. A node that hangs delays this by up to
-    /// the round timeout.
+    /// Nodes publish a message after a change, and the stream then asks all nodes who leads. So it
+    /// shows a change about one round trip after the nodes have stored the change. The stream
+    /// trusts only the replies of a quorum, and no published message. It asks at most every 30 ms,
+    /// however many messages arrive. Messages may be lost, so it also asks every 2.5 to 5 s, at
+    /// random times, and when the leader's hold ends. If the user of this client or of the leader
+    /// has no right to the channel (`&quorumlock:*`), the stream shows a change after up to 5 s. A
+    /// node that hangs delays an item by up to the round timeout.
     ///
     /// While a client observes any name, it has one more connection to each node.
     ///
-    /// The stream asks only while it is polled. An unpolled stream costs the nodes nothing, and
-    /// goes on with the present state when it is polled again.
+    /// The stream sends requests only while it is polled. When it is polled again after a pause, it
+    /// continues with the present state.
     ///
-    /// The stream ends at a shutdown of the quorum, or when it is polled outside of a Tokio
-    /// runtime.
+    /// The stream ends at a shutdown of the quorum, or if polled outside of a Tokio runtime.
     ///
     /// # Errors
     /// `Config` for a bad name or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// Safe: cancelling `next` misses nothing, and dropping the stream leaves nothing behind.
+    /// Safe: cancelling `next` loses no item, and dropping the stream ends its subscription.
     pub fn observe(&self) -> Result<impl Stream<Item = Leadership> + Send + use<>> {
         Ok(Observer::new(&self.lock)?.leaders())
     }

@@ -13,28 +13,29 @@ use crate::error::{NodeReport, Result};
 use crate::node::{Fault, FaultKind, Inspection, Name};
 use crate::protocol::{Inspected, Pages, Survey, Voters};
 
-/// A node is asked about at most this many names at once: its queue must keep room for other
-/// callers.
+/// The most names about which one node is asked at once. The queue of requests to the node must
+/// keep room for other callers.
 const SLICE: usize = 256;
 
 /// The names that are held, page by page: see [`Quorum::held_names`].
 pub struct HeldNames {
     inner: Arc<Inner>,
     pages: Pages,
-    /// Names that were read. Several nodes list the same name, and a node may list it twice.
+    /// Names whose reports were read. They are skipped later: several nodes list the same name, and
+    /// one node may list a name twice.
     seen: BTreeSet<Name>,
-    /// Names that no node reports as held, but about which no quorum answered.
+    /// Names that no node reported as held, and for which no quorum answered.
     missed: BTreeSet<Name>,
 }
 
 impl Quorum {
     /// Lists all held names under the key prefix of this quorum. With a
-    /// [`key_format`](crate::QuorumBuilder::key_format), it returns the names in the callers' form,
-    /// which [`inspect`](Self::inspect) takes, and leaves out names of other formats.
+    /// [`key_format`](crate::QuorumBuilder::key_format), the list has the names without the format,
+    /// as [`inspect`](Self::inspect) takes them, and leaves out names of other formats.
     ///
-    /// For this, nodes go through all their keys, a thousand at a time (`SCAN`), so that other
-    /// callers wait for a millisecond or two at most. The list is for people: make no decisions by
-    /// it.
+    /// To list the names, each node goes through all its keys, a thousand at a time (`SCAN`), so
+    /// that other callers wait for a millisecond or two at most. Holders may change during the
+    /// listing, so no program should base decisions on the list.
     ///
     /// # Examples
     /// ```
@@ -63,16 +64,16 @@ impl Quorum {
 }
 
 impl HeldNames {
-    /// The next page of names, sorted, with the nodes' reports about each; `None` after the last
-    /// page. A page may be empty. A name that is held throughout is returned once. A name that is
-    /// acquired or released meanwhile is returned at most once.
+    /// The next page of names, sorted, with the nodes' reports about each name. `None` after the
+    /// last page. A page may be empty. A name that is held during the whole listing is returned
+    /// once. A name that is acquired or released during the listing is returned at most once.
     ///
-    /// If nodes hang, a page takes up to a round timeout, and another one for each 256 names in it.
+    /// If nodes hang, a page takes up to one round timeout, and one more for each 256 of its names.
     ///
     /// # Errors
     /// `Config` outside of a Tokio runtime, `Closed` after a shutdown. Nodes that do not answer are
-    /// [`unread`](Self::unread) from then on, and names about which too few answer are
-    /// [`missed`](Self::missed).
+    /// no errors: [`unread`](Self::unread) lists these nodes, and [`missed`](Self::missed) lists
+    /// the names for which too few nodes answered.
     ///
     /// # Cancel safety
     /// Safe: the next call finds again the names that were not returned.
@@ -86,7 +87,7 @@ impl HeldNames {
         self.pages.turned(turned);
         let held = new.into_iter().zip(looked).filter_map(|(name, survey)| self.read(name, &survey));
         let mut page: Vec<_> = held.collect();
-        // The part of a key format behind the name may change the order.
+        // With the key format, names may have another order than without it.
         page.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(Some(page))
     }
@@ -106,35 +107,35 @@ impl HeldNames {
         told
     }
 
-    /// About how many keys the nodes have gone through so far, in total.
+    /// The approximate number of keys that all nodes together have gone through so far.
     #[must_use]
     pub const fn looked_at(&self) -> u64 {
         self.pages.looked_at
     }
 
-    /// The nodes that did not list all their names, and why not.
+    /// The nodes that did not list all their names, each with the reason.
     #[must_use]
     pub fn unread(&self) -> Vec<NodeReport> {
         self.pages.unread()
     }
 
-    /// Names that a node listed, but no quorum of nodes answered for. They may be held.
+    /// Names that a node listed, but for which no quorum of nodes answered. They may be held.
     #[must_use]
     pub fn missed(&self) -> Vec<String> {
         let told = self.missed.iter().filter_map(|name| self.inner.settings.told(name.text()));
         told.map(|text| text.to_string()).collect()
     }
 
-    /// After the last page: whether all names that were held throughout were found. For this, at
-    /// least one node of each quorum must have listed its names, and no name may be missed.
+    /// After the last page: whether the listing has all names that were held during the whole
+    /// listing. This needs a full list from at least one node of each quorum, and no missed name.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.unread().len() < self.inner.leases.voters.size.quorum() as usize && self.missed.is_empty()
     }
 }
 
-/// Whether a reply says who holds the name. A rejection counts too: the key belongs to another
-/// program. But a missing permission (`NOPERM`) says nothing.
+/// Whether a reply shows who holds the name, or that nobody does. A rejection shows that nobody
+/// does, because the key belongs to another program. A missing right (`NOPERM`) shows nothing.
 fn tells(said: &Result<Inspection, Fault>) -> bool {
     said.as_ref()
         .err()

@@ -1,4 +1,4 @@
-//! New servers, which never served a client, vote without waiting for `max_ttl`.
+//! `Quorum::init`: lets servers that never served a client vote without waiting for `max_ttl`.
 
 use std::sync::Arc;
 
@@ -18,11 +18,10 @@ impl Quorum {
     /// Call it once, by hand, before the first client connects. Use an onlooker
     /// ([`QuorumBuilder::onlooker`](crate::QuorumBuilder::onlooker) and
     /// [`open`](crate::QuorumBuilder::open)): any other quorum begins to use the nodes as it
-    /// connects. **Never put it into a script that runs again**: servers that lost their data would
-    /// grant locks that are still held.
+    /// connects. **Never put it into a script that may run twice**: in the second run, servers that
+    /// lost their data would grant locks that are still held.
     ///
-    /// The call first checks that every node answers, and has no record and no key under the key
-    /// prefix.
+    /// The call first checks that every node answers, and has no record and no key with the prefix.
     ///
     /// # Errors
     /// `Unavailable` if a node does not answer, has a record or has keys: then nothing was written.
@@ -47,10 +46,10 @@ impl Quorum {
         all(voters, looked, "nothing was written: all nodes must answer, and be empty", is_unused)?;
         self.have_no_keys(voters).await?;
         let made = answers(voters, patience, |node| made(voters, node)).await;
-        all(voters, made, "not all nodes are ready: those that are not vote after max_ttl", is_made)
+        all(voters, made, "some nodes are not ready: they vote only after max_ttl", is_made)
     }
 
-    /// An error if any node has a key of these locks.
+    /// Returns an error if any node has a key of these locks.
     async fn have_no_keys(&self, voters: &Arc<Voters>) -> Result<()> {
         let mut pages = Pages::begin(voters.nodes.len());
         while let Some(turned) = pages.turn(voters, self.0.rules.round_timeout).await {
@@ -65,14 +64,14 @@ impl Quorum {
         match pages.unread() {
             unread if unread.is_empty() => Ok(()),
             unread => {
-                let message = "nothing was written: some node did not say whether it has keys of these locks";
+                let message = "nothing was written: some nodes did not report whether they have keys of these locks";
                 Err(Error::new(ErrorKind::Unavailable, message).with_nodes(unread))
             }
         }
     }
 }
 
-/// A hello that puts the list in force, and makes a record that is old at once and needs no sync.
+/// A `hello` that puts the list in force, and makes a record with which the node votes at once.
 fn made(voters: &Voters, node: usize) -> Operation {
     let process = voters.nodes[node].known().map_or_else(|| "".into(), |known| known.process);
     let new = format!("{:016x}", voters.host.random()).into();
@@ -80,7 +79,7 @@ fn made(voters: &Voters, node: usize) -> Operation {
     Operation::Hello(Hello { intent: Intent::Put, new, process, list, old, knew: None, sync, seen: Vec::new() })
 }
 
-/// An error, with a report for each node, unless `fits` accepts all replies.
+/// Returns an error with a report for each node, unless `fits` accepts all replies.
 fn all(
     voters: &Voters,
     replies: Vec<Reply>,

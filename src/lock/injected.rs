@@ -1,4 +1,4 @@
-//! The trait objects that a provider hands out besides locks.
+//! The trait objects that a provider hands out besides plain locks.
 
 use std::fmt;
 use std::future::{Future, ready};
@@ -19,9 +19,10 @@ pub type Locking<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 /// A semaphore of a [`LockProvider`](crate::LockProvider). Dropping one of its futures is safe at
 /// any point: granted permits are released in the background.
 ///
-/// Methods that are added later have a default body.
+/// New methods will have a default body, so they break no implementation.
 pub trait DistributedSemaphore: fmt::Debug + Send + Sync {
-    /// Acquires `many` permits, or none, within `timeout`: see [`QuorumSemaphore::acquire`].
+    /// Acquires `many` permits or none, and waits for `timeout` at most: see
+    /// [`QuorumSemaphore::acquire`].
     fn acquire(&self, many: u32, timeout: Duration) -> Locking<'_, PermitsGuard>;
 
     /// Acquires permits with the timeout of the options: see [`QuorumSemaphore::acquire_default`].
@@ -32,7 +33,7 @@ pub trait DistributedSemaphore: fmt::Debug + Send + Sync {
 }
 
 impl dyn DistributedSemaphore {
-    /// Acquires `many` permits, runs `body`, and releases them. Drops the body if one is lost.
+    /// Acquires `many` permits, runs `body`, and releases them. Drops the body if a permit is lost.
     ///
     /// # Errors
     /// As [`QuorumSemaphore::run`].
@@ -67,7 +68,7 @@ impl dyn DistributedSemaphore {
 /// A reader-writer lock of a [`LockProvider`](crate::LockProvider). Dropping one of its futures is
 /// safe at any point: a granted lock is released in the background.
 ///
-/// Methods that are added later have a default body.
+/// New methods will have a default body, so they break no implementation.
 pub trait DistributedRwLock: fmt::Debug + Send + Sync {
     /// Acquires the lock as a reader, and waits for `timeout` at most: see [`QuorumRwLock::read`].
     fn read(&self, timeout: Duration) -> Locking<'_, ReadGuard>;
@@ -161,11 +162,11 @@ pub(super) struct Without(pub(super) &'static str);
 
 impl Without {
     pub(super) fn refused<T: Send + 'static>(&self) -> Locking<'_, T> {
-        Box::pin(ready(Err(Error::config(format!("this LockProvider has no {}; implement them there", self.0)))))
+        Box::pin(ready(Err(Error::config(format!("this LockProvider has no {}: it must implement them", self.0)))))
     }
 }
 
-/// Implements `$Trait` for `$Lock` and for [`Without`]. `$Lock` needs methods of its own with the
+/// Implements `$Trait` for `$Lock` and for [`Without`]. `$Lock` needs inherent methods with the
 /// same names and arguments.
 macro_rules! provided {
     ($Trait:ident for $Lock:ident { $(fn $method:ident($($argument:ident: $Type:ty),*) -> $Guard:ty;)+ }) => {

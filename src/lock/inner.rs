@@ -48,16 +48,16 @@ impl Inner {
         Self { number, leases, host, queue, rules: Arc::new(rules), shut, settings, registry, sessions }
     }
 
-    /// An error unless the nodes are in memory.
+    /// Returns an error unless the nodes are in memory.
     #[cfg(feature = "testing")]
     pub(super) fn in_memory(&self) -> Result<()> {
         match self.registry {
             None => Ok(()),
-            Some(_) => Err(Error::config("this quorum is on servers; tests that do this need Quorum::in_memory")),
+            Some(_) => Err(Error::config("this quorum is on servers; this call needs one of Quorum::in_memory")),
         }
     }
 
-    /// Checks these options, and returns the rules of locks that have them.
+    /// Checks the options, and makes the rules for locks with these options.
     pub(super) fn rules_of(&self, options: &LockOptions) -> Result<Arc<Rules>> {
         let Settings { max_ttl, options: shared, .. } = &self.settings;
         let rules = Arc::new(options.checked_for(shared, *max_ttl)?);
@@ -69,25 +69,25 @@ impl Inner {
         self.settings.name(text)
     }
 
-    /// The names, sorted and without duplicates: all sets must wait for names in the same order.
+    /// The names, sorted and without duplicates. All sets of names must wait for their names in the
+    /// same order, so that they do not deadlock.
     pub(super) fn names(&self, texts: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Arc<[Name]>> {
         let mut names = BTreeSet::new();
         for text in texts {
             names.insert(self.name(text.as_ref())?);
             if names.len() > MAX_NAMES {
                 return Err(Error::config(format!(
-                    "a lock is on more than {MAX_NAMES} names; lock the thing that they belong to"
+                    "a lock has more than {MAX_NAMES} names; use one lock on the thing to which the names belong"
                 )));
             }
         }
         match names.is_empty() {
-            true => Err(Error::config("a lock is on no name; name the thing that it protects")),
+            true => Err(Error::config("a lock has no name; name the thing that it protects")),
             false => Ok(names.into_iter().collect()),
         }
     }
 
-    /// An error after a shutdown, after the end of the quorum's runtime, or outside of a Tokio
-    /// runtime.
+    /// Returns an error after a shutdown or the runtime's end, or outside of a Tokio runtime.
     pub(super) fn usable(&self) -> Result<()> {
         self.leases.home.usable()
     }

@@ -5,13 +5,14 @@ use std::ops::Deref;
 use crate::error::{Error, Result};
 use crate::lease::{Lease, LockGuard, Released};
 
-/// The longest value that a leader proclaims, in bytes: 64 KiB.
+/// The longest value that a leader may proclaim, in bytes: 64 KiB.
 pub const MAX_VALUE: usize = 65_536;
 
-/// A view of a held office, the lead in an election. Cheap to clone. Keeping the view does not keep
-/// the office. Each view can [proclaim](Self::proclaim) for the leader.
+/// A view of the office of a [`Leader`]. Cheap to clone. Keeping the view does not keep the office.
+/// Each view can [proclaim](Self::proclaim) a value for the leader.
 ///
-/// It has all methods of [`Lease`], such as [`token`](Lease::token) and [`lost`](Lease::lost).
+/// The view has all methods of [`Lease`], such as [`token`](Lease::token) and
+/// [`lost`](Lease::lost).
 #[derive(Clone, Debug)]
 pub struct LeaderLease(pub(super) Lease);
 
@@ -25,8 +26,8 @@ impl Deref for LeaderLease {
 
 impl LeaderLease {
     /// Publishes a value to all [observers](crate::Election::observe), such as the address of this
-    /// leader: text of up to [`MAX_VALUE`] bytes without NUL. The value replaces the value before,
-    /// and is gone when the office ends. Returns once a quorum of nodes has stored the value.
+    /// leader. A value is text of up to [`MAX_VALUE`] bytes without NUL. It replaces the earlier
+    /// value, and ends with the office. Returns once a quorum of nodes has stored the value.
     ///
     /// A node that forgot the value gets it again with a later renewal.
     ///
@@ -42,7 +43,7 @@ impl LeaderLease {
         if value.len() > MAX_VALUE {
             let length = value.len();
             return Err(Error::config(format!(
-                "a leader's value has {length} bytes; use at most {MAX_VALUE}, or proclaim where others find it"
+                "a leader's value has {length} bytes; use at most {MAX_VALUE}, or proclaim where to fetch it"
             )));
         }
         if value.contains('\0') {
@@ -52,12 +53,12 @@ impl LeaderLease {
     }
 }
 
-/// A held office: see [`Election`](crate::Election). The office is kept while this value lives, and
-/// given up when it is dropped.
+/// A held office, which is the lead in an [`Election`](crate::Election). The office is kept while
+/// this value lives, and given up when this value is dropped.
 ///
-/// It has all methods of [`LeaderLease`], such as [`proclaim`](LeaderLease::proclaim).
+/// This type has all methods of [`LeaderLease`], such as [`proclaim`](LeaderLease::proclaim).
 #[derive(Debug)]
-#[must_use = "a dropped leader leads no more"]
+#[must_use = "the office is given up when its leader is dropped"]
 pub struct Leader {
     lease: LeaderLease,
     guard: LockGuard,
@@ -82,7 +83,7 @@ impl Leader {
         self.lease.clone()
     }
 
-    /// Gives the office up to the next candidate. Waits until a quorum has confirmed.
+    /// Gives up the office, so that the next candidate leads. Waits until a quorum has confirmed.
     ///
     /// # Errors
     /// `Unavailable` if too few nodes answered in time. The release goes on in the background, and

@@ -1,4 +1,4 @@
-//! Observes who leads. Nodes publish that there is news, and then the observer asks them.
+//! Observes who leads. Nodes publish a message after a change, and the observer then asks them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,20 +22,20 @@ const RARELY: Duration = Duration::from_secs(5);
 pub struct Leadership {
     /// The leader's owner id: `host/pid/uuid/number`.
     pub leader: String,
-    /// Its fencing token, greater than that of every earlier leader.
+    /// The leader's fencing token, greater than the token of every earlier leader.
     pub token: u64,
-    /// The value that it proclaimed last. Empty if it has proclaimed none.
+    /// The value that the leader proclaimed last. Empty if it has proclaimed none.
     pub value: String,
 }
 
-/// Asks who leads: when there is news, when a hold expires, and at random times. It makes one
-/// inspection at a time, however many nodes publish.
+/// Asks who leads: when a node publishes a change, when a hold expires, and at random times. It
+/// makes one inspection at a time, however many nodes publish.
 pub(super) struct Observer {
     inner: Arc<Inner>,
     observing: Observing,
-    /// The token and the value's number that were seen last.
+    /// The last token that the observer saw, and the number of the leader's value.
     last: Option<(u64, u32)>,
-    /// When to ask again if there is no news before.
+    /// When to ask again if no message comes before.
     due: Tick,
 }
 
@@ -67,7 +67,7 @@ impl Observer {
         }
     }
 
-    /// Waits for news, or until the next inspection is due, then asks the nodes.
+    /// Waits for a message, or until the next inspection is due. Then asks the nodes.
     async fn look(&mut self) -> Inspected {
         let (host, voters) = (&self.inner.host, &self.inner.leases.voters);
         self.observing.is_worth_a_look(self.due).await;
@@ -80,7 +80,7 @@ impl Observer {
         Inspected::new(voters, &survey)
     }
 
-    /// The leader, unless the same or a newer state was seen before.
+    /// The leader, unless the observer has already seen this state or a newer one.
     fn news(&mut self, seen: &Inspected) -> Option<Leadership> {
         let (leader, told) = (seen.holder()?, seen.description()?);
         let this = Some((told.token, told.number));

@@ -23,12 +23,12 @@ impl Session {
         }
     }
 
-    /// Waits until no other caller of the session acquires one of these names, then acquires them.
+    /// Waits until no other caller of the session acquires one of these names. Then acquires the
+    /// names that the session still lacks.
     async fn acquire_in_turn(&self, names: &Arc<[Name]>, patience: Patience) -> Result<()> {
         let Core { asking, locks, .. } = &*self.core;
         loop {
-            // Subscribe before the check. Otherwise this caller may miss the end of another
-            // acquisition.
+            // Subscribe before the check, so as not to miss the end of another acquisition.
             let changed = asking.changed();
             let others = match asking.begin(locks, names)? {
                 Turn::Held => return Ok(()),
@@ -54,8 +54,8 @@ impl Session {
         }
     }
 
-    /// Logs a warning after a round timeout if the session holds a name that sorts after one that
-    /// it waits for. Another session may hold and want these names the other way round.
+    /// Logs a warning after a round timeout if the session waits for a name, and holds a name that
+    /// sorts after it: another session may wait for the held name, and hold the awaited one.
     async fn warned(
         &self,
         names: &[Name],
@@ -70,8 +70,8 @@ impl Session {
             }
             tracing::warn!(
                 names = listed(names),
-                "a session waits for names below {above:?}, which it holds: it may wait in a circle until its timeout; \
-                 take all names in one call, or in their order"
+                "a session that holds {above:?} waits for names that sort before it, so two sessions may wait for each \
+                 other until a timeout; take all names in one call, or in sorted order"
             );
         }
         acquired.await
@@ -88,7 +88,7 @@ impl Session {
     }
 }
 
-/// The error if another caller of the session was first.
+/// The error if another caller of the session is still acquiring the names.
 fn outwaited(names: &[Name], kind: ErrorKind) -> Error {
     Error::new(kind, format!("another caller of this session is acquiring {}", listed(names)))
 }

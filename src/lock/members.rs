@@ -9,21 +9,21 @@ use crate::node::{Fault, FaultKind, Operation, Outcome, Reply};
 use crate::protocol::{Voters, answers, met};
 use crate::rules::list::Record;
 
-/// What one node reports of its clients' list. See [`Quorum::members`].
+/// The record of one node, and the run id of its server. See [`Quorum::members`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeMembers {
     /// The node's address, without user and password.
     pub node: Arc<str>,
-    /// Its name in the list.
+    /// The node's name in the list.
     pub name: Arc<str>,
-    /// The run id of its server; `None` if there is no connection.
+    /// The run id of the node's server; `None` if there is no connection.
     pub run: Option<String>,
     /// The node's record, or `None` if it has no record. An error says why the node did not answer.
     pub record: Result<Option<Record>, String>,
 }
 
-/// What all nodes report of their clients' lists. See [`Quorum::members`].
+/// The records of all nodes. See [`Quorum::members`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Members {
@@ -74,7 +74,7 @@ impl Quorum {
     }
 }
 
-/// A hello that reads the record, and writes nothing.
+/// A `hello` that reads the record, and writes nothing.
 pub(super) fn look(voters: &Voters) -> Operation {
     let list = voters.membership.list.clone();
     let (new, process, seen) = ("".into(), "".into(), Vec::new());

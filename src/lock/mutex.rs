@@ -1,4 +1,4 @@
-//! The lock itself.
+//! The lock on one name or several.
 
 use std::fmt;
 use std::future::Future;
@@ -28,12 +28,12 @@ pub struct QuorumLock {
     pub(super) names: Result<Arc<[Name]>, String>,
     mode: Mode,
     pub(super) rules: Arc<Rules>,
-    /// The holder's note or value.
+    /// The text that the holder publishes: a note, or a leader's value.
     says: Option<Arc<str>>,
     owner: Option<Owner>,
 }
 
-/// How long a refused caller waits for nodes to report which of several names are held.
+/// How long a caller that failed waits for the nodes' reports about who holds which name.
 const EXPLAINING: Duration = Duration::from_millis(500);
 
 /// The longest note of a holder, in bytes.
@@ -68,17 +68,16 @@ impl QuorumLock {
         Ok((self.inner.clone(), names[0].clone()))
     }
 
-    /// The same lock with a note, as in `"deploy #812"`: up to [`MAX_NOTE`] bytes without control
+    /// The same lock with a note, such as `"deploy #812"`: up to [`MAX_NOTE`] bytes without control
     /// characters. A bad note is refused at the first acquisition.
     ///
     /// The nodes keep the note while the lock is held. [`Quorum::inspect`](crate::Quorum::inspect)
-    /// and `quorumlock status` show it, and how long the lock has been held. A caller that waits in
-    /// vain finds the note in the error ([`Error::holder_says`]). Its call then takes up to 500 ms
-    /// more.
+    /// and `quorumlock status` show the note, and how long the lock has been held. If another
+    /// caller waits in vain, its error has the note ([`Error::holder_says`]). To fetch the note,
+    /// that call takes up to 500 ms more.
     ///
     /// The note is for people. Each renewal carries the note. The first renewal is sent right after
-    /// the acquisition, and the caller does not wait for it. Nothing fails if a node cannot store
-    /// the note.
+    /// the acquisition, and no caller waits for it. Nothing fails if a node cannot store the note.
     ///
     /// # Examples
     /// ```
@@ -102,21 +101,22 @@ impl QuorumLock {
         Self { names, says: Some(note.into()), ..self.clone() }
     }
 
-    /// The same lock, acquired by `owner`. While the owner holds the lock, it may acquire it again,
-    /// from anywhere in this process, and gets another guard at once. This sends nothing: nodes get
-    /// the hold count with the next renewal. The lock is freed with the last guard.
+    /// The same lock, acquired by `owner`. An owner that holds the lock may acquire the lock again,
+    /// from anywhere in this process, and gets another guard at once. This sends no request: nodes
+    /// get the number of guards with the next renewal. The last guard frees the lock when it is
+    /// dropped.
     ///
     /// The owner holds the lock once, with the options and the token of the first acquisition. If
-    /// the lock is lost, all its guards are, for good. The next acquisition is a new one, with a
-    /// token of its own. It waits until the lost guards are dropped, or until their deadline: an
-    /// inner call below a lost outer guard waits for that guard.
+    /// the lock is lost, all its guards are lost for good. The next acquisition gets a new token.
+    /// It waits until the lost guards are dropped, or until their deadline. So if an outer function
+    /// keeps a lost guard, an inner function that acquires the lock waits for that guard.
     ///
     /// If several callers of one owner acquire at the same time, one of them asks the nodes. The
-    /// others wait until it has the lock or gives up; a [`try_acquire`](Self::try_acquire) waits
-    /// for a round timeout at most.
+    /// other callers wait until the first one has the lock or gives up; a
+    /// [`try_acquire`](Self::try_acquire) waits for a round timeout at most.
     ///
-    /// Locks are the same if all their names are. An owner that holds one set, and acquires another
-    /// one that shares a name, waits for itself.
+    /// Two locks are the same lock only if all their names are the same. An owner that holds a set
+    /// of names, and acquires another set with one of these names, waits for itself.
     ///
     /// # Examples
     /// ```
@@ -146,17 +146,18 @@ impl QuorumLock {
     /// Acquires the lock, waiting for `timeout` at most.
     ///
     /// The wait does not shorten the ttl: a caller that waits for a second still gets the whole
-    /// ttl. A `timeout` of zero makes a try, and `Duration::MAX` waits for ever.
+    /// ttl. With a `timeout` of zero the call is a try, and with `Duration::MAX` it waits for ever.
     ///
-    /// A call may take longer than `timeout` in two cases. Once it is this caller's turn in this
-    /// process, it always makes one whole round of votes, for up to the round timeout. If that
-    /// round outlasts `timeout`, the call goes on as a [try](Self::try_acquire). And a call in vain
-    /// takes up to 500 ms more if the holder has a [note](Self::describe), or if there are several
-    /// names: the error then says [which names are held](Error::conflicts).
+    /// A call may take longer than `timeout` in two cases. First, once it is this caller's turn in
+    /// this process, it always makes one whole round of votes, for up to the round timeout. If
+    /// `timeout` ends during that round, the call goes on as a [try](Self::try_acquire). Second, a
+    /// call that fails takes up to 500 ms more if the holder has a [note](Self::describe), or if
+    /// the lock has several names. The error then has the note, or lists [the held
+    /// names](Error::conflicts).
     ///
     /// # Errors
     /// `Timeout` if others held the lock until the time ended. `Unavailable` if too few nodes could
-    /// vote at that time, or if the votes of a try stayed split. `Contended` if too many callers of
+    /// vote at the end, or if the votes of a try stayed split. `Contended` if too many callers of
     /// this process wait already ([`max_callers`](crate::QuorumBuilder::max_callers)); `Config` for
     /// a bad name or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
@@ -186,7 +187,8 @@ impl QuorumLock {
         }
     }
 
-    /// Adds to the error: which of several names are held, and the holder's note.
+    /// Adds the holder's note to the error. If the lock has several names, also adds the held
+    /// names.
     async fn explained(&self, error: Error) -> Error {
         let error = match &self.names {
             Ok(names) if names.len() > 1 => {
@@ -238,9 +240,10 @@ impl QuorumLock {
     /// Acquires the lock if nobody holds it, without waiting.
     ///
     /// `None` means that somebody else holds the lock: a quorum of nodes names one holder. (That
-    /// holder may have got the lock just now.) An error means that nobody can tell. Callers that
-    /// try at the same moment may split the votes. Each caller then releases its votes, and tries
-    /// again after a random pause, for two round timeouts at most (4 s unless set).
+    /// holder may have got the lock just now.) An error means that it is unknown who holds the
+    /// lock. Callers that try at the same moment may split the votes. Each caller then releases its
+    /// votes, and tries again after a random pause, for two round timeouts at most (4 s by
+    /// default).
     ///
     /// # Errors
     /// `Unavailable` if too few nodes could vote, or votes stayed split; `Config` for a bad name or
@@ -265,8 +268,8 @@ impl QuorumLock {
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire), and `Lost` if the lock was lost before the body ended. If no
-    /// quorum confirms the release, this is a warning in the log and no error: the body ran while
-    /// the lock was held.
+    /// quorum confirms the release, the log has a warning, but the call succeeds: the body ran
+    /// while the lock was held.
     ///
     /// # Cancel safety
     /// Safe: the body is dropped, and the lock is released in the background.
@@ -293,7 +296,7 @@ impl QuorumLock {
     }
 
     /// As [`run`](Self::run), for a body that can fail. Returns one `Result`, with the errors of
-    /// both. The lock is released whatever the body returns.
+    /// `run` and of the body. The lock is released whatever the body returns.
     ///
     /// # Errors
     /// Those of [`run`](Self::run), converted to the body's error type, and the body's own.
@@ -349,7 +352,7 @@ impl QuorumLock {
                 *last = guard.downgrade();
                 return Ok(guard);
             };
-            // Other callers of the owner may reenter at the same time.
+            // Unlock first, so that other callers of the owner can reenter at the same time.
             drop(last);
             match lease.reenter() {
                 Err(error) if error.is_lost() => {}
@@ -378,7 +381,7 @@ impl QuorumLock {
         Error::new(patience.out_of_time(), why)
     }
 
-    /// Makes one try to acquire the lock as the reader that a writer becomes.
+    /// Tries once to turn `writer` into a reader.
     pub(super) async fn follow(&self, writer: &LockGuard) -> Result<LockGuard> {
         self.timed(Patience::Once, ClaimKind::Follows(writer.grant())).await
     }
@@ -409,7 +412,7 @@ fn shortened(says: &str) -> &str {
     &says[..end.unwrap_or(0)]
 }
 
-/// An error unless the note is valid.
+/// Returns an error unless the note is valid.
 fn noted(note: &str) -> Result<(), String> {
     if note.len() > MAX_NOTE {
         return Err(format!("a note has {} bytes; use at most {MAX_NOTE}", note.len()));

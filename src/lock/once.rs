@@ -1,4 +1,4 @@
-//! Once per period: the first of many callers wins, and the others skip.
+//! Once per period: the first of many callers gets a permit, and the others get none.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -19,35 +19,36 @@ use crate::words::exact;
 /// The longest period of a [`Once`]: 366 days.
 pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 86_400);
 
-/// A job that is done once in each period, by the first of many callers, such as a report.
+/// A job, such as a report, that the first of many callers does once in each period.
 ///
 /// The first caller of [`claim`](Self::claim) gets a permit. All others get `None` until the period
 /// is over. Nobody waits. The period ends `period` after the nodes granted the claim, by each
 /// node's own clock. No client's wall clock matters. (Renewals of a permit count the rest of the
-/// period by the monotonic clock of its holder, which may run apart from the nodes' by 1 %.)
+/// period by its holder's monotonic clock, which may run apart from the nodes' by 1 %.)
 ///
-/// **At most once per period:** a process that gets the permit and dies has used it. If the work
-/// failed, [`undo`](OncePermit::undo) gives the permit back, and the next caller may try.
+/// **At most once per period:** a process that gets the permit and dies has used up the permit. If
+/// the work failed, [`undo`](OncePermit::undo) gives the permit back, and the next caller may try.
 ///
-/// While the permit lives, it is a held lock, which is renewed like others. Even after the permit
-/// is released, dropped or lost, the nodes hold the name until the period is over. So
+/// While the permit lives, it is a held lock, and is renewed like other locks. Even after the
+/// permit is released, dropped or lost, the nodes hold the name until the period is over. So
 /// [`inspect`](crate::Quorum::inspect) and `quorumlock status` show who did the work, and how long
-/// the period still lasts. Work that outlasts the period keeps others out until it is done.
+/// the period still lasts. If the work takes longer than the period, other callers get no permit
+/// until it is done.
 ///
 /// Give the job a name of its own. While a lock, a reader or a leader holds the name, a claim fails
-/// with `Config`, and a lock on the name waits for the end of the period.
+/// with `Config`. While the period lasts, an acquisition of a lock on the name waits.
 /// [`force_release`](crate::Quorum::force_release) lets the next caller try before the period is
 /// over. [`revoke`](crate::Quorum::revoke) does not, since it frees nothing.
 ///
 /// **Choose a period that is shorter than the schedule**, such as 55 minutes for an hourly job. A
-/// period begins when the nodes grant, a little after the job was started. So a period of a whole
-/// hour would often outlast the next start.
+/// period begins when the nodes grant the claim, a little after the scheduled start. So a period of
+/// a whole hour would often end after the next scheduled start.
 ///
 /// **Not promised:** nodes that restart without their data, or are replaced, forget who did the
-/// work. While a quorum remembers, nobody else gets a permit. If so many nodes forget within one
-/// period that no quorum remembers, the next caller gets a permit too early. If that matters, let
-/// the servers persist (`appendonly yes`). The same can happen if clocks of nodes are set forward
-/// within a period. If they are set back, the period lasts longer.
+/// work. While a quorum remembers, nobody else gets a permit. If too few nodes for a quorum
+/// remember, the next caller gets a permit too early. If that matters, let the servers save their
+/// data (`appendonly yes`). A permit can also come too early if clocks of nodes are set forward
+/// within a period. If the clocks are set back, the period lasts longer.
 ///
 /// Cheap to clone, `Send` and `Sync`.
 ///
@@ -83,7 +84,7 @@ impl Quorum {
         Once { lock: self.lock(name).keeping(period) }
     }
 
-    /// The same, with options of its own.
+    /// The job `name`, as by [`once`](Self::once), with its own options.
     ///
     /// # Errors
     /// As [`lock_with`](Self::lock_with).
@@ -93,7 +94,7 @@ impl Quorum {
 }
 
 impl QuorumLock {
-    /// The same lock, which nodes hold for `period` even if its lease ends before.
+    /// The same lock, which nodes hold for `period` even if its lease ends earlier.
     fn keeping(mut self, period: Duration) -> Self {
         let ttl = self.rules.validity.ttl();
         self.names = self.names.and_then(|names| checked_period(period, ttl).map(|()| names));
@@ -102,7 +103,7 @@ impl QuorumLock {
     }
 }
 
-/// An error unless nodes may hold a name for this period.
+/// Returns an error unless nodes may hold a name for this period.
 fn checked_period(period: Duration, ttl: Duration) -> Result<(), String> {
     if period < ttl {
         let (period, ttl) = (exact(period), exact(ttl));
@@ -124,18 +125,18 @@ impl Once {
         Self { lock: self.lock.describe(note) }
     }
 
-    /// Returns a permit if nobody has had one in this period, and `None` otherwise. A permit takes
-    /// one round trip. If the name is held, a second round trip shows whether a quorum names the
+    /// Returns a permit if nobody has had one in this period, and `None` otherwise. To win a permit
+    /// takes one round trip. If the name is held, a second one shows whether a quorum names one
     /// holder.
     ///
     /// If several callers claim at the same moment, perhaps none wins a quorum. They release their
-    /// votes, and try again after random pauses for two round timeouts at most. So no period is
-    /// skipped because many callers came at once. If a caller dies before it releases a vote, the
-    /// node that gave the vote grants nobody else until the period ends. An unreachable node gets
-    /// the release within a minute after it is back, while the quorum lives.
+    /// votes, and try again after random pauses for two round timeouts at most. So the period is
+    /// not skipped if many callers come at once. If a caller dies before it releases a vote, the
+    /// node that gave the vote grants no other claim until the period ends. An unreachable node
+    /// gets the release within a minute after it is back, if the [`Quorum`] still lives.
     ///
     /// # Errors
-    /// `Unavailable` if nobody can tell whether the work was done: too few nodes could vote, or no
+    /// `Unavailable` if it is unknown whether the work was done: too few nodes could vote, or no
     /// quorum names a holder of the permit. `Config` for a bad name or period, if the name is held
     /// as a lock, or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
@@ -157,7 +158,7 @@ impl Once {
                 Some(holder) => return Err(misused(&name, holder)),
                 None => {}
             }
-            // No quorum names a holder: votes are split, or a permit was given back since.
+            // No quorum names a holder: votes are split, or the permit was just given back.
             let pause = rules.backoff.pause(tries, voters.round_trip(), inner.host.random());
             let next = inner.host.now() + pause;
             if next >= end {
@@ -169,14 +170,14 @@ impl Once {
         Err(Error::new(ErrorKind::Unavailable, message))
     }
 
-    /// Runs `body` if nobody has had a permit in this period. The body is dropped the moment the
-    /// permit is lost. Even then, the permit counts as used.
+    /// Runs `body` if nobody has had a permit in this period. The body is dropped as soon as the
+    /// permit is lost. Even a lost permit counts as used.
     ///
     /// # Errors
     /// As [`claim`](Self::claim), and `Lost` if the permit was lost before the body ended.
     ///
     /// # Cancel safety
-    /// Safe: the body is dropped. Once it has begun, the permit is used.
+    /// Safe: the body is dropped. Once the body has begun, the permit counts as used.
     pub async fn run<F, Fut>(&self, body: F) -> Result<Option<Fut::Output>>
     where
         F: FnOnce(Lease) -> Fut,
@@ -196,7 +197,7 @@ impl Once {
     /// Those of [`run`](Self::run), converted to the body's error type, and the body's own.
     ///
     /// # Cancel safety
-    /// Safe: the body is dropped. Once it has begun, the permit is used.
+    /// Safe: the body is dropped. Once the body has begun, the permit counts as used.
     ///
     /// # Examples
     /// ```
@@ -251,7 +252,7 @@ impl Once {
     }
 }
 
-/// The error if the name is held as a lock: then nobody knows whether the work was done.
+/// The error if the name is held as a lock: then it is unknown whether the work was done.
 fn misused(name: &Name, holder: &str) -> Error {
     Error::config(format!(
         "{name:?} is held as a lock by {holder}, so nobody can tell whether the work was done in this period; use \
@@ -259,10 +260,11 @@ fn misused(name: &Name, holder: &str) -> Error {
     ))
 }
 
-/// The right to do the work of this period: see [`Once`]. It has all methods of [`Lease`], such as
-/// [`token`](Lease::token) and [`lost`](Lease::lost).
+/// The right to do the work of this period: see [`Once`]. A permit has all methods of [`Lease`],
+/// such as [`token`](Lease::token) and [`lost`](Lease::lost).
 ///
-/// However the permit ends, the period goes on, unless you [`undo`](Self::undo) it.
+/// The period goes on even if the permit is dropped or lost. Call [`undo`](Self::undo) to end it
+/// early.
 #[derive(Debug)]
 #[must_use = "a dropped permit is used up: nobody else gets one in this period"]
 pub struct OncePermit {
@@ -286,9 +288,9 @@ impl OncePermit {
 
     /// Reports the work as done: nobody else does it until the period is over. Waits for no node.
     /// Returns `AlreadyExpired` if the permit had been lost before. Even then, nobody else got a
-    /// permit unless nodes forgot, or somebody forced the name free.
+    /// permit, unless nodes forgot the permit or `force_release` freed the name.
     ///
-    /// If the work took longer than the period, this releases the name, as for a lock.
+    /// If the work took longer than the period, this call releases the name, as for a lock.
     ///
     /// # Errors
     /// `Unavailable` if the name was released and too few nodes confirmed this in time.

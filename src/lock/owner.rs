@@ -1,4 +1,4 @@
-//! Owners, which may acquire a lock again that they already hold.
+//! Owners, which may acquire a lock that they already hold.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +17,8 @@ const FEW: usize = 64;
 /// a called function that acquires the lock itself. The lock is freed with the last guard. An owner
 /// excludes all other owners, and callers without an owner.
 ///
-/// Cheap to clone, `Send` and `Sync`; clones are the same owner. An owner does not keep any lock.
+/// Cheap to clone, `Send` and `Sync`; clones are the same owner. Only guards keep a lock: an owner
+/// without guards holds nothing.
 ///
 /// # Examples
 /// ```
@@ -50,13 +51,13 @@ pub struct Owner(Arc<Mutex<Seats>>);
 /// Identifies a lock: the number of its quorum in this process, and its names.
 pub(super) type Key = (u64, Arc<[Name]>);
 
-/// An owner's hold on one lock. The task that locks this mutex acquires for all its callers.
+/// An owner's hold on one lock. The task that locks this mutex acquires for all callers.
 pub(super) type Seat = Arc<tokio::sync::Mutex<WeakLease>>;
 
 #[derive(Default)]
 struct Seats {
     all: HashMap<Key, Seat>,
-    /// How many seats were left after the last removal of unused ones.
+    /// How many seats were left when unused seats were last removed.
     kept: usize,
 }
 

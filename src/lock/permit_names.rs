@@ -1,4 +1,4 @@
-//! The names of a semaphore, and the order in which to claim them.
+//! The names of a semaphore's permits, and the order in which to claim the permits.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,13 +13,13 @@ use crate::rules::Tick;
 /// The most permits that a semaphore has.
 pub const MAX_PERMITS: u32 = 1_000;
 
-/// The gate, which has the semaphore's own name, and the names of the permits.
+/// The name of the gate (the semaphore's own name), where waiters queue, and the permits' names.
 pub(super) struct Pool {
     pub(super) gate: Name,
     pub(super) count: u32,
     /// Indexed by the permit's number.
     pub(super) permits: Vec<Name>,
-    /// The permits that other clients were seen to hold, and until when.
+    /// The permits that nodes reported as held, and when each hold ends.
     busy: Mutex<HashMap<usize, Tick>>,
 }
 
@@ -31,7 +31,7 @@ impl Pool {
                 "the semaphore {name:?} has {permits} permits; give it 1 to {MAX_PERMITS}"
             )));
         }
-        // Do not apply the key format: the gate's name has it already.
+        // Do not apply the key format here: the gate's name already has the format.
         let permit = |number| Name::new(&inner.settings.prefix, &format!("{}/{number}", gate.text()));
         let names = (0..permits).map(permit).collect::<Result<_>>()?;
         Ok(Self { gate, count: permits, permits: names, busy: Mutex::default() })
@@ -41,10 +41,10 @@ impl Pool {
         name.strip_prefix(&**self.gate.text())?.strip_prefix('/')?.parse().ok()
     }
 
-    /// Sorts the permits in `numbers` by how likely they are free. First come permits that nobody
-    /// was seen to hold. Then come permits of other clients, by the end of their hold, and last
-    /// permits that this process uses. The order of equals begins at a random number, so that
-    /// clients do not all claim the same permit.
+    /// Sorts the permits in `numbers`, those most likely to be free first. Permits that no node
+    /// reported as held come first, then permits of other clients by the end of their hold, and
+    /// last permits that this process uses. Equally likely permits begin at a random number, so
+    /// that clients do not all claim the same permit.
     pub(super) fn preferred(&self, inner: &Inner, numbers: impl IntoIterator<Item = usize>) -> Vec<usize> {
         let (now, random, all) = (inner.host.now(), inner.host.random(), self.permits.len());
         let start = usize::try_from(random % all as u64).unwrap_or_default();

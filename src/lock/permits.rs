@@ -19,14 +19,14 @@ use crate::rules::LostReason;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Permit {
-    /// Which of the semaphore's permits it is, from 0: no two holders have the same one. So the
-    /// number can select one of several resources, such as devices or ports.
+    /// The permit's number in the semaphore, from 0. No two holders have the same number at one
+    /// time, so the number can select one of several resources, such as devices or ports.
     pub number: u32,
-    /// The fencing token: greater than that of every earlier holder of this permit.
+    /// The fencing token: greater than the token of every earlier holder of this permit.
     pub token: u64,
 }
 
-/// The permits or names that an acquisition has won so far. Dropping this releases them.
+/// The permits or names that an acquisition has won so far. Dropping this value releases them.
 pub(super) struct Holding {
     pub(super) locks: Arc<Locks>,
 }
@@ -71,14 +71,13 @@ impl PermitsLease {
     }
 
     /// The remaining validity of the permit that ends first. Zero if the permits are no longer
-    /// held. It counts from before the nodes were asked, minus the drift.
+    /// held. Validity counts from before the nodes were asked, minus the drift.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.locks.remaining()
     }
 
-    /// Whether all permits are held now. Never true past a permit's deadline, even if timers are
-    /// late.
+    /// Whether all permits are held now. Never true after a deadline, even if timers are late.
     #[must_use]
     pub fn is_held(&self) -> bool {
         !self.remaining().is_zero()
@@ -87,14 +86,14 @@ impl PermitsLease {
     /// Checks that all permits are held for at least `least` from now.
     ///
     /// # Errors
-    /// `Lost` if they are not.
+    /// `Lost` if one of them is not.
     pub fn ensure(&self, least: Duration) -> Result<()> {
         let held = || format!("the permits of {:?} are", self.name());
         ensured(self.remaining(), least, || self.lost_error(), held)
     }
 
-    /// Waits until the permits are lost. If one is lost, all are. Never returns if they are
-    /// released first. This call watches the deadlines itself, as
+    /// Waits until the permits are lost. If one permit is lost, all are. Never returns if the
+    /// permits are released first. This call watches the deadlines itself, as
     /// [`Lease::lost`](crate::Lease::lost) does. A lost permit keeps others out until the guard is
     /// dropped, or the permit's own deadline comes.
     ///
@@ -110,7 +109,7 @@ impl PermitsLease {
         self.0.locks.outcome().await
     }
 
-    /// A token that is cancelled when the permits are lost, for code that takes one. See
+    /// A `CancellationToken` that is cancelled when the permits are lost. See
     /// [`Lease::cancellation`](crate::Lease::cancellation).
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {

@@ -1,5 +1,6 @@
-//! Acquires permits of a semaphore. One claim takes them if enough are free and nobody uses the
-//! gate. Otherwise callers queue at the gate, and only the holder of the gate waits for permits.
+//! Acquires permits of a semaphore. One claim takes the permits if enough are free and nobody uses
+//! the gate, a lock on the semaphore's own name. Otherwise callers wait for the gate, and only the
+//! holder of the gate waits for permits.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,13 +20,13 @@ use crate::node::{Mode, Name};
 use crate::protocol::{ClaimKind, Claimant, Grant, Occupied, Open, Patience, SPLIT, occupied};
 use crate::rules::Tick;
 
-/// The most permits for which the gate's holder waits in queues. If there are more permits, the
-/// holder checks every [`GLANCE`] which of the others are free.
+/// The most permits in whose queues the gate's holder waits at once. If there are more permits, the
+/// holder checks every [`GLANCE`] which of the other permits are free.
 const WATCHED: usize = 16;
 const GLANCE: Duration = Duration::from_millis(500);
 
 /// Why granted permits cannot be used.
-pub(super) const TOO_LATE: &str = "their validity ended before this process took note of the grant";
+pub(super) const TOO_LATE: &str = "their validity ended before this process could use the grant";
 
 /// One acquisition of permits.
 pub(super) struct Taking<'a> {
@@ -34,20 +35,20 @@ pub(super) struct Taking<'a> {
     pub(super) rules: &'a Arc<Rules>,
     pub(super) many: usize,
     pub(super) began: Tick,
-    /// The ticket of the acquisition in all queues, once it waits.
+    /// The acquisition's ticket in all queues. Empty until the acquisition waits.
     pub(super) ticket: OnceLock<u64>,
 }
 
 impl Taking<'_> {
-    /// Takes free permits, and waits for no holder. `None` if quorums name the holders of so many
-    /// permits that too few are left, or one holder that stays at the gate.
+    /// Takes free permits, and waits for no holder. `None` if quorums name holders of so many
+    /// permits that too few are left. Also `None` if one holder keeps the gate for a round timeout.
     pub(super) async fn at_once(&self) -> Result<Option<Holding>> {
         let host = &self.inner.host;
         let tried = before(host, host.now() + self.rules.longest_try(), self.tries()).await;
         tried.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, SPLIT)))
     }
 
-    /// Repeats the claim until it is won, or `None` is certain.
+    /// Repeats the claim until it is won, or until reports of a quorum rule that out (`None`).
     async fn tries(&self) -> Result<Option<Holding>> {
         let host = &self.inner.host;
         let (mut numbers, mut at_gate, mut tries) = (self.first(), None, 0);
@@ -56,13 +57,13 @@ impl Taking<'_> {
                 return Ok(Some(holding));
             }
             let Seen { gate, held, free } = self.seen().await;
-            // If this process holds the name as a lock, the claim was refused before any node was
-            // asked.
+            // If this process holds the name as a lock, the claim was refused without any request.
             if gate.locked {
                 return Err(Error::config(ClaimKind::Gate.misuse(&self.pool.gate)));
             }
             at_gate = since(gate.holder.clone(), at_gate, host.now());
-            // A gate holder that finds enough permits leaves the gate within a few round trips.
+            // A gate holder that finds enough free permits leaves within a few round trips. A
+            // holder that stays longer is waiting for permits.
             let waits = at_gate.as_ref().is_some_and(|(_, since)| host.now().since(*since) >= self.rules.round_timeout);
             if waits || self.leaves_too_few(held) {
                 return Ok(None);
@@ -95,7 +96,7 @@ impl Taking<'_> {
         loop {
             let taken = self.in_turn(end).await.and_then(|holding| self.lasting(holding));
             match taken {
-                // The gate or a permit was lost before all were held: begin anew.
+                // The gate or a permit was lost before all permits were held: begin anew.
                 Err(error) if error.is_lost() && self.inner.host.now() < end => {}
                 Err(error) if error.is_lost() => return Err(few()),
                 taken => return taken,
@@ -103,20 +104,20 @@ impl Taking<'_> {
         }
     }
 
-    /// An error if a permit has expired since its grant, or less than `min_validity` is left of it.
+    /// Returns an error if a permit has expired, or has less than `min_validity` left.
     fn lasting(&self, holding: Holding) -> Result<Holding> {
         let (left, least) = (holding.locks.remaining(), self.rules.min_validity);
         if left.is_zero() || left < least { Err(holding.locks.lost_error()) } else { Ok(holding) }
     }
 
-    /// The permits to claim before any node has reported which are free.
+    /// The permits to claim before any node has reported which permits are free.
     fn first(&self) -> Vec<usize> {
         let mut first = self.pool.preferred(self.inner, 0..self.pool.permits.len());
         first.truncate(self.many);
         first
     }
 
-    /// Claims these permits in one round trip. Nodes refuse it if the gate is held or has waiters.
+    /// Sends one claim of these permits. Nodes refuse the claim if the gate is held or awaited.
     async fn together(&self, numbers: &[usize]) -> Result<Holding> {
         let (names, who) = (self.pool.names(numbers), ClaimKind::Permits(&self.pool.gate));
         let (grant, open) = self.granted(&names, self.rules, who, Patience::Once).await?;
@@ -129,7 +130,7 @@ impl Taking<'_> {
     /// are released: the next holder of the gate may wait for the same permits.
     async fn in_turn(&self, end: Tick) -> Result<Holding> {
         let gate = [self.pool.gate.clone()].into();
-        // The gate's options depend on the round trip. The claim before, if any, has measured it.
+        // The gate's options depend on the round trip. An earlier claim, if any, has measured that.
         let rules = Arc::new(self.rules.of_gate(self.inner.leases.voters.round_trip()));
         let (grant, open) = self.granted(&gate, &rules, ClaimKind::Gate, Patience::Until(end)).await?;
         let gate = LockGuard::new(&self.inner.leases, &rules, grant, None);
@@ -141,7 +142,7 @@ impl Taking<'_> {
         }
     }
 
-    /// Takes permits while it holds the gate, so no other caller waits for permits.
+    /// Takes permits while this caller holds the gate, so no other caller waits for permits.
     async fn behind_gate(&self, end: Tick) -> Result<Holding> {
         let holding = self.begin();
         self.try_more(&holding, &self.first()).await?;
@@ -154,7 +155,7 @@ impl Taking<'_> {
         Ok(holding)
     }
 
-    /// Whether permits are missing. If so and the time is over, an error.
+    /// Whether permits are missing. Returns an error if permits are missing and the time is over.
     fn goes_on(&self, holding: &Holding, end: Tick) -> Result<bool> {
         match self.missing(holding) {
             0 => Ok(false),
@@ -163,7 +164,7 @@ impl Taking<'_> {
         }
     }
 
-    /// Claims as many of the `free` permits as are still needed, all of them or none.
+    /// Claims as many of the `free` permits as are still missing. Gets all of these, or none.
     async fn try_more(&self, holding: &Holding, free: &[usize]) -> Result<()> {
         let wanted = &free[..free.len().min(self.missing(holding))];
         if wanted.is_empty() {
@@ -176,10 +177,10 @@ impl Taking<'_> {
         }
     }
 
-    /// Waits in the queues of permits until enough are held.
+    /// Waits in the queues of permits until enough permits are held.
     async fn wait_for_more(&self, holding: &Holding, end: Tick) -> Result<()> {
         let others = self.others(holding);
-        // This acquisition holds `others` up to this index, or waits for them.
+        // This acquisition holds, or waits for, each of `others` before this index.
         let watched = AtomicUsize::new(0);
         let next = || {
             let rest = others.get(watched.load(Ordering::Relaxed)..)?;
@@ -203,7 +204,7 @@ impl Taking<'_> {
             match won {
                 Some(Ok((grant, open))) => {
                     holding.add(self.inner, grant, open)?;
-                    // More permits may be missing than this waits for.
+                    // More permits may be missing than there are waits, so begin another wait.
                     waits.extend(next());
                 }
                 Some(Err(error)) if error.is_closed() || error.is_config() => return Err(error),
@@ -219,7 +220,8 @@ impl Taking<'_> {
         self.granted(&name, self.rules, PERMIT, Patience::Until(end)).await
     }
 
-    /// Checks every [`GLANCE`] for free permits that nothing waits for, and claims those it needs.
+    /// Every [`GLANCE`], looks for free permits in whose queues this acquisition does not wait.
+    /// Claims as many of these as are still missing, and returns the grant.
     async fn glance(&self, others: &[usize], watched: &AtomicUsize, holding: &Holding) -> (Grant, Open) {
         let unwatched = || others.get(watched.load(Ordering::Relaxed)..).unwrap_or_default();
         loop {
@@ -240,12 +242,12 @@ impl Taking<'_> {
         }
     }
 
-    /// Asks the nodes which permits are free. The most likely ones come first.
+    /// Asks the nodes which permits are free. The permits most likely to be free come first.
     async fn look(&self) -> Vec<usize> {
         self.seen_where(|_| true).await.free
     }
 
-    /// As `look`, for a try: waits for replies until they show whether too few permits are free.
+    /// As `look`, but for a try: stops as soon as the replies show whether enough permits are free.
     async fn seen(&self) -> Seen {
         let enough = |said: &[Occupied]| {
             let permits = || said.iter().skip(1);
@@ -265,7 +267,7 @@ impl Taking<'_> {
         Seen { gate: gate.clone(), held, free: self.pool.preferred(self.inner, free) }
     }
 
-    /// The permits that this acquisition does not hold. Those likely to be free soon come first.
+    /// The permits that this acquisition does not hold. Permits likely to be free soon come first.
     fn others(&self, holding: &Holding) -> Vec<usize> {
         let missing = |&number: &usize| !self.has(holding, number);
         self.pool.preferred(self.inner, (0..self.pool.permits.len()).filter(missing))
@@ -299,24 +301,24 @@ impl Taking<'_> {
 /// Behind the gate, permits are claimed as plain locks.
 const PERMIT: ClaimKind<'_> = ClaimKind::Next(Mode::Exclusive);
 
-/// The state of a semaphore by a quorum's replies. Empty if too few nodes answer.
+/// The state of a semaphore according to a quorum. Empty if too few nodes answer.
 #[derive(Default)]
 struct Seen {
     gate: Occupied,
     /// How many permits have a holder that a quorum names.
     held: usize,
-    /// The free permits, the most likely ones first.
+    /// The free permits, sorted by `Pool::preferred`.
     free: Vec<usize>,
 }
 
-/// Since when `holder` has been seen: as in `before` if that is the same holder, else since `now`.
+/// Since when the gate has had this holder: as in `before` if that has the same holder, else `now`.
 fn since(holder: Option<Arc<str>>, before: Option<(Arc<str>, Tick)>, now: Tick) -> Option<(Arc<str>, Tick)> {
     let holder = holder?;
     let since = before.filter(|(before, _)| *before == holder).map_or(now, |(_, since)| since);
     Some((holder, since))
 }
 
-/// The result of a try; `None` if others were in the way.
+/// The result of a try; `None` if others hold or want the names.
 fn uncontended<T>(tried: Result<T>) -> Result<Option<T>> {
     match tried {
         Err(error) if error.is_contended() => Ok(None),
@@ -324,7 +326,7 @@ fn uncontended<T>(tried: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// As `uncontended`, for a caller that waits: `None` also if too few nodes could vote.
+/// As `uncontended`, for a caller that waits: returns `None` also if too few nodes could vote.
 fn passing<T>(tried: Result<T>) -> Result<Option<T>> {
     match tried {
         Err(error) if error.is_unavailable() => Ok(None),

@@ -15,11 +15,11 @@ use crate::lease::{Lease, LockGuard};
 /// Hands out locks by name. [`Quorum`] implements this trait, over servers and in memory. So a
 /// program that takes an `Arc<dyn LockProvider>` can use servers, and its tests can use memory.
 ///
-/// Implement it to wrap a quorum: to prefix names, to count, to refuse. Its locks return a
-/// [`LockGuard`], which only a quorum can make.
+/// Implement this trait to wrap a quorum: for example, to prefix names, count calls or refuse
+/// names. The locks must return a [`LockGuard`], which only a quorum can make.
 ///
-/// **New kinds of locks will be methods with a default body**, which refuses, as
-/// [`lock_all`](Self::lock_all) does. They break no implementation.
+/// **New kinds of locks will be methods with a default body**, which refuses, like the default body
+/// of [`lock_all`](Self::lock_all). So they break no implementation.
 ///
 /// # Examples
 /// ```
@@ -49,22 +49,22 @@ pub trait LockProvider: fmt::Debug + Send + Sync {
     /// The lock on `name`, as [`Quorum::lock`]. A bad name is refused at the first acquisition.
     fn lock(&self, name: &str) -> Box<dyn DistributedLock>;
 
-    /// The lock on all of `names`, as [`Quorum::lock_all`]. By default a provider has none, and an
-    /// acquisition fails with `Config`.
+    /// The lock on all of `names`, as [`Quorum::lock_all`]. By default a provider has no such lock,
+    /// and an acquisition fails with `Config`.
     fn lock_all(&self, names: &[&str]) -> Box<dyn DistributedLock> {
         let _ = names;
         Box::new(Without("locks on several names"))
     }
 
-    /// The reader-writer lock on `name`, as [`Quorum::rw_lock`]. By default a provider has none,
-    /// and an acquisition fails with `Config`.
+    /// The reader-writer lock on `name`, as [`Quorum::rw_lock`]. By default a provider has no such
+    /// lock, and an acquisition fails with `Config`.
     fn rw_lock(&self, name: &str) -> Box<dyn DistributedRwLock> {
         let _ = name;
         Box::new(Without("reader-writer locks"))
     }
 
     /// The semaphore on `name` with `permits` permits, as [`Quorum::semaphore`]. By default a
-    /// provider has none, and an acquisition fails with `Config`.
+    /// provider has no such lock, and an acquisition fails with `Config`.
     fn semaphore(&self, name: &str, permits: u32) -> Box<dyn DistributedSemaphore> {
         let _ = (name, permits);
         Box::new(Without("semaphores"))
@@ -74,7 +74,7 @@ pub trait LockProvider: fmt::Debug + Send + Sync {
 /// A lock of a [`LockProvider`]. Dropping one of its futures is safe at any point: a granted lock
 /// is released in the background.
 ///
-/// Methods that are added later have a default body.
+/// New methods will have a default body, so they break no implementation.
 pub trait DistributedLock: fmt::Debug + Send + Sync {
     /// Acquires the lock, waiting for `timeout` at most: see [`QuorumLock::acquire`].
     fn acquire(&self, timeout: Duration) -> Locking<'_, LockGuard>;

@@ -16,7 +16,7 @@ use crate::protocol::{Inspected, Survey, Taken, free, take_away};
 use crate::rules::LostReason;
 use crate::words::exact;
 
-/// `ready` waits for the other nodes for one tenth of the time that a quorum needed.
+/// `ready` waits for the other nodes for one tenth of the time that a quorum needed to connect.
 const GRACE: u32 = 10;
 /// How often the states of the nodes are checked while `ready` or `shutdown` waits for them.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -44,8 +44,7 @@ const GLANCE: Duration = Duration::from_millis(100);
 pub struct Quorum(pub(super) Arc<Inner>);
 
 impl Quorum {
-    /// The lock on `name`: 1 to 1,024 bytes of text without NUL. The first acquisition refuses a
-    /// bad name.
+    /// The lock on `name`: 1 to 1,024 bytes of text without NUL. An acquisition refuses a bad name.
     #[must_use]
     pub fn lock(&self, name: impl AsRef<str>) -> QuorumLock {
         let name = self.0.name(name.as_ref());
@@ -56,23 +55,24 @@ impl Quorum {
     ///
     /// # Errors
     /// `Config` if the name or an option is invalid. `Config` also if the
-    /// [`drift_factor`](LockOptions::drift_factor) is above the quorum's own and above 0.01: all
-    /// locks of a quorum share the bounds of its nodes' clocks.
+    /// [`drift_factor`](LockOptions::drift_factor) is above that of the quorum and above 0.01: all
+    /// locks of a quorum rely on the same clocks.
     pub fn lock_with(&self, name: impl AsRef<str>, options: &LockOptions) -> Result<QuorumLock> {
         let name = self.0.name(name.as_ref())?;
         self.with([name].into(), options)
     }
 
-    /// The lock on all of `names`: an acquisition gets all of them, or none. It takes 1 to
+    /// The lock on all of `names`: an acquisition gets all of them, or none. A set has 1 to
     /// [`MAX_NAMES`](crate::MAX_NAMES) names. Their order does not matter, and a name that is given
     /// twice counts once. Bad names are refused at the first acquisition.
     ///
-    /// It excludes [`lock`](Self::lock) on each of the names, and every other set with one of them.
-    /// The set has one token, greater than every earlier token of its names.
+    /// The set excludes [`lock`](Self::lock) on each of the names, and every other set with one of
+    /// these names. The set has one token, greater than every earlier token of its names.
     ///
-    /// If all names are free, an acquisition takes one round trip. Otherwise it waits for one name
-    /// at a time, in sorted order, in that name's queue, and takes free names behind it together.
-    /// So locks on single names do not starve a set, and sets that overlap do not deadlock.
+    /// If all names are free, an acquisition takes one round trip. Otherwise it waits in the queue
+    /// of one name at a time, in sorted order. Then it claims later names several at once, if these
+    /// are free. So locks on single names do not starve a set, and sets that overlap do not
+    /// deadlock.
     ///
     /// While a set waits for a name, it holds the names before that one. So a caller that holds one
     /// of the names must not wait for another of them: the caller and the set might wait for each
@@ -114,28 +114,28 @@ impl Quorum {
         Ok(QuorumLock::new(self.0.clone(), Ok(names), self.0.rules_of(options)?))
     }
 
-    /// A builder of a session, which owns many locks: they are renewed, lost and freed together.
-    /// The session has this quorum's options unless you set others.
+    /// A builder of a session, which owns many locks. These locks are renewed, lost and freed
+    /// together. The session has this quorum's options unless you set others.
     /// [`grant`](SessionBuilder::grant) begins the session.
     pub fn session(&self) -> SessionBuilder {
         SessionBuilder::new(self.0.clone())
     }
 
-    /// The session of this quorum with this [`id`](Session::id), for other code of the process.
-    /// `None` if the session has no handle left, or never existed.
+    /// The session of this quorum with this [`id`](Session::id), so that other code of the process
+    /// can use it. `None` if the session has no handle left, or never existed.
     #[must_use]
     pub fn join_session(&self, id: &str) -> Option<Session> {
         Some(Session { core: self.0.sessions.find(id)?, inner: self.0.clone() })
     }
 
-    /// The default options of this quorum's locks, to start from for
+    /// The default options of this quorum's locks, as a base for options of
     /// [`lock_with`](Self::lock_with).
     #[must_use]
     pub fn options(&self) -> LockOptions {
         self.0.settings.options.clone()
     }
 
-    /// Whether a [holder](Inspected::holder) is a lock of this client.
+    /// Whether a [holder](Inspected::holder) belongs to this client.
     #[must_use]
     pub fn is_mine(&self, holder: &str) -> bool {
         let of_client = holder.strip_prefix(self.0.leases.voters.wakeups.client());
@@ -165,10 +165,10 @@ impl Quorum {
     }
 
     /// Takes `name` away from its holder without making two holders. Nodes no longer renew the
-    /// hold, and nobody else enters before the holder has released the lock, or its time is over.
-    /// The holder learns of the loss with its next renewal, and releases the lock when its last
-    /// guard is dropped. All earlier tokens are below [`Taken::fence`]: storage that knows this
-    /// fence can refuse them from now on.
+    /// hold, and nobody else gets the name until the holder has released the lock, or the hold has
+    /// expired. The holder learns of the loss with its next renewal, and releases the lock when its
+    /// last guard is dropped. All earlier tokens are below [`Taken::fence`]: storage that has this
+    /// fence can refuse these tokens from now on.
     ///
     /// Returns the former holder, and for how long this holder may still hold the lock.
     ///
@@ -192,12 +192,12 @@ impl Quorum {
     /// Until then there may be two holders.** Use this call for repairs by hand, if the holder is
     /// known to be gone. [`revoke`](Self::revoke) is safe.
     ///
-    /// Returns the holder from which any node took the name.
+    /// Returns the former holder: the owner from which a node took the name.
     ///
     /// # Errors
     /// `Unavailable` if no quorum of nodes confirmed, or if so many nodes are quarantined that
-    /// [nobody can tell](Inspected::is_conclusive) who held the name. Then it may still be held.
-    /// `Config` for a bad name, `Closed` after a shutdown.
+    /// [nobody can tell](Inspected::is_conclusive) who held the name. Then the name may still be
+    /// held. `Config` for a bad name, `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// If the call is cancelled, some nodes may have freed the name. Call it again.
@@ -208,7 +208,7 @@ impl Quorum {
     }
 
     /// Waits until a quorum of nodes is admitted: connected and checked, even if still in
-    /// quarantine. Then waits for the other nodes, but only for a tenth of the time that the quorum
+    /// quarantine. Then waits for the other nodes for up to a tenth of the time that the quorum
     /// needed.
     ///
     /// # Errors
@@ -224,8 +224,8 @@ impl Quorum {
         let began = host.now();
         let admitted = self.changed_until(&mut changes, |nodes| self.usable(nodes) >= self.quorum());
         if before(host, began + patience, admitted).await.is_some() {
-            // Other nodes that are as near will be admitted soon. With more votes, a lock survives
-            // more failures.
+            // Nodes with similar round trips will be ready soon, and with more votes a lock
+            // survives more failures.
             let grace = host.now().since(began) / GRACE;
             let settled =
                 self.changed_until(&mut changes, |nodes| nodes.iter().all(|node| node.state != NodeState::Connecting));
@@ -237,8 +237,8 @@ impl Quorum {
         Err(Error::new(ErrorKind::Unavailable, message).with_nodes(self.0.leases.voters.reports()))
     }
 
-    /// Stops the quorum. Nobody acquires any more, and held locks are lost and released. Waits for
-    /// pending releases for `deadline` at most. Then all connections end.
+    /// Stops the quorum. All further acquisitions fail, and held locks are lost and released. Waits
+    /// for pending releases for `deadline` at most. Then all connections end.
     ///
     /// **End the work under locks first:** the locks are released at once, even if their guards
     /// still live, and others may enter.
@@ -264,8 +264,8 @@ impl Quorum {
         }
     }
 
-    /// The numbers of names with callers, of timers, and of callers that listen for hints. All are
-    /// zero if nothing is held or waited for.
+    /// The numbers of names with callers, of timers, and of callers that can receive pushes. All
+    /// are zero if nothing is held or waited for.
     #[cfg(feature = "unstable")]
     #[must_use]
     pub fn in_use(&self) -> (usize, usize, usize) {
@@ -340,7 +340,7 @@ impl Quorum {
         let twins = nodes.iter().filter(|node| matches!(node.state, NodeState::Twins { .. })).count();
         let admitted = nodes.iter().filter(|node| node.state.is_admitted()).count();
         match twins > 0 && twins + admitted >= quorum {
-            true => format!("no quorum within {patience}: behind {twins} of {all} nodes' names there are two servers"),
+            true => format!("no quorum within {patience}: {twins} of {all} nodes' names lead to two servers each"),
             false => format!("no quorum within {patience}: {quorum} of {all} nodes must be up"),
         }
     }
@@ -354,7 +354,7 @@ impl Quorum {
     }
 }
 
-/// Whether there may be a connection.
+/// Whether this process may have a connection to the node.
 fn connected(node: &NodeStatus) -> bool {
     use NodeState::{Connecting, OtherList, Quarantined, Twins, Up};
     matches!(node.state, Up | Quarantined { .. } | Connecting | OtherList { .. } | Twins { .. })
@@ -382,8 +382,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A fake server: connecting takes so many seconds, and then it executes commands at once. It
-    /// never forgot anything, and has the list of its client in force.
+    /// A fake server. Connecting to it takes the given seconds. The server executes commands at
+    /// once, has forgotten nothing, and has its client's list in force.
     #[derive(Clone, Debug)]
     struct After(u32, usize, Instant);
 
@@ -418,7 +418,7 @@ mod tests {
         }
     }
 
-    /// How many operations on one name have so many keys and arguments: claims, or others.
+    /// The number of operations in a call. A claim has 4 keys and 12 arguments; others have 5 keys.
     const fn operations(keys: usize, arguments: usize) -> usize {
         if arguments * 4 == keys * 12 { keys / 4 } else { keys / 5 }
     }
@@ -483,7 +483,7 @@ mod tests {
         assert!(quorum.lock("a").acquire(SECOND).await.unwrap().is_held());
     }
 
-    /// During the stall, more renewals become due than may wait for one node.
+    /// During the stall, more renewals become due than one node's queue of requests may hold.
     #[tokio::test(start_paused = true)]
     async fn renewals_that_are_all_due_after_a_stall_find_room() {
         let recorder = PrometheusBuilder::new().build_recorder();

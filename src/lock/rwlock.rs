@@ -17,17 +17,17 @@ use crate::lease::{Lease, LockGuard, Released};
 /// a reader that dies keeps a writer out for its own ttl only.
 ///
 /// A writer holds the same lock as a holder of [`Quorum::lock`] on the name: they exclude each
-/// other and all readers. A reader costs one round trip, as a lock does. Nodes hand the name over
-/// to waiting readers, and on the release of readers, as they do with locks.
+/// other and all readers. A read costs one round trip, as a lock does. As with locks, a release
+/// makes nodes hand the name over to the next waiter, or to all readers at the head of the queue.
 ///
 /// # Tokens
-/// A writer's token is greater than that of every writer and reader before it. A reader's token is
-/// greater than those of all writers before it, and less than those of all writers after it. So the
-/// token shows which writer's work the reader sees.
+/// A writer's token is greater than the token of every writer and reader before it. A reader's
+/// token is greater than the tokens of all writers before it, and less than the tokens of all
+/// writers after it. So the token shows which writer's work the reader sees.
 ///
 /// Tokens of readers have no order among themselves. So storage must remember the highest token of
 /// a *writer*, and compare readers' tokens with that. If storage remembered readers' tokens, it
-/// would refuse readers that hold the lock.
+/// would refuse other readers that hold the lock.
 ///
 /// # Examples
 /// ```
@@ -75,8 +75,8 @@ impl QuorumRwLock {
         Self { reads: writes.shared(), writes }
     }
 
-    /// Acquires the lock as a reader. Waits for `timeout` at most while a writer holds it or waits
-    /// ahead.
+    /// Acquires the lock as a reader. Waits for `timeout` at most, while a writer holds the lock or
+    /// an earlier writer waits for it.
     ///
     /// # Errors
     /// As [`QuorumLock::acquire`].
@@ -122,7 +122,8 @@ impl QuorumRwLock {
     }
 
     /// Acquires the lock as a reader if no writer holds it, without waiting. `None` means that a
-    /// writer holds the lock or is about to get it. An error means that nobody can tell.
+    /// writer holds the lock or is about to get it. An error means that the state of the lock is
+    /// unknown.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`].
@@ -134,7 +135,8 @@ impl QuorumRwLock {
     }
 
     /// Acquires the lock as the writer if nobody holds it, without waiting. `None` means that
-    /// somebody else holds the lock or is about to get it. An error means that nobody can tell.
+    /// somebody else holds the lock or is about to get it. An error means that the state of the
+    /// lock is unknown.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`].
@@ -228,8 +230,8 @@ impl QuorumRwLock {
     }
 }
 
-/// A [`QuorumRwLock`] held as a reader. Renewed while this lives, and released when this is
-/// dropped.
+/// A [`QuorumRwLock`] held as a reader. The lock is renewed while this guard lives, and released
+/// when the guard is dropped.
 #[derive(Debug)]
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct ReadGuard(LockGuard);
@@ -264,8 +266,8 @@ impl ReadGuard {
         self.0
     }
 
-    /// Always refused: a reader that becomes the writer must wait for all other readers. If two
-    /// readers did so, they would wait for each other for ever. Release this guard and call
+    /// Always refused: a reader that becomes the writer must wait for all other readers. Two
+    /// readers that do so would wait for each other for ever. Release this guard and call
     /// [`write`](QuorumRwLock::write). The data that you read may have changed by then.
     ///
     /// # Errors
@@ -279,8 +281,8 @@ impl ReadGuard {
     }
 }
 
-/// A [`QuorumRwLock`] held as the writer. Renewed while this lives, and released when this is
-/// dropped.
+/// A [`QuorumRwLock`] held as the writer. The lock is renewed while this guard lives, and released
+/// when the guard is dropped.
 #[derive(Debug)]
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct WriteGuard {
@@ -319,8 +321,8 @@ impl WriteGuard {
     }
 
     /// Turns the writer into a reader in one round trip. No other writer can enter in between.
-    /// Waiting readers enter too, except those behind a waiting writer. Until this returns, clones
-    /// of the writer's lease report it as held, though readers may have entered.
+    /// Waiting readers enter too, except readers behind a waiting writer. Until this call returns,
+    /// clones of the writer's lease report the writer as held, though readers may have entered.
     ///
     /// # Errors
     /// `Lost` if the writer was revoked, or if its validity ended before it became a reader:
@@ -337,9 +339,9 @@ impl WriteGuard {
             Ok(reader) => reader,
             Err(error) => {
                 if error.kind() == ErrorKind::Lost {
-                    // After the deadline, nodes also reply `lost` because of a later holder.
+                    // After the deadline, the cause may be a later holder that has released.
                     self.guard.ensure(Duration::ZERO)?;
-                    // Nodes replied `lost` to the reader's claim, and not to a renewal.
+                    // Only the reader's claim got `lost`, so the writer's lease has not ended yet.
                     self.guard.revoked();
                 }
                 return Err(error);

@@ -14,10 +14,10 @@ pub(super) trait Scope {
 
     fn view(&self) -> Self::View;
 
-    /// Waits until the lock is lost. Returns the error for this.
+    /// Waits until the lock is lost. Returns the error that reports the loss.
     async fn until_lost(&self) -> Error;
 
-    /// An error if the lock is lost.
+    /// Returns an error if the lock is lost.
     fn not_lost(&self) -> Result<()>;
 
     /// Releases the lock, and waits until a quorum has confirmed.
@@ -36,7 +36,7 @@ where
         lost = held.until_lost() => return Err(lost),
         output = body(held.view()) => output,
     };
-    // The validity may have ended together with the body.
+    // The validity may have ended at the same moment as the body.
     held.not_lost()?;
     if let Err(error) = held.give_up().await {
         tracing::warn!(%error, "released without confirmation by a quorum");

@@ -15,23 +15,22 @@ use super::scoped::under;
 use crate::config::{LockOptions, Rules};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A fixed number of permits on a name, for all clients of the same nodes. Each permit has one
-/// holder.
+/// A fixed number of permits on a name, for all clients of the same nodes. A permit has one holder.
 ///
 /// **Nodes count nothing.** Each permit is a lock on a name of its own, `name/0`, `name/1` and so
-/// on, with a quorum, an expiry and a fencing token. So no failure that a lock survives lets one
-/// more holder in, and [`inspect`](crate::Quorum::inspect) and [`revoke`](crate::Quorum::revoke)
-/// work on each permit. Use these names for nothing else: a lock on one takes that permit out of
-/// service. (Counters would fail. If each of three nodes admits two holders, each may admit a
-/// different pair of three holders: then all three have a quorum.)
+/// on, with a quorum, an expiry and a fencing token. So a semaphore is as safe as a lock, and
+/// [`inspect`](crate::Quorum::inspect) and [`revoke`](crate::Quorum::revoke) work on each permit.
+/// Use these names for nothing else: a lock on such a name takes the permit out of service.
+/// (Counters would not be safe: with three nodes that each count to two, three holders could each
+/// get two votes, and so all three would have a quorum.)
 ///
 /// Waiters are served in the order of arrival, even if they want different numbers of permits. All
 /// waiters wait at the *gate*, a lock on the semaphore's own name, and only the holder of the gate
-/// waits for permits. So waiters are admitted one after the other, about two round trips each. If
-/// nobody waits, one claim takes the permits in one round trip, as for a lock.
+/// waits for permits. So waiters get their permits one after the other, in about two round trips
+/// each. If nobody waits, one claim takes the permits in one round trip, as for a lock.
 ///
-/// Cheap to clone, `Send` and `Sync`. Clones share what they know of held permits. So keep one
-/// semaphore, and do not make one for each acquisition.
+/// Cheap to clone, `Send` and `Sync`. Clones share a record of held permits, so that they claim
+/// free permits first. So keep one semaphore, and do not make one for each acquisition.
 ///
 /// # Examples
 /// ```
@@ -63,9 +62,10 @@ impl Quorum {
     /// The semaphore on `name` with `permits` permits: 1 to [`MAX_PERMITS`](crate::MAX_PERMITS). A
     /// bad name or number is refused at the first acquisition.
     ///
-    /// **All clients must use the same number.** Nodes do not know it: if clients use different
-    /// numbers, the largest is the limit. An acquisition fails with `Config` while somebody holds a
-    /// lock on the semaphore's name. So does a lock on that name while somebody holds the gate.
+    /// **All clients must use the same number.** Nodes do not store the number: if clients use
+    /// different numbers, the largest is the limit. An acquisition fails with `Config` while
+    /// somebody holds a lock on the semaphore's name. A lock on that name also fails with `Config`
+    /// while somebody holds the gate.
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> QuorumSemaphore {
         let pool = Pool::new(&self.0, name.as_ref(), permits).map_err(|error| error.to_string());
@@ -75,7 +75,7 @@ impl Quorum {
     /// The semaphore on `name` with options of its own, which apply to each of its permits.
     ///
     /// With [`auto_renew`](LockOptions::auto_renew) off, a caller does not renew its first permits
-    /// while it waits for others. So all of them must become free within one ttl.
+    /// while it waits for others. So all permits must become free within one ttl.
     ///
     /// # Errors
     /// As [`lock_with`](Self::lock_with), and `Config` for a bad number.
@@ -104,17 +104,15 @@ impl QuorumSemaphore {
     /// free or earlier callers wait. `timeout` works as for
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     ///
-    /// Take all permits in one call: callers that hold some permits and wait for more may wait for
-    /// each other.
+    /// Take all permits in one call: two callers that each hold permits may wait for each other.
     ///
     /// # Errors
-    /// `Timeout` if too few became free in time; `Unavailable` if too few nodes could vote;
+    /// `Timeout` if too few permits became free in time; `Unavailable` if too few nodes could vote;
     /// `Config` for a bad name, for no permits or more than there are, if the name is held as a
     /// lock, or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// Safe: granted permits are released in the background, and the place in the queue is given
-    /// up.
+    /// Safe: granted permits are released in the background, and the place in the queue is lost.
     pub async fn acquire(&self, many: u32, timeout: Duration) -> Result<PermitsGuard> {
         let end = self.inner.0.host.now() + timeout;
         let taking = self.taking(many)?;
@@ -136,12 +134,12 @@ impl QuorumSemaphore {
     }
 
     /// Takes `many` permits if they are free, without waiting. If the first claim meets a held
-    /// permit, it takes two more round trips to find free ones.
+    /// permit, the call takes two more round trips to find and claim free permits.
     ///
     /// `None` means that fewer permits are free: quorums of nodes name the holders of the others.
     /// `None` also means that a quorum has named one holder of the gate for a whole round timeout.
-    /// While other callers take permits or split the votes, this tries again after random pauses,
-    /// for two round timeouts at most (4 s unless set).
+    /// While other callers take permits or split the votes, this call tries again after random
+    /// pauses, for two round timeouts at most (4 s unless set).
     ///
     /// # Errors
     /// `Unavailable` if too few nodes could vote, or if the result is still unknown by then;
@@ -157,7 +155,7 @@ impl QuorumSemaphore {
         holding.map(|holding| self.guard(many, holding)).transpose()
     }
 
-    /// Acquires `many` permits, runs `body`, and releases them. Drops the body if one is lost.
+    /// Acquires `many` permits, runs `body`, and releases them. Drops the body if a permit is lost.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire), and `Lost` if the permits were lost before the body ended. A
@@ -190,7 +188,7 @@ impl QuorumSemaphore {
     }
 
     /// As [`run`](Self::run), for a body that can fail. Returns one `Result`, with the errors of
-    /// both. The permits are released whatever the body returns.
+    /// `run` and of the body. The permits are released whatever the body returns.
     ///
     /// # Errors
     /// Those of [`run`](Self::run), converted to the body's error type, and the body's own.
@@ -231,7 +229,7 @@ impl QuorumSemaphore {
         Ok(guard)
     }
 
-    /// The same error, with the request in its message.
+    /// The same error, with the number of permits and the semaphore's name in its message.
     fn explained(&self, many: u32, error: Error) -> Error {
         let Ok(pool) = &self.pool else { return error };
         if error.is_config() || error.is_closed() {

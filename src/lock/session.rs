@@ -25,22 +25,21 @@ tokio::task_local! {
 ///
 /// [`lock`](Self::lock) and [`try_lock`](Self::try_lock) add locks, and [`unlock`](Self::unlock)
 /// frees them. [`revoke`](Self::revoke) frees all, and so does dropping the last handle. The drop
-/// sends the releases and waits for nothing: prefer `revoke`, which reports their result. The locks
+/// sends the releases and waits for nothing: prefer `revoke`, which returns the result. The locks
 /// exclude [`Quorum::lock`](crate::Quorum::lock) and [`Quorum::lock_all`](crate::Quorum::lock_all)
 /// on the same names, and all other sessions.
 ///
-/// **It is lost as a whole.** If one of its locks is taken away, or no quorum of nodes renews it in
-/// time, the session is lost, and nothing brings it back: begin a new one. Each of its locks then
-/// keeps others out until its own deadline, unless the last handle is dropped or
-/// [`revoke`](Self::revoke) is called before. A session without locks cannot be lost, however long
-/// nodes are away.
+/// **A session is lost as a whole.** If one of its locks is taken away, or is not renewed by a
+/// quorum in time, the session is lost for good: begin a new one. Each of its locks then keeps
+/// others out until the lock's own deadline, unless the last handle is dropped or
+/// [`revoke`](Self::revoke) is called earlier. However long nodes are away, a session without locks
+/// is not lost.
 ///
-/// If a lock's validity ends before this process processes its grant, the lock is not added. It is
-/// released, and the session goes on. A lock with little validity left is added, and renewed soon.
+/// If a lock's validity ends before this process has processed the grant, the lock is released and
+/// not added, and the session goes on. A lock with little validity left is added, and renewed soon.
 /// If that renewal fails, the session is lost with the lock, as with any other renewal.
 ///
-/// All its locks are renewed together, in few script calls: 10,000 names take at most 80 calls per
-/// node.
+/// All locks of a session are renewed together: 10,000 names take at most 80 calls per node.
 ///
 /// # Examples
 /// ```
@@ -77,8 +76,8 @@ pub struct Session {
 
 impl Session {
     /// The id by which other code of the same process finds the session:
-    /// [`Quorum::join_session`](crate::Quorum::join_session) on the same quorum. It means nothing
-    /// to nodes and to other processes.
+    /// [`Quorum::join_session`](crate::Quorum::join_session) on the same quorum. Nodes and other
+    /// processes do not use this id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.core.id
@@ -88,21 +87,22 @@ impl Session {
     /// [`MAX_NAMES`](crate::MAX_NAMES) names in one call. `timeout` works as for
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     ///
-    /// Names that the session already holds are not claimed again. (If another caller unlocks one
-    /// while this waits for the others, that name is not held in the end.) The others are acquired
-    /// as by [`Quorum::lock_all`](crate::Quorum::lock_all): in one round trip if all are free, else
-    /// one at a time in sorted order. They get one token, greater than every earlier token of these
-    /// names. Callers of one session that acquire the same name wait for each other's result.
+    /// Names that the session already holds are not claimed again. (If another caller unlocks such
+    /// a name meanwhile, the name is not held in the end.) All other names are acquired as by
+    /// [`Quorum::lock_all`](crate::Quorum::lock_all): in one round trip if all are free, else one
+    /// at a time in sorted order. The new names get one token, greater than every earlier token of
+    /// these names. Callers of one session that acquire the same name wait for each other's result.
     ///
     /// Two sessions that each hold a name and wait for the other's name may wait until a `timeout`
     /// ends. Take all names in one call, or use short timeouts.
     ///
     /// # Errors
     /// `Timeout` if others held some names until the time ended. The error [names the held names
-    /// and their holders](Error::conflicts), if a quorum of nodes names them within the round
-    /// timeout. `Unavailable` if too few nodes could vote; `Lost` if the session has ended or ends
-    /// meanwhile; `Config` for bad names, none, too many, or outside of a Tokio runtime; `Closed`
-    /// after a shutdown. Names that were held before stay held, unless the session is lost.
+    /// and their holders](Error::conflicts), if nodes name them within the round timeout.
+    /// `Unavailable` if too few nodes could vote; `Lost` if the session has ended or ends
+    /// during the call; `Config` for bad names, no name or too many names, or outside of a Tokio
+    /// runtime; `Closed` after a shutdown. Names that were held before stay held, unless the
+    /// session is lost.
     ///
     /// # Cancel safety
     /// Safe: granted names are released in the background.
@@ -126,7 +126,7 @@ impl Session {
         self.acquire(&names, Patience::Try(until)).await
     }
 
-    /// Releases these names. Names that were locked together with them stay held. Waits until a
+    /// Releases these names. Other names that were locked in the same call stay held. Waits until a
     /// quorum of nodes has confirmed.
     ///
     /// # Errors
@@ -147,18 +147,18 @@ impl Session {
         self.inner.leases.confirmed(&freeing, self.core.locks.round_timeout(), || listed(&names)).await
     }
 
-    /// The held names, sorted, each with its fencing token: greater than that of every earlier
-    /// holder. If storage refuses tokens lower than the highest it has seen, it is safe even from a
-    /// holder that was paused and has lost its lock without knowing.
+    /// The held names, sorted, each with its fencing token: greater than the token of every earlier
+    /// holder. Storage that refuses tokens below the highest token so far is safe even from a
+    /// holder that was paused and did not notice the loss of its lock.
     ///
-    /// With a [`key_format`](crate::QuorumBuilder::key_format) the names are in the callers' form,
-    /// which [`unlock`](Self::unlock) takes. Empty once the session has ended.
+    /// With a [`key_format`](crate::QuorumBuilder::key_format) the names come without the format,
+    /// as [`unlock`](Self::unlock) takes them. The list is empty once the session has ended.
     #[must_use]
     pub fn held(&self) -> Vec<(Arc<str>, u64)> {
         let tokens: Vec<_> = self.core.locks.tokens();
         let told = |(name, token)| Some((self.inner.settings.told(&name)?, token));
         let mut held: Vec<_> = tokens.into_iter().filter_map(told).collect();
-        // The part of a key format behind the name may change the order.
+        // With the key format, names may have another order than without it.
         held.sort_unstable();
         held
     }
@@ -177,8 +177,7 @@ impl Session {
         self.core.locks.owner(&self.inner.name(name).ok()?)
     }
 
-    /// Ends the session for all handles. Releases all locks, and waits until a quorum has
-    /// confirmed.
+    /// Ends the session for all handles. Releases all locks, and waits for a quorum to confirm.
     ///
     /// Returns `AlreadyExpired` if the session was lost, or if the validity of one lock had ended
     /// unnoticed: others may have held that name since its deadline. All other locks are released.
@@ -201,14 +200,15 @@ impl Session {
         }
     }
 
-    /// The remaining validity of the lock that ends first, or of a new lock if there is none. Zero
-    /// once the session has ended. It counts from before the nodes were asked, minus the drift.
+    /// The remaining validity of the lock that ends first, or that of a new lock if there is none.
+    /// Zero once the session has ended. Validity counts from before the nodes were asked, minus the
+    /// drift.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.core.locks.remaining()
     }
 
-    /// Whether the session lives now, and so holds all its locks. Never true past the deadline of
+    /// Whether the session lives now, and so holds all its locks. Never true after the deadline of
     /// one of them, even if timers are late.
     #[must_use]
     pub fn is_alive(&self) -> bool {
@@ -219,7 +219,7 @@ impl Session {
     /// may take that long.
     ///
     /// # Errors
-    /// `Lost` if they are not.
+    /// `Lost` if one of them is not.
     pub fn ensure(&self, least: Duration) -> Result<()> {
         let held = || "the session's locks are".to_owned();
         ensured(self.remaining(), least, || self.core.locks.lost_error(), held)
@@ -240,7 +240,7 @@ impl Session {
         self.core.locks.outcome().await
     }
 
-    /// An error if the session is lost. A session that lives or was revoked is no error.
+    /// Returns an error if the session is lost, but not if it was revoked.
     pub(crate) fn not_lost(&self) -> Result<()> {
         match self.core.locks.why_lost() {
             Some(_) => Err(self.core.locks.lost_error()),
@@ -254,8 +254,8 @@ impl Session {
         drop(self.core.locks.release());
     }
 
-    /// A token that is cancelled when the session is lost, for code that takes one. See
-    /// [`Lease::cancellation`](crate::Lease::cancellation). A revocation does not cancel it.
+    /// A `CancellationToken` that is cancelled when the session is lost, but not when it is
+    /// revoked. See [`Lease::cancellation`](crate::Lease::cancellation).
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         self.core.locks.cancellation()
@@ -269,7 +269,7 @@ impl Session {
     }
 
     /// Runs `body` with this session as the [current](Self::current) one, for code that does not
-    /// get it as an argument. Tasks that `body` spawns do not have it.
+    /// get the session as an argument. Tasks that `body` spawns have no current session.
     ///
     /// # Examples
     /// ```

@@ -44,8 +44,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Begins the session once a quorum of nodes votes. So an error comes now, and not with the
-    /// first lock. Waits for `timeout` at most. Nodes store nothing for a session without locks.
+    /// Begins the session once a quorum of nodes votes, so that a missing quorum is reported now.
+    /// Waits for `timeout` at most. Nodes store nothing for a session without locks.
     ///
     /// # Errors
     /// `Unavailable` if no quorum votes in time, with the status of each node; `Config` if an
@@ -85,11 +85,11 @@ impl SessionBuilder {
     /// session. The body is dropped the moment the session is lost.
     ///
     /// The session ends for all its handles, even if the body gave handles to other tasks, or
-    /// panics. If somebody else revokes the session, the body goes on, and finds the session ended.
+    /// panics. If somebody else revokes the session, the body goes on with an ended session.
     ///
     /// # Errors
     /// As [`grant`](Self::grant), and `Lost` if the session was lost before the body ended. If no
-    /// quorum confirms the revocation at the end, this is a warning in the log and no error.
+    /// quorum confirms the revocation at the end, the log has a warning, but the call succeeds.
     ///
     /// # Cancel safety
     /// Safe: the body is dropped, and all locks are released in the background.
@@ -123,7 +123,7 @@ impl SessionBuilder {
     }
 
     /// As [`run`](Self::run), for a body that can fail. Returns one `Result`, with the errors of
-    /// both. The session is revoked whatever the body returns.
+    /// `run` and of the body. The session is revoked whatever the body returns.
     ///
     /// # Errors
     /// Those of [`run`](Self::run), converted to the body's error type, and the body's own.
@@ -153,7 +153,7 @@ impl SessionBuilder {
     }
 }
 
-/// A session that ends for all its handles when this is dropped.
+/// A session that ends for all its handles when this value is dropped.
 struct Revoked(Session);
 
 impl Drop for Revoked {

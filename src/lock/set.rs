@@ -1,14 +1,14 @@
 //! Acquires several names for a caller that waits: in one claim if all are free, else in order.
 //!
 //! A claim of several names never waits in a queue. So a set waits for one name at a time, as a
-//! single lock does. Meanwhile it renews the names that it already holds. All sets use the same
-//! order, that of `Inner::names`, so they never wait in a circle. The names behind the awaited one
-//! are claimed several at a time, without waiting. So a set that met one holder does not need a
-//! round trip for each name.
+//! single lock does. Meanwhile the set renews the names that it already holds. All sets use the
+//! same order, that of `Inner::names`, so they never wait in a circle. Once the set has the name,
+//! it claims the later names several at a time, without waiting. So a set that met one holder does
+//! not need a round trip for each name.
 //!
 //! At the end, one renewal with the highest of the tokens gives the set one token. If a name is
-//! lost before that, all names are released, and the set begins anew, with its old ticket and new
-//! owners.
+//! lost earlier, all names are released, and the set begins anew. It keeps its ticket, so that it
+//! keeps its turn in the queues, and gets new owner ids.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -79,8 +79,8 @@ impl Set<'_> {
         united.unwrap_or_else(|| Err(self.out_of_time(&[])))
     }
 
-    /// Acquires the next names. A single name is waited for. Several names are claimed together,
-    /// without waiting: while a name is waited for, no name behind it may be held.
+    /// Acquires the next names. Waits for a single name. Claims several names together, without
+    /// waiting: a set that waits for a name must not hold later names, or sets would deadlock.
     async fn next(&self, names: &[Name], end: Tick, ticket: u64) -> Result<Option<(Grant, Open)>> {
         let names: Arc<[Name]> = names.into();
         if let [_] = *names {
@@ -103,7 +103,7 @@ impl Set<'_> {
     }
 }
 
-/// Whether a caller that waits goes on after this error.
+/// Whether a waiting caller goes on after this error.
 fn may_pass(error: &Error) -> bool {
     error.is_timeout() || error.is_unavailable()
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use metrics::SharedString;
 
-/// How many classes a process has at most. All further classes are recorded as `other`.
+/// The largest number of classes in a process. All further classes are recorded as `other`.
 pub const MAX_CLASSES: usize = 16;
 
 const OTHER: &str = "other";
@@ -12,7 +12,7 @@ const OTHER: &str = "other";
 /// The classes of this process, in the order of their first use.
 static KNOWN: Mutex<Vec<Arc<str>>> = Mutex::new(Vec::new());
 
-/// A class of locks: one without a name, [`MAX_CLASSES`] with a name, and one for all others.
+/// A class of locks: the class without a name, a class with a name, or `other`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Class(usize);
 

@@ -1,9 +1,9 @@
-//! Metrics of one name that differ in the value of one label.
+//! Metrics that have the same name, and differ in the value of one label.
 
 use metrics::Counter;
 
-/// The metrics, by the value of the label. All are registered from the start: `increase()` misses
-/// the first event of a counter that is new.
+/// The metrics, by the value of the label. All are registered from the start, because Prometheus'
+/// `increase()` does not count the first event of a new counter.
 #[derive(Debug)]
 pub(super) struct Family<L, M>(Box<[(L, M)]>);
 

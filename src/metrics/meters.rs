@@ -12,7 +12,7 @@ use super::table::{self, describe};
 use crate::rules::{LostReason, NodeSet, Renewed};
 
 /// The metrics of a quorum. They are registered when the quorum connects. The metrics of a class
-/// are registered when options with that class are first used. So recording looks nothing up.
+/// are registered when options with that class are first used. So recording needs no lookup.
 #[derive(Debug)]
 pub(crate) struct Meters {
     quorum: SharedString,
@@ -40,7 +40,7 @@ pub(crate) struct ListMeters {
 }
 
 impl ListMeters {
-    /// Records whether another list of this name is in force, and which names lead to two servers.
+    /// Records whether another list of this name is in force, and which nodes have two servers.
     pub(crate) fn tell(&self, other: bool, twins: NodeSet) {
         let set = |gauge: &Gauge, on: bool| gauge.set(f64::from(u8::from(on)));
         set(&self.other, other);
@@ -48,7 +48,7 @@ impl ListMeters {
     }
 }
 
-/// Counts one caller in a gauge, as long as this lives.
+/// Counts one caller in a gauge, while this value lives.
 pub(crate) struct Counted<'a>(&'a Gauge);
 
 impl<'a> Counted<'a> {
@@ -142,8 +142,8 @@ impl Meters {
         self.class(class);
     }
 
-    /// The counter of hints that a waiter received, and the counter of hints that no waiter
-    /// received.
+    /// Two counters of hints (nodes' messages to waiters): hints that a waiter received, and other
+    /// hints.
     pub(crate) fn hints(&self) -> (Counter, Counter) {
         let counter = |outcome: &'static str| metrics::counter!(table::HINTS, "quorum" => self.quorum.clone(), "outcome" => outcome);
         (counter("heard"), counter("wasted"))
@@ -174,7 +174,7 @@ impl Meters {
         self.queue_wait.record(took);
     }
 
-    /// A round ended with `verdict`. `took` is how long the nodes took, if known.
+    /// Counts a round that ended with `verdict`. `took` is how long the nodes took, if known.
     pub(crate) fn round(&self, verdict: RoundEnded, split: bool, took: Option<Duration>) {
         self.rounds.count(verdict);
         if split {
@@ -185,7 +185,7 @@ impl Meters {
         }
     }
 
-    /// Counts a renewal, unless its lease was over.
+    /// Counts a renewal, unless its lease had ended before.
     pub(crate) fn renewed(&self, renewed: Renewed) {
         match renewed {
             Renewed::Extended { margin, of, .. } => {
@@ -230,7 +230,7 @@ impl Meters {
         Counted::begin(&self.in_line)
     }
 
-    /// A quorum handed a lock over. `after` is the time since the first node's push.
+    /// Counts a lock that a quorum handed over. `after` is the time since the first node's push.
     pub(crate) fn handed_over(&self, after: Duration) {
         self.handovers.increment(1);
         self.handover.record(after);

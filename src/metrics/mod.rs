@@ -1,13 +1,13 @@
 //! Every metric: name, unit, labels, buckets, description, in one table.
 //!
-//! The library records through the [`metrics`] facade and installs no exporter. Install yours
-//! **before** connecting: connecting registers every series, at zero, so that a rate sees the first
-//! event too. Give the exporter the [`buckets`]. Without them, most exporters make summaries, which
-//! cannot be added up over processes.
+//! The library records through the [`metrics`] facade and installs no exporter. Install your
+//! exporter **before** you connect. Connecting registers every series with the value zero, so that
+//! a rate includes the first event. Give the exporter the [`buckets`]. Without them, most exporters
+//! make summaries, which cannot be added up over processes.
 //!
 //! # Labels
 //!
-//! All labels are bounded, and no label holds the name of a lock.
+//! All labels have a bounded number of values, and no label holds the name of a lock.
 //!
 //! * `quorum`: [`QuorumBuilder::name`](crate::QuorumBuilder::name), `default` by default. Quorums of
 //!   one process that have the same name share their series.

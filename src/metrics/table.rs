@@ -7,7 +7,7 @@ use metrics::Unit;
 pub enum Kind {
     /// Counts events.
     Counter,
-    /// A present value.
+    /// A current value.
     Gauge,
     /// A distribution, over its [`buckets`](Metric::buckets).
     Histogram,
@@ -53,15 +53,15 @@ pub fn buckets() -> impl Iterator<Item = (&'static str, &'static [f64])> {
 const WAITS: &[f64] = &[
     0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 ];
-/// Fewer buckets than `WAITS`, from a millisecond on.
+/// Like `WAITS`, but with fewer buckets, and from 1 ms on.
 const QUEUES: &[f64] = &[0.001, 0.01, 0.1, 1.0, 10.0, 60.0];
-/// Bounds from a round trip to the longest time for which a vote counts, 5 s.
+/// Bounds from one round trip to 5 s, the longest time for which a vote counts.
 const ROUNDS_TAKE: &[f64] =
     &[0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
-/// Bounds from the same machine to the other side of the world, and to a node that is too slow.
+/// Bounds from the round trip within one machine to that of a node that is far away or too slow.
 const ROUND_TRIPS: &[f64] = &[0.000_25, 0.001, 0.0025, 0.01, 0.03, 0.1, 0.2, 0.5, 1.0];
 const HANDOVERS_TAKE: &[f64] = &[0.000_25, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
-/// Bounds from a short section to a job of a day.
+/// Bounds from a short critical section to a job of one day.
 const HOLDS: &[f64] = &[0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0];
 const SHARES: &[f64] = &[0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7];
 
@@ -84,15 +84,15 @@ macro_rules! table {
 
 table! {
     BUILD = "quorumlock_build_info", Gauge, Count, &[], ["version", "protocol"],
-        "1; the labels are the version of the library and of the protocol";
+        "Always 1; the labels are the versions of the library and of the protocol";
     QUORUM_SIZE = "quorumlock_quorum_size", Gauge, Count, &[], ["quorum"],
-        "How many nodes must agree, such as three of five";
+        "How many nodes must agree: 3 if there are 5 nodes";
     ACQUIRE = "quorumlock_acquire_duration_seconds", Histogram, Seconds, WAITS, ["quorum", "class"],
-        "Time from asking for a lock to having it";
+        "Time until an acquisition had the lock";
     ACQUISITIONS = "quorumlock_acquisitions_total", Counter, Count, &[], ["quorum", "class", "outcome"],
         "Acquisitions by outcome";
     QUEUE_WAIT = "quorumlock_queue_wait_seconds", Histogram, Seconds, QUEUES, ["quorum"],
-        "Time spent behind callers of the same name in this process";
+        "Time for which callers waited behind other callers of the same name in this process";
     HELD_TIME = "quorumlock_hold_duration_seconds", Histogram, Seconds, HOLDS, ["quorum", "class"],
         "Time for which locks were held";
     HELD = "quorumlock_locks_held", Gauge, Count, &[], ["quorum", "class"], "Locks held now";
@@ -102,36 +102,36 @@ table! {
     IN_LINE = "quorumlock_waiting_acquisitions", Gauge, Count, &[], ["quorum"],
         "Acquisitions of this process that wait in the nodes' queues now";
     ROUND = "quorumlock_round_duration_seconds", Histogram, Seconds, ROUNDS_TAKE, ["quorum"],
-        "Time from asking the nodes for a lock to their decision, without waiting for other holders";
+        "Time from a claim to the decision of the nodes, without the wait for other holders";
     ROUNDS = "quorumlock_rounds_total", Counter, Count, &[], ["quorum", "verdict"], "Rounds of claims by verdict";
     SPLIT = "quorumlock_split_rounds_total", Counter, Count, &[], ["quorum"],
-        "Rounds in which several contenders got votes and none a quorum";
+        "Rounds in which several callers got votes and no caller got a quorum";
     RENEWALS = "quorumlock_renewals_total", Counter, Count, &[], ["quorum", "outcome"], "Renewals by outcome";
     MARGIN = "quorumlock_renewal_margin_ratio", Histogram, Count, SHARES, ["quorum"],
         "Share of the validity (0 to 1) that was left when a renewal succeeded";
     HANDOVER = "quorumlock_handover_duration_seconds", Histogram, Seconds, HANDOVERS_TAKE, ["quorum"],
-        "Time from the first node that handed the lock over to having it";
+        "Time from the first push of a hand-over until the waiter had the lock";
     HANDOVERS = "quorumlock_handovers_total", Counter, Count, &[], ["quorum"],
-        "Locks that nodes handed over to a waiter of this process, which did not have to claim them again";
+        "Locks that nodes handed over to a waiter of this process, without another claim";
     HINTS = "quorumlock_hints_total", Counter, Count, &[], ["quorum", "outcome"],
-        "Notifications received: heard by a waiter, or wasted because the waiter had gone or held the lock already";
+        "Messages of nodes to waiters: heard, or wasted if the acquisition had ended";
     LATE_GRANTS = "quorumlock_late_grants_total", Counter, Count, &[], ["quorum"],
-        "Grants that came after their round had failed, and were released";
+        "Grants that came after their round had failed, so that the client released them";
     NODE_UP = "quorumlock_node_up", Gauge, Count, &[], ["quorum", "node"], "1 while the node is connected and checked";
     NODE_QUARANTINED = "quorumlock_node_quarantined", Gauge, Count, &[], ["quorum", "node"],
-        "1 while the node votes on no claim, because it may have forgotten locks, or ended some early";
+        "1 while the node votes on no claim, because it may have forgotten locks, or ended locks early";
     NODE_DOUBTS = "quorumlock_node_doubts_total", Counter, Count, &[], ["quorum", "node", "reason"],
-        "How often the node came into doubt: restarted, forgot, or its clock was stepped";
+        "How often the node came into doubt: it restarted, forgot, or its clock was stepped";
     NODE_TWINS = "quorumlock_node_twins", Gauge, Count, &[], ["quorum", "node"],
-        "1 while two servers are seen behind the node's name, so that none of its votes counts";
+        "1 while two servers answer under the node's name, so that no vote of the node counts";
     OTHER_LIST = "quorumlock_other_list", Gauge, Count, &[], ["quorum"],
         "1 while nodes have another list of the same name in force, so that nothing is acquired";
     ROUND_TRIP = "quorumlock_node_round_trip_seconds", Histogram, Seconds, ROUND_TRIPS, ["quorum", "node"],
         "Time from submitting an operation to its answer";
     NODE_OPERATIONS = "quorumlock_node_operations_total", Counter, Count, &[], ["quorum", "node", "operation", "outcome"],
-        "Operations by node and outcome: ok (carried out), refused, failed (no answer that counts)";
+        "Operations by node and outcome: ok (carried out), refused, failed (no valid answer)";
     NODE_FAULTS = "quorumlock_node_faults_total", Counter, Count, &[], ["quorum", "node", "reason"],
-        "Why operations failed, by node";
+        "Failed operations by node and reason";
 }
 
 /// Describes all metrics to the installed recorder.

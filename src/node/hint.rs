@@ -10,11 +10,11 @@ use crate::rules::handover::Stamp;
 /// A message that a node publishes for one waiter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hint {
-    /// The waiter: its owner, `{client}/{number}`.
+    /// The waiter's owner, `{client}/{number}`.
     pub acquisition: Arc<str>,
-    /// The time until the waiter must ask again. Zero with a hand-over, or if the name is free but
-    /// could not be handed over. Otherwise the waiter's last ask is then half as old as a hand-over
-    /// lasts.
+    /// The time until the waiter must ask again. It is zero with a hand-over, and if the name is
+    /// free but could not be handed over. Otherwise the waiter must ask before its last ask is
+    /// older than half of the time that a hand-over lasts.
     pub after: Duration,
     /// The hand-over, if the node granted the name to this waiter.
     pub granted: Option<HandedOver>,
@@ -31,10 +31,9 @@ pub struct HandedOver {
     pub lasts: Duration,
     /// The name.
     pub name: Name,
-    /// When the node handed it over, and on which connection the push came.
+    /// When the node handed the name over, and on which connection the push came.
     pub stamp: Stamp,
-    /// Whether the push may count as a vote: the node may vote, and no reply may have overtaken the
-    /// push.
+    /// Whether the push may count as a vote: the node may vote, and surely no reply overtook it.
     pub counts: bool,
 }
 
@@ -51,17 +50,16 @@ impl Hint {
         Self { granted: Some(granted.clone()), ..Self::ask_again(granted.owner, Duration::ZERO) }
     }
 
-    /// The client, and the number of its acquisition.
+    /// The waiter's client, and the number of its acquisition.
     #[must_use]
     pub fn address(&self) -> Option<(&str, u64)> {
         let (client, number) = self.acquisition.rsplit_once('/')?;
-        // The number of a reader follows an `s`.
+        // A reader's number has the prefix `s`.
         Some((client, number.strip_prefix('s').unwrap_or(number).parse().ok()?))
     }
 
-    /// Parses a message on the client's channel: the acquisition's number, then either the time
-    /// until the next ask in ms, or a hand-over. A parsed hand-over does not count yet: the caller
-    /// decides.
+    /// Parses a message on the client's channel: the acquisition's number, then the time until the
+    /// next ask in ms or a hand-over. The caller decides later whether a hand-over counts.
     #[must_use]
     pub fn parse(client: &str, text: &str) -> Option<Self> {
         let (number, rest) = text.split_once(' ')?;
@@ -89,15 +87,15 @@ impl HandedOver {
 
 /// Receives a client's hints.
 pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
-    /// The client's name, `host/pid/uuid`. The client's channel is the key prefix, `wake:` and this
-    /// name.
+    /// The client's name, `host/pid/uuid`. The name of the client's channel is the key prefix, then
+    /// `wake:`, then this name.
     fn client(&self) -> &str;
 
-    /// Takes a hint of node number `node`. Ignores hints for other clients. Must not block.
+    /// Receives a hint from node number `node`. Ignores hints for other clients. Must not block.
     fn hint(&self, node: usize, hint: &Hint);
 
-    /// Node number `node` has news of a name that this client observes: the name's holder or note
-    /// may have changed. Must not block.
+    /// Node number `node` has sent news of a name that this client observes: the name's holder or
+    /// note may have changed. Must not block.
     fn news(&self, _node: usize, _name: &Name) {}
 
     /// Whether the client receives the messages that are published on its channel.

@@ -24,8 +24,8 @@ pub struct Description {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// The holder; `None` if the name is free. If readers hold the name, one of the readers. A
-    /// reader's number follows an `s`.
+    /// The owner that holds the name; `None` if the name is free. If readers hold the name, this is
+    /// one of them: its number has the prefix `s`.
     pub holder: Option<String>,
     /// The kind of the hold.
     pub kind: Kind,
@@ -34,7 +34,7 @@ pub struct Inspection {
     pub count: u32,
     /// The ballot of the grant. 0 if the name is free.
     pub ballot: u64,
-    /// Locks with tokens up to this one are over.
+    /// Locks with tokens up to this one are over: they were released or revoked.
     pub over: u64,
     /// How much longer the hold lasts, by the node's clock. `None` if the name is free or the hold
     /// never ends.

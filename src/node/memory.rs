@@ -26,7 +26,7 @@ mod work;
 pub use record::KEEP;
 pub use store::Store;
 
-/// Cuts a time to whole milliseconds, as nodes count.
+/// Cuts a time to whole milliseconds, because nodes count whole milliseconds.
 fn millis(time: Duration) -> Duration {
     Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
@@ -45,7 +45,7 @@ pub struct MemoryNode {
 
 impl MemoryNode {
     /// A new node whose votes count at once. The node takes the time from `host`. No list of nodes
-    /// is in force on it.
+    /// is in force on the node.
     #[must_use]
     pub fn new(label: &str, host: Arc<dyn Host>) -> Self {
         let ahead = host.wall().saturating_sub(host.now().since_origin());

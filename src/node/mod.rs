@@ -1,10 +1,10 @@
 //! The interface to one node (operations in, votes out) and its implementations.
 //!
-//! A [`Node`] takes a [`Request`] without blocking. It answers each request exactly once, later,
-//! through its [`ReplyTo`]. One node carries out requests in the order of submission while its
-//! connection lasts. A request is never withdrawn, even if its caller goes away.
+//! A [`Node`] accepts a [`Request`] without blocking. It answers each request later, exactly once,
+//! through the request's [`ReplyTo`]. A node carries out requests in the order of submission while
+//! its connection lasts. A request stays submitted even if its caller goes away.
 //!
-//! Public with the feature `unstable` only: any release may change it.
+//! This module is public only with the feature `unstable`, because any release may change it.
 
 pub mod hint;
 pub mod inspection;
@@ -31,21 +31,21 @@ pub use status::{NodeState, NodeStatus};
 
 use crate::rules::known_nodes::{Known, MembershipState};
 
-/// An operation, and where its reply goes.
+/// An operation, and the receiver of its reply.
 #[derive(Debug)]
 pub struct Request {
-    /// The operation. Shared, since all nodes get the same one.
+    /// The operation. It is shared, since all nodes get the same one.
     pub operation: Arc<Operation>,
     /// The receiver of the reply.
     pub reply: ReplyTo,
 }
 
-/// One independent Redis deployment, or something that behaves like one.
+/// One independent Redis deployment, or a substitute for one, such as [`MemoryNode`].
 pub trait Node: fmt::Debug + Send + Sync + 'static {
-    /// The node's address without user and password; also its label in metrics.
+    /// The node's address without user and password. It is also the node's label in metrics.
     fn label(&self) -> &Arc<str>;
 
-    /// Submits an operation. Never blocks. All failures come through the reply.
+    /// Submits an operation, without blocking. The reply reports any failure.
     fn submit(&self, request: Request);
 
     /// Submits several operations, in their order. A node that batches operations puts these into
@@ -70,7 +70,7 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Whether the node accepts hello. Clients keep their list of nodes in force on such a node.
+    /// Whether the node accepts hellos. Clients keep their list of nodes in force on such a node.
     fn takes_hello(&self) -> bool {
         false
     }
@@ -86,12 +86,12 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     /// Sends all submitted operations, then ends the connection. Later operations are refused.
     fn close(&self) {}
 
-    /// Sends this node's hints to `listener`, under the number `index`. A node without hints may
-    /// ignore this call: clients also ask by themselves, only later.
+    /// Sends this node's hints to `listener`, with `index` as the node's number. A node without
+    /// hints may ignore this call: without a hint, waiters ask later, by themselves.
     fn listen(&self, _index: usize, _listener: Arc<dyn Listener>) {}
 
     /// Starts or stops sending news of a name to the listener. A node without news may ignore this
-    /// call: observers also look by themselves, only later.
+    /// call: without news, observers look later, by themselves.
     fn follow(&self, _name: &Name, _on: bool) {}
 
     /// The node's state.

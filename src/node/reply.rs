@@ -1,4 +1,4 @@
-//! A node's replies, and where they go.
+//! A node's replies, and their receivers.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::words;
 /// A place in a node's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Queued {
-    /// 1 for the first waiter.
+    /// The position in the queue: 1 for the first waiter.
     pub rank: u32,
     /// When the node returned this place, and on which connection.
     pub stamp: Stamp,
@@ -28,7 +28,7 @@ impl Queued {
     }
 }
 
-/// A reply that was understood.
+/// A reply that this client could decode.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// Claim: the owner holds the names, with the ballot of the claim.
@@ -56,7 +56,7 @@ pub enum Outcome {
     },
     /// Claim: a name is held as the gate of a semaphore and claimed as a lock, or the reverse.
     Misused {
-        /// The index of that name in the claim; the gate of a permit claim comes last.
+        /// The index of that name in the claim. The gate of a claim of permits has the last index.
         name: usize,
     },
     /// Renew: the owner held all names, and holds them for another ttl.
@@ -64,7 +64,7 @@ pub enum Outcome {
     /// Renew: a name was free, and the owner holds it again. This is not a vote.
     Healed,
     /// Renew: another owner holds one of the names, or locks with this token are over. Claim of a
-    /// reader that was the writer: the writer's lock is over.
+    /// writer that becomes a reader: the writer's lock is over.
     Lost {
         /// The other owner; empty if there is none.
         holder: String,
@@ -76,12 +76,12 @@ pub enum Outcome {
         /// The names.
         names: Vec<Name>,
     },
-    /// Release or withdraw: done.
+    /// Release or withdraw: the node carried it out.
     Released {
-        /// How many of the names the owner held until then.
+        /// How many of the operation's names were held by the owner until then.
         held: u32,
     },
-    /// Revoke: done.
+    /// Revoke: the node carried it out.
     Revoked {
         /// The owner of the hold that ends last, among all holds of the names; `None` if all names
         /// are free.
@@ -145,9 +145,9 @@ impl fmt::Display for Outcome {
             Self::Held { holder, remaining: Some(left), .. } => {
                 write!(f, "held by {holder} for {} more", words::left(*left))
             }
-            Self::Held { holder, .. } => write!(f, "held by {holder} for ever; delete its key or set it to expire"),
+            Self::Held { holder, .. } => write!(f, "held by {holder} for ever; delete the name's key or set an expiry"),
             Self::Stale { fence } if *fence >= LIMIT - 1 => {
-                write!(f, "refused: its fence is {fence}, and no token is above that; delete the name's key")
+                write!(f, "refused: the fence is {fence}, and no ballot can be higher; delete the name's key")
             }
             Self::Stale { fence } => write!(f, "refused: the ballot was not above {fence}"),
             Self::Misused { .. } => f.write_str("this name is used both as a lock and as a semaphore"),
@@ -183,12 +183,12 @@ pub enum FaultKind {
     Timeout,
     /// The connection ended before the reply.
     Closed,
-    /// The node cannot carry out the operation now, but may later: it loads its data, a script
-    /// blocks it, or it cannot persist.
+    /// The node cannot carry out the operation now: it loads its data, a script blocks it, or it
+    /// cannot persist. It may be able to do so later.
     Busy,
     /// The node replied with an error, and would do so again.
     Rejected,
-    /// The reply has no form that our scripts return.
+    /// The reply has a form that no script of ours returns.
     Garbled,
     /// The node carried the operation out, but may have forgotten a grant: its reply is no vote.
     Doubted,
@@ -213,8 +213,8 @@ impl FaultKind {
     }
 }
 
-/// A node did not reply, or its reply does not count or makes no sense. The result is *unknown*: it
-/// counts neither for nor against anyone.
+/// Why a node's reply is missing, does not count, or makes no sense. The node's vote is then
+/// *unknown*: it counts neither for an owner nor against one.
 #[derive(Clone, Debug)]
 pub struct Fault {
     kind: FaultKind,
@@ -248,7 +248,7 @@ impl Fault {
         self.source.clone()
     }
 
-    /// Whether the node certainly carried nothing out. Otherwise the operation must be cleaned up.
+    /// Whether the node certainly carried nothing out. If not, the client must undo the operation.
     #[must_use]
     pub const fn nothing_ran(&self) -> bool {
         matches!(self.kind, FaultKind::Down | FaultKind::Quarantined | FaultKind::Unfit | FaultKind::Overloaded)
@@ -272,11 +272,11 @@ pub type Reply = Result<Outcome, Fault>;
 
 /// Receives the replies to one operation that was sent to several nodes.
 pub trait Sink: Send + Sync + 'static {
-    /// Node number `node` replied. Called once for each node that was asked. Must not block.
+    /// Takes the reply of node number `node`. Called once for each node asked. Must not block.
     fn deliver(self: Arc<Self>, node: usize, reply: Reply);
 }
 
-/// Where one node's reply goes. If this value is dropped unused, the sink gets the fault `Closed`.
+/// The receiver of one node's reply. If this is dropped unused, the sink gets the fault `Closed`.
 pub struct ReplyTo {
     node: usize,
     sink: Option<Arc<dyn Sink>>,

@@ -8,7 +8,7 @@ use crate::rules::doubt::Doubt;
 use crate::rules::list::Record;
 use crate::words;
 
-/// Whether a node takes part.
+/// Whether a node takes part in votes, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeState {
@@ -29,9 +29,9 @@ pub enum NodeState {
         /// Why the last attempt failed, or the last connection ended.
         why: String,
     },
-    /// Another list of nodes is in force on the node: the node only renews and releases.
+    /// Another list of nodes is in force on the node, so the node only renews and releases.
     OtherList {
-        /// Which list, and what to do.
+        /// How the two lists differ, and what to do.
         why: Arc<str>,
     },
     /// The node's name leads clients to two servers: the node renews and releases, but no vote
@@ -40,11 +40,11 @@ pub enum NodeState {
         /// The evidence, and what to do.
         why: Arc<str>,
     },
-    /// Refused: the server is a replica.
+    /// The client refuses the server, because it is a replica.
     Replica,
-    /// Refused: the server runs in cluster mode.
+    /// The client refuses the server, because it runs in cluster mode.
     Cluster,
-    /// Refused: the server is already another node of this quorum.
+    /// The client refuses the server, because another node of this quorum is the same server.
     Duplicate {
         /// The other node.
         of: Arc<str>,
@@ -67,7 +67,7 @@ impl NodeState {
 }
 
 /// The text for a node that is connected but not usable yet, since this client's list is not in
-/// force on it.
+/// force on the node.
 pub(crate) const UNLISTED: &str = "connected, and this client's list is not in force there yet";
 
 impl fmt::Display for NodeState {
@@ -120,14 +120,14 @@ pub struct NodeStatus {
     pub uptime: Option<Duration>,
     /// The `maxmemory-policy` by which the server may evict locks; `None` if it evicts nothing.
     pub evicts: Option<String>,
-    /// Why the server cannot read the node's record; `None` if it can. Without the record the
-    /// server grants nothing.
+    /// Why the server cannot read the node's record; `None` if it can read the record. Without the
+    /// record the server grants nothing.
     pub unreadable: Option<String>,
-    /// The server's `maxmemory`, if it used more at the last INFO and evicts nothing. Such a server
-    /// grants nothing. `None` otherwise.
+    /// The server's `maxmemory`, if the server used more than this at the last INFO and evicts
+    /// nothing. Such a server grants nothing. `None` otherwise.
     pub out_of_memory: Option<String>,
-    /// Why the server does not notify waiters of this client; `None` if it does. Without
-    /// notifications waiting takes longer.
+    /// Why the server does not notify waiters of this client; `None` if the server notifies them.
+    /// Without notifications waiting takes longer.
     pub no_wake_ups: Option<String>,
     /// The record that the server returned last; `None` if it has none.
     pub record: Option<Record>,

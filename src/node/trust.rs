@@ -1,4 +1,4 @@
-//! Which replies of a node count, given what is known of its memory and its clock.
+//! Which replies of a node count, by what the client has learned about its memory and its clock.
 
 use super::reply::{Fault, FaultKind, Outcome, Reply};
 use crate::rules::doubt::Trust;
@@ -23,7 +23,7 @@ pub fn trusted(reply: Reply, trust: Trust) -> Reply {
     }
 }
 
-/// Judges a reply from a node whose record is not the record that the client knew. The node may
+/// Judges a reply that shows another record than the one that this client saw last. The node may
 /// have forgotten its grants, so a renewal counts as `Forgot`.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! What a node's reply is worth as a vote: granted, refused, stale, unknown or unsent.
+//! How a node's reply counts as a vote: granted, refused, stale, unknown or unsent.
 
 use super::reply::{Outcome, Reply};
 use crate::rules::ballot::LIMIT;
@@ -42,8 +42,8 @@ pub fn told(reply: &Reply) -> Option<u64> {
     }
 }
 
-/// No ballot can be above a corrupt fence of 2^53 - 1: a node with such a fence cannot vote on the
-/// name.
+/// Whether a ballot can be above this fence. A corrupt fence of 2^53 - 1 is too high: a node with
+/// such a fence cannot vote on the name.
 const fn can_be_lifted(fence: u64) -> bool {
     fence < LIMIT - 1
 }

@@ -29,16 +29,16 @@ const OURS: &str = "this process itself holds it";
 const OUT_OF_REACH: &str = "a quorum is out of reach";
 pub(crate) const SPLIT: &str = "the votes were split: no quorum of nodes names one holder";
 
-/// How long a caller goes on.
+/// How long a caller tries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
     /// Makes one round, and waits for no holder.
     Once,
-    /// Like `Once`, for a caller that waits in another way if the round fails.
+    /// Like `Once`, for a caller that will wait in another way if the round fails.
     First,
     /// Does not wait for holders. Repeats a round whose votes were split, until this deadline.
     Try(Tick),
-    /// Goes on until this moment. Once it is this caller's turn, it makes at least one round.
+    /// Waits until this deadline. A caller whose turn has come makes at least one round.
     Until(Tick),
 }
 
@@ -51,7 +51,7 @@ impl Patience {
     }
 
     /// The time until which rounds with split votes are repeated. A caller that may wait repeats
-    /// them for as long as a try does, counted from `now`.
+    /// such rounds for the time of a try, counted from `now`.
     fn again_until(self, now: Tick, rules: &Rules) -> Option<Tick> {
         match self {
             Self::Once | Self::First => None,
@@ -60,7 +60,7 @@ impl Patience {
         }
     }
 
-    /// The error kind if the time ends while others hold the name.
+    /// The error kind if the time ends while another owner holds the name.
     pub(crate) const fn out_of_time(self) -> ErrorKind {
         match self {
             Self::Once | Self::Try(_) => ErrorKind::Contended,
@@ -69,19 +69,19 @@ impl Patience {
     }
 }
 
-/// What one caller wants to acquire, as which owner, and by which rules.
+/// The request of one caller: the names, the kind of owner, and the rules.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimant<'a> {
     pub(crate) voters: &'a Arc<Voters>,
     pub(crate) queue: &'a Arc<Queue>,
     pub(crate) names: &'a Arc<[Name]>,
-    /// The names in error texts: all that the caller acquires, which may be more than `names`.
+    /// The names in error texts: all names that the caller acquires, perhaps more than `names`.
     pub(crate) told: &'a [Name],
     pub(crate) who: ClaimKind<'a>,
     pub(crate) rules: &'a Rules,
     /// Whether the owner may store a note once it holds the names.
     pub(crate) may_have_note: bool,
-    /// The ticket for all queues. With `None`, the acquisition makes a ticket when it begins.
+    /// The ticket for the nodes' queues. If `None`, the acquisition makes a ticket when it begins.
     pub(crate) ticket: Option<u64>,
     /// Cancelled when the quorum is shut down.
     pub(crate) shut: &'a CancellationToken,
@@ -97,8 +97,7 @@ impl Claimant<'_> {
     /// are released, and the places in all queues are given up.
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<(Grant, Open)> {
         let now = self.voters.host.now();
-        // A try waits for hellos and for its turn. Both waits together take one round timeout at
-        // most.
+        // A try waits for hellos and for its turn, for one round timeout at most in all.
         let whole = now + self.rules.round_timeout;
         let again = patience.again_until(now, self.rules);
         self.voters.may_acquire()?;
@@ -109,7 +108,7 @@ impl Claimant<'_> {
         let ticket = self.ticket.unwrap_or_else(|| self.voters.ticket());
         let places = self.turns(patience, whole).await?;
         let mut attempt = Attempt::new(self.voters, self.names, self.rules, self.who, self.may_have_note);
-        // From here on, a shutdown waits for this attempt. An earlier shutdown may have missed it.
+        // A later shutdown waits for this attempt. An earlier shutdown did not, so check for one.
         if self.shut.is_cancelled() {
             return Err(Error::closed());
         }
@@ -170,8 +169,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// Waits after a failed round until it makes sense to ask again, or until `end`. Returns what a
-    /// quorum handed over. Fails if no quorum can vote by `end`.
+    /// Waits after a failed round until it makes sense to ask again, or until `end`. If a quorum
+    /// hands the name over, returns `Won`. Fails if no quorum can vote by `end`.
     async fn handed_over(
         &self,
         attempt: &mut Attempt<'_>,
@@ -188,8 +187,8 @@ impl Claimant<'_> {
             true => until_worth_asking(self.voters, attempt, failed, end).await,
             false => self.pause(*failures, defeat, end).await,
         };
-        // A round that only renews places is no failure. A round with a push or a late grant is
-        // one, since the same may happen again.
+        // A round that only renews places is no failure. A round with a push or a late grant is a
+        // failure: it may happen again, so the next pause must be longer.
         let fails = failed.soon || !queues || attempt.heard().is_none_or(|heard| heard.is_news());
         *failures = if fails { failures.saturating_add(1) } else { 0 };
         if handed.is_some() {
@@ -202,7 +201,7 @@ impl Claimant<'_> {
         Ok(handed)
     }
 
-    /// Fails if the caller's time ends before a quorum of nodes has left its quarantine.
+    /// Fails if so many nodes are quarantined that no quorum can vote in the caller's time.
     fn may_vote_in_time(&self, patience: Patience) -> Result<()> {
         if !patience.end().is_some_and(|end| self.voters.are_quarantined_past(end)) {
             return Ok(());
@@ -212,24 +211,24 @@ impl Claimant<'_> {
         Err(self.error(ErrorKind::Unavailable, OUT_OF_REACH, patience, advice).with_nodes(reports))
     }
 
-    /// Evaluates a failed round. Withdraws it if a node may have granted. If it left only places in
-    /// queues, keeps them.
+    /// Evaluates a failed round. If the round left only places in queues, the owner keeps them.
+    /// Otherwise withdraws the round, since a node may have granted the name.
     fn failed(&self, attempt: &mut Attempt<'_>, defeat: &FailedRound, failures: u32) -> Failed {
         let waits = defeat.cause() != Cause::Unavailable && attempt.waits();
         if !waits {
             attempt.withdraw();
         }
-        // A node that granted, or called the ballot stale, keeps no place for this owner.
+        // A node that granted the name, or replied `stale`, keeps no place for this owner.
         let soon = !waits || defeat.round.look(|tally| !tally.stale().is_empty());
         Failed { failures, soon, told: defeat.changes_in().map(|left| left.saturating_add(attempt.defers())) }
     }
 
-    /// Waits for a random pause, for a caller that gets no hints. If no quorum may vote, then waits
-    /// until one may: claims would be in vain before.
+    /// Waits for a random pause, for a caller that gets no hints. If no quorum votes, then waits
+    /// until a quorum may vote, since no claim can succeed before.
     async fn pause(&self, failures: u32, defeat: &FailedRound, end: Tick) -> Option<Won> {
         sleep_until(&self.voters.host, self.next_round(failures, defeat).min(end)).await;
         if defeat.cause() == Cause::Unavailable {
-            // With `max_rounds`, this wait lasts no longer than a round.
+            // With `max_rounds`, this wait lasts for one round timeout at most.
             let whole = self.voters.host.now() + self.rules.round_timeout;
             let end = self.rules.max_rounds.map_or(end, |_| end.min(whole));
             let _ = self.voters.votes(end).await;
@@ -237,20 +236,19 @@ impl Claimant<'_> {
         None
     }
 
-    /// Whether the caller's time is over. For a caller that does not wait, it is over from the
-    /// beginning.
+    /// Whether the caller's time is over. Always true for a caller that does not wait for holders.
     fn is_over(&self, patience: Patience) -> bool {
         patience.end().is_none_or(|end| self.voters.host.now() >= end)
     }
 
-    /// Records the time from the first push to the hand-over.
+    /// Records how long a hand-over took, from the first push until now.
     fn note_handover(&self, attempt: &Attempt<'_>) {
         if let Some(pushed) = attempt.heard().and_then(|heard| heard.pushed) {
             self.voters.meters.handed_over(self.voters.host.now().since(pushed));
         }
     }
 
-    /// How this caller queues. Nodes hand over single names, and only to clients that get pushes.
+    /// How this caller queues. A caller of several names, or without pushes, does not wait.
     fn policy(&self, ticket: u64, patience: Patience) -> QueuePolicy {
         let waits = || self.names.len() == 1 && !self.is_over(patience) && self.voters.hinted();
         match self.rules.fair {
@@ -260,7 +258,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// Waits for this caller's turn in this process for all names. A try waits until `whole`.
+    /// Waits for this caller's turn for each name in this process. A try waits until `whole` at
+    /// most.
     async fn turns(&self, patience: Patience, whole: Tick) -> Result<QueueEntries> {
         let started = self.voters.host.now();
         let mut places = match self.who {
@@ -280,8 +279,7 @@ impl Claimant<'_> {
         Ok(places)
     }
 
-    /// Whether all turns came in time. A turn that comes after the caller's time goes to the next
-    /// caller. A caller whose time is over takes no turn.
+    /// Waits for all turns. Returns false if they come too late: then the next caller gets them.
     async fn waited(&self, places: &mut QueueEntries, patience: Patience, whole: Tick) -> bool {
         let late = || patience.end().is_some_and(|end| self.voters.host.now() >= end);
         if late() {
@@ -329,8 +327,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// One round: a claim, repeated with higher ballots if nodes call its ballot stale. Pushes that
-    /// come meanwhile count as votes.
+    /// One round: a claim and, after the reply `stale`, more claims with higher ballots. Pushes
+    /// count as votes too.
     async fn round(&self, attempt: &mut Attempt<'_>, ticket: u64, limit: Tick, patience: Patience) -> Result<RoundEnd> {
         loop {
             let span = Spanned::round();
@@ -391,8 +389,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// Measures the round trip, if a quorum decided the round. Returns how long the round took,
-    /// unless a node pushed meanwhile.
+    /// Measures the round trip, if a quorum decided the round. Returns how long the round took;
+    /// `None` if a node pushed meanwhile.
     fn note_round_trip(&self, attempt: &Attempt<'_>, round: &Round<ClaimTally>) -> Option<Duration> {
         let answered = round.look(|tally| {
             tally.verdict() == Some(Verdict::Won) || tally.verdict().is_some() && tally.cause() == Cause::Contended
@@ -407,8 +405,8 @@ impl Claimant<'_> {
         took
     }
 
-    /// The time at which a round ends, if its caller has the deadline `end`. The first round always
-    /// gets its whole timeout, however short the caller's time is.
+    /// The time at which a round ends. `end` is the caller's deadline. The first round always gets
+    /// its whole timeout, however short the caller's time is.
     fn limit(&self, rounds: u32, end: Option<Tick>) -> Tick {
         let whole = self.voters.host.now() + self.rules.round_timeout;
         match end {
@@ -423,14 +421,14 @@ impl Claimant<'_> {
         let _ = before(&self.voters.host, limit, explained(round, self.voters.size.quorum())).await;
     }
 
-    /// When to ask again: after a random pause, or a little after a hold ends if that comes first.
+    /// When to ask again: after a random pause, or just after the end of a hold if that is earlier.
     fn next_round(&self, failures: u32, defeat: &FailedRound) -> Tick {
         let host = &self.voters.host;
         let pause = self.rules.backoff.pause(failures, self.voters.round_trip(), host.random());
         host.now() + pause.min(defeat.changes_in().unwrap_or(pause))
     }
 
-    /// The error for a failed acquisition. With `split`, nobody can tell who holds the name.
+    /// The error for a failed acquisition. `split` means that no quorum names one holder.
     fn defeated(&self, defeat: &FailedRound, patience: Patience, split: bool) -> Error {
         let out_of_reach = self.out_of_reach();
         let (kind, why) = match defeat.cause() {
@@ -450,7 +448,7 @@ impl Claimant<'_> {
         error.with_nodes(reports).with_source(defeat.source()).with_holder(holder)
     }
 
-    /// Why a quorum is out of reach: another list is in force, if that is the reason.
+    /// The reason in error texts: another list if one is in force, else that no quorum votes.
     fn out_of_reach(&self) -> Arc<str> {
         self.voters.other_list().unwrap_or_else(|| OUT_OF_REACH.into())
     }
@@ -461,7 +459,8 @@ impl Claimant<'_> {
         if defeat.cause() == Cause::Unavailable { self.brought_up_to_date(reports) } else { reports }
     }
 
-    /// Replaces reports that may be old: while no quorum votes, this client sends no claims.
+    /// Replaces reports by the nodes' present states if these explain why nodes do not vote. The
+    /// reports may be old, since this client sends no claims while no quorum votes.
     fn brought_up_to_date(&self, mut reports: Vec<NodeReport>) -> Vec<NodeReport> {
         let now = self.voters.nodes.iter().map(|node| node.status());
         let tells = |state: &NodeState| {
@@ -484,7 +483,7 @@ impl Claimant<'_> {
             let said: Vec<_> = replies.iter().filter_map(misused).collect();
             (said, replies.iter().filter(is_lost).count())
         });
-        // Only a downgrade gets `lost`: the writer that this reader follows was revoked.
+        // Only a writer that becomes a reader gets `lost`: it was revoked, or had expired.
         if lost >= blocking {
             let message = format!("the lock on {} is not held any more: {}", listed(self.told), LostReason::Revoked);
             return Some(Error::new(ErrorKind::Lost, message).with_nodes(defeat.reports(self.voters)));
@@ -503,7 +502,7 @@ impl Claimant<'_> {
         )
     }
 
-    /// Error text if the wait ended because of `max_rounds`, before the caller's time was over.
+    /// The error text if `max_rounds` ended the wait before the caller's time was over.
     fn bound(&self, patience: Patience) -> String {
         let time_left = patience.end().is_some_and(|end| self.voters.host.now() < end);
         let rounds = self.rules.max_rounds.filter(|_| time_left);

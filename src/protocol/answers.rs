@@ -1,4 +1,4 @@
-//! Sends single nodes one operation, and waits for their replies.
+//! Sends an operation to each node, or to one node, and waits for the replies.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(crate) async fn met(voters: &Voters, patience: Duration) {
     }
 }
 
-/// The reply of each node to its operation; a timeout if none comes within `patience`.
+/// The reply of each node to its operation; a timeout fault if no reply comes within `patience`.
 pub(crate) async fn answers(
     voters: &Arc<Voters>,
     patience: Duration,

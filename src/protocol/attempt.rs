@@ -1,4 +1,4 @@
-//! One acquisition as the nodes see it: its claims, and what must be withdrawn or released.
+//! One acquisition: the claims that it sends, and what it must withdraw or release.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,25 +36,25 @@ pub(super) enum QueuePolicy {
     Barge,
 }
 
-/// All asks of one owner. If this is dropped before it has won, it leaves every queue, and sends a
-/// release to every node that did not explicitly refuse.
+/// All asks of one owner. If this is dropped before it has won, it leaves every queue. It also
+/// sends a release to every node that did not explicitly refuse.
 pub(super) struct Attempt<'a> {
     voters: &'a Arc<Voters>,
     rules: &'a Rules,
     number: u64,
-    /// The last claim. Before the first one it has no ballot.
+    /// The last claim. Before the first ask, its ballot is 0.
     claim: Claim,
-    /// Whether a claim was won. Then dropping this releases nothing.
+    /// Whether a claim was won. If so, dropping this attempt releases nothing.
     has_won: bool,
     /// The asks so far, and what follows from their replies.
     acquisition: Acquisition<Arc<Round<ClaimTally>>>,
-    /// The asks before the last. A far node may reply to them after the next ask is decided.
+    /// The asks before the last one. A far node may reply to these after the last ask is decided.
     earlier: Vec<Arc<Round<ClaimTally>>>,
-    /// How long a hand-over lasts, once a claim has announced this time. The time never changes: a
-    /// node may have stored it from a claim whose reply was lost.
+    /// How long a hand-over lasts, once a claim has announced this time. The time never changes,
+    /// since a node may have stored it from a claim whose reply was lost.
     lasts: Option<Validity>,
-    /// The ballot `next` of a withdrawal or release of `claim`. It stays the same, so that all
-    /// nodes get the same one, unless a node returns a higher fence.
+    /// The ballot for the next waiter, which a withdrawal or release of `claim` carries. All nodes
+    /// get the same ballot, unless a node returns a higher fence.
     next: Option<u64>,
     /// The highest fence that any node returned.
     told: u64,
@@ -63,7 +63,7 @@ pub(super) struct Attempt<'a> {
     early: Option<Tick>,
     in_line: Option<Counted<'a>>,
     listening: Option<Listening>,
-    /// While this lives, a release may have to follow, so a shutdown waits.
+    /// A shutdown waits while this lives, since a release may have to follow.
     _open: Open,
 }
 
@@ -143,7 +143,7 @@ impl<'a> Attempt<'a> {
             self.stand_in_line();
         }
         (self.next, self.early) = (None, None);
-        // Read before the first send: each node counts the ttl from a later moment.
+        // Read the clock before the first send: then each node's ttl begins later than `t0`.
         let t0 = self.voters.host.now();
         let claim = &self.claim;
         let watch = self.listening.as_ref().and_then(|listening| listening.asks(claim, t0, self.lasts));
@@ -154,8 +154,8 @@ impl<'a> Attempt<'a> {
         Ok(round)
     }
 
-    /// Takes note of fences in late replies. If the name is free on a node, the node refuses a
-    /// ballot up to its fence, and gives no place in its queue.
+    /// Takes note of fences in late replies. A node on which the name is free refuses a ballot up
+    /// to its fence, and gives the owner no place in its queue.
     fn look_back(&mut self) {
         let Some(last) = self.acquisition.last() else { return };
         if self.earlier.len() >= EARLIER {
@@ -197,12 +197,12 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Whether to lift the ballot early: after twice the time in which a quorum replied.
+    /// Whether to lift the ballot early: a quorum has replied, and as much time again has passed.
     fn lifts_early(&mut self, now: Tick, handed: &Handovers) -> bool {
         let Some(ask) = self.acquisition.last() else { return false };
         let (ballot, took) = (ask.ballot, now.since(ask.t0));
-        // A fence far ahead of the clock may be on one node only. Do not spread it, unless this
-        // ballot has done so already.
+        // A fence that is far ahead of the clock may be on a single node. Do not spread such a
+        // fence, unless this ballot is far ahead already.
         let spreads = self.voters.is_far(self.told) && !self.voters.is_far(ballot);
         if !handed.is_empty() || spreads || !self.acquisition.may_lift_early() {
             return false;
@@ -210,7 +210,7 @@ impl<'a> Attempt<'a> {
         now >= *self.early.get_or_insert(now + took)
     }
 
-    /// When the ballot is lifted early, if that is after `now`.
+    /// The time at which the ballot is lifted early, if that is after `now`.
     pub(super) fn lifts_after(&self, now: Tick) -> Option<Tick> {
         self.early.filter(|at| now < *at)
     }
@@ -230,8 +230,8 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    /// What the claim announces about a waiter; `None` if the owner does not wait. `again` is at
-    /// least a round timeout, since the owner does not ask again during a round.
+    /// The claim's data about the waiter; `None` if the owner does not wait. `again` is at least a
+    /// round timeout, since the owner does not ask again during a round.
     fn waiter(&mut self, policy: QueuePolicy) -> Option<Waiter> {
         let QueuePolicy::Wait(ticket) = policy else { return None };
         let Rules { validity, drift, .. } = *self.rules;
@@ -247,27 +247,26 @@ impl<'a> Attempt<'a> {
         handover::again(lasts.ttl(), self.rules.places, soon)
     }
 
-    /// How long after the end of another owner's hold this owner asks again. This depends on its
-    /// ranks.
+    /// How long this owner waits after another owner's hold ends, by this owner's best rank.
     pub(super) fn defers(&self) -> Duration {
         let rank = self.handed().rank().unwrap_or_default();
         self.lasts.map_or(Duration::ZERO, |lasts| handover::defers(lasts.ttl(), rank))
     }
 
-    /// The ballot to ask with: the highest that was asked with or pushed. If that was withdrawn, or
-    /// a node returned a fence as high, a new ballot above all known ones.
+    /// The ballot of the next ask: the highest ballot of this owner so far. If this ballot was
+    /// withdrawn, or a reply had a fence as high as this ballot, returns a new, higher ballot.
     fn ballot(&self) -> Result<u64> {
         let known = self.highest();
         let above = self.told.max(self.acquisition.withdrawn());
         if known > above { Ok(known) } else { self.voters.ballot(above.max(known)) }
     }
 
-    /// The highest ballot that the owner asked with or was pushed.
+    /// The highest ballot of all asks and pushes of this owner.
     fn highest(&self) -> u64 {
         self.acquisition.highest().max(self.listening.as_ref().map_or(0, |listening| listening.handed().top()))
     }
 
-    /// Whether the failed round left nothing but places in queues. Then nothing is withdrawn.
+    /// Whether the failed round left only places in queues. Then it needs no withdrawal.
     pub(super) fn waits(&mut self) -> bool {
         let since = self.heard().is_some_and(|heard| !heard.pushes.is_empty());
         let waits = self.in_line.is_some() && self.acquisition.only_waits(&self.handed(), since);
@@ -278,7 +277,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Whether a node granted the last claim after the round had failed. False after a push: the
-    /// owner claims the pushed ballot first.
+    /// owner must first ask with the pushed ballot.
     pub(super) fn holds_a_minority(&self) -> bool {
         let late = self.acquisition.last().is_some_and(|ask| ask.votes.look(|tally| !tally.granted().is_empty()));
         late && self.heard().is_none_or(|heard| heard.pushes.is_empty())
@@ -289,17 +288,17 @@ impl<'a> Attempt<'a> {
         self.claim.waiter.is_some()
     }
 
-    /// When the owner asks again without a hint.
+    /// When the owner asks again, if it gets no hint before.
     pub(super) fn asks_again(&self) -> Option<Tick> {
         let said = self.claim.waiter?.again;
         let interval = self.lasts.map_or(said, |lasts| said.min(self.interval(lasts)));
         Some(self.t0()? + interval)
     }
 
-    /// Withdraws a failed round before the next one, on each node that did not refuse every ask
-    /// since the last withdrawal. The owner keeps its places in the queues.
+    /// Withdraws a failed round before the next one, on each node that may hold the name. The owner
+    /// keeps its places in the queues.
     pub(super) fn withdraw(&mut self) {
-        // Read `may_hold` before the hand-overs: a reply moves a node from the first to the second.
+        // Read `may_hold` first: a reply may move a node from it to the hand-overs.
         let (may_hold, unheard) = (self.acquisition.may_hold(), self.acquisition.unheard());
         let targets = |handed: &Handovers| may_hold.or(handed.open());
         let (ask, ballot) = match &self.listening {
@@ -315,20 +314,19 @@ impl<'a> Attempt<'a> {
         ReleaseTask::start(self.voters, self.with_lease(withdraw), ReleaseTargets { ask, insist: ask, unheard });
     }
 
-    /// Sets how long a lease would have lasted. Nodes may hold the name for longer: for a whole
-    /// period.
+    /// Sets the lock's own ttl in the request. Nodes may hold the name for longer: for a period.
     fn with_lease(&self, request: ReleaseRequest) -> ReleaseRequest {
         ReleaseRequest { lease: self.rules.validity.ttl(), ..request }
     }
 
-    /// The ballot for the next owner, above `above`.
+    /// The ballot for the next waiter, above `above`.
     fn next(&mut self, above: u64) -> u64 {
         let above = above.max(self.told);
         let next = self.next.filter(|next| *next > above).unwrap_or_else(|| self.voters.next_ballot(above));
         *self.next.insert(next)
     }
 
-    /// Makes a grant of the won round. The grant keeps these places in the process's queues. A
+    /// Makes a grant of the won round. The grant keeps `places`, in the process's queues. A
     /// shutdown waits until the returned [`Open`] is dropped, so that the caller can release first.
     pub(super) fn won(mut self, won: Won, places: QueueEntries) -> (Grant, Open) {
         let claim = Claim { ballot: won.ballot, ttl: self.rules.validity.ttl(), ..self.claim.clone() };
@@ -341,7 +339,7 @@ impl<'a> Attempt<'a> {
         (Grant::new(self.voters, claim, won, line, self.rules), open)
     }
 
-    /// Listens before the owner joins the nodes' queues: a hint may come with the reply.
+    /// Listens before the owner joins the nodes' queues, since a hint may come with the reply.
     fn stand_in_line(&mut self) {
         let meters = &self.voters.meters;
         self.in_line.get_or_insert_with(|| meters.in_line());
@@ -352,7 +350,7 @@ impl<'a> Attempt<'a> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         let in_line = self.in_line.take().is_some();
-        // Read `may_hold` before the hand-overs: a reply moves a node from the first to the second.
+        // Read `may_hold` first: a reply may move a node from it to the hand-overs.
         let (may_hold, unheard) = (self.acquisition.may_hold(), self.acquisition.unheard());
         let listening = self.listening.take();
         let handed = listening.as_ref().map(Listening::end).unwrap_or_default();

@@ -1,12 +1,12 @@
 //! Whether a quorum of nodes names one holder that is in the way of a claim.
 //!
-//! If callers ask at the same moment, their votes may be split: each is refused because of the
-//! others, and none has a quorum. So refusals alone do not show that the name is held.
+//! If callers ask at the same moment, each may get some votes, but no caller gets a quorum. So
+//! refusals alone do not show that the name is held.
 
 use crate::node::{Operation, Outcome, Reply};
 
-/// Whether at least `quorum` replies name the same holder (all readers count as one). `None` while
-/// missing replies can still decide that.
+/// Whether at least `quorum` replies name the same holder (all readers count as one). `None` if
+/// missing replies can still decide.
 pub(super) fn in_the_way(replies: &[Option<Reply>], quorum: u32) -> Option<bool> {
     let named: Vec<_> = replies.iter().flatten().filter_map(named).collect();
     let alike = |one: &&str| named.iter().filter(|other| is_same(one, other)).count();
@@ -24,8 +24,7 @@ fn named(reply: &Reply) -> Option<&str> {
     }
 }
 
-/// Whether both holders count as one. All readers count as one, since a node names only one of
-/// them.
+/// Whether both name the same holder. All readers count as one: a node names only one reader.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     one == other || Operation::is_shared(one) && Operation::is_shared(other)
 }

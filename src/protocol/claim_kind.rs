@@ -6,7 +6,7 @@ use crate::node::{Mode, Name};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ClaimKind<'a> {
-    /// A new owner.
+    /// A new owner that claims the names as a writer or as a reader.
     Next(Mode),
     /// A new owner that claims a semaphore's gate.
     Gate,
@@ -23,7 +23,7 @@ impl<'a> ClaimKind<'a> {
         if let Self::Permits(gate) = self { Some(gate) } else { None }
     }
 
-    /// The error text for the reply `misused`: others hold `name` as a lock and this is a
+    /// The error text for the reply `misused`: `name` is held as a lock and this claim is for a
     /// semaphore, or the other way round.
     pub(crate) fn misuse(self, name: &Name) -> String {
         match self {
@@ -46,7 +46,7 @@ impl<'a> ClaimKind<'a> {
         match self {
             Self::Next(mode) => voters.owner(mode),
             Self::Gate | Self::Permits(_) => voters.owner(Mode::Exclusive),
-            // The parsing cannot fail: this client made the writer's id.
+            // This client made the writer's id, so the parsing cannot fail.
             Self::Follows(grant) => follows(grant).unwrap_or_else(|| voters.owner(Mode::Shared)),
         }
     }

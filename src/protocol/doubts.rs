@@ -37,8 +37,7 @@ impl Doubts {
         }
     }
 
-    /// Nodes doubted at `t0` or later. They may have forgotten a claim or renewal that was sent at
-    /// `t0`.
+    /// Nodes doubted at `t0` or later, which may have forgotten a claim or renewal sent at `t0`.
     pub(crate) fn since(&self, t0: Tick) -> NodeSet {
         self.nodes().last.iter().filter(|(_, at)| **at >= t0).map(|(node, _)| *node).collect()
     }

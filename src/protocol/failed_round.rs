@@ -1,4 +1,4 @@
-//! A round that was not won, and what its replies say.
+//! A round that was not won, and the conclusions from its replies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +88,7 @@ impl FailedRound {
         rounds.into_iter().flatten().find_map(|round| round.replies(|replies| replies.iter().find_map(holder)))
     }
 
-    /// Whether all nodes that name a holder name this client.
+    /// Whether nodes name a holder, and all of them name an owner of this client.
     pub(super) fn is_held_by(&self, client: &str) -> bool {
         let is = |holder: &str| holder.strip_prefix(client).is_some_and(|rest| rest.starts_with('/'));
         let holds = |reply: &Option<Reply>| match reply {
@@ -99,7 +99,7 @@ impl FailedRound {
         !said.is_empty() && said.into_iter().all(|is| is)
     }
 
-    /// What caused the first fault.
+    /// The error that caused the first fault, if a fault has such an error.
     pub(super) fn source(&self) -> Option<Arc<dyn std::error::Error + Send + Sync>> {
         let cause = |reply: &Option<Reply>| reply.as_ref()?.as_ref().err()?.cause();
         let rounds = [Some(&self.round), self.before.as_ref()];

@@ -11,7 +11,7 @@ use crate::node::{Description, Inspection, Name, Operation, Outcome, Reply};
 /// How long a refused caller waits for the holder's note.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The note of `owner`, which holds one of the names: the first that any node returns in time.
+/// The note of `owner`, which holds one of the names. The first note that a node returns is used.
 pub(crate) async fn fetch_note(voters: &Arc<Voters>, names: &Arc<[Name]>, owner: &str) -> Option<Description> {
     let hearsay = Hearsay { owner: owner.to_owned(), open: voters.nodes.len(), told: None };
     let round = Round::new(voters, 0, hearsay, None);

@@ -16,8 +16,8 @@ use crate::rules::{NodeSet, Tick, Won};
 use crate::spans::Spanned;
 use crate::words::listed;
 
-/// The names that an acquisition won: by one round, or part by part as a set. The owner of a grant
-/// must give it back, since dropping it sends nothing.
+/// The names that an acquisition won, in one round or (for a set) part by part. Code that has a
+/// grant must give it back, since dropping a grant sends nothing.
 #[derive(Debug)]
 pub(crate) struct Grant {
     voters: Arc<Voters>,
@@ -27,18 +27,17 @@ pub(crate) struct Grant {
     /// The ballot that won the names. [`raise`](Self::raise) does not change it.
     own: u64,
     line: Mutex<Option<Line>>,
-    /// The time until which nodes hold the names even if the lease ends, as for a period.
+    /// The end of the period, if any. Until then, nodes hold the names even if the lease ends.
     kept: Option<Tick>,
     /// Whether spans show the names.
     named: bool,
-    /// The other parts, if a set was won part by part. Each part has its own owner, and all have
-    /// one token.
+    /// The other parts, if a set was won part by part. They have one token, but different owners.
     others: Vec<Self>,
     /// All names of all parts, in their order.
     names: Arc<[Name]>,
 }
 
-/// What a grant keeps of the queues that its owner waited in. Drop this like [`Returned`].
+/// The places and the receiver that a grant keeps. Drop this like [`Returned`].
 #[derive(Debug)]
 pub(crate) struct Line {
     /// The places in the process's queue.
@@ -96,7 +95,7 @@ impl Grant {
         self.names().len()
     }
 
-    /// The owner; of a set with several parts, that of the first part.
+    /// The owner. For a set with several parts, this is the owner of the first part.
     pub(crate) fn owner(&self) -> &str {
         &self.claim.owner
     }
@@ -116,16 +115,16 @@ impl Grant {
 
     /// Renewals carry this ballot from now on. It is at least the token.
     ///
-    /// Releases and revocations still go by the ballot that won the names. Perhaps no node has the
-    /// new ballot yet, and another lock was granted with a token between the two ballots. A release
-    /// of this grant must not end that lock, and a revocation between the two must end this grant.
+    /// Releases and revocations still use the ballot that won the names. Perhaps no node has the
+    /// new ballot yet, and another lock has a token between the two ballots. A release of this
+    /// grant must not end that lock. A revocation between the two ballots must end this grant.
     pub(crate) fn raise(&mut self, ballot: u64) {
         self.claim.ballot = ballot;
         self.won.highest = self.won.highest.max(ballot);
     }
 
-    /// One grant of several parts, each of which a quorum has extended with the token of `won`.
-    /// `None` if there are no parts.
+    /// Joins several parts to one grant, after a quorum has extended each part with the token of
+    /// `won`. `None` if there are no parts.
     pub(crate) fn united(mut parts: Vec<Self>, won: Won) -> Option<Self> {
         parts.iter_mut().for_each(|part| part.raise(won.ballot));
         let highest = parts.iter().map(|part| part.won.highest).max()?;
@@ -135,8 +134,8 @@ impl Grant {
         Some(united)
     }
 
-    /// Splits off the names for which `leave` holds. Both sides have at least one name and the same
-    /// token, and each is given back on its own.
+    /// Splits off the names for which `leave` is true. Both sides have at least one name, and the
+    /// same token. Each side must be given back on its own.
     ///
     /// After a split, never send a request for all names.
     pub(crate) fn split(mut self, leave: impl Fn(&Name) -> bool) -> Option<(Self, Self)> {
@@ -182,8 +181,7 @@ impl Grant {
         renewals
     }
 
-    /// Sends a renewal with the hold count and the note. Nodes hold the names at least until
-    /// `kept`.
+    /// Sends a renewal with the hold count and note. Nodes hold the names at least until `kept`.
     pub(crate) fn renew(&self, holds: u32, note: Option<Note>) -> Renewing {
         let ttl = self.claim.ttl.max(self.kept_for().unwrap_or_default());
         let renewing = Renewing::start(&self.voters, self.claims(), (holds, ttl), note);
@@ -199,7 +197,7 @@ impl Grant {
 
     /// Ends the lease without a release: nodes hold the names for `left` from now on.
     pub(crate) fn leave(&self, left: Duration) -> Option<Line> {
-        // After the last renewal, nodes may hold the names for longer than `left`: shorten this.
+        // The last renewal may have set a longer time than `left`: shorten it.
         if left < self.claim.ttl {
             Renewing::start(&self.voters, self.claims(), (1, left), None);
         }
@@ -213,8 +211,8 @@ impl Grant {
     /// Sends a release to every node, and repeats it on nodes in `may_hold` until they confirm it.
     pub(crate) fn give_back(&self, may_hold: NodeSet) -> Returned {
         let targets = ReleaseTargets { ask: self.voters.everyone(), insist: may_hold, unheard: NodeSet::default() };
-        // Sent before the places are freed: the claim of the next caller in this process then
-        // follows the release on the same connections.
+        // Send the release before the places are freed. Then the claim of the next caller in this
+        // process follows the release on the same connections.
         match self.names.len() {
             1 => self.returned([ReleaseTask::start(&self.voters, self.release(self.names.clone()), targets)]),
             _ => self.returned(ReleaseTask::start_all(&self.voters, self.releases(may_hold))),
@@ -228,7 +226,7 @@ impl Grant {
         grants.iter().map(|(grant, _)| grant.returned(tasks.by_ref().take(grant.weight()))).collect()
     }
 
-    /// One release for each name: the name's own quorum shows whether the name was held.
+    /// One release for each name: each name has its own quorum, which shows whether it was held.
     fn releases(&self, may_hold: NodeSet) -> impl Iterator<Item = (ReleaseRequest, NodeSet)> {
         let of = |part: &Self, name: &Name| part.release([name.clone()].into());
         self.parts().flat_map(move |part| part.claim.names.iter().map(move |name| (of(part, name), may_hold)))
@@ -239,7 +237,7 @@ impl Grant {
         // The highest ballot that the owner asked with, so that the release covers all its asks.
         let ballot = won.highest;
         let next = voters.next_ballot(ballot);
-        // A node that the release does not reach holds a kept name for longer than a ttl.
+        // A node that misses the release may hold a name for a period, which is longer than a ttl.
         let ttl = claim.ttl.max(self.kept_for().unwrap_or_default());
         let release = Release { token: self.own, ballot, next, ttl, names, ..Release::of(claim) };
         let request = ReleaseRequest { lease: claim.ttl, held: true, ..ReleaseRequest::release(release) };
@@ -254,7 +252,7 @@ impl Grant {
         let mut places = self.parts().map(|part| {
             let mut own = tasks.by_ref().take(part.claim.names.len());
             let (places, listening) = part.take_line().map(|line| (line.places, line.listening)).unzip();
-            // An owner that listens has one name.
+            // Only an owner of one name listens.
             let ended = own.next().zip(listening.flatten());
             ended.into_iter().for_each(|(task, listening)| task.ends(listening));
             own.for_each(drop);
@@ -267,7 +265,7 @@ impl Grant {
 }
 
 impl Line {
-    /// Takes out the places of the names for which `leave` holds.
+    /// Takes out the places of the names for which `leave` is true.
     fn split_off(&mut self, leave: impl Fn(&str) -> bool) -> Option<Self> {
         let places = self.places.split_off(leave)?;
         Some(Self { places, listening: None })

@@ -1,7 +1,7 @@
 //! Sends `hello` to nodes. A hello makes a node's record, keeps this client's list in force there,
 //! and shows whether the node may vote.
 //!
-//! One task for each quorum does this. It sends what [`KnownNodes`] plans, and waits for no node.
+//! One task for each quorum sends the hellos that [`KnownNodes`] plans. It waits for no node.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -21,7 +21,7 @@ use crate::rules::{LostReason, NodeSet, Tick};
 
 /// Shortest time between two plans, unless there is news. The gap leaves time for other tasks.
 const GAP: Duration = Duration::from_millis(1);
-/// Pause after a log, a metrics recorder or a node has panicked.
+/// Pause after a logger, a metrics recorder or a node has panicked.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The locks of one client.
@@ -77,7 +77,7 @@ impl Greeter {
         Self { book, meters, news, answered, twins: NodeSet::default() }
     }
 
-    /// Judges all nodes, and sends the hellos that are due. Returns the time of the next call.
+    /// Decides whose votes count, and sends the hellos that are due. Returns the next call's time.
     fn greet(&mut self, holdings: &impl Holdings) -> Tick {
         let voters = holdings.voters();
         let now = voters.host.now();
@@ -86,8 +86,7 @@ impl Greeter {
         known.iter().enumerate().for_each(|(node, known)| self.book.heard(node, known.clone(), now));
         let Plan { standings, hellos, other_list, due } =
             self.book.plan(now, voters.meters.any_held(), voters.host.random());
-        // Set the other list before the nodes are judged: an acquisition without votes then reports
-        // it.
+        // Set the other list first: an acquisition that finds no votes can then report the list.
         let is_new = voters.meet(other_list.clone());
         voters.nodes.iter().zip(&standings).for_each(|(node, standing)| node.judged(standing.clone()));
         let is_new = is_new && !voters.membership.onlooker;
@@ -98,7 +97,7 @@ impl Greeter {
             let hello = Operation::Hello(hello(voters, known[node].as_ref(), wanted));
             voters.ask(NodeSet::of(node), &Arc::new(hello), &self.answered);
         }
-        // Log last, since a log or a recorder may block or panic.
+        // Log last, since a logger or a recorder may block or panic.
         let is_twin = |&node: &usize| matches!(standings[node], MembershipState::Twins { .. });
         let twins = (0..standings.len()).filter(is_twin).collect();
         self.tell(voters, &standings, (other_list.as_deref(), is_new), twins);
@@ -120,7 +119,7 @@ impl Greeter {
     }
 }
 
-/// The hello for a node, by what was known about the node when the hello was planned.
+/// The hello for a node. `known` is the client's knowledge of the node when the hello was planned.
 fn hello(voters: &Voters, known: Option<&Known>, wanted: Wanted) -> Hello {
     let Wanted { intent, old, knew, sync, seen } = wanted;
     let new = format!("{:016x}", voters.host.random()).into();

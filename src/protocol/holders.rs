@@ -10,7 +10,7 @@ use crate::error::Conflict;
 use crate::host::before;
 use crate::node::{Inspection, Name, Operation, Outcome, Reply};
 
-/// Counts replies until a quorum has succeeded.
+/// Counts replies until a quorum of nodes has replied without an error.
 struct Told {
     open: usize,
     missing: u32,
@@ -29,16 +29,16 @@ impl Count for Told {
     }
 }
 
-/// The holder of each of `names`: the owner that most of the first nodes name. Waits for a quorum
-/// of nodes, for `patience` at most. Leaves out names without a known holder.
+/// The holder of each of `names`: the owner that most replies name. Waits for the replies of a
+/// quorum, for `patience` at most. Leaves out names without a known holder.
 pub(crate) async fn holders(voters: &Arc<Voters>, names: &Arc<[Name]>, patience: Duration) -> Vec<Conflict> {
     let said = said(voters, names, patience, |_| true).await;
     let of = |(at, name)| holder(name, said.iter().filter_map(|said| said.get(at)));
     names.iter().enumerate().filter_map(of).collect()
 }
 
-/// Collects answers about `names`, until a quorum has answered and `enough` holds, or `patience` is
-/// over.
+/// Collects answers about `names`, until a quorum has answered and `enough` is true, or `patience`
+/// is over.
 pub(super) async fn said(
     voters: &Arc<Voters>,
     names: &Arc<[Name]>,

@@ -1,4 +1,4 @@
-//! Inspecting a name on all nodes, without writing.
+//! Inspects a name on all nodes, and writes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::rules::NodeSet;
 #[derive(Clone, Debug)]
 pub(crate) struct Survey {
     pub(crate) said: Vec<Result<Inspection, Fault>>,
-    /// The nodes whose votes counted both before the question and after the replies. Any other node
-    /// may have forgotten the holder. So its reply counts only if it names a holder.
+    /// The nodes whose votes counted both before the request and after the replies. Any other node
+    /// may have forgotten the holder, so its reply counts only if it names a holder.
     pub(crate) voting: NodeSet,
 }
 
 impl Survey {
-    /// Asks all nodes, and waits for their replies for `patience`.
+    /// Asks all nodes, and waits for their replies for `patience` at most.
     pub(crate) async fn of(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Self {
         let before_that = voters.voting();
         let replies = answers(voters, patience, |_| Operation::Inspect([name.clone()].into())).await;

@@ -12,10 +12,10 @@ use crate::rules::NodeSet;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Inspected {
-    /// Each node, with its report, or why there is none.
+    /// Each node, with its report, or with the reason why it gave no report.
     pub nodes: Vec<(Arc<str>, Result<Inspection, String>)>,
     quorum: usize,
-    /// The nodes that voted before and after they were asked.
+    /// The nodes that could vote both before and after the inspection.
     voting: NodeSet,
 }
 
@@ -30,8 +30,8 @@ impl Inspected {
 
     /// The owner that holds the name on a quorum of nodes: `host/pid/uuid/number`.
     ///
-    /// If [readers](Self::readers) hold the name, this is one of them, and may not have a quorum
-    /// itself. A node names only one of its readers, so a quorum of readers shows only that no
+    /// If [readers](Self::readers) hold the name, this is one of these readers, perhaps one that
+    /// holds it on too few nodes. A node names only one of its readers, so this shows only that no
     /// writer holds the name.
     #[must_use]
     pub fn holder(&self) -> Option<&str> {
@@ -56,14 +56,14 @@ impl Inspected {
     }
 
     /// Whether the name is held as the gate of a [semaphore](crate::Quorum::semaphore). The holder
-    /// is the next to take permits, which are names of their own.
+    /// of the gate is the next to get permits. Each permit is a name of its own.
     #[must_use]
     pub fn is_gate(&self) -> bool {
         let holder = self.holder();
         holder.is_some() && self.said().any(|said| said.kind == Kind::Gate && said.holder.as_deref() == holder)
     }
 
-    /// The holder's note ([`describe`](crate::QuorumLock::describe)): the latest that any node has.
+    /// The latest note of the holder on any node: see [`describe`](crate::QuorumLock::describe).
     #[must_use]
     pub fn description(&self) -> Option<&Description> {
         let holder = self.holder()?;
@@ -72,15 +72,16 @@ impl Inspected {
     }
 
     /// Whether the hold was [revoked](crate::Quorum::revoke) on so many nodes that no quorum renews
-    /// it. Nodes that do not answer, or name no holder, may still renew it.
+    /// it. Nodes that do not answer, or name no holder, may still renew the hold.
     #[must_use]
     pub fn revoked(&self) -> bool {
         self.said().filter(|said| said.is_revoked()).count() > self.nodes.len() - self.quorum
     }
 
     /// Whether a quorum of nodes agrees: `true` if a quorum names one holder, `false` if a quorum
-    /// of voting nodes names none. `None` if votes are split, or if too few nodes answer or vote. A
-    /// quarantined node may have forgotten a holder, so it does not count if it names none.
+    /// of voting nodes names no holder. `None` if votes are split, or if too few nodes answer or
+    /// vote. A quarantined node may have forgotten a holder, so it does not count if it names no
+    /// holder.
     #[must_use]
     pub fn agreed(&self) -> Option<bool> {
         let free = self.votes().filter(|said| said.holder.is_none()).count() >= self.quorum;
@@ -91,12 +92,12 @@ impl Inspected {
     /// that is not a reader. Otherwise the name may be held by an owner that no node reports.
     #[must_use]
     pub fn is_conclusive(&self) -> bool {
-        // Readers do not keep each other out, so nodes may have forgotten other readers.
+        // Readers do not exclude each other, so nodes may have forgotten other readers.
         self.votes().count() >= self.quorum || self.holder().is_some_and(|holder| !Operation::is_shared(holder))
     }
 
-    /// The highest fence on any node. Every token so far is at most this, if a quorum has replied
-    /// and none of its nodes forgot the name.
+    /// The highest fence on any node. No token so far is higher, if a quorum has replied and none
+    /// of its nodes forgot the name.
     #[must_use]
     pub fn fence(&self) -> u64 {
         self.said().map(|said| said.fence).max().unwrap_or(0)

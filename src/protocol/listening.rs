@@ -1,4 +1,4 @@
-//! Receives hints for one acquisition, and notes which replies let a node hand over.
+//! Receives hints for one acquisition, and notes the replies that show which nodes may hand over.
 
 use std::sync::{Arc, Weak};
 
@@ -8,7 +8,7 @@ use crate::node::{Claim, Outcome, Reply};
 use crate::rules::handover::{Handovers, Registered};
 use crate::rules::{NodeSet, Tick, Validity};
 
-/// Notes the replies to one ask in the owner's receiver: they show which nodes may hand over.
+/// Notes the replies to one ask in the owner's receiver.
 #[derive(Debug)]
 pub(super) struct Watch {
     receiver: Arc<PushReceiver>,
@@ -25,7 +25,7 @@ impl Watch {
         self.receiver.news.notify_one();
     }
 
-    /// Takes note of a node's reply. Call this before any later message of that node is noted.
+    /// Takes note of a node's reply. Call this before a later message of the same node is noted.
     /// Returns whether any node has handed the name over.
     pub(super) fn heard(&self, node: usize, reply: &Reply) -> bool {
         let queued = match reply {
@@ -66,7 +66,7 @@ impl Listening {
         Self { wakeups: wakeups.clone(), number, hearing: PushOutcome::PushReceiver(receiver) }
     }
 
-    /// Call this before `claim` is sent, at `t0`. It forgets all messages except hand-overs.
+    /// Call this before `claim` is sent, at `t0`. This call forgets all messages except hand-overs.
     /// `lasts` is the duration of a hand-over, if one may follow.
     pub(super) fn asks(&self, claim: &Claim, t0: Tick, lasts: Option<Validity>) -> Option<Watch> {
         let receiver = self.receiver()?;
@@ -88,7 +88,7 @@ impl Listening {
             .map_or_else(|| (targets(&Handovers::default()), asked), |receiver| receiver.withdraw(asked, &targets))
     }
 
-    /// The acquisition has ended, with this release. While the release is under way to a node, the
+    /// Sets the release that ends the acquisition. While this release is under way to a node, the
     /// node's pushes need no other release.
     pub(super) fn release(&self, release: Weak<dyn Releases>) {
         match self.receiver() {
@@ -113,7 +113,7 @@ impl Listening {
         }
     }
 
-    /// The acquisition holds the lock as `owner` from now on, and needs no receiver any more.
+    /// Call this once the acquisition holds the lock as `owner`. It then needs no receiver.
     pub(super) fn rest(&mut self, owner: &Arc<str>) {
         let holds = PushOutcome::Holds(owner.clone());
         self.wakeups.turn(self.number, &self.hearing, holds.clone());

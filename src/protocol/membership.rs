@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use crate::rules::list::List;
 
-/// The list of nodes of this client, and how the client takes part in it.
+/// The list of nodes of this client, and how the client uses the list.
 #[derive(Debug)]
 pub(crate) struct Membership {
     pub(crate) list: Arc<List>,
     /// The nodes' names in the list, in the order of the client's nodes.
     pub(crate) names: Vec<Arc<str>>,
-    /// How long to wait for nodes that are being connected to, before the list is put in force.
+    /// How long to wait for connections to nodes before the list is put in force.
     pub(crate) round_timeout: Duration,
     /// Whether the client only inspects, and acquires nothing.
     pub(crate) onlooker: bool,

@@ -1,5 +1,5 @@
-//! Observing one name. Nodes publish that there is news, and the observer then inspects the name.
-//! Only the result of this inspection counts.
+//! Observes one name. Nodes publish that the name has changed, and the observer then inspects the
+//! name. Only the result of this inspection counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::host::sleep_until;
 use crate::node::Name;
 use crate::rules::Tick;
 
-/// Shortest time between two inspections by one observer. Many messages cost few inspections, and
-/// an inspection follows each message.
+/// Shortest time between two inspections by one observer. Thanks to this gap, many messages cost
+/// few inspections. An inspection still follows the last message.
 const GAP: Duration = Duration::from_millis(30);
 
 /// One observer of a name. Dropping it ends the observation.
@@ -24,7 +24,7 @@ pub(crate) struct Observing {
     name: Name,
     number: u64,
     news: Arc<Notify>,
-    /// The observer does not inspect again before this moment.
+    /// The earliest time of the next inspection.
     rests: Tick,
 }
 
@@ -50,7 +50,7 @@ impl Observing {
         }
     }
 
-    /// Inspects the name on all nodes, and waits for replies for `patience`.
+    /// Inspects the name on all nodes, and waits for replies for `patience` at most.
     pub(crate) async fn look(&mut self, patience: Duration) -> Survey {
         self.rests = self.voters.host.now() + GAP;
         // This inspection covers everything that was published until now.

@@ -1,4 +1,4 @@
-//! Which of several names are free, for a caller that needs some of them, no matter which.
+//! Finds which of several names are free, for a caller that can use any of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use super::voters::Voters;
 use crate::node::{Inspection, Kind, Name};
 use crate::rules::Size;
 
-/// The report about one name, by the nodes that answered first.
+/// The state of one name, by the replies of the nodes that answered first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Occupied {
     /// The holder, if a quorum names one.
     pub(crate) holder: Option<Arc<str>>,
-    /// For how long the name may still be held, if so many nodes name a holder that a claim may
-    /// fail.
+    /// For how long the name may still be held. `None` if so few nodes name a holder that a claim
+    /// can succeed.
     pub(crate) held: Option<Duration>,
     /// Whether an owner waits for the name.
     pub(crate) wanted: bool,
-    /// Whether no quorum can grant a gate, since so many nodes hold the name as a lock.
+    /// Whether so many nodes hold the name as a lock that no quorum can grant it as a gate.
     pub(crate) locked: bool,
 }
 
-/// The state of each of `names`. Waits for a quorum of nodes, and then for more nodes until the
-/// state is `enough`, for `patience` in all. `None` if no quorum answers.
+/// The state of each of `names`. Waits for a quorum of nodes, and then until `enough` returns true,
+/// for `patience` at most. `None` if no quorum answers.
 pub(crate) async fn occupied(
     voters: &Arc<Voters>,
     names: &Arc<[Name]>,

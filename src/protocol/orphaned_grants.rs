@@ -9,11 +9,11 @@ use super::wakeups::TakesOrphans;
 use crate::node::{HandedOver, Release};
 use crate::rules::NodeSet;
 
-/// Sends the releases through these voters.
+/// Releases such names through the voters.
 #[derive(Debug)]
 pub(crate) struct OrphanedGrants {
     voters: Weak<Voters>,
-    /// The last owner that was released here, and the ballot `next` of that release.
+    /// The owner of the last release, and that release's ballot for the next waiter.
     last: Mutex<Option<(Arc<str>, u64)>>,
 }
 
@@ -23,7 +23,7 @@ impl OrphanedGrants {
         voters.wakeups.attach(Arc::new(Self { voters: Arc::downgrade(voters), last: Mutex::default() }));
     }
 
-    /// The ballot for the next waiter: the same on all nodes that handed over to one owner.
+    /// The ballot for the next waiter. All nodes that handed over to one owner get the same ballot.
     fn next_after(&self, voters: &Voters, granted: &HandedOver) -> u64 {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((owner, next)) = &*last

@@ -1,4 +1,4 @@
-//! Counts the releases that have not ended, and keeps those that are tried again.
+//! Counts the releases that have not ended, and queues releases that are tried again.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// How many releases may be tried again at a time. Beyond that, holds expire by themselves.
+/// How many releases may be tried again at a time. The holds of any further releases expire.
 pub(crate) const MAX_PENDING: Room = Room { brief: 65_536, kept: 16_384 };
 
 /// How many releases may be tried again at a time, by how long nodes hold the names.
@@ -17,7 +17,7 @@ pub(crate) struct Room {
     /// Releases of names that nodes hold for a ttl.
     pub(crate) brief: usize,
     /// Releases of names that nodes hold for longer, as for a period. They may last for days, so
-    /// they take no room from the others.
+    /// they take no room from the releases in `brief`.
     pub(crate) kept: usize,
 }
 
@@ -26,11 +26,11 @@ pub(crate) trait PendingRelease: fmt::Debug + Send + Sync {
     /// Sends the release again to the nodes that have not confirmed it.
     fn again(self: Arc<Self>);
 
-    /// How often it was tried.
+    /// How often the release was tried.
     fn tries(&self) -> u32;
 
-    /// How long the release has been tried, if that is longer than a lease lasts. Nodes may hold
-    /// the names for far longer.
+    /// How long the release has been tried, if that is longer than a lease. (Nodes may hold the
+    /// names for far longer: for a period.)
     fn overtime(&self) -> Option<Duration>;
 }
 
@@ -51,7 +51,7 @@ impl PendingReleases {
         (Self { sender, brief, kept }, receiver)
     }
 
-    /// Sends a release that has a permit. It is dropped if the quorum or its runtime has ended.
+    /// Queues a release that has a permit, or drops it if the quorum or its runtime has ended.
     pub(super) fn leave(&self, pending: Arc<dyn PendingRelease>) {
         let _ = self.sender.try_send(pending);
     }
@@ -70,7 +70,7 @@ pub(crate) struct ReleaseTasks {
     none: Notify,
     /// Whether the warning about an unconfirmed release was logged.
     warned: AtomicBool,
-    /// Whether the warning was logged that there is no room to try more releases again.
+    /// Whether the warning about missing room for more tries was logged.
     crowded: AtomicBool,
     /// Whether a shutdown gave up waiting for the releases.
     late: AtomicBool,
@@ -107,13 +107,13 @@ impl ReleaseTasks {
 }
 
 impl Open {
-    /// Whether to log the warning about an unconfirmed release: once for all releases. (A log that
-    /// panics would poison a `Once`.)
+    /// Whether to log the warning about an unconfirmed release. True only once for all releases. (A
+    /// logger that panics would poison a `Once`.)
     pub(super) fn warns(&self) -> bool {
         !self.0.warned.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether to log the warning that there is no room to try this release again: once.
+    /// Whether to log the warning about missing room for more tries. True only once.
     pub(super) fn warns_of_no_room(&self) -> bool {
         !self.0.crowded.swap(true, Ordering::Relaxed)
     }

@@ -48,13 +48,13 @@ enum Mode {
 /// The messages for an acquisition since its last ask.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
-    /// When to ask again, by the hints of nodes.
+    /// The time to ask again, from the hints of nodes.
     pub(crate) ask_at: Tick,
     /// When the first push came.
     pub(crate) pushed: Option<Tick>,
     /// The nodes that have pushed.
     pub(crate) pushes: NodeSet,
-    /// Whether a node granted the claim. After a failed round that is a late grant.
+    /// Whether a node granted the claim. After a failed round, this is a late grant.
     pub(crate) late: bool,
 }
 
@@ -83,9 +83,9 @@ impl PushReceiver {
         Self { state: Mutex::new(state), news: Notify::new() }
     }
 
-    /// Takes note of a hint. Returns false if the hint hands over a name that nobody will use or
-    /// release. Its owner then has ended, or is the writer that became this reader. And no release
-    /// of that owner is under way to the node.
+    /// Takes note of a hint. Returns false if the client must release the name that the hint hands
+    /// over: the owner in the hint has ended, or is the writer that became this reader, and no
+    /// release of this owner is under way to the node.
     pub(super) fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
         let mut state = self.state();
         if let Some(granted) = &hint.granted
@@ -102,7 +102,7 @@ impl PushReceiver {
                 state.heard.pushed.get_or_insert(now);
                 state.heard.pushes.insert(node);
             }
-            // The node may have sent the hint before it received the last ask.
+            // The node may have sent the hint before the last ask, so do not ask too soon.
             (Mode::Waiting, None) => {
                 state.heard.ask_at = state.heard.ask_at.min(state.may_ask_at().max(now + hint.after));
             }
@@ -112,7 +112,7 @@ impl PushReceiver {
         true
     }
 
-    /// Whether a release of this owner is under way to the node. The release frees earlier grants.
+    /// Whether a release of this owner, which also frees this name, is under way to the node.
     fn released(state: MutexGuard<'_, State>, node: usize, owner: &str) -> bool {
         let release = state.release.as_ref().and_then(Weak::upgrade);
         // Unlock first: dropping the last reference to a release drops its receiver, which takes
@@ -121,8 +121,8 @@ impl PushReceiver {
         release.is_some_and(|release| release.is_under_way(node, owner))
     }
 
-    /// Calls `change` if this is the current owner. Returns whether that is so and any node has
-    /// handed the name over.
+    /// Calls `change` if `owner` is the current owner. Returns true if it is, and a node has handed
+    /// the name over.
     pub(super) fn of(&self, owner: &Arc<str>, change: impl FnOnce(&mut State)) -> bool {
         let mut state = self.state();
         let present = state.present.as_ref().is_some_and(|(known, _)| known == owner);
@@ -137,8 +137,8 @@ impl PushReceiver {
         self.news.notify_one();
     }
 
-    /// Call this before `claim` is sent. It forgets all messages except hand-overs. `lasts` is the
-    /// duration of a hand-over. Returns whether this is the owner's first claim.
+    /// Call this before `claim` is sent. This call forgets all messages except hand-overs. `lasts`
+    /// is the duration of a hand-over. Returns whether this is the owner's first claim.
     pub(super) fn asks(&self, claim: &Claim, t0: Tick, lasts: Duration) -> bool {
         let mut state = self.state();
         state.asked = t0;
@@ -156,8 +156,8 @@ impl PushReceiver {
         self.state().handed.clone()
     }
 
-    /// Withdraws all grants up to the highest ballot that was asked with or pushed. Returns that
-    /// ballot, and the nodes that need a withdrawal: `targets` finds them by the hand-overs so far.
+    /// Withdraws all grants up to a ballot: the higher of `asked` and the highest pushed ballot.
+    /// Returns the nodes that need a withdrawal, by `targets`, and this ballot.
     pub(super) fn withdraw(&self, asked: u64, targets: impl Fn(&Handovers) -> NodeSet) -> (NodeSet, u64) {
         let mut state = self.state();
         let (nodes, ballot) = (targets(&state.handed), asked.max(state.handed.top()));
@@ -175,7 +175,7 @@ impl PushReceiver {
         std::mem::take(&mut state.handed)
     }
 
-    /// Sets the release of the owner, which has ended.
+    /// Sets the release that ended the owner.
     pub(super) fn release(&self, release: Weak<dyn Releases>) {
         self.state().release = Some(release);
     }

@@ -1,4 +1,4 @@
-//! The queues of one process. Callers of one name wait in order, and the first talks to nodes.
+//! The queues of one process. Callers of one name wait in order, and only the first sends claims.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -9,15 +9,15 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 
-/// How the first caller in a queue fares, for the callers behind it.
+/// The state of the first caller in a queue, for the callers behind it.
 #[derive(Clone, Debug, Default)]
 pub(super) enum HeadStatus {
-    /// It has no reply yet.
+    /// The first caller has no reply yet.
     #[default]
     Trying,
-    /// It has the lock.
+    /// The first caller has the lock.
     Holding,
-    /// Another owner has the lock: its id, if it may have a note.
+    /// Another owner has the lock: the id of this owner, if it may have a note.
     Contended(Option<Arc<str>>),
     /// Too few nodes have answered in time so far.
     Undecided,
@@ -45,18 +45,18 @@ struct Line {
 #[derive(Debug)]
 pub(crate) struct Queue {
     lines: Mutex<HashMap<Arc<str>, Line>>,
-    /// Locked while a caller tries for several turns, so that no other caller does so meanwhile.
+    /// Locked while a caller tries to take several turns: only one caller at a time does so.
     several: Mutex<()>,
     max_callers: usize,
 }
 
 impl Queue {
-    /// No queues yet. Each will hold at most `max_callers` callers.
+    /// Starts without queues. Each queue will have at most `max_callers` callers.
     pub(crate) fn new(max_callers: usize) -> Arc<Self> {
         Arc::new(Self { lines: Mutex::default(), several: Mutex::default(), max_callers })
     }
 
-    /// Keeps other callers from trying for several turns, until the guard is dropped.
+    /// Keeps other callers from taking several turns, until the guard is dropped.
     pub(super) fn alone(&self) -> MutexGuard<'_, ()> {
         self.several.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -68,7 +68,7 @@ impl Queue {
             Slot::Occupied(slot) => slot.into_mut(),
             Slot::Vacant(slot) => slot.insert(Line { entry: Arc::new(Entry::new()), callers: 0 }),
         };
-        // A new line never ends here: the setting is at least 1.
+        // A new queue is never full, since the setting is at least 1.
         if line.callers >= self.max_callers {
             let (callers, name) = (line.callers, name.trim_start_matches('\0'));
             let message = format!("{callers} callers of this process already hold or wait for {name:?} (max_callers)");
@@ -80,18 +80,18 @@ impl Queue {
         Ok(Place { queue: self.clone(), name: name.clone(), entry, first: false, holds: false })
     }
 
-    /// A place beside the queue of `name`, with a turn at once. A name has at most `max_callers` of
-    /// these places.
+    /// A place outside of the queue of `name`, which gets its turn at once. A name has at most
+    /// `max_callers` of these places.
     pub(super) fn join_aside(self: &Arc<Self>, name: &Arc<str>) -> Result<Place> {
-        // No name begins with NUL, so these places are counted apart.
+        // No name begins with NUL, so these places are counted separately.
         let mut place = self.join(&format!("\0{name}").into())?;
         place.entry = Arc::new(Entry::new());
         Ok(place)
     }
 
-    /// A place with a turn at once, in no queue.
+    /// A place that is in no queue, and gets its turn at once.
     pub(super) fn aside(self: &Arc<Self>) -> Place {
-        // No name is empty, so no queue has this name, and the place leaves none.
+        // No name is empty, so dropping the place changes no queue.
         let (name, entry) = (Arc::from(""), Arc::new(Entry::new()));
         Place { queue: self.clone(), name, entry, first: false, holds: false }
     }
@@ -144,8 +144,8 @@ pub(super) struct Place {
 impl Place {
     /// Takes the turn if nobody else has it.
     ///
-    /// `head` is not reset yet: if this caller gives up before it asks, the callers behind it still
-    /// need the report of the caller before.
+    /// `head` is not reset yet. If this caller gives up before it asks, the callers behind it still
+    /// need the state of the previous first caller.
     pub(super) fn try_turn(&mut self) -> bool {
         let free = self.entry.turn.try_acquire().map(SemaphorePermit::forget).is_ok();
         self.first |= free;
@@ -155,7 +155,7 @@ impl Place {
     /// Waits for the turn, and takes it as [`try_turn`](Self::try_turn) does.
     ///
     /// # Cancel safety
-    /// Safe. The place is kept until it is dropped; the next wait begins anew at the queue's end.
+    /// Safe. The place is kept until it is dropped; the next call waits at the queue's end again.
     pub(super) async fn turn(&mut self) {
         // The semaphore is never closed, so this cannot fail.
         let free = self.entry.turn.acquire().await.map(SemaphorePermit::forget).is_ok();
@@ -180,8 +180,8 @@ impl Place {
         }
     }
 
-    /// The caller has the lock. With `next`, passes the turn on at once, so that the next caller is
-    /// in the nodes' queues before the lock is free.
+    /// Call this when the caller has the lock. If `next`, passes the turn on at once, so that the
+    /// next caller joins the nodes' queues before the lock is free.
     pub(super) fn served(mut self, next: bool) -> Self {
         self.holds = true;
         self.entry.holders.fetch_add(1, Ordering::AcqRel);
@@ -197,7 +197,7 @@ impl Place {
         self.entry.holders.load(Ordering::Acquire) > 0
     }
 
-    /// Tells the callers behind how the first caller fares.
+    /// Sets the state of the first caller, and wakes the callers behind it.
     pub(super) fn tell(&self, head: HeadStatus) {
         *self.entry.head.lock().unwrap_or_else(PoisonError::into_inner) = head;
         self.entry.news.notify_waiters();

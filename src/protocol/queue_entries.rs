@@ -22,7 +22,7 @@ impl QueueEntries {
     }
 
     /// The place of a reader. A reader and the other callers of this process do not wait for each
-    /// other: nodes decide.
+    /// other: the nodes decide.
     pub(super) fn of_reader(queue: &Arc<Queue>, names: &[Name]) -> Result<Self> {
         Ok(Self { first: queue.join_aside(names[0].text())?, others: Vec::new() })
     }
@@ -32,18 +32,18 @@ impl QueueEntries {
         Self { first: queue.aside(), others: Vec::new() }
     }
 
-    /// A place whose name a caller in this process holds.
+    /// The place of a name that a caller in this process holds.
     pub(super) fn held(&self) -> Option<&Place> {
         self.all().find(|place| place.is_held())
     }
 
-    /// The first place that waits for another caller; if none does, the first place.
+    /// The first place that waits for another caller; if no place waits, the first place.
     pub(super) fn blocked(&self) -> &Place {
         self.all().find(|place| !place.is_first() && !place.is_free()).unwrap_or(&self.first)
     }
 
-    /// Takes all turns, or none if one of them is taken. If it takes them, tells the callers
-    /// behind, and returns true.
+    /// Takes all turns, or none if another caller has one of them. Returns whether it took them. If
+    /// so, tells the callers behind that this caller now tries.
     pub(super) fn try_turns(&mut self) -> bool {
         let all = self.take_turns();
         if all {
@@ -57,8 +57,8 @@ impl QueueEntries {
             return true;
         }
         let queue = self.first.queue.clone();
-        // A claim of one name also takes this lock: a set may hold its turn for a moment, and give
-        // the turn back.
+        // A claim of one name locks this mutex too: a set that cannot take all its turns may have
+        // taken this turn, and gives it back before it unlocks the mutex.
         let _alone = queue.alone();
         let all = self.all_mut().all(Place::try_turn);
         if !all {
@@ -67,28 +67,28 @@ impl QueueEntries {
         all
     }
 
-    /// Waits for the turn of a claim of one name. Does not tell the callers behind.
+    /// Waits for the turn of a claim of one name. Reports nothing to the callers behind.
     ///
     /// # Cancel safety
     /// Safe. The place is kept until it is dropped, and so is a turn that has come. But the next
-    /// call gives this turn back, and begins to wait anew at the queue's end.
+    /// call gives this turn back, and waits at the queue's end again.
     pub(super) async fn turn(&mut self) {
         self.first.give_back();
         self.first.turn().await;
     }
 
-    /// Tells the callers behind how the claim fares.
+    /// Reports the state of the claim to the callers behind.
     pub(super) fn tell(&self, head: &HeadStatus) {
         self.all().for_each(|place| place.tell(head.clone()));
     }
 
-    /// The claim has the names: see [`Place::served`].
+    /// Call this when the claim has the names: see [`Place::served`].
     pub(super) fn served(self, next: bool) -> Self {
         let others = self.others.into_iter().map(|place| place.served(next)).collect();
         Self { first: self.first.served(next), others }
     }
 
-    /// Takes out the places of the names for which `leave` holds. One place stays.
+    /// Takes out the places of the names for which `leave` is true. One place stays.
     pub(super) fn split_off(&mut self, leave: impl Fn(&str) -> bool) -> Option<Self> {
         let mut left: Vec<_> = self.others.extract_if(.., |place| leave(&place.name)).collect();
         if leave(&self.first.name)

@@ -1,4 +1,4 @@
-//! Releasing and withdrawing on every node that may hold a name, whether or not a caller waits.
+//! Releases and withdraws names on every node that may hold them, even if no caller waits for it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::spans::Spanned;
 /// Which nodes a release or a withdrawal is sent to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReleaseTargets {
-    /// The nodes to send it to.
+    /// The nodes to send the request to.
     pub(super) ask: NodeSet,
     /// The nodes that may hold the name: the request is repeated there until confirmed. Other nodes
-    /// need no second try: tries would pile up for a node that is down for long.
+    /// get no second try, since tries would pile up for a node that is down for long.
     pub(super) insist: NodeSet,
-    /// Nodes that had not replied to the claim when it was given up: a hold there is a late grant.
+    /// Nodes that had not replied when the claim was given up: a hold there is a late grant.
     pub(super) unheard: NodeSet,
 }
 
@@ -33,22 +33,22 @@ impl ReleaseTargets {
     }
 }
 
-/// A release or a withdrawal. `lease` is how long a lease lasts: nodes may hold the names for
-/// longer.
+/// A release or a withdrawal. `lease` is the ttl of the lock in this client. Nodes may hold the
+/// names for longer: for a whole period.
 #[derive(Debug)]
 pub(super) struct ReleaseRequest {
     pub(super) operation: Arc<Operation>,
     /// For how long nodes may hold the names.
     pub(super) ttl: Duration,
     pub(super) lease: Duration,
-    /// Whether a caller had the lock. Otherwise this takes back claims that failed.
+    /// Whether a caller had the lock. Otherwise this request undoes failed claims.
     pub(super) held: bool,
     /// The span gets its fields before the request is sent: a memory node replies within the call.
     pub(super) span: Spanned,
 }
 
 impl ReleaseRequest {
-    /// Withdraws `release`: the owner goes on.
+    /// Withdraws the claims that `release` covers. The owner may ask again.
     pub(super) fn withdrawal(release: Release) -> Self {
         Self::new(release.ttl, Operation::Withdraw(release))
     }
@@ -86,7 +86,7 @@ struct State {
     over: bool,
     /// Keeps the receiver of the owner until all nodes have replied once.
     listening: Option<Listening>,
-    /// The permit to be tried again, from the second try on.
+    /// The permit for more tries; `None` until a second try is planned.
     permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -98,8 +98,8 @@ impl ReleaseTask {
         task
     }
 
-    /// Sends several requests to all nodes, in as few calls as possible. Each comes with its nodes
-    /// to insist on, and is sent again to those of them that do not confirm it.
+    /// Sends several requests to all nodes, in as few calls as possible. Each request is repeated
+    /// on its own set of nodes, until these nodes confirm it.
     pub(super) fn start_all(
         voters: &Arc<Voters>,
         releases: impl Iterator<Item = (ReleaseRequest, NodeSet)>,
@@ -135,8 +135,8 @@ impl ReleaseTask {
         })
     }
 
-    /// The release ends the acquisition of this receiver. If a node hands over before it carries
-    /// out this release, the hand-over needs no other release.
+    /// This release ends the acquisition that `listening` belongs to. If a node hands over before
+    /// it carries out this release, the hand-over needs no other release.
     pub(super) fn ends(self: &Arc<Self>, listening: Listening) {
         let this: Weak<Self> = Arc::downgrade(self);
         listening.release(this);
@@ -167,7 +167,7 @@ impl ReleaseTask {
         }
     }
 
-    /// The caller gets the error that no quorum confirmed the release, so no warning is logged.
+    /// Call this if the caller gets an error about the unconfirmed release, instead of a warning.
     pub(crate) fn told(&self) {
         self.state().over = true;
     }
@@ -184,7 +184,7 @@ impl ReleaseTask {
 
     /// Takes note of one reply. Returns whether to ask some nodes again.
     fn note(&self, node: usize, reply: &Reply) -> bool {
-        // Dropped outside of the lock.
+        // Declared before the lock is taken, so that it is dropped after the lock.
         let _over: Option<Listening>;
         let mut state = self.state();
         state.waiting.remove(node);
@@ -201,7 +201,7 @@ impl ReleaseTask {
         again
     }
 
-    /// Ends the span once it is clear whether a quorum had held the names. Ignores later tries.
+    /// Ends the span once it is clear whether a quorum had held the names. Later tries do nothing.
     fn traced(&self) {
         if let Some(freed) = self.request.span.is_on().then(|| self.state().tally.verdict()).flatten() {
             self.request.span.end(match freed {
@@ -232,9 +232,8 @@ impl ReleaseTask {
 }
 
 impl Drop for ReleaseTask {
-    /// Warns if nobody tries the release again, because the quorum or its runtime has ended. Nodes
-    /// that did not confirm it hold the name until its ttl ends, so the next caller waits until
-    /// then.
+    /// Warns if the release is not tried again, because the quorum or its runtime has ended. Nodes
+    /// that did not confirm the release hold the name until its ttl ends.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let too_few = state.unconfirmed.len() > self.size.nodes() - self.size.quorum();
@@ -251,7 +250,7 @@ impl Drop for ReleaseTask {
             tracing::warn!(
                 name,
                 "the release of a lock was not confirmed before its quorum or runtime ended, so nodes may hold it until its \
-                 ttl ends: wait for `release` or `Quorum::shutdown` before that, or use `try_run`"
+                 ttl ends. Before you end them, wait for `release` or `Quorum::shutdown`, or use `try_run`"
             );
         }
     }
@@ -296,7 +295,7 @@ impl Sink for ReleaseTask {
         if expired || !has_room {
             self.state().over = true;
         }
-        // From here on, user code runs: wakers, recorders and logs. It may panic.
+        // From here on, user code runs: wakers, recorders and logs. It may panic, so it runs last.
         self.decided.notify_one();
         self.traced();
         if let Some(voters) =
@@ -310,9 +309,9 @@ impl Sink for ReleaseTask {
     }
 }
 
-/// Whether to send the request again. A node that rejected it would reject it again. A node that
-/// did not reply may be back before the hold ends. After an unreadable reply, the request is sent
-/// once more, since the connection may have broken.
+/// Whether to send the request again. A node that rejected the request would reject it again. A
+/// node that did not reply may be back before the hold ends. After an unreadable reply, the request
+/// is sent once more, since the connection may have broken.
 fn worth_another_try(reply: &Reply, tries: u32) -> bool {
     let Err(fault) = reply else { return false };
     match fault.kind() {
@@ -365,7 +364,7 @@ mod tests {
         )
     }
 
-    /// Voters of one node, and the channel of their releases to try again.
+    /// The voters of one node, and the channel with the releases that they will try again.
     fn voters(room: Room) -> (Arc<Voters>, mpsc::Receiver<Arc<dyn PendingRelease>>) {
         voters_of(Arc::new(Mute("mute".into())), room)
     }

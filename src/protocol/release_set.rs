@@ -15,13 +15,13 @@ pub(crate) struct ReleaseSet {
 }
 
 impl ReleaseSet {
-    /// The caller gets the error that no quorum confirmed one of these: see [`ReleaseTask::told`].
+    /// The caller gets an error about an unconfirmed release: see [`ReleaseTask::told`].
     pub(crate) fn told(&self) {
         self.all().for_each(|task| task.told());
     }
 
-    /// The common result by `until`. If one name was surely gone, the result is `Gone`. Even then,
-    /// this waits for all: if the caller exited earlier, the other names might stay held.
+    /// The common result by `until`. If one name was gone, the result is `Gone`. Even then, this
+    /// waits for all releases: if the caller exited earlier, the other names might stay held.
     pub(crate) async fn freed(&self, host: &Arc<dyn Host>, until: Tick) -> Freed {
         let mut all = Freed::Held;
         for task in self.all() {

@@ -17,15 +17,15 @@ pub(crate) struct Renewing {
     voters: Arc<Voters>,
     /// One round for each name, since each name needs a quorum of its own.
     rounds: Vec<Arc<Round<RenewalTally>>>,
-    /// When it was sent.
+    /// When the renewal was sent.
     pub(crate) t0: Tick,
     pub(crate) span: Spanned,
 }
 
 impl Renewing {
-    /// Sends a renewal of the claims of one lease, each with the ballot that won it, the hold count
-    /// and a note. Nodes hold the names for `ttl`. It is shorter than the ttl of the claims only if
-    /// nobody relies on the lease any more.
+    /// Sends a renewal of the claims of one lease. It carries the ballot that won each claim, the
+    /// hold count and a note. Nodes hold the names for `ttl`. Only if nobody relies on the lease
+    /// any more, `ttl` is shorter than the ttl of the claims.
     pub(super) fn start<'a>(
         voters: &Arc<Voters>,
         claims: impl Iterator<Item = (&'a Claim, u64)>,
@@ -33,7 +33,7 @@ impl Renewing {
         note: Option<Note>,
     ) -> Self {
         let mut asked = Vec::with_capacity(1);
-        // Read before the first send: each node counts the ttl from a later moment.
+        // Read the clock before the first send: then each node's ttl begins later than `t0`.
         let renewing = Self::new(voters, voters.host.now(), claims, (count, ttl, note.as_ref()), &mut asked);
         match (&asked[..], &renewing.rounds[..]) {
             ([(span, operation, _)], [round]) => voters.ask_within(span, voters.everyone(), operation, round),
@@ -74,7 +74,7 @@ impl Renewing {
         Self { voters: voters.clone(), rounds, t0, span }
     }
 
-    /// The result by `until`.
+    /// The result, or the result so far at `until`.
     pub(crate) async fn verdict(&self, until: Tick) -> Renewal {
         let decided = before(&self.voters.host, until, self.decided()).await;
         let so_far = |round: &Arc<Round<RenewalTally>>| round.look(RenewalTally::verdict).unwrap_or(Renewal::Unclear);
@@ -93,15 +93,15 @@ impl Renewing {
         renewal
     }
 
-    /// The reply of each node so far, in words. If a name was not extended, these are the replies
-    /// about that name.
+    /// The reply of each node so far, in words: about a name that was not extended, if there is
+    /// one.
     pub(crate) fn reports(&self) -> Vec<NodeReport> {
         let failed = |round: &&Arc<Round<RenewalTally>>| round.look(RenewalTally::verdict) != Some(Renewal::Extended);
         let told = self.rounds.iter().find(failed).or(self.rounds.first());
         told.map(|round| round.reports(&self.voters, None)).unwrap_or_default()
     }
 
-    /// The votes so far. With several names, a node has extended if it has extended all of them.
+    /// The votes so far. A node counts as `extended` if it has extended all names.
     pub(crate) fn votes(&self) -> RenewalTally {
         let votes = self.rounds.iter().map(|round| round.look(|tally| *tally));
         votes.reduce(RenewalTally::with).unwrap_or_else(|| RenewalTally::new(self.voters.size))

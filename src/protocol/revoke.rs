@@ -1,5 +1,5 @@
-//! Revoking a name without making two holders: no lock with a token up to a ballot is renewed
-//! again, and holds end by themselves.
+//! Revokes a name without making two holders. Nodes no longer renew locks with tokens up to the
+//! revocation's ballot, and each hold ends by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,21 +19,21 @@ pub(crate) struct Revocation {
     pub(crate) from: Vec<String>,
     /// For how long the name may still be held; `None` if no node named a holder.
     pub(crate) left: Option<Duration>,
-    /// Whether a quorum of nodes has revoked, counting only nodes that voted before and after. Any
-    /// holder also has a quorum, so one of these nodes has named it.
+    /// Whether a quorum of voting nodes has revoked: nodes that could vote before and after. A
+    /// holder has a quorum too, so one of these nodes has named the holder.
     pub(crate) truthful: bool,
     /// The reply of each node, unless `truthful`.
     pub(crate) reports: Vec<NodeReport>,
 }
 
-/// Sends the revocation to all nodes, and waits until `until` for a quorum of nodes that vote.
-/// Fails with the reply of each node if no quorum has revoked, whether or not it votes.
+/// Sends the revocation to all nodes, and waits until `until` for a quorum of nodes that vote. If
+/// no quorum has revoked, even with nodes that do not vote, fails with the reply of each node.
 ///
-/// A quorum is enough: its nodes no longer renew or re-grant a lock with a token up to the ballot,
-/// and every other quorum includes one of them. So one of them also holds each such lock, and
-/// returns when this hold ends. But a doubted node may have forgotten the hold, and a node under
-/// another list never had it. So a node counts only if it voted before it got the request, and
-/// still votes.
+/// One quorum is enough: its nodes no longer renew or re-grant a lock with a token up to the
+/// ballot. Every other quorum includes one of these nodes. So each such lock is held on one of
+/// these nodes, which returns when the hold ends. But a doubted node may have forgotten the hold,
+/// and a node under another list never had it. So a node counts only if it could vote before it got
+/// the request, and still can.
 pub(crate) async fn revoke(voters: &Arc<Voters>, revoke: Revoke, until: Tick) -> Result<Revocation, Vec<NodeReport>> {
     let revoking = Revoking::new(voters.size, revoke.ballot);
     let round = Round::new(voters, revoke.ballot, revoking, None);
@@ -53,7 +53,7 @@ pub(crate) async fn revoke(voters: &Arc<Voters>, revoke: Revoke, until: Tick) ->
 }
 
 /// Waits until a quorum of the nodes in `truthful` has revoked, or all nodes have replied.
-/// `truthful` reads the state of the nodes, so it is not called with the round locked.
+/// `truthful` reads the state of the nodes, so do not call it while the round is locked.
 async fn enough(round: &Round<Revoking>, truthful: impl Fn() -> NodeSet) {
     let is_enough = |so_far: Revoking| so_far.is_quorum(so_far.done.and(truthful())) || so_far.is_whole();
     while !is_enough(round.look(Revoking::clone)) {
@@ -96,7 +96,7 @@ impl Revoking {
 }
 
 impl Count for Revoking {
-    /// Whether a quorum has revoked; false as soon as no quorum can.
+    /// Whether a quorum has revoked; false as soon as no quorum can revoke any more.
     type Verdict = bool;
 
     fn count(&mut self, node: usize, reply: &Reply, _: u64) {
@@ -104,8 +104,8 @@ impl Count for Revoking {
         let Ok(Outcome::Revoked { holder, ballot, left }) = reply else { return };
         self.done.insert(node);
         let Some(holder) = holder else { return };
-        // A hold with a higher ballot counts too: its lock's token may be a lower one, granted by
-        // other nodes.
+        // A hold with a higher ballot counts too. Other nodes may have granted the same lock with a
+        // lower ballot, its token.
         self.told.left = self.told.left.max(Some(*left));
         if *ballot <= self.ballot
             && let Err(at) = self.told.from.binary_search(holder)

@@ -1,4 +1,4 @@
-//! One operation sent to several nodes, and its votes, counted as they come.
+//! One operation that is sent to several nodes, and the count of its votes so far.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -55,7 +55,7 @@ impl<T: Count> Round<T> {
     /// Waits for the verdict. At most one task may wait on a round.
     ///
     /// # Cancel safety
-    /// Safe; replies keep being counted.
+    /// Safe; replies are still counted.
     pub(super) async fn verdict(&self) -> T::Verdict {
         loop {
             if let Some(verdict) = self.look(T::verdict) {
@@ -65,7 +65,7 @@ impl<T: Count> Round<T> {
         }
     }
 
-    /// Waits until the round may have been decided since the last call.
+    /// Waits until a reply since the last call may have decided the round.
     ///
     /// # Cancel safety
     /// Safe.
@@ -81,7 +81,7 @@ impl<T: Count> Round<T> {
         at(&self.state().replies)
     }
 
-    /// The reply of each node in words: to this round, or else to the round before.
+    /// Each node's reply in words, or its reply to the round `before` if it has not replied yet.
     pub(super) fn reports(&self, voters: &Voters, before: Option<&Self>) -> Vec<NodeReport> {
         let known = before.map(|before| before.replies(<[_]>::to_vec));
         let report = |(node, reply): (usize, &Option<Reply>)| {
@@ -98,8 +98,8 @@ impl<T: Count> Round<T> {
 
 impl<T: Count> Sink for Round<T> {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
-        // Note the hand-over before the tally changes: a task that reads the tally and then the
-        // hand-overs must find this node in one of them.
+        // Note the hand-over before the tally changes. A task that reads the tally and then the
+        // hand-overs must find this node in one of the two.
         let handed_over = self.watch.as_ref().is_some_and(|watch| watch.heard(node, &reply));
         let granted = matches!(reply, Ok(Outcome::Granted { .. }));
         let mut state = self.state();
@@ -109,7 +109,7 @@ impl<T: Count> Sink for Round<T> {
         }
         let decided = state.tally.is_worth_a_look();
         drop(state);
-        // Together with earlier pushes, this reply may decide the round sooner.
+        // Together with earlier pushes, this reply may decide the round before the tally does.
         if decided || handed_over {
             self.decided.notify_one();
         }

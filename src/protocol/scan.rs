@@ -1,4 +1,4 @@
-//! Lists the names that nodes know, node by node and page by page.
+//! Lists the names that nodes store, node by node and page by page.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::node::{Name, Outcome, Reply, Scan};
 /// How many keys a node examines for a page, which takes about a millisecond.
 const KEYS: u32 = 1_000;
 
-/// How far the scan of one node has come.
+/// The progress of the scan of one node.
 #[derive(Debug)]
 enum Place {
     At(Arc<str>),
@@ -22,7 +22,7 @@ enum Place {
     Ended(Option<NodeReport>),
 }
 
-/// One page from each node that had one.
+/// One page from each node that had another page.
 #[derive(Debug, Default)]
 pub(crate) struct Turned {
     /// The names on these pages, held or not.
@@ -61,7 +61,7 @@ impl Pages {
         (!replies.is_empty()).then_some(turned)
     }
 
-    /// Takes note that these pages were read.
+    /// Records that these pages were read.
     pub(crate) fn turned(&mut self, turned: Turned) {
         for (node, place) in turned.places {
             self.nodes[node] = place;

@@ -1,4 +1,4 @@
-//! Taking a name away from its holder.
+//! Takes a name away from its holder.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,14 +13,13 @@ use crate::host::before;
 use crate::node::{Fault, Inspection, Name, Operation, Release, Revoke};
 use crate::rules::ballot::LIMIT;
 
-/// Inspects and frees at most this often after a revocation: a node names only one reader at a
-/// time.
+/// The most inspections after a revocation. One may be too few: a node names only one reader.
 const TRIES: u32 = 1_000;
 
 /// A withdrawal is repeated for at least this time on a node that does not confirm it.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// The result of taking a name away from its holder.
+/// The result of `revoke` or `force_release`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Taken {
@@ -47,14 +46,14 @@ pub(crate) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Durat
 /// Frees a name on every node at once.
 pub(crate) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<Taken> {
     let taking = Taking::look(voters, name, patience).await?;
-    // Revoke first, so that no earlier holder goes on, however many there are.
+    // Revoke first: this stops all earlier holders, even if nodes do not name all of them.
     let (Taken { from, mut left, fence }, known) = taking.revoke().await?;
     let mut freed = BTreeSet::new();
     for _ in 0..TRIES {
         let survey = Survey::of(voters, name, patience).await;
-        // This includes holders on nodes that the revocation has not reached.
+        // The survey also shows holders on nodes that the revocation has not reached.
         let revoked = survey.heard().filter(|said| said.ballot <= fence).filter_map(|said| said.holder.clone());
-        // A withdrawal is repeated by itself until confirmed, so each owner needs one only.
+        // A withdrawal is repeated by itself until confirmed, so each owner needs only one.
         let revoked: BTreeSet<_> = revoked.filter(|owner| !freed.contains(owner)).collect();
         if revoked.is_empty() {
             taking.is_told(&survey)?;
@@ -83,7 +82,7 @@ struct Taking<'a> {
 }
 
 impl<'a> Taking<'a> {
-    /// Asks the nodes for their bars.
+    /// Asks the nodes for their bars (a node grants only above its bar), and picks a higher ballot.
     async fn look(voters: &'a Arc<Voters>, name: &'a Name, patience: Duration) -> Result<Self> {
         let survey = Survey::of(voters, name, patience).await;
         let mut taking = Self { voters, name, ballot: 0, patience };
@@ -114,7 +113,7 @@ impl<'a> Taking<'a> {
         Ok((Taken { from, left, fence: self.ballot }, known))
     }
 
-    /// Withdraws what these owners may hold for `left`. Grants with higher ballots stay theirs.
+    /// Withdraws these owners' holds, which may last for `left`. Holds with higher ballots stay.
     async fn free(&self, owners: &BTreeSet<String>, left: Duration) -> Result<()> {
         let until = self.voters.host.now() + self.patience;
         let start = |owner: &String| {
@@ -165,8 +164,9 @@ fn reports(voters: &Voters, survey: &Survey) -> Vec<NodeReport> {
     survey.said.iter().enumerate().map(report).collect()
 }
 
-/// Whether a node names no holder with a ballot up to `fence`. A node names one reader, preferably
-/// one that was not revoked. So this reader may hide others, and the reply does not count as free.
+/// Whether the name is free on the node, or its holder came later, with a ballot above `fence`. A
+/// reader does not count as later. A node names one reader, preferably one that was not revoked, so
+/// this reader may hide revoked readers.
 fn is_free(said: &Inspection, fence: u64) -> bool {
     said.holder.as_ref().is_none_or(|owner| said.ballot > fence && !Operation::is_shared(owner))
 }

@@ -35,8 +35,7 @@ pub(crate) struct Voters {
     pub(crate) membership: Membership,
     /// The hash of the list, which each claim carries. Empty if no node checks lists.
     pub(super) claimed: Arc<str>,
-    /// The reason why this client acquires nothing: set while another list with the same name is in
-    /// force.
+    /// Why this client acquires nothing: set while another list of the same name is in force.
     other_list: Mutex<Option<Arc<str>>>,
     acquisitions: AtomicU64,
     round_trip: AtomicU64,
@@ -46,7 +45,7 @@ pub(crate) struct Voters {
 }
 
 impl Voters {
-    /// The quorum of `nodes`. A release that a node does not confirm goes to `pending`.
+    /// The quorum of `nodes`. Releases that a node does not confirm are queued in `pending`.
     pub(crate) fn new(
         nodes: Vec<Arc<dyn Node>>,
         host: Arc<dyn Host>,
@@ -78,7 +77,7 @@ impl Voters {
         }
     }
 
-    /// Subscribes to the news of a name on all nodes, or unsubscribes.
+    /// Subscribes to the news of a name on all nodes if `on`, else unsubscribes.
     pub(super) fn follow(&self, name: &Name, on: bool) {
         self.nodes.iter().for_each(|node| node.follow(name, on));
     }
@@ -108,8 +107,8 @@ impl Voters {
         self.voting().len() >= self.size.quorum()
     }
 
-    /// Waits until a quorum may vote, or until `end`, if hellos that are due can bring that about.
-    /// This happens after the process stood still.
+    /// If only hellos are missing, waits until a quorum may vote, or until `end`. Hellos are
+    /// missing after the process stood still.
     pub(crate) async fn greeted(&self, end: Tick, shut: &CancellationToken) {
         while self.may_vote_soon() && self.host.now() < end && !shut.is_cancelled() {
             sleep_until(&self.host, end.min(self.host.now() + LOOK)).await;
@@ -121,7 +120,7 @@ impl Voters {
         !self.can_vote() && self.nodes.iter().filter(may).count() >= self.size.quorum() as usize
     }
 
-    /// Waits until a quorum may vote on claims, or until `end`. Returns whether one may.
+    /// Waits until a quorum may vote on claims, or until `end`. Returns whether a quorum may vote.
     pub(crate) async fn votes(&self, end: Tick) -> bool {
         while !self.can_vote() {
             if self.host.now() >= end {
@@ -132,11 +131,11 @@ impl Voters {
         true
     }
 
-    /// Whether so many nodes are quarantined beyond `end` that no quorum votes by then.
+    /// Whether so many nodes are quarantined beyond `end` that no quorum can vote before `end`.
     pub(crate) fn are_quarantined_past(&self, end: Tick) -> bool {
         let (now, blocking) = (self.host.now(), self.size.blocking() as usize);
         let is = |node: &&Arc<dyn Node>| matches!(node.status().state, NodeState::Quarantined { left, .. } if now + left > end);
-        // `can_vote` first: it costs less, and is almost always true.
+        // Check `can_vote` first: it costs less, and is almost always true.
         !self.can_vote() && self.nodes.iter().filter(is).count() >= blocking
     }
 
@@ -165,16 +164,16 @@ impl Voters {
         if waits < self.size.blocking() as usize {
             return "";
         }
-        "; this ends by itself: wait until the quarantines end, or use a longer timeout. Servers that never \
-         served need no wait if `quorumlock init` is run before their first client comes"
+        "; this ends by itself: wait until the quarantines end, or use a longer timeout. New servers \
+         need no wait if `quorumlock init` is run before the first client connects"
     }
 
-    /// Fails if this client is an onlooker.
+    /// Fails if this client is an onlooker, which only inspects locks.
     pub(crate) fn may_acquire(&self) -> Result<()> {
         match self.membership.onlooker {
             false => Ok(()),
             true => {
-                Err(Error::config("this client only looks; to acquire, connect one without QuorumBuilder::onlooker"))
+                Err(Error::config("this client only inspects; to acquire, connect one without QuorumBuilder::onlooker"))
             }
         }
     }
@@ -183,7 +182,7 @@ impl Voters {
         NodeSet::first(self.size.nodes())
     }
 
-    /// Sends `operation` to these nodes. `sink` gets one reply for each, whatever happens.
+    /// Sends `operation` to these nodes. `sink` gets exactly one reply for each node.
     pub(crate) fn ask(&self, nodes: NodeSet, operation: &Arc<Operation>, sink: &Arc<impl Sink>) {
         self.ask_within(&Spanned::default(), nodes, operation, sink);
     }
@@ -217,7 +216,7 @@ impl Voters {
     pub(crate) fn ballot(&self, told: u64) -> Result<u64> {
         self.ballots.next(self.host.wall(), told).ok_or_else(|| {
             Error::config(
-                "the fencing tokens are used up: a node's key of this name holds a fence near 2^53; delete that key by hand",
+                "the fencing tokens are used up: on a node, this name's key holds a fence near 2^53; delete that key by hand",
             )
         })
     }
@@ -237,10 +236,10 @@ impl Voters {
         Ballots::is_far(fence, self.host.wall())
     }
 
-    /// The ticket of an acquisition that begins now, in microseconds: the median of the wall clock
-    /// and the clocks of all nodes that have replied. So a client with a wrong clock does not go
-    /// before or behind all others. Of two middle values the later counts, so that the client
-    /// overtakes nobody.
+    /// The ticket of an acquisition that begins now, in microseconds. It is the median of the wall
+    /// clock and the clocks of all nodes that have replied. So a client with a wrong clock does not
+    /// get a place before or behind all others. Of two middle values, the later value is used, so
+    /// that the client overtakes nobody.
     pub(crate) fn ticket(&self) -> u64 {
         let now = self.host.now().since_origin().as_micros().cast_signed();
         let mine = i128::from(micros(self.host.wall()));

@@ -1,9 +1,9 @@
 //! The wait between two rounds, until it makes sense to ask again.
 //!
-//! A node hands a free name over to its first live waiter, and tells the waiter by a push. Pushes
-//! of a quorum are a grant. But a push can be lost, and a hold can expire without a release. So a
+//! A node hands a free name over to its first live waiter, and sends the waiter a push. Pushes of a
+//! quorum grant the lock. But a push can be lost, and a hold can expire without a release. So a
 //! waiter also asks by itself: when a hold ends, when a node may vote again, and at the interval
-//! that it announced. These asks renew its places.
+//! that it announced. These asks also renew its places in the queues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::rules::{Decision, Tick, Won};
 /// What the next wait depends on, after a failed round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failed {
-    /// How many rounds in a row failed and left more than places in queues.
+    /// How many rounds failed in a row. Rounds that left only places in queues do not count.
     pub(super) failures: u32,
     /// Whether some nodes keep no place for the owner. Then the owner asks again after a pause.
     pub(super) soon: bool,
@@ -26,7 +26,7 @@ pub(super) struct Failed {
     pub(super) told: Option<Duration>,
 }
 
-/// Waits until it makes sense to ask again, or until `end`. Returns what a quorum handed over.
+/// Waits until it makes sense to ask again, or until `end`. Returns `Won` if a quorum hands over.
 ///
 /// # Cancel safety
 /// Safe.
@@ -45,7 +45,7 @@ pub(super) async fn until_worth_asking(
     loop {
         match attempt.decide(voters.host.now()) {
             Some(Decision::Won(won)) => return Some(won),
-            // Only a common ballot is missing.
+            // A quorum granted, but with different ballots: ask again with one ballot.
             Some(Decision::Lift) if attempt.heard().is_some_and(|heard| heard.pushed.is_some()) => return None,
             _ => {}
         }
@@ -63,7 +63,7 @@ pub(super) async fn until_worth_asking(
     }
 }
 
-/// When it makes sense to ask, by the messages received. The wait began at `began`.
+/// When it makes sense to ask again, by the messages so far. The wait began at `began`.
 fn worth(heard: &Heard, voters: &Voters, began: Tick, gathering: Duration) -> Tick {
     let late = heard.late.then_some(began);
     let quorum = voters.size.quorum();

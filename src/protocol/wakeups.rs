@@ -16,7 +16,7 @@ use crate::rules::Tick;
 /// The acquisitions of one client that wait or hold a lock, and its observers.
 #[derive(Debug)]
 pub(crate) struct Wakeups {
-    /// `host/pid/uuid`: unguessable, made once.
+    /// The client's id: `host/pid/uuid`, which nobody can guess.
     client: String,
     host: Arc<dyn Host>,
     takes_back: OnceLock<Arc<dyn TakesOrphans>>,
@@ -30,14 +30,14 @@ pub(crate) struct Wakeups {
     wasted: Counter,
 }
 
-/// How an acquisition receives hints.
+/// The state of an acquisition, which decides what its hints do.
 #[derive(Clone, Debug)]
 pub(super) enum PushOutcome {
-    /// It waits for the lock.
+    /// The acquisition waits for the lock.
     PushReceiver(Arc<PushReceiver>),
-    /// It holds the lock as this owner, and needs no hint.
+    /// The acquisition holds the lock as this owner, and needs no hint.
     Holds(Arc<str>),
-    /// It has ended, with this release.
+    /// The acquisition has ended, with this release.
     Ended(Weak<dyn Releases>),
 }
 
@@ -47,14 +47,14 @@ impl PushOutcome {
             (Self::PushReceiver(one), Self::PushReceiver(other)) => Arc::ptr_eq(one, other),
             (Self::Holds(one), Self::Holds(other)) => one == other,
             // `Ended` does not store the owner. A writer and the reader that follows it share a
-            // number, and the entry belongs to the one that ends last.
+            // number. The entry belongs to whichever of them ends last.
             (Self::Ended(_), Self::Holds(_)) => true,
             _ => false,
         }
     }
 
-    /// Takes note of a hint. Returns false if the hint hands over a name that nobody will use or
-    /// release.
+    /// Takes note of a hint. Returns false if the client must release the name that the hint hands
+    /// over.
     fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
         match (self, &hint.granted) {
             (Self::PushReceiver(receiver), _) => receiver.hear(node, hint, now),
@@ -74,8 +74,7 @@ pub(super) trait TakesOrphans: std::fmt::Debug + Send + Sync {
 }
 
 impl Wakeups {
-    /// `heard` counts hints that reach an acquisition or an observer, and `wasted` counts other
-    /// hints.
+    /// `heard` counts hints that reach an acquisition or an observer; `wasted` counts the others.
     pub(crate) fn new(client: String, host: Arc<dyn Host>, (heard, wasted): (Counter, Counter)) -> Arc<Self> {
         Arc::new(Self {
             client,

@@ -1,8 +1,8 @@
-//! The decisions of one acquisition: whether its votes win, and what it must withdraw or release.
+//! The decisions of one acquisition: whether its votes win the lock, and which asks to withdraw.
 //!
 //! This is a pure state machine: the caller passes in the time, and counts votes into the tallies.
-//! The asynchronous code (`protocol::attempt`) sends what this machine decides. The model checker
-//! (`tests/model`) drives this very code.
+//! The asynchronous code (`protocol::attempt`) carries out the decisions. The model checker
+//! (`tests/model`) runs this same code.
 
 use super::combination::{Combination, Sum, Terms, Won};
 use super::handover::Handovers;
@@ -11,11 +11,11 @@ use super::tally::{Cause, ClaimTally, Verdict};
 use super::tick::Tick;
 use super::validity::MAX_ROUND;
 
-/// How often a round asks again at once with a higher ballot, before it counts as failed.
+/// How often one round may ask again at once with a higher ballot. After that, the round fails.
 pub const LIFTS: usize = 3;
 
-/// Returns the votes of one ask. The client shares them with the tasks that add votes. The model
-/// uses a plain [`ClaimTally`].
+/// Returns the votes of one ask. In the client, tasks that receive replies share these votes and
+/// add to them. The model checker uses a plain [`ClaimTally`].
 pub trait Votes {
     /// The votes so far.
     fn tally(&self) -> ClaimTally;
@@ -41,7 +41,7 @@ pub struct Ask<V> {
 /// What the votes of a round decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// A quorum granted in time: the name is held.
+    /// A quorum granted in time, so the owner holds the name.
     Won(Won),
     /// Ask again at once with a higher ballot.
     Lift,
@@ -53,21 +53,22 @@ pub enum Decision {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acquisition<V> {
     terms: Terms,
-    /// The highest ballot that was withdrawn, at any node. No vote with a ballot up to it counts.
+    /// The highest ballot that was withdrawn on any node. Votes with this or a lower ballot are
+    /// void.
     withdrawn: u64,
     /// The asks of the last round.
     asks: Vec<Ask<V>>,
     /// Whether the last round has failed, so that the next ask begins a new round.
     waits: bool,
-    /// For earlier rounds since the last withdrawal: the nodes that may have received asks, and
-    /// those that may hold something.
+    /// Two sets of nodes: those that may have received an ask of an earlier round, and those that
+    /// may hold the name because of such an ask. Asks before the last withdrawal do not count.
     before: (NodeSet, NodeSet),
     /// The highest ballot of all asks.
     highest: u64,
 }
 
 impl<V: Votes> Acquisition<V> {
-    /// An acquisition that has not asked yet.
+    /// An acquisition that has sent no ask yet.
     #[must_use]
     pub fn new(terms: Terms) -> Self {
         let before = (NodeSet::default(), NodeSet::default());
@@ -101,18 +102,18 @@ impl<V: Votes> Acquisition<V> {
         self.asks.last_mut()
     }
 
-    /// Decides at `now` by the votes of the last ask and the hand-overs; `None` if more votes are
-    /// needed.
+    /// Decides at `now` by the votes of the last ask and by the hand-overs. Returns `None` if more
+    /// votes are needed.
     ///
-    /// Validity and [`MAX_ROUND`] are checked here, at the time of the decision: the process may
-    /// have been suspended after the last vote.
+    /// This checks the validity and [`MAX_ROUND`] at the time of the decision, because the process
+    /// may have been suspended after the last vote.
     #[must_use]
     pub fn decide(&self, now: Tick, handed: &Handovers) -> Option<Decision> {
         self.decide_by(now, handed, NodeSet::first(64))
     }
 
-    /// Like [`decide`](Self::decide), but only the nodes in `voting` may vote at `now`. A vote does
-    /// not count if its node has come into doubt since.
+    /// Like [`decide`](Self::decide), but counts only votes of the nodes in `voting`. The caller
+    /// leaves out a node that came into doubt after it voted.
     #[must_use]
     pub fn decide_by(&self, now: Tick, handed: &Handovers, voting: NodeSet) -> Option<Decision> {
         let ask = self.asks.last().filter(|ask| ask.ballot > self.withdrawn)?;
@@ -126,7 +127,7 @@ impl<V: Votes> Acquisition<V> {
             Verdict::Won if self.in_time(ask.t0, now) && granted.len() >= self.terms.size.quorum() => {
                 Decision::Won(self.won(ask, granted))
             }
-            // Nodes that have not answered yet may complete a quorum of nodes that may vote.
+            // Nodes that have not answered yet may complete a quorum of nodes in `voting`.
             Verdict::Won if self.in_time(ask.t0, now) && granted.or(open).len() >= self.terms.size.quorum() => {
                 return None;
             }
@@ -141,9 +142,9 @@ impl<V: Votes> Acquisition<V> {
         self.asks.len() <= LIFTS
     }
 
-    /// Whether to lift before the last ask has a verdict: see [`ClaimTally::may_lift`]. Call this
-    /// only if nothing was handed over. The last lift of a round is never early: it waits for the
-    /// verdict.
+    /// Whether to ask with a higher ballot (lift) before the last ask has a verdict: see
+    /// [`ClaimTally::may_lift`]. Call this only if no node has pushed. The last lift of a round
+    /// always waits for the verdict.
     #[must_use]
     pub fn may_lift_early(&self) -> bool {
         let liftable = |ask: &Ask<V>| {
@@ -169,7 +170,8 @@ impl<V: Votes> Acquisition<V> {
         })
     }
 
-    /// Whether `won` still stands at `now`: its votes count, and enough validity is left.
+    /// Whether the win `won` still counts at `now`: no vote is too old, and enough validity is
+    /// left.
     #[must_use]
     pub fn holds(&self, won: &Won, now: Tick) -> bool {
         now < won.deadline.minus(won.least) && now < won.t0 + MAX_ROUND
@@ -191,8 +193,8 @@ impl<V: Votes> Acquisition<V> {
         self.asks.iter().fold(self.before.0, |sent, ask| sent.or(ask.votes.tally().sent()))
     }
 
-    /// The nodes that may hold the name because of an ask since the last withdrawal. A node is left
-    /// out only if it explicitly refused each ask.
+    /// The nodes that may hold the name because of an ask since the last withdrawal. This leaves
+    /// out the nodes whose vote on each of these asks was `Refused` or `Unsent`.
     #[must_use]
     pub fn may_hold(&self) -> NodeSet {
         self.asks.iter().fold(self.before.1, |held, ask| held.or(ask.votes.tally().may_hold()))
@@ -204,9 +206,9 @@ impl<V: Votes> Acquisition<V> {
         self.highest
     }
 
-    /// Whether a failed round left only places in queues, or hand-overs that came after its ask
-    /// (`handed_since`). Then the owner does not withdraw, since a withdrawal would void votes that
-    /// are still to come. Otherwise the owner may hold a minority, and withdraws.
+    /// Whether a failed round left only places in queues, or hand-overs after its last ask
+    /// (`handed_since`). If so, the owner does not withdraw, since this would void votes that are
+    /// still to come. Otherwise the owner may hold the name on a few nodes, and withdraws.
     #[must_use]
     pub fn only_waits(&self, handed: &Handovers, handed_since: bool) -> bool {
         let tally = self.asks.last().map(|ask| ask.votes.tally());
@@ -215,8 +217,8 @@ impl<V: Votes> Acquisition<V> {
         nothing_granted && (waits || handed_since)
     }
 
-    /// Goes on after a failed round, without a withdrawal. Nodes may still hold the name because of
-    /// the asks of that round.
+    /// Continues after a failed round without a withdrawal: the next ask begins a new round. Nodes
+    /// may still hold the name because of the asks of the failed round.
     pub const fn wait(&mut self) {
         self.waits = true;
     }
@@ -227,7 +229,7 @@ impl<V: Votes> Acquisition<V> {
         self.asks.last().map_or_else(NodeSet::default, |ask| ask.votes.tally().unheard())
     }
 
-    /// Withdraws all asks, and all grants with ballots up to `ballot`.
+    /// Records that all asks are withdrawn, and all grants with ballots up to `ballot`.
     pub fn withdraw(&mut self, ballot: u64) {
         self.asks.clear();
         self.before = (NodeSet::default(), NodeSet::default());

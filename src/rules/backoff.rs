@@ -1,4 +1,4 @@
-//! How long to pause before asking again, if no node announces a time.
+//! How long a client pauses before it asks again, if no reply says when to ask.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use std::time::Duration;
 ///
 /// Full jitter (<https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/>): each
 /// pause is drawn evenly from zero to a ceiling, which doubles with every failure. The ceiling
-/// starts at two measured round trips: contenders that ask more often split each other's votes.
+/// begins at two measured round trips or more: clients that ask faster split each other's votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The least ceiling. Default 5 ms.
+    /// The ceiling is never lower than this. Default 5 ms.
     pub min: Duration,
-    /// The greatest ceiling. Default 250 ms.
+    /// The ceiling is never higher than this, except on slow networks. Default 250 ms.
     pub max: Duration,
 }
 
@@ -22,7 +22,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The longest pause after failure number `failures` (from 0): never less than two round trips.
+    /// The longest pause after failure number `failures` (from 0). It is at least two round trips.
     #[must_use]
     pub fn ceiling(self, failures: u32, round_trip: Duration) -> Duration {
         let base = self.min.max(round_trip.saturating_mul(2));
@@ -36,8 +36,8 @@ impl Backoff {
     }
 }
 
-/// A random number as a share: from 0 to below 1.
-#[allow(clippy::cast_precision_loss, reason = "all 53 bits are kept")]
+/// Turns a random number into a share: from 0 to below 1.
+#[allow(clippy::cast_precision_loss, reason = "a double holds 53 bits exactly")]
 pub(super) fn share(random: u64) -> f64 {
     (random >> 11) as f64 / (1u64 << 53) as f64
 }

@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Ballots stay below 2^53: a node's Lua computes in doubles, and must compare ballots exactly.
+/// Ballots are below 2^53: a node's Lua computes in doubles, and must compare ballots exactly.
 pub const LIMIT: u64 = 1 << 53;
 
-/// Deals ballots: each is `max(highest fence seen + 1, wall clock in microseconds)`.
+/// Gives out ballots: each is `max(highest number seen + 1, wall clock in microseconds)`.
 ///
-/// The wall clock only saves a round trip. If the clock is wrong, a node answers `stale` with its
-/// fence, and the next ballot is above that fence. Order never rests on the clock.
+/// The wall clock only saves a round trip, since it is usually above all fences. If it is not, a
+/// node answers `stale` with its fence, and the next ballot is above that fence. So the order of
+/// ballots never depends on the clock.
 ///
 /// A fence that is further than [`FAR`] ahead of the wall clock raises only the ballots of the
 /// acquisitions that received it. One corrupt fence must not raise the ballots of all names.
@@ -18,9 +19,8 @@ pub struct Ballots {
     highest: AtomicU64,
 }
 
-/// A fence further ahead of the wall clock than this does not raise the ballots of all names. Nodes
-/// have the same limit: they do not raise `high` to a ballot that is further ahead of their clock.
-/// So such a ballot must not spread to other names.
+/// A fence that is further ahead of the wall clock than this does not raise the ballots of other
+/// names. Nodes have the same limit for `high`, the highest ballot in their record.
 pub const FAR: Duration = Duration::from_secs(86_400);
 
 impl Ballots {
@@ -37,8 +37,9 @@ impl Ballots {
         fence > believed(wall).saturating_add(micros(FAR))
     }
 
-    /// The next ballot: above every fence seen, every ballot dealt, and `told`, the highest fence
-    /// that nodes returned to this acquisition. `None` if there is no such number below 2^53.
+    /// The next ballot. It is above every recorded fence, above every number that [`dealt`]
+    /// returned, and above `told`, the highest fence that nodes returned to this acquisition.
+    /// `None` if no such number is below 2^53.
     #[must_use]
     pub fn next(&self, wall: Duration, told: u64) -> Option<u64> {
         let next = |highest: u64| Some(dealt(highest, wall));
@@ -47,20 +48,20 @@ impl Ballots {
     }
 }
 
-/// The number to deal next. `highest` is the highest number that was seen or dealt.
+/// The next number of the sequence. `highest` is the highest number so far, recorded or dealt.
 #[must_use]
 pub fn dealt(highest: u64, wall: Duration) -> u64 {
     highest.saturating_add(1).max(believed(wall)).min(LIMIT)
 }
 
-/// Raises a dealt number above `told`, for one acquisition only: a far fence must not raise the
-/// ballots of other acquisitions. `None` if there is no such number below 2^53.
+/// Raises a number from [`dealt`] above `told`, for one acquisition only. A fence that is far ahead
+/// must not raise the ballots of all names. `None` if there is no such number below 2^53.
 #[must_use]
 pub fn lifted(dealt: u64, told: u64) -> Option<u64> {
     Some(dealt.max(told.saturating_add(1))).filter(|&ballot| ballot < LIMIT)
 }
 
-/// A wall clock beyond the limit (the year 2255) is wrong, and counts as zero.
+/// The wall clock in microseconds. A clock beyond the limit (the year 2255) is wrong: use 0 then.
 fn believed(wall: Duration) -> u64 {
     Some(micros(wall)).filter(|&wall| wall < LIMIT).unwrap_or(0)
 }
@@ -106,7 +107,7 @@ mod tests {
         ballots.seen(1_000 + day + 1, wall);
         assert_eq!(ballots.next(wall, 0), Some(1_000));
         assert_eq!(ballots.next(wall, 1_000 + day + 1), Some(1_000 + day + 2));
-        assert_eq!(ballots.next(wall, 0), Some(1_002), "the others go on as before");
+        assert_eq!(ballots.next(wall, 0), Some(1_002), "other acquisitions continue as before");
         ballots.seen(1_000 + day, wall);
         assert_eq!(ballots.next(wall, 0), Some(1_000 + day + 1));
     }

@@ -1,8 +1,7 @@
 //! What the grants of an ask and the pushes of nodes decide together.
 //!
-//! Only votes with one ballot count together. A grant ends with the validity of its ask, a push at
-//! a time of its own. The lock may be relied on until the earliest end of the quorum's
-//! votes.
+//! Only votes with the same ballot are added up. A grant counts until the validity of its ask ends.
+//! Each push has its own end. The lock may be relied on until the quorum's first vote ends.
 
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ pub struct Terms {
     pub size: Size,
     /// The requested ttl, and how much of it may be relied on.
     pub validity: Validity,
-    /// How much of the validity must be left.
+    /// How much validity must be left when the round is won.
     pub min_validity: Duration,
 }
 
@@ -33,8 +32,8 @@ pub(super) struct Combination<'a> {
     pub(super) ballot: u64,
     pub(super) tally: ClaimTally,
     pub(super) handed: &'a Handovers,
-    /// The highest ballot that the owner has withdrawn, at any node. No vote with a ballot up to
-    /// this one counts.
+    /// The highest ballot that the owner has withdrawn on any node. Votes with this ballot or a
+    /// lower one do not count.
     pub(super) withdrawn: u64,
     /// The nodes that may vote.
     pub(super) voting: NodeSet,
@@ -43,7 +42,7 @@ pub(super) struct Combination<'a> {
 /// What the votes decide.
 #[derive(Clone, Debug)]
 pub(super) enum Sum {
-    /// A quorum of votes has one ballot. `highest` and `may_hold` cover these votes only.
+    /// A quorum of votes has the same ballot. `highest` and `may_hold` cover only these votes.
     Won(Won),
     /// No ballot has a quorum, but a higher ballot may get one.
     Apart,
@@ -54,22 +53,22 @@ pub(super) enum Sum {
 /// A round that was won.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Won {
-    /// The earliest t0 of the asks or registrations that the votes answer.
+    /// The earliest t0 of the claims that the votes answer.
     pub t0: Tick,
     /// The ballot that a quorum granted: the fencing token.
     pub ballot: u64,
-    /// The highest ballot that this owner asked with or was pushed. A release must be for a ballot
-    /// at least this high.
+    /// The highest ballot that this owner has sent in an ask or received in a push. A release must
+    /// have at least this ballot.
     pub highest: u64,
-    /// Whether a push is among the votes. Then the lock has little time left, and needs a renewal.
+    /// Whether a push is among the votes. If so, the lock has little time left: renew it soon.
     pub handed_over: bool,
-    /// Until when the lock may be relied on, unless it is renewed.
+    /// Until when the lock may be relied on without a renewal.
     pub deadline: Tick,
     /// How much validity must be left when the round is won.
     pub least: Duration,
-    /// The nodes that granted. For a set: the nodes that granted all its names.
+    /// The nodes that granted. For a set of names: the nodes that granted all names.
     pub granted: NodeSet,
-    /// The nodes that granted. For a set: the nodes that granted any of its names.
+    /// The nodes that granted. For a set of names: the nodes that granted at least one name.
     pub backers: NodeSet,
     /// The nodes that may hold the name because of any ask of this owner.
     pub may_hold: NodeSet,
@@ -101,7 +100,7 @@ impl Combination<'_> {
             return None;
         }
         let min_validity = self.terms.min_validity;
-        // Ignore a push with too little time left: the node's grant may still leave more time.
+        // Ignore a push with too little time left: this node's grant of the ask may last longer.
         let counts = |push: &Pushed| push.ballot > self.withdrawn && now < push.ends().minus(push.least(min_validity));
         if let Some(push) = self.handed.vote(node, now).filter(counts) {
             let (ends, least) = (push.ends(), push.least(min_validity));
@@ -112,8 +111,8 @@ impl Combination<'_> {
         counts.then_some(Counted { node, ballot: self.ballot, t0: self.t0, ends, least: min_validity, pushed: false })
     }
 
-    /// If a ballot has a quorum of votes: just as many of its votes as a quorum needs, and those
-    /// that end last. No two ballots have a quorum.
+    /// If a quorum of votes has the same ballot, returns the round that these votes win. If there
+    /// are more such votes than a quorum needs, only those that end last are used.
     fn quorum(&self, votes: &[Counted]) -> Option<Won> {
         let quorum = self.terms.size.quorum() as usize;
         let alike = |ballot: u64| votes.iter().filter(move |vote| vote.ballot == ballot);
@@ -135,7 +134,7 @@ impl Combination<'_> {
         })
     }
 
-    /// Whether no quorum is possible, and whether only the ballots prevent it.
+    /// Why no quorum is possible; `None` if one is. `Apart` if only different ballots prevent one.
     fn blocked(&self, votes: &[Counted]) -> Option<Sum> {
         let blocking = self.terms.size.blocking();
         let pushes: NodeSet = votes.iter().filter(|vote| vote.pushed).map(|vote| vote.node).collect();
@@ -147,8 +146,8 @@ impl Combination<'_> {
         (against + apart + self.outvoted(votes) >= blocking).then_some(Sum::Apart)
     }
 
-    /// How many votes have a lower ballot than the highest ballot. A vote is not counted if its
-    /// node may still grant the higher ballot of the ask.
+    /// How many votes have a lower ballot than the highest of all votes, and cannot change. A vote
+    /// may change if its node has not answered the ask yet, and the ask has a higher ballot.
     fn outvoted(&self, votes: &[Counted]) -> u32 {
         let top = votes.iter().map(|vote| vote.ballot).max();
         let pending = |vote: &&Counted| vote.ballot < self.ballot && self.tally.is_open(vote.node);

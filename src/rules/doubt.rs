@@ -1,15 +1,16 @@
 //! The restart guard and the clock guard: which node may vote on claims, and from when.
 //!
-//! This file concludes from a node's record and process that the node may have forgotten something.
-//! `clock.rs` concludes that the node's clock was stepped. `wait.rs` says how long a doubted node
-//! does not vote.
+//! This file decides from a node's record and process whether the node may have forgotten
+//! something. `clock.rs` decides whether the node's clock was stepped. `wait.rs` says how long a
+//! doubted node does not vote.
 //!
 //! A node that lost its memory may grant a name twice. A node whose clock was stepped may have
-//! ended a hold early. Neither may vote on a claim until every hold that it may have forgotten has
-//! ended. So a node votes once its record is `max_ttl` old and its last doubt began at least
-//! `max_ttl` ago. This one rule covers a restart, FLUSHALL, an old file and a failover.
+//! ended a hold early. Such a node may not vote on claims until all holds that it may have
+//! forgotten or ended early are over. So a node votes once its record is `max_ttl` old and its last
+//! doubt began at least `max_ttl` ago. This one rule covers a restart, FLUSHALL, an old data file
+//! and a failover.
 //!
-//! Renewals need less time: a node that replies `extended` holds the name for its owner now. But
+//! Renewals may count sooner: a node that replies `extended` holds the name for its owner now. But
 //! `extended` must not count at once, because another client's round may still count a grant that
 //! the node has forgotten. No vote for a claim counts for longer than
 //! [`MAX_ROUND`](super::validity::MAX_ROUND). So no such round is left after `1.02 * MAX_ROUND`, if
@@ -31,7 +32,7 @@ use self::wait::Wait;
 use super::list::{Record, is_same_process};
 use super::tick::Tick;
 
-/// Why a node's votes on claims do not count at present.
+/// Why a node's votes on claims do not count now.
 ///
 /// # What cannot be seen
 ///
@@ -39,12 +40,13 @@ use super::tick::Tick;
 ///
 /// - A lock that is removed while the record stays: a `DEL` by hand, eviction, an old snapshot.
 /// - An event before this client first saw the node, if the record shows no trace of it.
-/// - A step of the clock that is undone before the next reply, or that drift could explain: up to
-///   1 % of the time since the last reply, plus the round trips of both replies.
+/// - A step of the clock that is undone before the next reply.
+/// - A step that drift could explain: at most 1 % of the time since the last reply, plus the round
+///   trips of both replies.
 ///
-/// After any of these, keep clients away from the node for `max_ttl`: stop the node, or close its
-/// port. By then, no lock that the node forgot is held. Storage that checks fencing tokens is safe
-/// in all these cases.
+/// After any of these events, keep clients away from the node for `max_ttl`: stop the node, or
+/// close its port. After that time, no lock that the node forgot is still held. Storage that checks
+/// fencing tokens is safe in all these cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Doubt {
@@ -54,14 +56,13 @@ pub enum Doubt {
     Forgot,
     /// The node's clock was stepped.
     ClockStepped,
-    /// The node forgot locks, all of which have ended since. It cannot vote until it is synced:
-    /// until its fences are raised to the ballots that other nodes have granted.
+    /// The node forgot locks, and all these locks have ended since. But it votes only after it is
+    /// synced: its fences must first be raised to the ballots that other nodes have granted.
     Unsynced,
 }
 
 impl Doubt {
-    /// The causes of a doubt. [`Unsynced`](Self::Unsynced) is no cause: it follows from one of
-    /// these.
+    /// The causes of a doubt. [`Unsynced`](Self::Unsynced) is not a cause: it follows from a cause.
     pub const CAUSES: [Self; 3] = [Self::Restarted, Self::Forgot, Self::ClockStepped];
 
     /// The doubt's name in metrics.
@@ -76,23 +77,23 @@ impl Doubt {
     }
 }
 
-/// Which replies of a node count at a moment.
+/// Which replies of a node count at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Trust {
     /// Whether grants are votes.
     pub grants: bool,
-    /// Whether `extended` is a vote.
+    /// Whether `extended`, the reply to a renewal, is a vote.
     pub extensions: bool,
 }
 
-/// What a client knows of a node's memory and clock, across all connections to it.
+/// What a client has learned about a node's memory and clock, over all connections to the node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RestartGuard {
     max_ttl: Duration,
     /// How fast two clocks may run apart, in parts per million.
     rate: u32,
     offset: Option<Offset>,
-    /// The process that INFO showed last.
+    /// The server's process, as INFO showed it last.
     process: Option<Arc<str>>,
     /// Whether the process has changed since the last record, or the server was seen as a replica.
     replaced: bool,
@@ -129,22 +130,22 @@ impl RestartGuard {
         }
     }
 
-    /// INFO showed that the server is this process. A record of another process does not count
-    /// until a hello has written the present process into it. If one connection shows the process
-    /// and the record, call this before [`hello`](Self::hello).
+    /// Records the server's process, as INFO showed it. A record of another process does not count
+    /// until a hello has written the present process into the record. If one connection shows both
+    /// the process and the record, call this before [`hello`](Self::hello).
     pub fn meets_process(&mut self, process: &str) {
         self.replaced |= self.process.as_deref().is_some_and(|known| !is_same_process(known, process));
         self.process = Some(process.into());
     }
 
-    /// The node was seen as a replica. If it becomes a master again, it has another server's
-    /// memory.
+    /// Records that the node was seen as a replica. If this server becomes a master again, its
+    /// memory is a copy of another server's memory.
     pub const fn demoted(&mut self) {
         self.replaced = true;
     }
 
-    /// A hello, sent at `sent` and answered at `received`, returned this record; `None` if the node
-    /// has no record.
+    /// Takes the answer to a hello, which was sent at `sent` and answered at `received`. `record`
+    /// is the node's record, or `None` if the node has no record.
     pub fn hello(&mut self, record: Option<&Record>, sent: Tick, received: Tick) {
         let Some(record) = record else {
             if std::mem::take(&mut self.present) {
@@ -166,8 +167,9 @@ impl RestartGuard {
         let other = self.record.as_ref().filter(|known| known.id != record.id);
         if let Some(known) = other {
             let restarted = replaced || known.process != record.process;
-            // All clients count the doubt from the record's age, so it ends for all at the same
-            // time. A record that was old at once has no true age.
+            // Count the doubt from when the record was made, so that it ends at the same time for
+            // all clients. The age of a record that counted as old at once is not true, so count
+            // from now.
             let age = if record.word.is_none() { record.age } else { Duration::ZERO };
             self.doubt(if restarted { Doubt::Restarted } else { Doubt::Forgot }, age, received);
             self.granted = Granted::default();
@@ -179,15 +181,16 @@ impl RestartGuard {
         }
     }
 
-    /// A grant of this ballot was counted at `now`. A later record with a lower `high` has lost
-    /// that grant.
+    /// Records that a grant of this ballot was counted at `now`. If a later record has a lower
+    /// `high`, the node has lost that grant.
     pub fn granted(&mut self, ballot: u64, now: Tick) {
         let time = self.offset.map(Offset::time);
         self.granted.count(ballot, time, now);
     }
 
-    /// A reply, received at `now`, showed this record id, or no record. Returns false if the known
-    /// record has another id: then the reply counts as `forgot`.
+    /// Checks the record id in a reply that was received at `now`; `None` if the reply had no
+    /// record. Returns false if the known record has another id. If so, the reply counts as
+    /// `forgot`.
     pub fn showed(&mut self, id: Option<&str>, now: Tick) -> bool {
         let same = self.record.is_none() || self.record().map(|known| &*known.id) == id;
         if !same {
@@ -196,7 +199,7 @@ impl RestartGuard {
         same
     }
 
-    /// The node's record; `None` if it had none at its last hello, or no hello was answered.
+    /// The node's record; `None` if its last hello showed none, or no hello was answered.
     #[must_use]
     pub fn record(&self) -> Option<&Record> {
         self.record.as_ref().filter(|_| self.present)
@@ -209,7 +212,7 @@ impl RestartGuard {
     }
 
     /// Returns whether a doubt was raised since the last call. If so, the caller renews the locks
-    /// that rest on this node.
+    /// that depend on this node's vote.
     pub const fn take_news(&mut self) -> bool {
         std::mem::replace(&mut self.news, false)
     }
@@ -225,7 +228,7 @@ impl RestartGuard {
             self.doubted = Some((why, wait));
             return;
         };
-        // A restart replaces the reason: another server has another clock, and another memory.
+        // A restart replaces the reason: the clock and the memory are now those of another process.
         let renames = known != Doubt::Unsynced && why == Doubt::Restarted;
         let why = if last.until > wait.until && !renames { known } else { why };
         self.doubted = Some((why, last.longer(wait)));

@@ -2,9 +2,9 @@
 //!
 //! A node that refuses a waiter's claim gives the waiter a place in its queue. Once the name is
 //! free, the node grants it to the waiter, and sends a push. The push answers the waiter's last
-//! claim that the node has confirmed. A push does not say how long it was under way. But the node
-//! granted the name after that claim was sent. So the hold is counted from the sending of that
-//! claim.
+//! claim that the node has confirmed. The waiter cannot see how long the push took to arrive. But
+//! the node granted the name after that claim was sent. So the waiter counts the hold from the
+//! moment when it sent that claim.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::node_set::NodeSet;
 use super::tick::Tick;
 use super::validity::{Drift, MAX_ROUND, Validity};
 
-/// The position of a message in what a node sent: its connection, and the node's TIME.
+/// When a node sent a message: over which connection, and at which TIME of the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stamp {
     /// The number of the connection.
@@ -32,7 +32,8 @@ impl Stamp {
 /// How long a hand-over lasts: the ttl, but at most 3 s plus four round trips, and at most
 /// [`MAX_ROUND`].
 ///
-/// This is long enough for messages under way, and short enough if the waiter has died.
+/// This is long enough for the messages to arrive. It is short, because a waiter that has died
+/// keeps the name until the hand-over ends.
 #[must_use]
 pub fn lasts(ttl: Duration, drift: Drift, round_trip: Duration) -> Validity {
     let long = Duration::from_secs(3).saturating_add(round_trip.saturating_mul(4));
@@ -41,18 +42,18 @@ pub fn lasts(ttl: Duration, drift: Drift, round_trip: Duration) -> Validity {
     Validity::new(long, drift)
 }
 
-/// How often a waiter asks again, if a hand-over lasts for `lasts`. The first and the second waiter
-/// in any queue (`soon`) ask often, so that most of a hand-over is left. Other waiters only keep
-/// their places.
+/// How long a waiter waits between two asks, if a hand-over lasts for `lasts`. A hand-over counts
+/// from the last ask. So the first two waiters of any queue (`soon`) ask often, to have most of a
+/// hand-over left. Other waiters ask only to keep their places.
 #[must_use]
 pub fn again(lasts: Duration, ttl: Duration, soon: bool) -> Duration {
     if soon { lasts / 4 } else { lasts.max(ttl / 3) }
 }
 
-/// How long after the end of another owner's hold a waiter asks again, by its best place in any
-/// queue. The first two waiters ask at once. Each place behind them adds a quarter of a hand-over,
-/// which lasts `lasts`. Without these pauses, all waiters would ask at one moment, each time that a
-/// holder renews.
+/// How long a waiter pauses after another owner's hold has ended. `rank` is the waiter's best place
+/// in any queue. The first two waiters ask at once. For each further place, the pause is a quarter
+/// of a hand-over (`lasts`) longer. Without these pauses, all waiters would ask at the same moment,
+/// each time a holder renews.
 #[must_use]
 pub fn defers(lasts: Duration, rank: u32) -> Duration {
     (lasts / 4).saturating_mul(rank.saturating_sub(2))
@@ -61,16 +62,16 @@ pub fn defers(lasts: Duration, rank: u32) -> Duration {
 /// A registration in a node's queue, which the node has confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Registered {
-    /// The time just before the claim was sent: a hand-over that answers the claim began later.
+    /// The time just before the claim was sent. A hand-over that answers this claim began later.
     pub t0: Tick,
-    /// For how long the name is handed over.
+    /// How long a hand-over of the name lasts.
     pub lasts: Validity,
     /// When the node confirmed the registration.
     pub stamp: Stamp,
     /// The place in the queue.
     pub rank: u32,
-    /// Whether this registration answers the owner's first claim. Then nothing was pushed to the
-    /// owner before.
+    /// Whether this registration answers the owner's first claim. If so, the node pushed nothing to
+    /// the owner before.
     pub first: bool,
 }
 
@@ -81,7 +82,7 @@ pub struct Pushed {
     pub ballot: u64,
     /// When the claim that the push answers was sent.
     pub t0: Tick,
-    /// How long the hand-over lasts, from `t0` on.
+    /// How long the hand-over lasts, counted from `t0`.
     pub lasts: Validity,
     /// When the node pushed.
     pub stamp: Stamp,
@@ -94,7 +95,7 @@ impl Pushed {
         self.lasts.deadline(self.t0)
     }
 
-    /// How much time must be left when the push wins: `min_validity`, and enough for a renewal.
+    /// How much time must be left when the round is won: `min_validity`, and enough for a renewal.
     #[must_use]
     pub fn least(&self, min_validity: Duration) -> Duration {
         min_validity.max(self.lasts.ttl() / 8)
@@ -105,9 +106,9 @@ impl Pushed {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Handovers {
     nodes: Vec<Slot>,
-    /// The nodes that pushed anything, whether a vote or not.
+    /// The nodes that pushed anything, even if the push was no vote.
     pushed: NodeSet,
-    /// Of these, the nodes that have not granted or refused a claim since.
+    /// Of these nodes, the ones that have not granted or refused a claim since.
     open: NodeSet,
     /// The highest ballot that was pushed.
     top: u64,
@@ -117,7 +118,8 @@ pub struct Handovers {
 struct Slot {
     registered: Option<Registered>,
     vote: Option<Pushed>,
-    /// A push that came before this client knew of a registration.
+    /// A push that this client handled before it received the node's confirmation of the
+    /// registration.
     early: Option<Early>,
 }
 
@@ -134,18 +136,18 @@ impl Early {
     fn answers(self, known: &Registered) -> Option<Pushed> {
         let Self { ballot, told, stamp } = self;
         let Registered { t0, lasts, .. } = *known;
-        // The node granted the name for `told`, after the registering claim was sent: so counting
-        // `told` from `t0` is safe.
+        // The node granted the name for the time `told`, and the claim had been sent before that,
+        // at `t0`. So counting `told` from `t0` is safe.
         let vote = Pushed { ballot, t0, lasts: lasts.lasting(told.min(lasts.ttl()).min(MAX_ROUND)), stamp };
         known.stamp.is_before(stamp).then_some(vote)
     }
 }
 
 impl Handovers {
-    /// A node refused a claim because of another owner. `registered` is the claim's place in the
-    /// queue. If it is `None`, the claim does not wait, and an earlier registration stays. A push
-    /// that the node sent before this answer is void. A push that the node sent later stays valid,
-    /// even if this client handled the push before the answer.
+    /// Notes that a node refused a claim because of another owner. `registered` is the claim's
+    /// place in the queue. If it is `None`, the claim does not wait, and an earlier registration
+    /// stays. A push that the node sent before this answer becomes void. A push that the node sent
+    /// later stays valid, even if this client handled the push before the answer.
     pub fn refused(&mut self, node: usize, registered: Option<Registered>) {
         let Some(answer) = registered else {
             self.open.remove(node);
@@ -153,7 +155,7 @@ impl Handovers {
         };
         let slot = self.slot(node);
         let vote = slot.vote.filter(|vote| answer.stamp.is_before(vote.stamp));
-        // A push that arrives together with this answer may be handled first.
+        // A push that arrives together with this answer may be handled before the answer.
         let early = || slot.early.filter(|_| answer.first)?.answers(&answer);
         *slot = Slot { registered, vote: vote.or_else(early), early: None };
         let vote = slot.vote;
@@ -162,20 +164,20 @@ impl Handovers {
         }
     }
 
-    /// A node called a claim stale: the node's push may be over, or have a higher ballot. The
-    /// owner's place in the queue stays.
+    /// Notes that a node called a claim stale. The node's last push is void, since its hold may be
+    /// over or have a higher ballot. The owner's place in the queue stays.
     pub fn stale(&mut self, node: usize) {
         if let Some(slot) = self.nodes.get_mut(node) {
             slot.vote = None;
         }
     }
 
-    /// The owner withdraws all pushes so far.
+    /// Notes that the owner withdraws all pushes so far.
     pub fn withdraw(&mut self) {
         self.open = NodeSet::default();
     }
 
-    /// A node granted a claim. The grant is a vote of its own, and ends the registration.
+    /// Notes that a node granted a claim. The grant is itself a vote, and ends the registration.
     pub fn granted(&mut self, node: usize) {
         self.open.remove(node);
         if let Some(slot) = self.nodes.get_mut(node) {
@@ -183,14 +185,14 @@ impl Handovers {
         }
     }
 
-    /// A node has handed the name over to this owner, for the time `told`. `counts` is false if the
-    /// node may not vote, or if a reply may have overtaken the push. Returns whether the push is a
-    /// vote.
+    /// Notes that a node has handed the name over to this owner, for the time `told`. `counts` is
+    /// false if the node may not vote, or if a reply may have overtaken the push. Returns whether
+    /// the push is a vote.
     ///
-    /// To be a vote, a push must come over the connection that confirmed the registration, and its
-    /// TIME must be later than that of the confirmation. (Equal TIMEs do not show which was first:
-    /// all operations of one script call have the same TIME.) A push that this client receives
-    /// before the confirmation is no vote, unless the confirmation answers the owner's first claim.
+    /// To be a vote, a push must come over the connection that confirmed the registration. Its TIME
+    /// must be later than the confirmation's TIME. (Equal TIMEs do not show which was first: all
+    /// operations of one script call have the same TIME.) A push that is handled before the
+    /// confirmation may answer an earlier claim. So it is a vote only if no claim came earlier.
     pub fn push(&mut self, node: usize, ballot: u64, told: Duration, stamp: Stamp, counts: bool) -> bool {
         self.pushed.insert(node);
         self.open.insert(node);
@@ -220,20 +222,20 @@ impl Handovers {
         self.pushed.is_empty()
     }
 
-    /// The nodes that pushed anything, whether a vote or not.
+    /// The nodes that pushed anything, even if the push was no vote.
     #[must_use]
     pub const fn pushed(&self) -> NodeSet {
         self.pushed
     }
 
-    /// The nodes that have registered the owner, and may hand the name over to it.
+    /// The nodes that have registered the owner, and may hand the name over to this owner.
     #[must_use]
     pub fn registered(&self) -> NodeSet {
         self.slots().filter(|(_, slot)| slot.registered.is_some()).map(|(node, _)| node).collect()
     }
 
-    /// The nodes that may hold the name because of a push, whether a vote or not. Since the push,
-    /// these nodes have not granted or refused a claim, and the owner has not withdrawn.
+    /// The nodes that may hold the name because of a push, even if the push was no vote. Since the
+    /// push, such a node has not granted or refused a claim, and the owner has not withdrawn.
     #[must_use]
     pub const fn open(&self) -> NodeSet {
         self.open
@@ -327,12 +329,12 @@ mod tests {
             let mut handed = Handovers::default();
             handed.refused(0, registered(10, stamp(1, 100)));
             assert!(!handed.push(0, 7, LASTS, when, counts) && handed.vote(0, at(11)).is_none(), "{when:?}");
-            assert_eq!((handed.is_empty(), handed.top()), (false, 7), "the node may hold the name all the same");
+            assert_eq!((handed.is_empty(), handed.top()), (false, 7), "the node may still hold the name");
         }
         let mut handed = Handovers::default();
         assert!(!handed.push(0, 7, LASTS, stamp(1, 102), true));
         handed.refused(0, registered(10, stamp(1, 100)));
-        assert_eq!(handed.vote(0, at(11)), None, "its TIME is later, but it was received before");
+        assert_eq!(handed.vote(0, at(11)), None, "the push has a later TIME, but was received before the answer");
     }
 
     #[test]
@@ -349,7 +351,7 @@ mod tests {
             handed.refused(0, registered(10, answer).map(|known| Registered { first, ..known }));
             assert_eq!(handed.vote(0, at(11)).map(|vote| vote.t0), vote.then(|| at(10)), "{answer:?} {first} {counts}");
             handed.refused(0, registered(11, stamp(1, 102)));
-            assert_eq!(handed.vote(0, at(11)), None, "the registration is of another claim now");
+            assert_eq!(handed.vote(0, at(11)), None, "the registration now answers another claim");
         }
     }
 
@@ -425,7 +427,7 @@ mod tests {
             handed.refused(0, registered(10, stamp(1, 100)));
             handed.push(0, 7, told * SECOND, stamp(1, 101), true);
             let ends = handed.vote(0, at(10)).unwrap().ends().since(at(10)).as_millis();
-            assert_eq!(ends, length, "the share of the drift is no smaller");
+            assert_eq!(ends, length, "a shorter push has the same drift");
         }
     }
 

@@ -1,8 +1,8 @@
-//! What a client concludes from the records of all nodes: whose votes count, and which hellos to
-//! send.
+//! What a client concludes from all nodes' records: whose votes count, and which hellos to send.
 //!
-//! Pure: [`KnownNodes`] takes what each node's last hello returned, and returns a [`Plan`], which
-//! `protocol::hello` carries out. `docs/protocol.md`, "One list", says why the rules are enough.
+//! This code is pure: [`KnownNodes`] takes the result of each node's last hello, and returns a
+//! [`Plan`], which `protocol::hello` carries out. `docs/protocol.md`, "One list", says why the
+//! rules are enough.
 
 mod fence_sync;
 mod membership_state;
@@ -18,14 +18,14 @@ use super::list::{Intent, List, OldAtOnce, Record};
 use super::tally::Size;
 use super::tick::Tick;
 
-/// The result of a node's last hello, and what else the client knows of the node.
+/// The result of a node's last hello, and other facts about the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Known {
     /// When the hello was sent.
     pub at: Tick,
     /// The server's process, by INFO.
     pub process: Arc<str>,
-    /// Whether the client is still connecting. Then nothing else is known.
+    /// Whether the client is still connecting. If so, nothing else is known of the node.
     pub connecting: bool,
     /// The record; `None` if the node has none.
     pub record: Option<Record>,
@@ -34,8 +34,8 @@ pub struct Known {
     pub settles_at: Tick,
     /// When the quarantine ends. The node must also be synced.
     pub free_at: Tick,
-    /// Whether a later reply contradicts the hello: no record, another id, no list, another list.
-    /// Then the next hello is sent at once.
+    /// Whether a later reply contradicts the hello: it showed no record or no list, or another id
+    /// or list. If so, the next hello is sent at once.
     pub stale: bool,
 }
 
@@ -50,15 +50,15 @@ pub enum MembershipState {
         /// When the votes stop counting, unless a later hello is answered before.
         until: Tick,
     },
-    /// The votes do not count: another list is in force on this node, or another list of this
-    /// name on any node.
+    /// The votes do not count. Another list is in force on this node. Or a list with the same name
+    /// as this client's list, but other content, is in force on any node.
     OtherList {
         /// When the other list lapses, if no client extends it.
         until: Tick,
         /// A description of both lists, for people.
         why: Arc<str>,
     },
-    /// Neither the votes nor `extended` count: the node's name leads clients to two servers.
+    /// No vote counts, not even for a renewal: the node's name leads clients to two servers.
     Twins {
         /// The evidence, for people.
         why: Arc<str>,
@@ -80,8 +80,8 @@ pub struct Plan {
     pub standings: Vec<MembershipState>,
     /// The hellos to send now, each with the number of its node.
     pub hellos: Vec<(usize, Wanted)>,
-    /// A message for people, if another list of this name is in force on any node. Then the client
-    /// acquires nothing, all its locks are lost, and no vote counts.
+    /// A message for people, if another list with the name of this client's list is in force on any
+    /// node. If so, the client acquires nothing, all its locks are lost, and no vote counts.
     pub other_list: Option<Arc<str>>,
     /// When to plan again, unless a node's state changes before.
     pub due: Tick,
@@ -92,18 +92,18 @@ pub struct Plan {
 pub struct Wanted {
     /// How much the hello may change.
     pub intent: Intent,
-    /// Why a record that the hello makes is old at once, if the node's INFO agrees.
+    /// Why a record that this hello makes counts as old at once. The node checks `FirstUse` itself.
     pub old: Option<OldAtOnce>,
     /// The id of the last record that this client saw on the node; `held` if the client saw no
     /// record and holds a lock.
     pub knew: Option<Arc<str>>,
     /// The ballot to which the hello syncs the node.
     pub sync: Option<u64>,
-    /// Names of nodes, and the ids of their records.
+    /// The records that this client saw: the node's name, and the record's id.
     pub seen: Vec<(Arc<str>, Arc<str>)>,
 }
 
-/// Sent instead of an id by a client that holds locks and never saw the node's record.
+/// A client sends this instead of an id if it holds locks and never saw the node's record.
 const HELD: &str = "held";
 
 /// All nodes, as one client sees them.
@@ -126,12 +126,12 @@ struct Moment {
     holds: bool,
     /// Whether hellos write nothing.
     looks: bool,
-    /// Whether hellos may put the list in force: all nodes were asked which list is in force.
+    /// Whether hellos may put the list in force, since all nodes were asked which list is in force.
     puts: bool,
 }
 
 impl KnownNodes {
-    /// A client that connects to all nodes, which have these `names`. An `onlooker` writes nothing.
+    /// The state of a client that begins to connect to `names`. An `onlooker` writes nothing.
     #[must_use]
     pub fn new(list: Arc<List>, names: Vec<Arc<str>>, round_timeout: Duration, onlooker: bool) -> Self {
         let size = Size::of(u32::try_from(names.len()).unwrap_or(u32::MAX));
@@ -139,15 +139,15 @@ impl KnownNodes {
         Self { list, size, round_timeout, onlooker, nodes, lacks: None }
     }
 
-    /// Updates what is known of a node; `None` if the node cannot be reached. A repeated call
-    /// changes nothing.
+    /// Updates what is known of a node; `known` is `None` if the node cannot be reached. A repeated
+    /// call changes nothing.
     pub fn heard(&mut self, node: usize, known: Option<Known>, now: Tick) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.heard(&self.list, known, now);
         }
     }
 
-    /// A planned hello was not carried out, or its answer was lost.
+    /// Notes that a planned hello was not carried out, or that its answer was lost.
     pub fn failed(&mut self, node: usize, now: Tick) {
         let (pause, longest) = (self.pause(), self.list.every());
         if let Some(node) = self.nodes.get_mut(node) {
@@ -183,7 +183,7 @@ impl KnownNodes {
             return None;
         }
         let first = intent >= Intent::Make && self.may_be_first(number, now);
-        // If no node shows a record, there is no ballot to sync to: 0 will do.
+        // If no node shows a record, there are no ballots to sync to. So sync to 0.
         let knows_all = first && self.seen(now).is_empty();
         Some(Wanted {
             intent,
@@ -212,8 +212,9 @@ impl KnownNodes {
         puts || asks || syncs || at.is_outdated(&self.list, looks, now)
     }
 
-    /// Whether every node that can be reached, and answers, was lately asked which list is in
-    /// force. False while the client is still connecting to a node, for a round timeout at most.
+    /// Whether every node was lately asked which list is in force. Nodes that are unreachable or do
+    /// not answer are left out. This is false while the client still connects to a node, but not
+    /// for longer than a round timeout.
     fn all_were_asked(&self, now: Tick) -> bool {
         let Some(lacks) = self.lacks else { return false };
         let patience = self.round_timeout;
@@ -241,7 +242,7 @@ impl KnownNodes {
         self.list.every() * 2
     }
 
-    /// When the plan may change without any news.
+    /// When time alone may change the plan.
     fn due(&self, moment: Moment) -> Tick {
         let Moment { now, .. } = moment;
         let waits = self.lacks.map(|lacks| lacks + self.round_timeout);

@@ -1,7 +1,7 @@
 //! The decisions of one lease: until when it may be relied on, when to renew it, and how it ends.
 //!
 //! This is a pure state machine, like [`Acquisition`](super::Acquisition): the caller passes in the
-//! time and the events, and sets the timers that the methods return. Lost is final.
+//! time and the events, and sets the timers that the methods return. A lost lease stays lost.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use super::tick::Tick;
 use super::validity::Validity;
 
 /// A lock that was handed over is renewed after this time, unless it is released before. A
-/// hand-over lasts for about 3 s, so most of it is then left. A section shorter than this time
-/// needs no renewal, which saves the nodes a third of the work.
+/// hand-over lasts for about 3 s, so most of it is then left. Work under the lock that takes less
+/// time needs no renewal, which saves the nodes a third of the requests.
 pub const SHORT_SECTION: Duration = Duration::from_millis(100);
 
 /// The state of a lease.
@@ -33,21 +33,21 @@ pub enum Phase {
 /// What a renewal changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewed {
-    /// The deadline moved; `margin` was left of the old one.
+    /// A quorum extended the lease.
     Extended {
-        /// How much time was left.
+        /// How much time was left until the old deadline.
         margin: Duration,
-        /// How long the lease could be relied on when it was last extended or won.
+        /// How far off that old deadline was when it was set.
         of: Duration,
     },
     /// The lease has ended.
     Lost(LostReason),
-    /// The answers decide nothing: the deadline stays.
+    /// The answers decide nothing, so the deadline stays.
     Unclear {
         /// How many renewals in a row had no result before this one.
         failures: u32,
     },
-    /// The lease had ended before.
+    /// The lease had ended before, or another lease is about to replace it.
     Over,
 }
 
@@ -76,7 +76,7 @@ pub struct Heard<'a> {
     pub doubted: NodeSet,
 }
 
-/// What the deadline's timer finds when it fires.
+/// The result when the deadline's timer fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     /// The lease was released, or it was lost and its deadline has passed.
@@ -98,8 +98,8 @@ pub struct LeaseState {
     deadline: Tick,
     /// How far off the deadline was when it was set.
     whole: Duration,
-    /// The nodes whose votes set the deadline, without those in doubt since. For a set: the nodes
-    /// that voted for all its names (`granted`), and for any (`backers`).
+    /// The nodes whose votes set the deadline, without the nodes in doubt since. For a set of
+    /// names: `granted` voted for all names, `backers` voted for at least one name.
     granted: NodeSet,
     backers: NodeSet,
     may_hold: NodeSet,
@@ -115,7 +115,7 @@ impl LeaseState {
     pub const fn new(size: Size, validity: Validity, max_hold: Option<Duration>, won: Won, now: Tick) -> Self {
         let Won { t0, deadline, handed_over, granted, backers, may_hold, .. } = won;
         let phase = Phase::Held;
-        // The claim behind a hand-over may be old, so its time is counted from `now`.
+        // A hand-over may answer an old claim, so its time is counted from `now`.
         let whole = deadline.since(if handed_over { now } else { t0 });
         let (since, failures, still) = (now, 0, false);
         Self { size, validity, max_hold, since, phase, deadline, whole, granted, backers, may_hold, failures, still }
@@ -145,7 +145,7 @@ impl LeaseState {
         self.may_hold
     }
 
-    /// How much validity is left; zero once the lease is over, released or lost.
+    /// How much validity is left; zero after a release or a loss.
     #[must_use]
     pub const fn remaining(&self, now: Tick) -> Duration {
         match self.phase {
@@ -160,8 +160,9 @@ impl LeaseState {
         self.phase == Phase::Held && now < self.deadline
     }
 
-    /// Whether the lease is lost, and its old deadline has not passed at `now`. Until then, nodes
-    /// keep others out unless the holder releases it: work under the lock may still be ending.
+    /// Whether the lease is lost, and its old deadline has not passed at `now`. Work under the lock
+    /// may still run, so nodes keep other owners out until the deadline, unless the holder
+    /// releases.
     #[must_use]
     pub fn lingers(&self, now: Tick) -> bool {
         matches!(self.phase, Phase::Lost(_)) && now < self.deadline
@@ -193,7 +194,7 @@ impl LeaseState {
         }
     }
 
-    /// When to renew the lease for the first time, if ever. `won` is the round that it began with.
+    /// When to renew the lease for the first time, if ever. `won` is the round that won the lease.
     ///
     /// After a hand-over, one renewal is sent even without `auto_renew`, to get the whole ttl.
     #[must_use]
@@ -201,8 +202,8 @@ impl LeaseState {
         self.soon(won, pace.round_trip).or_else(|| pace.first(won.t0, self.first_due()))
     }
 
-    /// Like [`first_renewal`](Self::first_renewal), for a lease that joins others. Their renewals
-    /// are already spread in time, and all are sent when the first is due.
+    /// Like [`first_renewal`](Self::first_renewal), for a lease that joins the leases of a session.
+    /// It is due as late as a later renewal: a session's renewals are already spread in time.
     #[must_use]
     pub fn joins(&self, won: &Won, pace: Pace<impl FnOnce() -> u64>) -> Option<Due> {
         self.soon(won, pace.round_trip).or_else(|| pace.next(won.t0, self.first_due()))
@@ -212,14 +213,14 @@ impl LeaseState {
         due(self.deadline.minus(self.validity.length()), self.validity)
     }
 
-    /// When to renew a lock that was handed over: after a `round_trip` and at least
-    /// [`SHORT_SECTION`], but at most a quarter of its time. A shorter section is over by then.
+    /// When to renew a lock that was handed over: after [`SHORT_SECTION`], when short work has
+    /// ended, or after `round_trip` if that is longer. At most a quarter of the lock's time passes.
     fn soon(&self, won: &Won, round_trip: Duration) -> Option<Due> {
         let after = round_trip.max(SHORT_SECTION).min(self.deadline.since(self.since) / 4);
         won.handed_over.then(|| Due::Alone(self.since + after))
     }
 
-    /// A request was sent for the owner: the nodes `sent` may hold the name from now on.
+    /// Notes that a request was sent for the owner: the nodes `sent` may hold the name from now on.
     pub const fn sent(&mut self, sent: NodeSet) {
         self.may_hold = self.may_hold.or(sent);
     }
@@ -230,15 +231,14 @@ impl LeaseState {
         self.deadline.min(t0 + timeout)
     }
 
-    /// Counts a renewal. Returns what it changed, and when to send the next renewal, if there is to
-    /// be one.
+    /// Counts a renewal. Returns what it changed, and when to send the next renewal, if any.
     pub fn renewed(&mut self, heard: Heard<'_>, pace: Pace<impl FnOnce() -> u64>, now: Tick) -> (Renewed, Option<Due>) {
         let (auto_renew, from) = (pace.auto_renew, pace.from);
         let renewed = self.heard(heard, now);
         let due = match renewed {
             Renewed::Extended { .. } => {
                 let next = pace.next(heard.t0, due(heard.t0, self.validity));
-                // The lease may rest on nodes that came into doubt since they answered.
+                // The lease may depend on nodes that came into doubt after they answered.
                 self.doubted(heard.doubted, auto_renew, from).or(next)
             }
             Renewed::Unclear { failures } => Some(pace.again(failures, self.deadline)),
@@ -282,9 +282,9 @@ impl LeaseState {
         Renewed::Lost(reason)
     }
 
-    /// These nodes are in doubt. If the lease rested on one of them, and the other nodes are no
-    /// quorum, returns that the lease must be renewed at once. (In a set, each name may still have
-    /// a quorum of its own. The set is renewed all the same.)
+    /// Notes that these nodes are in doubt. If one of them voted for the lease, and the other
+    /// voters are no quorum, the lease must be renewed at once: returns `Some`. (In a set, each
+    /// name may still have a quorum of its own. The set is renewed even then.)
     pub fn doubted(&mut self, nodes: NodeSet, auto_renew: bool, now: Tick) -> Option<Due> {
         let stood = !self.backers.and(nodes).is_empty();
         (self.granted, self.backers) = (self.granted.without(nodes), self.backers.without(nodes));
@@ -292,12 +292,12 @@ impl LeaseState {
         (stood && !rests && auto_renew).then_some(Due::Alone(now))
     }
 
-    /// From now on, the lease is not renewed, and no renewal ends it. It ends at its deadline.
+    /// Another lease will replace this one soon. This one is not renewed, and ends at its deadline.
     pub const fn hold_still(&mut self) {
         self.still = true;
     }
 
-    /// The deadline's timer fired.
+    /// Decides what to do when the deadline's timer fires.
     pub fn deadline_reached(&mut self, now: Tick) -> Expiry {
         if self.phase != Phase::Released && now < self.expires() {
             return Expiry::Later(self.expires());

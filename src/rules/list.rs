@@ -1,7 +1,7 @@
-//! The list of a client, and a node's record, which has the list that is in force on the node.
+//! The list of nodes that a client has, and a node's record, with the list in force on that node.
 //!
-//! All clients of a set of nodes must have the same list: its name, the nodes' names, the longest
-//! ttl and the protocol. `docs/protocol.md`, "One list", says what follows from that.
+//! All clients of a set of nodes must have the same list: the same list name, node names, longest
+//! ttl and protocol. `docs/protocol.md`, "One list", says what follows from that.
 
 mod difference_text;
 
@@ -28,7 +28,7 @@ pub struct List {
 }
 
 impl List {
-    /// The list called `name`, of these nodes, for clients of this build. No name may be empty or
+    /// The list called `name` with these nodes, for clients of this build. No name may be empty or
     /// contain white space.
     #[must_use]
     pub fn new(name: &str, nodes: impl IntoIterator<Item: AsRef<str>>, max_ttl: Duration) -> Self {
@@ -72,7 +72,7 @@ impl List {
         self.max_ttl
     }
 
-    /// The protocol of the list's clients.
+    /// The number of the protocol that the list's clients use.
     #[must_use]
     pub const fn protocol(&self) -> u32 {
         self.protocol
@@ -96,14 +96,14 @@ impl List {
         if self.max_ttl.is_zero() { EVERY } else { EVERY.min(self.max_ttl / 5) }
     }
 
-    /// How much longer than max_ttl a list stays in force. Nodes keep shown ids for the same time.
+    /// A list stays in force for max_ttl plus this time. Nodes keep ids from clients for this time.
     #[must_use]
     pub fn spare(&self) -> Duration {
         self.every() * 3
     }
 
-    /// After a record got a new id, clients may still show the previous id for this long: clients
-    /// show an id for two periods of hellos.
+    /// After a record got a new id, clients may still report the old id for this long: a client
+    /// reports an id for two periods of hellos, and half a period is spare.
     #[must_use]
     pub fn overlap(&self) -> Duration {
         self.every() * 5 / 2
@@ -115,14 +115,14 @@ impl List {
         self.max_ttl + self.spare()
     }
 
-    /// A hello extends the list if less than this is left.
+    /// A hello extends the list if less than this time is left.
     #[must_use]
     pub fn fresh(&self) -> Duration {
         self.lasts() - self.every()
     }
 
-    /// The age of a record that is old at once: no client requires a higher age, whatever its drift
-    /// factor.
+    /// The age of a record that counts as old at once. No client requires a higher age, whatever
+    /// its drift factor.
     #[must_use]
     pub fn old(&self) -> Duration {
         self.max_ttl + self.max_ttl / 4
@@ -143,7 +143,7 @@ pub enum Intent {
     Keep,
     /// The hello also makes a record if there is none.
     Make,
-    /// The hello also puts the list in force if no list is.
+    /// The hello also puts the list in force if no list is in force.
     Put,
 }
 
@@ -160,10 +160,10 @@ impl Intent {
     }
 }
 
-/// Why a new record is old at once.
+/// Why a new record counts as old at once. Its node may vote without a wait of max_ttl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OldAtOnce {
-    /// The operator said that the server never served (`quorumlock init`).
+    /// The operator said, by `quorumlock init`, that the server was never used.
     Init,
     /// Nobody used the server before, and it has been up for longer than max_ttl.
     FirstUse,
@@ -189,35 +189,35 @@ impl OldAtOnce {
 /// A node's record, as a hello returned it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// A random id. Another id is another record.
+    /// A random id. A new record has another id.
     pub id: Arc<str>,
     /// The process of the server to which the record belongs.
     pub process: Arc<str>,
     /// For how long the node has remembered its grants.
     pub age: Duration,
-    /// No ballot that was granted, withdrawn, released or revoked on the node is above this ballot.
+    /// An upper bound of all ballots that were granted, withdrawn, released or revoked on the node.
     pub high: u64,
-    /// The node grants no ballot up to this ballot.
+    /// The node grants only ballots above this one.
     pub floor: u64,
-    /// Whether the node never forgot its fences, or was synced: its fences were raised to the
-    /// ballots that other nodes granted.
+    /// Whether the node never forgot its fences, or was synced. (To sync a node is to raise its
+    /// fences to the ballots that other nodes granted.)
     pub synced: bool,
-    /// Why the record was old at once, if it was.
+    /// Why the record counted as old at once, if it did.
     pub word: Option<OldAtOnce>,
     /// The list that is in force on the node.
     pub in_force: Option<InForce>,
-    /// The records that clients of that list have seen on nodes.
+    /// The records that clients of the list in force have seen on nodes.
     pub seen: Vec<Sighting>,
 }
 
-/// A record that a client of the list in force saw on a node, and showed in a hello.
+/// A record that a client of the list in force saw on a node, and reported in a hello.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sighting {
     /// The name of the node.
     pub node: Arc<str>,
     /// The id of the record.
     pub id: Arc<str>,
-    /// How long ago the client showed it.
+    /// How long ago the client reported the id.
     pub age: Duration,
 }
 
@@ -228,8 +228,8 @@ impl Record {
     }
 }
 
-/// Whether a stored process is the present one. The stored text may be longer: a promoted master
-/// forgets its promotion an hour after its last replica has gone (repl-backlog-ttl).
+/// Whether a stored process is the present one. The stored text may be longer: INFO shows a
+/// promotion only until an hour after the master's last replica has gone (repl-backlog-ttl).
 pub(super) fn is_same_process(stored: &str, present: &str) -> bool {
     stored.strip_prefix(present).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -11,13 +11,13 @@ pub enum LostReason {
     /// The lock was revoked: [`revoke`](crate::Quorum::revoke),
     /// [`force_release`](crate::Quorum::force_release), or `quorumlock release --force`.
     Revoked,
-    /// So many nodes forgot the lock, or hold it for others, that no quorum can hold it for us.
+    /// Too few nodes are left for a quorum: the others forgot the lock, or another owner holds it.
     Forgotten,
     /// The lock was held for as long as [`max_hold`](crate::LockOptions::max_hold) allows.
     MaxHold,
     /// The quorum was shut down.
     Closed,
-    /// Another list of this name is in force on a node: two clients may hold one lock.
+    /// Another list with this list's name is in force on a node: two clients may hold one lock.
     OtherList,
 }
 
@@ -49,7 +49,7 @@ impl LostReason {
             Self::MaxHold => "it was held for as long as max_hold allows",
             Self::Closed => "the quorum was shut down",
             Self::OtherList => {
-                "another list of nodes with the name of this client's is in force on a node: `quorumlock members` shows both"
+                "another list of nodes, with the name of this client's list, is in force on a node; see `quorumlock members`"
             }
         }
     }

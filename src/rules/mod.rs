@@ -1,13 +1,13 @@
 //! The rules of the protocol: no async, no clock, no randomness, no I/O.
 //!
-//! Each rule takes `now`, votes or a random number, and returns a decision. So a table can test
-//! each rule. The asynchronous code that calls the rules is in the private modules `protocol` and
-//! `lease`.
+//! Each rule takes the time, votes or a random number as arguments, and returns a decision. So
+//! tests need only tables of inputs and results. The asynchronous code that calls the rules is in
+//! the private modules `protocol` and `lease`.
 //!
 //! `docs/protocol.md` in the repository explains how the rules work together and why they are safe.
 //! `docs/rules.toml` names the checks of each rule.
 //!
-//! Public with the feature `unstable` only: any release may change this module.
+//! This module is public only with the feature `unstable`, because any release may change it.
 
 pub mod acquisition;
 pub mod backoff;

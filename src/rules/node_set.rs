@@ -1,6 +1,6 @@
 //! Sets of nodes, by their numbers.
 
-/// A set of nodes. A quorum has at most 64.
+/// A set of nodes, by number. A quorum has at most 64 nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeSet(u64);
 
@@ -45,7 +45,7 @@ impl NodeSet {
         Self(self.0 & other.0)
     }
 
-    /// The nodes in either set.
+    /// The nodes that are in at least one of the sets.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)

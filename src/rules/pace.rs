@@ -1,4 +1,4 @@
-//! When a lease is renewed: by its options, the nodes' round trip, and a random share.
+//! When a lease is renewed. This depends on its options, the nodes' round trip, and a random share.
 
 use std::time::Duration;
 
@@ -6,8 +6,7 @@ use super::backoff::Backoff;
 use super::renewal::Spread;
 use super::tick::Tick;
 
-/// Timers may fire late. The timer of a deadline is set this much earlier, to report a loss in
-/// time.
+/// Timers may fire late. So a deadline's timer is set this much earlier, to report a loss in time.
 pub const EARLY: Duration = Duration::from_millis(2);
 
 /// When to renew a lease, and whether to renew its whole session with it.
@@ -15,7 +14,7 @@ pub const EARLY: Duration = Duration::from_millis(2);
 pub enum Due {
     /// Renew the whole session.
     Together(Tick),
-    /// Renew only what is due: this lease cannot wait for the others.
+    /// Renew only the leases that are due: this lease cannot wait for the others.
     Alone(Tick),
 }
 
@@ -38,7 +37,7 @@ pub struct Pace<R> {
     pub backoff: Backoff,
     /// How long a quorum takes to answer.
     pub round_trip: Duration,
-    /// The offset of the process's grid of renewals: see [`Spread::phase`].
+    /// The offset of the moments at which this process renews: see [`Spread::phase`].
     pub phase: u64,
     /// When a pause begins. Renewals that are repeated together share this moment.
     pub from: Tick,
@@ -51,7 +50,7 @@ impl<R: FnOnce() -> u64> Pace<R> {
         Spread { random: (self.random)(), phase: self.phase }
     }
 
-    /// When to send the first renewal of a lease that began at `t0`, and must be renewed by `by`.
+    /// When to send the first renewal of a lease that began at `t0`, to be renewed before `by`.
     pub(super) fn first(self, t0: Tick, by: Tick) -> Option<Due> {
         self.auto_renew.then(|| Due::Together(self.spread().first(t0, by)))
     }
@@ -61,9 +60,9 @@ impl<R: FnOnce() -> u64> Pace<R> {
         self.auto_renew.then(|| Due::Together(self.spread().next(t0, by)))
     }
 
-    /// When to repeat a renewal without a result. `failures` is the number of such renewals just
-    /// before it. The pause is at most about half of the time until `deadline`: after the deadline,
-    /// no renewal helps.
+    /// When to repeat a renewal without a result. `failures` is the number of renewals without a
+    /// result just before that one. The pause is at most about half of the time until `deadline`:
+    /// after the deadline, no renewal helps.
     pub(super) fn again(self, failures: u32, deadline: Tick) -> Due {
         let pause = self.backoff.pause(failures, self.round_trip, (self.random)());
         let left = deadline.since(self.from) / 2;

@@ -11,14 +11,15 @@ use super::validity::Validity;
 /// What one node answered to a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RenewVote {
-    /// The node held the name for this owner, and does so for another ttl. Only this is a vote.
+    /// The node held the name for this owner, and holds it for another ttl. No other answer is a
+    /// vote.
     Extended,
-    /// The name was free there, and the node took it again for this owner. That helps the *next*
-    /// renewal, but shows that the node did *not* hold the name until now.
+    /// The name was free on the node, and the node stored it again for this owner. This helps the
+    /// *next* renewal, but shows that the node did *not* hold the name until now.
     Healed,
     /// The node holds the name for another owner.
     Lost,
-    /// Locks with this token are over on the node: the lock was revoked.
+    /// The lock was revoked: locks with its token are over on this node.
     Revoked,
     /// The node did not answer, gave no usable answer, or is in doubt: see
     /// [`RestartGuard::settled`](super::RestartGuard::settled).
@@ -34,18 +35,18 @@ pub enum Renewal {
     Extended,
     /// So many nodes did not hold the name that no quorum can have held it: the lock is lost now.
     Lost,
-    /// Neither is certain: try again until the deadline.
+    /// It is not certain whether a quorum extended: try again until the deadline.
     Unclear,
 }
 
 /// The votes of one renewal.
 ///
 /// `Healed` is never a vote. It counts *against* the lock, as `Lost` does: a node that healed did
-/// not hold the name. If so many nodes did not hold it that no quorum can, the lock is lost.
+/// not hold the name. If all other nodes are too few for a quorum, the lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RenewalTally {
     size: Size,
-    /// For a set: the nodes that extended all its names (`extended`), and any (`backers`).
+    /// For a set of names: the nodes that extended all (`extended`), and at least one (`backers`).
     extended: NodeSet,
     backers: NodeSet,
     absent: NodeSet,
@@ -79,8 +80,8 @@ impl RenewalTally {
         }
     }
 
-    /// The nodes that extended. For a set: the nodes that extended all its names. They may be fewer
-    /// than a quorum, since each name has a quorum of its own.
+    /// The nodes that extended. For a set: the nodes that extended all its names. These may be
+    /// fewer than a quorum, since each name has a quorum of its own.
     #[must_use]
     pub const fn extended(&self) -> NodeSet {
         self.extended
@@ -98,7 +99,7 @@ impl RenewalTally {
         self.absent
     }
 
-    /// Merges the tally of another name: the nodes that extended both, that lack either, and so on.
+    /// Merges the tally of another name. A node extended the set if it extended both names.
     #[must_use]
     pub const fn with(mut self, other: Self) -> Self {
         self.extended = self.extended.and(other.extended);
@@ -110,8 +111,8 @@ impl RenewalTally {
         self
     }
 
-    /// Why the names are lost, if they are. One node that knows of a revocation is enough: a node
-    /// that forgot the lock forgot its revocation too.
+    /// Why the names are lost, if they are lost. One node that reports a revocation is enough: the
+    /// other nodes may have forgotten the revocation, as they forgot the lock.
     #[must_use]
     pub const fn why_lost(&self) -> LostReason {
         if self.revoked.is_empty() { LostReason::Forgotten } else { LostReason::Revoked }
@@ -123,7 +124,7 @@ impl RenewalTally {
         NodeSet::first(self.size.nodes()).without(self.unsent)
     }
 
-    /// The verdict, as soon as no later vote can change it.
+    /// The verdict; `None` while a later vote can still change it.
     #[must_use]
     pub const fn verdict(&self) -> Option<Renewal> {
         let answered = self.extended.or(self.absent).or(self.unknown).or(self.unsent);
@@ -140,7 +141,7 @@ impl RenewalTally {
 }
 
 impl Renewal {
-    /// Merges the result for another name: extended if both are, lost if either is.
+    /// Merges the result for another name: extended if both names are, lost if one name is.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         match (self, other) {
@@ -151,33 +152,34 @@ impl Renewal {
     }
 }
 
-/// When to renew a lease: a third of its validity after `t0`, so that two more tries fit.
+/// When to renew a lease: a third of its validity after `t0`, which leaves time for two more tries.
 #[must_use]
 pub fn due(t0: Tick, validity: Validity) -> Tick {
     t0 + validity.length() / 3
 }
 
-/// Spreads renewals, so that leases that began together are not in step, and still share calls.
+/// Spreads renewals in time: leases that began together are not all renewed at one moment, but can
+/// still share calls.
 ///
-/// A renewal is sent earlier than due: by a random share, and then at the last moment of a grid
-/// before that. All leases of this process with about this ttl share the grid.
+/// A renewal is sent earlier than it is due. First, a random time is subtracted. Then the moment is
+/// rounded down on a grid. All leases of this process with about this ttl share the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spread {
     /// A random number, evenly distributed.
     pub random: u64,
-    /// The offset of the grid of one process, so that processes on one host are not in step.
+    /// The offset of one process's grid: processes on one host should not all renew at one moment.
     pub phase: u64,
 }
 
 impl Spread {
-    /// When to send the first renewal of a lease that began at `t0`, and must be renewed by `due`:
-    /// anywhere in the last three quarters of that time.
+    /// When to send the first renewal of a lease that began at `t0`, and must be renewed by `due`.
+    /// The result is anywhere in the last three quarters of the time between the two.
     #[must_use]
     pub fn first(self, t0: Tick, due: Tick) -> Tick {
         self.sooner(t0, due, due.since(t0) / 4 * 3)
     }
 
-    /// The same for later renewals: in the last eighth.
+    /// Like [`first`](Self::first), for a later renewal: anywhere in the last eighth of the time.
     #[must_use]
     pub fn next(self, t0: Tick, due: Tick) -> Tick {
         self.sooner(t0, due, due.since(t0) / 8)
@@ -188,7 +190,7 @@ impl Spread {
         self.gathered(due.minus(sooner), due.since(t0) / 64)
     }
 
-    /// The last moment up to `at` of a grid whose width is a power of two in ns, at most `width`.
+    /// The last moment up to `at` on a grid, whose step is `width` in ns, cut to a power of two.
     fn gathered(self, at: Tick, width: Duration) -> Tick {
         let width = width.as_nanos().checked_ilog2().map_or(1, |bits| 1_u128 << bits);
         let past = (at.since_origin().as_nanos() + u128::from(self.phase)) % width;
@@ -196,7 +198,7 @@ impl Spread {
     }
 }
 
-/// Whether a lease acquired at `since` may be renewed at `now`.
+/// Whether a lease acquired at `since` may be renewed at `now`: only until `max_hold` has passed.
 #[must_use]
 pub fn within(max_hold: Option<Duration>, since: Tick, now: Tick) -> bool {
     max_hold.is_none_or(|max| now < since + max)

@@ -1,4 +1,4 @@
-//! The leases of one session, each with a [`LeaseState`]: renewed together, and lost together.
+//! The leases of one session (its parts): they are renewed together, and lost together.
 //!
 //! This is a pure state machine, like [`LeaseState`].
 
@@ -14,7 +14,7 @@ use super::renewal::Renewal;
 use super::tick::Tick;
 use super::validity::Validity;
 
-/// Several leases: if one is lost, all are.
+/// The leases of one session: if one is lost, all are lost.
 #[derive(Clone, Debug)]
 pub struct SessionState {
     validity: Validity,
@@ -40,9 +40,9 @@ struct Part {
 pub struct Sent {
     /// The number of the part.
     pub part: u64,
-    /// Read before the renewal was sent.
+    /// The time just before the renewal was sent.
     pub t0: Tick,
-    /// How often names had been taken out of the part by then.
+    /// How often names had been taken out of the part when the renewal was sent.
     narrowed: u32,
 }
 
@@ -96,7 +96,7 @@ impl SessionState {
         })
     }
 
-    /// Which timers must fire sooner than they are `set` to, and when.
+    /// The timers that must fire sooner than they are `set` to, each with its new moment.
     #[must_use]
     pub fn timers(&self, set: Timers) -> Timers {
         let sooner = |due: Tick, set: Option<Tick>| {
@@ -105,7 +105,7 @@ impl SessionState {
         Timers { renew: sooner(self.next_renewal(), set.renew), expire: sooner(self.expires(), set.expire) }
     }
 
-    /// A deadline's timer fired.
+    /// Decides what to do when a deadline's timer fires.
     pub fn deadline_reached(&mut self, now: Tick) -> Expiry {
         if now < self.expires() && self.phase != Phase::Released {
             return Expiry::Later(self.expires());
@@ -118,8 +118,8 @@ impl SessionState {
         Expiry::Lost(reason)
     }
 
-    /// The locks whose deadline has passed at `now`. Once the session is lost, nodes keep others
-    /// out of each lock until its own deadline, unless the holder releases it.
+    /// The locks whose deadline has passed at `now`. A lost session keeps other owners out of each
+    /// lock until the lock's own deadline, unless the holder releases it.
     #[must_use]
     pub fn expired(&self, now: Tick) -> Vec<u64> {
         self.ends.range(..=(now, u64::MAX)).map(|(_, part)| *part).collect()
@@ -161,8 +161,8 @@ impl SessionState {
         self.ends.first().and_then(|(_, part)| self.parts.get(part))
     }
 
-    /// Adds a lock, and returns its number. The nodes `doubted` came into doubt during the
-    /// acquisition.
+    /// Adds a lock, and returns its number. During its acquisition, the nodes `doubted` came into
+    /// doubt.
     pub fn add(
         &mut self,
         mut tenure: LeaseState,
@@ -195,8 +195,7 @@ impl SessionState {
         }
     }
 
-    /// Names were taken out of one of the locks. A renewal that is under way still contains these
-    /// names.
+    /// Notes that names were taken out of a lock. A renewal under way still contains these names.
     pub fn narrow(&mut self, part: u64) {
         if let Some(part) = self.parts.get_mut(&part) {
             part.narrowed = part.narrowed.saturating_add(1);
@@ -204,7 +203,7 @@ impl SessionState {
     }
 
     /// Takes the renewals to send at `now`: those of all parts, so that all are sent at one moment.
-    /// If only parts with [`Due::Alone`] are due, takes only these.
+    /// If all due parts have [`Due::Alone`], takes only the due parts.
     pub fn renew(&mut self, now: Tick) -> Vec<Sent> {
         let parts: Vec<_> = self.goes(now).collect();
         parts.iter().for_each(|&part| self.set(part, None));
@@ -225,7 +224,7 @@ impl SessionState {
         self.phase == Phase::Held && part.tenure.may_renew(now)
     }
 
-    /// A request was sent for a part's owner: these nodes may hold its names from now on.
+    /// Notes that a request was sent for a part's owner: these nodes may now hold the part's names.
     pub fn sent(&mut self, part: u64, nodes: NodeSet) {
         if let Some(part) = self.parts.get_mut(&part) {
             part.tenure.sent(nodes);
@@ -234,8 +233,8 @@ impl SessionState {
 
     /// Counts the answers to a renewal. Sets the next renewal, and returns what changed.
     ///
-    /// The renewal may contain names that were released since. Nodes rightly do not hold those for
-    /// this owner. So this renewal can extend the other names, but cannot lose them.
+    /// The renewal may contain names that were released since then. Nodes rightly no longer hold
+    /// these names. So if the votes say that names are lost, the result counts as unclear.
     pub fn renewed(&mut self, sent: Sent, heard: Heard<'_>, pace: Pace<impl FnOnce() -> u64>, now: Tick) -> Renewed {
         if self.phase != Phase::Held {
             return Renewed::Over;
@@ -255,7 +254,7 @@ impl SessionState {
         renewed
     }
 
-    /// Sets when a part is renewed next, if ever.
+    /// Sets when to renew a part next, if ever.
     fn set(&mut self, part: u64, due: Option<Due>) {
         let Some(known) = self.parts.get_mut(&part) else { return };
         if let Some(before) = std::mem::replace(&mut known.due, due) {
@@ -264,7 +263,8 @@ impl SessionState {
         self.dues.extend(due.map(|due| (due.at(), part)));
     }
 
-    /// These nodes are in doubt: leases that rest on them are renewed at once.
+    /// Notes that these nodes are in doubt. A lease becomes due now if its other voters are no
+    /// quorum.
     pub fn doubted(&mut self, nodes: NodeSet, auto_renew: bool, now: Tick) {
         let doubted = |(&number, part): (&u64, &mut Part)| Some((number, part.tenure.doubted(nodes, auto_renew, now)?));
         let dues: Vec<_> = self.parts.iter_mut().filter_map(doubted).collect();
@@ -280,7 +280,7 @@ impl SessionState {
         held
     }
 
-    /// Ends the session as released, if all of it is held at `now`. Returns whether it was.
+    /// Ends the session as released, if all its locks are held at `now`. Returns whether they were.
     pub fn release(&mut self, now: Tick) -> bool {
         let alive = self.is_alive(now);
         if alive {

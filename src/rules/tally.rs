@@ -1,5 +1,5 @@
-//! Counts votes: whether a quorum has granted or is out of reach, and what that means.
-//! acquisition.rs decides about a round, since it also checks the time.
+//! Counts votes: whether a quorum has granted or is out of reach, and what that means. The decision
+//! about a round is in acquisition.rs, since it also depends on the time.
 
 use super::node_set::NodeSet;
 
@@ -26,26 +26,26 @@ impl Size {
         self.0 / 2 + 1
     }
 
-    /// How many must fail to put a quorum out of reach: `N - quorum + 1`.
+    /// How many nodes must fail to put a quorum out of reach: `N - quorum + 1`.
     #[must_use]
     pub const fn blocking(self) -> u32 {
         self.0 - self.quorum() + 1
     }
 }
 
-/// What one node answered. Three answers, never two: `Stale` is a refusal of this ballot only.
+/// What one node answered. `Refused` and `Stale` differ: `Stale` is a refusal of this ballot only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vote {
     /// The node holds the name for this owner.
     Granted,
     /// The node refused: another owner holds the name there.
     Refused,
-    /// The node refused: the ballot was not above its bar, or it holds the name for this owner with
-    /// a higher ballot. The node may grant a higher ballot.
+    /// The node refused this ballot. Either its bar is not below the ballot, or the node holds the
+    /// name for this owner with a higher ballot. The node may grant a higher ballot.
     Stale,
     /// The node did not answer, or gave no usable answer. It may have granted.
     Unknown,
-    /// The node certainly carried nothing out: there is no connection, or it may not vote.
+    /// The node certainly carried nothing out: there is no connection, or the node may not vote.
     Unsent,
 }
 
@@ -54,7 +54,7 @@ pub enum Vote {
 pub enum Verdict {
     /// A quorum granted.
     Won,
-    /// A quorum is out of reach with this ballot, and may be reached with a higher one.
+    /// A quorum is out of reach with this ballot, but a higher ballot may get one.
     Stale,
     /// A quorum is out of reach.
     Failed,
@@ -90,7 +90,7 @@ impl ClaimTally {
         Self { size, granted: none, refused: none, stale: none, unknown: none, unsent: none }
     }
 
-    /// Counts a node's vote. The last vote of a node stands.
+    /// Counts a node's vote, which replaces any earlier vote of the node.
     pub const fn count(&mut self, node: usize, vote: Vote) {
         self.forget(node);
         match vote {
@@ -148,7 +148,7 @@ impl ClaimTally {
         NodeSet::first(self.size.nodes()).without(heard)
     }
 
-    /// The verdict, as soon as no later vote can change it.
+    /// The verdict; `None` while a later vote can still change it.
     #[must_use]
     pub const fn verdict(&self) -> Option<Verdict> {
         let against = self.refused.len() + self.silent();
@@ -163,9 +163,9 @@ impl ClaimTally {
         }
     }
 
-    /// Whether to ask with a higher ballot before the verdict: the nodes that granted, and those
-    /// that may grant a higher ballot, together are a quorum. If the client waited for a far node,
-    /// others could raise the fences again and again.
+    /// Whether to ask with a higher ballot before the verdict, because the nodes that granted or
+    /// called the ballot stale are a quorum together. If the client waited for a slow node, other
+    /// clients could raise the fences again and again.
     #[must_use]
     pub const fn may_lift(&self) -> bool {
         !self.stale.is_empty() && self.granted.or(self.stale).len() >= self.size.quorum()
@@ -187,7 +187,7 @@ impl ClaimTally {
         self.unheard().without(self.silent_nodes()).contains(node)
     }
 
-    /// Why the round failed. If a majority is out of reach, the cause is never `Contended`.
+    /// Why the round failed. Never `Contended` if too many nodes are silent for a quorum to answer.
     #[must_use]
     pub const fn cause(&self) -> Cause {
         // If a quorum granted and the round still failed, the grants came too late.
@@ -209,7 +209,7 @@ impl ClaimTally {
     }
 }
 
-/// The result of a release. Of several releases, the greatest result counts.
+/// The result of a release. If several names are released, the greatest of their results counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Freed {
     /// A quorum held the name for this owner until now.
@@ -245,7 +245,8 @@ impl ReleaseTally {
         }
     }
 
-    /// Whether a quorum has carried out the release, as soon as no later answer can change that.
+    /// Whether a quorum has carried out the release; `None` while a later answer can still change
+    /// that.
     #[must_use]
     pub const fn confirmed(&self) -> Option<bool> {
         if self.held + self.gone >= self.size.quorum() {
@@ -257,7 +258,7 @@ impl ReleaseTally {
         }
     }
 
-    /// The verdict, as soon as no later answer can change it.
+    /// The verdict; `None` while a later answer can still change it.
     #[must_use]
     pub const fn verdict(&self) -> Option<Freed> {
         let open = self.size.nodes() - self.held - self.gone - self.unknown;
@@ -288,7 +289,7 @@ mod tests {
         }
     }
 
-    /// With an even number of nodes, fewer nodes tell that it had ended than that it was held.
+    /// Two of four nodes can show that a hold had ended. Only three can show that it was held.
     #[test]
     fn of_four_nodes_two_tell_that_a_hold_had_ended_whatever_the_others_say() {
         let mut tally = ReleaseTally::new(Size::of(4));
@@ -412,7 +413,7 @@ mod tests {
                     None => first = now,
                     Some(Verdict::Won) => prop_assert_eq!(now, Some(Verdict::Won)),
                     Some(Verdict::Failed) => prop_assert_eq!(now, Some(Verdict::Failed)),
-                    // A stale round may still turn out hopeless, but it can no longer be won.
+                    // After `Stale`, the verdict may still become `Failed`, but never `Won`.
                     Some(Verdict::Stale) => prop_assert_ne!(now, Some(Verdict::Won)),
                 }
             }

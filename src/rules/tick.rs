@@ -38,7 +38,7 @@ impl Tick {
         Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
     }
 
-    /// This moment moved back by `by`; the clock's origin at the earliest.
+    /// The moment that is `by` before this moment; the clock's origin at the earliest.
     #[must_use]
     pub const fn minus(self, by: Duration) -> Self {
         match NonZeroU64::new(self.0.get().saturating_sub(nanos(by))) {
@@ -54,7 +54,7 @@ impl Default for Tick {
     }
 }
 
-/// The nanoseconds of a duration, or the most that fit.
+/// The nanoseconds of a duration, or the largest number if they do not fit.
 const fn nanos(time: Duration) -> u64 {
     time.as_secs().saturating_mul(1_000_000_000).saturating_add(time.subsec_nanos() as u64)
 }

@@ -11,8 +11,8 @@ use super::tick::Tick;
 
 /// A vote for a claim counts no longer than this after the claim was sent. No round lasts longer.
 ///
-/// The rule about nodes that lost their memory rests on this: after `1.02 * MAX_ROUND`, no running
-/// round of any client counts a grant that such a node has forgotten.
+/// The rule about nodes that lost their memory depends on this. After `1.02 * MAX_ROUND`, no
+/// running round of any client counts a grant that such a node has forgotten.
 pub const MAX_ROUND: Duration = Duration::from_secs(5);
 
 /// How far two clocks may run apart: `ttl * factor + constant`.
@@ -23,7 +23,7 @@ pub const MAX_ROUND: Duration = Duration::from_secs(5);
 pub struct Drift {
     /// The share of the ttl by which clocks may run apart. Default 0.01.
     pub factor: f64,
-    /// Added for any ttl. Default 2 ms.
+    /// A constant that is added to that share of the ttl. Default 2 ms.
     pub constant: Duration,
 }
 
@@ -55,8 +55,7 @@ impl Validity {
         Self { ttl, drift: drift.of(ttl) }
     }
 
-    /// This validity for another ttl. The drift grows with a longer ttl, and stays for a shorter
-    /// ttl.
+    /// This validity for another ttl. A longer ttl gets more drift. A shorter ttl keeps the drift.
     #[must_use]
     pub fn lasting(self, ttl: Duration) -> Self {
         let share = if ttl > self.ttl { ttl.as_secs_f64() / self.ttl.as_secs_f64() } else { 1.0 };
@@ -81,7 +80,7 @@ impl Validity {
         t0 + self.length()
     }
 
-    /// Whether a round that began at `t0` and reached its quorum at `now` leaves more than
+    /// Whether a round that began at `t0` and got its quorum at `now` leaves more than
     /// `min_validity`, and took less than [`MAX_ROUND`].
     #[must_use]
     pub fn suffices(self, t0: Tick, now: Tick, min_validity: Duration) -> bool {

@@ -1,11 +1,11 @@
-//! Waiting in queues: how long a waiter gathers pushes, and how long it pauses.
+//! Waiting in queues: how long a waiter waits for more pushes, and how long it pauses.
 
 use std::time::Duration;
 
 use super::backoff::share;
 
-/// How long after the first push a waiter waits for a quorum of pushes, before it asks with the
-/// pushed ballot: two round trips. Doubles with each failed round in a row.
+/// After the first push, a waiter waits this long for a quorum of pushes. Then it asks with the
+/// pushed ballot. The time is two round trips, and doubles with each failed round in a row.
 #[must_use]
 pub fn gathering(round_trip: Duration, failures: u32) -> Duration {
     let base = round_trip.saturating_mul(2).max(Duration::from_millis(5));
@@ -13,8 +13,8 @@ pub fn gathering(round_trip: Duration, failures: u32) -> Duration {
 }
 
 /// How long a waiter pauses after a withdrawal: two to four round trips at random, and longer with
-/// each failure in a row. Without chance, two waiters could swap two nodes for ever. `random` must
-/// be evenly distributed.
+/// each failure in a row. Without the random part, two waiters could take nodes from each other for
+/// ever. `random` must be evenly distributed.
 #[must_use]
 pub fn pause(round_trip: Duration, failures: u32, random: u64) -> Duration {
     let least = gathering(round_trip, failures);

@@ -18,7 +18,7 @@ async fn a_server_that_is_loading_is_told_as_such() {
         _ => b"-LOADING Redis is loading the dataset in memory\r\n".to_vec(),
     })
     .await;
-    assert!(refused(builder(&[fake.url()]), "it will answer when that is done").await.is_unavailable());
+    assert!(refused(builder(&[fake.url()]), "will answer when that is done").await.is_unavailable());
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ async fn it_asks_and_no_means_no_and_yes_means_that_the_old_holder_learns_of_it(
     let mut asked = Asked::start(over(&servers).args(["release", "job", "--force", "--now", "--json"]));
     asked.answers("n\n");
     let (code, out, err) = asked.done();
-    assert!(code == 1 && out.contains("; the answer was no\"") && err.contains("so that two may hold"), "{out}{err}");
+    assert!(code == 1 && out.contains("; the answer was no\"") && err.contains("until then two may"), "{out}{err}");
     for answer in ["\u{4}", "\n", "n\n", "maybe\n"] {
         let (code, out, err) = answered(answer);
         assert_eq!((code, out.as_str()), (1, ""));
@@ -187,7 +187,7 @@ async fn an_answer_is_about_the_holder_that_was_asked_about() {
     taken_by("another");
     asked.answers("y\n");
     let again = heard(2);
-    assert!(again.contains("has passed on") && again.contains("held by another"), "{again}");
+    assert!(again.contains("has got another holder") && again.contains("held by another"), "{again}");
     asked.answers("n\n");
     let (code, out, _) = asked.done();
     let told: Value = serde_json::from_str(&out).unwrap();

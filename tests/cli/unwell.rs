@@ -145,7 +145,7 @@ async fn a_node_that_notifies_no_waiter_is_warned_of_with_the_right_that_is_miss
 async fn an_even_number_of_nodes_is_warned_of() {
     assert_eq!(warnings(&mut over(&servers(3).await)), "");
     let said = warnings(&mut over(&servers(4).await));
-    assert!(said.contains("with 4 nodes 1 may fail, as with 3; use an odd number"), "{said}");
+    assert!(said.contains("with 4 nodes, at most 1 may fail, as with 3; use an odd number"), "{said}");
 }
 
 /// Servers whose records a client has just made, which asked for a quarantine of an hour.

@@ -77,6 +77,7 @@ async fn a_lock_that_is_taken_and_a_node_that_goes_down_are_shown_on_any_size() 
 async fn a_node_that_hangs_is_shown_as_slow_and_holds_up_nothing() {
     let servers = servers(3).await;
     let mut screen = Screen::start(&watching(&servers, &["job", "--every", "200ms", "--node-timeout", "20s"]), 80, 24);
+    screen.comes_to("that it is up", |text| row(text, &servers[0]).ends_with("up"));
     screen.shows("job is free");
     servers[0].stop();
     screen.comes_to("that it is slow", |text| row(text, &servers[0]).ends_with("slow"));
@@ -95,6 +96,8 @@ async fn a_node_that_hangs_is_shown_as_slow_and_holds_up_nothing() {
 async fn names_are_shown_in_time_while_a_node_hangs() {
     let servers = servers(3).await;
     let mut screen = Screen::start(&watching(&servers, &["--node-timeout", "20s"]), 80, 24);
+    // A node that hangs before it is connected never gets slow: it is down.
+    screen.comes_to("that it is up", |text| row(text, &servers[0]).ends_with("up"));
     screen.shows("0 names are held");
     servers[0].stop();
     screen.comes_to("that it is slow", |text| row(text, &servers[0]).ends_with("slow"));

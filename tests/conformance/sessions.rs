@@ -444,7 +444,7 @@ async fn a_session_begins_when_a_quorum_votes_and_without_locks_it_needs_none(mu
 async fn who_only_looks_is_granted_no_session(world: impl World) {
     let client = world.client_with(quorumlock::QuorumBuilder::onlooker).await;
     let error = client.session().grant(SECOND).await.unwrap_err();
-    assert!(error.is_config() && error.to_string().contains("only looks"), "{error}");
+    assert!(error.is_config() && error.to_string().contains("only inspects"), "{error}");
 }
 
 async fn a_shutdown_ends_sessions(world: impl World) {
@@ -484,7 +484,7 @@ async fn names_that_make_no_sense_are_refused_and_nothing_is_lost(world: impl Wo
         |from: usize, many: usize| (from..from + many).map(|number| format!("name/{number}")).collect::<Vec<_>>();
     for (names, says) in [
         (names(0, MAX_NAMES + 1), "more than 1000 names"),
-        (Vec::new(), "on no name"),
+        (Vec::new(), "a lock has no name"),
         (vec!["a".to_owned(), String::new()], "empty"),
     ] {
         let error = session.lock(names, SECOND).await.unwrap_err();
@@ -515,7 +515,11 @@ async fn session_that_waits_below_what_it_holds_is_logged(world: impl World) {
     for (name, logged) in [("z", 0), ("a", 1)] {
         assert!(session.lock([name], 10 * SECOND).await.unwrap_err().is_timeout());
         let text = logs.text();
-        assert_eq!(text.matches("waits for names below \"m\", which it holds").count(), logged, "{name}: {text}");
+        assert_eq!(
+            text.matches("a session that holds \"m\" waits for names that sort before it").count(),
+            logged,
+            "{name}: {text}"
+        );
     }
 }
 

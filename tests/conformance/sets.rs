@@ -229,7 +229,7 @@ async fn a_thousand_names_are_one_claim_and_more_are_refused(world: impl World) 
     let said = async |names: Vec<String>| client.lock_all(names).acquire(SECOND).await.unwrap_err();
     for (names, says) in [
         (names(MAX_NAMES + 1).collect(), "more than 1000 names"),
-        (Vec::new(), "on no name"),
+        (Vec::new(), "a lock has no name"),
         (vec!["a".to_owned(), String::new()], "empty"),
     ] {
         let error = said(names).await;

@@ -1,4 +1,4 @@
-//! One client of the model: the real rules, told the time and the replies by hand.
+//! One client of the model: the real rules, with times and replies given by the model.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use quorumlock::rules::{
 use crate::scope::{Fault, Scope, TICK, Ticks};
 use crate::server::Server;
 
-/// How many nodes there are.
+/// The number of nodes.
 pub const NODES: usize = 3;
 
-/// What is sent to a node.
+/// A request to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Message {
     pub verb: Verb,
     pub owner: Owner,
     pub ballot: u64,
-    /// Of its client: which ask or renewal this belongs to.
+    /// The number of its client's ask or renewal that this request belongs to.
     pub number: u8,
     pub sent: Ticks,
-    /// Of a release or a withdrawal: the ballot of whom it hands over to.
+    /// For a release or withdrawal: the ballot for a hand-over.
     pub next: u64,
-    /// Of a release: the token that its owner had.
+    /// For a release: the owner's token, or 0.
     pub token: u64,
 }
 
-/// Who asks: an acquisition of a client.
+/// An owner: one acquisition of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
     pub client: u8,
@@ -48,11 +48,11 @@ pub struct Answer {
     pub to: Message,
     pub outcome: Arc<Outcome>,
     pub time: Duration,
-    /// Over which connection.
+    /// The connection that carries the reply.
     pub generation: u64,
 }
 
-/// What a node handed over, on its way.
+/// A push on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Push {
     pub owner: Owner,
@@ -61,7 +61,8 @@ pub struct Push {
     pub stamp: Stamp,
 }
 
-/// For how long a hand-over is asked for: one to a claim that is a tick old lasts for longer.
+/// The time H that waiters choose. It is longer than one tick, so a push can still win a tick after
+/// the ask.
 pub fn lasts() -> Validity {
     Validity::new(Duration::from_secs(3), Drift::default())
 }
@@ -80,55 +81,55 @@ pub struct Client {
     pub reads: bool,
     pub state: State,
     pub guards: [RestartGuard; NODES],
-    /// The highest ballot that was dealt here or told.
+    /// The highest ballot that this client has used or received.
     highest: u64,
-    /// The highest fence told in this acquisition.
+    /// The highest fence that was returned in this acquisition.
     told: u64,
     acquisition: u8,
     pub rounds: u8,
     pub renewals: u8,
-    /// How many asks and renewals were sent.
+    /// The number of asks and renewals that were sent.
     sent: u8,
-    /// Which of them was the first of the present owner.
+    /// The number of the present owner's first ask.
     first: u8,
     held_highest: u64,
-    /// What was handed over to the present owner.
+    /// The hand-overs to the present owner.
     handed: Handovers,
-    /// Its last round failed, and it waits.
+    /// The last round failed, and the client waits.
     waiting: bool,
-    /// It was handed over since it asked.
+    /// A push arrived after the last ask.
     fresh: bool,
-    /// By how much its wall clock is ahead.
+    /// How far the client's wall clock is ahead.
     ahead: Duration,
 }
 
-/// What a client sends, to which nodes.
+/// Requests that a client sends, each with the nodes that get it.
 pub type Sent = Vec<(NodeSet, Message)>;
 
 pub fn tick(now: Ticks) -> Tick {
-    // Away from the clock's origin, where time would be cut off.
+    // Starts at 100, so that no time is below the clock's origin.
     Tick::new(TICK * (100 + now).unsigned_abs())
 }
 
-/// What wall clocks show that are not ahead.
+/// The time of wall clocks that are not ahead.
 pub fn wall(now: Ticks) -> Duration {
     Duration::from_micros(100 * u64::from(now.unsigned_abs()))
 }
 
-/// How leases are renewed: at any moment, as if timers fired whenever they want to. What is checked
-/// is that those which are set do so in time.
+/// How leases are renewed. The model renews at any moment, as if timers fired at any time. It only
+/// checks that the real timers would fire in time.
 fn pace(now: Ticks) -> Pace<impl FnOnce() -> u64> {
     let (backoff, round_trip) = (Backoff::default(), Duration::ZERO);
     Pace { auto_renew: true, backoff, round_trip, phase: 0, from: tick(now), random: || 0 }
 }
 
-/// A lease that goes on has a renewal before its deadline.
+/// Asserts that the next renewal of a lease is due before its deadline.
 fn in_time(tenure: &LeaseState, due: Option<Due>) {
     let due = due.expect("it is renewed again").at();
     assert!(due < tenure.deadline(), "renewed at {due:?}: {tenure:?}");
 }
 
-/// A node is met: it shows its process, its clock and its record.
+/// A client meets a node: it learns the node's process, clock and record.
 fn meet(guard: &mut RestartGuard, server: &mut Server, now: Ticks) {
     guard.meets_process(&server.process());
     guard.observe(server.time(now), tick(now), tick(now));
@@ -160,12 +161,12 @@ impl Client {
         }
     }
 
-    /// Whether it may get the lock now or later.
+    /// Whether the client may get the lock now or later.
     pub fn may_acquire(&self, scope: &Scope) -> bool {
         matches!(self.state, State::Asking(_)) || self.rounds < scope.rounds[self.number as usize]
     }
 
-    /// Whether a reply to this matters still.
+    /// Whether a reply to this message can still matter.
     pub fn waits_for(&self, scope: &Scope, message: &Message) -> bool {
         let asked = match &self.state {
             State::Idle => false,
@@ -176,7 +177,7 @@ impl Client {
         watches || asked && scope.hands || asked && message.number == self.sent
     }
 
-    /// What it has done with, it forgets.
+    /// Clears the state of a client that has ended.
     pub fn forget(&mut self, scope: &Scope) {
         if matches!(self.state, State::Idle) && !self.may_acquire(scope) {
             *self = Self { rounds: self.rounds, ..Self::new(self.number, scope) };
@@ -187,7 +188,7 @@ impl Client {
         matches!(&self.state, State::Holding { tenure, .. } if tenure.is_held(tick(now)))
     }
 
-    /// Until when it treats the lock as held, and the token that it has it by.
+    /// If the client holds the lock: its deadline, and its token.
     pub fn holds(&self, now: Ticks) -> Option<(Tick, u64)> {
         match &self.state {
             State::Holding { tenure, token, .. } if tenure.is_held(tick(now)) => Some((tenure.deadline(), *token)),
@@ -211,7 +212,7 @@ impl Client {
 
     fn ask(&mut self, rules: &mut Acquisition<ClaimTally>, now: Ticks) -> Sent {
         self.highest = dealt(self.highest, wall(now) + self.ahead);
-        // As `Attempt::ballot` has it.
+        // The same rule as `Attempt::ballot`.
         let (known, above) = (rules.highest().max(self.handed.top()), self.told.max(rules.withdrawn()));
         let ballot = if known > above { known } else { lifted(self.highest, above.max(known)).expect("small numbers") };
         (self.waiting, self.fresh) = (false, false);
@@ -226,7 +227,7 @@ impl Client {
         Owner { client: self.number, reads: self.reads, acquisition: self.acquisition }
     }
 
-    /// What undoes something for the present owner.
+    /// A release or withdrawal for the present owner.
     const fn undo(&self, verb: Verb, ballot: u64, next: u64, now: Ticks) -> Message {
         Message { verb, owner: self.owner(), ballot, number: 0, sent: now, next, token: 0 }
     }
@@ -236,12 +237,11 @@ impl Client {
         vec![(NodeSet::first(NODES as u32), Message { number: self.sent, ..self.undo(verb, ballot, 0, now) })]
     }
 
-    /// A reply of a node came: what it says of the node counts first, then what it says of the
-    /// name.
+    /// Delivers a reply: first what it shows of the node, then what it shows of the name.
     pub fn hear(&mut self, scope: &Scope, node: usize, answer: &Answer, now: Ticks) {
         let guard = &mut self.guards[node];
-        // Where no clock is stepped, looking at them changes nothing, and would make many states of
-        // one.
+        // If no clock is stepped, observing clocks has no effect, and would only multiply the
+        // states.
         if matches!(scope.fault, Fault::Step(_)) {
             guard.observe(answer.time, tick(answer.to.sent), tick(now));
         }
@@ -267,7 +267,7 @@ impl Client {
         }
     }
 
-    /// What a reply says of what may be handed over.
+    /// Notes what a reply shows about later hand-overs.
     fn placed(&mut self, node: usize, answer: &Answer, reply: &Reply) {
         match reply {
             Ok(Outcome::Held { queued, .. }) => {
@@ -287,7 +287,7 @@ impl Client {
         }
     }
 
-    /// A node has handed the name over. What is sent, if that was to an owner that has ended.
+    /// Delivers a push. Returns a release if the push is for an owner that has ended.
     pub fn pushed(&mut self, scope: &Scope, node: usize, push: &Push, now: Ticks) -> Sent {
         if matches!(scope.fault, Fault::Step(_)) {
             self.guards[node].observe_push(push.stamp.time, tick(now));
@@ -310,13 +310,13 @@ impl Client {
         vec![(NodeSet::of(node), release)]
     }
 
-    /// Whether there is something to decide.
+    /// Whether the client can decide something.
     pub fn may_decide(&self, now: Ticks) -> bool {
         match &self.state {
             State::Idle => false,
             State::Asking(rules) => match rules.decide(tick(now), &self.handed) {
                 None => false,
-                // It waits for the others.
+                // The client waits for other owners.
                 Some(Decision::Failed(_)) => !self.waiting,
                 Some(_) => true,
             },
@@ -326,7 +326,7 @@ impl Client {
         }
     }
 
-    /// Decides. Returns what is sent, and the token if the lock was acquired.
+    /// Decides. Returns the messages to send, and the token if the client got the lock.
     pub fn decide(&mut self, scope: &Scope, now: Ticks) -> (Sent, Option<u64>) {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Idle => (Vec::new(), None),
@@ -368,12 +368,12 @@ impl Client {
         self.state = State::Holding { tenure, token: won.ballot, renewal: None };
     }
 
-    /// Whether a round was given up, and the next has not been asked for.
+    /// Whether a round was given up, and the next ask was not sent.
     pub fn may_ask_again(&self) -> bool {
         matches!(&self.state, State::Asking(rules) if rules.last().is_none())
     }
 
-    /// Whether it has nothing to withdraw, and may ask again.
+    /// Whether the client has nothing to withdraw, and may ask again.
     pub const fn waits(&self) -> bool {
         self.waiting && matches!(self.state, State::Asking(_))
     }
@@ -387,7 +387,7 @@ impl Client {
         sent
     }
 
-    /// Gives a round up; asks again later, or goes away.
+    /// Gives a round up. The client then asks again later, or ends.
     pub fn give_up(&mut self, mut rules: Acquisition<ClaimTally>, again: bool, now: Ticks) -> Sent {
         let ballot = rules.highest().max(self.handed.top());
         if again {
@@ -401,7 +401,7 @@ impl Client {
         vec![(whom, self.undo(Verb::Release, ballot, next, now))]
     }
 
-    /// As `Attempt::withdraw` has it.
+    /// The same rule as `Attempt::withdraw`.
     fn withdraw(&mut self, mut rules: Acquisition<ClaimTally>, ballot: u64, now: Ticks) -> Sent {
         let whom = rules.may_hold().or(self.handed.open());
         self.waiting = whom.is_empty();
@@ -427,7 +427,7 @@ impl Client {
             }
         }
         let is_early = matches!(tenure.deadline_reached(tick(now)), Expiry::Later(_));
-        // One that is told of a loss drops its guard at once: nobody lets go sooner.
+        // A client drops its guard as soon as it learns of a loss. A real client may drop it later.
         if is_early && tenure.phase() == Phase::Held {
             self.state = State::Holding { tenure, token, renewal: None };
             return Vec::new();
@@ -435,7 +435,7 @@ impl Client {
         self.let_go(token, now)
     }
 
-    /// The ballot of whoever comes next.
+    /// The ballot for a hand-over to the next waiter.
     fn next(&mut self, above: u64, now: Ticks) -> u64 {
         self.highest = dealt(self.highest, wall(now) + self.ahead);
         lifted(self.highest, above.max(self.told)).expect("small numbers")
@@ -461,7 +461,7 @@ impl Client {
         held && self.renewals < scope.renewals[self.number as usize]
     }
 
-    /// Sends a renewal. What the one before it came to does not count any more.
+    /// Sends a renewal. Replies to the renewal before it do not count any more.
     pub fn renew(&mut self, now: Ticks) -> Sent {
         let State::Holding { token, renewal, .. } = &mut self.state else { return Vec::new() };
         *renewal = Some((now, RenewalTally::new(Size::of(NODES as u32))));
@@ -470,7 +470,7 @@ impl Client {
         self.send(Verb::Renew, token, now)
     }
 
-    /// A new connection.
+    /// Connects to a node again.
     pub fn meet(&mut self, node: usize, server: &mut Server, now: Ticks) {
         meet(&mut self.guards[node], server, now);
     }

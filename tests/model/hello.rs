@@ -1,17 +1,18 @@
-//! Records and lists in small scope, exhausted: two clients that hold one name once each, and perhaps
-//! a third that only says hello, over three servers or five; time in ticks of a second, `max_ttl` of
-//! five, at most one fault. Never both hold, and tokens grow.
+//! A model of records and lists, all of whose states are explored. Two clients hold one name once
+//! each, and a third may only say hello. There are three or five servers, and at most one fault.
+//! Time passes in ticks of about a second, and `max_ttl` is 5 s. Two clients never hold together,
+//! and tokens grow.
 //!
-//! Real are what a node stores and answers (its record and who holds the name), what follows from
-//! that for one node ([`RestartGuard`](quorumlock::rules::RestartGuard)) and for all
-//! ([`KnownNodes`](quorumlock::rules::known_nodes::KnownNodes)). What carries out the book's plans is restated here:
-//! `src/protocol/hello.rs` and `src/node/redis`, among code that waits. So are claims. What is left
-//! out:
+//! The servers' stores are real, and so are the rules for one node
+//! ([`RestartGuard`](quorumlock::rules::RestartGuard)) and for all nodes
+//! ([`KnownNodes`](quorumlock::rules::known_nodes::KnownNodes)). The model restates claims, and how
+//! plans of `KnownNodes` are carried out: the real code (`src/protocol/hello.rs`, `src/node/redis`)
+//! is asynchronous. The model simplifies:
 //!
-//! * Hellos take no time, unless a node is silent for their client: then they are lost. A client says
-//!   hello as soon as it is due, but one that is slow says none.
-//! * A claim reaches nodes of one list alone at once, and a node that two lists have when it likes.
-//! * Each client claims once, sends no renewal, and lets its lock end by itself.
+//! * Hellos take no time. They are lost while a node is silent for their client. A client says
+//!   hello as soon as it is due; a slow client says none.
+//! * A claim reaches a node of only one list at once, and a node of both lists at any later time.
+//! * Each client claims once, sends no renewal, and lets its lock expire.
 //! * Clients reach a restarted server again at once.
 
 mod client;
@@ -23,20 +24,20 @@ use stateright::{Model, Property};
 use crate::scope::{Size, Ticks};
 use world::World;
 
-/// How many servers there are.
+/// The number of servers.
 pub const SERVERS: usize = 5;
 
-/// What goes wrong, once in a run.
+/// The fault of a run, which happens at most once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     None,
-    /// The server does not answer one client for so many ticks at most.
+    /// The server does not answer one client, for this many ticks at most.
     Silent(usize, Ticks),
-    /// The server restarts with nothing in its memory, or executes FLUSHALL.
+    /// The server restarts empty (`Restart`) or executes FLUSHALL (`Flush`).
     Restart(usize),
     Flush(usize),
-    /// A client says no hello and counts no votes for so many ticks at most, and goes on by what it
-    /// knew then.
+    /// A client says no hello and counts no votes, for this many ticks at most. Then it continues
+    /// with what it knew.
     Slow(Ticks),
 }
 
@@ -45,12 +46,12 @@ pub enum Fault {
 pub struct Scope {
     pub name: &'static str,
     pub lists: [&'static [usize]; 2],
-    /// Whether a third client, of the first one's list, says hello to all.
+    /// Whether a third client, with the first client's list, says hello to all servers.
     pub third: bool,
-    /// Which servers each of the two never reaches.
+    /// For each of the two clients, the servers that it never reaches.
     pub cut: [&'static [usize]; 2],
     pub fault: Fault,
-    /// By how much the wall clock of the first client is ahead, in ballots.
+    /// How far the first client's wall clock is ahead, in ballots.
     pub ahead: u64,
     /// The last moment.
     pub end: Ticks,
@@ -60,7 +61,7 @@ const ALIKE: [&[usize]; 2] = [&[0, 1, 2], &[0, 1, 2]];
 const ONE_SHARED: [&[usize]; 2] = [&[0, 1, 2], &[2, 3, 4]];
 
 impl Scope {
-    /// Whether both lists have it.
+    /// Whether both lists have this server.
     pub fn shares(&self, server: usize) -> bool {
         self.lists.iter().all(|list| list.contains(&server))
     }
@@ -69,8 +70,9 @@ impl Scope {
         self.lists[0] == self.lists[1]
     }
 
-    /// Whether it shows what it is about: one gets the lock after the other if they have one list; else
-    /// each does in some run, and somebody is shut out.
+    /// Whether the exploration showed what its scope is for. With one list, both clients must get
+    /// the lock in one run. Otherwise each must get it in some run, and some client must be shut
+    /// out.
     pub fn is_alive(&self, shown: &dyn Fn(&str) -> bool) -> bool {
         let each = shown("first_got_it") && shown("second_got_it");
         if self.is_alike() { shown("both_got_it") } else { each && shown("shut_out") }
@@ -89,7 +91,7 @@ pub fn scopes(size: Size) -> Vec<Scope> {
         end: if small { 6 } else { 12 },
     };
     let lists = |name, fault, end| Scope { name, fault, end, ..base };
-    // The first holds by 1 and 2, the second reaches 0 and 1, and a third one all.
+    // The first client holds the name on 1 and 2, the second reaches 0 and 1, the third all.
     let records = |name, fault| {
         let end = if size == Size::Full { 13 } else { 9 };
         let cut = [&[0][..], &[2]];
@@ -100,7 +102,7 @@ pub fn scopes(size: Size) -> Vec<Scope> {
         lists("lists, silent", Fault::Silent(2, 4), if small { 5 } else { 8 }),
         lists("lists, restart", Fault::Restart(2), if small { 5 } else { 8 }),
     ];
-    // Without optimization each of these takes a minute.
+    // Without optimization, each of these takes a minute.
     let many = [
         lists("lists, slow", Fault::Slow(12), 15),
         records("records, restart", Fault::Restart(1)),
@@ -109,27 +111,27 @@ pub fn scopes(size: Size) -> Vec<Scope> {
     few.into_iter().chain(many.into_iter().filter(|_| !small)).collect()
 }
 
-/// What may happen. A node of a client is its place in the list of that client.
+/// Something that may happen. A client's node is an index in the client's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Tick,
     /// A client starts.
     Start(usize),
-    /// It claims the name from the nodes that vote.
+    /// A client claims the name from the nodes whose votes count.
     Claim(usize),
-    /// That reaches a node, which answers.
+    /// The claim reaches a node, which answers.
     Vote(usize, usize),
-    /// It gives up.
+    /// A client gives up its claim.
     GiveUp(usize),
-    /// A client that is slow counts its votes.
+    /// A slow client counts its votes.
     Count(usize),
     /// A node does not answer a client any more.
     Silence(usize, usize),
     Restart(usize),
     Flush(usize),
-    /// A client is slow from now on.
+    /// A client becomes slow.
     Slow(usize),
-    /// What went wrong is over.
+    /// The fault ends.
     Heal,
 }
 
@@ -142,7 +144,7 @@ impl Model for Scope {
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
-        // Where one can hold no more, nothing can go wrong that has not.
+        // If no client can hold the lock any more, nothing new can go wrong.
         if world.matters(self) {
             world.actions(self, actions);
         }
@@ -158,7 +160,7 @@ impl Model for Scope {
         vec![
             Property::always("two_holders", |scope: &Self, world: &World| !world.both_hold(scope)),
             Property::always("tokens_grow", |_: &Self, world: &World| !world.fell),
-            // A model in which nobody gets the lock, or is shut out, would find nothing.
+            // Each must happen in some run: a model in which nobody gets the lock finds nothing.
             Property::sometimes("both_got_it", |_: &Self, world: &World| world.has_won(0) && world.has_won(1)),
             Property::sometimes("first_got_it", |_: &Self, world: &World| world.has_won(0)),
             Property::sometimes("second_got_it", |_: &Self, world: &World| world.has_won(1)),

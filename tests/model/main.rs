@@ -1,11 +1,11 @@
-//! The protocol in small scope, exhausted: three nodes, two clients, one name, time in ticks, and
-//! at most one fault; perhaps somebody who takes the name away. The rules and the memory node are
-//! the real ones; what is modelled is the network, the clocks, and when things happen. Records and
-//! lists have a model of their own, with up to five servers and clients of two lists: [`hello`].
+//! A model of the protocol, all of whose states are explored: three nodes, two clients, one name,
+//! time in ticks, and at most one fault. A revoker may take the name away. The rules and the memory
+//! node are real. The network, the clocks, and when things happen are modelled. [`hello`] is
+//! another model, of records and lists, with up to five servers.
 //!
-//! `scripts/model` explores the most; a violation is printed as the shortest sequence of events
-//! that leads to it. Options: `--size=small|medium|full`, `--only=SCOPE`, `--seconds=S` for each
-//! scope.
+//! `scripts/model` explores the largest scopes. A violation is printed as the shortest sequence of
+//! events that leads to it. Options: `--size=small|medium|full`, `--only=SCOPE`, and `--seconds=S`
+//! for each scope.
 #![allow(unreachable_pub, missing_debug_implementations, reason = "each file is a part of one program")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]
 
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     if bad == 0 && !results.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Whether a scope shows what it is about.
+/// Whether the exploration showed what its scope is for.
 fn is_alive(scope: &Scope, shown: &dyn Fn(&str) -> bool) -> bool {
     shown("both_got_it")
         && (shown("taken_away") || scope.revokes == Revokes::Never)

@@ -1,11 +1,10 @@
-//! Somebody who takes the name away, as `Quorum::revoke` does: asks the nodes for their fences, and
-//! all of them to let holds up to a token end. What is concluded from the answers is restated here:
-//! it stands in `src/protocol/take_away.rs` and `revoke.rs`, among code that waits. All nodes vote, and
-//! tell.
+//! A client that takes the name away, as `Quorum::revoke` does. It reads the nodes' fences, and
+//! then asks all nodes to revoke tokens up to a ballot. Its conclusions are restated here: the real
+//! code (`src/protocol/take_away.rs`, `revoke.rs`) is asynchronous. All nodes vote and answer.
 //!
-//! A quorum of nodes or all of them are asked at one moment for their fences. To let holds end, each
-//! is asked when it likes or never; whoever asks goes on at any moment at which a quorum has answered,
-//! as if its patience was over then. Where the name may be handed over, that takes one moment, too.
+//! A quorum of nodes, or all nodes, return their fences at one moment. Then each node revokes at
+//! any moment or never. The revoker may stop waiting once a quorum has answered, as if its timeout
+//! had passed. In scopes with hand-overs, all revocations happen at one moment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,17 +17,16 @@ use crate::client::{Message, NODES, tick, wall};
 use crate::scope::{Revokes, Scope, Ticks};
 use crate::world::{Action, World, names};
 
-/// By how much its wall clock is ahead of the others: so its ballot is above what they deal in the
-/// same tick.
+/// How far the revoker's wall clock is ahead. So its ballot is above all ballots of the same tick.
 const AHEAD: Duration = Duration::from_micros(50);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Revoker {
-    /// It is about to ask for fences.
+    /// It will read the fences.
     #[default]
     Looking,
     Taking(Taking),
-    /// It has ended, whatever it came to.
+    /// It has ended, with any result.
     Done,
 }
 
@@ -36,11 +34,11 @@ pub enum Revoker {
 pub struct Taking {
     ballot: u64,
     asked: NodeSet,
-    /// The longest that anybody holds it still.
+    /// The longest time for which an asked node may still hold the name.
     left: Duration,
 }
 
-/// What it told: who holds the name by a token up to this does not beyond that time.
+/// The result that the revoker returned: a holder with a token up to `up_to` stops at `by`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Told {
     pub up_to: u64,
@@ -48,7 +46,7 @@ pub struct Told {
 }
 
 impl Revoker {
-    /// Nodes told their fences.
+    /// The nodes have returned their fences.
     fn look(told: u64, now: Ticks) -> Self {
         let ballot = lifted(dealt(told, wall(now) + AHEAD), told).expect("small numbers");
         Self::Taking(Taking { ballot, asked: NodeSet::default(), left: Duration::ZERO })
@@ -61,8 +59,8 @@ impl Revoker {
 }
 
 impl World {
-    /// Whether somebody has the lock for longer than whoever took it away was told, or a node granted
-    /// something that it had revoked.
+    /// Whether a revoked holder holds the lock for longer than the revoker returned, or a node
+    /// granted a ballot that it had revoked.
     pub fn goes_on(&self) -> bool {
         let long = |told: Told| {
             let holds = self.clients.iter().filter_map(|client| client.holds(self.now));
@@ -78,7 +76,7 @@ impl World {
         let quorums = || std::iter::once(None).chain((0..NODES).map(Some));
         match &self.revoker {
             Revoker::Looking => {
-                // Where it may be handed over, it is taken from somebody who holds it.
+                // In scopes with hand-overs, revoke only while a client holds the name.
                 let held = self.clients.iter().any(|client| client.is_held(self.now));
                 let looks = quorums().take(if scope.hands { held.into() } else { 1 + NODES });
                 actions.extend(looks.map(Action::Look));
@@ -103,7 +101,7 @@ impl World {
         self.revoker = Revoker::look(told, now);
     }
 
-    /// All nodes but one let holds end, or all, and who asks goes on.
+    /// All nodes, or all except one, revoke, and the revoker ends.
     pub fn revoke_all(&mut self, but: Option<usize>) {
         (0..NODES).filter(|&node| Some(node) != but).for_each(|node| self.revoke(node));
         self.go_on();
@@ -126,7 +124,7 @@ impl World {
         }
     }
 
-    /// What was revoked on a node is granted no more there.
+    /// Notes whether a node granted or renewed a ballot that it had revoked.
     pub fn note_grant(&mut self, node: usize, message: Message, outcome: &Outcome) {
         let granted = message.verb == Verb::Claim && matches!(outcome, Outcome::Granted { .. });
         let renewed = message.verb == Verb::Renew && matches!(outcome, Outcome::Extended | Outcome::Healed);

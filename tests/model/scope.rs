@@ -1,51 +1,51 @@
-//! How much of the protocol is explored: small enough to be exhausted, large enough for what is
-//! planted to show.
+//! How much of the protocol each exploration covers: few enough states to explore them all, and
+//! enough to find planted bugs.
 
 use std::time::Duration;
 
 /// Time in ticks.
 pub type Ticks = i32;
 
-/// One tick. Two are a little more than the longest round (5 s), as two clocks measure it.
+/// One tick. Two ticks are a little more than MAX_ROUND (5 s), even if two clocks run apart by 1 %.
 pub const TICK: Duration = Duration::from_millis(2_550);
 
-/// What goes wrong, once in a run.
+/// The fault of a run, which happens at most once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     None,
-    /// Node 0 dies, and comes back at once with nothing in its memory.
+    /// Node 0 dies, and comes back at once, empty.
     Crash,
-    /// The clock of node 0 is set forward or back by so many ticks.
+    /// The clock of node 0 is set forward or back by this many ticks.
     Step(Ticks),
-    /// A client gives up its connection to node 0; what it sent there may arrive later still.
+    /// A client replaces its connection to node 0. Requests on the old one may arrive later.
     Replace,
 }
 
-/// Which of the six connections are slow: client 0's to the nodes 0, 1 and 2, then client 1's.
+/// Which of the six connections are slow: client 0's to nodes 0, 1 and 2, then client 1's.
 #[derive(Clone, Copy, Debug)]
 pub enum Slow {
-    /// Any, so many at most.
+    /// Any connections, at most this many.
     AtMost(u32),
-    /// These, by their bits.
+    /// These connections, one bit each.
     These(u8),
 }
 
-/// What takes its time on a slow connection.
+/// Which messages take time on a slow connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
-    /// Requests; the answer is heard when they arrive.
+    /// Requests. The answer arrives at once after the node has carried out the request.
     Requests,
-    /// Replies; the node is asked when the request is sent.
+    /// Replies. The node carries out the request at once.
     Replies,
 }
 
-/// Whether somebody takes the name away.
+/// Whether a revoker takes the name away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revokes {
     Never,
-    /// All nodes, or all but one, are asked at one moment to let a hold end.
+    /// All nodes, or all except one, revoke at one moment.
     AtOnce,
-    /// Each node is asked when it likes.
+    /// Each node revokes at any moment.
     NodeByNode,
 }
 
@@ -54,14 +54,14 @@ pub enum Revokes {
 pub struct Scope {
     pub name: &'static str,
     pub fault: Fault,
-    /// The ttl of all claims, and the longest of any client, in ticks.
+    /// The ttl of all claims, and the clients' `max_ttl`, in ticks.
     pub ttl: Ticks,
     pub max_ttl: Ticks,
     /// The last moment.
     pub end: Ticks,
-    /// By how much time goes on at once.
+    /// How many ticks pass at once.
     pub stride: Ticks,
-    /// By how much the wall clock of client 0 is ahead.
+    /// How far the wall clock of client 0 is ahead.
     pub ahead: Duration,
     /// How many rounds each client makes at most, over all its acquisitions.
     pub rounds: [u8; 2],
@@ -69,11 +69,11 @@ pub struct Scope {
     pub renewals: [u8; 2],
     pub slow: Slow,
     pub late: Late,
-    /// Whether holders may give the lock back before it ends.
+    /// Whether holders may release before their deadline.
     pub releases: bool,
-    /// Whether the second client waits, and may be handed the lock.
+    /// Whether clients wait in queues, and nodes hand over.
     pub hands: bool,
-    /// How somebody takes the name away, once.
+    /// How the revoker takes the name away, once.
     pub revokes: Revokes,
     /// Which clients are readers.
     pub reads: [bool; 2],
@@ -82,19 +82,19 @@ pub struct Scope {
 /// How much is explored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// Seconds, also where nothing is optimized.
+    /// Takes seconds, even without optimization.
     Small,
     /// What CI runs.
     Medium,
-    /// Minutes, and some GiB.
+    /// Takes minutes and some GiB.
     Full,
 }
 
-/// Client 0 reaches node 2 at once and the others when it likes, client 1 node 1 when it likes:
-/// what it takes for two of them to count a node that has forgotten one of them.
+/// Client 0 is slow to nodes 0 and 1, and client 1 is slow to node 1. This is what two holders need
+/// to count a node that has forgotten one of them.
 const CROSSED: Slow = Slow::These(0b010_011);
 
-/// The same with one reader and one writer, who may begin in any order.
+/// The same scopes with one reader and one writer, which may begin in any order.
 fn beside_readers(scopes: &[Scope], full: bool) -> Vec<Scope> {
     let readers = [
         ("crash", "reader, crash"),
@@ -117,7 +117,7 @@ fn beside_readers(scopes: &[Scope], full: bool) -> Vec<Scope> {
 pub fn scopes(size: Size) -> Vec<Scope> {
     let slow = Slow::AtMost(match size {
         Size::Small => 1,
-        // Three make more states than a machine of 20 GiB holds.
+        // Three slow connections make more states than 20 GiB of memory can store.
         Size::Medium | Size::Full => 2,
     });
     let base = Scope {
@@ -148,22 +148,22 @@ pub fn scopes(size: Size) -> Vec<Scope> {
         releases: true,
         ..base
     };
-    // What is given back is handed over: a waiter asks once or twice, and holds on a little.
+    // A released name is handed over: a waiter asks once or twice, and may renew once.
     let hand = Scope { name: "hand-over", hands: true, end: 3, rounds: [1, 2], renewals: [0, 1], ..rounds };
-    // With two slow pairs of client and node, these two take as long as all the others together.
+    // With two slow connections, these two scopes take as long as all others together.
     let stepped = Scope { late: Late::Replies, slow: if full { slow } else { Slow::AtMost(1) }, ..hand };
-    // Whoever takes the name away reaches each node when it likes, so fewer of the others are slow.
+    // Revocations node by node add many states, so only one connection is slow.
     let revokes = if size == Size::Small { Revokes::AtOnce } else { Revokes::NodeByNode };
     let revocation = Scope { name: "revocation", revokes, end: 2, slow: Slow::AtMost(1), ..base };
-    // The name passes from one to the next while one node has not heard of that; or two have not,
-    // and who is revoked waits for it still.
+    // Two moments of a hand-over: one node has not received the release; or two have not, and the
+    // revoked client still waits for them.
     let (name, revokes) = ("revocation, hand-over", Revokes::AtOnce);
     let passes = Scope { name, revokes, end: 1, rounds: [1, 1], slow: Slow::These(0b000_001), ..hand };
     let (name, slow) = ("revocation, waiter", Slow::These(0b000_110));
     let waits = Scope { name, slow, end: 0, rounds: [1, 2], renewals: [0, 0], ..passes };
-    // One wall clock is ahead by much more than the longest ttl: tokens rest on what nodes know.
+    // One wall clock is ahead by much more than `max_ttl`, so tokens rest on what nodes remember.
     let ahead = Duration::from_secs(100);
-    // All that is kept of a name expires after 105 s, and its fence is below the floor by then.
+    // A name's hash expires after 105 s. By then its fence is below the floor.
     let floors = Scope { name: "floors", ttl: 2, max_ttl: 2, end: 56, stride: 14, renewals: [0, 0], ahead, ..base };
     let mut scopes = vec![
         floors,

@@ -1,5 +1,5 @@
-//! One node of the model: the real memory node's store, its clock in ticks, and which process it
-//! is.
+//! One node of the model: the store of the real memory node, a clock in ticks, and the number of
+//! its process.
 
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock};
@@ -15,22 +15,22 @@ use crate::scope::{TICK, Ticks};
 /// How long nodes have been up when a run begins: longer than any doubt lasts.
 const UP: Ticks = 1_000;
 
-/// Claims are not checked for it.
+/// The list of all hellos. The model's claims name no list.
 static LIST: LazyLock<Arc<List>> = LazyLock::new(|| Arc::new(List::new("it", ["node"], TICK * 100)));
 
 #[derive(Clone, Debug)]
 pub struct Server {
     store: Store,
-    /// What the store says of the name, and when that was. Two nodes that say the same are the same
-    /// if nobody waits: the store also knows when it will forget a fence, which is long after the last moment
-    /// here.
+    /// What the store shows of the name, and when. Two nodes for which this is the same are equal
+    /// if no client waits. Their stores may differ only in when they forget a fence, which is long
+    /// after the last moment here.
     says: Option<(Inspection, Duration)>,
-    /// Which process this is.
+    /// The number of the node's process.
     pub epoch: u8,
-    /// When its record was made, by its own clock.
+    /// When the record was made, by the node's own clock.
     born: Ticks,
     ahead: Ticks,
-    /// Whether it matters who waits and who was revoked.
+    /// Whether waiters and revocations matter, so that whole stores must be compared.
     whole: bool,
 }
 
@@ -49,13 +49,13 @@ impl Server {
         TICK * (UP + now + self.ahead).unsigned_abs()
     }
 
-    /// Its process, as INFO shows it.
+    /// The node's process, as INFO shows it.
     pub fn process(&self) -> Arc<str> {
         self.epoch.to_string().into()
     }
 
-    /// A client says hello, which makes the record if there is none, and syncs the node: where wall
-    /// clocks agree, it could have forgotten no ballot that matters.
+    /// A client says hello. This makes a missing record, and syncs the node with ballot 0: wall
+    /// clocks agree here, so the node cannot have forgotten a ballot that matters.
     pub fn hello(&mut self, old: Option<OldAtOnce>, now: Ticks) -> Option<Record> {
         let (new, process) = (self.process(), self.process());
         let (list, knew, seen) = (LIST.clone(), None, Vec::new());
@@ -70,7 +70,7 @@ impl Server {
         }
     }
 
-    /// Carries out an operation. What it hands over with that is published.
+    /// Carries out an operation. Returns the outcome, and the hand-overs that the node publishes.
     pub fn apply(&mut self, operation: &Operation, now: Ticks) -> (Outcome, Vec<HandedOver>) {
         let time = self.time(now);
         let outcome = self.store.apply(operation, time);
@@ -84,7 +84,7 @@ impl Server {
         (outcome, published)
     }
 
-    /// Another process, which remembers nothing.
+    /// Replaces the process by a new one that remembers nothing.
     pub fn crash(&mut self) {
         let (epoch, ahead, whole) = (self.epoch + 1, self.ahead, self.whole);
         *self = Self { store: Store::default(), says: None, epoch, born: 0, ahead, whole };

@@ -1,4 +1,4 @@
-//! The model: clients, nodes and the messages between them, and everything that may happen next.
+//! The model: clients, nodes, messages between them, and all possible next events.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -13,15 +13,15 @@ use crate::revoker::{Revoker, Told};
 use crate::scope::{Fault, Late, Revokes, Scope, Slow, TICK, Ticks};
 use crate::server::Server;
 
-/// What a node says, in this order.
+/// A message from a node. A connection delivers these in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Said {
     Answer(Answer),
     Push(Push),
 }
 
-/// A connection: messages keep their order, either way. On one that is slow, each message takes as
-/// long as it likes; on the others, it takes no time.
+/// A connection, which keeps messages in order in each direction. On a slow connection, a message
+/// may take any time. On other connections, it takes no time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Connection {
     slow: bool,
@@ -29,9 +29,9 @@ pub struct Connection {
     requests: VecDeque<Message>,
     replies: VecDeque<Said>,
     generation: u64,
-    /// What was pushed over the connection before, and comes late.
+    /// Pushes on the connection before, which arrive late.
     stray_pushes: VecDeque<Push>,
-    /// What was sent on the connection before, and arrives without an answer.
+    /// Requests on the connection before, which arrive late and get no answer.
     strays: VecDeque<Message>,
 }
 
@@ -42,47 +42,47 @@ pub struct World {
     pub clients: [Arc<Client>; 2],
     pub connections: [[Arc<Connection>; NODES]; 2],
     faulty: bool,
-    /// The highest token that anybody got, and that a writer did.
+    /// The highest token of any owner, and the highest token of a writer.
     token: u64,
     written: u64,
-    /// A later holder got a token that was not higher: those of readers have no order among
-    /// themselves.
+    /// Whether a later holder got a token that was not higher, although it should be. (Tokens of
+    /// concurrent readers have no order.)
     fell: bool,
-    /// Who takes the name away, and what it told.
+    /// The client that takes the name away, and the result that it returned.
     pub revoker: Revoker,
-    /// Up to which token each node has carried that out, and whether one granted such a ballot later.
+    /// The ballot up to which each node has revoked; whether a node granted such a ballot later.
     pub revoked: [u64; NODES],
     pub took: bool,
     pub told: Option<Told>,
 }
 
-/// What may happen.
+/// Something that may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Tick,
     Begin(usize),
-    /// A node carries out what was sent to it next.
+    /// A node carries out the next request.
     Arrive(usize, usize),
-    /// What was sent on an earlier connection arrives.
+    /// A request of an earlier connection arrives.
     Stray(usize, usize),
     /// A reply or a push reaches its client.
     Hear(usize, usize),
-    /// A push of an earlier connection does.
+    /// A push of an earlier connection reaches its client.
     HearStray(usize, usize),
-    /// A client stops waiting for the round, and makes another, or goes away.
+    /// A client gives up its round. It then makes another round (true), or ends.
     GiveUp(usize, bool),
     Renew(usize),
     Release(usize),
     Fault(usize),
-    /// A client notices that its node is another process, and connects anew.
+    /// A client notices a node's new process, and connects again.
     Reconnect(usize, usize),
-    /// Who takes the name away asks all nodes, or all but one, who holds it.
+    /// The revoker asks all nodes, or all except one, who holds the name.
     Look(Option<usize>),
-    /// A node lets that end.
+    /// A node revokes.
     Revoke(usize),
-    /// All nodes do, or all but one, and who asks goes on.
+    /// All nodes, or all except one, revoke, and the revoker ends.
     RevokeAll(Option<usize>),
-    /// That one goes on with the answers that it has.
+    /// The revoker ends with the answers that it has.
     GoOn,
 }
 
@@ -99,7 +99,7 @@ impl Model for Scope {
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
-        // Where nobody can get the lock any more, nothing can go wrong that has not.
+        // If no client can get the lock any more, nothing new can go wrong.
         if !world.matters(self) {
             return;
         }
@@ -131,17 +131,17 @@ impl Model for Scope {
             }),
             Property::always("tokens_grow", |_: &Self, world: &World| !world.fell),
             Property::always("revoked_goes_on", |_: &Self, world: &World| !world.goes_on()),
-            // Nor would one in which nobody gets a token that rests on a floor.
+            // A model in which no token rests on a floor would find nothing about floors.
             Property::sometimes("rests_on_nodes", |scope: &Self, world: &World| {
                 let behind = |(_, token): (_, u64)| u128::from(token) > scope.ahead.as_micros();
                 world.clients[1].holds(world.now).is_some_and(behind)
             }),
-            // Nor one in which nothing is ever taken away.
+            // A model in which no lock is taken away would find nothing about revocations.
             Property::sometimes("taken_away", |_: &Self, world: &World| {
                 let later = |told: Told| world.clients[1].holds(world.now).is_some_and(|(_, token)| token > told.up_to);
                 world.told.is_some_and(later)
             }),
-            // A model in which nobody ever gets the lock would find nothing.
+            // A model in which nobody gets the lock would find nothing.
             Property::sometimes("both_got_it", |_: &Self, world: &World| {
                 world.clients[1].is_held(world.now) && world.clients[0].rounds > 0
             }),
@@ -149,8 +149,8 @@ impl Model for Scope {
     }
 }
 
-/// Whether the connections of nodes 1 and 2, which are alike, are slow in their order; and those of
-/// node 0, if that is like them.
+/// Explores only one of several equal worlds. Nodes 1 and 2 are alike, so their slow connections
+/// must be in order; so must those of node 0 if it is like them.
 const fn canonical(slow: u8, alike: bool) -> bool {
     const fn of_node(slow: u8, node: usize) -> u8 {
         (slow >> node & 1) + (slow >> (NODES + node) & 1) * 2
@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// Whether anything can go wrong still: somebody may get the lock, or who was revoked go on.
+    /// Whether anything can still go wrong: a client may get the lock, or go on after a revocation.
     fn matters(&self, scope: &Scope) -> bool {
         let open = |client: &Arc<Client>| {
             client.may_acquire(scope) || scope.revokes != Revokes::Never && client.is_held(self.now)
@@ -193,7 +193,7 @@ impl World {
     fn of_client(&self, scope: &Scope, number: usize, actions: &mut Vec<Action>) {
         let client = &self.clients[number];
         let more = client.rounds < scope.rounds[number];
-        // Where clients are alike, let client 0 begin first.
+        // If the clients are alike, only client 0 begins first.
         let first = number == 0 || self.clients[0].rounds > 0 || scope.reads[0] != scope.reads[1];
         match &client.state {
             State::Idle if more && first => actions.push(Action::Begin(number)),
@@ -282,7 +282,7 @@ impl World {
         Arc::make_mut(&mut self.connections[client][node])
     }
 
-    /// What does not matter any more would make many states of one.
+    /// Removes state that cannot matter any more, since it would multiply the states.
     fn forget(&mut self, scope: &Scope) {
         for client in 0..2 {
             if matches!(self.clients[client].state, State::Idle) {
@@ -310,7 +310,7 @@ impl World {
         Arc::make_mut(&mut self.clients[client]).meet(node, server, now);
     }
 
-    /// Lets a client do something, and sends what it says.
+    /// Lets a client act, and sends its messages.
     fn act(&mut self, scope: &Scope, client: usize, act: impl FnOnce(&mut Client) -> Sent) {
         let sent = act(Arc::make_mut(&mut self.clients[client]));
         self.send(scope, client, sent);
@@ -323,8 +323,8 @@ impl World {
         self.settle(scope, client);
     }
 
-    /// On a connection that is not slow the answer is there at once. What is sent to a process that
-    /// is gone is lost.
+    /// Sends a message. Without a slow connection, the answer is there at once. Messages to a
+    /// process that is gone are lost.
     fn send_one(&mut self, scope: &Scope, client: usize, node: usize, message: Message) {
         let connection = &self.connections[client][node];
         if connection.epoch != self.servers[node].epoch {
@@ -337,7 +337,7 @@ impl World {
         self.ask(scope, client, node, message, late);
     }
 
-    /// A node carries out what it is asked; the reply is late, or heard at once.
+    /// A node carries out a request. The reply is late, or arrives at once.
     fn ask(&mut self, scope: &Scope, client: usize, node: usize, message: Message, late: bool) {
         let generation = self.connections[client][node].generation;
         let answer = Answer { generation, ..self.carry_out(scope, node, message) };
@@ -348,7 +348,7 @@ impl World {
         }
     }
 
-    /// Lets a client decide whatever can be decided now.
+    /// Lets a client decide whatever it can decide now.
     fn settle(&mut self, scope: &Scope, client: usize) {
         if !self.clients[client].may_decide(self.now) {
             return;
@@ -381,8 +381,8 @@ impl World {
         Answer { to: message, outcome: Arc::new(outcome), time, generation: 0 }
     }
 
-    /// A push takes its time on a connection whose answers do, and reaches nobody over one that has
-    /// ended.
+    /// Delivers a push: late if replies are slow on the connection, and not at all if the
+    /// connection has ended.
     fn publish(&mut self, scope: &Scope, node: usize, granted: &HandedOver) {
         let owner = owner_of(&granted.owner);
         let client = usize::from(owner.client);
@@ -422,7 +422,7 @@ impl World {
             Fault::Replace => {
                 let connection = self.connection(client, 0);
                 connection.strays = std::mem::take(&mut connection.requests);
-                // What is handed over may be told by it late; answers have ended with it.
+                // Pushes may still arrive late on the old connection. Replies on it are lost.
                 let said = std::mem::take(&mut connection.replies);
                 connection.stray_pushes = said.into_iter().filter_map(Said::push).collect();
                 connection.generation += 1;

@@ -108,7 +108,7 @@ async fn a_provider_that_fails_hangs_or_panics_is_told_and_asked_again() {
     let quorum = builder.node_timeout(SECOND / 2).connect().await.unwrap();
     for (mood, says) in [
         (1, "the credentials for this node could not be had: the vault is sealed"),
-        (2, "the credentials for this node were not there within node_timeout"),
+        (2, "the credentials for this node did not come within node_timeout"),
         (3, "could not be had: their provider panicked"),
         (4, "could not be had: their provider panicked"),
     ] {

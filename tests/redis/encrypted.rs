@@ -92,7 +92,7 @@ async fn what_is_wrong_with_the_options_is_told_before_anything_is_sent() {
         (url, pair("client.pem", "stranger.key"), "the private key is not that of the client certificate"),
         (url, pair("client.pem", "client.pem"), "client.pem: it has no private key"),
         (url, pair("version-1.pem", "version-1.key"), "of an X.509 version below 3; make one of version 3"),
-        (url, Tls::new().server_name("not a name"), "no certificate is for a host of such a name"),
+        (url, Tls::new().server_name("not a name"), "no certificate can be for a host with this name"),
         ("rediss://127.0.0.1:1?cert=client.pem", Tls::new(), "without its private key; name both"),
     ] {
         let error = quorum(url, tls).open().unwrap_err();

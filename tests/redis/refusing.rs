@@ -166,7 +166,7 @@ async fn what_another_program_stored_is_refused_alone() {
     server.command(&["SET", "node", "x"]);
     let replies = ask_all(&node, &[operation(Verb::Claim, "free", 7_000_000)]).await;
     let said = replies[0].as_ref().unwrap_err().to_string();
-    assert!(said.contains("the key node is a string") && said.contains("delete it"), "{said}");
+    assert!(said.contains("the key node is a string") && said.contains("delete this key"), "{said}");
 }
 
 /// Two claims of names that are free, and renewals and releases of what is held.

@@ -1,4 +1,4 @@
-//! The sessions of each process, as those clients know them that have a handle.
+//! The sessions of each process, and what the clients that share a session know of it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -11,23 +11,23 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clients::Watch;
 
-/// What a session holds, as all its clients know it.
+/// A session's locks, as all clients that have a handle of the session know them.
 #[derive(Debug)]
 pub struct Book {
     pub id: Arc<str>,
-    /// The longest round of its locks.
+    /// The longest that one round of the session's locks may take.
     pub round: Duration,
-    /// By name; the judge knows each as a lease of its own.
+    /// The locks that the session holds, by name. To the judge, each is a lease of its own.
     pub held: Mutex<BTreeMap<u8, Watch>>,
-    /// What it held before.
+    /// The locks that the session held before.
     pub gone: Mutex<Vec<Watch>>,
-    /// How many clients have a handle.
+    /// How many clients have a handle of the session.
     pub handles: AtomicU32,
-    /// A task of its own waits for its loss.
+    /// Whether a separate task waits for the loss of the session.
     pub apart: bool,
-    /// It has been lost, and somebody was told.
+    /// The session was lost, and a client learned of that.
     pub lost: AtomicBool,
-    /// Cancelled when nobody has a handle.
+    /// Cancelled when no client has a handle any more.
     pub over: CancellationToken,
 }
 
@@ -46,17 +46,17 @@ impl Book {
         self.held.lock().unwrap().get(&name).map(|watch| watch.number)
     }
 
-    /// How much it has held that is over.
+    /// How many of the session's locks have ended so far.
     pub fn over(&self) -> usize {
         self.gone.lock().unwrap().len()
     }
 
-    /// Whether it has held this and given it up since so much was over.
+    /// Whether this name is among the locks that ended after the first `since` ended locks.
     pub fn gave_up(&self, name: u8, since: usize) -> bool {
         self.gone.lock().unwrap()[since..].iter().flat_map(Watch::names).any(|gone| gone == name)
     }
 
-    /// From now on it holds those no more that are chosen.
+    /// Ends the session's locks on the names for which `which` is true. Returns these locks.
     pub fn end(&self, which: impl Fn(u8) -> bool) -> Vec<Watch> {
         let mut held = self.held.lock().unwrap();
         let names: Vec<_> = held.keys().copied().filter(|&name| which(name)).collect();
@@ -89,7 +89,7 @@ impl Sessions {
     }
 }
 
-/// A name that a session holds, for whoever only looks: it is no handle of the session.
+/// A name that a session holds. An observer can use it without a handle of the session.
 #[derive(Clone, Debug)]
 pub struct Locked {
     pub quorum: Quorum,
@@ -110,7 +110,7 @@ impl Locked {
     }
 }
 
-/// A handle of a session.
+/// A client's handle of a session.
 pub struct Hand {
     pub session: Session,
     pub book: Arc<Book>,

@@ -1,4 +1,4 @@
-//! The calls of one connection that wait for their answers.
+//! The calls of one connection that have no answer yet.
 
 use std::collections::VecDeque;
 
@@ -10,8 +10,8 @@ use crate::judge::history::Micros;
 
 pub type Reply = Result<Value, Fault>;
 
-/// In the order in which they were sent. Without an answer they end as those of a connection that
-/// ended.
+/// The open calls, in the order in which they were sent. If the connection ends, they end without
+/// an answer.
 #[derive(Debug, Default)]
 pub struct Calls {
     open: VecDeque<Call>,
@@ -21,19 +21,19 @@ pub struct Calls {
 #[derive(Debug)]
 struct Call {
     due: Micros,
-    /// Who waits; nobody once it was answered.
+    /// The receiver of the answer; `None` once the call was answered.
     reply: Option<oneshot::Sender<Reply>>,
 }
 
 impl Calls {
-    /// One more; returns its number, and where its answer comes.
+    /// Adds a call. Returns its number, and a receiver for its answer.
     pub fn push(&mut self, due: Micros) -> (u64, oneshot::Receiver<Reply>) {
         let (sender, receiver) = oneshot::channel();
         self.open.push_back(Call { due, reply: Some(sender) });
         (self.first + self.open.len() as u64 - 1, receiver)
     }
 
-    /// An answer came. That of a call which is over is for nobody.
+    /// Passes an answer to its call. If that call is over, drops the answer.
     pub fn answer(&mut self, number: u64, reply: Reply) {
         let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         let call = index.and_then(|index| self.open.get_mut(index));
@@ -43,7 +43,7 @@ impl Calls {
         self.forget();
     }
 
-    /// Ends what is overdue; returns when to look again.
+    /// Ends overdue calls. Returns when the next call is due.
     pub fn expire(&mut self, now: Micros) -> Option<Micros> {
         for call in self.open.iter_mut().filter(|call| call.due <= now) {
             if let Some(sender) = call.reply.take() {
@@ -54,7 +54,7 @@ impl Calls {
         self.open.iter().filter(|call| call.reply.is_some()).map(|call| call.due).min()
     }
 
-    /// All end without an answer.
+    /// Ends all calls without an answer.
     pub fn clear(&mut self) {
         self.first += self.open.len() as u64;
         self.open.clear();

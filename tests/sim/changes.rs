@@ -1,4 +1,4 @@
-//! How one configuration follows another in a random world.
+//! How a random world replaces the configuration of its processes by another configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use crate::world::{Core, Event, World, micros};
 /// One step of a change.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// All of a side stop.
+    /// All processes of this side stop.
     Stop(usize),
-    /// So many processes of the new configuration start, instead of those.
+    /// Three processes of the new configuration start, to replace the old processes.
     Start,
-    /// One of them starts beside the others.
+    /// One process of the new configuration starts beside the old processes.
     Join,
-    /// One of the old configuration stands still from now on, for so long.
+    /// One process of the old configuration stands still for this time.
     Stall(Micros),
-    /// The next of the other ones is replaced by one of this side.
+    /// One process of the other side is replaced by a process of this side.
     Roll(usize),
 }
 
 impl World {
-    /// Plans the change, if there is one.
+    /// Schedules the steps of the change, if the plan has a change.
     pub fn plan_changes(&self) {
         let mut core = self.core.lock().unwrap();
         let Some(mixed) = core.plan.mixed.clone() else { return };
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// All of that side stop, but for one that stands still where it may come back.
+    /// Stops all processes of a side. `but_stalled` spares a process that stands still.
     fn stop_side(self: &Arc<Self>, side: usize, but_stalled: bool) {
         let core = self.core.lock().unwrap();
         let stalled = core.stalled.filter(|_| but_stalled);
@@ -68,7 +68,7 @@ impl World {
         of.into_iter().for_each(|process| self.stop(process));
     }
 
-    /// A process ends, and none begins in its place.
+    /// Ends a process, and starts none in its place.
     pub fn stop(self: &Arc<Self>, process: usize) {
         let mut core = self.core.lock().unwrap();
         let clients = std::mem::take(&mut core.processes[process].clients);
@@ -106,7 +106,7 @@ impl World {
         let mut core = self.core.lock().unwrap();
         let Some(mixed) = core.plan.mixed.clone().filter(|_| now < micros(core.plan.length)) else { return };
         let Change::Rolling { every, back, .. } = mixed.change else { return };
-        // From then on they are rolled back.
+        // From then on, the new processes are replaced by old ones again.
         if side == 1 && back.is_some_and(|back| now >= micros(back)) {
             return;
         }
@@ -120,7 +120,7 @@ impl World {
         self.stop(old);
     }
 
-    /// When the faults end, one configuration may be left.
+    /// When the faults end, stops one side, unless the plan leaves both sides.
     pub fn decide_sides(self: &Arc<Self>) {
         let left = self.core.lock().unwrap().plan.mixed.as_ref().and_then(|mixed| mixed.left);
         self.core.lock().unwrap().stalled = None;
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// Whether a process that was to begin may not any more.
+    /// Whether a process that was scheduled to begin must not begin any more.
     pub fn comes_too_late(&self, deployment: usize, clients: usize) -> bool {
         let now = self.now();
         let mut core = self.core.lock().unwrap();

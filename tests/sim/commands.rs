@@ -1,5 +1,4 @@
-//! The commands that the library sends, read from what it writes, and what a server answers to
-//! them.
+//! Decodes the commands that the library sends, and makes the replies of the simulated server.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -20,14 +19,14 @@ use crate::link::Connection;
 use crate::recorder::{Submitted, answer, letter};
 use crate::world::{Core, Event};
 
-/// A command on its way.
+/// A command on its way to a server.
 #[derive(Debug)]
 pub enum Command {
-    /// The handshake.
+    /// The handshake of a new connection.
     Hello,
-    /// INFO, or INFO all.
+    /// INFO; true for INFO with all sections.
     Info(bool),
-    /// SCRIPT LOAD, by the script's digest.
+    /// SCRIPT LOAD, with the script's digest.
     Load(u64),
     Script(Box<Script>),
     Scan(Scan),
@@ -38,25 +37,25 @@ pub enum Command {
     Unknown(&'static str),
 }
 
-/// EVALSHA or EVAL.
+/// A script call: EVALSHA or EVAL.
 #[derive(Debug, Default)]
 pub struct Script {
     digest: u64,
-    /// The whole script came with it.
+    /// Whether the call contains the whole script (EVAL).
     whole: bool,
     channel: Arc<str>,
     operations: Vec<(Operation, Op)>,
 }
 
 impl Script {
-    /// What it asks for.
+    /// The verbs of the call's operations.
     pub fn verbs(&self) -> Vec<history::Verb> {
         self.operations.iter().map(|(_, op)| op.verb).collect()
     }
 }
 
 impl Command {
-    /// Reads what process and connection send at `now`.
+    /// Decodes a command that a connection sends at `now`.
     pub fn read(core: &mut Core, now: Micros, connection: usize, command: &'static str, said: &dyn Arguments) -> Self {
         match command {
             "INFO" => Self::Info(is_whole(said)),
@@ -68,14 +67,14 @@ impl Command {
     }
 }
 
-/// Whether INFO is to tell all sections, those among them that it leaves out unasked.
+/// Whether INFO must return all sections, with those that a plain INFO leaves out.
 fn is_whole(said: &dyn Arguments) -> bool {
     let mut whole = false;
     said.each(&mut |argument| whole |= matches!(text(argument), "all" | "everything" | "commandstats"));
     whole
 }
 
-/// The page that SCAN is to return.
+/// The page that SCAN must return.
 fn page(said: &dyn Arguments) -> Scan {
     let mut words = Vec::new();
     said.each(&mut |argument| words.push(text(argument).to_owned()));
@@ -110,18 +109,18 @@ fn script(core: &mut Core, now: Micros, connection: usize, whole: bool, said: &d
     Script { operations, ..script }
 }
 
-/// What was met before, so that it need not be made again.
+/// Names and scripts that were decoded before. This saves making them again.
 #[derive(Debug, Default)]
 pub struct Names {
     names: Vec<Arc<[Name]>>,
     channel: Arc<str>,
-    /// The digests of scripts, by their lengths, which tell them apart.
+    /// The digests of scripts, by length: no two scripts have the same length.
     digests: BTreeMap<usize, u64>,
     /// The names of scripts, by their digests.
     scripts: BTreeMap<u64, &'static str>,
 }
 
-/// What only that script's text has.
+/// For each script, a text that no other script contains.
 const MARKS: [(&str, &str); 6] = [
     ("hello", "'hello'"),
     ("claim", "refusal("),
@@ -132,7 +131,7 @@ const MARKS: [(&str, &str); 6] = [
 ];
 
 impl Names {
-    /// What wake-up channels begin with, by the key of the node's record.
+    /// The prefix of wake-up channels, from the key of the node's record.
     fn channel(&mut self, record: &str) -> Arc<str> {
         let prefix = record.strip_suffix("node").expect("the record's key");
         if self.channel.strip_suffix("wake:") != Some(prefix) {
@@ -141,7 +140,7 @@ impl Names {
         self.channel.clone()
     }
 
-    /// The digest of a script, as far as it is told apart here.
+    /// The digest of a script. Remembers the script's name.
     fn met(&mut self, script: &str) -> u64 {
         let digest = *self.digests.entry(script.len()).or_insert_with(|| abridged(&transport::digest(script)));
         self.scripts.entry(digest).or_insert_with(|| named(script));
@@ -160,18 +159,18 @@ impl Names {
     }
 }
 
-/// What a script's file is called.
+/// The name of the script's file.
 fn named(script: &str) -> &'static str {
     let of = |(_, mark): &&(&str, &str)| script.contains(mark);
     MARKS.iter().find(of).map(|(name, _)| *name).expect("a script that is known here")
 }
 
-/// Reads the arguments of a script call one by one: see the heads of the scripts.
+/// Reads the arguments of a script call one by one. The head of each script describes them.
 struct Reader<'a> {
     script: Script,
     names: &'a mut Names,
     submitted: &'a Submitted,
-    /// Which argument comes next.
+    /// The index of the next argument.
     at: usize,
     keys: usize,
     found: VecDeque<String>,
@@ -254,7 +253,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// See the head of hello.lua. What follows from the list is not read.
+    /// Reads the arguments of hello.lua, and skips times that follow from the list.
     fn hello(&mut self) -> Hello {
         let (intent, new, process) = (self.word(), self.word().into(), self.word().into());
         let all = [Intent::Look, Intent::Keep, Intent::Make, Intent::Put];
@@ -275,7 +274,7 @@ impl<'a> Reader<'a> {
         Asked { verb, owner, ..Asked::inspect([].into()) }
     }
 
-    /// So many names, which have so many keys each.
+    /// The next `many` names, each of which has this number of keys.
     fn names(&mut self, many: usize, keys: usize) -> Arc<[Name]> {
         let found: Vec<_> = self.found.drain(..many * keys).step_by(keys).map(|key| self.names.by_key(&key)).collect();
         if let [one] = &found[..] { one.clone() } else { found.iter().map(|one| one[0].clone()).collect() }
@@ -328,7 +327,7 @@ fn abridged(digest: &str) -> u64 {
 }
 
 impl Core {
-    /// What a server does when a command reaches it, and what the reply tells of operations.
+    /// Carries out a command on its server. Returns the reply, and the results of its operations.
     pub fn carry_out(&mut self, now: Micros, number: usize, command: Command) -> (Reply, Vec<(Op, Answer)>) {
         let server = &mut self.servers[self.connections[number].server];
         let reply = match command {
@@ -373,7 +372,7 @@ impl Core {
             return (Err(refused("NOSCRIPT No matching script. Please use EVAL.")), Vec::new());
         }
         let (time, count) = (server.time(now), script.operations.len());
-        // Everybody has the right to publish.
+        // No reason for an unpublished message: in the simulation every user may publish.
         let mut replies = vec![Value::Null, "".into()];
         let (mut hints, mut told) = (Vec::new(), Vec::new());
         for (number, (operation, op)) in (1..).zip(&script.operations) {
@@ -406,7 +405,7 @@ impl Core {
     ) -> Outcome {
         let at = usize::from(op.server);
         let server = &mut self.servers[at];
-        // That a process has died is seen at once; that a connection was given up is not.
+        // The server knows at once that a process died, but not that a client left a connection.
         let alive = |number: usize| !self.processes[self.connections[number].process].dead;
         let outcome = server.apply(operation, now, channel, alive);
         let kept = server.keeps_place(operation, &outcome, now);
@@ -430,7 +429,7 @@ impl Core {
         outcome
     }
 
-    /// What a node handed over, as if it had been claimed.
+    /// The claim that corresponds to a hand-over, for the history.
     fn handed_over(&mut self, release: Op, granted: &HandedOver) -> Op {
         let process = release.process;
         let owner = self.history.owner(process, &granted.owner);
@@ -440,7 +439,7 @@ impl Core {
         Op { name, also, verb: history::Verb::Claim, owner, waits: false, shared, ballot, hand, ..release }
     }
 
-    /// Publishes the hints that the last operations gave rise to.
+    /// Publishes the hints of the last operations.
     fn send_hints(&mut self, now: Micros, server: usize, channel: &str, hints: Vec<(Hint, Option<Op>)>) {
         for (hint, to) in hints {
             let Some((client, number)) = hint.address() else { continue };
@@ -455,7 +454,7 @@ impl Core {
         }
     }
 
-    /// The connections that listen to a channel, of processes that live.
+    /// The connections of live processes that have subscribed to a channel.
     fn listeners(&self, server: usize, channel: &str) -> Vec<usize> {
         let all = self.servers[server].subscribers.get(channel).into_iter().flatten().copied();
         let alive = |&number: &usize| {
@@ -466,7 +465,7 @@ impl Core {
     }
 }
 
-/// What the script publishes.
+/// The text that the script publishes for a hint.
 fn published(hint: &Hint, number: u64) -> String {
     let Some(HandedOver { owner, ballot, lasts, name, stamp, .. }) = &hint.granted else {
         return format!("{number} {}", hint.after.as_millis());
@@ -479,7 +478,7 @@ fn refused(said: impl Into<String>) -> Fault {
     Fault::new(FaultKind::Rejected, said)
 }
 
-/// Of such an operation the script returns nothing.
+/// Whether the script returns nothing for this outcome, because all went as asked.
 fn is_as_asked(operation: &Operation, outcome: &Outcome) -> bool {
     match (operation, outcome) {
         (Operation::Claim(claim), Outcome::Granted { fence }) => claim.ballot == *fence,
@@ -490,7 +489,7 @@ fn is_as_asked(operation: &Operation, outcome: &Outcome) -> bool {
     }
 }
 
-/// What the script returns for another outcome.
+/// What the script returns for any other outcome.
 fn written(outcome: &Outcome) -> Vec<Value> {
     let fence = |fence: &u64| Value::from(fence.to_string());
     let rank = |queued: &Option<Queued>| Value::Integer(queued.map_or(0, |queued| i64::from(queued.rank)));
@@ -556,7 +555,7 @@ fn inspected(entry: &Inspection) -> [Value; 9] {
     ]
 }
 
-/// What is left, in the milliseconds of a clock that is cut to them.
+/// A remaining time in milliseconds, rounded up: the server's clock is cut to whole milliseconds.
 fn left(left: Duration) -> Value {
     Value::Integer((left + Duration::from_nanos(999_999)).as_millis() as i64)
 }

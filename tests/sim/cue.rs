@@ -1,5 +1,5 @@
-//! What a scene's script, or a directed fault, does to the world at one moment; and the moments
-//! that it may wait for.
+//! Cues: what a scene's script or a directed fault does to the world at a moment. Also the moments
+//! for which a cue may wait.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,50 +10,50 @@ use crate::judge::history::{Answer, Memory, Micros, Op, Verb, What};
 use crate::scenes::part::{self, Part};
 use crate::world::{Core, Event, World, micros};
 
-/// Something that is done to the world at once.
+/// One action on the world, which takes effect at once.
 #[derive(Clone, Debug)]
 pub enum Cue {
-    /// A client of this process asks for the name.
+    /// A client of this process plays this part.
     Asks(usize, Part),
-    /// Another process starts.
+    /// A new process starts.
     Starts,
-    /// A server does: as long as nothing else is said, a name leads to the server of its number.
+    /// A server crashes. At first, each node's name leads to the server of the same number.
     Crash {
         node: usize,
         memory: Memory,
         down: Duration,
     },
-    /// A replica of it takes over.
+    /// A replica of this server takes over.
     Promote {
         node: usize,
         memory: Memory,
     },
-    /// FLUSHALL, while it runs.
+    /// FLUSHALL on a running server.
     Flush(usize),
-    /// All its keys are deleted by hand, which leaves no trace.
+    /// All keys of a server are deleted by hand, which leaves no trace.
     Wipe(usize),
-    /// What an old copy on disk holds from now on.
+    /// A server saves its present state as an old copy on disk.
     Save(usize),
-    /// The running process loads that.
+    /// The running server loads its old copy.
     Load(usize),
-    /// A name leads one process to another server from now on.
+    /// The node's name now leads this process to another server.
     Splits {
         node: usize,
         process: usize,
         server: usize,
     },
-    /// One server was the replica of the other until now.
+    /// The server `to` gets the data of the server `from`, as if it had been its replica.
     Copies {
         from: usize,
         to: usize,
     },
-    /// By a client of this process the operator says that its servers are new.
+    /// The operator runs `init` by a client of this process.
     Inits(usize),
     StepClock {
         node: usize,
         by_ms: i64,
     },
-    /// By some time, if everybody will see that.
+    /// The node's clock is stepped, if every process will notice the step.
     StepSeenClock(usize),
     Cut {
         process: usize,
@@ -69,44 +69,44 @@ pub enum Cue {
         process: usize,
         last: Duration,
     },
-    /// Its machine stands still, and its timers with it.
+    /// The process's machine is suspended, so its timers stand still too.
     Suspend {
         process: usize,
         last: Duration,
     },
     Kill(usize),
     Shutdown(usize),
-    /// The process takes the name away from whoever holds it.
+    /// The process revokes the lock on this name.
     Revokes {
         process: usize,
         name: u8,
     },
-    /// The connection is replaced; what was sent on the old one may still arrive.
+    /// The connection is replaced. Requests that were sent on the old one may still arrive.
     Replace {
         process: usize,
         node: usize,
     },
-    /// From now on it waits for a moment, and does the other then.
+    /// Waits for a moment, and then carries out the other cue.
     Awaits(Moment, Box<Cue>),
 }
 
-/// Messages of one direction between a process and a node that are held back: those that leave
-/// within `sent` arrive at `until` at the earliest, or never. What follows them on their connection
-/// waits behind them.
+/// Messages in one direction between a process and a node that are held back. A message that leaves
+/// within `sent` arrives at `until` at the earliest, or never. Later messages on its connection
+/// wait behind it.
 #[derive(Clone, Debug)]
 pub struct HeldBack {
     pub process: usize,
     pub node: usize,
-    /// To the node, or back.
+    /// 0: to the node; 1: from the node.
     pub way: usize,
     pub sent: Range<Micros>,
     pub until: Option<Micros>,
-    /// Only these requests, and as if each had been sent on an earlier connection: nothing waits
-    /// behind them.
+    /// If set, only requests of this verb are held back. They count as sent on an earlier
+    /// connection, so later messages do not wait behind them.
     pub verb: Option<Verb>,
 }
 
-/// A moment in the history: the `nth` event of its kind, counted from 0.
+/// A moment in the history: event number `nth` of its kind, counted from 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     pub seen: Seen,
@@ -119,9 +119,9 @@ pub struct Moment {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// A node has carried it out.
+    /// A node has carried out the operation.
     Done,
-    /// The answer has reached its process, which has not run since.
+    /// The reply has reached its process, and the process has not run since.
     Answered,
 }
 
@@ -140,14 +140,14 @@ impl Moment {
     }
 }
 
-/// What waits for its moment, and which messages are held back.
+/// Cues that wait for their moments, and the messages that are held back.
 #[derive(Debug, Default)]
 pub struct Cues {
     waiting: Vec<(Moment, Vec<Cue>)>,
     held_back: Vec<HeldBack>,
-    /// How much of the history was looked at.
+    /// How many events of the history have been compared with the moments.
     looked: usize,
-    /// Answers that have reached their process, which has not run since.
+    /// Replies that have reached their process, if the process has not run since.
     answered: Vec<(Op, Answer)>,
 }
 
@@ -160,7 +160,7 @@ impl Cues {
         self.answered.extend(told);
     }
 
-    /// What is to be done after `what` has happened.
+    /// The cues that are due after the event `what`.
     fn after(&mut self, what: What) -> Vec<Cue> {
         let mut due = Vec::new();
         self.waiting.retain_mut(|(moment, then)| match moment.is(what) {
@@ -183,30 +183,30 @@ impl Core {
         self.cues.held_back.push(held_back);
     }
 
-    /// From now on nothing is of this process.
+    /// From now on, no message of this process is held back.
     pub fn hold_back_of_no_more(&mut self, process: usize) {
         self.cues.held_back.retain(|held| held.process != process);
     }
 
-    /// From now on nothing is.
+    /// From now on, no message is held back.
     pub fn hold_back_no_more(&mut self) {
         self.cues.held_back.clear();
     }
 
-    /// Whether anything is, or was.
+    /// Whether the script holds back messages at any time.
     pub fn holds_back(&self) -> bool {
         !self.cues.held_back.is_empty()
     }
 
-    /// Whether a message that leaves now is held back: until when, or for ever.
+    /// Whether a message that leaves now is held back: until when, or for ever (`None`).
     pub fn held_back(&self, now: Micros, process: usize, node: usize, way: usize) -> Option<Option<Micros>> {
         let of = |held: &&HeldBack| (held.process, held.node, held.way) == (process, node, way);
         let whole = |held: &&HeldBack| of(held) && held.verb.is_none();
         self.cues.held_back.iter().rfind(|held| whole(held) && held.sent.contains(&now)).map(|held| held.until)
     }
 
-    /// Whether a request that leaves now, with operations of these verbs, strays: until when, or for
-    /// ever.
+    /// The same for a request with operations of these verbs that is held back as if on an earlier
+    /// connection.
     pub fn strays(&self, now: Micros, process: usize, node: usize, verbs: &[Verb]) -> Option<Option<Micros>> {
         let of = |held: &&HeldBack| (held.process, held.node) == (process, node);
         let strays = |held: &&HeldBack| of(held) && held.verb.is_some_and(|verb| verbs.contains(&verb));
@@ -218,7 +218,7 @@ impl Core {
         while let Some(event) = self.history.events.get(self.cues.looked) {
             let what = event.what;
             self.cues.looked += 1;
-            // By the time the library has an answer, its process has run.
+            // At `Delivered` the process has run already. `answered` has these replies in time.
             if !matches!(what, What::Delivered(..)) {
                 due.append(&mut self.cues.after(what));
                 due.append(&mut self.directed(now, what));
@@ -233,8 +233,8 @@ impl Core {
 }
 
 impl World {
-    /// Does what was to be done after what has just happened, before anybody runs who was told of
-    /// it.
+    /// Carries out the cues that are due after the latest events. No task that learned of these
+    /// events has run yet.
     pub fn cued(self: &Arc<Self>) {
         let now = self.now();
         let due = self.core.lock().unwrap().due(now);
@@ -272,7 +272,7 @@ impl World {
         }
     }
 
-    /// Does it later.
+    /// Schedules a cue.
     pub fn cue_at(&self, at: Micros, cue: Cue) {
         self.core.lock().unwrap().schedule(at, Event::Act(Action::Cue(cue)));
     }
@@ -291,7 +291,7 @@ impl World {
         core.history.record(now, What::WallStepped { process: process as u16, by_ms });
     }
 
-    /// What a server stores becomes another under its running process, which leaves no trace.
+    /// Replaces the data of a running server, which leaves no trace.
     fn change_memory(&self, node: usize, memory: Memory) {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
@@ -308,7 +308,7 @@ impl World {
     }
 }
 
-/// Whole milliseconds.
+/// Milliseconds as `Micros`.
 pub fn ms(count: u64) -> Micros {
     micros(Duration::from_millis(count))
 }

@@ -13,7 +13,7 @@ impl Dice {
         dice
     }
 
-    /// Dice of their own, so that what one part draws does not shift what another part does.
+    /// Separate dice. What one part draws from its own dice does not change what other parts draw.
     pub fn fork(&mut self) -> Self {
         Self::new(self.next())
     }
@@ -26,7 +26,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// Evenly from 0 to 1.
+    /// A random number from 0 to 1, evenly distributed.
     pub fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -35,7 +35,7 @@ impl Dice {
         self.share() < share
     }
 
-    /// Evenly from `low` to below `high`.
+    /// A random number from `low` to below `high`, evenly distributed.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low).max(1)
     }
@@ -48,7 +48,7 @@ impl Dice {
         from[self.index(from.len())]
     }
 
-    /// One of `from`, by weight.
+    /// One of `from`, chosen by weight.
     pub fn weighed<T: Copy>(&mut self, from: &[(u32, T)]) -> T {
         let mut at = self.between(0, from.iter().map(|(weight, _)| u64::from(*weight)).sum());
         for &(weight, what) in from {
@@ -60,13 +60,13 @@ impl Dice {
         from[0].1
     }
 
-    /// Evenly distributed over orders of magnitude, so that short and long are both common.
+    /// A random time, evenly distributed on a logarithmic scale.
     pub fn log(&mut self, low: Duration, high: Duration) -> Duration {
         let (low, high) = (low.as_secs_f64().max(1e-6), high.as_secs_f64().max(2e-6));
         Duration::from_secs_f64(low * (high / low).powf(self.share()))
     }
 
-    /// Exponentially distributed.
+    /// A random time, exponentially distributed with this mean.
     pub fn around(&mut self, mean: Duration) -> Duration {
         mean.mul_f64(-(1.0 - self.share()).ln())
     }

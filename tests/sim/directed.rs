@@ -1,6 +1,6 @@
-//! Faults that wait for their moment: right after a node has granted, between two grants of one
-//! round, between a release and the claim behind it, between the last vote and the decision. And
-//! the fault that makes a quorum hang on one node.
+//! Faults that wait for their moment: after a grant, between two grants of one round, between a
+//! release and the next claim, or between the last vote and the decision. Also the fault that
+//! leaves a process with a quorum that depends on one node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,22 +10,21 @@ use crate::faults::Action;
 use crate::judge::history::{Answer, Memory, Micros, Op, What};
 use crate::world::{Core, World, micros};
 
-/// What is done to the node that has just granted or released, or to whom it answers.
+/// A fault on the node that granted, extended or released a lock, or on the process it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Directed {
     Forget,
     Flush,
     Restart,
     StepClock,
-    /// Nothing more that it answers reaches this process; or nothing more that this process asks
-    /// reaches it.
+    /// Replies of this node no longer reach this process.
     CutAnswers,
     CutRequests,
-    /// The process is cut off from another node.
+    /// The process is cut off from some node, in both directions.
     CutOther,
     Replace,
     Pause,
-    /// Some process takes the name away.
+    /// Some process revokes the lock on the name.
     Revoke,
 }
 
@@ -59,7 +58,7 @@ impl Directed {
     }
 }
 
-/// Whether something may go wrong at this moment.
+/// The operation after which a fault may strike, if this event is such a moment.
 fn moment(what: What) -> Option<Op> {
     match what {
         What::Did(op, Answer::Granted | Answer::Released(true) | Answer::Extended | Answer::Healed)
@@ -101,7 +100,7 @@ impl Core {
         }
     }
 
-    /// A process, and its nodes in some order: who holds something, as often as not.
+    /// A process (mostly the latest holder, if it lives), and its nodes in random order.
     fn squeezed(&mut self, holder: Option<usize>) -> Option<(usize, Vec<usize>)> {
         let process = match holder {
             Some(holder) if self.dice.chance(0.7) && !self.processes[holder].dead => holder,
@@ -116,9 +115,9 @@ impl Core {
 }
 
 impl World {
-    /// One process is left with a bare quorum. Then it is cut off from one node of that too, and
-    /// reaches one of the others again, which may have forgotten in between; what others ask of the
-    /// node that it lost may be held back until its holds there are over.
+    /// Leaves one process with exactly a quorum. Later cuts it off from one node of this quorum,
+    /// and reconnects it to a spare node, which may restart empty at that moment. Sometimes holds
+    /// back what other processes send to the lost node, until holds there may have expired.
     pub fn squeeze(self: &Arc<Self>, last: Duration) -> bool {
         let (now, holder) = (self.now(), self.leases.some_holder());
         let mut core = self.core.lock().unwrap();

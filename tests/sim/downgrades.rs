@@ -9,7 +9,7 @@ use crate::judge::history::What;
 use crate::scenes::part::Part;
 
 impl Client {
-    /// Writes for a while, and reads then what it wrote, however that goes.
+    /// Acquires as a writer, works, and then becomes a reader and works again. Any step may fail.
     pub async fn writes_and_reads(&mut self) {
         let (manner, name, (options, round)) = (self.manner(), self.some_name(), self.options(false));
         let timeout = self.timeout(manner);
@@ -25,7 +25,7 @@ impl Client {
         }
     }
 
-    /// A part of a scene: writes for a while, and reads then for as long.
+    /// A part of a scene: writes for a while, and then reads for the same time.
     pub async fn play_downgrade(&mut self, part: Part, round: Duration) {
         let (name, options) = (part.names[0], part.options(self.ttl()));
         let ask = self.ask_for(&[name], false, &options, round, part.timeout, part.must);
@@ -55,7 +55,7 @@ impl Client {
         }
     }
 
-    /// Becomes a reader, if that comes to something.
+    /// Turns the writer into a reader. Returns `None` if that fails.
     async fn yields(
         &mut self,
         name: u8,
@@ -64,7 +64,7 @@ impl Client {
         writer: WriteGuard,
         watch: &Watch,
     ) -> Option<(ReadGuard, Watch)> {
-        // From now on it does not write any more. What its lease says still is not asked.
+        // The writer never writes again. From now on its lease is not sampled for the judge.
         self.sample(watch);
         let lease = watch.number;
         self.record(|process| What::Yields { process, lease });

@@ -1,4 +1,4 @@
-//! Elections: who leads proclaims values, and observers in each process look who leads.
+//! Elections: leaders proclaim values, and observers in each process watch who leads.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -18,22 +18,22 @@ use crate::world::{World, micros};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-/// Elections are on one name.
+/// All elections of a run are on this name.
 const NAME: u8 = 0;
-/// An observer that is told of nothing looks every 5 s at least.
+/// An observer that receives no news looks every 5 s.
 const RARELY: Duration = Duration::from_millis(5_100);
 
-/// All clients have asked INFO again, which they do every 5 s.
+/// The time in which all clients ask INFO again, which they do every 5 s.
 const PROBED: Duration = Duration::from_millis(6_100);
 
-/// What was proclaimed, and who looks.
+/// The values and observers of a run.
 #[derive(Debug, Default)]
 pub struct Elections {
     values: AtomicU32,
     observers: AtomicU32,
-    /// Those that have not seen the last value, by process.
+    /// The observers that have not seen the last value, each with its process.
     looking: Mutex<BTreeMap<u32, usize>>,
-    /// The value that everybody must see in the end; 0 while there is none.
+    /// The last value, which all observers must see; 0 until it is proclaimed.
     last: AtomicU32,
 }
 
@@ -54,7 +54,7 @@ impl Elections {
 }
 
 impl World {
-    /// Observers of processes that live which have not seen the last value.
+    /// Observers in live processes that have not seen the last value.
     fn looking(&self) -> Vec<(u32, usize)> {
         let core = self.core.lock().unwrap();
         let looking = self.elections.looking.lock().unwrap();
@@ -66,7 +66,7 @@ impl World {
     }
 }
 
-/// Lets a process observe, where the plan has elections.
+/// Starts one or two observers in a process, if the plan has elections.
 pub fn look(world: &Arc<World>, process: usize, quorum: &Quorum, dice: &mut Dice) {
     if world.core.lock().unwrap().plan.elections == 0.0 {
         return;
@@ -77,7 +77,7 @@ pub fn look(world: &Arc<World>, process: usize, quorum: &Quorum, dice: &mut Dice
     }
 }
 
-/// One that looks who leads, ends, and begins anew.
+/// A task that observes an election for a while, and then begins anew.
 struct Observer {
     world: Arc<World>,
     process: usize,
@@ -99,7 +99,7 @@ impl Observer {
         }
     }
 
-    /// For so long, or until it has seen the last value there is; returns whether it has.
+    /// Observes for `life`. Returns true if it saw the last value or the quorum was shut down.
     async fn observes(&mut self, number: u32, life: Duration) -> bool {
         let name = self.world.core.lock().unwrap().plan.name_of(NAME);
         let mut leaders = pin!(self.quorum.election(name).observe().expect("the name is one"));
@@ -122,7 +122,7 @@ impl Observer {
         }
     }
 
-    /// Whether that is the last there is.
+    /// Records what the observer saw. Returns whether this is the last value.
     fn saw(&self, observer: u32, seen: &Leadership) -> bool {
         let process = self.process as u16;
         let value = seen.value.strip_prefix('v').map(|value| value.parse().expect("a value of ours"));
@@ -131,7 +131,7 @@ impl Observer {
         value.is_some() && value == self.world.elections.last()
     }
 
-    /// Now and then it does something else for a while.
+    /// Sometimes pauses, so that the observer reads late.
     async fn rests(&mut self) {
         if self.dice.chance(0.1) {
             let pause = self.dice.log(MS, SECOND);
@@ -141,7 +141,7 @@ impl Observer {
 }
 
 impl Client {
-    /// Wants to lead, however that goes.
+    /// Tries to become the leader. This may fail.
     pub async fn some_office(&mut self) {
         let (manner, (options, round)) = (self.manner(), self.options(false));
         let timeout = self.timeout(manner);
@@ -154,7 +154,7 @@ impl Client {
         }
     }
 
-    /// A part of a scene: leads, and proclaims so many values.
+    /// A part of a scene: leads, and proclaims this many values.
     pub async fn play_office(&mut self, part: Part, values: u32, apart: Duration, round: Duration) {
         let options = part.options(self.ttl());
         let ask = self.ask_for(&[NAME], false, &options, round, part.timeout, part.must);
@@ -183,7 +183,7 @@ impl Client {
         self.ends(&watch, ending, leader, Leader::resign).await;
     }
 
-    /// Proclaims some values, works, and proclaims others perhaps.
+    /// Proclaims up to three values, works, and proclaims up to three more.
     async fn term(&mut self, watch: &Watch, lease: &LeaderLease) {
         self.proclaims(watch, lease).await;
         self.work(watch).await;
@@ -199,19 +199,19 @@ impl Client {
         }
     }
 
-    /// What nobody has proclaimed before.
+    /// A value that nobody has proclaimed before.
     fn value(&self) -> u32 {
         1 + self.world.elections.values.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether a quorum has stored it.
+    /// Proclaims a value. Returns whether a quorum has stored it.
     async fn proclaim(&self, watch: &Watch, lease: &LeaderLease, value: u32) -> bool {
         let office = watch.number;
         self.record(|process| What::Proclaims { process, lease: office, value });
         lease.proclaim(format!("v{value}")).await.is_ok()
     }
 
-    /// Leads until everybody has seen its last value, or should have.
+    /// Leads until all observers have seen the last value, or should have seen it.
     async fn leads_last(&mut self, patience: Duration) {
         let (options, round) = (LockOptions::default().ttl(self.ttl()), (self.ttl() / 3).min(2 * SECOND));
         let ask = self.ask_for(&[NAME], false, &options, round, patience, true);
@@ -230,7 +230,7 @@ impl Client {
         }
     }
 
-    /// Until all observers have seen it; tells of those that have not for so long.
+    /// Waits until all observers have seen the last value. Records those that are too late.
     async fn shows(&self, patience: Duration) {
         let end = self.world.now() + micros(patience);
         while !self.world.looking().is_empty() && self.world.now() < end {
@@ -242,15 +242,15 @@ impl Client {
     }
 }
 
-/// All is quiet: somebody leads, and all observers see it.
+/// After all faults: one client leads, and all observers must see its value.
 pub async fn finale(world: &Arc<World>, plan: &Plan) {
     let quorums = world.quorums.all();
     let Some((process, quorum)) = quorums.first().cloned() else { return };
     drop(quorums);
     let (dice, patience) = (world.core.lock().unwrap().dice.fork(), plan.patience());
     if plan.proxied {
-        // Behind a proxy clients learn by INFO alone that another process answers, and until all have,
-        // each doubts what the others wrote.
+        // Behind a proxy, clients learn only from INFO that another process answers. Until all
+        // clients know, those that know doubt the node's answers.
         world.run(world.now() + micros(PROBED), || false).await;
     }
     let mut client = Client::new(world.clone(), process, quorum, dice);

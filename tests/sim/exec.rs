@@ -1,5 +1,5 @@
-//! Runs the tasks of all processes, on one thread. A process that is paused is not polled, one that
-//! was killed is dropped.
+//! Runs the tasks of all processes on one thread. Does not poll the tasks of a paused process, and
+//! drops the tasks of a killed process.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -12,7 +12,7 @@ use quorumlock::host::Task;
 
 use crate::dice::Dice;
 
-/// Who is ready. A wake-up that comes while the driver sleeps is a timer's.
+/// Tasks that were woken. A wake-up that comes while the driver sleeps is from a timer.
 #[derive(Debug, Default)]
 struct Wakes {
     ready: Mutex<VecDeque<usize>>,
@@ -54,12 +54,12 @@ struct Slot {
     waker: Arc<TaskWaker>,
 }
 
-/// A process's gate.
+/// The scheduling state of a process.
 #[derive(Debug, Default)]
 struct Gate {
     paused: bool,
     dead: bool,
-    /// Tasks that would have run, and whether a timer woke them.
+    /// Tasks that were woken while the process was paused, and whether a timer woke them.
     parked: Vec<(usize, bool)>,
     tasks: usize,
 }
@@ -101,14 +101,14 @@ impl Exec {
         self.wakes.ready.lock().unwrap().push_back(number);
     }
 
-    /// Polls whoever is ready, mostly in the order of their wake-ups, until nobody is.
+    /// Polls ready tasks, mostly in the order of their wake-ups, until no task is ready.
     pub fn run_ready(&self) {
         while let Some(task) = self.next_ready() {
             self.poll(task, false);
         }
     }
 
-    /// Lets those run whom timers woke while the driver slept.
+    /// Polls the tasks that timers woke while the driver slept.
     pub fn run_timers(&self) {
         loop {
             let timers = std::mem::take(&mut *self.wakes.timers.lock().unwrap());
@@ -158,8 +158,9 @@ impl Exec {
         self.state.lock().unwrap().gates[process].paused = true;
     }
 
-    /// Goes on. Returns who was to run in between, to be made ready, and whom only a timer had
-    /// woken where timers stood still too, to be woken later.
+    /// Ends a pause. Returns two lists of tasks that were woken meanwhile: tasks to make ready now,
+    /// and tasks to wake later. The second list has tasks that only a timer woke, if timers stood
+    /// still too.
     pub fn resume(&self, process: usize, timers_stood_still: bool) -> (Vec<usize>, Vec<usize>) {
         let mut state = self.state.lock().unwrap();
         let gate = &mut state.gates[process];
@@ -173,12 +174,12 @@ impl Exec {
         (tasks(now), tasks(later))
     }
 
-    /// Lets tasks run that are not queued.
+    /// Queues tasks that are not in the queue.
     pub fn make_ready(&self, tasks: Vec<usize>) {
         self.wakes.ready.lock().unwrap().extend(tasks);
     }
 
-    /// Wakes a task whose timer was late.
+    /// Wakes a task whose timer was late, because its machine was suspended.
     pub fn wake_late(&self, task: usize) {
         let waker = self.state.lock().unwrap().slots[task].as_ref().map(|slot| slot.waker.clone());
         if let Some(waker) = waker {
@@ -186,7 +187,7 @@ impl Exec {
         }
     }
 
-    /// Drops all tasks of a process, as SIGKILL does: nothing of theirs runs any more.
+    /// Drops all tasks of a process, as SIGKILL does. None of its code runs any more.
     pub fn kill(&self, process: usize) {
         let mut state = self.state.lock().unwrap();
         state.gates[process].dead = true;
@@ -202,7 +203,7 @@ impl Exec {
         self.state.lock().unwrap().gates[process].tasks
     }
 
-    /// Ends when `sleep` does or a timer has woken a task.
+    /// Ends when `sleep` ends, or when a timer has woken a task.
     pub async fn sleep(&self, mut sleep: Pin<&mut tokio::time::Sleep>) {
         self.wakes.awake.store(false, Ordering::Relaxed);
         std::future::poll_fn(|context| {

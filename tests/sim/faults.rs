@@ -1,5 +1,5 @@
-//! What goes wrong, when, and for how long. Everything that begins here ends at the plan's length
-//! at the latest.
+//! Faults: what fails, when, and for how long. Every fault that begins here ends at the plan's
+//! length at the latest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::storage::Write;
 use crate::twins::Move;
 use crate::world::{Core, Event, Weather, World, micros};
 
-/// Something that happens to the world.
+/// A scheduled change of the world.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// The next fault begins.
@@ -22,13 +22,13 @@ pub enum Action {
     Calm,
     Mend(Vec<(usize, usize)>),
     Unhang(usize),
-    /// A server does.
+    /// A server crashes, and restarts after `down`.
     Crash {
         node: usize,
         memory: Memory,
         down: Duration,
     },
-    /// A replica of it takes over.
+    /// A replica of this server takes over.
     Promote {
         node: usize,
         memory: Memory,
@@ -39,7 +39,7 @@ pub enum Action {
         epoch: u32,
     },
     Resume(usize),
-    /// It was first in a line, and stands still or dies.
+    /// A process stands still or dies, at the moment at which a node hands it the lock.
     Fell(usize),
     Begin {
         region: usize,
@@ -48,12 +48,12 @@ pub enum Action {
     },
     Change(Step),
     Move(Move),
-    /// One server is the replica of another until now.
+    /// A server gets the data of another server, as if it had been its replica.
     Copy {
         from: usize,
         to: usize,
     },
-    /// Whether this name is free on this node though somebody waits for it.
+    /// Checks whether this name is free on this node although a waiter waits for it.
     LookAtIdle(usize, Name),
     /// All faults end.
     Heal,
@@ -62,7 +62,7 @@ pub enum Action {
 }
 
 impl World {
-    /// Begins the faults of the plan.
+    /// Schedules the first fault of the plan, and the end of all faults.
     pub fn unleash(&self) {
         let mut core = self.core.lock().unwrap();
         let length = micros(core.plan.length);
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// Begins one fault; returns whether it could.
+    /// Begins one fault. Returns whether it began.
     fn begin(self: &Arc<Self>, kind: FaultKind, last: Duration) -> bool {
         match kind {
             FaultKind::SlowNetwork => self.storm(last, |share| Weather { slow: share, ..Weather::default() }),
@@ -199,7 +199,7 @@ impl World {
         true
     }
 
-    /// One process cannot reach one node: mostly in one direction only.
+    /// Cuts one process off from one node, mostly in one direction only.
     fn cut_one(&self, last: Duration) -> bool {
         let mut core = self.core.lock().unwrap();
         let Some(process) = core.some_process() else { return false };
@@ -210,7 +210,7 @@ impl World {
         true
     }
 
-    /// Somebody takes a name away.
+    /// Some process revokes the lock on some name.
     fn revoke_some(self: &Arc<Self>) -> bool {
         let mut core = self.core.lock().unwrap();
         let (process, names) = (core.some_process(), core.plan.names as usize);
@@ -280,7 +280,7 @@ impl World {
         self.lose_one(memory, last, |node, memory, down| Action::Crash { node, memory, down })
     }
 
-    /// A replica takes over that has all, nothing, or what was there a while ago.
+    /// A replica takes over. Its data is complete, empty or old.
     fn promote_some(&self, last: Duration) -> bool {
         let memory = self.core.lock().unwrap().dice.pick(&[Memory::Kept, Memory::Empty, Memory::Old]);
         self.lose_one(memory, last, |node, memory, down| Action::Promote { node, memory, down })
@@ -328,7 +328,7 @@ impl World {
         self.after(down, Action::Restart { node, epoch });
     }
 
-    /// All that a server stores goes, while its process stays.
+    /// Removes all data of a running server, as FLUSHALL does.
     pub fn flush(&self, node: usize) {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
@@ -347,8 +347,8 @@ impl World {
         }
     }
 
-    /// Only where every process has seen this node's clock since the last step: who has not cannot
-    /// know.
+    /// Steps a node's clock, if every process has read the clock since the last step. A process
+    /// that has not read it cannot notice the step.
     pub fn step_clock(&self, node: usize) -> bool {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
@@ -408,7 +408,7 @@ impl World {
 }
 
 impl Core {
-    /// How long a fault lasts: mostly around a ttl, sometimes several.
+    /// The length of a fault, from a tenth of the ttl to four times the ttl, but at most 8 s.
     pub fn fault_length(&mut self) -> Duration {
         let ttl = self.plan.ttl;
         let length = self.dice.log(ttl / 10, 4 * ttl);
@@ -429,15 +429,15 @@ impl Core {
         self.dice.index(nodes)
     }
 
-    /// That a name leads to.
+    /// A server to which a node's name leads.
     pub fn some_server(&mut self) -> usize {
         let node = self.some_node();
         self.homes[node]
     }
 
-    /// How far a node's clock is stepped: further than any hold lasts, or as little as a reply must
-    /// show. A step that is smaller than the uncertainty of a round trip is seen by nobody ("What
-    /// is not promised").
+    /// How far a node's clock is stepped: further than any hold lasts, or by as little as a reply
+    /// must show. No client can notice a step that is smaller than the uncertainty of a round trip
+    /// (docs/guarantees.md, "What is not promised").
     fn clock_step(&mut self) -> Duration {
         let most = self.plan.step();
         let least = 2 * self.plan.node_timeout + Duration::from_millis(200);

@@ -1,7 +1,7 @@
-//! Names that are free on a node though somebody waits for them there. Whoever touches such a name
-//! hands it over, and waiters ask again: those that were told that they are among the first two four
-//! times as long as a hand-over lasts; those that became so since, before half of a hand-over would be
-//! gone; the others by what they said. So it does not last.
+//! Checks that a name does not stay free on a node while a live waiter waits for it there. An
+//! operation on such a name hands it over, and waiters also ask by themselves: the first two every
+//! H / 4, the other waiters after the time that they announced. A new first or second waiter gets a
+//! hint.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use crate::judge::history::{Micros, What};
 use crate::recorder::letter;
 use crate::world::{Core, Event, micros};
 
-/// Timers, and tasks that run late.
+/// Allowance for timers and tasks that run late.
 const LATE: Duration = Duration::from_millis(50);
 
-/// What is known of the waiters of each name, by node.
+/// The waiters of each name on each node.
 #[derive(Debug, Default)]
 pub struct Idle(BTreeMap<(usize, Name), Waited>);
 
 #[derive(Debug, Default)]
 struct Waited {
     asks: BTreeMap<Arc<str>, Asks>,
-    /// Since when the name is free for them, or will be; and by when it is somebody's.
+    /// From when the name is free for its waiters, and when it must be held again at the latest.
     free: Option<(Micros, Micros)>,
-    /// When that is looked at.
+    /// When the simulation checks the name next.
     looks: Option<Micros>,
     channel: Arc<str>,
-    /// The server's process that knows of them.
+    /// The server's process that has these waiters.
     epoch: u32,
 }
 
-/// When one of them asked last, how often it does by itself, and where it is told to.
+/// When a waiter asked last, and after what time it asks again: by itself, and if told to.
 #[derive(Debug)]
 struct Asks {
     last: Micros,
@@ -42,7 +42,7 @@ struct Asks {
 }
 
 impl Core {
-    /// A node has carried an operation out.
+    /// Notes an operation that a node has carried out.
     pub fn waited(
         &mut self,
         now: Micros,
@@ -58,7 +58,7 @@ impl Core {
             if live.is_empty() && !self.idle.0.contains_key(&(node, name.clone())) {
                 continue;
             }
-            // Whether what is published arrives.
+            // Whether all hints are delivered.
             let heard = self.plan.hints[0].0 == 0;
             let (epoch, slack) = (self.servers[node].epoch, micros(8 * self.plan.farthest() + LATE));
             let waited = self.idle.0.entry((node, name.clone())).or_default();
@@ -72,8 +72,8 @@ impl Core {
                     |place, asks: &Asks| if place < 2 && heard { asks.told.min(asks.itself) } else { asks.itself };
                 all.map(|(place, asks)| (asks.last + often(place, asks)).max(since) + often(place, asks)).min()
             };
-            // Whoever touches it first may not know how high the ballot must be that it is handed over
-            // with.
+            // Allows for two asks: the hand-over ballot of the first ask may be too low for the
+            // node.
             let by = || Some((since, next()? + slack));
             waited.free = waited.free.filter(is_free).or_else(by).filter(|_| !live.is_empty());
             (waited.epoch, waited.channel) = (epoch, channel.clone());
@@ -91,7 +91,7 @@ impl Core {
         }
     }
 
-    /// Looks whether a name is free that must not be by now.
+    /// Records a violation if a name is still free that must be held by now.
     pub fn look_at_idle(&mut self, now: Micros, node: usize, name: &Name) {
         let Some(waited) = self.idle.0.get_mut(&(node, name.clone())) else { return };
         waited.looks = None;
@@ -108,14 +108,14 @@ impl Core {
         }
     }
 
-    /// In how long a name is free for the first that waits for it, and who waits.
+    /// How long until a name is free for its first waiter, and all its live waiters.
     fn waiters(&self, now: Micros, node: usize, channel: &str, name: &Name) -> (Micros, Vec<Arc<str>>) {
         let alive = |number: usize| !self.processes[self.connections[number].process].dead;
         self.servers[node].waited_for(name, now, channel, alive)
     }
 }
 
-/// The waiter of a claim, and how often it asks, by the slowest clock.
+/// The waiter of a claim, and how long until it asks again, by the slowest clock.
 fn asks(now: Micros, operation: &Operation, outcome: &Outcome) -> Option<(Arc<str>, Asks)> {
     let Operation::Claim(claim) = operation else { return None };
     let (waiter, Outcome::Held { queued, .. }) = (claim.waiter?, outcome) else { return None };

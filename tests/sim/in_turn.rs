@@ -1,11 +1,10 @@
-//! Worlds in which nodes restart and forget in turn, so few at a time that each can be synced by the
-//! others. There tokens must grow whatever wall clocks show.
+//! Worlds in which nodes restart and forget in turn: so few at a time that the other nodes can sync
+//! each of them. In these worlds tokens must grow, whatever wall clocks show.
 //!
-//! What is not drawn there is what docs/guarantees.md does not promise (point 7: when tokens rest on
-//! wall clocks): too many nodes that are not synced, a quarantine that is not well
-//! above 10 s, and that no client reaches the others and that node until it is over. So while some
-//! node is not synced, one process goes on undisturbed, and so do the nodes that are up. Everybody
-//! else is disturbed as ever.
+//! Point 7 of "What is not promised" (docs/guarantees.md) lists cases in which tokens rest on wall
+//! clocks. These worlds exclude three such cases: too many unsynced nodes, a short quarantine, and
+//! a quarantine in which no client can sync the node. So while a node is not synced, faults spare
+//! the nodes that are up, and one process. All other processes meet faults as usual.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +14,18 @@ use crate::judge::history::Memory;
 use crate::plan::Plan;
 use crate::world::{Core, Weather, World, micros};
 
-/// How long a crash waits for its turn before it asks again.
+/// How long a crash that must wait for its turn waits before it tries again.
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Plan {
-    /// How many nodes may be unsynced at a time: any two quorums share one node more.
+    /// How many nodes may be unsynced at a time. The others are a quorum, enough to sync a node.
     fn pupils(&self) -> usize {
         self.nodes - (self.nodes / 2 + 1)
     }
 }
 
 impl Core {
-    /// The nodes that are to be synced, or have not rested since they restarted; but `node`.
+    /// How many nodes, except `node`, are down, not synced, or have not rested since their restart.
     fn pupils(&self, now: u64, node: Option<usize>) -> usize {
         let Some(rest) = self.plan.in_turn else { return 0 };
         let pending = |at: &usize| {
@@ -36,28 +35,28 @@ impl Core {
         (0..self.servers.len()).filter(|&at| Some(at) != node).filter(pending).count()
     }
 
-    /// Whether this process syncs nodes, and is left alone: the first that lives, while some node is
-    /// not synced.
+    /// Whether this process is undisturbed and syncs nodes: the first live process, while any node
+    /// is not synced.
     pub fn syncs(&self, now: u64, process: usize) -> bool {
         self.disturbed_by(now) && self.live().first() == Some(&process)
     }
 
-    /// Whether what disturbs everybody must wait.
+    /// Whether faults that disturb all processes must wait.
     pub fn disturbed_by(&self, now: u64) -> bool {
         self.plan.in_turn.is_some() && self.pupils(now, None) > 0
     }
 }
 
 impl World {
-    /// Whether a node may crash now. If not, it does so later; if so, one process is left alone
-    /// from now on.
+    /// Whether a node may crash now. If so, ends the faults that disturb the first process. If not,
+    /// schedules the crash again.
     pub fn takes_its_turn(self: &Arc<Self>, node: usize, memory: Memory, down: Duration) -> bool {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
         if core.plan.in_turn.is_none() {
             return true;
         }
-        // Now and then the same once more, before it was synced.
+        // Sometimes one node crashes again before it was synced.
         let once_more = core.dice.chance(0.1).then_some(node);
         if core.pupils(now, once_more) >= core.plan.pupils() {
             let again = now + micros(PAUSE) < micros(core.plan.length) && core.plan.pupils() > 0;
@@ -72,7 +71,7 @@ impl World {
         true
     }
 
-    /// Ends what would keep the first process from that.
+    /// Ends all faults that could keep the first process from syncing nodes.
     fn calm(self: &Arc<Self>) {
         self.weather(Weather::default());
         let mut core = self.core.lock().unwrap();

@@ -1,6 +1,5 @@
-//! The network between processes and nodes: delays, losses, cuts, and connections that keep the
-//! order of what is sent over them. A connection that was replaced may still have requests on their
-//! way.
+//! The network between processes and nodes: delays, losses, cuts and connections. A connection
+//! keeps the order of its messages. Requests on a connection that was replaced may still arrive.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -16,44 +15,44 @@ use crate::judge::history::{Answer, Micros, Op, What};
 use crate::recorder::Submitted;
 use crate::world::{Core, Event, micros};
 
-/// The way between one process and one node.
+/// The network path between one process and one node.
 #[derive(Debug, Default)]
 pub struct Link {
-    /// There and back.
+    /// Whether the path is cut: to the node, and back.
     pub cut: [bool; 2],
     /// The connection in use.
     pub connection: Option<usize>,
-    /// When the library last learned the time of the node's clock.
+    /// When the library last learned what the node's clock shows.
     pub seen: Micros,
     pub submitted: Submitted,
 }
 
-/// One connection, as both ends know it.
+/// One connection, with the state of both ends.
 #[derive(Debug)]
 pub struct Connection {
     pub process: usize,
     pub node: usize,
-    /// Where the node's name leads this process when it connects.
+    /// The server to which the node's name led this process when the connection began.
     pub server: usize,
-    /// The server's process that accepted it.
+    /// The server's process that accepted the connection.
     epoch: Option<u32>,
-    /// The client has not given it up, and has not been told that it ended.
+    /// False once the client has given the connection up, or knows that it has ended.
     pub open: bool,
-    /// The server was asked for its record: the library takes no note of its clock before it has
-    /// all answers to the greeting.
+    /// The library has asked for the record. It uses the clock only after all answers to the
+    /// greeting.
     greeted: bool,
-    /// The server was admitted, and asked for votes.
+    /// The greeting is over: from now on the library reads the node's clock.
     admitted: bool,
-    /// When the last message arrives, either way: the next arrives behind it.
+    /// When the last message arrives, in each direction. A later message never arrives earlier.
     last: [Micros; 2],
     calls: Calls,
-    /// When it looks next for calls that are overdue.
+    /// When the connection checks next for overdue calls.
     looks: Option<Micros>,
     events: VecDeque<transport::Event>,
     waker: Option<Waker>,
 }
 
-/// A request on its way.
+/// A request on its way to a server.
 #[derive(Debug)]
 pub struct Arrival {
     pub connection: usize,
@@ -61,7 +60,7 @@ pub struct Arrival {
     command: Command,
 }
 
-/// An answer on its way.
+/// An answer on its way to a process.
 #[derive(Debug)]
 pub struct Landing {
     connection: usize,
@@ -70,9 +69,10 @@ pub struct Landing {
 
 #[derive(Debug)]
 enum Completed {
-    /// The answer to a call. Some tell the time of the node's clock, and what became of operations.
+    /// The answer to a call. `timed` answers show the node's clock; `told` has the results of
+    /// operations.
     Reply { call: u64, reply: Reply, timed: bool, told: Vec<(Op, Answer)> },
-    /// Published on the connection's channel, and what it says was handed over.
+    /// A text from the connection's channel, and the hand-over that it reports, if any.
     Message(String, Option<Op>),
     /// The server ended the connection.
     Reset,
@@ -82,7 +82,7 @@ const THERE: usize = 0;
 const BACK: usize = 1;
 
 impl Link {
-    /// Whether the library knows the node's clock, and since when.
+    /// When the library last read the node's clock; `None` if it does not know the clock.
     pub fn clock_seen(&self, connections: &[Connection]) -> Option<Micros> {
         let connection = &connections[self.connection?];
         (connection.open && connection.admitted).then_some(self.seen)
@@ -90,7 +90,7 @@ impl Link {
 }
 
 impl Event {
-    /// The process that something reaches.
+    /// The process that this event reaches.
     fn reaches(&self, core: &Core) -> Option<usize> {
         match self {
             Self::Land(Landing { connection, .. }) | Self::Overdue(connection) => {
@@ -151,7 +151,7 @@ impl Core {
         (number, self.send(now, number, Command::Hello, timeout))
     }
 
-    /// Sends a command, whose answer must come within `timeout`.
+    /// Sends a command. Its answer must come within `timeout`.
     pub fn send(
         &mut self,
         now: Micros,
@@ -160,7 +160,7 @@ impl Core {
         timeout: Duration,
     ) -> oneshot::Receiver<Reply> {
         let due = now + micros(timeout);
-        // What is subscribed to news alone has no name.
+        // A connection that only subscribes to news sends no name.
         if matches!(command, Command::Name) {
             let Connection { process, node, .. } = self.connections[number];
             self.link(process, node).connection = Some(number);
@@ -189,14 +189,14 @@ impl Core {
         receiver
     }
 
-    /// When a message that leaves now arrives, if it does.
+    /// When a message that is sent now arrives; `None` if it is lost.
     fn way(&mut self, now: Micros, number: usize, way: usize) -> Option<Micros> {
         let lost = [self.weather.lost_requests, self.weather.lost_replies][way];
         if self.dice.chance(lost) {
             return None;
         }
         let Connection { process, node, server, .. } = self.connections[number];
-        // What a partition stops is lost, or comes when it has healed.
+        // A message on a cut path is lost, or arrives late.
         let cut = self.processes[process].links[node].cut[way];
         if cut && self.dice.chance(0.5) {
             return None;
@@ -205,8 +205,8 @@ impl Core {
         let held_back = self.held_back(now, process, node, way).unwrap_or(Some(now))?;
         let at = (now + self.delay(process, (node, server), late)).max(held_back);
         let last = &mut self.connections[number].last[way];
-        // Something may happen between two requests; answers and pushes often come in the same
-        // bytes.
+        // Requests arrive at different moments, so that something may happen between two of them.
+        // An answer and a push may arrive together.
         *last = at.max(*last + Micros::from(way == THERE));
         Some(*last)
     }
@@ -230,7 +230,7 @@ impl Core {
             let refused = Err(Fault::new(FaultKind::Down, "connection refused"));
             return self.answer(now, number, Completed::Reply { call, reply: refused, timed: false, told: Vec::new() });
         }
-        // A proxy keeps the connection when its server is gone, and another process answers on it.
+        // Behind a proxy, the connection survives its server, and the next process answers on it.
         if server.down && self.plan.proxied {
             return;
         }
@@ -245,13 +245,13 @@ impl Core {
         }
         let timed = matches!(arrival.command, Command::Info(_) | Command::Script(_));
         let (reply, told) = self.carry_out(now, number, arrival.command);
-        // A connection that was given up has nobody who listens.
+        // The client has given up this connection, so nobody reads the answer.
         if self.connections[number].open {
             self.answer(now, number, Completed::Reply { call, reply, timed, told });
         }
     }
 
-    /// Sends what was published to whom it is for, some of it twice and some never.
+    /// Sends a published text to its connection. Some texts are sent twice, and some never.
     pub fn publish(&mut self, now: Micros, number: usize, text: &str, handed: Option<Op>) {
         let times = self.dice.weighed(&self.plan.hints);
         match times {
@@ -297,7 +297,7 @@ impl Core {
 
     fn overdue(&mut self, now: Micros, number: usize) {
         let connection = &mut self.connections[number];
-        // It was to look earlier by then, or has been told to since.
+        // Calls were checked after this event was scheduled, or their next check is later.
         if connection.looks.is_none_or(|at| now < at) {
             return;
         }
@@ -307,7 +307,7 @@ impl Core {
         }
     }
 
-    /// The connection between a process and a node ends: what waits for an answer will have none.
+    /// Ends the connection between a process and a node. Calls without an answer get none.
     pub fn replace(&mut self, process: usize, node: usize) {
         if let Some(number) = self.link(process, node).connection {
             self.end(number, "reset");
@@ -322,7 +322,7 @@ impl Core {
         }
     }
 
-    /// The library gives a connection up.
+    /// The library gives up a connection.
     pub fn hang_up(&mut self, now: Micros, number: usize) {
         let connection = &mut self.connections[number];
         connection.open = false;
@@ -338,7 +338,7 @@ impl Core {
         }
     }
 
-    /// A server has crashed: most connections notice at once, some when they are used next.
+    /// A server has crashed. Most connections notice at once, and some when they are used next.
     pub fn reset_connections(&mut self, now: Micros, server: usize) {
         if self.plan.proxied {
             return;
@@ -350,7 +350,7 @@ impl Core {
         }
     }
 
-    /// The connections in use that lead there, of processes that live.
+    /// The connections in use between live processes and this server.
     fn connections_to(&mut self, server: usize) -> Vec<usize> {
         let nodes = self.plan.nodes;
         let links: Vec<_> =
@@ -360,17 +360,17 @@ impl Core {
         used.into_iter().filter(|&number| self.connections[number].server == server).collect()
     }
 
-    /// Where a node's name leads a process.
+    /// The server to which a node's name leads a process.
     pub fn route(&self, process: usize, node: usize) -> usize {
         self.views.get(&(process, node)).copied().unwrap_or(self.homes[node])
     }
 
-    /// A name leads these processes to another server from now on, or to its own again: connections
-    /// that stand end, unless they are to go on.
+    /// From now on a node's name leads these processes to `server`. With `ends`, open connections
+    /// to other servers end.
     pub fn reroute(&mut self, now: Micros, node: usize, whom: &[usize], server: usize, ends: bool) {
         for &process in whom {
             self.views.insert((process, node), server);
-            // It may begin later.
+            // The process may begin later, and then has no connection yet.
             let connection = self.processes.get(process).and_then(|process| process.links[node].connection);
             if let Some(number) = connection.filter(|&number| ends && self.connections[number].server != server) {
                 self.answer(now, number, Completed::Reset);
@@ -378,10 +378,10 @@ impl Core {
         }
     }
 
-    /// A server that had hung carries out what reached it.
+    /// A server that hung carries out the requests that reached it.
     pub fn unhang(&mut self, now: Micros, server: usize) {
         self.servers[server].hung = false;
-        // Each at a moment of its own: something may happen between two of them.
+        // Requests are carried out one by one, so that something may happen between two of them.
         for arrival in std::mem::take(&mut self.backlog[server]) {
             self.schedule(now, Event::Arrive(arrival));
         }
@@ -405,7 +405,7 @@ impl Connection {
     }
 }
 
-/// What a connection answers that is no more.
+/// The result of a call on a connection that has ended.
 pub fn closed() -> Result<Value, Fault> {
     Err(Fault::new(FaultKind::Closed, "the connection ended before the answer"))
 }

@@ -1,8 +1,7 @@
-//! Random worlds in which processes are not all configured alike (other nodes, another `max_ttl`,
-//! another list name), and how one configuration follows another.
+//! Random worlds in which processes have different configurations (other nodes, another `max_ttl`,
+//! another list name), and the ways in which one configuration replaces another.
 //!
-//! (Nobody calls `force_release`. It may make two holders, until the old one's time is over or its
-//! next renewal: the judge would have to look away for so long, and that hides what it is for.)
+//! No world calls `force_release`: the judge would have to excuse two holders, and could miss bugs.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -14,30 +13,30 @@ use crate::plan::{FaultKind, Plan};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-/// In so many of a hundred random worlds.
+/// The percentage of random worlds with different configurations.
 static SHARE: AtomicU32 = AtomicU32::new(20);
-/// The list names that there are.
+/// The names of lists.
 const TEAMS: [&str; 2] = ["default", "other"];
 
-/// From now on so many of a hundred random worlds have clients that are configured differently.
+/// Sets the percentage of random worlds with different configurations.
 pub fn draw_in(percent: u32) {
     SHARE.store(percent, Ordering::Relaxed);
 }
 
-/// In so many of a hundred.
+/// The percentage of random worlds with different configurations.
 pub fn drawn_in() -> u32 {
     SHARE.load(Ordering::Relaxed)
 }
 
-/// Processes that are configured alike.
+/// One configuration, which several processes may have.
 #[derive(Clone, Debug)]
 pub struct Deployment {
     pub list: Vec<usize>,
     pub ttl: Duration,
     pub max_ttl: Duration,
-    /// The number of its list's name.
+    /// The index of its list's name in `TEAMS`.
     pub team: u8,
-    /// The old configuration is 0, the new one 1.
+    /// 0 for the old configurations, 1 for the new ones.
     pub side: usize,
 }
 
@@ -47,24 +46,24 @@ impl Deployment {
         TEAMS[self.team as usize]
     }
 
-    /// Its list, as the library has it.
+    /// Its list, in the library's type.
     pub fn listed(&self) -> List {
         List::new(self.name(), self.list.iter().map(|node| format!("n{node}")), self.max_ttl)
     }
 }
 
-/// How one side follows the other.
+/// How the new side replaces the old side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// All run from the beginning on.
+    /// Processes of both sides run from the beginning.
     Together,
-    /// The old ones are stopped at a time, and the new ones start at another: as they should, too
-    /// early, or at once. An old one may stand still then, and come back after so long.
+    /// All old processes are stopped at one time, and new ones start at another: correctly, too
+    /// early, or at once. One old process may stand still at the stop, and come back later.
     Cold { stop: Duration, start: Duration, stalled: Option<Duration> },
-    /// One after the other is replaced; from a time on one after the other back again.
+    /// Old processes are replaced one by one. From `back` on, new ones are replaced by old ones
+    /// again.
     Rolling { from: Duration, every: Duration, back: Option<Duration> },
-    /// One process of the new configuration runs beside the old ones for a while: a canary, or a
-    /// stray client.
+    /// A new process runs beside the old ones for a while, as a canary or a stray client does.
     Beside { from: Duration, last: Duration },
 }
 
@@ -72,12 +71,13 @@ pub enum Change {
 pub struct Lists {
     pub deployments: Vec<Deployment>,
     pub change: Change,
-    /// The side that is left when the faults end; both if there is none.
+    /// The side whose processes are left when the faults end; `None` if both sides are left.
     pub left: Option<usize>,
 }
 
 impl Plan {
-    /// How a process is configured: in a scene by its number, and else as the plan has drawn it.
+    /// The configuration of a process. In scenes it depends on the process's number, otherwise on
+    /// the plan.
     pub fn configuration(&self, number: usize, deployment: usize) -> Deployment {
         if let Some(mixed) = &self.mixed {
             return mixed.deployments[deployment].clone();
@@ -89,8 +89,7 @@ impl Plan {
 }
 
 impl Lists {
-    /// Sometimes makes a world of clients that are not configured alike out of one in which they
-    /// are.
+    /// Sometimes gives the processes of a plain world different configurations.
     pub fn draw(plan: &mut Plan, mut dice: Dice) {
         if !dice.chance(f64::from(drawn_in()) / 100.0) {
             return;
@@ -131,7 +130,7 @@ impl Lists {
         plan.mixed = Some(lists);
     }
 
-    /// For how long a list is in force at most whose clients have gone.
+    /// How long a list stays in force at most after its clients have gone.
     pub fn lasts(max_ttl: Duration) -> Duration {
         List::new(TEAMS[0], ["n0"], max_ttl).lasts()
     }
@@ -148,7 +147,7 @@ impl Lists {
         }
     }
 
-    /// How the processes that start at the beginning are configured.
+    /// The configuration of a process that starts at the beginning.
     pub fn first(&self, number: usize) -> usize {
         match self.change {
             Change::Together => number % self.deployments.len(),
@@ -163,27 +162,27 @@ impl Lists {
     }
 }
 
-/// Nodes of one list know nothing of tokens that were dealt on those of another: there they grow by
-/// wall clocks.
+/// Excludes faults that different lists do not survive. Nodes of one list do not know the tokens of
+/// another list, so tokens grow by wall clocks there: these must agree.
 fn bound_faults(plan: &mut Plan) {
     plan.wall_skew = plan.wall_skew.min(SECOND);
     plan.wall_behind = Duration::ZERO;
-    // What changes the list of a server behind an open connection is seen with the next hello.
+    // Behind a proxy, clients would notice another server's list only with their next hello.
     plan.proxied = false;
     plan.faults.retain(|fault| *fault != FaultKind::RollingRestart);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
-    /// One list; it may be written in another order.
+    /// One list, perhaps written in another order.
     Alike,
-    /// Lists of as many nodes that share so many.
+    /// Lists of equal size that share this many nodes.
     Apart(usize),
     /// Lists of different sizes.
     Sizes,
-    /// One list of nodes, and another `max_ttl`.
+    /// One list of nodes with another `max_ttl`.
     Ttls,
-    /// Another list name.
+    /// A list with another name.
     Foreign,
 }
 
@@ -213,7 +212,7 @@ fn shuffled(nodes: &[usize], dice: &mut Dice) -> Vec<usize> {
     nodes
 }
 
-/// Lists are in force for so many seconds that these worlds are slower than others.
+/// Slows a world down: lists stay in force for many seconds.
 pub fn slow_down(plan: &mut Plan, dice: &mut Dice) {
     plan.ttl = whole(dice.log(400 * MS, 5 * SECOND));
     plan.max_ttl = whole(dice.log(6 * SECOND, 20 * SECOND));
@@ -227,7 +226,7 @@ fn whole(duration: Duration) -> Duration {
     Duration::from_millis(duration.as_millis() as u64)
 }
 
-/// One or two configurations of each side.
+/// One or two configurations for each side.
 fn deployments(shape: Shape, lists: [Vec<usize>; 2], plan: &Plan, dice: &mut Dice) -> Vec<Deployment> {
     let mut all = Vec::new();
     for (side, list) in lists.into_iter().enumerate() {

@@ -27,7 +27,7 @@ pub enum FaultKind {
     CrashEmpty,
     CrashOld,
     RollingRestart,
-    /// FLUSHALL, while it runs.
+    /// FLUSHALL on a running server.
     Flush,
     /// A replica takes over.
     Promote,
@@ -95,8 +95,8 @@ impl FaultKind {
         }
     }
 
-    /// Whether a server comes to have an old state, and its old record with it, behind connections that
-    /// stay open: that is not promised to be seen.
+    /// Whether a server gets an old state with its old record. The library does not promise to
+    /// notice that behind connections that stay open (a proxy).
     const fn is_unseen(self) -> bool {
         matches!(self, Self::CrashOld | Self::Promote)
     }
@@ -106,75 +106,75 @@ impl FaultKind {
     }
 }
 
-/// Hints that never come, not even when all faults have ended.
+/// Hints are never delivered, not even after all faults.
 pub const LOST: [(u32, u32); 3] = [(1, 0), (0, 1), (0, 2)];
 
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub nodes: usize,
-    /// Servers that no name leads to when a run begins.
+    /// Servers to which no name leads when a run begins.
     pub spares: usize,
-    /// The servers that are started then: all others have run for long.
+    /// The servers that start when a run begins. All other servers have run for long.
     pub young: Vec<usize>,
-    /// Which nodes each process has in its list; all where it has none here.
+    /// The nodes in each process's list. A process without an entry has all nodes.
     pub lists: Vec<Vec<usize>>,
-    /// Which processes have a list of another name, and which only look.
+    /// The processes whose list has another name, and the processes that only observe.
     pub strangers: Vec<usize>,
     pub onlookers: Vec<usize>,
-    /// Of random worlds: which configurations there are, and how one follows the other.
+    /// In random worlds: the configurations, and how one replaces the other.
     pub mixed: Option<Lists>,
-    /// Of random worlds: how a name comes to lead to two servers.
+    /// In random worlds: how a name comes to lead to two servers.
     pub twin: Option<Twin>,
     pub regions: usize,
     pub processes: usize,
     pub clients: usize,
     pub names: u8,
-    /// Where the names are a semaphore and its permits, how many of these there are.
+    /// The number of permits, if the names are a semaphore and its permits; otherwise 0.
     pub permits: u32,
-    /// How often a client asks for several of them.
+    /// How often a client asks for several names.
     pub sets: f64,
-    /// How often it only reads.
+    /// How often a client acquires as a reader.
     pub readers: f64,
     /// How often a writer becomes a reader.
     pub downgrades: f64,
-    /// How often a client has a session.
+    /// How often a client uses a session.
     pub sessions: f64,
-    /// How often something is to be done once in a period, and how long that is.
+    /// How often a client claims a period, and how long the period is.
     pub once: f64,
     pub period: Duration,
-    /// How often the lock is an office; then there are observers in each process.
+    /// How often a client campaigns in an election. If not 0, each process has observers.
     pub elections: f64,
-    /// Whether the storage behind each name checks tokens.
+    /// For each name, whether the storage behind it checks tokens.
     pub checking: Vec<bool>,
     pub ttl: Duration,
     pub max_ttl: Duration,
-    /// One way, within a region and to another.
+    /// The delay one way: within a region, and to another region.
     pub near: Duration,
     pub far: Duration,
-    /// Nodes that are further away than that from everybody, and how far one way.
+    /// Nodes that are further away from all processes, each with its delay one way.
     pub distant: Vec<(usize, Duration)>,
-    /// How often a message is late for no reason, and how late.
+    /// How often a message is late without a fault, and how late at most.
     pub tail: f64,
     pub longest_delay: Duration,
     pub node_timeout: Duration,
-    /// Parts per million.
+    /// Clock rates, in parts per million.
     pub node_rates: Vec<u64>,
     pub slowest_process: u64,
-    /// How far wall clocks are ahead of true time, and behind it.
+    /// How far wall clocks may be ahead of true time, and behind it.
     pub wall_skew: Duration,
     pub wall_behind: Duration,
-    /// Whether nodes restart in turn, each once all are synced and have been up for so long.
+    /// If nodes restart in turn: how long each node stays up before another may restart.
     pub in_turn: Option<Duration>,
-    /// Whether connections outlive the servers behind them.
+    /// Whether connections outlive the servers behind them, as behind a proxy.
     pub proxied: bool,
     pub faults: Vec<FaultKind>,
-    /// What may happen at the worst moment, and how often it does.
+    /// Faults that wait for their moment, and how often they strike at such a moment.
     pub directed: Vec<Directed>,
     pub directed_share: f64,
-    /// Weights of hints that come so many times.
+    /// How many times a hint is delivered: pairs of a weight and a number of times.
     pub hints: [(u32, u32); 3],
     pub fault_every: Duration,
-    /// When clients stop to begin anew.
+    /// When all faults end. After that, each client makes only one last call.
     pub length: Duration,
     pub think: Duration,
     /// Weights of sections: short, medium, several ttl, to the edge of the validity, until lost.
@@ -183,7 +183,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A world in which nothing happens by itself.
+    /// A world without faults, in which nothing happens unless a script says so.
     pub fn still(nodes: usize, ttl: Duration, max_ttl: Duration) -> Self {
         Self {
             nodes,
@@ -297,7 +297,7 @@ impl Plan {
         if plan.proxied {
             plan.faults.retain(|fault| !fault.is_unseen());
         }
-        // With dice of its own, so that the other worlds stay as they are.
+        // The draws below use dice of their own, so that other worlds do not change.
         let mut own = dice.clone().fork();
         let mut faces = own.fork();
         plan.sets = faces.pick(&[0.0, 0.2, 0.5]);
@@ -315,13 +315,13 @@ impl Plan {
         plan
     }
 
-    /// Whether all processes are configured alike, and each name leads to one server.
+    /// Whether all processes have one configuration, and each name leads to one server.
     pub const fn is_plain(&self) -> bool {
         self.mixed.is_none() && self.twin.is_none()
     }
 
-    /// In some worlds one node or two are on another continent. Leases there last for several round
-    /// trips, and nodes may take as long for an answer.
+    /// In some worlds one or two nodes are on another continent. There, leases last for several
+    /// round trips, and a node may take several round trips to answer.
     fn draw_distant(&mut self, mut dice: Dice) {
         if !dice.chance(0.15) {
             return;
@@ -332,18 +332,18 @@ impl Plan {
         self.distant = (0..many).map(far).collect();
         let longest = self.farthest();
         self.ttl = Duration::from_millis(dice.log(12 * longest, 24 * longest).as_millis() as u64);
-        // Hellos come every fifth of it.
+        // Hellos come every fifth of `max_ttl`: leave several round trips for each.
         self.max_ttl = self.max_ttl.max(self.ttl).max(20 * longest);
         self.node_timeout = longest.mul_f64(4.0 + 4.0 * dice.share());
         self.length = self.length.max(8 * self.ttl);
     }
 
-    /// How long a message is on its way at most, but for one that is late.
+    /// The longest delay of a message that is not late.
     pub fn farthest(&self) -> Duration {
         self.distant.iter().map(|&(_, far)| far).chain([self.near, self.far]).max().unwrap_or(self.far)
     }
 
-    /// How far a node is, of a process in its region or in another.
+    /// The delay to a node from a process in the same region, or in another.
     pub fn way(&self, node: usize, same: bool) -> Duration {
         let distant = self.distant.iter().find(|(far, _)| *far == node).map(|&(_, far)| far);
         distant.unwrap_or(if same { self.near } else { self.far })
@@ -363,7 +363,7 @@ impl Plan {
     fn draw_faults(&mut self, dice: &mut Dice) {
         let share = dice.pick(&[0.15, 0.3, 0.6]);
         self.faults = FaultKind::ALL.into_iter().filter(|_| dice.chance(share)).collect();
-        // One direction of one client's way to one node is what fails most.
+        // This fault is the most frequent in practice: one client, one node, one direction.
         if !self.faults.contains(&FaultKind::Cut) && dice.chance(0.6) {
             self.faults.push(FaultKind::Cut);
         }
@@ -373,13 +373,12 @@ impl Plan {
         self.draw_wall_clocks(dice);
     }
 
-    /// Wall clocks of processes, when they start and when they are stepped. Point 7 of
-    /// docs/guarantees.md keeps out two things where nodes forget:
-    /// - where they do so whenever it happens, that clocks differ by more than a quarantine lasts:
-    ///   then tokens rest on wall clocks;
-    /// - where they restart in turn, that one is a day ahead. These are stepped too.
+    /// Draws how far wall clocks may be off. Point 7 of docs/guarantees.md excludes two cases in
+    /// worlds in which nodes forget. If nodes may forget at any time, wall clocks must not differ
+    /// by more than a quarantine, because tokens rest on these clocks. If nodes restart in turn, no
+    /// wall clock may be a day ahead.
     ///
-    /// Where no node forgets, each keeps such a fence for as long as that is ahead.
+    /// If no node forgets, a node keeps a fence until its clock has passed the fence.
     fn draw_wall_clocks(&mut self, dice: &mut Dice) {
         const HOUR: Duration = Duration::from_secs(3_600);
         let forgets = self.forgets();
@@ -396,18 +395,19 @@ impl Plan {
         }
     }
 
-    /// Nodes restart in turn. Their quarantines are "well above 10 s", and long enough for
-    /// everybody to notice a restart (5 s behind a proxy), to wait for a round's time, and to try
-    /// twice.
+    /// Makes nodes restart in turn. Their quarantines are longer than 10 s, so that all clients
+    /// notice a restart (5 s behind a proxy), wait for MAX_ROUND, and can sync the node in one of
+    /// two tries.
     fn draw_turns(&mut self, dice: &mut Dice) {
         self.max_ttl = self.ttl.max(16 * SECOND) + 8 * SECOND.mul_f64(dice.share());
         self.in_turn = Some(self.max_ttl.mul_f64(dice.pick(&[0.0, 0.5, 1.2])));
         self.length = self.length.max(3 * self.max_ttl);
-        // Callers that no quorum can serve are refused at once, and would ask some hundred thousand times.
+        // Without a quorum, calls fail at once: without pauses there would be some hundred thousand
+        // calls.
         self.think = self.think.max(self.length / 5_000);
     }
 
-    /// Whether nodes may lose their memory.
+    /// Whether nodes may forget.
     pub fn forgets(&self) -> bool {
         let directed = [Directed::Forget, Directed::Flush].iter().any(|fault| self.directed.contains(fault));
         directed || self.faults.iter().any(|fault| fault.forgets())
@@ -417,26 +417,26 @@ impl Plan {
         self.directed.contains(&Directed::StepClock) || self.faults.contains(&FaultKind::NodeClockStep)
     }
 
-    /// The same with a semaphore of so many permits in place of its names.
+    /// The same world with a semaphore of this many permits in place of its names.
     pub fn with_permits(mut self, permits: u32) -> Self {
         (self.permits, self.names) = (permits, 1 + permits as u8);
-        // One for each digit.
+        // A number for the semaphore, and one for each digit that may end a permit's name.
         self.checking.resize(11, true);
         self
     }
 
-    /// The same, where nothing goes wrong. Clients hold too long, and let go too late, all the same.
+    /// The same world without faults. Clients still hold too long and release too late.
     pub fn without_faults(self) -> Self {
         let (faults, directed, hints) = (Vec::new(), Vec::new(), [(0, 0), (1, 1), (0, 2)]);
         Self { faults, directed, hints, directed_share: 0.0, tail: 0.0, in_turn: None, proxied: false, ..self }
     }
 
-    /// The same, where writers become readers.
+    /// The same world, with writers that become readers.
     pub fn with_downgrades(self) -> Self {
         Self { readers: self.readers.max(0.3), downgrades: 0.5, ..self }
     }
 
-    /// The same, where clients have sessions, on more names.
+    /// The same world, with sessions and more names.
     pub fn with_sessions(mut self, dice: &mut Dice) -> Self {
         self.sessions = dice.pick(&[0.5, 0.8, 1.0]);
         self.names = dice.between(2, 6) as u8;
@@ -444,19 +444,19 @@ impl Plan {
         self
     }
 
-    /// The same, where something is done once in each period.
+    /// The same world, with jobs that run once a period.
     pub fn with_periods(self, dice: &mut Dice) -> Self {
         let period = dice.log(self.ttl, (8 * self.ttl).min(self.length / 3).max(2 * self.ttl));
         let period = Duration::from_millis(period.as_millis() as u64).max(self.ttl);
         Self { once: dice.pick(&[0.5, 1.0]), period, ..self }
     }
 
-    /// The same with elections on one name, and observers.
+    /// The same world, with elections on one name, and observers.
     pub fn with_elections(self, dice: &mut Dice) -> Self {
         Self { elections: dice.pick(&[0.5, 1.0]), names: 1, ..self }
     }
 
-    /// How the name of that number is called.
+    /// The text of the name with this number.
     pub fn name_of(&self, name: u8) -> String {
         match name {
             1.. if self.permits > 0 => format!("lock-a/{}", name - 1),
@@ -464,12 +464,12 @@ impl Plan {
         }
     }
 
-    /// How long after the faults a client that keeps asking may have to wait: for what was left
-    /// behind, for the quarantine, and for its turn.
+    /// How long a client may have to wait after the faults: for holds that were left behind, for
+    /// quarantines, and for its turn.
     pub fn patience(&self) -> Duration {
-        // Or until another list has lapsed, perhaps after its own.
+        // Also until another list has lapsed, perhaps after the client's own list.
         let lists = if self.mixed.is_some() { 2 * Lists::lasts(self.max_ttl) } else { Duration::ZERO };
-        // Where nodes are distant, for those who are before it: an ask, another and a release.
+        // If nodes are distant: each earlier waiter takes two asks and a release.
         let ways = if self.distant.is_empty() { 0 } else { 8 * self.clients as u32 };
         let periods = 2 * self.period + if self.once > 0.0 { 2 * self.step() } else { Duration::ZERO };
         20 * SECOND + 4 * self.max_ttl + self.longest_delay + self.step() + lists + ways * self.farthest() + periods

@@ -1,4 +1,4 @@
-//! Processes: each has a clock, a wall clock, its own randomness, a quorum, and some clients.
+//! Processes. Each has a clock, a wall clock, its own random numbers, a quorum, and some clients.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,7 +24,7 @@ use crate::world::{Process, World};
 /// The wall clock at the beginning of a run, in microseconds since the epoch.
 pub const EPOCH: i64 = 1_700_000_000_000_000;
 
-/// The quorums of all processes that live.
+/// The quorums of all live processes.
 #[derive(Debug, Default)]
 pub struct Quorums(Mutex<BTreeMap<usize, Quorum>>);
 
@@ -43,7 +43,7 @@ impl Quorums {
     }
 }
 
-/// What the library takes from the machine, simulated.
+/// A simulated host: the clocks, random numbers and tasks that the library takes from a machine.
 pub struct SimHost {
     world: Arc<World>,
     process: usize,
@@ -79,7 +79,7 @@ impl Host for SimHost {
 /// A monotonic clock.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    /// Parts per million of true time.
+    /// The clock's rate, in parts per million.
     rate: u64,
     origin: Micros,
 }
@@ -91,7 +91,7 @@ impl Clock {
     }
 }
 
-/// Starts a process with `clients` clients; returns its number.
+/// Starts a process with this number of clients. Returns the number of the process.
 pub fn start(world: &Arc<World>, region: usize, clients: usize, deployment: usize) -> usize {
     let now = world.now();
     let mut core = world.core.lock().unwrap();
@@ -150,7 +150,7 @@ pub fn start(world: &Arc<World>, region: usize, clients: usize, deployment: usiz
     number
 }
 
-/// Lets go of what a killed process held in the simulator's hands.
+/// Drops the quorum of a killed process.
 pub fn bury(world: &World, process: usize) {
     let quorum = world.quorums.0.lock().unwrap().remove(&process);
     drop(quorum);

@@ -1,4 +1,4 @@
-//! Revocations: somebody takes a name away from whoever holds it.
+//! Revocations: a process takes a name away from its holder.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -8,13 +8,13 @@ use quorumlock::Quorum;
 use crate::judge::history::What;
 use crate::world::{World, micros};
 
-/// Which process takes which name away at present: each only once at a time, so that it is known to
-/// which revocation a ballot belongs.
+/// The revocations that are under way, by process and name. A process revokes a name only once at a
+/// time, so a ballot belongs to one known revocation.
 #[derive(Debug, Default)]
 pub struct Revoking(Mutex<BTreeSet<(usize, u8)>>);
 
 impl World {
-    /// The process takes the name away from whoever holds it; returns whether it begins to.
+    /// Begins to revoke the holders of a name. Returns false if this process already does that.
     pub fn revoke(self: &Arc<Self>, process: usize, name: u8) -> bool {
         let Some(quorum) = self.quorums.of(process) else { return false };
         if !self.revoking.0.lock().unwrap().insert((process, name)) {
@@ -35,7 +35,7 @@ impl World {
         let text = self.core.lock().unwrap().plan.name_of(name);
         if let Ok(taken) = quorum.revoke(&text).await {
             let left = taken.left.unwrap_or_default();
-            // The nodes' clocks are true to a percent, and tell whole milliseconds.
+            // The nodes' clocks may be off by a percent, and show whole milliseconds.
             let by = self.now() + micros(left + left / 50) + 2_000;
             self.record(What::Revoked { process: process as u16, name, began, by });
         }

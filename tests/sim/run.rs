@@ -1,4 +1,4 @@
-//! One run: from a seed to a history, and to what the judge says of it.
+//! One run: from a seed to a history and the judge's verdict.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ pub struct Run {
     pub judgement: Judgement,
 }
 
-/// Runs a seed and judges what came of it.
+/// Runs the world of a seed, and judges its history.
 pub fn run(seed: u64) -> Run {
     let mut dice = Dice::new(seed);
     let plan = with_a_face(seed, Plan::draw(&mut dice));
@@ -35,8 +35,8 @@ pub fn run(seed: u64) -> Run {
     of(seed, plan, dice.fork(), false, async move |world| live(world, &drawn, &mut dice).await)
 }
 
-/// Some worlds have something else in place of their locks, or beside them. No die of theirs is
-/// cast for that: all others stay as they were.
+/// Gives some worlds something else than locks. The seed's number decides that, so the dice of all
+/// other worlds stay as they are.
 fn with_a_face(seed: u64, plan: Plan) -> Plan {
     let (dice, alike) = (&mut Dice::new(!seed), plan.is_plain());
     match seed % 16 {
@@ -50,11 +50,11 @@ fn with_a_face(seed: u64, plan: Plan) -> Plan {
     }
 }
 
-/// Runs a world as `live` says, and judges what came of it: excuses nothing if that is `strict`.
+/// Runs a world through `live`, and judges its history. With `strict`, the judge excuses nothing.
 pub fn of(seed: u64, plan: Plan, dice: Dice, strict: bool, live: impl AsyncFnOnce(&Arc<World>)) -> Run {
     let world = World::new(plan.clone(), dice);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
-    // The driver polls everybody; Tokio's budget for one task is not for that.
+    // The driver polls all tasks as one Tokio task, which Tokio's budget must not stop.
     runtime.block_on(tokio::task::unconstrained(live(&world)));
     let mut core = world.core.lock().unwrap();
     let history = std::mem::take(&mut core.history);
@@ -81,8 +81,8 @@ pub fn of(seed: u64, plan: Plan, dice: Dice, strict: bool, live: impl AsyncFnOnc
     Run { seed, plan, simulated: world.now(), history, faults, judgement }
 }
 
-/// Clients' clocks are ahead of true time, or show it. Nodes' clocks are stepped, and so may lead
-/// tokens further than what is promised. Nodes that restart in turn, and those of scenes, are synced.
+/// Limits for tokens in worlds in which tokens may rest on clocks: nodes forget at any time. `None`
+/// if all forgetful nodes are synced in turn, or no node forgets.
 fn clocks(plan: &Plan, clients: &[Configured]) -> Option<Clocks> {
     let max_ttl = clients.iter().map(|client| client.max_ttl).min()?;
     let quarantine = max_ttl - max_ttl / 100;
@@ -102,7 +102,7 @@ async fn live(world: &Arc<World>, plan: &Plan, dice: &mut Dice) {
     world.plan_changes();
     world.plan_twins();
     let limit = clients::bound(world);
-    // Between two configurations there may be nobody.
+    // While one configuration replaces another, there may be no process for a moment.
     let over = || world.now() >= micros(plan.length) && finished(world) >= expected(world);
     world.run(limit, over).await;
     let missing = expected(world) - finished(world);
@@ -112,7 +112,7 @@ async fn live(world: &Arc<World>, plan: &Plan, dice: &mut Dice) {
     end(world, plan, missing).await;
 }
 
-/// At the end of all faults, so many clients have not finished.
+/// Ends a run. `missing` is the number of clients that have not finished.
 pub async fn end(world: &Arc<World>, plan: &Plan, missing: u64) {
     if missing > 0 {
         world.record(What::Unfinished { clients: missing as u32 });
@@ -121,8 +121,7 @@ pub async fn end(world: &Arc<World>, plan: &Plan, missing: u64) {
     }
 }
 
-/// Of all clients in processes that live; a process that is to begin has none yet, but then one is
-/// missing.
+/// How many clients must finish, with clients of processes that have not begun yet.
 fn expected(world: &World) -> u64 {
     let core = world.core.lock().unwrap();
     core.expected
@@ -132,7 +131,7 @@ fn finished(world: &World) -> u64 {
     world.finished.load(Ordering::Relaxed)
 }
 
-/// When all is over, nothing must be left.
+/// Checks that nothing is left after the run.
 async fn settle(world: &Arc<World>, plan: &Plan) {
     let quorums = world.quorums.all();
     let quiet = Arc::new(Mutex::new(BTreeSet::new()));
@@ -161,7 +160,7 @@ async fn settle(world: &Arc<World>, plan: &Plan) {
     drop(quorums);
     world.quorums.clear();
     let gone = |process: &usize| world.exec.tasks(*process) == 0;
-    // A connection that is closed waits for an answer as long as one may take.
+    // A closed connection still waits for an answer, for as long as one may take.
     world.run(world.now() + SECOND + micros(plan.node_timeout), || live.iter().all(gone)).await;
     for process in live.iter().filter(|process| !gone(process)) {
         let tasks = world.exec.tasks(*process) as u32;
@@ -170,8 +169,8 @@ async fn settle(world: &Arc<World>, plan: &Plan) {
     keys(world, plan).await;
 }
 
-/// What a killed process or a late message left behind ends by itself: a hold a ttl later, a place
-/// in line a little after that.
+/// Checks that holds and places of killed processes and late messages end by themselves: a hold
+/// after a ttl, a place a little later.
 async fn keys(world: &Arc<World>, plan: &Plan) {
     let find = |left: fn(&Server, Micros) -> bool| {
         let now = world.now();
@@ -181,11 +180,12 @@ async fn keys(world: &Arc<World>, plan: &Plan) {
     let held = || find(|server, now| !server.is_free(now));
     let waiting = || find(|server, now| !server.is_idle(now));
     let longest = plan.longest_delay + plan.ttl.mul_f64(2.04) + 2 * plan.period + Duration::from_secs(2);
-    // Clocks that were stepped back hold for longer.
+    // If a clock was stepped back, holds last longer.
     let stepped = |event: &&Event| matches!(event.what, What::ClockStepped { .. });
     let steps = world.core.lock().unwrap().history.events.iter().filter(stepped).count() as u64;
-    // A place that was taken while its owner left it stays for twice the time in which its owner would
-    // ask again, by the slowest clock, and the way there.
+    // A place may be taken while its owner leaves the queue. By the slowest clock, it then stays
+    // for twice the time after which its owner would have asked again, plus the delay of the
+    // request.
     let again = plan.ttl.min(MAX_ROUND).max(plan.ttl / 3);
     let place = micros((again * 2).mul_f64(1.005) + plan.farthest() * 2);
     let limit = micros(plan.length + longest).max(world.now() + place) + micros(2 * plan.step()) * steps;

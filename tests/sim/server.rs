@@ -1,4 +1,4 @@
-//! One simulated Redis: what it stores, its clock, and what it remembers of itself after a crash.
+//! A simulated Redis server: its data, its clock, and what it keeps over a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
@@ -11,12 +11,12 @@ use quorumlock::rules::list::{List, Record};
 
 use crate::judge::history::{Memory, Micros, SECOND};
 
-/// What servers' clocks show when a run begins, as processes' wall clocks do, and when they were
-/// started.
+/// The time that servers' clocks show when a run begins, which is that of the processes' wall
+/// clocks; and the time at which servers were started.
 const EPOCH: u64 = crate::process::EPOCH as u64;
 const BORN: u64 = EPOCH - 100_000_000_000;
 
-/// Returns the record, and writes nothing.
+/// Reads the record, and writes nothing.
 static LOOK: LazyLock<Operation> = LazyLock::new(|| {
     let (list, none) = (Arc::new(List::new("look", ["node"], Duration::ZERO)), Arc::<str>::from(""));
     let (new, process) = (none.clone(), none);
@@ -31,22 +31,22 @@ pub struct Server {
     snapshot: Store,
     rate: u64,
     stepped: i64,
-    /// When its clock was last stepped.
+    /// When the clock was last stepped.
     pub stepped_at: Option<Micros>,
     born: u64,
-    /// When it last restarted.
+    /// When the server last restarted.
     pub started_at: Option<Micros>,
-    /// Which process answers: part of the run id.
+    /// The number of the server's process, a part of its run id.
     pub epoch: u32,
     pub down: bool,
     pub hung: bool,
-    /// It was a replica before it answered here.
+    /// Whether the server was a replica before clients reached it.
     promoted: bool,
-    /// How often its process has executed FLUSHALL.
+    /// How often this process has executed FLUSHALL.
     flushed: u32,
-    /// The digests of the scripts that it knows.
+    /// The digests of the scripts that the server knows.
     pub scripts: BTreeSet<u64>,
-    /// Which connections listen to each channel.
+    /// For each channel, the connections that have subscribed to it.
     pub subscribers: BTreeMap<String, BTreeSet<usize>>,
 }
 
@@ -83,8 +83,8 @@ impl Server {
         Duration::from_micros(self.clock(now))
     }
 
-    /// The difference of two times by the server's wall clock, each rounded down to whole seconds.
-    /// It is negative where the clock was set back behind the server's start.
+    /// The server's uptime: the difference of two times of its wall clock, each cut to whole
+    /// seconds. Negative if the clock was set back to before the server's start.
     fn uptime(&self, now: Micros) -> i64 {
         (self.clock(now) / SECOND) as i64 - (self.born / SECOND) as i64
     }
@@ -93,11 +93,11 @@ impl Server {
         format!("{:020x}{:020x}", self.number, self.epoch)
     }
 
-    /// The reply to INFO; to INFO all if it is to be `whole`.
+    /// The reply to INFO, with all sections if `whole`.
     pub fn info(&self, now: Micros, whole: bool) -> String {
         let (Self { number, epoch, flushed, .. }, run) = (self, self.run_id());
         let (uptime, time) = (self.uptime(now), self.clock(now));
-        // A promotion leaves the replication id of the master before it.
+        // After a promotion, INFO shows the former master's replication id as `master_replid2`.
         let before = if self.promoted { format!("{epoch:020x}{:020x}", number + 1) } else { format!("{:040}", 0) };
         let mut info = format!(
             "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:{run}\r\n\
@@ -116,7 +116,7 @@ impl Server {
         info
     }
 
-    /// Carries it out; `hears` says whether a connection that has subscribed still exists.
+    /// Carries out an operation. `hears` says whether a subscribed connection still exists.
     pub fn apply(
         &mut self,
         operation: &Operation,
@@ -134,8 +134,8 @@ impl Server {
         self.store.apply_heard(operation, time, &hears)
     }
 
-    /// What hello.lua finds in INFO when it makes a record: nobody can have used this process before.
-    /// (It evicts nothing.)
+    /// Whether INFO shows hello.lua that no client can have used this process before. (The
+    /// simulation evicts no keys.)
     fn kept_all(&self, now: Micros, list: &List) -> bool {
         let up = Duration::from_secs(self.uptime(now).try_into().unwrap_or(0));
         !self.promoted && self.flushed == 0 && up > list.old() + Duration::from_secs(1)
@@ -153,7 +153,7 @@ impl Server {
         self.store.is_idle(self.time(now))
     }
 
-    /// Whether somebody is still in line whom the operation took out of it.
+    /// Whether an owner still has a place after an operation that must have removed it.
     pub fn keeps_place(&self, operation: &Operation, outcome: &Outcome, now: Micros) -> bool {
         let leaves = match outcome {
             Outcome::Granted { .. } => true,
@@ -164,7 +164,7 @@ impl Server {
         leaves && operation.owner().is_some_and(|owner| operation.names().iter().any(|name| waits(owner, name)))
     }
 
-    /// In how long a name is free for the first that waits for it, and who waits, of those that live.
+    /// How long until a name is free for its first waiter, and all its live waiters.
     pub fn waited_for(
         &self,
         name: &Name,
@@ -188,7 +188,7 @@ impl Server {
         self.store.expire_all(self.time(now));
     }
 
-    /// Its record, if it has one.
+    /// The server's record, if it has one.
     pub fn record(&mut self, now: Micros) -> Option<Record> {
         let time = self.time(now);
         match self.store.apply(&LOOK, time) {
@@ -197,40 +197,40 @@ impl Server {
         }
     }
 
-    /// Whether the list that is in force there is this one.
+    /// Whether this list is in force on the server.
     pub fn has_in_force(&mut self, hash: &str, now: Micros) -> bool {
         self.record(now).and_then(|record| record.in_force).is_some_and(|list| *list.hash == *hash)
     }
 
-    /// Whether its process is known to have forgotten no ballot.
+    /// Whether the node has a record of the present process, and this record is synced.
     pub fn is_synced(&self, now: Micros) -> bool {
         let told = self.store.clone().apply(&LOOK, self.time(now));
         matches!(told, Outcome::Hello(Some(record)) if record.synced && *record.process == *self.lineage())
     }
 
-    /// As clients see its process by INFO.
+    /// The server's process, as clients read it from INFO.
     fn lineage(&self) -> String {
         let Self { number, epoch, .. } = self;
         if self.promoted { format!("{}/{epoch:020x}{number:020x}", self.run_id()) } else { self.run_id() }
     }
 
-    /// What an old copy on disk holds from now on.
+    /// Saves the present data as an old copy on disk.
     pub fn save(&mut self) {
         self.snapshot = self.store.clone();
     }
 
-    /// FLUSHALL, of its running process.
+    /// FLUSHALL on the running process.
     pub fn flush(&mut self) {
         self.store = Store::default();
         self.flushed += 1;
     }
 
-    /// All its keys are deleted by hand, which leaves no trace.
+    /// All keys are deleted by hand, which leaves no trace.
     pub fn wipe(&mut self) {
         self.store = Store::default();
     }
 
-    /// Its running process loads an old copy.
+    /// The running process loads the old copy.
     pub fn load(&mut self) {
         self.store = self.snapshot.clone();
     }
@@ -249,18 +249,18 @@ impl Server {
         }
     }
 
-    /// The same where a replica takes over, whose process has been up for long.
+    /// The same, but a replica takes over, whose process has been up for long.
     pub fn fail_over(&mut self, memory: Memory) {
         self.crash(memory);
         self.promoted = true;
     }
 
-    /// What a replica of it has.
+    /// The data that a replica of this server has.
     pub fn copied(&self) -> Store {
         self.store.clone()
     }
 
-    /// It was the replica of another server until now.
+    /// The server was a replica until now, and has this data.
     pub fn take_over(&mut self, copied: Store) {
         (self.store, self.promoted) = (copied, true);
     }
@@ -271,7 +271,7 @@ impl Server {
         self.started_at = Some(now);
     }
 
-    /// Its process was started at `now`, however long it is until something reaches it.
+    /// The process starts at `now`, even if no client reaches it until later.
     pub fn begin(&mut self, now: Micros) {
         self.born = self.clock(now);
     }

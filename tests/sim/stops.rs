@@ -1,4 +1,4 @@
-//! Processes that stand still, go on, die, and begin anew.
+//! Processes that stand still, continue, die, and start again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,16 +40,16 @@ impl World {
         let suspended = core.processes[process].suspended;
         let tasks_first = core.dice.chance(0.5);
         drop(core);
-        // At the very moment it goes on, it may be asked what it holds.
+        // Sample the leases first: code may check them when the process continues.
         self.leases.sample(self, |watch| watch.process == process);
-        // The library's timers sleep at most a second before they look at the clock again.
+        // The library's timers look at the clock after a second at most.
         let late = Duration::from_micros(now - since).min(Duration::from_secs(1));
         let (parked, asleep) = self.exec.resume(process, suspended);
         for task in asleep {
             let at = now + micros(late);
             self.core.lock().unwrap().schedule(at, Event::WakeLate(task));
         }
-        // Which comes first to whom, a timer or an answer, nobody promises.
+        // The order in which a task meets a timer and an answer is not defined: draw it.
         if tasks_first {
             self.exec.make_ready(parked);
             self.exec.run_ready();
@@ -67,7 +67,7 @@ impl World {
         true
     }
 
-    /// Its turn has come, and it will not take it.
+    /// The process was just handed a lock. It dies or stands still at this moment.
     pub fn fell(self: &Arc<Self>, process: usize) {
         let mut core = self.core.lock().unwrap();
         if core.processes[process].dead || self.now() >= micros(core.plan.length) {
@@ -99,15 +99,15 @@ impl World {
         self.leases.forget(process);
         self.sessions.forget(process);
         process::bury(self, process);
-        // In a scene nobody begins anew.
+        // In a scene, no process replaces a dead one.
         if clients > 0 {
             self.after(pause, Action::Begin { region, clients, deployment });
         }
     }
 
-    /// A process begins, which has seen no node before. Where the clock of one was stepped, or it
-    /// forgot, it cannot know ("What is not promised": a clock stepped before this client first
-    /// connected), so it waits until whatever that did is over.
+    /// Starts a process, which has seen no node before. The process cannot notice that a clock was
+    /// stepped before it connected (docs/guarantees.md, "What is not promised", 3). So it starts
+    /// only after everything that the step affected is over.
     pub fn begin_process(self: &Arc<Self>, region: usize, clients: usize, deployment: usize) {
         if self.comes_too_late(deployment, clients) {
             return;

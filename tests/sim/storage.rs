@@ -1,4 +1,4 @@
-//! The storage that the locks protect: some of it checks fencing tokens, some of it does not.
+//! The storage that the locks protect. Some of it checks fencing tokens, and some does not.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::faults::Action;
 use crate::judge::history::What;
 use crate::world::{Event, World, micros};
 
-/// A write on its way. Once sent, it arrives whatever becomes of its process.
+/// A write on its way. It arrives even if its process has died.
 #[derive(Clone, Copy, Debug)]
 pub struct Write {
     pub process: usize,
@@ -16,7 +16,7 @@ pub struct Write {
 }
 
 impl World {
-    /// Sends a write, which takes its time.
+    /// Sends a write, which arrives after a random delay.
     pub fn write(&self, write: Write) {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
@@ -31,7 +31,7 @@ impl World {
         let Write { process, name, lease, token } = write;
         let mut core = self.core.lock().unwrap();
         let checked = core.plan.checking[name as usize];
-        // Those of lists of different names have nothing in common.
+        // Lists with different names protect different storage.
         let team = core.processes[process].team;
         let highest = core.highest.entry((team, name)).or_default();
         let taken = !checked || token >= *highest;

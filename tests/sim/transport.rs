@@ -12,7 +12,7 @@ use crate::judge::history::What;
 use crate::link::closed;
 use crate::world::{Core, World};
 
-/// The way from one process to one node.
+/// Connects one process to one node.
 #[derive(Debug)]
 pub struct SimDialer {
     pub world: Arc<World>,
@@ -24,7 +24,7 @@ pub struct SimDialer {
 struct SimConnection {
     world: Arc<World>,
     number: usize,
-    /// Callers give up sooner what takes too long.
+    /// The limit for answers. It is long: the library's own limit ends calls earlier.
     forever: Duration,
 }
 

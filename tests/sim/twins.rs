@@ -1,5 +1,5 @@
 //! Random worlds in which one name leads to two servers: split DNS, a failover that left the old
-//! server running, and a node that was replaced and comes back.
+//! server running, or a replaced node that comes back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use crate::plan::{FaultKind, Plan};
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// In so many of a hundred random worlds.
+/// The share of random worlds with two servers behind one name.
 const SHARE: f64 = 0.05;
-/// How long after a new server came the first process is restarted, and how long after each the next.
+/// The time from the new server's start to the first restart of a process, and between restarts.
 const RESTARTS: [Duration; 2] = [Duration::from_secs(25), Duration::from_secs(6)];
 
 /// Longer than any run.
 const FOREVER: Duration = Duration::from_secs(1_000_000);
 
-/// What happens to a node, once.
+/// What happens to one node in the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Twin {
     node: usize,
@@ -30,27 +30,27 @@ pub struct Twin {
 
 #[derive(Clone, Copy, Debug)]
 enum How {
-    /// Its name leads some processes to another server for so long, which has a copy of what it
-    /// stores or nothing.
+    /// For a time, the node's name leads some processes to another server. This server has a copy
+    /// of the node's data, or no data.
     Split { copied: bool, last: Duration },
-    /// It is destroyed, and another server has its name when `max_ttl` is over. Perhaps it comes back
-    /// for some processes, so long after that.
+    /// The server is destroyed, and another server gets its name after `max_ttl`. Some time later,
+    /// the old server may come back for some processes.
     Replaced { back: Option<Duration> },
 }
 
-/// One step of it.
+/// One step of what happens.
 #[derive(Clone, Copy, Debug)]
 pub enum Move {
-    /// Some processes, or all, come to another server by that name.
+    /// The name now leads some processes, or all, to this server.
     Leads { node: usize, server: usize, all: bool },
-    /// All come to its own again.
+    /// The name leads all processes to its own server again.
     Joined { node: usize },
-    /// A process ends, and another one of its clients begins.
+    /// A process ends, and a new process replaces it.
     Renewed(usize),
 }
 
 impl Twin {
-    /// Sometimes makes such a world out of a plain one.
+    /// Sometimes turns a plain world into a world of this kind.
     pub fn draw(plan: &mut Plan, mut dice: Dice) {
         if plan.nodes < 3 || !dice.chance(SHARE) {
             return;
@@ -59,7 +59,7 @@ impl Twin {
         plan.proxied = false;
         plan.wall_skew = plan.wall_skew.min(SECOND);
         plan.wall_behind = Duration::ZERO;
-        // Beside faults of other kinds too many nodes would forget.
+        // With faults of other kinds, too many nodes would forget.
         let few = |fault: &FaultKind| matches!(fault, FaultKind::Cut | FaultKind::Pause | FaultKind::Kill);
         plan.faults.retain(few);
         plan.directed.clear();
@@ -82,7 +82,7 @@ impl Twin {
         plan.twin = Some(twin);
     }
 
-    /// When all of it has happened.
+    /// When all steps are over.
     fn ends(&self, plan: &Plan) -> Duration {
         let [first, next] = RESTARTS;
         match self.how {
@@ -96,7 +96,7 @@ impl Twin {
 }
 
 impl World {
-    /// Plans what happens to the node, if anything does.
+    /// Schedules the steps, if the plan has any.
     pub fn plan_twins(self: &Arc<Self>) {
         let plan = self.core.lock().unwrap().plan.clone();
         let Some(Twin { node, at, how }) = plan.twin else { return };
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// A name leads everybody to another server from now on.
+    /// From now on, a name leads all processes to another server.
     pub fn leads(&self, node: usize, server: usize) {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
@@ -158,7 +158,7 @@ impl World {
         core.history.record(now, What::Moved { node: node as u8, server: server as u8 });
     }
 
-    /// A name leads these processes to another server.
+    /// From now on, a name leads these processes to another server.
     pub fn split(&self, node: usize, whom: &[usize], server: usize) {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
@@ -166,7 +166,7 @@ impl World {
         core.history.record(now, What::Split { node: node as u8, server: server as u8, split: true });
     }
 
-    /// A name leads everybody to its own server again.
+    /// From now on, a name leads all processes to its own server again.
     pub fn join(&self, node: usize) {
         let now = self.now();
         let mut core = self.core.lock().unwrap();
@@ -176,7 +176,7 @@ impl World {
         core.history.record(now, What::Split { node: node as u8, server: server as u8, split: false });
     }
 
-    /// A server has all that another one stores: it was its replica.
+    /// Gives a server all data of another server, as if it had been its replica.
     pub fn copy(&self, from: usize, to: usize) {
         let mut core = self.core.lock().unwrap();
         let copied = core.servers[from].copied();

@@ -1,8 +1,8 @@
-//! Time, events and everything they act on. All of a run is one thread: virtual time moves when
-//! nobody is ready.
+//! Time, events, and everything that events change. A run uses one thread. Virtual time moves when
+//! no task is ready.
 //!
-//! The network runs in microseconds. Tokio's paused clock, which the library's timers use, follows
-//! it in whole milliseconds: timers fire at most one late.
+//! The network runs in microseconds. The library's timers use Tokio's paused clock, which follows
+//! in whole milliseconds. So a timer fires up to a millisecond late.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -31,13 +31,13 @@ use crate::revoke::Revoking;
 use crate::scenes::Parts;
 use crate::server::Server;
 
-/// What happens at a moment.
+/// Something that happens at a moment.
 pub enum Event {
     /// A request reaches its server.
     Arrive(Arrival),
     /// An answer reaches its process.
     Land(Landing),
-    /// A connection looks for calls that are overdue.
+    /// A connection checks for overdue calls.
     Overdue(usize),
     Wake(Waker),
     WakeLate(usize),
@@ -70,29 +70,29 @@ impl Ord for Due {
     }
 }
 
-/// What the world knows of a process.
+/// The simulator's state of a process.
 pub struct Process {
     pub region: usize,
-    /// How it is configured, where not all are alike.
+    /// The index of the process's configuration, if there are several.
     pub deployment: usize,
     /// The number of its list's name.
     pub team: u8,
     pub list: Vec<usize>,
     pub ttl: Duration,
-    /// Parts per million of true time.
+    /// The rate of its clock, in parts per million.
     pub rate: u64,
     pub wall: i64,
     pub links: Vec<Link>,
     pub clients: usize,
     pub paused_at: Option<Micros>,
-    /// Its host stands still too, and with it the timers.
+    /// Whether its machine is suspended, so that its timers stand still too.
     pub suspended: bool,
     pub dead: bool,
-    /// What reached it while it stood still.
+    /// Events that reached the process while it stood still.
     pub inbox: Vec<Event>,
 }
 
-/// Everything that events act on.
+/// Everything that events change.
 pub struct Core {
     pub plan: Plan,
     pub dice: Dice,
@@ -100,21 +100,21 @@ pub struct Core {
     pub processes: Vec<Process>,
     pub history: History,
     pub faults: BTreeMap<&'static str, u64>,
-    /// All that ever were.
+    /// All connections, with those that have ended.
     pub connections: Vec<Connection>,
-    /// Those that the servers have met.
+    /// The names and scripts that commands have contained.
     pub names: Names,
     pub weather: Weather,
-    /// The next process whose turn comes in a line stands still or dies.
+    /// Whether the next process that is handed a lock stands still or dies.
     pub head_dies: bool,
-    /// So many clients will have finished in the end.
+    /// How many clients must finish.
     pub expected: u64,
-    /// The server that each node's name leads to, except for the processes that it leads elsewhere.
+    /// The server that each node's name leads to; `views` has exceptions for single processes.
     pub homes: Vec<usize>,
     pub views: BTreeMap<(usize, usize), usize>,
     /// The process that stands still while its configuration is replaced.
     pub stalled: Option<usize>,
-    /// The highest token that the storage of each name has seen, by the list's name.
+    /// For each list name and lock name, the highest token that the storage has seen.
     pub highest: BTreeMap<(u8, u8), u64>,
     /// Requests that wait for a server that hangs.
     pub backlog: Vec<Vec<Arrival>>,
@@ -142,7 +142,7 @@ pub struct World {
     pub revoking: Revoking,
     pub elections: Elections,
     pub sessions: Sessions,
-    /// Clients that will begin nothing more.
+    /// The number of clients that have finished.
     pub finished: AtomicU64,
 }
 
@@ -237,7 +237,7 @@ impl World {
         self.core.lock().unwrap().history.record(now, what);
     }
 
-    /// Runs until `done`, or until virtual time `limit`.
+    /// Runs until `done` is true, or until the virtual time `limit`.
     pub async fn run(self: &Arc<Self>, limit: Micros, done: impl Fn() -> bool) {
         let limit = limit.next_multiple_of(1_000);
         let origin = tokio::time::Instant::now();
@@ -249,7 +249,7 @@ impl World {
             let ticked = base + micros(tokio::time::Instant::now() - origin);
             self.now.fetch_max(ticked, Ordering::Relaxed);
             self.exec.run_timers();
-            // Tokio's clock shows whole milliseconds; what happens within this one happens now.
+            // Tokio's clock shows whole milliseconds. Events within this millisecond happen now.
             loop {
                 let due = self.core.lock().unwrap().pop_until(ticked + 999);
                 let Some((at, event)) = due else { break };
@@ -280,13 +280,13 @@ impl World {
         self.core.lock().unwrap().network(self.now(), event);
     }
 
-    /// Lets a process have what reached it while it stood still.
+    /// Delivers the events that reached a process while it stood still.
     pub fn unload(&self, process: usize) {
         let inbox = std::mem::take(&mut self.core.lock().unwrap().processes[process].inbox);
         inbox.into_iter().for_each(|event| self.network(event));
     }
 
-    /// Sleeps in virtual time, to the microsecond.
+    /// Sleeps for a virtual time, to the microsecond.
     pub fn sleep(self: &Arc<Self>, length: Duration) -> Sleep {
         Sleep { world: self.clone(), until: self.now() + micros(length), set: false }
     }

@@ -1,5 +1,4 @@
-//! The command line: options and subcommands. Doc comments on fields and subcommands are the help
-//! texts.
+//! The command line. clap prints the doc comments on fields and subcommands as help texts.
 
 pub(crate) mod bench;
 
@@ -29,10 +28,11 @@ Durations: 500ms, 10s, 1.5m, 2h; a bare number is seconds.";
 #[derive(Parser)]
 #[command(name = "quorumlock", version, about, after_help = EXIT_CODES, disable_help_subcommand = true)]
 pub(crate) struct Cli {
-    /// Logs more to standard error, with the time
+    /// Logs more messages to standard error, each with its time
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
-    /// The format of log messages on standard error: json writes each message as one object on a line
+    /// The format of log messages on standard error: json writes each message as one object on a
+    /// line
     #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) log_format: Format,
     #[command(subcommand)]
@@ -41,25 +41,26 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Starts redis-server processes to try things out, for a command or until Ctrl-C
+    /// Runs redis-server processes for experiments, until a command ends or until Ctrl-C
     Sandbox(Sandbox),
     /// Runs a command while holding a lock
     Run(Run),
-    /// Waits until this process is elected, runs a command while it leads, and shows others who leads
+    /// Waits until this process is elected, runs a command while it leads, and shows others who
+    /// leads
     Elect(Elect),
     /// Shows the state of each node, and who holds a name
     Status(Status),
     /// Shows nodes, holders and events on a terminal, as they change, until you press q.
     ///
-    /// `watch` changes no lock, and acquires none. Without NAME it shows all names that are held. It
-    /// looks for these names as `status --all` does, at most once every 5 seconds. If standard output is
-    /// no terminal, use `status --json` or `status --wait`. -v has no effect if standard error is a
-    /// terminal.
+    /// `watch` changes no lock, and acquires none. Without NAME it shows all names that are held.
+    /// It looks for these names like `status --all`, at most once every 5 seconds. If standard
+    /// output is no terminal, use `status --json` or `status --wait`. -v has no effect if standard
+    /// error is a terminal.
     Watch(Watch),
     /// Examines the nodes: what is unsafe, what is wrong, and how to mend it.
     ///
-    /// `doctor` takes no lock and changes nothing on the nodes. It needs only the rights of a client: no
-    /// CONFIG, no ACL.
+    /// `doctor` takes no lock and changes nothing on the nodes. It needs only the rights of a
+    /// client: no CONFIG, no ACL.
     Doctor(Doctor),
     /// Takes a lock away from its holder
     Release(Release),
@@ -69,27 +70,28 @@ pub(crate) enum Command {
     Clients(Clients),
     /// Declares that the servers are new, so that they vote at once.
     ///
-    /// All servers must answer, and no server may have a record, or a key with the prefix. If all have a
-    /// record already, `init` changes nothing and says so. It then exits with 0 if a quorum votes, else
-    /// with 69.
-    /// Never run `init` after servers have restarted: they may have forgotten locks that are held.
+    /// All servers must answer. No server may have a record (which the first client stores), or a
+    /// key with the prefix. If all servers have a record already, `init` changes nothing and says
+    /// so. It then exits with 0 if a quorum votes, else with 69. Never run `init` after servers
+    /// have restarted: they may have forgotten locks that are held.
     Init(Init),
     /// Contends for one lock from several processes, kills a node, and counts overlaps
     Demo(Demo),
     /// Measures how a lock passes from one worker to the next, and how long locks take
     #[command(subcommand)]
     Bench(Bench),
-    /// Prints what a shell needs to complete this command line
+    /// Prints a script with which a shell completes this command line
     Completions(Completions),
     /// Prints the manual page, or writes the pages of all subcommands
     Manpage(Manpage),
     #[command(hide = true)]
     DemoWorker(DemoWorker),
-    /// Acquires and releases one lock again and again until a signal, and serves metrics.
+    /// Acquires and releases one lock again and again until a signal ends it, and serves metrics.
     /// docker/compose.yaml runs this as a service
     #[command(hide = true)]
     DemoService(DemoService),
-    /// Relays connections to servers with a delay. docker/compose.yaml simulates distant regions with it
+    /// Relays connections to servers with a delay. docker/compose.yaml simulates distant regions
+    /// with it
     #[command(hide = true)]
     Relay(Relay),
     #[command(hide = true)]
@@ -109,15 +111,15 @@ impl Command {
         }
     }
 
-    /// Whether -v takes effect. A log on the terminal would spoil the screen of `watch`.
+    /// Whether -v has an effect. Log lines on the terminal would destroy the screen of `watch`.
     pub(crate) fn may_log(&self) -> bool {
         !matches!(self, Self::Watch(_)) || !io::stderr().is_terminal()
     }
 
-    /// The log level without -v. Commands that show the nodes themselves log only errors.
+    /// The log level without -v. Commands that print the nodes' states log only errors.
     pub(crate) const fn default_level(&self) -> LevelFilter {
         match self {
-            // A log line would spoil the screen.
+            // A log line would destroy the screen.
             Self::Watch(_) => LevelFilter::OFF,
             Self::Status(_)
             | Self::Doctor(_)
@@ -136,42 +138,42 @@ impl Command {
 
 #[derive(Args)]
 pub(crate) struct Nodes {
-    /// The nodes' addresses, separated by commas: redis://, rediss:// or redis+unix://. Add ?name=NAME to
-    /// an address if the node's name in the list is not its host and port. Other users can see the
-    /// arguments of a process, so keep passwords in the environment (QUORUMLOCK_NODES) or in a file
-    /// (--password-file, --config)
+    /// The nodes' addresses, separated by commas: redis://, rediss:// or redis+unix://. Add
+    /// ?name=NAME to an address if the node's name in the list is not its host and port. Other
+    /// users can see the arguments of a process, so keep passwords in the environment
+    /// (QUORUMLOCK_NODES) or in a file (--password-file, --config)
     #[arg(long, value_name = "URL,URL,..")]
     pub(crate) nodes: Option<String>,
-    /// A TOML file with nodes and options [default: QUORUMLOCK_CONFIG; other variables override the file
-    /// of that variable]
+    /// A TOML file with nodes and options [default: QUORUMLOCK_CONFIG; other variables override
+    /// such a file]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// A file whose first line is the password of all nodes whose addresses have no password. The file is
-    /// read at each connection [default: QUORUMLOCK_PASSWORD_FILE]
+    /// A file whose first line is the password for nodes whose addresses have no password. The file
+    /// is read again for each connection [default: QUORUMLOCK_PASSWORD_FILE]
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
-    /// A PEM file with the authorities (CA) that sign the nodes' certificates, instead of the system's
-    /// authorities; for rediss:// [default: QUORUMLOCK_TLS_CA]
+    /// For rediss://: a PEM file with the authorities (CA) that sign the nodes' certificates,
+    /// instead of the system's authorities [default: QUORUMLOCK_TLS_CA]
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// A PEM file with this client's certificate, for nodes that ask for a certificate [default:
+    /// A PEM file with this client's certificate, if nodes ask for one [default:
     /// QUORUMLOCK_TLS_CERT]
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// A PEM file with the private key of the --tls-cert certificate [default: QUORUMLOCK_TLS_KEY]
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// The name in the nodes' certificates, if it differs from the names in their addresses
+    /// The name in the nodes' certificates, if it differs from the hosts in the nodes' addresses
     /// [default: QUORUMLOCK_TLS_SERVER_NAME]
     #[arg(long, value_name = "NAME")]
     pub(crate) tls_server_name: Option<String>,
-    /// The name of the list of nodes, if other clients of the same servers have another list [default:
-    /// default, or QUORUMLOCK_LIST]
+    /// The name of the list of nodes, if other clients of the same servers have another list
+    /// [default: default, or QUORUMLOCK_LIST]
     #[arg(long, value_name = "NAME")]
     pub(crate) list: Option<String>,
-    /// The longest ttl of any client's locks. All clients of these nodes must have the same value. A node
-    /// that is new or has restarted does not vote for this time; with 0 it votes at once [default: 60s, or
-    /// QUORUMLOCK_MAX_TTL]
+    /// The longest ttl of any client's locks. All clients of these nodes must have the same value.
+    /// A node that is new or has restarted does not vote for this time. With 0, such a node votes
+    /// at once [default: 60s, or QUORUMLOCK_MAX_TTL]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) max_ttl: Option<Duration>,
     /// The prefix of all keys [default: quorumlock:, or QUORUMLOCK_KEY_PREFIX]
@@ -181,12 +183,12 @@ pub(crate) struct Nodes {
     /// with the feature redis-rs [default: fred, or QUORUMLOCK_TRANSPORT]
     #[arg(long, value_name = "NAME")]
     pub(crate) transport: Option<Transport>,
-    /// How long to wait for a quorum of nodes [default: 15s; for `run` its --timeout, which is also the
-    /// upper bound]. Commands that only show nodes and locks wait this long for all nodes [default: 2s
-    /// once a quorum votes, else 10s]
+    /// How long to wait for a quorum of nodes [default: 15s; for `run` its --timeout, which is also
+    /// the upper bound]. Commands that only show nodes and locks wait this long for all nodes
+    /// [default: 10s, or 2s once a quorum votes]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) connect_timeout: Option<Duration>,
-    /// How long one node may take for one answer, or one step of connecting [default: 2s]
+    /// How long one node may take for one answer, or for one step of connecting [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) node_timeout: Option<Duration>,
 }
@@ -206,71 +208,75 @@ pub(crate) struct Sandbox {
 
 #[derive(Args)]
 pub(crate) struct Run {
-    /// The lock's name. With several names, all are held or none
+    /// The lock's name. With several names, `run` holds all of them or none
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// How long to wait for the nodes and the lock together. With 0, `run` waits for a quorum of nodes
-    /// (for --connect-timeout, 15s), and then tries once. `run` fails at once if quarantines will keep a
-    /// quorum from voting until the timeout, as in the first minute of new servers [default: 15s, or
-    /// QUORUMLOCK_TIMEOUT]
+    /// How long to wait for the nodes and the lock together. With 0, `run` waits for a quorum of
+    /// nodes (for --connect-timeout, 15s), and then tries once. `run` fails at once if so many
+    /// nodes are in quarantine that no quorum votes before the timeout, as in the first minute of
+    /// new servers [default: 15s, or QUORUMLOCK_TIMEOUT]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) timeout: Option<Duration>,
-    /// Does not wait while somebody else holds the lock: the same as --timeout 0. `run` still waits for
-    /// nodes, for --connect-timeout. If callers split the votes, `run` tries again, for 4s at most
+    /// Does not wait while somebody else holds the lock: the same as --timeout 0. `run` still waits
+    /// for nodes, for --connect-timeout. If callers split the votes and none gets a quorum, it
+    /// tries again, for 4s at most
     #[arg(short, long, conflicts_with = "timeout")]
     pub(crate) no_wait: bool,
-    /// The exit code if somebody else holds the lock, at once or until the timeout: 0 to 255
-    /// [default: 75; with --once-per 0]
+    /// The exit code if somebody else holds the lock until the timeout (with --no-wait: at once): 0
+    /// to 255 [default: 75, or 0 with --once-per]
     #[arg(short = 'E', long, value_name = "N")]
     pub(crate) conflict_exit_code: Option<u8>,
     /// How long nodes hold the lock after its last renewal. The lock is renewed while CMD runs
     /// [default: 30s, or QUORUMLOCK_TTL]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) ttl: Option<Duration>,
-    /// If renewals fail, CMD gets SIGTERM this long before the lock's validity ends, and SIGKILL before
-    /// the validity ends [default: a fifth of the ttl]
+    /// If renewals fail, CMD gets SIGTERM when only this much of the lock's validity is left, and
+    /// SIGKILL shortly before its end [default: a fifth of the ttl]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) kill_grace: Option<Duration>,
-    /// Holds the name as a reader. Other readers may hold the name at the same time, but no writer may
+    /// Holds the name as a reader. Other readers may hold the name at the same time, but no writer
+    /// may
     #[arg(long, conflicts_with = "describe")]
     pub(crate) shared: bool,
-    /// Takes one of K permits of the name, so that at most K commands run at a time. The permits are the
-    /// names NAME/0, NAME/1 and so on. All clients must give the same K: if they differ, the largest K is
-    /// the limit
+    /// Takes one of K permits of the name, so that at most K commands run at a time. The permits
+    /// are the names NAME/0, NAME/1 and so on. All clients must give the same K. Otherwise the
+    /// largest K is the limit
     #[arg(long, value_name = "K", conflicts_with_all = ["describe", "shared"])]
     pub(crate) permits: Option<u32>,
-    /// Runs CMD at most once in this period under this name (an hourly job: 55m). Of many hosts that start
-    /// CMD, the first one runs it. The others exit with 0, or with the code of -E. If CMD fails, another
-    /// host may try; if `run` is killed (SIGKILL), the period is used up. Servers that restart empty
-    /// forget the period: let the servers persist. Use a name that nothing else locks
+    /// Runs CMD at most once in this period under this name (an hourly job: 55m). If many hosts
+    /// start `run`, the first one runs CMD. The others exit with 0, or with the code of -E. If CMD
+    /// fails, another host may try. If `run` is killed (SIGKILL), the period is used up. Servers
+    /// that restart empty forget the period: let the servers persist. Use a name that nothing else
+    /// locks
     #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with_all = ["permits", "shared", "unfair"])]
     pub(crate) once_per: Option<Duration>,
-    /// Keeps the lock for this time after CMD has ended, whatever its exit code is. A signal ends this time
+    /// After CMD has ended with any code, keeps the lock for this time. A signal ends this time
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) at_least: Option<Duration>,
-    /// After a loss, waits until CMD has ended, acquires the lock again and runs CMD anew, instead of
-    /// ending with 76. Each wait for the lock may take --timeout. CMD is not run again if it ends by
-    /// itself, or after SIGTERM, SIGINT or SIGQUIT
+    /// If the lock is lost, does not exit with 76: waits until CMD has ended, acquires the lock
+    /// again and runs CMD anew. Each wait for the lock may take --timeout. CMD is not run again if
+    /// it ends by itself, or after SIGTERM, SIGINT or SIGQUIT
     #[arg(long, conflicts_with = "once_per")]
     pub(crate) again: bool,
-    /// A note on the work, as in "deploy #812". `status` shows the note, and so does the error of a
-    /// caller that does not get the lock; up to 256 bytes
+    /// A note on the work, such as "deploy #812": up to 256 bytes. `status` shows the note, and so
+    /// does the error of a caller that does not get the lock
     #[arg(long, value_name = "TEXT")]
     pub(crate) describe: Option<String>,
-    /// Does not wait in the queue: asks at random times, and may overtake waiters
+    /// Does not wait in the queue. Asks at random times instead, and may get the lock before
+    /// waiters
     #[arg(long)]
     pub(crate) unfair: bool,
     /// Serves Prometheus metrics at http://ADDR/metrics; a bare port means loopback
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
-    /// Writes metrics to FILE when `run` ends, for the textfile collector of node_exporter. FILE must be
-    /// NAME.prom; NAME becomes the label `run`
+    /// Writes metrics to FILE when `run` ends, for the textfile collector of node_exporter. FILE
+    /// must be NAME.prom; NAME becomes the label `run`
     #[arg(long, value_name = "FILE")]
     pub(crate) metrics_textfile: Option<PathBuf>,
-    /// The command. In its environment are QUORUMLOCK_NAME (several names: one a line) and
-    /// QUORUMLOCK_FENCING_TOKEN. With --permits, QUORUMLOCK_PERMIT is the number of its permit, from 0
+    /// The command. In its environment are QUORUMLOCK_NAME (several names: one per line) and
+    /// QUORUMLOCK_FENCING_TOKEN. With --permits, QUORUMLOCK_PERMIT is the permit's number, from 0
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
@@ -281,7 +287,7 @@ pub(crate) struct Run {
 #[command(
     mut_arg("names", |name| name.action(ArgAction::Set).num_args(1).index(1).help("The election's name: the leader holds the lock on it")),
     mut_arg("command", |command| command.index(2).help("The command. In its environment are QUORUMLOCK_NAME and QUORUMLOCK_FENCING_TOKEN")),
-    mut_arg("conflict_exit_code", |code| code.help("The exit code if somebody else leads, at once or until the timeout: 0 to 255 [default: 75]")),
+    mut_arg("conflict_exit_code", |code| code.help("The exit code if somebody else leads until the timeout (with --no-wait: at once): 0 to 255 [default: 75]")),
     mut_arg("describe", |describe| describe.hide(true)),
     mut_arg("shared", |shared| shared.hide(true)),
     mut_arg("permits", |permits| permits.hide(true)),
@@ -300,16 +306,15 @@ pub(crate) struct Elect {
 pub(crate) struct Status {
     /// A lock's name, to see who holds it
     pub(crate) name: Option<String>,
-    /// Shows all names that are held under the key prefix. For this, nodes go through all their keys, a
-    /// thousand at a time
+    /// Shows all names that are held. For this, each node scans all its keys, a thousand at a time
     #[arg(long, conflicts_with = "name")]
     pub(crate) all: bool,
-    /// Waits until a quorum of nodes votes, as after a start of all servers, and then shows the state of
-    /// the nodes. Exits with 69 if no quorum votes within TIME [default: 90s]
+    /// Waits until a quorum of nodes votes, and then shows the state of the nodes. Use this after a
+    /// start of all servers. Exits with 69 if no quorum votes within TIME [default: 90s]
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "90s", conflicts_with = "all",
         value_parser = duration::parse)]
     pub(crate) wait: Option<Duration>,
-    /// The most names that --all shows
+    /// How many names --all shows at most
     #[arg(long, value_name = "N", default_value_t = 1_000, requires = "all")]
     pub(crate) limit: usize,
     #[command(flatten)]
@@ -325,7 +330,7 @@ Keys: q, Esc or Ctrl-C quits, / filters by name, e selects a kind of event, up a
 pub(crate) struct Watch {
     /// A lock's name, to see who holds it and who waits for it
     pub(crate) name: Option<String>,
-    /// The time between two requests to a node: 100ms to 60s. A node gets no request before it has
+    /// The time between two requests to a node: 100ms to 60s. A node gets no request before it
     /// answered the last one
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration::parse)]
     pub(crate) every: Duration,
@@ -370,7 +375,7 @@ pub(crate) struct Clients {
 pub(crate) struct Init {
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// Does not ask you. Without a terminal, --yes is required
+    /// Does not ask you to confirm. Without a terminal, --yes is required
     #[arg(long)]
     pub(crate) yes: bool,
     /// Prints one JSON object
@@ -384,17 +389,17 @@ pub(crate) struct Release {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// Takes the lock from its holder. There is no other way to release another process's lock. Nobody
-    /// else gets the lock until the holder has released it, or the lock's time is over
+    /// Takes the lock from its holder. There is no other way to release another process's lock.
+    /// Nobody else gets the lock until the holder has released it, or until the lock has expired
     #[arg(long)]
     pub(crate) force: bool,
-    /// Frees the lock at once. There may be two holders until the old holder learns of this, so use --now
-    /// only if the holder has gone. To free a name of run --once-per, --now is needed: after the job, no
-    /// holder is left that could release the name, so --force alone does not free it
+    /// Frees the lock at once. The old holder learns of this by its next renewal, and until then
+    /// there may be two holders. So use --now only if the holder has gone. A name of run --once-per
+    /// needs --now: after the job, no holder is left to release the name, so --force alone does not
+    /// free it
     #[arg(long, requires = "force")]
     pub(crate) now: bool,
-    /// Takes the lock from its holder without asking you. Without a terminal, --yes is required if
-    /// somebody holds the name
+    /// Does not ask you to confirm. Without a terminal, --yes is required if the name is held
     #[arg(long)]
     pub(crate) yes: bool,
     /// Prints one JSON object
@@ -418,15 +423,14 @@ pub(crate) struct Demo {
     /// Prints one JSON object on standard output at the end, and nothing else there
     #[arg(long)]
     pub(crate) json: bool,
-    /// Serves Prometheus metrics of the demo's own quorum at http://ADDR/metrics; a bare port means
-    /// loopback
+    /// Serves metrics of the demo's own quorum at http://ADDR/metrics; a bare port means loopback
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
 }
 
 #[derive(Args)]
 pub(crate) struct Completions {
-    /// The shell that the script is for
+    /// The shell for which to print the script
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
 }
@@ -455,13 +459,13 @@ pub(crate) struct DemoWorker {
 pub(crate) struct DemoService {
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// The number of workers, which contend for the same lock
+    /// The number of workers, which all contend for the same lock
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) workers: u32,
     /// How long a worker rests after each section
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = duration::parse)]
     pub(crate) pause: Duration,
-    /// The folder of the counter that the lock protects. Services of one lock share this folder
+    /// The folder of the counter that the lock protects. All services must share this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: PathBuf,
     /// Serves Prometheus metrics at http://ADDR/metrics; a bare port means loopback
@@ -471,8 +475,7 @@ pub(crate) struct DemoService {
 
 #[derive(Args)]
 pub(crate) struct Relay {
-    /// The port to listen on, and the server behind it, as in 7001=redis-eu:6379@80ms. A bare port means
-    /// loopback
+    /// The port to listen on (a bare port means loopback), the server behind it, and the round trip
     #[arg(required = true, value_name = "[ADDRESS:]PORT=HOST:PORT@ROUND_TRIP")]
     pub(crate) routes: Vec<Route>,
 }

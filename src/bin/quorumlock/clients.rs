@@ -1,4 +1,4 @@
-//! `quorumlock clients`: which clients are connected to the nodes, by the names of their connections.
+//! `quorumlock clients`: the clients that are connected to the nodes, by their connections' names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -18,14 +18,14 @@ use crate::settings::{ONLOOKER, Settings};
 use crate::status::NODE_TIMEOUT;
 use crate::words::{counted, harmless};
 
-/// The most bytes of one server's list, enough for some 50,000 connections.
+/// How many bytes one server's list of connections may have: enough for some 50,000 connections.
 const LONGEST: usize = 16 << 20;
-/// How long one node may take in all, including name resolution.
+/// How long one node may take for everything, including name resolution.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn clients(args: Clients) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
-    // Opening the quorum checks the addresses. The quorum is dropped at once, before it connects.
+    // `open` checks the addresses. The quorum is dropped at once, before it connects.
     let nodes = settings.onlooker()?.open()?.nodes();
     let own = settings.own_list(nodes.iter().map(|node| &*node.name)).hash().to_string();
     let (tls, step) = (settings.encryption.own(), settings.node_timeout.unwrap_or(NODE_TIMEOUT));
@@ -38,7 +38,7 @@ pub(crate) async fn clients(args: Clients) -> Outcome {
     Ok(ExitCode::from(if seen.answered() == 0 { UNAVAILABLE } else { 0 }))
 }
 
-/// The connections that one node lists.
+/// Asks one node for its connections. Returns the connections of this library's clients.
 async fn ask(target: Result<Target, Failure>, step: Duration) -> Result<Vec<Connection>, String> {
     let target = target.map_err(|_| "its address is no URL".to_owned())?;
     let asked = tokio::task::spawn_blocking(move || {
@@ -55,7 +55,7 @@ async fn ask(target: Result<Target, Failure>, step: Duration) -> Result<Vec<Conn
     Ok(list.lines().filter_map(Connection::parse).filter(|connection| connection.name != ONLOOKER).collect())
 }
 
-/// Why a node does not list its clients, and what to do.
+/// Why a node does not list its clients, and what to do about it.
 fn why(failed: &Failed) -> String {
     match failed.why.starts_with("NOPERM") {
         true => "its user may not list clients: ACL SETUSER the user with +client|list".to_owned(),
@@ -85,7 +85,7 @@ impl Connection {
             line.split(' ')
                 .find_map(|part| part.split_once('=').filter(|(key, _)| *key == wanted).map(|(_, value)| value))
         };
-        // Only the list's name may have colons.
+        // The name is `NAME:VERSION:LIST:HASH:CLIENT`. Only LIST may have colons.
         let mut parts = field("name")?.rsplitn(2, ':');
         let client = parts.next().filter(|client| client.matches('/').count() >= 2)?;
         let (before, hash) = parts.next()?.rsplit_once(':')?;
@@ -105,11 +105,11 @@ impl Connection {
     }
 }
 
-/// What the nodes list.
+/// The connections that the nodes list.
 struct Seen {
-    /// Each node's address, and its connections, or why they are unknown.
+    /// Each node's address, and its connections or the reason why it does not list them.
     nodes: Vec<(String, Result<Vec<Connection>, String>)>,
-    /// The hash of the list that this command's settings make.
+    /// The hash of the list of nodes in this command's settings.
     own: String,
 }
 
@@ -126,7 +126,7 @@ impl Seen {
         self.nodes.iter().filter(|(_, said)| said.is_ok()).count()
     }
 
-    /// The clients, in the order of their names, lists and ids.
+    /// The clients, sorted by their names, lists and ids.
     fn clients(&self) -> Vec<Client<'_>> {
         let mut clients = BTreeMap::new();
         for (node, (_, said)) in self.nodes.iter().enumerate() {
@@ -162,8 +162,8 @@ impl Seen {
         lines
     }
 
-    /// One row for all clients of a process that look the same, with their number and the time of
-    /// the oldest.
+    /// Makes one row for all clients of a process whose rows would be equal, with the number of
+    /// these clients and the age of the oldest one.
     fn rows(&self, clients: &[Client<'_>]) -> Vec<Vec<String>> {
         let mut rows = BTreeMap::new();
         for client in clients {

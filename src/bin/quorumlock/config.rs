@@ -1,5 +1,4 @@
-//! The configuration file, in TOML. It may hold passwords, but they are better kept in the
-//! environment.
+//! The configuration file (TOML). It may have passwords, but these are safer in the environment.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +9,12 @@ use crate::addresses::Parts;
 use crate::failure::Failure;
 use crate::password::PasswordFile;
 
-/// More bytes than any configuration needs. A longer file must be a wrong one.
+/// A configuration never needs this many bytes. A longer file must be another kind of file.
 const LONGEST: u64 = 1 << 20;
-/// How to write nodes in the file, for errors.
+/// How to write nodes in the file. Errors show this text.
 pub(crate) const NODES: &str = "[[nodes]], and below it url = \"redis://host:port\"; once for each node";
 
-/// A configuration file. Not `Debug`, since it may hold passwords.
+/// A configuration file. It has no `Debug`, since it may have passwords.
 #[derive(Default)]
 pub(crate) struct File {
     shown: String,
@@ -24,7 +23,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Reads a file. Errors call the file `shown`.
+    /// Reads a file. Errors name the file as `shown`.
     pub(crate) fn read(path: &Path, shown: String) -> Result<Self, Failure> {
         let wrong = |what: String| Failure::usage(format!("{shown}: {what}"));
         let length = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
@@ -41,20 +40,21 @@ impl File {
         !self.says.nodes.is_empty()
     }
 
-    /// The nodes' addresses with their passwords. Only this function reads the passwords'
-    /// variables: these may be unset if the command line names other nodes. If `later`, an address
-    /// may have a user without a password, which is added later.
+    /// The nodes' addresses with their passwords. Only this function reads the variables that hold
+    /// passwords. They may be unset if the command line names other nodes, since this function is
+    /// not called then. With `later`, an address may have a user without a password, since the
+    /// caller adds the password later.
     pub(crate) fn addresses(&self, later: bool) -> Result<Vec<String>, Failure> {
         let variable = |name: &str| std::env::var(name).ok();
         addresses(&self.says.nodes, variable, later).map_err(|why| Failure::usage(format!("{}: {why}", self.shown)))
     }
 
-    /// A path in this file. A relative path begins at the file's folder.
+    /// Resolves a path that this file names. A relative path begins at the file's folder.
     pub(crate) fn beside(&self, path: Option<&PathBuf>) -> Option<PathBuf> {
         path.map(|path| self.folder.join(path))
     }
 
-    /// The password file that this configuration names. A relative path begins at the configuration's
+    /// The password file that this configuration names. A relative path begins at this file's
     /// folder.
     pub(crate) fn password_file(&self) -> Option<PasswordFile> {
         let by = || format!("{}: password_file", self.shown);
@@ -103,8 +103,8 @@ fn shown(text: &str, error: &toml::de::Error) -> String {
     line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
 }
 
-/// The message without values of the file. If a value has the wrong type, the message only says how
-/// to write the value.
+/// Removes values of the file from the message, since they may be passwords. If a value has the
+/// wrong type, the message only says how to write the value.
 fn without_values(message: &str) -> String {
     let typed = ["invalid type: ", "invalid value: "].iter().any(|wrong| message.starts_with(wrong));
     match message.split_once(", expected ").filter(|_| typed) {

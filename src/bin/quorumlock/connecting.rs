@@ -1,4 +1,4 @@
-//! Waits for a quorum of nodes, before a lock is requested.
+//! Waits for a quorum of nodes before the command requests a lock.
 
 use std::time::{Duration, Instant};
 
@@ -12,16 +12,17 @@ use crate::password::PasswordFile;
 use crate::settings::Settings;
 use crate::status::told;
 
-/// How often to look at the nodes' states, or at the file with the password, again.
+/// How often to check the nodes' states, or the password file, while waiting.
 const LOOK: Duration = Duration::from_millis(20);
-/// Makes a builder with the password of the file `secret`. Also returns the rest of `patience`. A
-/// file that is missing or has no password may be in the middle of a rotation, so it is read again.
+/// Makes a builder with the password of the file `secret`. If the file is missing or empty,
+/// somebody may be about to replace it, so this reads it again for up to `patience`. Also returns
+/// the part of `patience` that is left.
 pub(crate) async fn with_password(
     settings: &Settings,
     secret: Option<&PasswordFile>,
     patience: Duration,
 ) -> Result<(QuorumBuilder, Duration), Failure> {
-    // The time for reading counts, too.
+    // `patience` includes the time that reading takes.
     let began = Instant::now();
     let left = || patience.saturating_sub(began.elapsed());
     let read = || settings.clone().with_password_of(secret)?.builder();
@@ -40,9 +41,10 @@ pub(crate) async fn with_password(
     output::telling(reading, waiting).await
 }
 
-/// Waits until a quorum of nodes is admitted, for `patience` at most. Errors name `option`, which
-/// sets this time. If all nodes refuse the login, this fails at once: they would refuse the same
-/// login again. Only if the password `rotates`, this goes on waiting.
+/// Waits until a quorum of nodes is connected and checked (`NodeState::is_admitted`), for
+/// `patience` at most. Errors name `option`, which sets this time. If all nodes refuse the login,
+/// this fails at once, since they would refuse the same login again. If the password `rotates`,
+/// this keeps waiting, since the next login may have another password.
 pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str, rotates: bool) -> Result<(), Failure> {
     let lacking = |node: &NodeStatus| !node.state.is_admitted();
     let what = async { waits_for_nodes(patience, quorum, lacking) };
@@ -54,8 +56,9 @@ pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str, 
     }
 }
 
-/// Waits until a quorum of nodes votes, so that a single try can succeed. The wait ends when
-/// `patience` has passed since `began`, or when it is clear that no quorum will vote by then.
+/// Waits until a quorum of nodes votes, so that a single try can succeed. The wait ends at the
+/// latest when `patience` has passed since `began`. It ends earlier if too few nodes can vote by
+/// then.
 pub(crate) async fn a_vote(quorum: &Quorum, began: Instant, patience: Duration) {
     let votes = async {
         loop {
@@ -77,8 +80,8 @@ pub(crate) async fn a_vote(quorum: &Quorum, began: Instant, patience: Duration) 
     output::telling_once(votes, output::SILENCE, || none_votes(quorum, lacking), what).await;
 }
 
-/// Whether it is certain that no quorum of nodes votes now: at least half of the nodes `lack` a
-/// vote. Nodes to which the client is still connecting may vote soon, so they are not counted.
+/// Whether it is certain that no quorum of nodes votes now: `lack` is true for at least half of the
+/// nodes. Nodes to which the client is still connecting may vote soon, so this does not count them.
 pub(crate) fn none_votes(quorum: &Quorum, lack: impl Fn(&NodeStatus) -> bool) -> bool {
     let nodes = quorum.nodes();
     let certain = nodes.iter().filter(|node| lack(node) && node.state != NodeState::Connecting);
@@ -101,7 +104,7 @@ fn login(node: &NodeStatus) -> Option<Login> {
     Login::refused(why)
 }
 
-/// What to do about the logins that nodes refuse.
+/// Advice for the user if nodes refuse the login.
 fn with_the_right_login(nodes: &[NodeStatus]) -> &'static str {
     let mut refused = nodes.iter().filter_map(login);
     match refused.next() {
@@ -125,7 +128,7 @@ fn no_login(nodes: &[NodeStatus]) -> Failure {
     Failure::new(UNAVAILABLE, format!("{all} the login{}", said.collect::<String>())).and(with_the_right_login(nodes))
 }
 
-/// The note on what the command waits for: the nodes that a quorum lacks.
+/// The note that the command waits for a quorum. It lists the nodes for which `lacks` is true.
 fn waits_for_nodes(patience: Duration, quorum: &Quorum, lacks: impl Fn(&NodeStatus) -> bool) -> String {
     let nodes = quorum.nodes();
     let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();
@@ -134,15 +137,15 @@ fn waits_for_nodes(patience: Duration, quorum: &Quorum, lacks: impl Fn(&NodeStat
     format!("waiting for a quorum of nodes, for {} at most; {votes}: {lacking}", exact(patience))
 }
 
-/// The failure if no quorum was found, and what to do. If another list is in force, the error
-/// itself says what to do.
+/// The failure if no quorum was found, with advice. If another list is in force, or two servers
+/// have one name, the error itself has the advice.
 fn no_quorum(error: Error, quorum: &Quorum, option: &str) -> Failure {
     let nodes = quorum.nodes();
     let refused = nodes.iter().filter(|node| is_refused(node)).count();
     let others = nodes.iter().any(|node| matches!(node.state, NodeState::OtherList { .. } | NodeState::Twins { .. }));
     let longer = error.is_unavailable() && !others;
     let failure = Failure::from(error);
-    // The nodes would refuse the login again, so do not advise to wait longer.
+    // A longer wait does not help: the nodes would refuse the login again.
     if 2 * refused >= nodes.len() {
         failure.and(with_the_right_login(&nodes))
     } else if longer {

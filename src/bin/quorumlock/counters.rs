@@ -1,4 +1,4 @@
-//! Reads the library's own counters, with a recorder of metrics.
+//! Reads the library's own counters: installs a metrics recorder that stores them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, Share
 
 use crate::failure::Failure;
 
-/// A recorder that keeps counters and ignores other metrics.
+/// A recorder that stores counters and ignores other metrics.
 #[derive(Clone, Default)]
 pub(crate) struct Counters(Arc<Mutex<Vec<Kept>>>);
 

@@ -1,5 +1,5 @@
-//! Settings of TLS. Each setting comes from its option, else from the environment, else from the
-//! configuration file.
+//! The settings for TLS. Each setting comes from its option, else from its environment variable,
+//! else from the configuration file.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,8 +15,8 @@ const CERT: &str = "QUORUMLOCK_TLS_CERT";
 const KEY: &str = "QUORUMLOCK_TLS_KEY";
 const SERVER_NAME: &str = "QUORUMLOCK_TLS_SERVER_NAME";
 
-/// Builds TLS options of the given type: `quorumlock::Tls`, or the command's own `tls::Tls`. Both
-/// types come from one file, which the library and the command compile separately.
+/// Builds TLS options of the given type: `quorumlock::Tls`, or the command's own `tls::Tls`. These
+/// are two types, since the library and the command compile the same source file separately.
 macro_rules! said {
     ($type:ty, $this:expr) => {{
         let tls = $this.ca.iter().fold(<$type>::new(), |tls, path| tls.ca_file(path));
@@ -26,7 +26,7 @@ macro_rules! said {
     }};
 }
 
-/// The TLS settings: files, and the servers' name.
+/// The TLS settings: three files, and the name in the servers' certificates.
 #[derive(Clone, Default)]
 pub(crate) struct Encryption {
     ca: Option<PathBuf>,

@@ -1,4 +1,5 @@
-//! Metrics for Prometheus: over HTTP, and as a file for jobs too short to be scraped.
+//! Metrics for Prometheus: over HTTP, and as a file for jobs that end before Prometheus scrapes
+//! them.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,9 +13,9 @@ use crate::output;
 use crate::textfile::Textfile;
 
 /// Records metrics from now on, and serves them at `address`. The returned value writes them to
-/// `file` at the end of the command. Call this before a quorum connects: a quorum registers its
-/// metrics when it connects. If the address cannot be used, this only writes a note: the work
-/// matters more.
+/// `file` at the end of the command. Call this before a quorum connects, since a quorum registers
+/// its metrics then. If the address cannot be used, this only writes a note, so that the command's
+/// work still gets done.
 pub(crate) fn start(address: Option<&str>, file: Option<&Path>) -> Result<Option<Textfile>, Failure> {
     let address = address.map(listening).transpose()?;
     let checked = file.map(Textfile::check).transpose()?;
@@ -40,7 +41,7 @@ fn builder() -> Result<PrometheusBuilder, BuildError> {
     })
 }
 
-/// How often recorded samples are put into buckets, so that they do not pile up.
+/// How often to move recorded samples into buckets. Without this, memory grows with each sample.
 const UPKEEP: Duration = Duration::from_secs(5);
 
 fn recording() -> Result<PrometheusHandle, BuildError> {
@@ -61,7 +62,7 @@ fn serving(address: SocketAddr) -> Result<PrometheusHandle, BuildError> {
     metrics::set_global_recorder(recorder)?;
     tokio::spawn(async move {
         if let Err(error) = exporter.await {
-            tracing::warn!("metrics are served no more: {error:?}");
+            tracing::warn!("metrics are no longer served: {error:?}");
         }
     });
     Ok(handle)
@@ -73,8 +74,8 @@ fn listening(text: &str) -> Result<SocketAddr, Failure> {
     })
 }
 
-/// A bare port, or a port behind a colon, is on loopback. To serve other hosts, the user must write
-/// an address.
+/// Parses an address. `9100` and `:9100` mean a port on loopback: to serve other hosts, the user
+/// must write an address.
 fn address(text: &str) -> Option<SocketAddr> {
     let port = text.strip_prefix(':').unwrap_or(text);
     match port.parse::<u16>() {

@@ -1,4 +1,4 @@
-//! How the command fails: with an exit code and a message.
+//! The error type of the command: an exit code and a message.
 
 use std::io;
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use quorumlock::{Error, ErrorKind, NodeReport};
 
 use crate::output::{explained_below, explained_once};
 
-/// Exit codes, from sysexits.h if one fits.
+/// The exit codes. The numbers are those of sysexits.h with the closest meaning.
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) const INTERNAL: u8 = 70;
@@ -45,8 +45,8 @@ impl Failure {
         Self { message: format!("{}\n  {line}", self.message), ..self }
     }
 
-    /// Writes the message on standard error. With code 0 the user accepts this result, so the
-    /// message is only a note.
+    /// Writes the message on standard error. With code 0, the message is only a note: by `-E 0`,
+    /// the user has chosen not to treat this result as a failure.
     pub(crate) fn told(&self) -> ExitCode {
         let message = crate::redact::hidden(&self.message);
         match self.code {
@@ -72,7 +72,8 @@ impl From<Error> for Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// A closed standard output (`quorumlock status | head -1`) is not worth a message.
+    /// If standard output is closed (`quorumlock status | head -1`), the message is empty: this is
+    /// no error.
     fn from(error: io::Error) -> Self {
         let gone = error.kind() == io::ErrorKind::BrokenPipe;
         Self::internal(if gone { String::new() } else { error.to_string() })
@@ -83,25 +84,25 @@ impl From<io::Error> for Failure {
 fn node_by_node(error: &Error) -> String {
     let whole = error.to_string();
     let said: Vec<_> = error.nodes().iter().map(|report| format!("{}: {}", report.node, report.said)).collect();
-    // The error explains another list only once, so its text about the first node may be shorter
-    // than that node's report. So look only for the node's address.
+    // The reports begin at the first node's address. Do not look for the whole first report: the
+    // error explains another list only once, so the report may be shorter here.
     let begins = error.nodes().first().and_then(|first| whole.find(&format!(": {}: ", first.node)));
     let Some(message) = begins.map(|at| &whole[..at]) else { return whole };
     format!("{message}\n  {}", explained_below(message, said).join("\n  "))
 }
 
-/// What is wrong with a login that a server refuses.
+/// Why a server refuses a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Login {
-    /// No password was given, and the server asks for one.
+    /// The client has no password, and the server asks for one.
     Missing,
     /// The password is wrong, or the user is unknown.
     Wrong,
-    /// A password was given, and the server has none.
+    /// The client has a password, and the server has none.
     Unwanted,
 }
 
-/// Parts of messages, and what they say about the login.
+/// Texts in error messages of servers and of the library, and why they refuse the login.
 const REFUSED: [(&str, Login); 5] = [
     ("without any password configured", Login::Unwanted),
     ("NOAUTH", Login::Missing),
@@ -111,12 +112,12 @@ const REFUSED: [(&str, Login); 5] = [
 ];
 
 impl Login {
-    /// What is wrong with the login, if this message says that a server refuses it.
+    /// The reason, if this message says that a server refuses the login.
     pub(crate) fn refused(why: &str) -> Option<Self> {
         REFUSED.iter().find(|(sign, _)| why.contains(sign)).map(|(_, login)| *login)
     }
 
-    /// What to do.
+    /// Advice for the user.
     pub(crate) const fn mend(self) -> &'static str {
         match self {
             Self::Missing => {

@@ -1,5 +1,5 @@
-//! What `run` and `elect` hold while a command runs: a lock, a permit, a leader's office, or a job
-//! that is done once in a period.
+//! The locks that `run` and `elect` can hold while a command runs: a lock, a permit, the lock of a
+//! leader, or a job that is done once in a period.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use quorumlock::{
 use crate::cli::Run;
 use crate::output;
 
-/// What to acquire.
+/// The lock to acquire.
 pub(crate) enum Wanted {
     Lock(QuorumLock),
     /// A lock that is shared with other readers.
     Shared(QuorumRwLock),
     /// One permit of a semaphore.
     Permit(QuorumSemaphore),
-    /// The office of the leader, with the value to proclaim.
+    /// The lock of a leader, with the value that the leader shows to other clients.
     Office(Election, Option<String>),
     /// A job that is done once in a period.
     Once(Once),
 }
 
 impl Wanted {
-    /// What the options of `run` ask for.
+    /// The lock that the options of `run` describe.
     pub(crate) fn of(args: &Run, quorum: &Quorum, options: &LockOptions) -> Result<Self, Error> {
         let (name, note) = (&args.names[0], args.describe.as_ref());
         if let Some(period) = args.once_per {
@@ -42,8 +42,8 @@ impl Wanted {
         Ok(Self::Lock(note.map_or_else(|| lock.clone(), |note| lock.describe(note))))
     }
 
-    /// Acquires what is wanted, and proclaims the value. `None` if the job was done in this period,
-    /// or is being done.
+    /// Acquires the lock. A leader then sends its value to the nodes. `None` if the job was done in
+    /// this period, or is being done.
     pub(crate) async fn acquire(&self, timeout: Duration) -> Result<Option<Held>, Error> {
         Ok(Some(match self {
             Self::Lock(lock) => Held::Lock(lock.acquire(timeout).await?),
@@ -61,8 +61,8 @@ impl Wanted {
     }
 }
 
-/// Proclaims the value. If too few nodes stored the value in time, this only writes a note: later
-/// renewals send the value again.
+/// Sends the leader's value to the nodes. If too few nodes stored it in time, this only writes a
+/// note, since later renewals send the value again.
 async fn proclaim(leader: &Leader, value: &str) -> Result<(), Error> {
     match leader.proclaim(value).await {
         Err(error) if error.is_unavailable() => {
@@ -73,7 +73,7 @@ async fn proclaim(leader: &Leader, value: &str) -> Result<(), Error> {
     }
 }
 
-/// What is held.
+/// The guard of a held lock.
 pub(crate) enum Held {
     Lock(LockGuard),
     Shared(ReadGuard),
@@ -103,8 +103,8 @@ impl Held {
         }
     }
 
-    /// Gives up what is held after the work has failed: another client may do the job in this
-    /// period.
+    /// Releases the lock after the work has failed. A job that is done once in a period may then be
+    /// tried by another client in this period.
     pub(crate) async fn undo(self) -> Result<Released, Error> {
         match self {
             Self::Once(permit) => permit.undo().await,
@@ -112,14 +112,14 @@ impl Held {
         }
     }
 
-    /// Whether this is a job that is done once in a period: nodes hold its name even after this
-    /// value is dropped.
+    /// Whether this is a job that is done once in a period. Nodes hold the name of such a job even
+    /// after this value is dropped.
     pub(crate) const fn is_once(&self) -> bool {
         matches!(self, Self::Once(_))
     }
 }
 
-/// A view of what is held. The view alone does not keep the lock.
+/// A view of a held lock. The lock ends when its guard is dropped, even if a view is left.
 pub(crate) enum View {
     Lock(Lease),
     Permit(PermitsLease),

@@ -1,11 +1,11 @@
-//! Counts every sample in bounded memory (HdrHistogram). Worker processes send their histograms to
-//! the parent.
+//! Counts samples in bounded memory (HdrHistogram). Worker processes send their histograms to the
+//! process that started them.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Significant digits: values are exact to a hundredth.
+/// Significant digits: a recorded value may be wrong by 1 %.
 const DIGITS: u8 = 2;
 
 /// Latencies in microseconds.
@@ -31,20 +31,20 @@ impl Histogram {
         self.0.len()
     }
 
-    /// The value that `share` of all samples do not exceed; zero without samples.
+    /// The value at or below which `share` of all samples lie. Zero if there are no samples.
     pub(crate) fn percentile(&self, share: f64) -> Duration {
         Duration::from_micros(self.0.value_at_quantile(share))
     }
 
     /// Adds `count` samples. The histogram grows to hold any value.
-    #[expect(clippy::expect_used, reason = "fails only where a value does not fit, and each does")]
+    #[expect(clippy::expect_used, reason = "fails only if a value does not fit, and every value fits")]
     fn count(&mut self, value: u64, count: u64) {
         self.0.record_n(value, count).expect("room for each value");
     }
 }
 
 impl Default for Histogram {
-    #[expect(clippy::expect_used, reason = "fails only above five digits")]
+    #[expect(clippy::expect_used, reason = "fails only for more than five digits")]
     fn default() -> Self {
         Self(hdrhistogram::Histogram::new(DIGITS).expect("few digits"))
     }

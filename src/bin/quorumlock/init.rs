@@ -1,4 +1,4 @@
-//! `quorumlock init`: the operator says that servers are new, so that they vote at once.
+//! `quorumlock init`: the operator declares that servers are new, so that they vote at once.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::words::counted;
 
 /// How long to wait until connections are closed.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// How long to wait for the nodes, if no option says otherwise.
+/// How long to wait for the nodes if no option sets this time.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How often to check whether all nodes answer.
 const LOOK: Duration = Duration::from_millis(20);
@@ -40,7 +40,7 @@ pub(crate) async fn init(args: Init) -> Outcome {
     said(&args, &quorum, Done::Now).await
 }
 
-/// The result.
+/// The result: the servers were declared new, were used before, or the user refused.
 enum Done {
     Now,
     Before,
@@ -79,7 +79,7 @@ fn votes(node: &NodeStatus) -> bool {
     node.state == NodeState::Up || is_idle(node)
 }
 
-/// The text if all nodes have a record already.
+/// The text if nothing was done because all nodes have a record already.
 fn before(nodes: &[NodeStatus], voters: usize) -> String {
     let counted = output::voting(voters, nodes.len());
     if 2 * voters > nodes.len() {
@@ -94,7 +94,7 @@ fn before(nodes: &[NodeStatus], voters: usize) -> String {
     format!("nothing was done, since a client came before: {counted}; {when}")
 }
 
-/// How long it takes until a node votes; `None` if the node will not vote by itself.
+/// How long it takes until a node votes, if that is known.
 fn wait(node: &NodeStatus) -> Option<Duration> {
     match node.state {
         _ if votes(node) => Some(Duration::ZERO),
@@ -103,7 +103,7 @@ fn wait(node: &NodeStatus) -> Option<Duration> {
     }
 }
 
-/// Does what `quorumlock init` does, for servers that this command has just started.
+/// Declares servers new that this command has just started, as `quorumlock init` does.
 pub(crate) async fn of_our_own(settings: &Settings) -> Result<(), Failure> {
     let quorum = settings.onlooker()?.open()?;
     all_answer(&quorum, settings).await;
@@ -112,7 +112,7 @@ pub(crate) async fn of_our_own(settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until all nodes are connected. The wait ends early if some node can never be used.
+/// Waits until all nodes are connected. The wait ends early if a node can never be used.
 async fn all_answer(quorum: &Quorum, settings: &Settings) {
     let (began, patience) = (Instant::now(), settings.connect_timeout.unwrap_or(PATIENCE));
     let in_vain =

@@ -1,9 +1,8 @@
-//! Simulates distance on one machine. A TCP relay in front of each server delays bytes by half a
-//! round trip each way.
+//! Simulates distance on one machine. A TCP relay in front of each server delays bytes both ways.
 //!
 //! The relay uses blocking threads, not tasks. Tokio's timers round up to whole milliseconds, which
-//! would add one or two milliseconds to every round trip. A thread wakes within a tenth of a
-//! millisecond, and `distant` compensates for that delay.
+//! would add one or two milliseconds to every round trip. A thread wakes at most a tenth of a
+//! millisecond late, and `distant` subtracts this delay.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
@@ -16,23 +15,22 @@ use crate::failure::Failure;
 
 /// How many bytes are read at a time.
 const CHUNK: usize = 16 << 10;
-/// How many chunks may be under way in one direction. Beyond that, the sender has to wait.
+/// How many chunks a relay holds for one direction. If it holds more, the sender has to wait.
 const QUEUE: usize = 1_024;
-/// The stack size of these threads. A host lookup needs the most.
+/// The stack size of the relay's threads. A host lookup needs the most.
 const STACK: usize = 256 << 10;
-/// How many connections a relay carries at a time. Further connections are closed.
+/// How many connections a relay has at a time. It closes further connections.
 const CONNECTIONS: usize = 256;
 /// How long a server may take to accept a connection. A server that is cut off never accepts it.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The pause after a connection could not be accepted or served, for example for lack of file
-/// descriptors.
+/// The pause after a connection failed, for example since there are no more file descriptors.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The longest delay that a proxy itself adds. A longer delay comes from the machine's load, and is
-/// not compensated.
+/// The longest delay that a relay itself adds. A longer measured delay comes from the machine's
+/// load, so `distant` does not subtract the rest.
 const MOST_LATE: Duration = Duration::from_micros(400);
 
-/// Puts a proxy in front of each of `ports` on loopback, with the given round trips. A single round
-/// trip is for all ports. Returns the ports to use instead. The proxies end with this process.
+/// Starts a relay in front of each of `ports` on loopback, with the given round trips. A single
+/// round trip applies to all ports. Returns the relays' ports. The relays end with this process.
 pub(crate) fn apart(ports: &[u16], round_trips: &[Duration]) -> Result<Vec<u16>, Failure> {
     let distance = |index: usize| match round_trips {
         [] => Ok(None),
@@ -50,15 +48,15 @@ pub(crate) fn apart(ports: &[u16], round_trips: &[Duration]) -> Result<Vec<u16>,
     ports.iter().enumerate().map(place).collect()
 }
 
-/// Starts a proxy through which a round trip takes `round_trip`. Measures the delay that a proxy
-/// itself adds, and subtracts it.
+/// Starts a relay through which a round trip takes `round_trip`. Measures the delay that a relay
+/// itself adds, and subtracts this delay.
 fn distant(port: u16, round_trip: Duration) -> io::Result<u16> {
     let shortest = measured(proxy(port, round_trip / 2)?)?[0];
     let extra = shortest.saturating_sub(round_trip).min(MOST_LATE);
     proxy(port, round_trip.saturating_sub(extra) / 2)
 }
 
-/// Starts a proxy in front of the server at `port`. Returns the port of the proxy.
+/// Starts a relay in front of the server at `port`. Returns the relay's port.
 fn proxy(port: u16, delay: Duration) -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let own = listener.local_addr()?.port();
@@ -66,8 +64,8 @@ fn proxy(port: u16, delay: Duration) -> io::Result<u16> {
     Ok(own)
 }
 
-/// Relays each connection of `listener` to `server`, a host and a port that are looked up for each
-/// connection. Bytes arrive `delay` later, in both directions. Ends with this process.
+/// Relays each connection of `listener` to `server`, a host and a port. Looks up the host for each
+/// connection. Bytes arrive `delay` later, in both directions. The relay ends with this process.
 pub(crate) fn relay(listener: TcpListener, server: String, delay: Duration) -> io::Result<()> {
     let relay = Arc::new(Relay { server, delay });
     start(move || relay.accept(&listener))
@@ -77,8 +75,8 @@ fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     Builder::new().stack_size(STACK).spawn(work).map(drop)
 }
 
-/// The server that a relay leads to. Each direction of each connection keeps a reference, so the
-/// count of references bounds the connections.
+/// The server behind a relay. Each direction of each connection has a reference to this value, so
+/// `accept` counts connections by the number of references.
 struct Relay {
     server: String,
     delay: Duration,
@@ -91,7 +89,7 @@ impl Relay {
                 continue;
             }
             let relay = self.clone();
-            // A client that cannot be served sees its connection closed.
+            // If a client cannot be served, its connection is closed.
             if client.and_then(|client| start(move || drop(relay.connect(client)))).is_err() {
                 sleep(PAUSE);
             }
@@ -118,7 +116,7 @@ impl Relay {
         Err(met)
     }
 
-    /// Carries bytes from `from` to `to`, delayed and in order.
+    /// Sends the bytes of `from` to `to`, in order, each after the delay.
     fn carry(self: Arc<Self>, from: Arc<TcpStream>, to: Arc<TcpStream>) -> io::Result<()> {
         let (sender, chunks) = sync_channel(QUEUE);
         let (source, delay) = (from.clone(), self.delay);
@@ -126,14 +124,14 @@ impl Relay {
         start(move || {
             let _counted = self;
             if deliver(&chunks, &to).is_err() {
-                // The receiver is gone: the sender's connection ends too.
+                // The receiver is gone, so end the sender's connection too.
                 let _ = from.shutdown(Shutdown::Both);
             }
         })
     }
 }
 
-/// When bytes arrive, and the bytes. No bytes mean the end of the stream.
+/// The time at which bytes are to arrive, and the bytes. An empty chunk is the end of the stream.
 type Chunk = (Instant, Vec<u8>);
 
 fn collect(mut from: &TcpStream, sender: &SyncSender<Chunk>, delay: Duration) {
@@ -160,7 +158,7 @@ fn deliver(chunks: &Receiver<Chunk>, mut to: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Five round trips to a server as a client sees them, the shortest first.
+/// Measures five round trips to a server. Returns the shortest first.
 pub(crate) fn measured(port: u16) -> io::Result<[Duration; 5]> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_nodelay(true)?;
@@ -223,14 +221,14 @@ mod tests {
             thread::sleep(Duration::from_millis(1));
         }
         stream.read_exact(&mut [0; 20]).unwrap();
-        // One after another, the messages would take twenty times as long. The upper bound allows
-        // for a machine that stalls.
+        // If the relay delayed messages one after another, they would take twenty times as long.
+        // The upper bound is high, since a loaded machine may be slow.
         assert!((20 * PAUSE..200 * PAUSE).contains(&began.elapsed()), "{:?}", began.elapsed());
     }
 
     #[test]
     fn a_connection_to_a_server_that_is_not_there_is_closed_and_the_next_one_is_carried() {
-        // The port is bound, so nobody else gets it, and nobody listens on it yet.
+        // The socket is bound, so no other program gets the port. It does not listen yet.
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let port = proxy(socket.local_addr().unwrap().port(), Duration::ZERO).unwrap();

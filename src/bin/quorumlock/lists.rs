@@ -1,5 +1,4 @@
-//! Which lists of nodes are in force, and which servers are behind the nodes' names, by the records
-//! of the nodes.
+//! Compares the records that the nodes store: their lists of nodes, and the servers' ids.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,18 +15,18 @@ mod difference_text;
 
 use difference_text::difference;
 
-/// Whose list is in force on a node.
+/// The kind of the list that is in force on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// The list of nodes that this command's settings make.
+    /// The list of nodes in this command's settings.
     Own,
-    /// Another list with the same name: one of the two is wrong.
+    /// Another list with the same name. One of the two lists is wrong.
     Rival,
-    /// A list with another name: the node is for other clients.
+    /// A list with another name. This node belongs to other clients.
     Foreign,
 }
 
-/// The list that this command's settings make, and the nodes' records to compare it with.
+/// The list of nodes in this command's settings, and the nodes' records.
 pub(crate) struct Lists<'a> {
     own: &'a List,
     /// Each node's name, and its record.
@@ -35,7 +34,7 @@ pub(crate) struct Lists<'a> {
 }
 
 impl<'a> Lists<'a> {
-    /// Compares with the last records of the nodes that can be reached.
+    /// Uses the last records of the nodes that can be reached.
     pub(crate) fn of_nodes(own: &'a List, nodes: &'a [NodeStatus]) -> Self {
         let record = |node: &'a NodeStatus| node.record.as_ref().filter(|_| node.run.is_some());
         Self { own, nodes: nodes.iter().map(|node| (&*node.name, record(node))).collect() }
@@ -62,8 +61,8 @@ impl<'a> Lists<'a> {
         (0..self.nodes.len()).filter(|&node| self.at(node).is_some_and(|(_, of)| of == whose)).collect()
     }
 
-    /// A text about lists of this kind: where such a list is in force, how it differs from the
-    /// client's list, what to do, and how long that takes. `None` if there is no such list.
+    /// A text about lists of this kind: the nodes where such a list is in force, its differences
+    /// from the client's list, advice, and the time until it ends. `None` if there is no such list.
     pub(crate) fn conflict(&self, whose: Whose) -> Option<String> {
         let at = self.with(whose);
         let (first, others) = at.split_first()?;
@@ -75,12 +74,12 @@ impl<'a> Lists<'a> {
         Some(format!("another list is in force on {name}{more}: {}", difference(self.own, &theirs.says, ends)))
     }
 
-    /// The ids of the servers that clients of this list met behind a node's name, and the node's
-    /// own id. An id that clients met before the node got its record is left out.
+    /// The ids of the servers that clients of this list reached by a node's name, including the
+    /// node's own id. An id that clients saw before the node got its present record is left out.
     pub(crate) fn servers(&self, node: usize) -> BTreeSet<&'a str> {
         let (name, own) = self.nodes[node];
         let records = self.with(Whose::Own).into_iter().filter_map(|node| self.nodes[node].1);
-        // The nodes' replies may be up to two hellos apart.
+        // Clients report ids at intervals, so ages may differ by two of these intervals.
         let before = self.own.overlap() + self.own.every() * 2;
         let is_later = |seen: &&'a Sighting| *seen.node == *name && own.is_none_or(|own| seen.age + before < own.age);
         let met = records.flat_map(|record| &record.seen).filter(is_later).map(|seen| &*seen.id);

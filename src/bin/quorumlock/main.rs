@@ -1,12 +1,12 @@
-//! The command: a lock for shell scripts, a look at the nodes, a sandbox and a demo. It uses only
-//! the library's public API, and source files that the command and the library both compile.
+//! The command `quorumlock`: runs programs under a lock, shows the nodes, and has a sandbox and a
+//! demo. It uses the library's public API, and compiles some of the library's source files.
 #![allow(
     clippy::disallowed_methods,
     reason = "the command measures real time on its one runtime; nothing here is simulated"
 )]
 
 #[cfg(not(unix))]
-compile_error!("the quorumlock command needs Unix: signals, process groups, parents that die; the library does not");
+compile_error!("the quorumlock command needs Unix, for signals and process groups; the library does not need it");
 
 // The library and the command share this code.
 #[path = "../../config/addresses.rs"]
@@ -89,7 +89,7 @@ fn done() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(told) => {
-            // clap returns help and the version as errors, too.
+            // clap returns the help text and the version as errors, too.
             let code = if told.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
             tell(&told);
             return code;
@@ -99,7 +99,7 @@ fn done() -> ExitCode {
     url_as_name::refused(&cli.command).and_then(|()| started(cli)).unwrap_or_else(|failure| failure.told())
 }
 
-/// Writes the message in colour, unless a login in it must be hidden.
+/// Writes clap's message in colour, or as plain text if a login in it must be hidden.
 fn tell(told: &clap::Error) {
     let plain = told.render().to_string();
     let hidden = redact::hidden(&plain);
@@ -110,20 +110,20 @@ fn tell(told: &clap::Error) {
     }
 }
 
-/// Everything runs on the main thread: child processes are tied to the thread that starts them (see
-/// `process`).
+/// Runs everything on the main thread, since the kernel kills a child process when the thread that
+/// started the child ends (see `process::tied`).
 fn started(cli: Cli) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
     let outcome = runtime.block_on(async {
-        // A parent may have made this process ignore SIGCHLD. Then exit statuses of children are
-        // lost without this handler.
+        // The parent of this process may have set SIGCHLD to ignored. Without this handler, the
+        // exit statuses of children would then be lost.
         let _heard = Signals::children()?;
         carried_out(cli.command, cli.verbose).await
     });
-    // A thread that reads from a terminal cannot be ended; do not wait for it.
+    // Do not wait for threads: a thread that reads from a terminal cannot be ended.
     runtime.shutdown_background();
     outcome
 }

@@ -1,5 +1,4 @@
-//! `quorumlock members`: which list is in force on each node, and which servers are behind the
-//! node's name.
+//! `quorumlock members`: for each node, the list in force and the servers behind the node's name.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -16,11 +15,11 @@ use crate::output::{self, dash, green, milliseconds, red, yellow};
 use crate::settings::Settings;
 use crate::status::{wait, waits};
 
-/// The library's connect timeout. It may be this short, since `wait` waits for slow nodes before.
+/// The library's connect timeout. It can be short, since `wait` has waited for slow nodes before.
 const WAITED: Duration = Duration::from_millis(1);
 /// How long to wait until connections are closed.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// The exit code if a check failed.
+/// The exit code if lists differ, or two servers are behind one name.
 const DIFFERS: u8 = 1;
 
 pub(crate) async fn members(args: Members) -> Outcome {
@@ -40,17 +39,16 @@ pub(crate) async fn members(args: Members) -> Outcome {
     Ok(ExitCode::from(seen.verdict().code()))
 }
 
-/// The result of comparing the records. The variants stand in the order in which they are reported: the
-/// worst first.
+/// The result of comparing all records. If several variants apply, the first one is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// One server is behind two names: then `run` and the library refuse to start.
+    /// One server is behind two names. `run` and the library refuse to start with such nodes.
     Duplicate,
     /// No quorum of nodes answers.
     Unknown,
     /// Two servers are behind one name.
     TwoServers,
-    /// Another list is in force somewhere.
+    /// Another list is in force on some node.
     Other,
     /// This list is in force.
     This,
@@ -67,7 +65,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict in one word, for programs.
+    /// The verdict in one word, for JSON.
     const fn word(self) -> &'static str {
         match self {
             Self::Duplicate => "duplicate",
@@ -83,7 +81,7 @@ impl Verdict {
 struct Seen<'a> {
     nodes: &'a [NodeMembers],
     lists: Lists<'a>,
-    /// The list of a client with these settings, as records write it.
+    /// The list of nodes in this command's settings, in the form of the records.
     says: &'a str,
     duplicate: bool,
 }
@@ -122,7 +120,7 @@ impl Seen<'_> {
         lines
     }
 
-    /// The other lists that are in force, each with a letter.
+    /// The lists in force that are not this client's list, each with a letter.
     fn others(&self) -> BTreeMap<&str, char> {
         let mut others = BTreeMap::new();
         for (in_force, whose) in (0..self.nodes.len()).filter_map(|node| self.lists.at(node)) {
@@ -212,7 +210,7 @@ fn of_record(record: &Record) -> Value {
     json!({ "id": &*record.id, "age_ms": age, "old_at_once": old, "synced": record.synced })
 }
 
-/// Why a new record counted as old at once. The record's age does not show why.
+/// Why a node with a new record voted at once. The record's age does not show the reason.
 const fn of_word(word: OldAtOnce) -> &'static str {
     match word {
         OldAtOnce::Init => "init",
@@ -232,7 +230,7 @@ fn remark(members: &NodeMembers) -> Option<(&str, String)> {
         Err(why) => why.clone(),
         Ok(None) => "no record: no client has come since it started or forgot".to_owned(),
         Ok(Some(record)) if !record.synced => {
-            "it does not know which tokens were dealt, until others tell it when its quarantine ends".to_owned()
+            "it does not know the highest granted token; clients send it when its quarantine ends".to_owned()
         }
         Ok(Some(_)) => return None,
     };

@@ -22,7 +22,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::output_queue::OutputQueue;
 
-/// How many bytes of messages may wait to be written: as many as a pipe holds.
+/// How many bytes of messages may wait to be written: as many as a pipe holds on Linux.
 const ROOM: usize = 64 * 1024;
 
 /// The queue of messages for standard error.
@@ -38,7 +38,7 @@ impl Write for Stderr {
         Ok(message.len())
     }
 
-    /// Does nothing: the thread of the queue writes.
+    /// Does nothing, since the queue's thread writes.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -55,21 +55,21 @@ pub(crate) fn wait() {
     MESSAGES.wait();
 }
 
-/// Writes to standard output, however long that takes.
+/// Writes to standard output, and blocks until that is done.
 pub(crate) fn to_stdout(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
     out.flush()
 }
 
-/// After this time a command that waits for nodes says which nodes it waits for.
+/// A command that waits for nodes for longer than this writes a note on the nodes that are missing.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
-/// A note comes earlier if it is certain that the wait is long. `LOOK` is how often to check that,
-/// and `CERTAIN` is for how long it must stay certain.
+/// The note is written earlier if checks report for `CERTAIN` that the wait will be long. `LOOK` is
+/// the pause between two checks.
 const LOOK: Duration = Duration::from_millis(20);
 const CERTAIN: Duration = Duration::from_millis(200);
 
-/// The target of notes, which are logged at every level.
+/// The tracing target of notes. Notes are logged at every level.
 const NOTES: &str = "quorumlock::note";
 
 /// The format of standard error.
@@ -82,16 +82,15 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Set once, before the first note. It is global, since all modules write notes.
+/// Is set once, before the first note. It is global, since all modules write notes.
 static FORMAT: OnceLock<Format> = OnceLock::new();
 
-/// Whether programs read standard error.
+/// Whether messages on standard error are JSON.
 pub(crate) fn is_json() -> bool {
     FORMAT.get() == Some(&Format::Json)
 }
 
-/// Reports panics through the same queue from now on, so that a panic does not block on standard
-/// error.
+/// From now on, writes messages of panics through the queue, too: a direct write could block.
 pub(crate) fn take_panics() {
     panic::set_hook(Box::new(|what| {
         let trace = Backtrace::capture();
@@ -101,7 +100,7 @@ pub(crate) fn take_panics() {
     }));
 }
 
-/// Writes one note on standard error. Errors are ignored: they could not be reported.
+/// Writes one note on standard error. Ignores errors: there is no other place to report them.
 pub(crate) fn note(text: &str) {
     if is_json() {
         tracing::info!(target: NOTES, "{}", strip_ansi_codes(text));
@@ -110,7 +109,7 @@ pub(crate) fn note(text: &str) {
     }
 }
 
-/// Writes on standard error why the command failed.
+/// Writes the reason of a failure on standard error.
 pub(crate) fn failed(text: &str) {
     if is_json() {
         tracing::error!(target: NOTES, "{}", strip_ansi_codes(text));
@@ -126,16 +125,16 @@ fn dropped(messages: u64) {
     note(&format!("{what} dropped: standard error took no more"));
 }
 
-/// Writes `what` and the question on standard error, and reads a line from the terminal. Anything
-/// except yes means no, and so does the end of the input. Without a terminal nothing is read: the
-/// input may be for another program, or never end.
+/// Writes `what` and the question on standard error, and reads a line from the terminal. Every
+/// answer except `y` and `yes` means no, and so does the end of the input. Without a terminal this
+/// reads nothing: the input may be for another program, or may never end.
 pub(crate) async fn confirmed(what: &str, question: &str) -> io::Result<bool> {
     if !io::stdin().is_terminal() {
         note(&format!("{what}; standard input is no terminal, so nobody is asked: say --yes"));
         return Ok(false);
     }
     let prompt = format!("{what}. {question} [y/N] ");
-    // A thread reads, so that connections stay alive meanwhile.
+    // Read in another thread, so that the runtime keeps the connections alive meanwhile.
     tokio::task::spawn_blocking(move || answered(&prompt)).await.map_err(io::Error::other)?
 }
 
@@ -148,14 +147,12 @@ fn answered(prompt: &str) -> io::Result<bool> {
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
-/// Waits for `future`. If that takes a while, writes a note on `what` the command waits for. The
-/// note does not delay the result.
+/// Waits for `future`. Writes the note `what` after [`SILENCE`], without a delay of the result.
 pub(crate) async fn telling<F: Future>(future: F, what: impl Future<Output = String>) -> F::Output {
     telling_once(future, SILENCE, || false, what).await
 }
 
-/// As `telling`. The note comes after `silence`, or earlier if it is `certain` that the wait is
-/// long.
+/// As `telling`, but writes the note after `silence`, or earlier if `certain` stays true.
 pub(crate) async fn telling_once<F: Future>(
     future: F,
     silence: Duration,
@@ -178,18 +175,17 @@ pub(crate) async fn telling_once<F: Future>(
     }
 }
 
-/// Pairs of a sign and a short form. An explanation follows the sign. If an earlier text has given
-/// the explanation, the short form replaces the sign and the explanation.
+/// In a text about a node, an explanation follows the first text of a pair. If an earlier node has
+/// the same explanation, the second text of the pair replaces the first text and the explanation.
 const EXPLAINED: [(&str, &str); 2] = [(" more: ", " more"), ("other list: ", "another list, as above")];
 
-/// The texts of several nodes. An explanation that an earlier text has given is omitted: the `why`
-/// in `quarantined for 58 s more: why` and in `other list: why`.
+/// Shortens the texts of several nodes: omits an explanation if an earlier text has it. The
+/// explanation is the `why` in `quarantined for 58 s more: why` and in `other list: why`.
 pub(crate) fn explained_once(said: impl IntoIterator<Item = String>) -> Vec<String> {
     explained_below("", said)
 }
 
-/// As `explained_once`, for texts that are shown below `message`. An explanation that `message` has
-/// given is omitted too.
+/// As `explained_once`, but also omits an explanation that is in `message`.
 pub(crate) fn explained_below(message: &str, said: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut known = HashSet::new();
     let shortened = |said: String| {
@@ -213,16 +209,17 @@ pub(crate) fn same_once<'a>(said: impl IntoIterator<Item = (&'a str, String)>) -
     all
 }
 
-/// Why nothing was done, for programs: the user did not confirm `what`.
+/// A text for JSON: why the command did nothing. The user did not confirm `what`, or there is no
+/// terminal.
 pub(crate) fn refused(what: &str) -> String {
     if io::stdin().is_terminal() { format!("{what}; the answer was no") } else { format!("{what}; say --yes") }
 }
 
-/// Writes one or more lines to standard output, after the notes on standard error. A thread writes:
-/// if nobody reads the output, renewals and signals go on.
+/// Writes one or more lines to standard output, after the notes on standard error. Writes in
+/// another thread, so that renewals and signals go on even if nobody reads the output.
 ///
 /// # Cancel safety
-/// If it is cancelled, the text may be written later, or never.
+/// If the future is dropped, the text may be written later, or never.
 pub(crate) async fn say(text: &str) -> io::Result<()> {
     let line = format!("{text}\n");
     let written = move || {
@@ -237,8 +234,8 @@ pub(crate) fn terminal() -> Term {
     Term::read_write_pair(io::stdin(), Stderr)
 }
 
-/// Logs the library's events to standard error. Events of other crates are never logged, since
-/// these crates do not know what must be hidden.
+/// Logs the library's events to standard error. Never logs other crates: they do not hide
+/// passwords.
 pub(crate) fn log(format: Format, verbose: bool, default: LevelFilter) {
     let _ = FORMAT.set(format);
     let level = if verbose { LevelFilter::DEBUG } else { default };
@@ -247,7 +244,7 @@ pub(crate) fn log(format: Format, verbose: bool, default: LevelFilter) {
     let layer = tracing_subscriber::fmt::layer().with_writer(|| Stderr).with_ansi(colours).with_target(false);
     let registry = tracing_subscriber::registry();
     let _ = match (format, verbose) {
-        // Log readers expect fields beside the message.
+        // Programs that read logs expect the fields on the same level as the message.
         (Format::Json, _) => registry.with(layer.json().flatten_event(true).with_filter(filter)).try_init(),
         (Format::Text, true) => registry.with(layer.with_filter(filter)).try_init(),
         (Format::Text, false) => registry.with(layer.event_format(Plain).with_filter(filter)).try_init(),
@@ -291,7 +288,7 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     aligned_rows(&[&[heading], rows].concat())
 }
 
-/// Rows with their columns aligned.
+/// Pads the cells of the rows, so that columns are aligned.
 pub(crate) fn aligned_rows(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width =
@@ -324,9 +321,9 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// Milliseconds, for programs.
+/// Milliseconds, for JSON.
 pub(crate) fn milliseconds(time: Duration) -> f64 {
-    // Clocks are no more exact than microseconds.
+    // Digits below a microsecond mean nothing.
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 

@@ -1,4 +1,4 @@
-//! Writes without blocking the caller. A full pipe, or a terminal after Ctrl-S, can block a writer
+//! Writes without blocking the caller. A full pipe, or a terminal after Ctrl-S, can block a write
 //! for ever. So a separate thread writes.
 
 use std::collections::VecDeque;
@@ -8,8 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// A pipe takes a write of up to this many bytes as a whole, without bytes of other processes
-/// between them (PIPE_BUF).
+/// A write of up to this many bytes to a pipe is not mixed with other writers' bytes (PIPE_BUF).
 const AT_ONCE: usize = 4_096;
 /// How long `wait` waits at most.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -24,7 +23,7 @@ pub(crate) struct OutputQueue {
 }
 
 impl OutputQueue {
-    /// At most `room` bytes wait to be written. Beyond that, the oldest messages are dropped.
+    /// A queue for at most `room` bytes. If there are more, it drops the oldest messages.
     pub(crate) const fn new(room: usize, write: fn(&[u8]) -> io::Result<()>, dropped: fn(u64)) -> Self {
         Self { queue: Mutex::new(Queue::new(room)), changed: Condvar::new(), write, dropped }
     }
@@ -33,7 +32,7 @@ impl OutputQueue {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a message. It is written as a whole, or dropped.
+    /// Queues a message. The message is written as a whole, or dropped.
     pub(crate) fn push(&'static self, message: &[u8]) {
         let mut queue = self.lock();
         queue.push(message.to_vec());
@@ -50,8 +49,7 @@ impl OutputQueue {
         queue.failed.take().map_or_else(|| Ok(queue.is_empty()), Err)
     }
 
-    /// Waits until everything is written, for a second at most. If no thread could be started, this
-    /// call writes by itself.
+    /// Waits until all is written, for a second at most. If there is no thread, writes by itself.
     pub(crate) fn wait(&self) {
         let waited = self.changed.wait_timeout_while(self.lock(), FLUSH, |queue| queue.has_writer && !queue.is_empty());
         let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -78,8 +76,7 @@ impl OutputQueue {
     }
 }
 
-/// Messages that wait to be written. The oldest are dropped first: the last ones say how the
-/// command ended.
+/// Messages that wait. The oldest are dropped first: the newest say how the command ended.
 struct Queue {
     room: usize,
     waiting: VecDeque<Vec<u8>>,
@@ -98,7 +95,7 @@ impl Queue {
         Self { room, waiting, bytes: 0, dropped: 0, has_writer: false, writing: false, failed: None }
     }
 
-    /// Keeps the newest message, however large it is.
+    /// Adds a message. Drops older messages if there is no room, but never the new message.
     fn push(&mut self, message: Vec<u8>) {
         self.bytes += message.len();
         self.waiting.push_back(message);
@@ -114,8 +111,7 @@ impl Queue {
         message
     }
 
-    /// Takes the bytes to write next: one message, and the following messages that fit into the
-    /// same write.
+    /// Takes one message, and the following messages that fit into the same write.
     fn take(&mut self) -> Vec<u8> {
         let mut bytes = self.pop();
         while self.waiting.front().is_some_and(|next| bytes.len() + next.len() <= AT_ONCE) {

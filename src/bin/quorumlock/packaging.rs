@@ -1,4 +1,4 @@
-//! `quorumlock completions` and `quorumlock manpage`: what packages install beside the command.
+//! `quorumlock completions` and `quorumlock manpage`: files that packages install.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,7 +10,7 @@ use clap_mangen::Man;
 use crate::cli::{Cli, Completions, Manpage};
 use crate::failure::{Failure, Outcome};
 
-/// The name under which shells complete the command.
+/// The command's name in shells.
 const NAME: &str = "quorumlock";
 
 pub(crate) fn completions(args: &Completions) -> Outcome {
@@ -19,7 +19,7 @@ pub(crate) fn completions(args: &Completions) -> Outcome {
     written(&script)
 }
 
-/// The command line without its hidden subcommands: shells would offer these, too.
+/// The command line without its hidden subcommands, since shells would offer those too.
 fn for_people() -> Command {
     let whole = Cli::command();
     let shown = whole.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()).cloned();
@@ -41,14 +41,14 @@ pub(crate) fn manpage(args: &Manpage) -> Outcome {
     }
 }
 
-/// Pages of the command and all its subcommands.
+/// Writes the pages of the command and of all its subcommands.
 fn all_into(folder: &Path) -> Outcome {
     let failed = |error| Failure::usage(format!("cannot write manual pages into {}: {error}", folder.display()));
     clap_mangen::generate_to(Cli::command(), folder).map_err(failed)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the text as a whole, so that errors are handled as in other commands.
+/// Writes the text to standard output. Handles errors as other commands do.
 fn written(text: &[u8]) -> Outcome {
     let mut out = io::stdout().lock();
     out.write_all(text)?;

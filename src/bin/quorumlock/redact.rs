@@ -1,16 +1,16 @@
-//! Hides logins of addresses in all output, wherever the user wrote them.
+//! Hides the logins of the nodes' addresses in messages. A login is a user and a password.
 
 use std::env;
 
-/// The text, without logins that occur in the command's arguments and environment variables.
+/// Hides in a text the logins that occur in the command's arguments and environment variables.
 pub(crate) fn hidden(said: &str) -> String {
     let variables = env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("QUORUMLOCK_"));
     let given = env::args_os().skip(1).chain(variables.map(|(_, value)| value));
     given.fold(said.to_owned(), |said, given| without(said, &given.to_string_lossy()))
 }
 
-/// Hides the logins of one argument. A login is the text before an `@`. It has a `:` between user
-/// and password, or it follows the scheme of an address.
+/// Hides the logins that occur in the argument `given`. A login is the text before an `@`, if it
+/// follows the scheme of an address or has a `:` between user and password.
 fn without(said: String, given: &str) -> String {
     given.split(',').fold(said, |said, part| {
         let Some((before, _)) = part.rsplit_once('@') else { return said };

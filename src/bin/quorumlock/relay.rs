@@ -1,4 +1,4 @@
-//! `quorumlock relay`: simulates the distance between regions that are containers.
+//! `quorumlock relay`: simulates distant regions with containers on one machine.
 
 use std::net::TcpListener;
 
@@ -9,7 +9,7 @@ use crate::output;
 use crate::process::{self, Signals};
 use crate::route::Route;
 
-/// Relays until a signal asks it to end.
+/// Runs relays until a signal ends this process.
 pub(crate) async fn relay(args: Relay) -> Outcome {
     let mut signals = Signals::ending()?;
     args.routes.iter().try_for_each(open)?;

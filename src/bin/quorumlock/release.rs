@@ -1,4 +1,4 @@
-//! `quorumlock release --force`: takes a lock away.
+//! `quorumlock release --force`: takes a lock away from its holder.
 
 use std::ops::ControlFlow;
 use std::process::ExitCode;
@@ -16,9 +16,9 @@ use crate::output::{self, milliseconds};
 use crate::settings::Settings;
 use crate::status::{Permits, held_by, named, own_list, wait, waits};
 
-/// How long to wait for the rest of the nodes after a quorum has confirmed.
+/// How long to wait for the other nodes after a quorum has confirmed the release.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// How long to wait for a quorum of nodes, if no option says otherwise.
+/// How long to wait for a quorum of nodes if no option sets this time.
 const PATIENCE: Duration = Duration::from_secs(15);
 const NOTHING: &str = "nothing was released";
 
@@ -33,7 +33,7 @@ pub(crate) async fn release(args: Release) -> Outcome {
     let (patience, rotates) = (settings.connect_timeout.unwrap_or(PATIENCE), settings.password_file.is_some());
     let ready = a_quorum(&quorum, patience, "--connect-timeout", rotates).await;
     ready.map_err(|failure| failure.and(NOTHING))?;
-    // Wait for slow nodes, too: a slow node may name a holder that the other nodes do not name.
+    // Wait for slow nodes, too: perhaps only a slow node knows the holder.
     output::telling(wait(&quorum, args.nodes.connect_timeout), async { waits(&quorum) }).await;
     under_one_list(&settings, &quorum)?;
     let seen = quorum.inspect(&args.name).await?;
@@ -50,8 +50,8 @@ pub(crate) async fn release(args: Release) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Fails if another list is in force. Clients of that list may hold the name on other nodes, so a
-/// release under the wrong list may miss the holder.
+/// Fails if another list is in force. Clients of that list may hold the name on nodes that are not
+/// in our list, so a release by our list may miss the holder.
 fn under_one_list(settings: &Settings, quorum: &Quorum) -> Result<(), Failure> {
     let nodes = quorum.nodes();
     let own = own_list(settings, &nodes);
@@ -63,8 +63,8 @@ fn under_one_list(settings: &Settings, quorum: &Quorum) -> Result<(), Failure> {
     Err(failure.and("to release a lock of those clients, give their list (--nodes, --list, --max-ttl)").and(NOTHING))
 }
 
-/// Refuses the name of a semaphore. Its permits are held under names of their own, and its gate
-/// belongs to a waiter.
+/// Refuses the name of a semaphore: the user must name a permit. Each permit has a name of its own.
+/// The semaphore's own name is its gate, which one waiting caller holds.
 async fn no_semaphore(name: &str, quorum: &Quorum, seen: &Inspected) -> Result<(), Failure> {
     if !named(seen).is_empty() && !seen.is_gate() {
         return Ok(());
@@ -79,8 +79,8 @@ async fn no_semaphore(name: &str, quorum: &Quorum, seen: &Inspected) -> Result<(
     )))
 }
 
-/// Asks the user about the holders that the nodes name. Asks again if the holders have changed
-/// before the user answers.
+/// Asks the user whether to take the lock from the holders that the nodes report. Asks again if
+/// there is a new holder when the user answers.
 async fn asked(args: &Release, quorum: &Quorum, mut before: Inspected) -> Result<ControlFlow<ExitCode>, Failure> {
     loop {
         if before.agreed() == Some(false) && named(&before).is_empty() {
@@ -94,14 +94,14 @@ async fn asked(args: &Release, quorum: &Quorum, mut before: Inspected) -> Result
         if named(&now).is_subset(&named(&before)) {
             return Ok(ControlFlow::Continue(()));
         }
-        output::note(&format!("meanwhile {:?} has passed on", args.name));
+        output::note(&format!("meanwhile {:?} has got another holder", args.name));
         before = now;
     }
 }
 
 const fn question(now: bool) -> &'static str {
     if now {
-        "Free the lock at once, so that two may hold it until its holder learns of this by a renewal?"
+        "Its holder learns of this with its next renewal; until then two may hold the lock. Free it at once?"
     } else {
         "Take the lock away, and make its token stale?"
     }
@@ -166,7 +166,7 @@ fn what(taken: Option<Duration>, once: bool, now: bool) -> String {
                 left(time)
             )
         }
-        // A job that is done once in a period stays held after its holder has ended.
+        // Nodes hold the name of a job of `run --once-per` until the period ends.
         Some(time) if once && !time.is_zero() => format!(
             "revoked, but not free: the job was done in this period, or is being done, and cannot be done again for up \
              to {}; --now frees it at once",

@@ -1,4 +1,5 @@
-//! `7001=redis-eu:6379@80ms`: where a relay listens, which server it leads to, and the round trip.
+//! The argument of `quorumlock relay`, such as `7001=redis-eu:6379@80ms`: the port on which a relay
+//! listens, the server behind it, and the round trip.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
@@ -9,7 +10,7 @@ use crate::duration;
 /// One server behind a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// Where to listen: a bare port is on loopback.
+    /// The address on which to listen. A bare port means loopback.
     pub(crate) listen: SocketAddr,
     /// The server's host and port. The host is looked up for each connection.
     pub(crate) server: String,

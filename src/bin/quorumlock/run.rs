@@ -1,10 +1,9 @@
-//! `quorumlock run` and `elect`: run a command under a lock, and end it before another client can
-//! get the lock.
+//! `quorumlock run` and `elect`: run a command under a lock, and end it before the lock ends.
 //!
 //! In this order:
 //! 1. Check options and settings (exit code 64), and wait for a quorum of nodes (69).
-//! 2. Acquire the lock (75 if others hold it). Until then a signal ends `run`, with 128 + n.
-//! 3. Start the command (126 or 127 if it cannot run), and pass signals on to it.
+//! 2. Acquire the lock (75 if others hold it). Until then, signal number n ends `run` with 128 + n.
+//! 3. Start the command (126 or 127 if it cannot be run), and pass signals on to it.
 //! 4. Watch the lock, and stop the command if the lock ends (76): see supervisor.rs.
 //! 5. Release the lock once the command has ended. The exit code is that of the command.
 
@@ -34,11 +33,11 @@ use crate::times::{self, Wait};
 use crate::words::listed;
 use supervisor::{Ended, Supervisor};
 
-/// Linux allows 128 KiB for an environment variable with its name.
+/// The most bytes of all names together: Linux limits an environment variable to 128 KiB.
 const LONGEST_NAMES: usize = 130_000;
-/// How long to wait for releases that a minority of nodes has not confirmed.
+/// How long to wait for the other nodes after a quorum has confirmed the release.
 const FAREWELL: Duration = Duration::from_millis(200);
-/// After this time a note says who holds the lock.
+/// If the lock is not acquired after this time, a note says who holds it.
 const SILENCE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(args: Run) -> Outcome {
@@ -65,13 +64,13 @@ pub(crate) async fn elect(args: Elect) -> Outcome {
     held_by_a_command(run, Purpose::Elect { value }).await
 }
 
-/// Fails with the text of the first mistake that was made.
+/// Fails with the text of the first pair whose condition is true.
 fn refuse<const N: usize>(mistakes: [(bool, &str); N]) -> Result<(), Failure> {
     let made = mistakes.into_iter().find(|(is_made, _)| *is_made);
     made.map_or(Ok(()), |(_, text)| Err(Failure::usage(text)))
 }
 
-/// Which lock the command needs.
+/// The kind of lock that the command needs.
 enum Purpose {
     /// The lock that the options of `run` describe.
     Run,
@@ -90,7 +89,7 @@ async fn held_by_a_command(args: Run, purpose: Purpose) -> Outcome {
     outcome
 }
 
-/// Connects, and runs the command under the lock. With `--again`, runs it anew after each loss.
+/// Connects, and runs the command under the lock. With `--again`, repeats this after each loss.
 async fn connected(args: &Run, setup: Setup, signals: &mut Signals) -> Outcome {
     let mut wait = Wait { began: Instant::now(), timeout: times::timeout(args, &setup.settings)? };
     let job = match unless_told(signals, Job::connect(args, setup, wait)).await {
@@ -108,7 +107,7 @@ async fn connected(args: &Run, setup: Setup, signals: &mut Signals) -> Outcome {
     outcome
 }
 
-/// What options, environment and configuration file say.
+/// The settings from options, environment and configuration file.
 struct Setup {
     purpose: Purpose,
     settings: Settings,
@@ -128,11 +127,10 @@ impl Setup {
     }
 }
 
-/// Checks that the names fit into the variable in which the command gets them. Linux limits the
-/// length of a variable.
+/// Checks that the names fit into QUORUMLOCK_NAME: the command gets them there, one per line.
 fn fit_into_a_variable(names: &[String]) -> Result<(), Failure> {
     if let Some(name) = names.iter().find(|name| name.contains('\n')) {
-        return Err(Failure::usage(format!("the name {name:?} has a line feed, but CMD gets one name a line")));
+        return Err(Failure::usage(format!("the name {name:?} has a line feed, but CMD gets one name per line")));
     }
     let bytes: usize = names.iter().map(|name| name.len() + 1).sum();
     match bytes <= LONGEST_NAMES {
@@ -143,12 +141,12 @@ fn fit_into_a_variable(names: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// A command that is to run under a lock.
+/// A connected quorum, and a command that is to run under a lock.
 struct Job<'a> {
     args: &'a Run,
     quorum: Quorum,
     wanted: Wanted,
-    /// The command is stopped when only this much validity is left.
+    /// The command is stopped when only this much of the lock's validity is left.
     grace: Duration,
     /// The longest time for which nodes hold a lock that is not released.
     stays: Duration,
@@ -169,19 +167,18 @@ impl<'a> Job<'a> {
         let rotates = secret.is_some_and(|secret| secret.is_regular());
         let began = Instant::now();
         a_quorum(&quorum, patience, wait.option(longest), rotates).await?;
-        // A single try, or a claim of a period, does not wait for quarantines to end. So wait here.
+        // With `--no-wait` or `--once-per`, `acquire` does not wait for quarantines. So wait here.
         if args.no_wait {
             a_vote(&quorum, began, patience).await;
         } else if args.once_per.is_some() {
             a_vote(&quorum, wait.began, wait.timeout).await;
         }
-        // Nodes hold a job that is done once in a period until the period ends.
+        // With `--once-per`, nodes hold the name until the period ends.
         let stays = args.once_per.unwrap_or(ttl).max(ttl);
         Ok(Self { args, quorum, wanted, grace, stays })
     }
 
-    /// Acquires the lock, and runs the command under it. `None` if the lock was lost, and the
-    /// command is to be run again.
+    /// Acquires the lock, and runs the command under it. `None` if the command must be run again.
     async fn under_lock(&self, wait: Wait, signals: &mut Signals) -> Result<Option<ExitCode>, Failure> {
         let held = match unless_told(signals, self.acquired(wait)).await {
             Ok(held) => held?,
@@ -191,8 +188,8 @@ impl<'a> Job<'a> {
             output::note(&notes::done_already(&self.args.names[0], &self.quorum).await);
             return Ok(Some(ExitCode::from(self.args.conflict_exit_code.unwrap_or(0))));
         };
-        // A signal may have come meanwhile. A key of the terminal does not reach a command that has
-        // not started.
+        // A signal may have arrived meanwhile, for example by Ctrl-C. The command has not started,
+        // so it did not get this signal: end here.
         if let Err(signal) = unless_told(signals, yield_now()).await {
             self.give_back(held).await;
             return Ok(Some(process::ended_by(signal)));
@@ -220,19 +217,20 @@ impl<'a> Job<'a> {
         let what = notes::waits(self.args, wait.timeout, &self.quorum);
         let held = output::telling_once(self.wanted.acquire(wait.left()), SILENCE, certain, what).await;
         held.map_err(|error| match self.args.once_per {
-            // This is no conflict, which would mean that the job was done or is being done.
+            // If another client has the job, `acquire` returns `None`. So an error is no conflict
+            // here.
             Some(_) => error.into(),
             None => self.not_acquired(error),
         })
     }
 
-    /// A conflict has the exit code that the user chose. If nobody can tell who holds the lock,
-    /// that is no conflict, and the exit code is that of the error.
+    /// Makes the failure of an acquisition. If others hold the lock, it has the exit code that the
+    /// user chose with `-E`. All other errors keep their own exit code.
     fn not_acquired(&self, error: Error) -> Failure {
         let names = &self.args.names;
         match (error.kind(), self.args.conflict_exit_code.unwrap_or(NOT_ACQUIRED)) {
-            // With code 0 the user accepts this result. The text is short, since a scheduler may
-            // mail it.
+            // With code 0, the user has chosen not to treat this as a failure. The text is short,
+            // since a scheduler may send it by mail.
             (ErrorKind::Contended | ErrorKind::Timeout, 0) => {
                 let verb = if names.len() == 1 { "is" } else { "are" };
                 Failure::new(0, format!("{} {verb} held elsewhere: the command is not run", listed(names)))
@@ -255,8 +253,8 @@ impl<'a> Job<'a> {
         Supervisor { lease, grace: self.grace }.watch(&mut program, signals).await
     }
 
-    /// The command has ended by itself: keeps the lock for `--at-least`, and releases it. Fails if
-    /// the lock was lost before.
+    /// Is called when the command has ended by itself. Keeps the lock for `--at-least`, and
+    /// releases it. Fails if the lock was lost before that.
     async fn finish(&self, held: Held, status: ExitStatus, asked: bool, signals: &mut Signals) -> Outcome {
         if !asked
             && let Some(at_least) = self.args.at_least
@@ -280,8 +278,8 @@ impl<'a> Job<'a> {
         Ok(process::code(status))
     }
 
-    /// Gives back a job that failed, so that another client may do it in this period. The drop
-    /// releases all other locks.
+    /// With `--once-per`, undoes the failed job, so that another client may do it in this period.
+    /// Other locks are released when `held` is dropped.
     async fn give_back(&self, held: Held) {
         let name = listed(&held.view().names());
         if held.is_once()
@@ -291,7 +289,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Notes that the lock may stay held: this process ends, so nobody retries the release.
+    /// Writes a note that the lock may stay held, since nobody tries the release again.
     fn note_unconfirmed(&self, name: &str, error: &Error) {
         let time = exact(self.stays);
         output::note(&match error.is_unavailable() {
@@ -301,8 +299,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Keeps the lock for `at_least` after the command has ended, or until a signal asks this process
-/// to end.
+/// Waits for `at_least`, or until a signal asks for the end. Fails if the lock is lost before.
 async fn kept(at_least: Duration, lease: &View, signals: &mut Signals) -> Result<(), Failure> {
     tokio::select! {
         biased;
@@ -315,7 +312,7 @@ async fn kept(at_least: Duration, lease: &View, signals: &mut Signals) -> Result
     }
 }
 
-/// The output of `future`, or a signal that asked this process to end before that.
+/// Waits for `future`. If a signal asks this process to end before that, returns the signal.
 async fn unless_told<F: Future>(signals: &mut Signals, future: F) -> Result<F::Output, Signal> {
     tokio::select! {
         biased;

@@ -1,4 +1,4 @@
-//! `quorumlock sandbox`: servers to play with.
+//! `quorumlock sandbox`: starts servers for experiments.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::process::{self, Program, Signals};
 use crate::servers::Servers;
 use crate::settings::Settings;
 
-/// How long the command may take to end after it was asked to.
+/// How long the command may take to end after a signal that asks for its end.
 const GRACE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn sandbox(args: Sandbox) -> Outcome {
@@ -24,7 +24,7 @@ pub(crate) async fn sandbox(args: Sandbox) -> Outcome {
     let settings = Settings { nodes: Servers::at(&ports), ..Settings::default() };
     init::of_our_own(&settings).await?;
     output::note(&format!(
-        "{} new servers on loopback, which keep nothing: for trying out, not for locks that matter",
+        "{} new servers on loopback, for experiments and not for locks that matter: they keep nothing on disk",
         args.masters
     ));
     if args.command.is_empty() {
@@ -34,7 +34,7 @@ pub(crate) async fn sandbox(args: Sandbox) -> Outcome {
     }
 }
 
-/// Prints how to reach the servers, and waits.
+/// Prints the variables with which commands reach the servers, and waits for a signal.
 async fn until_told(settings: &Settings, signals: &mut Signals) -> Outcome {
     let variables: Vec<_> = settings.variables().iter().map(|(name, value)| format!("{name}={value}")).collect();
     let printed = async {
@@ -51,7 +51,7 @@ async fn until_told(settings: &Settings, signals: &mut Signals) -> Outcome {
     }
 }
 
-/// Runs the command, and kills the processes that are left of it at the end.
+/// Runs the command. When the command has ended, kills the processes that it has left behind.
 async fn with(args: &Sandbox, settings: &Settings, signals: &mut Signals) -> Outcome {
     let mut program = Program::start(&args.command, &settings.variables(), GRACE)?;
     let mut kill_in = None;
@@ -60,8 +60,8 @@ async fn with(args: &Sandbox, settings: &Settings, signals: &mut Signals) -> Out
             biased;
             signal = signals.next() => {
                 program.pass_on(signal);
-                // An interactive command goes on after SIGINT or SIGQUIT, which keys send. Other
-                // signals mean the end.
+                // An interactive command may go on after SIGINT or SIGQUIT, which keys send. After
+                // another signal that asks for its end, it must end soon.
                 if process::ends(signal) && ![Signal::INT, Signal::QUIT].contains(&signal) {
                     kill_in.get_or_insert(Box::pin(sleep(GRACE)));
                 }

@@ -1,4 +1,4 @@
-//! Starts Redis servers on loopback, without persistence. Dropping the value ends the servers.
+//! Starts Redis servers on loopback, without persistence.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -20,7 +20,7 @@ const ATTEMPTS: usize = 10;
 const MISSING: &str = "redis-server is missing. Install it (Debian, Ubuntu: apt-get install redis-server; Fedora: dnf install valkey; \
                        macOS: brew install redis)";
 
-/// The servers. Dropping them kills them.
+/// Running servers. Dropping this value kills them.
 pub(crate) struct Servers {
     program: PathBuf,
     list: Vec<Server>,
@@ -58,19 +58,19 @@ impl Servers {
         ports.iter().map(|port| format!("redis://127.0.0.1:{port}")).collect()
     }
 
-    /// How many script calls all servers have run, by their own count.
+    /// How many calls of scripts all servers have run. The servers count them.
     pub(crate) fn script_calls(&self) -> io::Result<u64> {
         self.list.iter().map(|server| script_calls(server.port)).sum()
     }
 
-    /// Ends one server with SIGKILL.
+    /// Kills one server with SIGKILL.
     pub(crate) fn kill(&mut self, index: usize) {
         if let Some(server) = self.list.get_mut(index) {
             server.kill();
         }
     }
 
-    /// Starts one server again at its address. It has forgotten everything.
+    /// Starts one server again at its old address, without its old data.
     pub(crate) fn restart(&mut self, index: usize) -> Result<(), Failure> {
         let Some(server) = self.list.get_mut(index) else { return Ok(()) };
         server.kill();
@@ -96,16 +96,16 @@ impl Servers {
 
 impl Server {
     fn launch(&mut self, program: &Path) -> io::Result<()> {
-        // The server writes nothing, so its folder can be removed once the server runs in it. Then
-        // no folder is left, even if this process is killed.
+        // The server writes no files, so its folder can be removed as soon as the server runs. So
+        // no folder is left behind, even if this process is killed.
         let folder = TempDir::new()?;
         let port = self.port.to_string();
         let mut command = process::tied(program.as_os_str())?;
         command
             .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
             .arg(folder.path())
-            // In the same process group, Ctrl-C in a terminal would end the server. But the server
-            // must end after its clients.
+            // Use a process group of its own: otherwise Ctrl-C would end the server before its
+            // clients.
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -135,8 +135,8 @@ impl Server {
     }
 
     fn kill(&mut self) {
-        // If the process has ended, another module may have reaped it: then its process id may be
-        // another process's.
+        // Kill only a process that still runs. If it has ended, another module may have reaped it,
+        // and its process id may belong to another process by now.
         if let Some(mut process) = self.process.take()
             && let Ok(None) = process.try_wait()
         {
@@ -175,7 +175,7 @@ fn script_calls(port: u16) -> io::Result<u64> {
 fn info(port: u16, section: &str) -> io::Result<impl Iterator<Item = String>> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-    // After QUIT the server closes the connection, which shows the end of the reply.
+    // After QUIT the server closes the connection, so the reply ends where the stream ends.
     stream.write_all(format!("INFO {section}\r\nQUIT\r\n").as_bytes())?;
     Ok(BufReader::new(stream.take(1 << 16)).lines().map_while(Result::ok))
 }

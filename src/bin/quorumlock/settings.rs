@@ -1,13 +1,13 @@
-//! How to reach the nodes. Each setting comes from the first of these that has it:
+//! The settings for the nodes. Each setting comes from the first of these sources that has it:
 //!
-//! 1. its option,
+//! 1. the option of the command line,
 //! 2. the file of `--config`,
-//! 3. its variable,
+//! 3. the setting's environment variable,
 //! 4. the file of `QUORUMLOCK_CONFIG`,
 //! 5. the library's default.
 //!
-//! Variables of ttl, timeout, password file and TLS go before both files. The timeouts for nodes
-//! have no variable. docs/deploy.md lists all variables.
+//! For ttl, timeout, password file and TLS, the variable is used before both files. The timeouts
+//! for nodes have no variable. docs/deploy.md lists all variables.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -44,18 +44,18 @@ pub(crate) const KEY_PREFIX: &str = "QUORUMLOCK_KEY_PREFIX";
 pub(crate) const KEY_FORMAT: &str = "QUORUMLOCK_KEY_FORMAT";
 pub(crate) const TRANSPORT: &str = "QUORUMLOCK_TRANSPORT";
 
-/// The name of connections that acquire nothing. `quorumlock clients` leaves these out.
+/// The connection name of commands that acquire nothing. `quorumlock clients` does not show them.
 pub(crate) const ONLOOKER: &str = "quorumlock-onlooker";
 /// The library's default.
 const DEFAULT_LIST: &str = "default";
 
-/// How to reach a quorum. No Debug: addresses may hold passwords.
+/// The settings for a quorum. They have no Debug, since addresses may have passwords.
 #[derive(Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) nodes: Vec<String>,
-    /// The password for addresses that have none, as it was when the command began.
+    /// The password for addresses that have none, as read when the command began.
     pub(crate) password: Option<Password>,
-    /// The file with the password, if it can be read again at each connection.
+    /// The file with the password, if it can be read again for each connection.
     pub(crate) password_file: Option<PathBuf>,
     pub(crate) encryption: Encryption,
     pub(crate) ttl: Option<Duration>,
@@ -76,21 +76,20 @@ impl Settings {
         settings.with_password_of(secret.as_ref())
     }
 
-    /// Collects all settings except the password. Also returns the file with the password, which
-    /// this does not read.
+    /// Collects all settings except the password. Also returns the password file, unread.
     pub(crate) fn without_password(given: &Nodes) -> Result<(Self, Option<PasswordFile>), Failure> {
         let origin = Origin::of(given);
         let file = origin.file()?;
         let says = &file.says;
         let listed = variable(NODES)?.map(|text| addresses(&text)).transpose()?.unwrap_or_default();
         let mut settings = Self {
-            // times.rs reads the variables of these two.
+            // times.rs reads the variables of ttl and timeout.
             ttl: says.ttl,
             timeout: says.timeout,
-            // In each call: the value of the option, of the file, and of the variable.
+            // The arguments of `first`: the value of the option, of the file, and of the variable.
             list: origin.first(&given.list, &says.list, variable(LIST)?),
             max_ttl: origin.first(&given.max_ttl, &says.max_ttl, time(MAX_TTL)?),
-            // An empty prefix counts as set, and the library refuses it.
+            // An empty prefix is not ignored: the library refuses it with an error.
             key_prefix: origin.first(&given.key_prefix, &says.key_prefix, text(KEY_PREFIX)?),
             key_format: origin.first(&None, &says.key_format, variable(KEY_FORMAT)?),
             transport: origin.first(&given.transport, &says.transport, transport()?),
@@ -114,8 +113,8 @@ impl Settings {
         Ok((settings, secret))
     }
 
-    /// Adds the password of the file `secret`. A pipe can be read only once, so a pipe is not read
-    /// at later connections.
+    /// Adds the password of the file `secret`. A regular file is read again for each connection. A
+    /// pipe can be read only once, so later connections use the same password.
     pub(crate) fn with_password_of(self, secret: Option<&PasswordFile>) -> Result<Self, Failure> {
         let Some(secret) = secret else { return Ok(self) };
         let line = secret.line().map_err(Failure::usage)?;
@@ -126,7 +125,7 @@ impl Settings {
         Ok(Self { password: Some(Password::new(&line)), password_file, ..self })
     }
 
-    /// The nodes' addresses, with the password that they had when the command began.
+    /// The nodes' addresses, with the password that was in the file when the command began.
     pub(crate) fn logged_in(&self) -> Vec<String> {
         let whole =
             |node: &String| self.password.as_ref().map_or_else(|| node.clone(), |password| password.within(node));
@@ -168,21 +167,20 @@ impl Settings {
         Ok(with(builder, self.node_timeout, QuorumBuilder::node_timeout))
     }
 
-    /// A builder for commands that acquire nothing. Such commands need no ttl, so the default ttl
-    /// may be above `max_ttl`.
+    /// A builder for commands that acquire nothing. The ttl is set only to be within `max_ttl`.
     pub(crate) fn onlooker(&self) -> Result<QuorumBuilder, Failure> {
         let longest = self.max_ttl.filter(|longest| !longest.is_zero());
         let builder = self.builder()?.onlooker().client_name(ONLOOKER);
         Ok(with(builder, self.ttl.or(longest), QuorumBuilder::ttl))
     }
 
-    /// The list that these settings make if the nodes have these names.
+    /// The list of nodes with these settings, and with these names of nodes.
     pub(crate) fn own_list<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> List {
         List::new(self.list.as_deref().unwrap_or(DEFAULT_LIST), names, self.max_ttl.unwrap_or(DEFAULT_MAX_TTL))
     }
 
     /// The environment variables that give another `quorumlock` process the same nodes and options.
-    /// Empty variables count as not set. Arguments would show passwords to everybody.
+    /// (Arguments would show passwords to other users.) An empty variable counts as not set.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let nodes: Vec<_> = self.logged_in().iter().map(|node| node.replace(',', "%2C")).collect();
         let set = [
@@ -194,15 +192,14 @@ impl Settings {
             (CONFIG, None),
             (PASSWORD_FILE, None),
         ];
-        // The other process inherits the variables of this process. So those without a value here
-        // are emptied.
+        // The other process inherits the variables, so empty those that have no value here.
         let told = |name: &str| env::var_os(name).map(|_| String::new());
         let set = set.into_iter().filter_map(|(name, value)| Some((name, value.or_else(|| told(name))?)));
         std::iter::once((NODES, nodes.join(","))).chain(set).chain(self.encryption.variables()).collect()
     }
 }
 
-/// What names the configuration file.
+/// Where the path of the configuration file comes from.
 enum Origin {
     Option(PathBuf),
     Variable(PathBuf),
@@ -225,8 +222,8 @@ impl Origin {
         }
     }
 
-    /// How errors call the file. If a variable names the file, errors show the variable, too: the
-    /// user may not know of it.
+    /// The file's name in errors. If QUORUMLOCK_CONFIG names the file, errors show this variable
+    /// too, since the user may have forgotten it.
     fn shown(&self) -> Option<String> {
         match self {
             Self::Option(file) => Some(file.display().to_string()),
@@ -240,7 +237,7 @@ impl Origin {
         Ok(named.map(|(path, shown)| File::read(path, shown)).transpose()?.unwrap_or_default())
     }
 
-    /// The value that counts, as the top of this file says.
+    /// The value of the first source that has one, in the order at the top of this file.
     fn first<T: Clone>(&self, option: &Option<T>, file: &Option<T>, variable: Option<T>) -> Option<T> {
         let file = file.clone();
         let others = if matches!(self, Self::Option(_)) { file.or(variable) } else { variable.or(file) };
@@ -269,8 +266,7 @@ fn addresses(list: &str) -> Result<Vec<String>, Failure> {
     split(list).map_err(Failure::usage)
 }
 
-/// The ttl from the environment. A value that the library would refuse is refused here, with the
-/// variable's name.
+/// The ttl from the environment. Checks its bounds, so that the error has the variable's name.
 pub(crate) fn ttl() -> Result<Option<Duration>, Failure> {
     let (least, most) = (exact(SHORTEST_TTL), exact(LONGEST_TTL));
     match time(TTL)? {
@@ -292,7 +288,7 @@ fn transport() -> Result<Option<Transport>, Failure> {
     transport.transpose().map_err(|error| Failure::usage(format!("{TRANSPORT}: {error}")))
 }
 
-/// A path need not be UTF-8.
+/// Reads a path from a variable. Paths may be other than UTF-8.
 fn path(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from)
 }

@@ -1,4 +1,4 @@
-//! Metrics in a file, for node_exporter's textfile collector.
+//! Writes metrics to a file, for node_exporter's textfile collector.
 
 use std::fmt::Write as _;
 use std::fs::Permissions;
@@ -12,10 +12,10 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use crate::failure::Failure;
 use crate::output;
 
-/// Gauges that stay true when the process has ended.
+/// Gauges whose value is still right when the process has ended.
 const LASTING: [&str; 2] = ["quorumlock_build_info", "quorumlock_quorum_size"];
 
-/// A file that can be written, with the value of the label `run` for all its series.
+/// The path of a file that can be written, and the value of the label `run` for all its series.
 pub(crate) struct Checked {
     path: PathBuf,
     folder: PathBuf,
@@ -29,8 +29,7 @@ pub(crate) struct Textfile {
 }
 
 impl Textfile {
-    /// Checks whether node_exporter will read a file of this name, and whether the file can be
-    /// written. This check comes before the command runs.
+    /// Checks that node_exporter reads files of this name, and that the file can be written.
     pub(crate) fn check(path: &Path) -> Result<Checked, Failure> {
         let option = format!("--metrics-textfile {}", path.display());
         let run = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| path.extension() == Some("prom".as_ref()));
@@ -54,8 +53,8 @@ impl Textfile {
         Self { file, metrics }
     }
 
-    /// Writes the file, whole or not at all. An error is only noted: it does not change how the
-    /// command ends.
+    /// Replaces the file as a whole, so that no reader sees half of it. If this fails, only writes
+    /// a note, so that the command's exit code stays the same.
     pub(crate) fn write(&self, failure: u8) {
         let ended = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let text = exposition(&self.metrics.render(), &self.file.run, failure, ended);
@@ -75,13 +74,13 @@ impl Checked {
     }
 }
 
-/// The text of the file: counters and distributions. Most gauges are left out, since they are true
-/// only while the process runs. Each series has the label `run`, since node_exporter refuses files
-/// that share a series.
+/// The text of the file: counters, histograms and the gauges of `LASTING`. Other gauges are right
+/// only while the process runs. All series have the label `run`: node_exporter refuses a series
+/// that is in two files.
 fn exposition(rendered: &str, run: &str, failure: u8, ended: u64) -> String {
     let mut text = String::new();
     let mut leave = false;
-    // Each metric begins with its HELP, and its TYPE follows.
+    // In the rendered text, each metric begins with its HELP line.
     let gauge = |name: &str| rendered.lines().any(|line| line == format!("# TYPE {name} gauge"));
     for line in rendered.lines() {
         if let Some(name) = line.strip_prefix("# HELP ").and_then(|rest| rest.split(' ').next()) {

@@ -1,4 +1,4 @@
-//! The times of a `run`: its ttl, its timeouts and its grace.
+//! The times of a `run`: its ttl, its timeouts, and the grace that a command gets to end.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::settings::{self, Settings};
 const TTL: Duration = Duration::from_secs(30);
 /// The library's default.
 const MAX_TTL: Duration = Duration::from_secs(60);
-/// How long to wait for the lock.
+/// How long to wait for the lock by default.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
-/// The library's default, which a single try uses.
+/// The library's default. `run --timeout 0` waits this long for nodes.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 
-/// The ttl of the lock. The library checks a ttl that was given as an option. A ttl from elsewhere
-/// is checked here, so that the error says what to change.
+/// The ttl of the lock. The library checks a ttl from `--ttl`. A ttl from the environment, and the
+/// default, are checked here, so that the error says which of them to change.
 pub(crate) fn ttl(args: &Run, settings: &Settings) -> Result<Duration, Failure> {
     if let Some(ttl) = args.ttl {
         return Ok(ttl);
@@ -41,7 +41,7 @@ pub(crate) fn timeout(args: &Run, settings: &Settings) -> Result<Duration, Failu
     Ok(told.or(settings.timeout).unwrap_or(TIMEOUT))
 }
 
-/// How long to wait for everything that comes before the command.
+/// The time in which to connect and to acquire the lock, before the command starts.
 #[derive(Clone, Copy)]
 pub(crate) struct Wait {
     pub(crate) began: Instant,
@@ -49,7 +49,8 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// How long to wait for a quorum. A single try waits for a quorum, too, since it needs one.
+    /// How long to wait for a quorum of nodes. With a timeout of zero this time is not zero: `run`
+    /// then tries once, and a try needs a quorum.
     pub(crate) fn connecting(&self, longest: Option<Duration>) -> Duration {
         match (longest, self.timeout) {
             (longest, Duration::ZERO) => longest.unwrap_or(CONNECT_TIMEOUT),
@@ -57,13 +58,13 @@ impl Wait {
         }
     }
 
-    /// The option with which the user can wait longer for nodes.
+    /// The option with which the user can make `run` wait longer for nodes.
     pub(crate) fn option(&self, longest: Option<Duration>) -> &'static str {
         let bounds = self.timeout.is_zero() || longest.is_some_and(|longest| longest < self.timeout);
         if bounds { "--connect-timeout" } else { "--timeout" }
     }
 
-    /// The next wait, which may take as long as the first.
+    /// The next wait. It may take as long as the first.
     pub(crate) fn again(self) -> Self {
         Self { began: Instant::now(), ..self }
     }
@@ -74,8 +75,8 @@ impl Wait {
     }
 }
 
-/// Checks the grace against the ttl: renewals begin when a third of the ttl has passed. The library
-/// checks the ttl itself.
+/// Checks that the grace is at most half of the ttl. Renewals begin when a third of the ttl has
+/// passed, so they have some time before the command must be stopped. The library checks the ttl.
 pub(crate) fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, Failure> {
     match given {
         None => Ok(ttl / 5),
@@ -87,15 +88,15 @@ pub(crate) fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, 
     }
 }
 
-/// The least validity that an acquired lock must have. A lock that was handed over is renewed when
-/// a quarter of its validity has passed. If the grace began before that, the command would be
-/// stopped at once. A third of the ttl, and the drift, remain for a round of claims.
+/// The validity that an acquired lock must have at least: 1.5 times the grace. A lock that a node
+/// has handed over is first renewed when a quarter of its validity has passed. If less than the
+/// grace were left then, the command would be stopped at once. The upper limit, 11/20 of the ttl,
+/// leaves more than a third of the ttl for the round of claims.
 pub(crate) fn least(grace: Duration, ttl: Duration) -> Duration {
     (grace + grace / 2).min(ttl * 11 / 20)
 }
 
-/// Checks that a ttl that does not come from an option is not above `max_ttl`. The error says what
-/// to change.
+/// Checks that the ttl is at most `max_ttl`. The error says that the ttl comes from `origin`.
 fn fits(ttl: Duration, origin: &str, max_ttl: Option<Duration>) -> Result<Duration, Failure> {
     match Some(max_ttl.unwrap_or(MAX_TTL)).filter(|longest| !longest.is_zero() && *longest < ttl) {
         None => Ok(ttl),

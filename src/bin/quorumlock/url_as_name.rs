@@ -1,9 +1,9 @@
-//! Refuses addresses of nodes in the place of a lock's name.
+//! Refuses a node's address that was given as a lock's name.
 
 use crate::cli::Command;
 use crate::failure::Failure;
 
-/// The schemes of addresses of Redis, in this command and in other programs.
+/// The schemes of Redis addresses that this command and other programs accept.
 const SCHEMES: [&str; 10] = [
     "redis",
     "rediss",
@@ -17,8 +17,8 @@ const SCHEMES: [&str; 10] = [
     "unix",
 ];
 
-/// An error if a name is an address with a user or a password: names are shown, and are stored on
-/// the nodes.
+/// Fails if a lock's name is an address with a login. Names are shown and stored on the nodes, so
+/// everybody could read the password.
 pub(crate) fn refused(command: &Command) -> Result<(), Failure> {
     match command.names().iter().find_map(|name| scheme(name)) {
         Some(scheme) => Err(Failure::usage(format!(
@@ -28,7 +28,7 @@ pub(crate) fn refused(command: &Command) -> Result<(), Failure> {
     }
 }
 
-/// The scheme of an address with a login.
+/// The scheme, if the name is an address with a login (a user or a password).
 fn scheme(name: &str) -> Option<String> {
     let (scheme, rest) = name.trim().split_once("://").filter(|(_, rest)| rest.contains('@'))?;
     Some(scheme.to_lowercase()).filter(|scheme| SCHEMES.contains(&&**scheme) && !rest.is_empty())

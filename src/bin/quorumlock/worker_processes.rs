@@ -1,5 +1,5 @@
-//! Worker processes: this executable again, with a hidden subcommand. This module starts them, reads
-//! what they report on standard output, and ends them by closing their standard input.
+//! Worker processes of `demo` and `bench`: the same executable, with a hidden subcommand. This
+//! module starts them, reads reports from their output, and ends them by closing their input.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -17,7 +17,7 @@ use crate::output;
 use crate::process;
 use crate::settings::Settings;
 
-/// How long workers may take to finish their last section.
+/// How long workers may take to finish their last critical section.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The report of a worker process. Each new report replaces the last one.
@@ -26,11 +26,10 @@ pub(crate) trait Report: Clone + Default + DeserializeOwned + Send + 'static {
     fn add(&mut self, other: &Self);
 }
 
-/// Worker processes that report `R`.
+/// Worker processes that send reports of type `R`.
 pub(crate) struct WorkerProcesses<R>(Vec<Process<R>>);
 
-/// One worker process. The worker ends when its standard input ends. That happens also if this
-/// process is killed.
+/// One worker process. It ends when its standard input ends, so also if this process is killed.
 struct Process<R> {
     child: Child,
     last: Arc<Mutex<R>>,
@@ -38,8 +37,8 @@ struct Process<R> {
 }
 
 impl<R: Report> WorkerProcesses<R> {
-    /// Starts up to `processes` processes with `workers` workers spread over them. `arguments` adds
-    /// the arguments of a process that has this many workers.
+    /// Starts up to `processes` processes, and spreads `workers` workers over them. Calls
+    /// `arguments` with each process's command and its number of workers, to add the arguments.
     pub(crate) fn start(
         workers: u32,
         processes: u32,
@@ -81,7 +80,7 @@ impl<R: Report> WorkerProcesses<R> {
         inputs.into_iter().try_for_each(|input| writeln!(input, "{line}"))
     }
 
-    /// Ends the input of all processes, waits until they have ended, and returns the sum of their
+    /// Closes the input of all processes, waits for their end, and returns the sum of their
     /// reports.
     pub(crate) async fn finish(mut self) -> Result<R, Failure> {
         self.0.iter_mut().for_each(|process| drop(process.child.stdin.take()));
@@ -95,7 +94,7 @@ impl<R: Report> WorkerProcesses<R> {
 
 impl<R: Report> Process<R> {
     fn start(command: &mut Command) -> Result<Self, Failure> {
-        // Ctrl-C must reach only the parent, which ends its workers itself.
+        // Use a process group of its own: this process gets Ctrl-C, and then ends its workers.
         let mut child = command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let last = Arc::new(Mutex::new(R::default()));
         let reader = child.stdout.take().map(|lines| listen(lines, last.clone()));
@@ -116,7 +115,7 @@ impl<R: Report> Process<R> {
                 None => sleep(Duration::from_millis(5)).await,
             }
         }
-        // The reader may not have read the last line yet.
+        // Wait for the reader, which may not have read the last line yet.
         let read = self.reader.take().is_none_or(|reader| reader.join().is_ok());
         if read { Ok(()) } else { Err(Failure::internal("a worker's report was not read")) }
     }
@@ -129,7 +128,7 @@ impl<R> Drop for Process<R> {
     }
 }
 
-/// Reads the reports of a process, in a thread, and keeps the latest.
+/// Starts a thread that reads the reports of a process and keeps the latest.
 fn listen<R: Report>(lines: ChildStdout, last: Arc<Mutex<R>>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         for line in BufReader::new(lines).lines().map_while(Result::ok) {

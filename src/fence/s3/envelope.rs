@@ -5,12 +5,12 @@ use bytes::{Bytes, BytesMut};
 /// The longest first line: both numbers have up to 20 digits.
 pub(super) const MAX_LINE: usize = 80;
 
-/// The default stands for a missing object: token 0, and no data.
+/// The default means a missing object: token 0, and no data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Envelope {
     /// The highest token so far.
     pub(super) token: u64,
-    /// How many writes there were. The number gives each write a content and an ETag of its own.
+    /// The number of writes so far. It makes the content and the ETag of each write unique.
     pub(super) writes: u64,
     /// `None` if there is only the fence.
     pub(super) body: Option<Bytes>,

@@ -1,8 +1,8 @@
-//! An object of S3 that refuses stale writes, by conditional writes (`If-Match`, `If-None-Match`).
+//! Makes an S3 object refuse stale writes, by conditional writes (`If-Match`, `If-None-Match`).
 //!
-//! **Tested against stand-ins only**: the memory store of the crate `object_store`, and its S3
-//! client with a small HTTP server on loopback. No test has used S3 itself. The store must support
-//! conditional writes, as S3 and most stores with its protocol do.
+//! **No test has used S3 itself.** The tests use the memory store of the crate `object_store`, and
+//! its S3 client with a small HTTP server on loopback. The store must support conditional writes,
+//! as S3 and most stores with its protocol do.
 //!
 //! ```
 //! # use object_store::memory::InMemory;
@@ -26,15 +26,15 @@
 //!
 //! The object is one line of text, `quorumlock fence 7 write 2`, and then your data. The token is
 //! not in the metadata, because an ETag covers the content only. Two objects of equal content and
-//! different tokens would have one ETag, and a stale write would pass. The number of the write
-//! makes each content unique.
+//! different tokens would have the same ETag, so a stale write would be accepted. The number of the
+//! write makes the content of each write unique.
 //!
-//! * Others read the object with [`get`], or skip its first line. An object without that line is
-//!   [`Unfenced`](Error::Unfenced), and is not overwritten.
+//! * Readers without a lock read the object with [`get`], or skip its first line. An object without
+//!   that line is [`Unfenced`](Error::Unfenced), and is not overwritten.
 //! * Each write reads the object first. If the object is large, or has other readers, write the
-//!   data to a key that is never used again, and let the fenced object name that key.
-//! * [`remove`] leaves the line with the token. If the object is deleted in another way (by a
-//!   lifecycle rule, too), a stale token passes.
+//!   data to a new key each time, and store this key in the fenced object.
+//! * [`remove`] leaves the line with the token. If the object is deleted in another way, such as by
+//!   a lifecycle rule, stale tokens are accepted.
 //! * A key is a path of `object_store`: it has no slash at either end.
 
 mod envelope;
@@ -49,11 +49,11 @@ use bytes::Bytes;
 use super::{Stale, check};
 use envelope::{Envelope, MAX_LINE};
 
-/// How often a write begins anew because others wrote in between. Only one holder writes at a time,
-/// so no holder of a lock reaches this limit.
+/// How often a write is tried if other callers write at the same time. A lock has only one holder
+/// at a time, so the holder does not reach this limit.
 const ATTEMPTS: usize = 64;
 
-/// A store with conditional writes: any `object_store::ObjectStore`, or a client of yours.
+/// A store with conditional writes: any `object_store::ObjectStore`, or your own client.
 pub trait Bucket: Sync {
     /// The store's error.
     type Error: StdError + Send + Sync + 'static;
@@ -63,8 +63,8 @@ pub trait Bucket: Sync {
     fn get(&self, key: &str) -> impl Future<Output = Result<Option<Found>, Self::Error>> + Send;
 
     /// Writes an object if the condition holds, in one atomic step. Return [`Put::Refused`] if the
-    /// store says that the condition does not hold: 412 and 409, and 404 if an ETag must match. An
-    /// error means that the object may have been written or not.
+    /// store says that the condition does not hold: status 412 or 409, or 404 if an ETag must
+    /// match. An error means that the object may have been written or not.
     fn put(
         &self,
         key: &str,
@@ -78,11 +78,11 @@ pub trait Bucket: Sync {
 pub struct Found {
     /// All of its content.
     pub object: Bytes,
-    /// Its ETag, as the store gives it, quotes included.
+    /// Its ETag as the store returned it, including the quotes.
     pub e_tag: String,
 }
 
-/// What must hold for a write.
+/// The condition of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// There is no object: `If-None-Match: *`.
@@ -106,14 +106,14 @@ pub enum Put {
 /// See [`Error`]: each kind says what to do.
 ///
 /// # Cancel safety
-/// If this is dropped, the data may still be written: see [`Error::Store`].
+/// If the future is dropped, the data may still be written: see [`Error::Store`].
 pub async fn put<B: Bucket + ?Sized>(bucket: &B, key: &str, token: u64, body: &[u8]) -> Result<(), Error<B::Error>> {
     replace(bucket, key, token, Change::To(Some(body))).await.map(drop)
 }
 
-/// Raises the fence to `token`, so that no earlier holder can write any more, and returns the data;
-/// `None` if no data was written, or the data was removed. The first read with a token is a write.
-/// Later reads are not: a write whose outcome is unknown may still come after them.
+/// Raises the fence to `token`, so that no earlier holder can write any more, and returns the data.
+/// `None` if no data was written, or the data was removed. Only the first read with a token writes
+/// the object. After a later read, an earlier write of unknown outcome may still be carried out.
 ///
 /// # Errors
 /// See [`Error`]: each kind says what to do.
@@ -136,7 +136,7 @@ pub async fn remove<B: Bucket + ?Sized>(bucket: &B, key: &str, token: u64) -> Re
 }
 
 /// Returns the data for readers without a lock; `None` if no data was written, or the data was
-/// removed. The data may be outdated at once: no write to this object may depend on it.
+/// removed. The data may be outdated at once, so no write to this object may depend on it.
 ///
 /// # Errors
 /// `Unfenced` or `Store`: see [`Error`].
@@ -157,8 +157,8 @@ enum Change<'a> {
 
 /// Changes the data, and returns the new data.
 ///
-/// A change always writes, even the same data. This changes the ETag, so that an earlier write of
-/// the same token that is still under way is refused.
+/// A change always writes, even if the data is the same. This changes the ETag. So the store
+/// refuses an earlier write of the same token, if it comes later.
 async fn replace<B: Bucket + ?Sized>(
     bucket: &B,
     key: &str,
@@ -172,8 +172,8 @@ async fn replace<B: Bucket + ?Sized>(
         check(token, before.token).map_err(Error::Stale)?;
         let body = match change {
             Change::Nothing if before.token == token => return Ok(before.body),
-            // The write was carried out: its answer was lost, and the client has sent the write
-            // once more.
+            // The object is what this call sent. So an answer was lost, and the HTTP client sent
+            // the write again, which was refused.
             _ if sent.as_ref() == Some(&before) => return Ok(before.body),
             Change::Nothing => before.body,
             Change::To(body) => body.map(Bytes::copy_from_slice),
@@ -197,22 +197,22 @@ fn opened<E>(found: Found) -> Result<(Envelope, Condition), Error<E>> {
     Ok((envelope, Condition::Matches(found.e_tag)))
 }
 
-/// Why an object was not written or read, or may not have been.
+/// Why an object was not written or read, or why this is unknown.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error<E> {
-    /// The token is stale. **Stop** what the lock protected.
+    /// The token is stale. **Stop** the work that the lock protected.
     Stale(Stale),
-    /// The object does not begin with the line that has the token, but with this text. **Move** the
+    /// The object begins with this text, and not with the line that has the token. **Move** the
     /// object away: nothing shows which writes to it would be stale.
     Unfenced(String),
-    /// Others wrote the object each time that this call tried to write it. So several callers write
-    /// at once, which a lock prevents. **Find** the other writers.
+    /// Each time that this call tried to write the object, another caller had written it. A lock
+    /// prevents this, so some callers write without the lock. **Find** these callers.
     Busy,
     /// The store failed. The data may have been written or not, and may still be written later.
-    /// **Write** the wanted data again, with the same token: from then on, the store refuses the
-    /// first try. A read with the same token may not refuse it: the first try may still be carried
-    /// out after that read.
+    /// **Write** the wanted data again, with the same token: after that, the store refuses the
+    /// first write. A read with the same token is not enough: the first write may still be carried
+    /// out after it.
     Store(E),
 }
 
@@ -224,7 +224,7 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
                 write!(f, "nothing was written: the object has no fence, it begins with {begin:?}")
             }
             Self::Busy => write!(f, "nothing was written: others wrote the object {ATTEMPTS} times meanwhile"),
-            Self::Store(error) => write!(f, "it may have been written or not: {error}"),
+            Self::Store(error) => write!(f, "the object may have been written or not: {error}"),
         }
     }
 }

@@ -30,7 +30,7 @@ impl<T: ObjectStore + ?Sized> Bucket for T {
     }
 }
 
-/// Refuses a key that would need escaping: the escaped key would be another key.
+/// Refuses a key that needs escaping, since the escaped key would name another object.
 fn path(key: &str) -> Result<Path, Error> {
     Ok(Path::parse(key)?)
 }

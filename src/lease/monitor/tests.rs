@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use super::*;
 use crate::host::TokioTime;
 
-/// A fake lease, whose renewal ends when a test says so.
+/// A fake lease, whose renewal ends when a test calls `answers`.
 struct Lease {
     number: usize,
     deadline: Mutex<Tick>,
@@ -86,7 +86,8 @@ impl Stage {
         self.leases[number].answered.cancel();
     }
 
-    /// The renewals that have begun since. Paused time moves on only when the monitor is idle.
+    /// The renewals that have begun since the last call. Paused time moves only if the monitor is
+    /// idle.
     async fn begun(&self) -> Vec<usize> {
         tokio::time::sleep(Duration::from_millis(1)).await;
         std::mem::take(&mut *self.begun.lock().unwrap())

@@ -1,4 +1,4 @@
-//! What a node stores of one name.
+//! The data that a node stores about one name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) struct Hold {
     pub(super) count: u32,
     pub(super) until: Duration,
     /// The granted ttl. If `until` is further ahead than the ttl, the node's clock was set back,
-    /// and the hold is cut.
+    /// and `until` is shortened to this ttl.
     pub(super) ttl: Duration,
 }
 
@@ -43,7 +43,7 @@ impl Hold {
     }
 }
 
-/// A hold, as an operation sees it.
+/// The hold that an operation finds: a writer's or a reader's.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) owner: Arc<str>,
@@ -61,8 +61,7 @@ impl Kept {
     }
 }
 
-/// A name. On a real node this is a hash and some other keys. A real node may keep these keys a
-/// little longer.
+/// A name. On a real node this is a hash and some other keys, which may be kept a little longer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
     hold: Option<Hold>,
@@ -73,7 +72,7 @@ pub(super) struct Entry {
     /// If a lock was revoked: the entry is kept at least until this time.
     revoked_till: Duration,
     pub(super) line: Line,
-    /// The last note, whose owner may not hold the name any more.
+    /// The last note. Its owner may not hold the name any more.
     note: Option<Noted>,
     pub(super) readers: Readers,
     /// When the node forgets the name, except for its queue.
@@ -102,7 +101,7 @@ impl Entry {
         if shared { held } else { held.or_else(|| self.last_reader(now)) }
     }
 
-    /// The time until no other owner's hold blocks this owner; zero if none does.
+    /// How much longer another owner's hold blocks this owner; zero if no hold does.
     pub(super) fn free_in(&self, owner: &str, now: Duration) -> Duration {
         self.kept(owner, now).map_or(Duration::ZERO, |kept| kept.left)
     }
@@ -119,8 +118,7 @@ impl Entry {
         self.holder(now).is_some_and(|hold| Operation::shares(&hold.owner, owner))
     }
 
-    /// The fence for this owner: the owner's ballot must be higher. Readers ignore the readers'
-    /// fence.
+    /// The fence for this owner: its ballot must be higher. Readers ignore the readers' fence.
     pub(super) fn fence_of(&self, owner: &str) -> u64 {
         if Operation::is_shared(owner) { self.fence } else { self.highest() }
     }
@@ -147,9 +145,9 @@ impl Entry {
         self.fence = self.fence.max(self.readers.expire(now).unwrap_or_default());
     }
 
-    /// Sets the expiry after a change: `KEEP` after the last hold ends (after now, if no hold is
-    /// left), but not before `revoked_till`. A fence that is too far ahead for the record is kept
-    /// for `KEEP` after the clock reaches the fence.
+    /// Sets the expiry after a change: the time `KEEP` after the last hold ends, or after now if
+    /// there is no hold. The entry never expires before `revoked_till`. If the fence is too far
+    /// ahead for the record, `KEEP` counts from the moment when the clock reaches the fence.
     pub(super) fn keep(&mut self, precise: Duration) {
         let last = self.last(millis(precise));
         let passed = if self.highest() > far(precise) { self.passed() } else { last };
@@ -165,12 +163,12 @@ impl Entry {
         self.hold.as_ref().map_or(now, |hold| hold.until.max(now)).max(self.readers.ends())
     }
 
-    /// The highest ballot that writers or readers had.
+    /// The higher of the two fences: the writers' and the readers'.
     pub(super) fn highest(&self) -> u64 {
         self.fence.max(self.readers.fence)
     }
 
-    /// When the clock reaches the fence: ballots are microseconds.
+    /// The time at which the clock reaches the fence. (A ballot stands for a time in microseconds.)
     fn passed(&self) -> Duration {
         Duration::from_millis(self.highest().div_ceil(1_000))
     }
@@ -195,8 +193,9 @@ impl Entry {
         self.keep(precise);
     }
 
-    /// Adds a reader, or extends its hold. Removes the writer's hold: the writer becomes this
-    /// reader, or the writer's hold has expired and must not come back if the clock is set back.
+    /// Adds a reader, or extends its hold. Removes the writer's hold. Either the writer becomes
+    /// this reader, or the writer's hold has expired, and must not come back if the clock is set
+    /// back.
     pub(super) fn read(&mut self, owner: &Arc<str>, ttl: Duration, ballot: u64, precise: Duration) {
         self.hold = None;
         self.readers.read(owner, millis(precise), millis(ttl), ballot);
@@ -259,8 +258,8 @@ impl Entry {
         self.let_go(owner, ballot, ballot, precise)
     }
 
-    /// Ends the owner's hold if the hold's ballot is at most `up_to`. In either case raises the
-    /// fence to `ballot`: for a reader the readers' fence, for a writer the name's.
+    /// Ends the owner's hold if the hold's ballot is at most `up_to`. In any case, raises a fence
+    /// to `ballot`: for a reader the readers' fence, for a writer the name's fence.
     fn let_go(&mut self, owner: &str, up_to: u64, ballot: u64, precise: Duration) -> bool {
         let now = millis(precise);
         let mine = match Operation::is_shared(owner) {

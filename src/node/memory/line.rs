@@ -32,7 +32,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// How long ago the waiter asked; zero if the node's clock was set back since.
+    /// How long ago the waiter asked; zero if the node's clock was set back since then.
     const fn age(&self, now: Duration) -> Duration {
         now.saturating_sub(self.asked)
     }
@@ -66,8 +66,8 @@ impl Line {
         self.order.iter().nth(place).map(|(_, owner)| owner.clone())
     }
 
-    /// The waiter's last ask; `None` if the waiter is silent. An ask ahead of the clock counts as
-    /// made now: the clock was set back.
+    /// The waiter's last ask; `None` if the waiter is silent. If an ask is ahead of the clock, the
+    /// clock was set back: the ask counts as made now.
     pub(super) fn get(&mut self, owner: &str, now: Duration) -> Option<Waiting> {
         let waiting = self.waiting.get_mut(owner)?;
         waiting.asked = waiting.asked.min(now);
@@ -87,7 +87,7 @@ impl Line {
         waiting.is_old_in(now)
     }
 
-    /// The place of an owner, from 1; 0 if the owner has no place.
+    /// The place of an owner, counted from 1; 0 if the owner has no place.
     pub(super) fn rank(&self, owner: &str) -> u32 {
         let found = self.order.iter().position(|(_, known)| **known == *owner);
         found.and_then(|index| u32::try_from(index + 1).ok()).unwrap_or(0)
@@ -97,7 +97,7 @@ impl Line {
     pub(super) fn leave(&mut self, owner: &str) -> bool {
         let Some((owner, waiting)) = self.waiting.remove_entry(owner) else { return false };
         self.order.remove(&(waiting.ticket, owner));
-        // Redis deletes an empty sorted set, and its expiry with it.
+        // Redis deletes an empty sorted set, together with its expiry.
         if self.order.is_empty() {
             self.until = Duration::ZERO;
         }

@@ -12,7 +12,7 @@ use crate::rules::list::InForce;
 pub(super) struct Listed {
     hash: Arc<str>,
     says: Arc<str>,
-    /// Since when it has been in force.
+    /// Since when the list has been in force.
     begun: Duration,
     until: Duration,
     /// How long a list stays in force without another hello.
@@ -20,8 +20,7 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// The list in force after a hello that may write. `before` is the list in force before that
-    /// hello.
+    /// The list in force after `hello`, which is no `Look`. `before` was in force until then.
     pub(super) fn behind(hello: &Hello, before: Option<Self>, now: Duration) -> Option<Self> {
         let (list, lasts) = (&hello.list, millis(hello.list.lasts()));
         let (hash, says) = (list.hash().clone(), list.says().clone());
@@ -33,8 +32,8 @@ impl Listed {
         Some(listed)
     }
 
-    /// This list, if it is still in force. An end further ahead than `lasts` shows that the clock
-    /// was set back, and is cut.
+    /// This list, if it is still in force. If its end is further ahead than `lasts`, the clock was
+    /// set back, and the end is moved to `lasts` from now.
     pub(super) fn unexpired(&self, now: Duration) -> Option<Self> {
         let until = self.until.min(now + self.lasts);
         (until > now).then(|| Self { until, ..self.clone() })

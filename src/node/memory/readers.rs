@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The readers of a name: a hash on a real node. Entries that have ended count for nothing.
+/// The readers of a name: a hash on a real node. Holds that have ended are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Readers {
     readers: BTreeMap<Arc<str>, Reader>,
@@ -15,14 +15,14 @@ pub(super) struct Readers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Reader {
     pub(super) until: Duration,
-    /// The granted ttl. As in a writer's hold, it cuts `until` if the clock was set back.
+    /// The granted ttl. If the clock was set back, `until` is shortened to this ttl from now.
     ttl: Duration,
     /// The ballot of the grant.
     pub(super) ballot: u64,
 }
 
 impl Readers {
-    /// Drops the readers whose holds have ended. Returns the readers' fence once none is left.
+    /// Drops the readers whose holds have ended. If no reader is left, returns the readers' fence.
     pub(super) fn expire(&mut self, now: Duration) -> Option<u64> {
         self.readers.values_mut().for_each(|reader| reader.until = reader.until.min(now + reader.ttl));
         self.readers.retain(|_, reader| reader.until > now);

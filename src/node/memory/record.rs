@@ -1,5 +1,5 @@
-//! A node's record: since when the node remembers its grants, its floor, and which list of nodes is
-//! in force on it.
+//! A node's record: since when the node remembers its grants, its floor, and the list in force on
+//! it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,33 +10,32 @@ use super::millis;
 use crate::node::operation::{Hello, Intent, OldAtOnce};
 use crate::rules::list;
 
-/// How long a fence is kept after the last change of its name or the end of its hold, whichever is
-/// later: three times `PERIOD`.
+/// A fence is kept for three times `PERIOD` after its name was last changed or its hold ended. The
+/// later of the two counts.
 pub const KEEP: Duration = Duration::from_secs(105);
 /// How often `high` moves to `mid`, and `mid` to `floor`.
 const PERIOD: Duration = Duration::from_secs(35);
-/// In microseconds. Ballots further ahead of the clock than this come from a broken clock: they
-/// must not raise the floor.
+/// A limit in microseconds. A ballot that is further ahead of the clock comes from a broken clock,
+/// so it must not raise the floor.
 const FAR: u64 = 86_400_000_000;
 /// How far `high` runs ahead of a ballot, in microseconds, so that not every ballot changes `high`.
 /// A ballot that is this far ahead of the clock gets no margin.
 const AHEAD: u64 = 250_000;
 
 /// What a node stores apart from its names. A name that is not stored was last changed at least
-/// three periods ago, so every ballot ever granted for it is at most `floor`.
+/// [`KEEP`] ago, so every ballot that the node granted for the name has moved down to `floor`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Record {
     id: Arc<str>,
     process: Arc<str>,
-    /// When the node began to remember, in ms of its clock. Negative if that was before the clock's
-    /// origin.
+    /// When the node began to remember, in ms of its clock. Negative if before the clock's origin.
     since: i64,
-    /// Why the record was old at once.
+    /// Why the record counted as old at once, if it did.
     word: Option<OldAtOnce>,
     /// Whether `high` covers all ballots that the node may have forgotten.
     synced: bool,
-    /// Upper bounds of the granted ballots, with `floor <= mid <= high`: `high` of all, `mid` and
-    /// `floor` of older ones.
+    /// Upper bounds of the granted ballots: `high` of all ballots, `mid` and `floor` of the older
+    /// ballots. `floor <= mid <= high` always holds.
     high: u64,
     mid: u64,
     floor: u64,
@@ -46,7 +45,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// A record without ballots. If there is a `word`, the record is `age` old at once.
+    /// A record without ballots. If there is a `word`, the record counts as `age` old at once.
     fn new(id: &Arc<str>, process: &Arc<str>, now: Duration, word: Option<OldAtOnce>, age: Duration) -> Self {
         let since = signed(now) - word.map_or(0, |_| signed(age));
         let (id, process) = (id.clone(), process.clone());
@@ -58,15 +57,15 @@ impl Record {
         Self { synced: true, ..Self::new(&id.into(), &"".into(), Duration::ZERO, word, age) }
     }
 
-    /// The record that this hello makes; `None` if the hello may not make one. `kept_all`: nobody
-    /// can have used the node before.
+    /// The record that this hello makes; `None` if the hello may not make one. `kept_all` says that
+    /// nobody can have used the node before.
     pub(super) fn made(hello: &Hello, kept_all: bool, now: Duration) -> Option<Self> {
         let makes = hello.intent >= Intent::Make && !hello.process.is_empty();
         let word = hello.old.filter(|old| kept_all || *old == OldAtOnce::Init);
         makes.then(|| Self::new(&hello.new, &hello.process, now, word, millis(hello.list.old())))
     }
 
-    /// Updates the record after a hello that may write. `is_new`: that hello made the record.
+    /// Updates the record after a hello that is no `Look`. `is_new`: this hello made the record.
     pub(super) fn meet(&mut self, hello: &Hello, is_new: bool, precise: Duration) {
         let now = millis(precise);
         if !hello.process.is_empty() && !self.is_of(&hello.process) {
@@ -84,14 +83,14 @@ impl Record {
         }
     }
 
-    /// Whether the hello comes from a client of the list in force that knew this record's id.
+    /// Whether the hello comes from a client that knew this record's id and has the list in force.
     fn is_known(&self, hello: &Hello) -> bool {
         let list = self.list.as_ref().is_some_and(|list| list.is(hello.list.hash()));
         list && hello.knew.as_ref() == Some(&self.id)
     }
 
-    /// Whether the record is of this process. The record may name a promotion that the server has
-    /// forgotten: it is the same process then.
+    /// Whether the record is of this process. The record's text may be longer: INFO shows for a
+    /// limited time only that the server was promoted.
     fn is_of(&self, process: &str) -> bool {
         self.process.strip_prefix(process).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
@@ -148,8 +147,8 @@ impl Record {
     }
 
     /// Moves `high` to `mid` and `mid` to `floor`, once a period. If the clock was set back, the
-    /// age of both is unknown. Then `mid` and `floor` become `high`, which is cut to what the new
-    /// clock allows.
+    /// age of these bounds is unknown. Then `high` is lowered to what the new clock allows, and
+    /// `mid` and `floor` become `high`.
     pub(super) fn rotate(&mut self, precise: Duration) {
         let now = millis(precise);
         match now.checked_sub(self.rotated) {
@@ -282,7 +281,7 @@ mod tests {
         assert_eq!(written, 3);
     }
 
-    /// With the full margin, each new ballot would meet a floor above it.
+    /// With the full margin, `high` and later the floor would rise above each new ballot.
     #[test]
     fn ballot_that_leads_the_clock_is_led_by_less_and_less() {
         for (lead, ahead) in [(0, AHEAD), (1_000, AHEAD - 1_000), (AHEAD, 0), (2 * AHEAD, 0)] {

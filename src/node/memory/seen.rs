@@ -9,7 +9,7 @@ use super::record::Record;
 use crate::node::operation::Hello;
 use crate::rules::list::Sighting;
 
-/// When each id was last shown. On a real node this is a hash that also expires as a whole.
+/// When each id was last reported. On a real node this is a hash that also expires as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Seen {
     shown: BTreeMap<(Arc<str>, Arc<str>), Duration>,
@@ -28,7 +28,7 @@ impl Seen {
         self.until = now + millis(hello.list.spare());
     }
 
-    /// Stores the ids that a hello shows, if its list is in force. Fresh ids are not written again.
+    /// Stores the ids that a hello reports, if its list is in force. Leaves fresh ids as they are.
     pub(super) fn show(&mut self, hello: &Hello, record: &Record, now: Duration) {
         if !record.in_force(now).is_some_and(|list| list.is(hello.list.hash())) {
             return;

@@ -1,4 +1,4 @@
-//! What a node stores.
+//! The data that a node stores.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use super::seen::Seen;
 use crate::node::hint::Hint;
 use crate::node::operation::Name;
 
-/// What a node stores. Its functions take the node's own time, so that a simulation can run the
-/// clock fast, slow or stepped.
+/// The data that a node stores. The functions take the node's own time, so that a simulation can
+/// run the clock fast or slow, or step it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Store {
     pub(super) entries: BTreeMap<Arc<str>, Entry>,
-    /// `None` until a hello makes one.
+    /// `None` until a hello makes a record.
     pub(super) record: Option<Record>,
     pub(super) seen: Seen,
     /// Whether the node can tell that nobody used it before its record was made.
@@ -27,7 +27,7 @@ pub struct Store {
     sweep_at: usize,
 }
 
-/// Expired entries are searched for only if there are at least this many entries.
+/// The store searches for expired entries only if it has at least this many entries.
 const SWEEP: usize = 1_024;
 
 impl Store {
@@ -37,9 +37,8 @@ impl Store {
         Self { record: Some(Record::old(id)), ..Self::default() }
     }
 
-    /// Sets whether the node can tell that nobody used it before. Then a new record may be old at
-    /// once. A real node checks how long its process has been up, and which commands it has
-    /// executed.
+    /// Sets whether the node can tell that nobody used it before. Only then may a new record count
+    /// as old at once. A real node checks its process's uptime, and which commands it has executed.
     pub const fn keeps_all(&mut self, on: bool) {
         self.kept_all = on;
     }
@@ -49,7 +48,7 @@ impl Store {
         std::mem::take(&mut self.hints)
     }
 
-    /// Takes the names of which news was published since the last call.
+    /// Takes the names about which news was published since the last call.
     pub fn news(&mut self) -> Vec<Name> {
         std::mem::take(&mut self.news)
     }
@@ -61,8 +60,8 @@ impl Store {
         }
     }
 
-    /// `high` and `floor`. No ballot above `high` was granted, and no ballot up to `floor` is
-    /// granted.
+    /// `high` and `floor`. No ballot above `high` was granted. From now on, only ballots above
+    /// `floor` are granted.
     #[must_use]
     pub fn bounds(&self) -> (u64, u64) {
         self.record.as_ref().map_or((0, 0), |record| (record.high(), record.floor()))
@@ -92,8 +91,8 @@ impl Store {
         self.entries.get(name.key()).is_some_and(|entry| entry.line.contains(owner, now))
     }
 
-    /// The time until a name is free for its first live waiter, and all live waiters in their
-    /// order.
+    /// The time until a name is free for its first live waiter, and the list of all live waiters,
+    /// in order.
     #[must_use]
     pub fn waited_for(&self, name: &Name, now: Duration, hears: &dyn Fn(&str) -> bool) -> (Duration, Vec<Arc<str>>) {
         let Some(entry) = self.entries.get(name.key()) else { return Default::default() };
@@ -108,7 +107,7 @@ impl Store {
         self.seen.expire(millis(now));
     }
 
-    /// Drops what has expired, once enough entries have gathered.
+    /// Drops what has expired, once there are enough entries.
     pub(super) fn expire(&mut self, now: Duration) {
         if self.entries.len() >= self.sweep_at {
             self.entries.retain(|_, entry| !entry.expire(now));
@@ -172,7 +171,7 @@ mod tests {
         store.apply(&waits("a", "one", 7), SECOND);
         let waiter = Waiter { ticket: 8, lasts: SECOND, again: 500 * SECOND };
         store.apply(&Claim { waiter: Some(waiter), ..claim("a", "two", 8) }.into(), SECOND);
-        // Enough entries to make the store drop what has expired.
+        // Enough entries to make the store drop expired entries.
         for number in 0..2_000 {
             store.apply(&waits(&format!("other/{number}"), "me", 9), 500 * SECOND);
         }
@@ -226,7 +225,7 @@ mod tests {
                 true => Outcome::Granted { fence: ballot },
                 false => Outcome::Stale { fence: fence.max(7) },
             };
-            assert_eq!(outcome, expected, "{ballot} where {fence} was withdrawn");
+            assert_eq!(outcome, expected, "{ballot} after {fence} was withdrawn");
         }
     }
 
@@ -306,7 +305,7 @@ mod tests {
             let outcome = store.apply(&waits("a", owner, ballot), 4 * SECOND);
             let handed: Vec<_> = store.hints().into_iter().filter_map(|hint| hint.granted).collect();
             if granted {
-                assert_eq!((outcome, handed), (Outcome::Granted { fence: ballot }, vec![]), "it came first");
+                assert_eq!((outcome, handed), (Outcome::Granted { fence: ballot }, vec![]), "this claim came first");
                 continue;
             }
             assert!(matches!(&outcome, Outcome::Held { holder, .. } if holder == "c/5"), "{outcome}");
@@ -374,8 +373,7 @@ mod tests {
         }
     }
 
-    /// The owners that got a hint to ask again since the last call, and the time in that hint in
-    /// ms.
+    /// The owners that got a hint to ask again since the last call, and the time in the hint in ms.
     fn told(store: &mut Store) -> Vec<(String, u128)> {
         let hints = store.hints().into_iter().filter(|hint| hint.granted.is_none());
         hints.map(|hint| (hint.acquisition.to_string(), hint.after.as_millis())).collect()
@@ -430,7 +428,7 @@ mod tests {
         }
     }
 
-    /// The new second waiter must ask before its last ask is half as old as a hand-over lasts.
+    /// The new second waiter must ask before its last ask is older than half of a hand-over.
     #[test]
     fn waiter_that_becomes_the_second_is_told_to_ask_again() {
         for (leaves, told_to) in [("c/2", vec![("c/4", 500)]), ("c/3", vec![("c/4", 500)]), ("c/4", vec![])] {
@@ -493,7 +491,7 @@ mod tests {
         assert!(!store.is_free(SECOND) && store.is_free(3 * SECOND) && store.is_idle(SECOND));
         store.apply(&waits("a", "two", 8), 2 * SECOND);
         assert!(!store.is_idle(2 * SECOND) && !store.is_idle(22 * SECOND));
-        assert!(store.is_idle(22 * SECOND + SECOND / 1_000), "it has not asked again in twice its time");
+        assert!(store.is_idle(22 * SECOND + SECOND / 1_000), "the waiter has not asked again in twice its time");
         for (acquisition, now, waits) in [("one", 2, false), ("two", 2, true), ("two", 22, true), ("two", 23, false)] {
             assert_eq!(store.waits(&name, acquisition, SECOND * now), waits, "{acquisition} at {now}");
         }
@@ -616,7 +614,7 @@ mod tests {
         assert_eq!(renews(&mut store, 21), Outcome::Healed, "the reader came later");
     }
 
-    /// Found by seed 223504554: a second revoker was told that the name was free.
+    /// Seed 223504554 found this: the node told a second revoker that the name was free.
     #[test]
     fn readers_that_were_revoked_are_told_to_the_next_who_revokes() {
         let mut store = Store::made("m");

@@ -11,7 +11,7 @@ use crate::node::operation::{Claim, Name, Operation};
 use crate::node::reply::Queued;
 use crate::rules::handover::Stamp;
 
-/// The current time to the microsecond, as a real node returns it. There is one connection only.
+/// The current time to the microsecond, as a real node returns it. There is only one connection.
 fn stamp(precise: Duration) -> Stamp {
     let micros = u64::try_from(precise.as_micros()).unwrap_or(u64::MAX);
     Stamp { generation: 0, time: Duration::from_micros(micros) }
@@ -19,7 +19,7 @@ fn stamp(precise: Duration) -> Stamp {
 
 impl Work<'_> {
     /// Puts a waiting claim of one name into the queue, or renews its place. A claim that arrives
-    /// after its owner has ended waits too: if the node hands the name to that owner, the client
+    /// after its owner has ended waits too. If the node hands the name to that owner, the client
     /// releases the name.
     pub(super) fn queue_up(&mut self, claim: &Claim) {
         let (Some(waiter), Some(name)) = (claim.place(), claim.names.first()) else { return };
@@ -37,8 +37,8 @@ impl Work<'_> {
         Some(Queued { stamp: stamp(self.precise), ..queued })
     }
 
-    /// Hands a name that is free for this claim to waiters that come first. Returns whether there
-    /// are such waiters: then the claim is refused.
+    /// If waiters come before this claim of a free name, hands the name to them. Returns whether
+    /// there are such waiters. If so, the claim is refused.
     pub(super) fn gives_way(&mut self, claim: &Claim, name: &Name) -> bool {
         let waits = claim.next > claim.ballot && self.has_others_before(claim, name);
         if waits {
@@ -79,7 +79,7 @@ impl Work<'_> {
     /// together. Returns true if the name is free and was not handed over, since `next` is too low
     /// for the first waiter.
     ///
-    /// The owner of the current operation is never the first waiter: this owner holds the name, has
+    /// The owner of the current operation is never the first waiter. This owner holds the name, has
     /// left the queue, or comes before all waiters.
     pub(super) fn hand_over(&mut self, name: &Name, next: u64) -> bool {
         let (now, mut is_free) = (self.now, false);
@@ -98,8 +98,8 @@ impl Work<'_> {
         is_free
     }
 
-    /// Tells waiters that became first or second when to ask again: before their last ask is half
-    /// as old as a hand-over lasts. If the name is free for the first, both must ask at once.
+    /// Sends hints to waiters that became first or second. They must ask before their last ask is
+    /// older than half of a hand-over. If the name is free for the first, both must ask now.
     fn tell(&mut self, name: &Name, is_free: bool) {
         let (now, moved_up) = (self.now, self.moved_up.remove(name.key()).unwrap_or_default());
         let knows = if is_free { 0 } else { 2usize.saturating_sub(moved_up) };

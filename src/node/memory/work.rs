@@ -159,8 +159,7 @@ impl Work<'_> {
         let (now, floor, bar) = (self.now, self.floor(), self.bar(name, &claim.owner));
         let shared = Operation::is_shared(&claim.owner);
         let entry = self.entry(name);
-        // The lock that this reader had as a writer is over, though its hold may still be on other
-        // nodes.
+        // The lock that this reader had as a writer is over. Its hold may still be on other nodes.
         if claim.follows > 0 && claim.follows <= entry.over {
             return Some(Outcome::Lost { holder: String::new() });
         }
@@ -169,12 +168,12 @@ impl Work<'_> {
         }
         let follows = shared && entry.is_followed_by(&claim.owner, now);
         match entry.kept(&claim.owner, now).filter(|_| !follows) {
-            // The floor is above the ballot of a hold if the node granted the hold in quarantine
-            // and was synced since. Withdrawn ballots are not above the fence.
+            // The floor can be above the ballot of a hold: the node granted the hold in quarantine,
+            // and was synced since then. A withdrawn ballot is not above the fence.
             Some(Kept { owner, ballot, .. }) if owner == claim.owner => {
                 let late = claim.ballot < ballot || claim.ballot <= floor.max(entry.over);
                 let stale = late || claim.ballot <= entry.fence && claim.ballot != ballot;
-                // A reader may have been handed the name with a ballot above the fence.
+                // A reader's hold may come from a hand-over with a ballot above the fence.
                 stale.then_some(Outcome::Stale { fence: highest.max(bar).max(ballot) })
             }
             Some(_) => Some(self.held(claim, name, bar)),
@@ -191,8 +190,8 @@ impl Work<'_> {
         let (now, queued) = (self.now, self.place(claim, name));
         // A hand-over during this claim may have raised the fence.
         let fence = bar.max(self.entry(name).highest());
-        // Return the hold that a writer sees: a reader may wait for a writer that waits for
-        // readers.
+        // A reader may wait behind a writer that waits for readers. So return the hold that a
+        // writer sees.
         let (holder, kind, left) = match self.entry(name).kept("", now) {
             Some(Kept { owner, kind, left, .. }) => (owner.to_string(), kind, left),
             None => (String::new(), Kind::Lock, Duration::ZERO),
@@ -306,7 +305,7 @@ impl Work<'_> {
         for name in revoke.names.iter() {
             self.entry(name).revoke(revoke.ballot, precise);
             self.note_fence(name);
-            // The hold as an owner without a hold sees it.
+            // The hold that another owner would see.
             let kept = self.entry(name).kept("", now);
             longest = [longest, kept].into_iter().flatten().max_by_key(|kept| kept.left);
         }

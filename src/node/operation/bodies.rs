@@ -7,14 +7,14 @@ use super::kind::Kind;
 use super::name::Name;
 use super::waiter::Waiter;
 
-/// Takes the names: all or none.
+/// Takes all the names, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The names to take.
     pub names: Arc<[Name]>,
     /// The hash of the client's list, which must be in force. If empty, no list is checked.
     pub list: Arc<str>,
-    /// The claimant: one call of `acquire`. All asks of the call have the same owner.
+    /// The owner that claims: one call of `acquire`. It is the same in all asks of this call.
     pub owner: Arc<str>,
     /// The kind of the hold.
     pub kind: Kind,
@@ -22,14 +22,14 @@ pub struct Claim {
     pub ttl: Duration,
     /// The ballot, below 2^53.
     pub ballot: u64,
-    /// For a reader that was the writer: the token of the writer's lock. Otherwise 0.
+    /// For a writer that becomes a reader: the token of the writer's lock. Otherwise 0.
     pub follows: u64,
     /// For permits of a semaphore: the gate, which no other owner may hold or wait for.
     pub gate: Option<Name>,
     /// The place that the claim takes or renews if it must wait. Only a claim of one name can wait.
     pub waiter: Option<Waiter>,
-    /// The ballot with which the node hands a free name to a waiter that comes first. It is above
-    /// the claim's own ballot. With 0 the claim overtakes all waiters.
+    /// If another waiter comes first, the node hands the free name to this waiter, with the ballot
+    /// `next`. It is above the claim's own ballot. If `next` is 0, the claim overtakes all waiters.
     pub next: u64,
 }
 
@@ -41,12 +41,12 @@ impl Claim {
     }
 }
 
-/// Holds the names for another ttl. Takes a name again if it is free.
+/// Holds the names for another ttl. Takes a name again if the name is free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renew {
     /// The names to hold.
     pub names: Arc<[Name]>,
-    /// The owner that holds them.
+    /// The owner that holds the names.
     pub owner: Arc<str>,
     /// The kind of the hold.
     pub kind: Kind,
@@ -64,7 +64,7 @@ pub struct Renew {
 }
 
 impl Renew {
-    /// Renews the names that `claim` was granted, with the hold count `count`.
+    /// Renews the names that were granted to `claim`, with the hold count `count`.
     #[must_use]
     pub fn of(claim: &Claim, count: u32) -> Self {
         let Claim { kind, ttl, ballot, .. } = *claim;
@@ -76,7 +76,7 @@ impl Renew {
 /// A note of the holder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Note {
-    /// The order of an owner's notes: a lower number does not replace a higher one.
+    /// The order of an owner's notes: no note replaces a note with a higher number.
     pub number: u32,
     /// How long ago the names were acquired.
     pub age: Duration,
@@ -84,21 +84,21 @@ pub struct Note {
     pub says: Arc<str>,
 }
 
-/// Gives the names up, since the owner has ended. Its locks with tokens up to `token` are over,
-/// late claims with ballots up to `ballot` are refused, and the owner leaves the queues.
+/// Gives the names up, since the owner has ended. The owner's locks with tokens up to `token` are
+/// over. Its late claims with ballots up to `ballot` are refused, and it leaves the queues.
 ///
-/// As a withdrawal: takes back the grants of an owner's asks with ballots up to `ballot`, including
-/// asks that arrive later. The owner goes on, and keeps its places in queues.
+/// As a withdrawal: takes back the owner's grants with ballots up to `ballot`. Asks with such
+/// ballots that arrive later are refused. The owner continues, and keeps its places in queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     /// The names to free.
     pub names: Arc<[Name]>,
-    /// The owner that may hold them.
+    /// The owner that may hold the names.
     pub owner: Arc<str>,
     /// The longest time that the holds can last. After that time the client does not repeat the
     /// release. Nodes do not read this field.
     pub ttl: Duration,
-    /// The owner's token; 0 if it had none, or withdraws.
+    /// The owner's token; 0 if the owner had none, or withdraws.
     pub token: u64,
     /// The highest ballot of the owner's asks, and of the hand-overs that nodes pushed to the
     /// owner, whether or not these counted.
@@ -108,7 +108,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// Releases or withdraws what `claim` was or may have been granted. Hands nothing over.
+    /// Releases or withdraws all that the node may have granted to `claim`. Hands nothing over.
     #[must_use]
     pub fn of(claim: &Claim) -> Self {
         let Claim { ttl, ballot, .. } = *claim;
@@ -123,7 +123,7 @@ impl Release {
 pub struct Revoke {
     /// The names whose locks end.
     pub names: Arc<[Name]>,
-    /// The highest token to revoke: above every bar that nodes have returned.
+    /// Locks with tokens up to this one end. It is above every bar that nodes have returned.
     pub ballot: u64,
 }
 

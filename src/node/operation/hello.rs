@@ -12,7 +12,7 @@ use crate::rules::list::List;
 pub struct Hello {
     /// What the node may write.
     pub intent: Intent,
-    /// A new id, 16 hex digits. The record gets this id if the hello makes the record or doubts it.
+    /// A new id, 16 hex digits. The node uses it if this hello makes the record or raises a doubt.
     pub new: Arc<str>,
     /// The server process that INFO named on this connection; empty if unknown. Without a process
     /// the node makes no record.
@@ -20,13 +20,13 @@ pub struct Hello {
     /// The client's list.
     pub list: Arc<List>,
     /// If this hello makes the record: why the node may vote at once. For `FirstUse`, the node
-    /// checks by itself that no client used it before.
+    /// checks for itself that no client used the node before.
     pub old: Option<OldAtOnce>,
-    /// The record's id that this client knew; `held` if the client knew no id and holds a lock.
+    /// The id of the last record that this client saw; `held` if it saw none and holds a lock.
     pub knew: Option<Arc<str>>,
-    /// Raises `floor`, `mid` and `high` to this ballot, unless the node is synced. Takes effect
-    /// only if this hello makes a record that is old at once, or if the hello's list is in force
-    /// and `knew` is the record's id.
+    /// The node raises `floor`, `mid` and `high` to this ballot, unless it is synced. It does so
+    /// only in two cases. This hello makes a record that counts as old at once. Or the hello's list
+    /// is in force, and `knew` is the record's id.
     pub sync: Option<u64>,
     /// For each node's name, the id of the record that the client sees on that node.
     pub seen: Vec<(Arc<str>, Arc<str>)>,

@@ -1,7 +1,7 @@
 //! The kind of a hold.
 
-/// The kind of a hold. Nodes store the kind with the hold. They refuse a claim of a gate as a lock,
-/// or the reverse. They look for a note if the kind is not `Lock`.
+/// The kind of a hold. Nodes store the kind with the hold. They refuse a claim as a lock if the
+/// name is held as a gate, and the reverse. They look for a note unless the kind is `Lock`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A plain lock.
@@ -9,7 +9,7 @@ pub enum Kind {
     Lock,
     /// A lock that may have a note.
     Noted,
-    /// A hold for a period in which something is done once. It may have a note too.
+    /// A hold for a period in which a task runs only once. It may have a note too.
     Once,
     /// The gate of a semaphore.
     Gate,

@@ -30,7 +30,7 @@ pub enum Operation {
     Renew(Renew),
     /// Give the names up: the owner has ended.
     Release(Release),
-    /// Take back grants of an owner that goes on.
+    /// Take back the grants of an owner that continues.
     Withdraw(Release),
     /// Read about the names, and write nothing.
     Inspect(Arc<[Name]>),
@@ -72,8 +72,7 @@ impl Operation {
         }
     }
 
-    /// The names whose keys a node reads or writes: the operation's names, then the gate of a claim
-    /// of permits.
+    /// The names whose keys a node reads or writes: the operation's names, then the gate, if any.
     pub fn keyed(&self) -> impl Iterator<Item = &Name> {
         let gate = if let Self::Claim(claim) = self { claim.gate.as_ref() } else { None };
         self.names().iter().chain(gate)
@@ -111,7 +110,7 @@ impl Operation {
         !number.is_empty() && client.ends_with("/s")
     }
 
-    /// Whether `writer` becomes `reader` in a downgrade: client and number are the same.
+    /// Whether `writer` becomes `reader` in a downgrade: their client and number are the same.
     #[must_use]
     pub fn shares(writer: &str, reader: &str) -> bool {
         let (writer, reader) = (writer.rsplit_once('/'), reader.rsplit_once('/'));

@@ -13,7 +13,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The mode of an owner. The owner's name shows the mode.
+    /// The mode of an owner, which the owner's name shows.
     #[must_use]
     pub fn of(owner: &str) -> Self {
         if Operation::is_shared(owner) { Self::Shared } else { Self::Exclusive }

@@ -43,7 +43,7 @@ impl Name {
         Ok(Self { text: text.into(), key })
     }
 
-    /// The name with this key. No prefix contains a brace.
+    /// The name with this key. The first brace ends the prefix: no prefix contains a brace.
     pub(crate) fn of_key(key: &str) -> Option<Self> {
         let text = key.split_once('{')?.1.strip_suffix('}')?;
         Some(Self { text: text.into(), key: key.into() })

@@ -45,7 +45,7 @@ impl Claim {
 }
 
 impl Hello {
-    /// For a list with one node, the process `process`, and a `max_ttl` of one minute.
+    /// A hello for a list with one node, the process `process`, and a `max_ttl` of one minute.
     pub(crate) fn sample(intent: Intent) -> Self {
         Self {
             intent,

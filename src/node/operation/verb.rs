@@ -9,7 +9,7 @@ pub enum Verb {
     Renew,
     /// Give the names up: the owner has ended.
     Release,
-    /// Take back grants of an owner that goes on.
+    /// Take back the grants of an owner that continues.
     Withdraw,
     /// Stop the renewal of all holds with tokens up to a ballot. Each hold ends at its own expiry;
     /// none is freed now.

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct Waiter {
     /// The order in the queue: when `acquire` began, in microseconds.
     pub ticket: u64,
-    /// How long a hand-over to this waiter lasts. The same in all asks of one owner.
+    /// How long a hand-over to this waiter lasts. All asks of one owner have the same time here.
     pub lasts: Duration,
     /// The longest time until the next ask. A node drops a waiter after twice this time.
     pub again: Duration,

@@ -1,4 +1,4 @@
-//! Checks a server before votes over its connection count.
+//! Checks the server behind each new connection. Only then do votes of the connection count.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,39 +21,38 @@ use crate::words::harmless;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     pub(super) run_id: String,
-    /// The process in the sense of records: the run id, and the replication id that the server got
-    /// if it was promoted from a replica.
+    /// The server's process, as the node's record names it: the run id. For a server that was
+    /// promoted from a replica, the new replication id follows.
     pub(super) process: Arc<str>,
     pub(super) version: String,
     pub(super) uptime: Duration,
     pub(super) master: bool,
     pub(super) cluster: bool,
-    /// The server's clock.
+    /// The server's clock in the reply to INFO.
     pub(super) time: Option<Duration>,
-    /// The server's `maxmemory-policy`, if it may evict keys.
+    /// The server's `maxmemory-policy`, if the server may evict keys.
     pub(super) evicts: Option<String>,
-    /// The server's `maxmemory`, if the server uses more and evicts nothing.
+    /// The server's `maxmemory`, if the server uses more memory than that and evicts nothing.
     pub(super) full: Option<String>,
 }
 
-/// The replies of a server to a new connection.
+/// A server's replies to the first commands of a new connection.
 #[derive(Debug)]
 pub(super) struct Greeting {
     pub(super) server: Server,
-    /// When the commands were sent, when INFO was answered, and when all replies were there.
+    /// When the commands were sent, when the reply to INFO came, and when all replies had come.
     pub(super) asked: Tick,
     pub(super) informed: Tick,
     pub(super) greeted: Tick,
-    /// The node's record, `None` if the node has none; or why the record cannot be read.
+    /// The node's record, `None` if the node has none; or why the client cannot read the record.
     pub(super) record: Result<Option<Record>, Fault>,
-    /// The time of the reply to hello.
+    /// The server's clock in the reply to hello.
     pub(super) time: Option<Duration>,
-    /// Whether the connection is subscribed to wake-ups; or why the server refuses the
-    /// subscription.
+    /// Whether the connection receives wake-ups for waiters; or why the server refuses that.
     pub(super) hinting: Result<bool, Fault>,
 }
 
-/// What a new connection tells the server.
+/// The parameters of the first commands of a new connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guest<'a> {
     /// The connection's name on the server.
@@ -62,14 +61,14 @@ pub(super) struct Guest<'a> {
     pub(super) record: &'a str,
     /// The channel to subscribe to, if any.
     pub(super) channel: Option<&'a str>,
-    /// The limit for each reply.
+    /// The time limit for each reply.
     pub(super) timeout: Duration,
-    /// The first hello. It names no process, since the reply to INFO is not there yet.
+    /// The first hello reads the record. It names no process, since INFO has no reply yet.
     pub(super) hello: &'a Operation,
 }
 
-/// Sends all commands of a new connection in one round trip: the scripts, INFO, hello, and the
-/// subscription. The subscription comes last, since a refusal is followed by one reply too many.
+/// Sends the first commands of a new connection in one round trip. The subscription comes last: if
+/// it is refused, fred assigns later replies to the wrong commands.
 pub(super) async fn greet(
     connection: &dyn Connection,
     host: &Arc<dyn Host>,
@@ -91,7 +90,7 @@ pub(super) async fn greet(
     if let Err(fault) = named {
         tracing::debug!(%fault, "the connection could not be named");
     }
-    // Go on if SCRIPT LOAD is refused: the server also keeps scripts that EVAL runs.
+    // Go on if SCRIPT LOAD is refused: EVAL stores a script on the server too.
     if let Some(fault) = loaded.into_iter().filter_map(Result::err).find(|fault| fault.kind() != FaultKind::Rejected) {
         return Err(during("SCRIPT LOAD")(fault));
     }
@@ -101,7 +100,7 @@ pub(super) async fn greet(
         subscribed => subscribed.map(|()| channel.is_some()),
     };
     let said = match said {
-        // After a refused subscription the connection is of no further use.
+        // Send nothing after a refused subscription: fred may assign replies to the wrong commands.
         Err(fault) if is_unknown_script(&fault) && hinting.is_ok() => {
             in_time(host, host.now() + timeout, hello(connection, guest, "EVAL")).await
         }
@@ -111,7 +110,7 @@ pub(super) async fn greet(
     Ok(Greeting { server, asked, informed, greeted: host.now(), record, time, hinting })
 }
 
-/// The answer, or a timeout at `until`.
+/// Waits for the answer. At `until`, returns the fault `Timeout` instead.
 pub(super) async fn in_time<T>(host: &Arc<dyn Host>, until: Tick, answer: Answer<T>) -> Result<T, Fault> {
     before(host, until, answer).await.unwrap_or_else(|| Err(Fault::new(FaultKind::Timeout, "no answer in time")))
 }
@@ -122,7 +121,7 @@ fn hello(connection: &dyn Connection, guest: Guest<'_>, command: &'static str) -
     connection.send(command, &Call::new(text, script, guest.record, std::iter::once(guest.hello)))
 }
 
-/// The time of the reply; and the record, or why the server does not let this client read it.
+/// The server's clock; and the record, or the error that the server returned instead.
 type Said = (Option<Duration>, Result<Option<Record>, Fault>);
 
 fn heard(said: Result<Value, Fault>, hello: &Operation) -> Result<Said, Fault> {
@@ -139,7 +138,7 @@ fn heard(said: Result<Value, Fault>, hello: &Operation) -> Result<Said, Fault> {
     }
 }
 
-/// Whether the server did not know the script, so that nothing ran.
+/// Whether the server did not have the script. Then it carried nothing out.
 pub(super) fn is_unknown_script(fault: &Fault) -> bool {
     fault.to_string().starts_with("NOSCRIPT")
 }
@@ -153,7 +152,7 @@ fn is_refusal(fault: &Fault) -> bool {
     matches!(fault.kind(), FaultKind::Rejected | FaultKind::Busy)
 }
 
-/// Names the command that timed out.
+/// Adds the command's name to the message of a timeout. Other faults stay as they are.
 pub(super) fn during(step: &'static str) -> impl Fn(Fault) -> Fault {
     move |fault| match fault.kind() {
         FaultKind::Timeout => Fault::new(FaultKind::Timeout, format!("no answer to {step} within node_timeout")),
@@ -184,7 +183,7 @@ impl Server {
             run_id: run_id.to_owned(),
             process: process(run_id, promoted(field)).into(),
             version: harmless(field("valkey_version").or_else(|| field("redis_version")).unwrap_or("unknown")),
-            // Negative if the clock was set back to before the server's start.
+            // Redis reports a negative uptime if the clock was set back to a time before its start.
             uptime: Duration::from_secs(field("uptime_in_seconds")?.parse::<i64>().ok()?.try_into().unwrap_or(0)),
             master: field("role")? == "master",
             cluster: field("redis_mode").or_else(|| field("server_mode")) == Some("cluster"),
@@ -195,8 +194,8 @@ impl Server {
     }
 }
 
-/// The server's `maxmemory`, if the server uses more memory. Redis does not count the buffers of
-/// replicas.
+/// The server's `maxmemory`, if the server uses more memory than that. As in Redis, the buffers of
+/// replicas do not count.
 fn full<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
     let number = |name| field(name)?.parse::<u64>().ok();
     let (used, limit) = (number("used_memory")?, number("maxmemory")?);
@@ -204,7 +203,8 @@ fn full<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
     (limit > 0 && counted > limit).then(|| format!("maxmemory is {limit} bytes"))
 }
 
-/// The replication id that a promoted master got. Only a promotion leaves a second id.
+/// The replication id that a server got when it was promoted to a master. Only a server that was
+/// promoted has a second replication id.
 fn promoted<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Option<&'a str> {
     let second = field("master_replid2")?;
     second.bytes().any(|digit| digit != b'0').then(|| field("master_replid"))?
@@ -260,7 +260,7 @@ mod tests {
         let used = |used: u64| format!("{keeps}used_memory:{used}\r\nmem_not_counted_for_evict:10\r\n");
         assert_eq!(full(&used(1_048_587)).as_deref(), Some("maxmemory is 1048576 bytes"));
         assert_eq!((full(&used(1_048_586)), full(&keeps)), (None, None));
-        assert_eq!(full(&format!("{INFO}used_memory:2000000\r\n")), None, "it evicts");
+        assert_eq!(full(&format!("{INFO}used_memory:2000000\r\n")), None, "a server that evicts is not full");
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Explains the errors that servers reply with, and says what to do.
+//! Explains error replies of servers, and says what to do about them.
 
 use crate::words::harmless;
 
 const TAKEN_AWAY: &str =
-    "the server's configuration took it away: remove that rename-command, and restrict users by rights (ACL) instead";
+    "the server's configuration disables it: remove that rename-command, and restrict users by rights (ACL) instead";
 
-/// The server's words, and what to do if that is known.
+/// Returns a server's error, with advice if there is any.
 pub(super) fn advice(said: &str) -> String {
     let said = &*harmless(said);
     if let Some(right) = right(said) {
@@ -24,23 +24,23 @@ pub(super) fn advice(said: &str) -> String {
     }
 }
 
-/// The command that a server does not know. Its arguments are left out: they may be a whole script,
-/// or a password.
+/// The command in an error about an unknown command. The command's arguments are left out, since
+/// they may contain a whole script or a password.
 fn unknown(said: &str) -> Option<&str> {
     let named = said.strip_prefix("ERR unknown command ")?;
     let quote = named.chars().next().filter(|quote| ['\'', '`'].contains(quote))?;
     named.split(quote).nth(1)
 }
 
-/// The right that the client's user lacks, if the error is about rights. Errors of scripts are
-/// worded differently from errors of commands.
+/// The right that the client's user lacks, if the error is about rights. Redis words such errors
+/// differently inside scripts.
 fn right(said: &str) -> Option<String> {
     let script = said.contains("user executing the script") || said.contains("ACL failure in script");
-    // redis-rs gives the refusal of SELECT another code.
+    // If SELECT is refused, redis-rs replaces the code NOPERM. So the text is examined too.
     if !script && !said.starts_with("NOPERM") && !said.contains("has no permissions to run the '") {
         return None;
     }
-    // The text before `permissions to` names the user, such as `keycloak`, which contains `key`.
+    // Skip the text before `permissions to`: it names the user, and this name may contain `key`.
     let what = said.rsplit_once("permissions to ").map_or(said, |(_, what)| what);
     Some(if let Some(command) = ran(what) {
         format!("+{command}")
@@ -49,40 +49,40 @@ fn right(said: &str) -> Option<String> {
     } else if what.contains(" channel") {
         "the channels: &quorumlock:*, or with another key prefix &PREFIX*".to_owned()
     } else {
-        "a command that the lock's script runs; `quorumlock doctor` names it, and +@all -@dangerous has all of them"
+        "a command of the lock's script; `quorumlock doctor` names it; +@all -@dangerous allows the whole script"
             .to_owned()
     })
 }
 
-/// The command in `run the 'script|load' command`.
+/// The command in a text, such as `script|load` in `run the 'script|load' command`.
 fn ran(what: &str) -> Option<&str> {
     let command = what.split_once("run the '")?.1.split('\'').next()?;
     Some(command).filter(|command| !command.is_empty() && !command.contains(' '))
 }
 
-/// The first word of an error.
+/// The first word of an error, which is its code.
 pub(super) fn code(said: &str) -> &str {
     said.split_whitespace().next().unwrap_or_default()
 }
 
-/// Adds what to do, by the first word of the error.
+/// Adds advice, which depends on the error's code.
 fn of_code(said: &str) -> String {
     let hint = match code(said) {
-        "WRONGTYPE" => "a key of another type is in the way; use another key prefix, or delete it",
+        "WRONGTYPE" => "a key of another type is in the way; use another key prefix, or delete this key",
         "OOM" => "raise maxmemory or free some",
         "READONLY" => "this is a replica; configure its master",
-        "LOADING" => "it is loading its data; it will answer when that is done",
-        // Drop the rest: it explains at length what to do on the server's own machine.
+        "LOADING" => "the server is loading its data, and will answer when that is done",
+        // Drop the server's own text: it is long, and says what to do on the server's own machine.
         "DENIED" => {
-            return "DENIED it is in protected mode, and takes no connection from another machine (give its default user \
-                    a password, or set protected-mode no)"
+            return "DENIED the server is in protected mode, and accepts no connection from another machine \
+                    (give its default user a password, or set protected-mode no)"
                 .to_owned();
         }
-        // Drop the rest: it explains how to send the command by hand.
+        // Drop the server's own text: it explains how a person types the command.
         "NOAUTH" => return "it needs a password".to_owned(),
         "WRONGPASS" => "check user and password; in an address they must be percent-encoded",
-        "BUSY" => "another script blocks it; see SCRIPT KILL",
-        "MISCONF" => "it cannot persist and refuses writes; see its log",
+        "BUSY" => "another script blocks the server; see SCRIPT KILL",
+        "MISCONF" => "the server cannot save its data, so it refuses writes; see its log",
         "NOREPLICAS" => "set min-replicas-to-write 0; the quorum replaces replication",
         _ => return said.to_owned(),
     };
@@ -131,10 +131,7 @@ mod tests {
             ["ERR unknown command 'SCRIPT', with args beginning with: 'LOAD' '-- x' ", "ERR unknown command `SCRIPT`"]
         {
             let told = advice(said);
-            assert!(
-                told.starts_with("ERR unknown command 'SCRIPT' (the server's configuration took it away"),
-                "{told}"
-            );
+            assert!(told.starts_with("ERR unknown command 'SCRIPT' (the server's configuration disables it"), "{told}");
         }
         for said in [
             "ERR Unknown Redis command called from script script: 3f, on @user_script:7.",

@@ -1,5 +1,5 @@
-//! Hands out replies to script calls: decides which of them count, and notes what they show about
-//! the node.
+//! Delivers the replies to script calls. Decides which votes count, and notes what the replies show
+//! about the node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +17,15 @@ use crate::rules::list::Record;
 use crate::rules::{RestartGuard, Tick};
 use crate::words::harmless;
 
-/// The replies of one generation.
+/// Handles the replies of one connection.
 #[derive(Debug)]
 pub(super) struct Answers {
     shared: Arc<Shared>,
-    /// The number of this connection.
+    /// The number of this connection, among all connections to the node so far.
     pub(super) generation: u64,
-    /// How many replies in a row did not come in time.
+    /// How many commands in a row have timed out.
     timeouts: u32,
-    /// Whether the last reply may have overtaken messages that are still unread.
+    /// Whether messages that came before the last reply may still be unread.
     pub(super) overtook: bool,
 }
 
@@ -34,7 +34,7 @@ impl Answers {
         Self { shared, generation, timeouts: 0, overtook: false }
     }
 
-    /// Hands out the replies of one call. Returns a reason if the generation must end.
+    /// Delivers the replies of one call. Returns a reason if the connection must end.
     pub(super) fn answer(&mut self, jobs: Vec<Job>, sent: Tick, received: Tick, value: &Value) -> Option<String> {
         self.in_time();
         let Some(decode::Returned { time, id, unheard, mut replies }) = decode::returned(value, jobs.len()) else {
@@ -74,7 +74,7 @@ impl Answers {
         ended
     }
 
-    /// Takes in the reply to a hello.
+    /// Stores the node's record from the reply to a hello.
     fn heard(&self, record: Option<&Record>, sent: Tick, received: Tick) {
         let mut state = self.shared.state();
         state.heard(record, sent, received);
@@ -86,22 +86,22 @@ impl Answers {
         self.shared.settings.listener.heard(self.shared.index);
     }
 
-    /// Decides which replies of one call count. `time` is the node's time in them: the node's clock
-    /// may have been stepped while the replies were on their way.
+    /// Decides which votes of one call count. `time`, the node's time in these replies, shows
+    /// whether the node's clock was stepped.
     fn observe(&self, time: Duration, shown: Shown<'_>, sent: Tick, received: Tick) -> Seen {
         self.observed(received, Some(received.since(sent)), shown, |guard| guard.observe(time, sent, received))
     }
 
-    /// Whether a push with this time counts. Like a reply, a push shows the node's clock. The push
-    /// does not count if a reply may have overtaken it.
+    /// Whether a push counts as a vote. `time` is the node's time in the push. The push does not
+    /// count if the client may have handled a later reply before the push.
     pub(super) fn observe_push(&self, time: Duration) -> bool {
         let received = self.shared.host.now();
         let seen = self.observed(received, None, Shown::ByHello, |guard| guard.observe_push(time, received));
         seen.trust.grants && !self.overtook
     }
 
-    /// Which votes count at `received`. `look` shows the guard the node's time, and returns whether
-    /// the node's clock was stepped.
+    /// Which votes count at `received`. `look` passes the node's time to the restart guard, and
+    /// returns whether the node's clock was stepped.
     fn observed(
         &self,
         received: Tick,
@@ -128,7 +128,7 @@ impl Answers {
         Seen { trust: Trust { grants, extensions }, same_record }
     }
 
-    /// Returns a reason to end the generation if the server is a replica by now.
+    /// Returns a reason to end the connection if the reply shows that the server is now a replica.
     pub(super) fn replica(&self, reply: &Reply) -> Option<String> {
         if !demoted(reply) {
             return None;
@@ -155,7 +155,7 @@ impl Answers {
         self.timeouts = 0;
     }
 
-    /// Counts a failed reply. Returns how many in a row did not come in time.
+    /// Counts a failed command. Returns how many commands in a row have timed out.
     pub(super) fn count(&mut self, fault: &Fault) -> u32 {
         if fault.kind() == FaultKind::Timeout {
             self.timeouts += 1;
@@ -166,17 +166,16 @@ impl Answers {
     }
 }
 
-/// How a message shows which record the node has.
+/// What a reply or a push shows about the node's record.
 #[derive(Clone, Copy, Debug)]
 enum Shown<'a> {
-    /// By the id in the reply to an operation other than hello; `None` if the node has no record.
+    /// The record's id, in a reply to anything except hello; `None` if the node has no record.
     ByReply(Option<&'a str>),
-    /// By the record itself, in the reply to a hello. Pushes use this variant too: a push has no
-    /// id.
+    /// No id to compare: the reply to a hello has the whole record, and a push has no id.
     ByHello,
 }
 
-/// Which votes of a message count.
+/// Which votes count, and whether the node still has the record that the client knows.
 struct Seen {
     trust: Trust,
     same_record: bool,

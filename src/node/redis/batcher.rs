@@ -1,7 +1,7 @@
-//! Puts the operations that are queued for a node into script calls, and hands out the replies.
+//! Makes script calls from the operations that are queued for a node, and delivers the replies.
 //!
-//! All operations in the queue go out at once; none waits for more to come. Calls are pipelined:
-//! they do not wait for the replies to earlier calls. A queued operation is never withdrawn.
+//! Queued operations are sent at once, and do not wait for more operations. Calls are pipelined: a
+//! call does not wait for the replies to earlier calls. A queued operation is never withdrawn.
 
 mod landing;
 
@@ -27,19 +27,20 @@ use crate::node::operation::Operation;
 use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Tick;
 
-/// The most calls in flight. Beyond that, operations gather into fuller calls.
+/// The most calls in flight. Further operations wait in the queue, so later calls carry more.
 const FLIGHTS: usize = 16;
 
-/// The calls of one generation.
+/// Makes the calls of one connection.
 pub(super) struct Batcher {
     shared: Arc<Shared>,
     connection: Box<dyn Connection>,
-    /// Must be declared (so dropped) before `flights`: callers of dropped flights submit again.
+    /// Declared before `flights`, and so dropped before: when a call is dropped, its callers submit
+    /// again, and these operations must fail at once.
     queue: mpsc::Receiver<Job>,
     answers: Answers,
-    /// The run id of the server that was admitted.
+    /// The run id that the server had when the connection began.
     run_id: String,
-    /// When the connection was used last; `None` once the server was probed.
+    /// When the last call was sent; `None` after the first probe.
     unprobed: Option<Tick>,
     flights: InFlightQueue,
     patience: Patience,
@@ -47,7 +48,7 @@ pub(super) struct Batcher {
 }
 
 impl Batcher {
-    /// A batcher, and the queue for its jobs.
+    /// Returns a batcher, and the sender of its queue.
     pub(super) fn new(
         shared: Arc<Shared>,
         connection: Box<dyn Connection>,
@@ -72,8 +73,8 @@ impl Batcher {
         (batcher, jobs)
     }
 
-    /// Runs until the connection ends or `closing` is cancelled. After `closing`, queued operations
-    /// are still sent. Returns why the connection ended.
+    /// Runs until the connection ends or `closing` is cancelled. After `closing`, the batcher still
+    /// sends queued operations. Returns why the connection ended.
     pub(super) async fn run(mut self, closing: &CancellationToken) -> String {
         let mut batch = Vec::with_capacity(BATCH);
         let mut probe = interval(self.shared.state().probing.interval);
@@ -85,7 +86,7 @@ impl Batcher {
             let full = self.messages.are_enough();
             let ended = tokio::select! {
                 biased;
-                // Replies come first: `land_in_order` reads pending messages before each of them.
+                // Handle replies first: `land_in_order` reads pending messages before each reply.
                 landed = landed(&mut self.flights, &mut self.patience) => match landed {
                     Some(landed) => self.land_in_order(landed).await,
                     None => self.give_up(),
@@ -115,7 +116,7 @@ impl Batcher {
         }
     }
 
-    /// Sends the queued operations, waits for replies for one command timeout, and ends.
+    /// Sends the queued operations, and waits for replies, but not longer than one command timeout.
     async fn finish(mut self) -> String {
         self.queue.close();
         let until = self.shared.host.now() + self.shared.settings.timeout;
@@ -138,7 +139,7 @@ impl Batcher {
     }
 
     /// Fails all operations that were not sent. Operations that were sent get the fault `Closed`
-    /// when their flights are dropped.
+    /// when `flights` is dropped.
     fn end(mut self, why: String) -> String {
         self.queue.close();
         let mut batch = Vec::new();
@@ -149,13 +150,13 @@ impl Batcher {
         why
     }
 
-    /// Takes queued jobs, up to a full batch. Returns whether there were any. The queue must be
-    /// closed.
+    /// Moves queued jobs into `batch` until it is full. Returns whether `batch` has jobs then. The
+    /// queue must be closed already.
     fn take(&mut self, batch: &mut Vec<Job>) -> bool {
         while batch.len() < BATCH {
             match self.queue.try_recv() {
                 Ok(job) => batch.push(job),
-                // A caller reserved a place before the queue was closed, and is about to fill it.
+                // A caller reserved a place before the queue was closed, and will soon fill it.
                 Err(TryRecvError::Empty) => std::thread::yield_now(),
                 Err(TryRecvError::Disconnected) => break,
             }
@@ -171,7 +172,7 @@ impl Batcher {
         let timeout = self.shared.settings.timeout;
         let overdue = |job: &mut Job| sent.since(job.submitted) > timeout;
         for job in batch.extract_if(.., overdue) {
-            self.shared.fail(job.request, Fault::new(FaultKind::Overloaded, "not sent: it waited too long"));
+            self.shared.fail(job.request, Fault::new(FaultKind::Overloaded, "not sent: it was queued too long"));
         }
         for job in batch.extract_if(.., |job| matches!(*job.request.operation, Operation::Scan(_))) {
             let send = |command, arguments: &dyn Arguments| self.connection.send(command, arguments);
@@ -181,7 +182,7 @@ impl Batcher {
         }
         for batch in batches(batch.drain(..), |job| &job.request.operation) {
             let digest = batch.script.digest();
-            // Read the time anew for each call: writing the calls before may have taken long.
+            // Read the time again for each call: writing the earlier calls may have taken long.
             let sent = self.shared.host.now();
             self.unprobed = self.unprobed.map(|_| sent);
             let answer = self.connection.send("EVALSHA", &self.script_call(digest, batch.script, &batch.jobs));
@@ -196,15 +197,15 @@ impl Batcher {
         self.launch(What::Probe, sent, answer);
     }
 
-    /// Sends a call again with the whole script after NOSCRIPT, which means that nothing of the
-    /// call ran. The time limit still counts from the first sending.
+    /// Sends a call again, with the whole script, after the error NOSCRIPT. After this error, the
+    /// server has carried nothing out. The time limit still begins with the first call.
     fn again(&mut self, jobs: Vec<Job>, sent: Tick) {
         let Some(script) = jobs.first().map(|job| Script::of(job.request.operation.verb())) else { return };
         let answer = self.connection.send("EVAL", &self.script_call(script.source(), script, &jobs));
         self.launch(What::Again(jobs), sent, answer);
     }
 
-    /// Ends the commands that have timed out. Returns a reason if the generation must end.
+    /// Fails the commands that have timed out. Returns a reason if the connection must end.
     fn give_up(&mut self) -> Option<String> {
         let now = self.shared.host.now();
         let mut ended = None;
@@ -223,7 +224,7 @@ impl Batcher {
         Call::new(text, script, &self.shared.settings.record, operations)
     }
 
-    /// Notes an end of the connection that may come from the server's `timeout` for idle clients.
+    /// Notes that the connection ended while idle, perhaps by the server's `timeout`.
     fn note_idle_end(&self) {
         if let Some(since) = self.unprobed.filter(|_| self.flights.len() == 0) {
             let idle = self.shared.host.now().since(since);
@@ -231,7 +232,7 @@ impl Batcher {
         }
     }
 
-    /// Handles an event. Returns a reason if the generation must end.
+    /// Handles an event. Returns a reason if the connection must end.
     fn happened(&mut self, event: Event) -> Option<String> {
         match event {
             Event::Ended(why) => {
@@ -246,9 +247,9 @@ impl Batcher {
 }
 
 impl Drop for Batcher {
-    /// If the runtime ends, sends the queued operations: nothing polls the batcher any more, and a
-    /// release may be queued as `main` returns. After a panic, the queued requests only get their
-    /// faults.
+    /// Sends the queued operations if the runtime ends: a release may be queued when `main`
+    /// returns, and nothing polls the batcher after that. After a panic, queued requests are not
+    /// sent, and get faults.
     fn drop(&mut self) {
         self.queue.close();
         let mut batch = Vec::new();
@@ -258,7 +259,7 @@ impl Drop for Batcher {
     }
 }
 
-/// The next command that gets its reply; `None` if a command may have timed out.
+/// Waits for the next reply to a command; `None` if a command may have timed out.
 async fn landed(flights: &mut InFlightQueue, patience: &mut Patience) -> Option<Completed> {
     poll_fn(|context| match flights.poll_landed(patience.host(), context) {
         Poll::Ready(landed) => Poll::Ready(Some(landed)),

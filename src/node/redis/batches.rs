@@ -1,4 +1,4 @@
-//! Cuts the operations that are queued for a node into calls of one script each.
+//! Groups the operations that are queued for a node into calls. Each call runs one script.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::script::Script;
 use crate::node::operation::{Operation, Renew};
 
-/// The most operations in one call, so that a call never blocks a node for long.
+/// The most operations in one call: a call with more would block the node for too long.
 pub(super) const BATCH: usize = 128;
-/// The most names in one call, unless one operation has more.
+/// The most names in a call of several operations. A single operation may have more.
 const NAMES: usize = 256;
-/// The most bytes of notes in one call, unless one operation has more.
+/// The most bytes of notes in a call of several operations. A single operation may have more.
 const NOTES: usize = 256 << 10;
 
 /// The jobs of one call.
@@ -19,7 +19,7 @@ pub(super) struct Batch<T> {
     pub(super) script: Script,
     pub(super) jobs: Vec<T>,
     names: usize,
-    /// In bytes.
+    /// The size of all notes in bytes.
     notes: usize,
 }
 
@@ -38,9 +38,9 @@ fn noted(operation: &Operation) -> usize {
     }
 }
 
-/// Groups jobs into calls of one script each. A job goes into the earliest call of its script that
+/// Groups jobs into calls of one script each. A job is put into the first call of its script that
 /// has room, but never before a call with one of the job's names. So operations on one name keep
-/// their order. An operation without names stays behind all earlier jobs and before all later jobs.
+/// their order. An operation without names runs after all earlier jobs and before all later jobs.
 pub(super) fn batches<T>(jobs: impl IntoIterator<Item = T>, of: impl Fn(&T) -> &Arc<Operation>) -> Vec<Batch<T>> {
     let (mut batches, mut last, mut behind) = (Vec::<Batch<T>>::new(), HashMap::new(), 0);
     // For each script, the first call that may have room.
@@ -123,7 +123,7 @@ mod tests {
         };
         assert_eq!(sizes(vec![(1, 'i'); BATCH + 1]), [BATCH, 1]);
         assert_eq!(sizes(vec![(100, 'i'), (100, 'i'), (56, 'i'), (1, 'i')]), [3, 1]);
-        assert_eq!(sizes(vec![(100, 'i'), (157, 'i'), (3, 'i')]), [2, 1], "a job that fits goes first");
+        assert_eq!(sizes(vec![(100, 'i'), (157, 'i'), (3, 'i')]), [2, 1], "a later job that fits is sent first");
         assert_eq!(sizes(vec![(900, 'i'), (1, 'i')]), [1, 1]);
     }
 }

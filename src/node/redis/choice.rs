@@ -1,4 +1,4 @@
-//! The choice of a transport.
+//! The transports, one of which the user chooses.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,26 +16,26 @@ const NAMES: &str = "use fred or redis-rs";
 
 /// The client library that carries bytes to and from Redis nodes.
 ///
-/// Locks work the same over each transport: connections, timeouts, checks and batches are this
-/// library's own. Clients of one lock may use different transports. All speak RESP3 with users,
-/// passwords and databases, over TCP, TLS (rustls with ring) and Unix sockets. In configurations
-/// their names are `fred` and `redis-rs`.
+/// Locks work the same over each transport, since this library itself manages connections,
+/// timeouts, checks and batches. Clients of one lock may use different transports. All transports
+/// speak RESP3 with users, passwords and databases, over TCP, TLS (rustls with ring) and Unix
+/// sockets. Configurations call the transports `fred` and `redis-rs`.
 ///
-/// # Which to take
+/// # Which transport to choose
 ///
-/// Take [`Fred`](Self::Fred) unless you have a reason: it needs no feature, and has been in use
-/// here for longer. Take `RedisRs`, with the feature `redis-rs`, if:
+/// Choose [`Fred`](Self::Fred) if no reason below applies. It needs no feature, and this library
+/// has used it for longer. Choose `RedisRs`, which needs the feature `redis-rs`, if:
 ///
-/// * the client's CPU or latency matters: a call wakes two tasks fewer (`scripts/lab cost`
-///   measures both);
-/// * your program has the crate `redis` 1 anyway;
-/// * dependencies must have had a release lately: fred's last one was in February 2025;
-/// * you trust the nodes less: redis-rs refuses deeply nested replies, which abort a program over
-///   fred.
+/// * the client's CPU time or latency matters: each call wakes two fewer tasks (`scripts/lab cost`
+///   measures CPU time and latency);
+/// * your program already depends on the crate `redis` 1;
+/// * your dependencies must have recent releases: fred's last release was in February 2025;
+/// * you do not trust the nodes: a deeply nested reply aborts a program that uses fred, and
+///   redis-rs refuses such a reply.
 ///
-/// fred stays a dependency, and the feature adds ten crates. One of them is `arcstr`, whose `impl
-/// PartialEq<ArcStr> for Arc<str>` makes comparisons of an `Arc<str>` with `text.into()` ambiguous.
-/// Such a comparison may need a type annotation.
+/// The feature adds ten crates, and fred stays a dependency. One of the ten crates, `arcstr`, has
+/// `impl PartialEq<ArcStr> for Arc<str>`. So a comparison of an `Arc<str>` with `text.into()` may
+/// become ambiguous, and need a type annotation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Transport {

@@ -3,14 +3,15 @@
 //! The command line uses the same rule.
 
 const MISFIT: &str = if cfg!(feature = "redis-rs") {
-    "over fred neither user nor password may have spaces, quotes or control characters; use others, or the transport redis-rs"
+    "fred cannot send a user or password with spaces, quotes or control characters; use another, or the transport \
+     redis-rs"
 } else {
-    "over fred neither user nor password may have spaces, quotes or control characters; use others, or build it with the feature \
-     redis-rs and take that transport"
+    "fred cannot send a user or password with spaces, quotes or control characters; use another, or the transport \
+     redis-rs, which needs a build with the feature redis-rs"
 };
 
-/// Whether fred can log in with this text. fred writes HELLO as one line without escapes: spaces
-/// end words, and line breaks end commands.
+/// Checks whether fred can log in with this user or password. fred writes HELLO as one line without
+/// escapes, so a space would end the word, and a line break would end the command.
 pub(super) fn fits(text: &str) -> Result<(), &'static str> {
     let breaks = |byte: u8| byte == b' ' || byte == b'"' || byte == b'\'' || byte.is_ascii_control();
     if text.bytes().any(breaks) { Err(MISFIT) } else { Ok(()) }

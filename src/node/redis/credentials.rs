@@ -1,4 +1,4 @@
-//! Users and passwords that a provider returns anew for each connection.
+//! Users and passwords, which a provider can return for each new connection.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -43,12 +43,12 @@ impl fmt::Debug for Credentials {
 pub type FetchingCredentials<'a> =
     Pin<Box<dyn Future<Output = Result<Credentials, Box<dyn std::error::Error + Send + Sync>>> + Send + 'a>>;
 
-/// Returns the login for a node: for tokens that expire, and passwords that are rotated.
+/// Returns the login for a node. Use a provider for tokens that expire, or passwords that change.
 ///
-/// The client calls the provider before each connection to a node whose address has no password,
-/// and for several nodes at the same time. If the call fails, the node is down for that reason, and
-/// the client tries again after a pause of 50 ms to 2 s. Open connections are not affected, since
-/// servers do not ask for a login again. [`PasswordFile`](crate::PasswordFile) is a provider.
+/// The client calls the provider before each connection to a node whose address has no password.
+/// Calls for several nodes may overlap. If a call fails, the node is down for that reason, and the
+/// client tries again after 25 ms to 2 s. Open connections are not affected, since servers do not
+/// ask for a login again. [`PasswordFile`](crate::PasswordFile) is a provider.
 ///
 /// # Examples
 /// ```
@@ -67,11 +67,11 @@ pub type FetchingCredentials<'a> =
 /// ```
 pub trait CredentialsProvider: Send + Sync + 'static {
     /// Returns the credentials for the node at this address, which contains no user or password.
-    /// Must not block the thread. The limit is
+    /// Must not block the thread. The time limit is
     /// [`node_timeout`](crate::QuorumBuilder::node_timeout).
     ///
     /// # Cancel safety
-    /// The future is dropped at that limit, and when the quorum is closed.
+    /// The future is dropped at the time limit, and when the quorum is closed.
     fn fetch<'a>(&'a self, node: &'a str) -> FetchingCredentials<'a>;
 }
 
@@ -93,8 +93,8 @@ impl Site {
         Self { endpoint, credentials: None, route: Route::by(resolver) }
     }
 
-    /// Opens a connection by `open`, with the present credentials and the IP address to use now
-    /// (`None` for a Unix socket).
+    /// Opens a connection with `open`. The arguments of `open` are the endpoint with its present
+    /// credentials, and the IP address to use now (`None` for a Unix socket).
     ///
     /// # Cancel safety
     /// As cancel safe as `open`.
@@ -118,12 +118,12 @@ impl Site {
         let asked = self.credentials.as_ref().filter(|_| self.endpoint.password.is_none());
         let Some(provider) = asked else { return Ok(Cow::Borrowed(&self.endpoint)) };
         let node = self.endpoint.to_string();
-        // `fetch` is called inside the future, so that its own panic is caught too.
+        // Call `fetch` inside the future, so that a panic in `fetch` itself is caught too.
         let fetched = AssertUnwindSafe(async { provider.fetch(&node).await }).catch_unwind();
         let fetched = tokio::select! {
             biased;
             fetched = fetched => fetched,
-            () = tokio::time::sleep(limit) => return Err(lacking("were not there within node_timeout")),
+            () = tokio::time::sleep(limit) => return Err(lacking("did not come within node_timeout")),
         };
         match fetched {
             Ok(Ok(Credentials { user, password })) => Ok(Cow::Owned(self.endpoint.entered_by(user, password))),

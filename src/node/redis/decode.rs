@@ -19,8 +19,8 @@ pub(super) struct Returned<'a> {
     pub(super) time: Duration,
     /// The id of the node's record; `None` if the node has no record.
     pub(super) id: Option<&'a str>,
-    /// Why wake-ups could not be published; `None` if they were. Without wake-ups, waiters ask by
-    /// themselves.
+    /// The error of publishing wake-ups for waiters, if there was an error. Without wake-ups,
+    /// waiters ask again after a pause.
     pub(super) unheard: Option<String>,
     pub(super) replies: Replies<'a>,
 }
@@ -28,14 +28,14 @@ pub(super) struct Returned<'a> {
 /// The replies to the operations of a call, in order.
 #[derive(Debug)]
 pub(super) struct Replies<'a> {
-    /// The replies to operations that did not go as asked, with the operations' numbers from 1.
+    /// The replies that the script sent, with their operations' numbers (from 1).
     others: Peekable<vec::IntoIter<(usize, &'a [Value])>>,
-    /// How many replies were read so far.
+    /// How many replies `next` has returned so far.
     read: usize,
 }
 
 impl Replies<'_> {
-    /// The next reply, which is to `operation`.
+    /// The next reply. `operation` must be the next operation of the call.
     pub(super) fn next(&mut self, operation: &Operation) -> Reply {
         self.read += 1;
         let Some((_, items)) = self.others.next_if(|(number, _)| *number == self.read) else {
@@ -78,7 +78,7 @@ fn is_id(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// A number in digits only, without a sign.
+/// Parses a number that consists of digits only, without a sign.
 fn digits(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
@@ -89,7 +89,7 @@ fn numbered(value: &Value) -> Option<(usize, &[Value])> {
     Some((usize::try_from(unsigned(number)?).ok()?, items))
 }
 
-/// The outcome of an operation that went as asked: scripts send no reply for such operations.
+/// The outcome of an operation that went as asked, for which scripts send no reply.
 fn as_asked(operation: &Operation) -> Reply {
     match operation {
         Operation::Claim(claim) => Ok(Outcome::Granted { fence: claim.ballot }),
@@ -132,7 +132,7 @@ fn outcome(word: &str, items: &[Value], operation: &Operation) -> Option<Outcome
     }
 }
 
-/// The index of the operation's name that is misused.
+/// The index of the misused name: a gate that is claimed as a lock, or the reverse.
 fn misused(number: &Value, operation: &Operation) -> Option<usize> {
     let name = usize::try_from(unsigned(number)?).ok()?.checked_sub(1)?;
     (name < operation.keyed().count()).then_some(name)
@@ -160,7 +160,7 @@ fn inspection(items: &[Value]) -> Option<Inspection> {
     }
 }
 
-/// A note: `MS_HELD TOKEN NUMBER TEXT`.
+/// Parses a holder's note: `MS_HELD TOKEN NUMBER TEXT`.
 fn description(told: &str) -> Option<Description> {
     let mut parts = told.splitn(4, ' ');
     let since = Duration::from_millis(parts.next()?.parse().ok()?);
@@ -181,12 +181,12 @@ fn unsigned(value: &Value) -> Option<u64> {
     value.integer().and_then(|number| u64::try_from(number).ok())
 }
 
-/// A fence must be below 2^53. Otherwise no ballot could be above it.
+/// Parses a fence. It must be below 2^53, as all ballots are, so that a ballot can be above it.
 fn fence(value: &Value) -> Option<u64> {
     unsigned(value).filter(|&fence| fence < ballot::LIMIT)
 }
 
-/// Like PTTL: -1 means that the hold never ends.
+/// Parses a remaining time in ms. As with PTTL, -1 means that there is no end.
 fn remaining(value: &Value) -> Option<Option<Duration>> {
     value.integer().map(|left| u64::try_from(left).ok().map(Duration::from_millis))
 }
@@ -199,7 +199,7 @@ fn rejected(said: &str) -> Fault {
     Fault::new(refusal(said), advice(said))
 }
 
-/// Whether an error of Redis may go away by itself (`Busy`) or not (`Rejected`).
+/// `Busy` if the cause of a Redis error may end by itself, else `Rejected`.
 pub(super) fn refusal(said: &str) -> FaultKind {
     match code(said) {
         "BUSY" | "LOADING" | "MISCONF" | "NOREPLICAS" | "OOM" => FaultKind::Busy,

@@ -1,7 +1,8 @@
-//! Finds the addresses of a server's host, and an address among them that accepts connections.
+//! Finds the IP addresses of a server's host, and picks one that accepts connections.
 //!
-//! If there are several addresses, some may be silent. Each address gets a share of the time. Then
-//! the next is tried too, while the first goes on. The address that worked last is tried first.
+//! If there are several addresses, some may not respond. So after a share of the time, the next
+//! address is tried too, while the first attempt goes on. The address that worked last is tried
+//! first.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -19,11 +20,11 @@ use super::wording::plain;
 use crate::host::apart;
 use crate::node::reply::{Fault, FaultKind};
 
-/// The longest silence of an address before the next address is tried too (RFC 8305).
+/// How long the client waits for an address before it tries the next one too (RFC 8305).
 const SILENT: Duration = Duration::from_millis(250);
 /// The longest wait for a TLS handshake before the client checks whether the port speaks TLS.
 const SLOW: Duration = Duration::from_secs(2);
-/// The most addresses of a name that are tried.
+/// The client tries at most this many addresses of a host.
 const ADDRESSES: usize = 16;
 
 /// Returns the addresses of a host name. May block.
@@ -31,7 +32,7 @@ pub(super) type Resolver = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
 
 type Found = Result<Vec<SocketAddr>, Fault>;
 
-/// The way to one server.
+/// Finds a server's address, and remembers the address that was used last.
 pub(super) struct Route {
     resolver: Resolver,
     /// The last look-up. Only one runs at a time, since the thread of a look-up cannot be stopped.
@@ -59,14 +60,14 @@ impl Route {
         Self { resolver, lookup: Mutex::default(), last: Mutex::default() }
     }
 
-    /// Finds the address to use; `None` for a socket. The look-up may take `step`. If there are
-    /// several addresses, connecting may take another `step`.
+    /// Finds the address to use; `None` for a Unix socket. The look-up may take `step`. If there
+    /// are several addresses, connecting may take another `step`.
     ///
     /// # Cancel safety
     /// Safe: the next call waits for the same look-up.
     pub(super) async fn find(&self, address: &Address, step: Duration) -> Result<Option<Reached>, Fault> {
         let Address::Tcp { host, port, .. } = address else { return Ok(None) };
-        // A literal address needs no look-up, and so no thread: the machine may be at its limit.
+        // An IP address needs no look-up, so it works even if the machine can start no thread.
         if let Ok(literal) = host.parse::<IpAddr>() {
             return Ok(Some(Reached { address: SocketAddr::new(literal, *port), stream: None }));
         }
@@ -86,7 +87,7 @@ impl Route {
         Ok(Some(reached))
     }
 
-    /// Notes whether this address worked. An address that did not work is tried last next time.
+    /// Notes whether this address worked. If not, the next connection tries this address last.
     pub(super) fn used(&self, address: SocketAddr, worked: bool) {
         *locked(&self.last) = Some((address, worked));
     }
@@ -102,7 +103,7 @@ impl Route {
 
 #[cfg(feature = "redis-rs")]
 impl Reached {
-    /// The open connection, or a new one within `step`. Cancel safe.
+    /// Returns the open connection, or opens one within `step`. Cancel safe.
     pub(super) async fn connected(self, step: Duration) -> Result<TcpStream, Fault> {
         match self.stream {
             Some(stream) => Ok(stream),
@@ -121,7 +122,7 @@ fn look_up(resolver: Resolver, host: String, port: u16) -> Shared<BoxFuture<'sta
     let found = apart(move || resolver(&host, port));
     let found = async move {
         let found =
-            found.map_err(|error| down(format!("no thread to look up its host's name in ({error}); {LIMIT}")))?;
+            found.map_err(|error| down(format!("no thread for the look-up of its host's name ({error}); {LIMIT}")))?;
         match found.await {
             Ok(Ok(found)) if found.is_empty() => Err(down("its host's name has no address")),
             Ok(found) => found.map_err(|error| failed(&error)),
@@ -133,8 +134,8 @@ fn look_up(resolver: Resolver, host: String, port: u16) -> Shared<BoxFuture<'sta
 
 const LIMIT: &str = "raise the limit of processes (ulimit -u, pids.max), or write the host's IP address";
 
-/// Connects to the first of several addresses that accepts. If an address refuses, or is silent for
-/// its share of the time, the next one is tried. Attempts go on until `step` is over.
+/// Connects to several addresses, and returns the first connection that opens. If an address
+/// refuses, or does not respond within its share of `step`, the next one is tried too.
 async fn first(addresses: Vec<SocketAddr>, step: Duration) -> Result<Reached, Fault> {
     let share = SILENT.min(step / u32::try_from(addresses.len()).unwrap_or(u32::MAX));
     let accepts = async {
@@ -162,7 +163,7 @@ async fn first(addresses: Vec<SocketAddr>, step: Duration) -> Result<Reached, Fa
 }
 
 /// Opens a TLS connection. If opening is slow, checks whether the port speaks TLS at all: a server
-/// without TLS takes the handshake for the start of a command, and waits silently for the rest.
+/// without TLS reads the handshake as the start of a command, and waits for the rest.
 ///
 /// # Cancel safety
 /// As cancel safe as `opening`.
@@ -180,7 +181,7 @@ pub(super) async fn unless_plain<T>(
     tokio::select! {
         biased;
         opened = opening => opened,
-        () = asked => Err(down("TLS failed: this port speaks no TLS; write redis://, or the port that does")),
+        () = asked => Err(down("TLS failed: this port speaks no TLS; write redis://, or the port that speaks TLS")),
     }
 }
 
@@ -188,7 +189,7 @@ pub(super) async fn unless_plain<T>(
 async fn speaks_plainly(address: SocketAddr) -> io::Result<bool> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(b"PING\r\n").await?;
-    // The server may ask for a password, or refuse for another reason.
+    // An error is an answer too: the server may demand a password, or refuse the connection.
     stream.read_u8().map_ok(|first| matches!(first, b'+' | b'-')).await
 }
 
@@ -248,7 +249,7 @@ mod tests {
         (listener, port)
     }
 
-    /// Replies to the commands by which both transports connect.
+    /// Replies to the commands that both transports send while they connect.
     async fn serve(listener: TcpListener) {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {
@@ -262,13 +263,13 @@ mod tests {
         }
     }
 
-    /// A port that neither accepts more connections nor refuses any.
+    /// A port that does not respond, since its queue of new connections is full.
     async fn silent(port: u16) -> (TcpListener, Vec<TcpStream>) {
         let socket = TcpSocket::new_v4().unwrap();
         let address = (FIRST, port).into();
         socket.bind(address).unwrap();
         let listener = socket.listen(1).unwrap();
-        // One connection more than the backlog has room for.
+        // Fill the queue: it has room for one connection more than the backlog.
         let waits = [TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap()];
         (listener, waits.into())
     }
@@ -351,7 +352,7 @@ mod tests {
         ANSWERS.store(true, Relaxed);
         for look_ups in [1, 2] {
             assert_eq!(used(&route, 7).await, IpAddr::from(SECOND));
-            assert_eq!(LOOK_UPS.load(Relaxed), look_ups, "each connection asks anew");
+            assert_eq!(LOOK_UPS.load(Relaxed), look_ups, "each connection looks the name up again");
         }
     }
 

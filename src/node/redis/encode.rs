@@ -13,7 +13,7 @@ pub(super) struct Call<'a> {
     /// The key of the node's record.
     record: &'a str,
     keys: usize,
-    /// The keys except the record's, then the arguments.
+    /// The keys, without the record's key, and then the arguments.
     parts: Vec<Part>,
     /// The texts of all parts, one after the other.
     texts: String,
@@ -28,7 +28,7 @@ enum Part {
     Integer(i64),
 }
 
-/// Room for an operation on one name: about this many parts, and this many bytes of text.
+/// How much room to reserve for an operation on one name: its parts, and their bytes of text.
 const PARTS: usize = 16;
 const BYTES: usize = 256;
 
@@ -161,14 +161,14 @@ fn mode(owner: &str) -> &'static str {
     if Operation::is_shared(owner) { "reader" } else { "lock" }
 }
 
-/// Ticket, duration of a hand-over, and time until the next ask; zeros if the claim does not wait.
+/// Ticket, hand-over time, and time to the next ask; zeros if the claim does not wait.
 fn place(waiter: Option<Waiter>) -> [Argument<'static>; 3] {
     let Some(Waiter { ticket, lasts, again }) = waiter else { return [const { Argument::Integer(0) }; 3] };
-    // A time below a millisecond must not become 0: zero means that the claim does not wait.
+    // Round up a time below 1 ms: zero would mean that the claim does not wait.
     [integer(ticket), millis(lasts), millis(again.max(Duration::from_millis(1)))]
 }
 
-/// Whole milliseconds, cut at 278 years: far below the largest expiry that Redis accepts.
+/// Whole milliseconds, at most 278 years. Redis would refuse a time that is much longer.
 fn millis(duration: Duration) -> Argument<'static> {
     const MOST: u64 = 1 << 43;
     integer(duration.as_secs().saturating_mul(1_000).saturating_add(u64::from(duration.subsec_millis())).min(MOST))

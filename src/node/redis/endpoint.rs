@@ -1,4 +1,4 @@
-//! A node's address: its forms, and how it is shown without the password.
+//! A node's address: parses all its forms, and shows it without user and password.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,31 +17,31 @@ pub(super) enum Address {
     Unix { path: PathBuf },
 }
 
-/// One server's address, as [`QuorumBuilder::node`](crate::QuorumBuilder::node) takes it.
+/// One server's address, as [`QuorumBuilder::node`](crate::QuorumBuilder::node) accepts it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
     pub(super) address: Address,
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     pub(super) database: u8,
-    /// The node's own TLS options. The quorum's options fill the gaps.
+    /// The node's own TLS options. If an option is not set, the quorum's option is used.
     pub(crate) tls: Tls,
-    /// The node's name in lists, if one was given.
+    /// The node's name in lists of nodes, if the user gave one.
     name: Option<Arc<str>>,
 }
 
-const ENCODED: &str = "percent-encode what is special in a user or password: / ? # @ : , are %2F %3F %23 %40 %3A %2C";
+const ENCODED: &str = "percent-encode special characters of user and password: / ? # @ : , are %2F %3F %23 %40 %3A %2C";
 const KNOWN: &str = "use redis://, rediss:// (TLS) or redis+unix://";
-/// An error repeats a scheme or parameter only if it is listed here. Any other text may be a
-/// password that is not encoded: splitting a list at commas may have separated the password from
-/// its `@`.
+/// Errors repeat only the schemes and parameters that are listed here. Any other text may be part
+/// of a password that is not percent-encoded. If a list of addresses was split at a comma in a
+/// password, even the `@` after the password is missing.
 const SCHEMES: [&str; 10] =
     ["http", "https", "redis+tls", "rediss+tls", "redis-socket", "tcp", "tls", "unix", "valkey", "valkeys"];
 const PARAMETERS: [&str; 11] =
     ["ca", "cert", "database", "db", "key", "name", "password", "protocol", "server_name", "timeout", "username"];
-/// The parameters of `rediss://` only.
+/// The parameters that only `rediss://` addresses may have.
 const TLS: [&str; 4] = ["ca", "cert", "key", "server_name"];
-/// The characters that must be encoded in names: lists separate names by spaces.
+/// The characters that must be encoded in names, since lists separate names by spaces.
 const UNNAMED: &AsciiSet = &CONTROLS.add(b' ');
 
 impl Endpoint {
@@ -60,8 +60,8 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// As [`parse`](Self::parse), for a client with a provider of passwords: a user without a
-    /// password is allowed.
+    /// Like [`parse`](Self::parse), but allows a user without a password: the client has a provider
+    /// of passwords.
     pub(crate) fn parse_for(text: &str) -> Result<Self> {
         let hosted = hosted(text.trim());
         let url = Url::parse(hosted.as_deref().unwrap_or(text.trim())).map_err(|error| no_url(text, error))?;
@@ -70,7 +70,7 @@ impl Endpoint {
             "redis+unix" if cfg!(unix) => Self::unix(&url, hosted.is_some()),
             "redis+unix" => Err(Error::config("redis+unix: there are no Unix sockets here; use redis:// or rediss://")),
             "redis-cluster" | "rediss-cluster" | "redis-sentinel" | "rediss-sentinel" => Err(Error::config(format!(
-                "{}: clusters and sentinels cannot vote, since their masters change without a trace; \
+                "{}: clusters and sentinels cannot vote, since their masters change unnoticed; \
                  name independent masters ({KNOWN})",
                 url.scheme()
             ))),
@@ -92,8 +92,7 @@ impl Endpoint {
         }
     }
 
-    /// The node's name in lists: the given one, else the address without scheme, user, password and
-    /// options.
+    /// The node's name in lists. Default: the address without scheme, user, password and options.
     pub(crate) fn name(&self) -> Arc<str> {
         if let Some(name) = &self.name {
             return name.clone();
@@ -129,18 +128,18 @@ impl Endpoint {
         matches!(self.address, Address::Tcp { tls: true, .. })
     }
 
-    /// Whether the client speaks plain TCP to this address. If so, the port may expect TLS.
+    /// Whether the client uses TCP without TLS. Then a failure may mean that the port expects TLS.
     pub(super) const fn speaks_plain_tcp(&self) -> bool {
         matches!(self.address, Address::Tcp { tls: false, .. })
     }
 
     fn tcp(url: &Url) -> Result<Self> {
         let host = match url.host() {
-            // `Host` would show an IPv6 address in brackets.
+            // `Host::to_string` would put an IPv6 address into brackets.
             Some(Host::Ipv6(address)) => address.to_string(),
             Some(host) => host.to_string(),
             None => {
-                return Err(Error::config(format!("a {} address lacks its host, as in redis://eu:6379", url.scheme())));
+                return Err(Error::config(format!("a {} address needs a host, as in redis://eu:6379", url.scheme())));
             }
         };
         let tls = url.scheme() == "rediss";
@@ -158,8 +157,8 @@ impl Endpoint {
         }
         if url.path().contains('@') {
             return Err(Error::config(
-                "a socket's path has an @: write user and password in front of it, as in redis+unix://:password@/run/redis.sock, \
-                 or %40 for an @ in the path",
+                "a socket's path has an @: write user and password before the path, as in \
+                 redis+unix://:password@/run/redis.sock, or %40 for an @ in the path",
             ));
         }
         let path = PathBuf::from(decoded(url.path())?);
@@ -176,7 +175,7 @@ impl Endpoint {
     }
 }
 
-/// The parameter of an address that holds the node's name in lists.
+/// The parameter of an address that gives the node's name in lists.
 const NAME: &str = "name";
 
 /// Checks a name for lists. The error does not repeat the name: it may be a password that is not
@@ -194,7 +193,6 @@ fn brackets(host: &str) -> (&'static str, &'static str) {
     if host.contains(':') { ("[", "]") } else { ("", "") }
 }
 
-/// The TLS options in the address.
 fn tls_options(url: &Url) -> Tls {
     url.query_pairs().fold(Tls::new(), |tls, (key, value)| match &*key {
         "ca" => tls.ca_file(&*value),
@@ -205,8 +203,8 @@ fn tls_options(url: &Url) -> Tls {
     })
 }
 
-/// A Unix socket's address with a dummy host, if the address has a user or password: a URL cannot
-/// have these without a host.
+/// Adds a dummy host to the address of a Unix socket, if the address has a user or password. A URL
+/// without a host cannot have a user.
 fn hosted(text: &str) -> Option<String> {
     let (credentials, path) = text.strip_prefix("redis+unix://")?.split_once("@/")?;
     (!credentials.contains('/')).then(|| format!("redis+unix://{credentials}@socket/{path}"))
@@ -386,7 +384,7 @@ mod tests {
             "redis+unix://u:secret@/run/s?secret=1",
             "redis+unix://u:secret@/run/s@y",
             "redis+unix://u:/secret@/run/s",
-            // Without an @: the host is missing, or follows a comma that is not encoded.
+            // Without an @: the host is missing, or a list was split at a comma in a password.
             "redis://us:/secret",
             "redis://us:12/secret",
             "redis://us:?secret",

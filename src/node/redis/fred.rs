@@ -1,4 +1,4 @@
-//! The transport over fred: one fred client, one connection, never reconnected.
+//! The transport over fred: each fred client makes one connection, and never reconnects.
 
 mod slots;
 mod values;
@@ -37,7 +37,7 @@ const MESSAGES: usize = 1_024;
 
 /// The command that probes a server.
 const PROBE: &str = "INFO";
-/// The message of Tokio's panic when no thread starts.
+/// Part of the message with which Tokio panics if it cannot start a thread.
 const NO_THREAD: &str = "spawn worker thread";
 const THREADLESS: &str = "fred cannot start the thread that it needs to connect; raise the limit of processes (ulimit -u, \
                           pids.max), or use the transport redis-rs";
@@ -73,7 +73,7 @@ struct FredConnection {
     client: Client,
     task: ConnectHandle,
     slots: Arc<Slots>,
-    /// The next message, and the receiver for more.
+    /// The future of the next message. It also returns the receiver of the messages after that.
     message: ReusableBoxFuture<'static, (Result<Message, RecvError>, broadcast::Receiver<Message>)>,
 }
 
@@ -92,8 +92,8 @@ impl FredConnection {
     }
 
     /// Waits until fred has connected. If fred fails, returns the error, and whether fred had
-    /// reached the server. The error does not show that, so the time decides: an attempt that lasts
-    /// longer than the limit for reaching a server has reached the server.
+    /// reached the server. fred's error does not show that, so the time decides: fred fails at the
+    /// limit `reach` unless it has reached the server.
     async fn connected(&mut self, limits: &Limits) -> Result<(), (FredError, bool)> {
         let connected = self.client.wait_for_connect();
         let reaching = tokio::time::sleep(limits.reach + limits.step / 2);
@@ -109,10 +109,10 @@ impl FredConnection {
         }
     }
 
-    /// Sends a PING behind a SUBSCRIBE or UNSUBSCRIBE, since fred's own call returns before the
-    /// command is written. fred expects no reply to a SUBSCRIBE: it takes a refusal for the reply
-    /// to the PING, and all later replies are shifted. A server that cannot save its files refuses
-    /// the PING but no SUBSCRIBE, so MISCONF counts as success.
+    /// Sends a PING after a SUBSCRIBE or UNSUBSCRIBE, since fred's own call returns before the
+    /// command is written. fred expects no reply to a SUBSCRIBE. If the server refuses it, fred
+    /// assigns the error to the PING, and later replies to the wrong commands. A server that cannot
+    /// save its files refuses the PING, but not the SUBSCRIBE, so MISCONF counts as success.
     fn with_ping(&self, command: impl Future<Output = Result<(), FredError>> + Send + 'static) -> Answer<()> {
         let ping = self.slots.call("PING", vec![]);
         let done = async move {
@@ -132,7 +132,7 @@ impl FredConnection {
         match said {
             Ok(message) => Poll::Ready(Event::Message(message.value.into_string().unwrap_or_default())),
             Err(RecvError::Lagged(_)) => Poll::Ready(Event::Missed),
-            // The connection's task ends too, and returns the reason.
+            // fred's task ends too, and returns the reason.
             Err(RecvError::Closed) => {
                 self.message.set(std::future::pending());
                 Poll::Pending
@@ -176,13 +176,13 @@ impl Connection for FredConnection {
     }
 }
 
-/// fred looks up even a literal address on a thread of Tokio's pool. Idle threads end after 10 s.
-/// If the machine is at its limit of threads, no new thread starts, and fred panics. So each probe
-/// keeps one thread alive.
+/// fred looks up even an IP address on a thread of Tokio's pool. Idle threads of the pool end after
+/// 10 s. If the machine is at its limit of threads, no new thread starts, and the next connection
+/// would panic. So each probe runs an empty task on the pool: then one thread never ends.
 fn keep_a_thread() {
     let work = || drop(tokio::task::spawn_blocking(|| {}));
     if std::panic::catch_unwind(work).is_err() {
-        tracing::debug!("no thread starts; the next connection may need one");
+        tracing::debug!("Tokio cannot start a thread, and the next connection may need one");
     }
 }
 
@@ -193,7 +193,7 @@ impl fmt::Debug for FredConnection {
 }
 
 impl Drop for FredConnection {
-    /// Closes the connection: fred keeps it open until fred's task ends, even without any handle.
+    /// Closes the connection. Otherwise fred would keep it open until fred's task ends.
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -215,7 +215,7 @@ fn config(endpoint: &Endpoint, address: Option<IpAddr>, tls: Option<TlsConnector
     Ok(Config {
         fail_fast: true,
         server,
-        // Wake-ups are pushed over this connection, which RESP2 cannot do.
+        // Wake-ups are pushed over the connection that carries commands. RESP2 cannot do that.
         version: RespVersion::RESP3,
         username: endpoint.user.clone(),
         password: endpoint.password.clone(),
@@ -233,8 +233,8 @@ async fn connector(endpoint: &Endpoint, limit: Duration) -> Result<Option<TlsCon
     Ok(Some(config.into()))
 }
 
-/// Disables fred's command timeouts. These need a timer for each command, and fred may still write
-/// a command after its timeout.
+/// Disables fred's command timeouts. They need a timer for each command, and fred may still send a
+/// command that has timed out.
 fn performance() -> PerformanceConfig {
     PerformanceConfig {
         default_command_timeout: Duration::ZERO,
@@ -243,12 +243,12 @@ fn performance() -> PerformanceConfig {
     }
 }
 
-/// The time limits of fred, with `step` for each round trip.
+/// The time limits that fred gets: `step` for each round trip.
 struct Limits {
     step: Duration,
-    /// For TCP, and for the two round trips of TLS.
+    /// The limit for the TCP connection and, with TLS, for the two round trips of the handshake.
     reach: Duration,
-    /// For HELLO, CLIENT ID, INFO, and SELECT if the address has a database.
+    /// The limit for HELLO, CLIENT ID, INFO, and (if the address has a database) SELECT.
     greet: Duration,
 }
 
@@ -261,7 +261,7 @@ impl Limits {
     }
 }
 
-/// One attempt for each command: fred's default of three may run a script twice if a reply is lost.
+/// Sends each command once. With fred's default of three attempts, a script may run twice.
 fn connection(limits: &Limits) -> ConnectionConfig {
     let mut connection = ConnectionConfig {
         connection_timeout: limits.reach,
@@ -276,7 +276,7 @@ fn connection(limits: &Limits) -> ConnectionConfig {
     connection
 }
 
-/// The error if fred's task ended before it had connected.
+/// The error if fred's task ended before fred had connected.
 fn ended_early(ended: Result<Result<(), FredError>, JoinError>) -> FredError {
     match ended {
         Ok(Err(error)) => error,
@@ -322,7 +322,7 @@ fn said(error: &FredError) -> String {
     .to_owned()
 }
 
-/// The same error in plain words. Programs may print this error as the source of another.
+/// The same error in plain words. Programs may print it as the source of another error.
 fn plainly(error: &FredError) -> FredError {
     FredError::new(error.kind().clone(), said(error))
 }
@@ -334,7 +334,7 @@ fn fault(error: FredError) -> Fault {
         FredKind::IO | FredKind::Canceled => FaultKind::Closed,
         FredKind::Parse | FredKind::Protocol => FaultKind::Garbled,
         FredKind::Backpressure => FaultKind::Overloaded,
-        // fred's task has ended. The error tells nothing about the server.
+        // fred's task has ended. The error shows nothing about the server.
         FredKind::Unknown if ["Failed to send command to router.", "channel closed"].contains(&error.details()) => {
             FaultKind::Closed
         }

@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Tick;
 
-/// A command without a reply so far. If it is dropped, its jobs get the fault `Closed`.
+/// A command that waits for its reply. If this value is dropped, its jobs get the fault `Closed`.
 pub(super) struct InFlight {
     pub(super) what: What,
     pub(super) sent: Tick,
@@ -20,9 +20,9 @@ pub(super) struct InFlight {
 
 /// The purpose of a command.
 pub(super) enum What {
-    /// Carries out jobs of one script, by its digest.
+    /// Carries out jobs of one script. The call names the script by its digest.
     Batch(Vec<Job>),
-    /// Carries out the same jobs with the whole script, after NOSCRIPT: nothing had run.
+    /// Carries out the same jobs after the error NOSCRIPT. The call contains the whole script.
     Again(Vec<Job>),
     /// Reads a page of names for one job.
     Page(Vec<Job>),
@@ -39,8 +39,8 @@ pub(super) struct Completed {
 }
 
 /// The commands that wait for their replies, in the order of sending. A server replies in that
-/// order, so the first command usually ends next. There are so few commands that each poll can look
-/// at all.
+/// order, so the first command usually ends next. There are few commands, so each poll can check
+/// all of them.
 #[derive(Default)]
 pub(super) struct InFlightQueue(VecDeque<InFlight>);
 
@@ -66,7 +66,7 @@ impl InFlightQueue {
         Some(Completed { what, sent, received: now, result })
     }
 
-    /// The next command that gets its reply. Pending if there is no command.
+    /// Returns the next command whose reply has come. Stays pending if no command is in flight.
     pub(super) fn poll_landed(&mut self, host: &dyn Host, context: &mut Context<'_>) -> Poll<Completed> {
         for at in 0..self.0.len() {
             if let Poll::Ready(result) = self.0[at].answer.poll_unpin(context) {

@@ -1,5 +1,5 @@
-//! The wake-ups that a server pushes, with bounds: a flood must neither delay replies nor make all
-//! waiters ask all the time.
+//! Receives the wake-ups that a server pushes to waiters, with limits. A flood of messages must not
+//! delay replies, and must not make all waiters ask again and again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,45 +9,44 @@ use crate::host::sleep_until;
 use crate::node::hint::Hint;
 use crate::rules::Tick;
 
-/// How many messages are taken in a row while replies and callers wait.
+/// How many messages are handled in a row while replies and callers wait.
 const IN_A_ROW: u32 = 64;
-/// The shortest time between two reports of lost messages: after each report, all waiters ask every
-/// node.
+/// The shortest time between reports of lost messages. A report makes all waiters ask all nodes.
 const MISSED: Duration = Duration::from_secs(1);
 
-/// The messages of one generation.
+/// The messages of one connection.
 pub(super) struct Messages {
     shared: Arc<Shared>,
-    /// How many messages were taken in a row.
+    /// How many messages were handled in a row.
     taken: u32,
     /// When to report lost messages, if any were lost.
     missed: Option<Tick>,
 }
 
 impl Messages {
-    /// No messages yet. Messages may have been published while there was no connection: they are
-    /// lost.
+    /// Begins with a report of lost messages, since messages that were published before the
+    /// connection are lost.
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let missed = Some(shared.host.now());
         Self { shared, taken: 0, missed }
     }
 
-    /// Whether replies and callers must have their turn now.
+    /// Whether replies and callers must be handled before the next message.
     pub(super) const fn are_enough(&self) -> bool {
         self.taken >= IN_A_ROW
     }
 
-    /// Starts a new row, after replies and callers have had their turn.
+    /// Counts from zero again, after replies and callers were handled.
     pub(super) const fn start_again(&mut self) {
         self.taken = 0;
     }
 
-    /// Reads a message; `None` if it is no hint.
+    /// Parses a message; `None` if it is no hint.
     pub(super) fn take(&mut self, text: &str) -> Option<Hint> {
         self.taken += 1;
         let hint = Hint::parse(self.shared.settings.listener.client(), text);
         if hint.is_none() {
-            tracing::debug!(node = %self.shared.label, "a message on the wake-up channel is not a hint");
+            tracing::debug!(node = %self.shared.label, "a message on the wake-up channel cannot be parsed");
         }
         hint
     }
@@ -67,7 +66,7 @@ impl Messages {
         sleep_until(&self.shared.host, self.missed.unwrap_or(Tick::NEVER)).await;
     }
 
-    /// Reports lost messages, or postpones the report if the last one was a moment ago.
+    /// Reports lost messages, but not earlier than `MISSED` after the last report.
     pub(super) fn tell_missed(&mut self) {
         let now = self.shared.host.now();
         let next = self.shared.state().missed_next;

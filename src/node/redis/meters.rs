@@ -10,9 +10,9 @@ use crate::node::operation::Verb;
 use crate::node::reply::{FaultKind, Outcome};
 use crate::rules::doubt::Doubt;
 
-/// The verbs that decide about a lock; `other` stands for all others.
+/// The verbs that decide about a lock; `other` stands for all other verbs.
 const OPERATIONS: [&str; 4] = ["claim", "renew", "release", "other"];
-/// The reasons of failures: each needs a different action of the operator.
+/// The reasons of failures. Each reason has a remedy of its own.
 const REASONS: [&str; 7] = ["down", "quarantined", "unfit", "overloaded", "timeout", "rejected", "garbled"];
 
 const fn operation(verb: Verb) -> usize {
@@ -28,7 +28,7 @@ const fn reason(fault: FaultKind) -> usize {
     match fault {
         // There was no connection, or the connection ended before the reply.
         FaultKind::Down | FaultKind::Closed => 0,
-        // A vote that does not count.
+        // The node's vote did not count, or would not have counted.
         FaultKind::Quarantined | FaultKind::Doubted => 1,
         FaultKind::Unfit => 2,
         FaultKind::Overloaded => 3,
@@ -65,7 +65,7 @@ pub(super) struct NodeMeters {
     round_trip: Histogram,
     operations: [Answers; OPERATIONS.len()],
     faults: [Counter; REASONS.len()],
-    /// The doubts about the node, in the order of `Doubt::CAUSES`.
+    /// Counters of doubts about the node, in the order of `Doubt::CAUSES`.
     doubts: [Counter; Doubt::CAUSES.len()],
     up: Gauge,
     quarantined: Gauge,

@@ -1,9 +1,9 @@
 //! A node that is a real Redis or Valkey server.
 //!
-//! The transport carries bytes for one connection; all other code is here. A *generation* is one
-//! connection, which is never reconnected. The supervisor makes generations, checks each server
-//! before its votes count, and ends generations. The batcher of a generation puts queued operations
-//! into script calls.
+//! A transport opens a connection and carries bytes; all other code is here. A connection never
+//! reconnects: the supervisor makes a new connection, which is the next *generation*. The
+//! supervisor checks the server before votes count. Each connection's batcher sends the queued
+//! operations in script calls.
 
 mod admission;
 mod advice;
@@ -75,19 +75,19 @@ use transport::Dialer;
 /// How many operations may be queued for one node.
 const QUEUE: usize = 4_096;
 
-/// What a node needs to know apart from its address.
+/// The settings of a node, apart from its address.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// The name of the quorum in metrics.
     pub(crate) quorum: SharedString,
     /// How long one command may take.
     pub(crate) timeout: Duration,
-    /// The longest ttl; zero switches the restart guard off.
+    /// The longest ttl. If this is zero, a node that may have forgotten locks is not quarantined.
     pub(crate) max_ttl: Duration,
     /// The client's list of nodes.
     pub(crate) list: Arc<List>,
-    /// The intent of a connection's first hello: `Look`, since another list may be in force on the
-    /// node. `Put` for a node without a quorum: the votes of such a node always count.
+    /// The intent of a connection's first hello. `Look` changes nothing on the node, since another
+    /// list may be in force there. `Put` is for a node without a quorum, whose votes always count.
     pub(crate) greets: Intent,
     /// The share by which two clocks may run apart.
     pub(crate) drift: f64,
@@ -97,16 +97,16 @@ pub(crate) struct Settings {
     pub(crate) record: Arc<str>,
     /// The common prefix of all clients' wake-up channels.
     pub(crate) channel: Arc<str>,
-    /// The receiver of this client's hints.
+    /// Receives the messages that nodes push to this client.
     pub(crate) listener: Arc<dyn Listener>,
 }
 
-/// Operations on their way to the node.
+/// An operation in the node's queue, or several that were submitted together.
 #[derive(Debug)]
 struct Job {
     request: Request,
     submitted: Tick,
-    /// The operations that were submitted together with `request`.
+    /// The other operations that were submitted together with `request`.
     others: Vec<Request>,
 }
 
@@ -140,8 +140,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first hello to a server. This hello names no process, since the reply to INFO is not
-    /// there yet.
+    /// The first hello on a connection. This hello names no process, since INFO has no reply yet.
     fn first_hello(&self) -> Operation {
         let intent = self.settings.greets;
         let knew = self.state().guard.id().cloned();
@@ -157,7 +156,7 @@ impl Shared {
         })
     }
 
-    /// Notes that this node does not wake waiters, and warns once: waiters ask by themselves then.
+    /// Notes that this node does not wake waiters, so they ask again after a pause. Warns once.
     fn without_hints(&self, why: &str) {
         let mut state = self.state();
         state.hinting = false;
@@ -173,7 +172,7 @@ impl Shared {
         }
     }
 
-    /// Queues an operation, or delivers the fault that prevents it.
+    /// Queues an operation. If it must not be sent now, delivers a fault instead.
     fn enqueue(&self, request: Request) {
         let submitted = self.host.now();
         let link = self.state().link_for(&request.operation, submitted);
@@ -183,7 +182,7 @@ impl Shared {
         }
     }
 
-    /// Queues several operations as one job. Operations that must not be sent get their faults.
+    /// Queues several operations as one job. Delivers faults for those that must not be sent now.
     fn enqueue_all(&self, requests: Vec<Request>) {
         let submitted = self.host.now();
         let (mut queue, mut allowed) = (None, Vec::with_capacity(requests.len()));
@@ -239,8 +238,8 @@ impl Shared {
     }
 }
 
-/// A Redis server as a node. When it is dropped, submitted operations are still sent; then its
-/// connection and its tasks end.
+/// A node that is a Redis server. When this value is dropped, operations that were submitted before
+/// are still sent. Then the node's connection and tasks end.
 #[derive(Debug)]
 pub struct RedisNode {
     shared: Arc<Shared>,
@@ -249,7 +248,7 @@ pub struct RedisNode {
 }
 
 impl RedisNode {
-    /// Starts to connect. The node reconnects by itself.
+    /// Starts to connect. After a connection has ended, the node connects again by itself.
     pub(crate) fn new(
         index: usize,
         name: Arc<str>,
@@ -272,8 +271,8 @@ impl RedisNode {
         Self { shared, closing: closing.clone(), _closes: closing.drop_guard() }
     }
 
-    /// The order in which operations submitted together are sent. Operations on one name keep their
-    /// order.
+    /// The order in which the node sends these operations if they are submitted together.
+    /// Operations on one name keep their order.
     #[cfg(feature = "unstable")]
     #[must_use]
     pub fn order(operations: &[Arc<Operation>]) -> Vec<usize> {
@@ -282,7 +281,7 @@ impl RedisNode {
         calls.into_iter().flat_map(|call| call.jobs).map(|(number, _)| number).collect()
     }
 
-    /// The node at `address` without a quorum and without the restart guard, for tests of single
+    /// The node at `address`, without a quorum and without quarantines, for tests of single
     /// operations.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
-//! News of the names that this client observes.
+//! Receives *news*: messages about changes of the names that this client observes.
 //!
-//! While this client observes any name, news have a connection of their own: a refused SUBSCRIBE
-//! would shift the replies of a connection that carries votes.
+//! While a client observes any name, news have a connection of their own. After a refused
+//! SUBSCRIBE, fred assigns replies to the wrong commands. That must not happen to votes.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -20,19 +20,19 @@ use crate::node::operation::Name;
 use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Backoff;
 
-/// Pauses before the next connection.
+/// The pauses after a connection for news has failed.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(200), max: Duration::from_secs(60) };
 /// How many messages are read in a row before other tasks get their turn.
 const IN_A_ROW: u32 = 64;
 
 type Names = BTreeSet<Name>;
 
-/// The names that this client observes, and the number of the voting connection.
+/// The names that this client observes, and the number of the connection that carries votes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Followed {
     pub(super) names: Names,
-    /// How many voting connections there were. Voting connections are probed. So a new one means
-    /// that the news connection may be dead too.
+    /// How many connections for votes there were. A new one means that the last one had ended. Then
+    /// the connection for news, which is never probed, may be dead too.
     pub(super) generation: u64,
 }
 
@@ -59,8 +59,8 @@ async fn keep_listening(shared: &Shared) {
     }
 }
 
-/// Listens on one connection, until no name is observed, a new voting connection is made, or an
-/// error occurs. `heard` gets the names that are subscribed to.
+/// Listens on one connection. Ends if no name is observed, if there is a new connection for votes,
+/// or after an error. Puts the subscribed names into `heard`.
 async fn listen(shared: &Shared, followed: &mut watch::Receiver<Followed>, heard: &mut Names) -> Result<(), Fault> {
     let generation = followed.borrow().generation;
     let mut connection = shared.dialer.dial(shared.settings.timeout).await?;
@@ -91,7 +91,7 @@ async fn follow(shared: &Shared, connection: &dyn Connection, wanted: Names, hea
         in_time(&shared.host, until(), connection.subscribe(&channels(&new))).await?;
     }
     *heard = wanted;
-    // Something may have been published before the subscription.
+    // Report each new name once, since news may have been published before the subscription.
     new.iter().for_each(|name| shared.settings.listener.news(shared.index, name));
     Ok(())
 }
@@ -115,7 +115,7 @@ async fn happens(shared: &Shared, connection: &mut dyn Connection, heard: &Names
     }
 }
 
-/// Warns once for each node.
+/// Warns if the server refuses a subscription, but only once for each node.
 fn warn(shared: &Shared, fault: &Fault) {
     let refused = fault.kind() == FaultKind::Rejected;
     if refused && !std::mem::replace(&mut shared.state().newsless, true) {

@@ -14,7 +14,7 @@ use crate::rules::Tick;
 
 /// A timer that is this late shows that the process stood still.
 const LATE: Duration = Duration::from_millis(5);
-/// The time to read replies that came during a standstill of the process.
+/// Extra time after the process stood still, to read replies that came meanwhile.
 const READS: Duration = Duration::from_millis(50);
 /// This many timeouts in a row end a connection.
 pub(super) const TIMEOUTS: u32 = 3;
@@ -40,8 +40,8 @@ impl Patience {
         now >= sent + self.timeout
     }
 
-    /// Ready if a command may have timed out; the oldest was sent at `first`. One timer is enough,
-    /// since no command that is sent later, or again, times out before the oldest.
+    /// Ready if a command may have timed out. The oldest command was sent at `first`. One timer is
+    /// enough, since no other command times out before the oldest.
     pub(super) fn poll(&mut self, first: Option<Tick>, context: &mut Context<'_>) -> Poll<()> {
         if self.timer.is_none()
             && let Some(first) = first

@@ -1,4 +1,4 @@
-//! The transport over redis-rs: one multiplexed connection, never reconnected.
+//! The transport over redis-rs: each connection is multiplexed, and never reconnects.
 
 mod driver;
 mod errors;
@@ -74,7 +74,7 @@ impl RedisRsConnection {
         Ok(Self { client, driver, pushes, log })
     }
 
-    /// Starts `reply`, which sends its command, and converts its result with `read`.
+    /// Polls `reply` once, which sends its command. Converts the result of `reply` with `read`.
     fn ask<T: 'static, U: Send + 'static>(
         &self,
         reply: impl Future<Output = RedisResult<T>> + Send + 'static,
@@ -92,7 +92,7 @@ impl Connection for RedisRsConnection {
         self.ask(async move { client.send_packed_command(&command).await }, received)
     }
 
-    /// redis-rs recognizes a refusal, and waits for the server's confirmation.
+    /// redis-rs waits for the server's confirmation, and returns a refusal as an error.
     fn subscribe(&self, channels: &[String]) -> Answer<()> {
         let (mut client, channels) = (self.client.clone(), channels.to_vec());
         self.ask(async move { client.subscribe(channels).await }, Ok)
@@ -122,7 +122,7 @@ impl fmt::Debug for RedisRsConnection {
 }
 
 impl Drop for RedisRsConnection {
-    /// Ends the connection, which unanswered commands would keep open.
+    /// Ends the connection. Commands without a reply would keep it open.
     fn drop(&mut self) {
         self.driver.end();
     }
@@ -130,7 +130,7 @@ impl Drop for RedisRsConnection {
 
 fn greeting(endpoint: &Endpoint) -> RedisConnectionInfo {
     let info = RedisConnectionInfo::default()
-        // Wake-ups are pushed over this connection, which RESP2 cannot do.
+        // Wake-ups are pushed over the connection that carries commands. RESP2 cannot do that.
         .set_protocol(ProtocolVersion::RESP3)
         .set_skip_set_lib_name()
         .set_db(endpoint.database.into());
@@ -144,11 +144,11 @@ fn greeting(endpoint: &Endpoint) -> RedisConnectionInfo {
     }
 }
 
-/// The most bytes that may wait for the socket: more than all calls in flight have. At this limit
-/// redis-rs would hold commands back, and drop the commands of callers that have gone.
+/// How many bytes may wait for the socket: more than all calls in flight have together. At this
+/// limit, redis-rs would delay commands, and drop the commands whose futures were dropped.
 const UNWRITTEN: usize = 64 << 20;
 
-/// Disables redis-rs' own timeouts: their errors look like timeouts of the socket.
+/// Disables redis-rs' own timeouts, whose errors look like timeouts of the socket.
 fn config(pushes: &Arc<Pushes>) -> AsyncConnectionConfig {
     let pushes = pushes.clone();
     AsyncConnectionConfig::new()
@@ -173,7 +173,7 @@ fn written(command: &'static str, arguments: &dyn Arguments) -> Cmd {
     written
 }
 
-/// Converts a reply, or the error that the server sent instead.
+/// Converts a reply. Returns a fault if the server replied with an error.
 fn received(value: RedisValue) -> Result<Value, Fault> {
     match value {
         RedisValue::ServerError(error) => Err(refused_by(&error)),

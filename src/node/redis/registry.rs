@@ -1,4 +1,4 @@
-//! Which server is behind which node, so that one server never counts as two nodes.
+//! Records which server each node has, so that one server never counts as two nodes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 /// A server's run id, and the label of its node.
 type Server = (String, Arc<str>);
 
-/// The servers behind all nodes of one quorum, and a signal for changes of node states.
+/// The servers of all nodes of one quorum, and a signal that a node's state has changed.
 #[derive(Debug)]
 pub(crate) struct Registry {
     servers: Mutex<Vec<Option<Server>>>,
@@ -19,8 +19,8 @@ impl Registry {
         Self { servers: Mutex::new(vec![None; nodes]), changes: watch::Sender::new(()) }
     }
 
-    /// Notes that node `index` is the server `run_id`. The error is the label of another node that
-    /// already is this server.
+    /// Notes that node `index` is the server `run_id`. If another node is this server already,
+    /// returns that node's label as the error.
     pub(crate) fn enter(&self, index: usize, run_id: &str, label: &Arc<str>) -> Result<(), Arc<str>> {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |(at, entry): (usize, &Option<Server>)| {
@@ -35,8 +35,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Forgets the server of node `index` after its connection has ended: the server may come back
-    /// at another address.
+    /// Removes the server of node `index`, whose connection has ended. Later, another node may have
+    /// this server.
     pub(crate) fn leave(&self, index: usize) {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = servers.get_mut(index) {

@@ -1,4 +1,4 @@
-//! Reads a page of the names on a node, by the command SCAN.
+//! Reads a page of the names on a node with the command SCAN.
 
 use super::decode::garbled;
 use super::transport::{Answer, Argument, Arguments, Value};
@@ -29,7 +29,7 @@ pub(super) fn ask(
     Some(send("SCAN", &[Argument::Text(from), Argument::Word("MATCH"), pattern, Argument::Word("COUNT"), count]))
 }
 
-/// Decodes a page. Leaves out keys that are not of names.
+/// Decodes a page of keys. Leaves out keys that are not of the form `P{name}`.
 pub(super) fn read(value: &Value) -> Reply {
     let Value::Array(parts) = value else { return Err(garbled()) };
     let [next, Value::Array(keys)] = &parts[..] else { return Err(garbled()) };

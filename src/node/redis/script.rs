@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use super::transport::digest;
 use crate::node::operation::Verb;
 
-/// A file in scripts/lua, with the files that it needs in front. The head of the file documents
-/// keys, arguments and replies.
+/// A file in scripts/lua, after the files that it needs. The comment at the head of the file
+/// documents the script's keys, arguments and replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
     Claim,
@@ -29,8 +29,8 @@ macro_rules! joined {
     };
 }
 
-/// A script for operations on names. `more()`, which name.lua declares, follows the first two
-/// files.
+/// A script for operations on names. The function `more()`, which name.lua declares, is defined
+/// after the first two files.
 macro_rules! of_names {
     ($file:literal) => {
         concat!(
@@ -65,7 +65,7 @@ impl Script {
             Verb::Renew => Self::Renew,
             Verb::Release | Verb::Withdraw => Self::Release,
             Verb::Revoke => Self::Revoke,
-            // A scan runs no script.
+            // A scan runs no script, so the script of `Scan` has no meaning.
             Verb::Inspect | Verb::Scan => Self::Inspect,
             Verb::Hello => Self::Hello,
         }
@@ -75,12 +75,12 @@ impl Script {
         &SOURCES[self as usize].text
     }
 
-    /// The script's SHA-1. A server knows a loaded script by this digest.
+    /// The script's SHA-1. EVALSHA names a loaded script by this digest.
     pub(super) fn digest(self) -> &'static str {
         &SOURCES[self as usize].digest
     }
 
-    /// The endings of the keys of each name, after `P{name}`.
+    /// The endings, after `P{name}`, of the keys that this script gets for each name.
     pub(super) fn keys(self) -> &'static [&'static str] {
         const ALL: [&str; 5] = ["", ":readers", ":waiting", ":queue", ":note"];
         let many = match self {
@@ -100,8 +100,8 @@ impl Source {
     }
 }
 
-/// Removes comment lines and indentation, which each connection would send. No string of the
-/// scripts spans lines.
+/// Removes comment lines and indentation, since each connection sends all scripts. This changes no
+/// string in a script, since no string spans several lines.
 fn without_comments(script: &str) -> String {
     let code = script.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("--"));
     code.flat_map(|line| [line, "\n"]).collect()

@@ -1,4 +1,4 @@
-//! The state of one server as this client knows it, and which operations may be sent to it.
+//! What this client knows of one server, and which operations it may send to the server.
 
 use std::time::Duration;
 
@@ -20,18 +20,18 @@ pub(super) struct State {
     pub(super) server: Option<Server>,
     /// Why the server did not carry out the last hello.
     pub(super) unreadable: Option<String>,
-    /// Whether the present connection gets wake-ups, and its user may publish them.
+    /// Whether the present connection gets wake-ups for waiters, and its user may publish wake-ups.
     pub(super) hinting: bool,
-    /// Why wake-ups failed for the first time.
+    /// Why wake-ups failed for the first time, if they ever failed.
     pub(super) silent: Option<String>,
-    /// Whether the log has the warning that the server refuses news of names.
+    /// Whether a warning was logged that the server refuses subscriptions to news of names.
     pub(super) newsless: bool,
     /// The earliest time of the next report of lost messages.
     pub(super) missed_next: Tick,
     pub(super) round_trip: Option<Duration>,
     /// The number of connections so far.
     pub(super) generations: u64,
-    /// Whether the node has no quorum: its votes always count, and a hello may name any process.
+    /// Whether the node is in no quorum. If so, its votes count, and a hello may name any process.
     alone: bool,
     /// Which votes count, given the lists in force.
     pub(super) standing: MembershipState,
@@ -43,12 +43,12 @@ pub(super) struct State {
     pub(super) probing: Probing,
 }
 
-/// The shortest ttl of the locks that are renewed on this node, and until when this ttl counts. It
-/// bounds the pauses between attempts to connect.
+/// The shortest ttl of the locks that are renewed on this node, and until when it counts. Pauses
+/// between attempts to connect are a share of this ttl, so that renewals come in time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Renewals(Option<(Duration, Tick)>);
 
-/// A pause between two attempts to connect is at most this share of the shortest ttl.
+/// A pause between two attempts to connect is at most the shortest ttl divided by this number.
 const SHARE: u32 = 16;
 
 impl Renewals {
@@ -59,8 +59,8 @@ impl Renewals {
         }
     }
 
-    /// The longest pause between two attempts to connect. Locks that were not renewed for their ttl
-    /// have ended, and do not count.
+    /// The longest pause between two attempts to connect. Locks that were not renewed within their
+    /// ttl have ended, and do not count.
     pub(super) fn longest_pause(&self, now: Tick) -> Duration {
         self.0.filter(|&(_, until)| now < until).map_or(Duration::MAX, |(ttl, _)| ttl / SHARE)
     }
@@ -75,7 +75,7 @@ pub(super) struct Probing {
     ended_idle: bool,
 }
 
-/// A shorter idle time does not come from a server's `timeout`, which counts whole seconds.
+/// The server's `timeout` counts whole seconds, so an idle connection lasts at least this long.
 const IDLE: Duration = Duration::from_secs(1);
 
 impl Default for Probing {
@@ -86,14 +86,14 @@ impl Default for Probing {
 
 impl Probing {
     /// Notes that a connection ended after it was unused for `idle`, before its first probe. If
-    /// that happens twice in a row, the interval of probes becomes half of that time.
+    /// that happens twice in a row, the interval between probes becomes at most half of `idle`.
     pub(super) fn ended_idle(&mut self, idle: Duration) {
         if idle >= IDLE && std::mem::replace(&mut self.ended_idle, true) {
             self.interval = self.interval.min(idle / 2);
         }
     }
 
-    /// Notes that a connection lasted until its first probe.
+    /// Notes that a connection lasted until a probe was answered.
     pub(super) const fn kept(&mut self) {
         self.ended_idle = false;
     }
@@ -149,7 +149,7 @@ impl State {
                     state => Fault::new(FaultKind::Quarantined, state.to_string()),
                 })
             }
-            // The server has restarted: this hello was meant for the process before.
+            // The server has restarted, and this hello names the earlier process.
             Operation::Hello(hello) if !self.is_served_by(&hello.process) => {
                 Err(Fault::new(FaultKind::Down, "the server has restarted since"))
             }
@@ -165,7 +165,7 @@ impl State {
         matches!(self.link, Link::Up(_)) && self.standing.counts(now) && self.guard.quarantined(now).is_none()
     }
 
-    /// Takes in the record of a hello that was sent at `sent` and answered at `received`.
+    /// Stores the record from a hello that was sent at `sent` and answered at `received`.
     pub(super) fn heard(&mut self, record: Option<&Record>, sent: Tick, received: Tick) {
         self.guard.hello(record, sent, received);
         self.unreadable = None;
@@ -203,7 +203,7 @@ impl State {
             (Link::Up(_), _) if self.unreadable.is_some() => {
                 NodeState::Down { why: self.unreadable.clone().unwrap_or_default() }
             }
-            // The node's first hello may make a record that is old at once.
+            // There is no record yet. The first hello may make one that needs no quarantine.
             (Link::Up(_), _) if self.guard.record().is_none() && self.guard.id().is_none() => NodeState::Connecting,
             (Link::Up(_), _) => match self.memory(now) {
                 NodeState::Up => NodeState::Connecting,
@@ -212,7 +212,7 @@ impl State {
         }
     }
 
-    /// The state of a connected node, given its memory and its clock only.
+    /// The state of a connected node, judged only by doubts about its memory and its clock.
     pub(super) fn memory(&self, now: Tick) -> NodeState {
         match self.guard.quarantined(now) {
             Some((left, doubt)) => NodeState::Quarantined { left, doubt },

@@ -1,4 +1,4 @@
-//! Makes a node's generations, one after the other: connects, checks the server, and only then lets
+//! Makes a node's connections, one after another: connects, checks the server, and only then lets
 //! callers use the connection.
 
 use std::panic::AssertUnwindSafe;
@@ -22,17 +22,17 @@ use crate::rules::Backoff;
 
 /// Pauses between attempts to connect.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(50), max: Duration::from_secs(2) };
-/// A connection that lasted this long is made again without a pause.
+/// After a connection that lasted this long, the client connects again without a pause.
 const STEADY: Duration = Duration::from_secs(5);
-/// A connection that was admitted and lasted this long shows a healthy server. A server at its
-/// limit of clients may end each connection at once.
+/// A server is healthy if it passed the checks and its connection lasted this long. A server at its
+/// limit of clients may end each connection soon after the checks.
 const USEFUL: Duration = Duration::from_millis(250);
 /// Connecting may take at most this many command timeouts. Each step of connecting has its own
 /// limit, so the error names the slow step. This total is for a transport whose steps have no
 /// limits.
 const PATIENCE: u32 = 12;
 
-/// Keeps the node connected until `closing`.
+/// Keeps the node connected until `closing` is cancelled.
 pub(super) async fn run(shared: Arc<Shared>, closing: CancellationToken) {
     let mut failures = 0;
     while !closing.is_cancelled() {
@@ -55,15 +55,15 @@ pub(super) async fn run(shared: Arc<Shared>, closing: CancellationToken) {
     }
 }
 
-/// Catches a panic, in the transport or here: a panic must not leave the node's last state in place
-/// for ever.
+/// Turns a panic, in the transport or here, into the state `Down`. Otherwise the node would keep
+/// its last state for ever.
 async fn unwound(generation: impl Future<Output = (NodeState, bool)>) -> (NodeState, bool) {
     let panicked = |_| (NodeState::Down { why: PANICKED.to_owned() }, false);
     AssertUnwindSafe(generation).catch_unwind().await.unwrap_or_else(panicked)
 }
 
 /// One connection from beginning to end. Returns the node's state after the connection, and whether
-/// the connection was admitted: then the server is healthy, and the next attempt may come soon.
+/// the server passed the checks.
 async fn generation(shared: &Arc<Shared>, closing: &CancellationToken) -> (NodeState, bool) {
     let batcher = match closing.run_until_cancelled(admitted(shared)).await {
         Some(Ok(batcher)) => batcher,
@@ -74,7 +74,7 @@ async fn generation(shared: &Arc<Shared>, closing: &CancellationToken) -> (NodeS
     (NodeState::Down { why }, true)
 }
 
-/// Connects, checks the server, and publishes the connection to callers.
+/// Connects, checks the server, and lets callers use the connection.
 async fn admitted(shared: &Arc<Shared>) -> Result<Batcher, NodeState> {
     let channel = format!("{}{}", shared.settings.channel, shared.settings.listener.client());
     let (mut connection, mut greeting) = met(shared, Some(&channel)).await?;
@@ -148,7 +148,7 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     state.link = Link::Up(queue);
     let told = state.memory(now);
     drop(state);
-    // Log a warning, as for the loss of the connection: both must show at the same log level.
+    // The loss of the connection was logged as a warning, so log the new one as a warning too.
     match lost {
         true => tracing::warn!(node = %shared.label, "connected again: {told}"),
         false => tracing::info!(node = %shared.label, "{told}"),
@@ -163,8 +163,8 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     shared.settings.listener.connected(shared.index);
 }
 
-/// The state of a node whose connection failed. If the client was connected to the server before,
-/// the hint at TLS is left out: the port does not expect TLS.
+/// The state of a node after an attempt to connect failed. If the client was connected to the
+/// server before, the port does not expect TLS, so the hint at TLS is left out.
 fn down(shared: &Shared, fault: &Fault) -> NodeState {
     let (why, known) = (fault.to_string(), shared.state().server.is_some());
     NodeState::Down { why: if known { without_tls(&why).to_owned() } else { why } }
@@ -180,8 +180,8 @@ pub(super) fn lower(shared: &Shared, told: NodeState, expected: bool) {
     let news = !matches!(&state.link, Link::Out(known) if *known == told);
     let before = std::mem::replace(&mut state.link, Link::Out(told.clone()));
     drop(state);
-    // Drop the queue outside the lock: this answers jobs that were queued at the last moment, and
-    // their callers may submit to this node again.
+    // Drop the queue outside the lock: this fails jobs that were queued at the last moment, and
+    // their callers may take the lock to submit again.
     drop(before);
     // Log only the first of several failures, and no failure if the client closed the node.
     if news && !expected {

@@ -1,4 +1,4 @@
-//! One node over a scripted transport, on a virtual clock.
+//! Tests of one node over a scripted transport, on a virtual clock.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -21,7 +21,7 @@ use crate::rules::list::List;
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
-/// How a server behaves.
+/// How the scripted server behaves.
 #[derive(Debug, Default)]
 struct Script {
     dials: AtomicU32,
@@ -90,8 +90,8 @@ impl Connection for Line {
 }
 
 fn granted(arguments: &dyn Arguments) -> Value {
-    // Three arguments come first: the script, the number of keys, and the record's key. Each claim
-    // has 16.
+    // Three arguments come first: the script, the number of keys, and the record's key. Then each
+    // claim has 16 arguments.
     grants((arguments.count() - 3) / 16)
 }
 
@@ -187,7 +187,7 @@ pub(super) fn claimed(node: &RedisNode) -> mpsc::UnboundedReceiver<Reply> {
     asked(node, Verb::Claim)
 }
 
-/// As [`claimed`], with another verb.
+/// Like [`claimed`], but with this verb.
 pub(super) fn asked(node: &RedisNode, verb: Verb) -> mpsc::UnboundedReceiver<Reply> {
     let (sender, answers) = mpsc::unbounded_channel();
     node.submit(request(verb, Arc::new(Inbox(sender))));
@@ -223,7 +223,7 @@ async fn a_connection_that_panics_takes_no_supervisor_with_it() {
     let node = node(&script, Arc::default());
     until(&node, |state| is_down(state, "panicked")).await;
     tokio::time::sleep(60 * SECOND).await;
-    assert!(script.dials.load(Relaxed) > 3, "it is dialed again");
+    assert!(script.dials.load(Relaxed) > 3, "the node is dialed again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -236,10 +236,10 @@ async fn a_connection_that_ends_at_once_is_made_again_after_growing_pauses() {
     assert!(is_down(&node.status().state, "flapping"));
     let (dials, told) = (script.dials.load(Relaxed), listener.0.load(Relaxed));
     assert!((20..200).contains(&dials), "{dials} connections in a minute");
-    assert!(told <= dials.min(61), "all waiters were told {told} times to ask");
+    assert!(told <= dials.min(61), "all waiters were woken {told} times");
 }
 
-/// On the real clock: a virtual one stands still while there is always something to do.
+/// Uses the real clock: a virtual clock does not advance while tasks have work.
 #[tokio::test]
 async fn a_flood_of_messages_does_not_keep_callers_from_their_answers() {
     for flood in [|| Poll::Ready(Event::Message("hello".to_owned())), || Poll::Ready(Event::Missed)] {
@@ -251,7 +251,7 @@ async fn a_flood_of_messages_does_not_keep_callers_from_their_answers() {
         until(&node, |state| *state == NodeState::Up).await;
         assert_eq!(claimed(&node).recv().await.unwrap().unwrap(), Outcome::Granted { fence: 1 });
         let most = 2 + began.elapsed().as_secs();
-        assert!(u64::from(listener.0.load(Relaxed)) <= most, "waiters are told to ask once a second at most");
+        assert!(u64::from(listener.0.load(Relaxed)) <= most, "waiters are woken at most once a second");
     }
 }
 
@@ -260,6 +260,6 @@ async fn offset_of_the_nodes_clock_is_known_from_its_first_reply_on() {
     let node = node(&Arc::default(), Arc::default());
     assert_eq!(node.clock_ahead(), None);
     until(&node, |state| *state == NodeState::Up).await;
-    // The connection took a millisecond.
+    // The node's clock showed 1 s, and the client's clock 1 ms, since the dial took 1 ms.
     assert_eq!(node.clock_ahead(), Some(999_000));
 }

@@ -1,4 +1,4 @@
-//! TLS for all transports: trusted authorities, the client's certificate, and the provider.
+//! TLS for all transports: trusted authorities, client certificates, and cryptography.
 //!
 //! The command line uses the same functions for its own connections.
 
@@ -13,20 +13,20 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::Semaphore;
 
-/// More than any bundle of certificates needs. A longer file must be a wrong one.
+/// More bytes than any file of certificates needs. A longer file was named by mistake.
 const LONGEST: u64 = 4 << 20;
 
 const AUTHORITY: &str = "authority (CA)";
 
-/// How nodes are reached over TLS: the trusted authorities, the client's certificate, and the
-/// servers' names.
+/// The TLS options for nodes: the trusted authorities, the client's certificate, and the servers'
+/// names.
 ///
-/// Certificates are always checked; no option disables that. By default the system's authorities
-/// are trusted (`SSL_CERT_FILE` names others), the client has no certificate, and a server's
-/// certificate must be for the host in its address.
+/// Certificates are always checked; no option disables that. By default, the client trusts the
+/// system's authorities (`SSL_CERT_FILE` names others), and has no certificate of its own. A
+/// server's certificate must be for the host in the node's address.
 ///
 /// Files are in PEM format, and have at most 4 MiB. They are read when the quorum is opened, and
-/// again for each connection: a renewed certificate needs no restart. Their contents are never
+/// again for each connection, so a renewed certificate needs no restart. Their contents are never
 /// shown.
 ///
 /// # Examples
@@ -52,8 +52,8 @@ pub struct Tls {
     reading: Reading,
 }
 
-/// Allows one read at a time: if a file system hangs, it blocks one thread, and not one for each
-/// attempt to connect.
+/// Allows one read at a time. So a file system that hangs blocks only one thread, and not another
+/// thread at each attempt to connect.
 #[derive(Clone)]
 struct Reading(Arc<Semaphore>);
 
@@ -70,19 +70,19 @@ impl Tls {
         Self::default()
     }
 
-    /// Trusts only the authorities in this file, and no longer the system's authorities.
+    /// Trusts only the authorities in this file, and not the system's authorities.
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.authorities = Some(Pem::File(path.into()));
         self
     }
 
-    /// As [`ca_file`](Self::ca_file), with the contents of the file.
+    /// Like [`ca_file`](Self::ca_file), but takes the contents of the file.
     pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.authorities = Some(Pem::Text(pem.into().into()));
         self
     }
 
-    /// Trusts the system's authorities too, beside the authorities of [`ca_file`](Self::ca_file) or
+    /// Trusts the system's authorities in addition to those of [`ca_file`](Self::ca_file) or
     /// [`ca_pem`](Self::ca_pem).
     pub const fn and_system(mut self) -> Self {
         self.and_system = true;
@@ -90,12 +90,12 @@ impl Tls {
     }
 
     /// The client's certificate with its chain, and its private key without a passphrase. Servers
-    /// with `tls-auth-clients yes` need them.
+    /// with `tls-auth-clients yes` need both.
     pub fn client_certificate(self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.certificate_file(certificate).key_file(key)
     }
 
-    /// As [`client_certificate`](Self::client_certificate), with the contents of the files.
+    /// Like [`client_certificate`](Self::client_certificate), but takes the contents of the files.
     pub fn client_certificate_pem(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.certificate = Some(Pem::Text(certificate.into().into()));
         self.key = Some(Pem::Text(key.into().into()));
@@ -109,14 +109,14 @@ impl Tls {
         self
     }
 
-    /// The certificate alone, for configurations. See
+    /// The certificate without the key, for configurations. See
     /// [`client_certificate`](Self::client_certificate).
     pub(crate) fn certificate_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.certificate = Some(Pem::File(path.into()));
         self
     }
 
-    /// The key alone.
+    /// The key without the certificate.
     pub(crate) fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.key = Some(Pem::File(path.into()));
         self
@@ -127,7 +127,7 @@ impl Tls {
         *self != Self::default()
     }
 
-    /// These options. Options that are not set come from `others`.
+    /// Returns these options. Options that are not set are taken from `others`.
     pub(crate) fn or(&self, others: &Self) -> Self {
         let own = self.certificate.is_some() || self.key.is_some();
         let (certificate, key) = if own { (&self.certificate, &self.key) } else { (&others.certificate, &others.key) };
@@ -146,7 +146,7 @@ impl Tls {
     pub(crate) fn name(&self, host: &str) -> Result<ServerName<'static>, String> {
         let name = self.server_name.as_deref().unwrap_or(host);
         ServerName::try_from(name.to_owned())
-            .map_err(|_| "no certificate is for a host of such a name; name another by server_name".to_owned())
+            .map_err(|_| "no certificate can be for a host with this name; set another name (server_name)".to_owned())
     }
 
     pub(crate) fn given_name(&self) -> Option<&str> {
@@ -190,8 +190,8 @@ impl Tls {
         self.certificate.is_some()
     }
 
-    /// The configuration of rustls. It names the provider: rustls panics if a program has linked
-    /// two providers and chosen none.
+    /// The configuration of rustls. It names the provider of cryptography, since rustls panics if a
+    /// program links two providers and chooses none.
     pub(crate) fn client_config(&self) -> Result<ClientConfig, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
@@ -203,11 +203,11 @@ impl Tls {
         }
     }
 
-    /// As [`client_config`](Self::client_config), but reads the files on a blocking thread: the
-    /// runtime's own threads must go on renewing leases.
+    /// Like [`client_config`](Self::client_config), but reads the files on a blocking thread, since
+    /// the runtime's own threads must renew leases meanwhile.
     ///
     /// # Cancel safety
-    /// Safe: a read that is under way ends by itself, and the next one waits for it.
+    /// Safe: a read that has begun ends by itself, and the next read waits until then.
     pub(crate) async fn at_connect(&self, limit: Duration) -> Result<ClientConfig, String> {
         tokio::select! {
             biased;
@@ -265,8 +265,8 @@ fn unfit(error: &rustls::Error) -> String {
         rustls::Error::InvalidCertificate(rustls::CertificateError::Other(error))
             if format!("{error:?}").contains("UnsupportedCertVersion") =>
         {
-            "the client certificate is of an X.509 version below 3; make one of version 3: with any extension (openssl \
-             x509 -req needs -extfile for that)"
+            "the client certificate is of an X.509 version below 3; make one of version 3, that is, with an \
+             extension (openssl x509 -req needs -extfile for that)"
                 .to_owned()
         }
         error => format!("the client certificate and its key cannot be used ({error})"),
@@ -309,7 +309,7 @@ impl Pem {
     }
 }
 
-/// Reads regular files only: a pipe cannot be read again.
+/// Reads only regular files, since a pipe cannot be read a second time.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let file = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !file.is_file() || file.len() > LONGEST {
@@ -342,7 +342,7 @@ mod tests {
         assert!(rustls::crypto::CryptoProvider::get_default().is_none());
     }
 
-    /// The only blocking thread is busy, as with a file system that hangs.
+    /// The only blocking thread is busy, as it would be if a file system hung.
     #[test]
     fn files_are_not_read_on_the_threads_that_keep_leases() {
         let mut builder = tokio::runtime::Builder::new_current_thread();

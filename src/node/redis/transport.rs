@@ -1,7 +1,7 @@
 //! The interface to one server: dial it, send commands in order, receive pushes.
 //!
-//! The interface has all that this library needs of a connection, in types of its own. `fred.rs`
-//! and `redis_rs.rs` implement it; simulations have their own servers.
+//! The interface has all that this library needs from a connection, and none of its types belongs
+//! to a client library. `fred.rs` and `redis_rs.rs` implement it, and so do simulations.
 
 use std::fmt;
 use std::task::{Context, Poll, Waker};
@@ -27,7 +27,7 @@ pub trait Dialer: fmt::Debug + Send + Sync + 'static {
     /// Opens a connection and authenticates. No step may take longer than `timeout`.
     ///
     /// # Cancel safety
-    /// Safe: a connection that nobody receives is closed.
+    /// Safe: if this future is dropped, its connection is closed.
     fn dial(&self, timeout: Duration) -> Dialing<'_>;
 }
 
@@ -48,26 +48,26 @@ pub type Answer<T> = BoxFuture<'static, Result<T, Fault>>;
 
 /// One connection to one server. It never reconnects. Dropping this value ends the connection.
 pub trait Connection: fmt::Debug + Send + Sync + 'static {
-    /// Sends a command behind all earlier commands. The command is on its way when this returns,
-    /// and is never withdrawn, even if the answer is dropped. There is no time limit.
+    /// Sends a command after all earlier commands. When this method returns, the command is being
+    /// sent. It is never withdrawn, even if the answer is dropped. The answer has no time limit.
     fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value>;
 
     /// Subscribes to more channels. Messages that are published after the answer are pushed over
-    /// this connection. After a refusal the connection is of no further use, since replies may be
-    /// taken for replies to other commands.
+    /// this connection. After a refusal, the connection must not be used, since replies may be
+    /// assigned to the wrong commands.
     fn subscribe(&self, channels: &[String]) -> Answer<()>;
 
-    /// Unsubscribes from these channels. After a refusal the connection is of no further use.
+    /// Unsubscribes from these channels. After a refusal, the connection must not be used.
     fn unsubscribe(&self, channels: &[String]) -> Answer<()>;
 
     /// The next event. Must not be polled again after the connection has ended.
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event>;
 }
 
-/// Polls an answer once. Both client libraries queue a command when its future is polled first, so
-/// this keeps the order of the calls.
+/// Polls an answer once. Both client libraries queue a command when its future is first polled. So
+/// commands are sent in the order in which `send` is called.
 pub(super) fn started<T: Send + 'static>(mut answer: Answer<T>) -> Answer<T> {
-    // Unconstrained: if the task's budget is used up, Tokio would report the queue as full.
+    // Without `unconstrained`, Tokio reports the queue as full if the task's budget is used up.
     match unconstrained(&mut answer).poll_unpin(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => ready(result).boxed(),
         Poll::Pending => answer,
@@ -85,7 +85,7 @@ pub enum Event {
     Missed,
 }
 
-/// The SHA-1 of a script. A server knows a loaded script by this digest.
+/// The SHA-1 of a script. EVALSHA names a loaded script by this digest.
 #[must_use]
 pub fn digest(script: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, script.as_bytes());
@@ -113,7 +113,7 @@ impl Argument<'_> {
     }
 }
 
-/// The arguments of a command. Each transport converts them directly, so that no text is copied
+/// The arguments of a command. Each transport reads them one by one, so that no text is copied
 /// twice.
 pub trait Arguments {
     /// The number of arguments.
@@ -143,7 +143,7 @@ impl<const N: usize> Arguments for [Argument<'_>; N] {
 /// A server's reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Nothing, or a kind of reply that none of our commands has.
+    /// Nothing, or a kind of reply that this library's commands never get.
     Null,
     /// A number.
     Integer(i64),
@@ -163,7 +163,7 @@ impl Value {
         }
     }
 
-    /// The number. It may come as a text, as all numbers that Redis stores do.
+    /// The number, which may also be a text of digits: Redis returns stored numbers as texts.
     #[must_use]
     pub fn integer(&self) -> Option<i64> {
         match self {

@@ -1,24 +1,23 @@
-//! Explains failures of TLS from the debug form of the error, and says what to do.
+//! Explains failures of TLS, and says what to do. Finds the cause in the debug text of the error.
 //!
 //! The command line uses the same texts for its own connections.
 
 use super::wording::{plain, words};
 
-/// A failure, and what to do.
+/// A failure, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trouble {
     pub(super) what: String,
     pub(super) mend: String,
 }
 
-/// Reasons why the client rejects the server's certificate: the name in rustls, the reason, and
-/// what to do.
+/// Reasons to reject the server's certificate. Each has its name in rustls, a text, and advice.
 const DISTRUST: &[(&str, &str, &str)] = &[
     ("Expired", "its certificate has expired", "renew it on the server"),
     (
         "NotValidYet",
         "its certificate is not valid yet",
-        "is this machine's clock right? If it is, make the certificate anew",
+        "is this machine's clock right? If it is, make a new certificate",
     ),
     (
         "Other(OtherError(UnsupportedCertVersion))",
@@ -28,8 +27,8 @@ const DISTRUST: &[(&str, &str, &str)] = &[
     (
         "Other(OtherError(CaUsedAsEndEntity))",
         "its certificate is that of an authority (CA:TRUE), as self-signed ones are by default",
-        "make one with basicConstraints=CA:FALSE, signed by an authority or by itself, and name who signed it (ca_file; \
-         --tls-ca)",
+        "make one with basicConstraints=CA:FALSE, signed by an authority or by itself, and name the signer's \
+         certificate (ca_file; --tls-ca)",
     ),
     (
         "InvalidPurpose",
@@ -39,8 +38,8 @@ const DISTRUST: &[(&str, &str, &str)] = &[
     ("Revoked", "its certificate was revoked", "install another on the server"),
 ];
 
-/// Alerts by which the server ended the handshake: the name, the meaning, and what to do. These are
-/// about this client's certificate.
+/// Alerts about this client's certificate, with which a server ends the handshake. Each has its
+/// name in rustls, a text, and advice.
 const ALERTS: &[(&str, &str, &str)] = &[
     (
         "CertificateRequired",
@@ -81,11 +80,11 @@ const ALERTS: &[(&str, &str, &str)] = &[
     (
         "DecryptError",
         "the server does not accept this client's certificate (decrypt error)",
-        "name the authority on the server anew: another of the same name has signed the certificate",
+        "correct tls-ca-cert-file on the server: another authority of the same name has signed the certificate",
     ),
 ];
 
-/// An alert that may mean a missing client certificate: TLS before 1.3 has no alert for that.
+/// An alert that may mean a missing client certificate: TLS before 1.3 has no other alert for it.
 const NAMELESS: &[(&str, &str, &str)] = &[(
     "HandshakeFailure",
     "the server and this client have no cipher in common, or the server asks for a client certificate",
@@ -93,7 +92,7 @@ const NAMELESS: &[(&str, &str, &str)] = &[(
      remove tls-ciphers and tls-ciphersuites from the server's configuration",
 )];
 
-/// Alerts about TLS itself.
+/// Alerts about versions of TLS and about ciphers.
 const VERSIONS: &[(&str, &str, &str)] = &[
     (
         "ProtocolVersion",
@@ -108,13 +107,13 @@ const VERSIONS: &[(&str, &str, &str)] = &[
 ];
 
 /// The text for a failure of the connection or its TLS handshake, which rustls reports as an I/O
-/// error. `identified`: whether this client has a certificate.
+/// error. `identified` says whether this client has a certificate.
 pub(super) fn handshake(debug: &str, identified: bool) -> String {
     Trouble::of(debug, identified).map_or_else(|| plain(debug), |trouble| trouble.told())
 }
 
 impl Trouble {
-    /// The failure with this debug form; `None` if the failure is not about TLS.
+    /// The failure with this debug text; `None` if the failure is not about TLS.
     pub(super) fn of(debug: &str, identified: bool) -> Option<Self> {
         let alert = |all: &[(&str, &str, &str)]| {
             let of = |name: &str| debug.contains(&format!("AlertReceived({name})"));
@@ -154,7 +153,7 @@ fn distrust(debug: &str) -> Option<Trouble> {
     }))
 }
 
-/// The server's certificate is for other names, which the debug form lists.
+/// The failure if the server's certificate is for other names, which the debug text lists.
 fn other_name(why: &str) -> Trouble {
     let presented = why.split_once("presented: [").and_then(|(_, rest)| rest.split_once(']')).map(|(names, _)| names);
     match presented.map(names) {
@@ -188,7 +187,7 @@ fn foreign(debug: &str) -> Option<Trouble> {
     if debug.contains("PeerIncompatible") {
         return VERSIONS.first().map(Trouble::known);
     }
-    debug.contains("AlertReceived").then(|| Trouble::new(plain(debug), "the server's log tells why"))
+    debug.contains("AlertReceived").then(|| Trouble::new(plain(debug), "the server's log says why"))
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! The texts for failed connections, for all transports. They are made from the debug form of I/O
-//! errors, since fred keeps only that form.
+//! Error texts for failed connections, for all transports. They are made from the debug text of I/O
+//! errors, since fred keeps only this text.
 
 /// The reason if a connection's task or transport panicked.
 pub(super) const PANICKED: &str = "its connection panicked, which is a bug; please report it";
-/// The hint if a plain connection ends at once.
+/// The hint if a connection without TLS ends at once.
 pub(super) const TO_TLS: &str = "; if this port expects TLS, write rediss://";
 /// The reason if replies cannot be parsed.
 pub(super) const STRANGER: &str =
-    "what answers at this address does not speak the Redis protocol; is it a Redis or Valkey server?";
+    "the program at this address does not speak the Redis protocol; is it a Redis or Valkey server?";
 
-/// The message in the debug form of an I/O error.
+/// Returns the message in the debug text of an I/O error.
 pub(super) fn plain(debug: &str) -> String {
     let forms = [("Os {", "message: "), ("Error {", "message: "), ("Custom {", "error: ")];
     let form = forms.into_iter().find(|(form, _)| debug.starts_with(form));
@@ -28,7 +28,7 @@ fn kind(debug: &str) -> Option<String> {
 }
 
 /// Turns `InvalidMessage(InvalidContentType)` into "invalid message: invalid content type". Leaves
-/// fields out.
+/// out the fields of structs.
 pub(super) fn words(debug: &str) -> String {
     let names = debug.split(" {").next().unwrap_or_default().split(['(', ')', '}', ' ']);
     names.filter(|name| !["", "Other", "OtherError"].contains(name)).map(spaced).collect::<Vec<_>>().join(": ")

@@ -73,7 +73,7 @@ fn stale_ballots_are_lifted_three_times() {
     assert_eq!(acquisition.decide(at(1), &Handovers::default()), Some(Decision::Failed(Cause::Contended)));
 }
 
-/// If clients share nodes, fences may rise faster than a far node answers.
+/// If clients share nodes, fences may rise faster than a slow node answers.
 #[test]
 fn a_ballot_may_be_lifted_before_a_far_node_has_answered_and_one_lift_is_kept_for_its_answer() {
     let mut acquisition = acquisition(1_000);
@@ -82,7 +82,7 @@ fn a_ballot_may_be_lifted_before_a_far_node_has_answered_and_one_lift_is_kept_fo
         assert!(!acquisition.may_lift_early());
         acquisition.last_mut().unwrap().votes.count(1, Vote::Stale);
         assert!(acquisition.may_lift_early());
-        assert_eq!(acquisition.decide(at(1), &Handovers::default()), None, "the far node may grant it");
+        assert_eq!(acquisition.decide(at(1), &Handovers::default()), None, "the slow node may grant the ballot");
     }
     ask(&mut acquisition, 0, 3, &[Vote::Granted, Vote::Stale]);
     assert!(!acquisition.may_lift_early());
@@ -189,7 +189,7 @@ fn a_lift_waits_for_its_own_answers() {
         let mut lifted = acquisition.clone();
         lifted.ask(Ask { t0: at(900), ballot, votes: ClaimTally::new(Size::of(3)) });
         lifted.last_mut().unwrap().votes.count(2, Vote::Refused);
-        assert_eq!(lifted.decide(at(950), &two), None, "the nodes that pushed may grant it");
+        assert_eq!(lifted.decide(at(950), &two), None, "the nodes that pushed may grant the higher ballot");
         lifted.last_mut().unwrap().votes.count(0, Vote::Unknown);
         assert_eq!(
             lifted.decide(at(950), &two),
@@ -208,7 +208,7 @@ fn a_quorum_of_pushes_that_leaves_too_little_wins_nothing() {
     assert!(matches!(acquisition.decide(at(1_577), &two), Some(Decision::Won(_))));
     assert_eq!(acquisition.decide(at(1_578), &two), Some(Decision::Failed(Cause::Contended)));
     ask(&mut acquisition, 1_578, 7, &[]);
-    assert_eq!(acquisition.decide(at(1_578), &two), None, "the nodes that hold it will answer");
+    assert_eq!(acquisition.decide(at(1_578), &two), None, "the nodes that hold the name will answer");
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn who_was_only_refused_withdraws_nothing_and_forgets_no_node_that_may_have_gran
     }
     assert_eq!((nodes(acquisition.may_hold()), acquisition.highest()), (vec![2], 6));
     ask(&mut acquisition, 20, 7, &[Vote::Stale; 3]);
-    assert_eq!(acquisition.decide(at(21), &waits_nothing()), Some(Decision::Lift), "the asks before were no lifts");
+    assert_eq!(acquisition.decide(at(21), &waits_nothing()), Some(Decision::Lift), "the earlier asks were no lifts");
     ask(&mut acquisition, 20, 7, &[Vote::Granted, Vote::Refused, Vote::Refused]);
     assert!(!acquisition.only_waits(&waits, true), "the grant must be withdrawn");
 }
@@ -243,7 +243,7 @@ fn round_of_which_no_vote_counts_is_over_once_all_have_answered() {
     let mut acquisition = acquisition(1_000);
     ask(&mut acquisition, 0, 7, &[Vote::Granted; 3]);
     let decision = acquisition.decide_by(at(1), &Handovers::default(), NodeSet::default());
-    assert_eq!(decision, Some(Decision::Failed(Cause::Unavailable)), "no vote counts, and none is to come");
+    assert_eq!(decision, Some(Decision::Failed(Cause::Unavailable)), "no vote counts, and no further vote can come");
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn grants_of_nodes_that_may_not_vote_when_it_is_decided_do_not_count() {
     ask(&mut acquisition, 0, 7, &[Vote::Granted; 2]);
     let by = |voting: &[usize]| acquisition.decide_by(at(1), &Handovers::default(), voting.iter().copied().collect());
     assert!(matches!(by(&[0, 1]), Some(Decision::Won(_))));
-    assert_eq!(by(&[1, 2]), None, "the third node may still grant it");
+    assert_eq!(by(&[1, 2]), None, "the third node may still grant the claim");
     assert_eq!(by(&[0]), Some(Decision::Failed(Cause::Unavailable)));
 }
 

@@ -1,4 +1,4 @@
-//! What a node's TIME shows of its clock: how far the clock is ahead, and whether it was stepped.
+//! What a node's TIME shows about its clock: how far it is ahead, and whether it was stepped.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use super::{Doubt, RestartGuard};
 use crate::rules::tick::Tick;
 
 impl RestartGuard {
-    /// A reply carried the node's `time`. Its request was sent at `sent`, and the reply was
+    /// Takes the node's `time` from a reply. The request was sent at `sent`, and the reply was
     /// received at `received`. Returns whether the clock was stepped since the last reply. If so,
-    /// the votes of this reply do not count either.
+    /// the votes of this reply do not count.
     pub fn observe(&mut self, time: Duration, sent: Tick, received: Tick) -> bool {
         let seen = Offset::new(time, sent, received);
         let Some(last) = self.offset else {
@@ -24,13 +24,13 @@ impl RestartGuard {
         stepped && !self.max_ttl.is_zero()
     }
 
-    /// A push carried the node's `time`, and was received at `received`. Nobody knows when the push
-    /// was sent, so the push is only a lower bound of how far the clock is ahead. Returns whether
-    /// the clock was stepped, as [`observe`](Self::observe) does.
+    /// Takes the node's `time` from a push, which was received at `received`. The client cannot
+    /// know when the push was sent. So the push gives only a lower bound for the clock's offset.
+    /// Returns whether the clock was stepped, like [`observe`](Self::observe).
     pub fn observe_push(&mut self, time: Duration, received: Tick) -> bool {
         let Some(last) = self.offset else { return false };
         let expected = last.widened(received, self.rate);
-        // After a step, the next reply shows the new offset.
+        // A step makes the old bounds useless. The next reply shows the new offset.
         self.offset = expected.at_least(time, received);
         let stepped = self.offset.is_none();
         if stepped {
@@ -39,16 +39,16 @@ impl RestartGuard {
         stepped && !self.max_ttl.is_zero()
     }
 
-    /// How far the node's clock is ahead of ours, in microseconds: the middle of the bounds; `None`
-    /// before the first reply.
+    /// How far the node's clock is ahead of this client's, in microseconds: the middle of the
+    /// bounds. `None` before the first reply.
     #[must_use]
     pub fn clock_ahead(&self) -> Option<i128> {
         self.offset.map(|offset| offset.low.midpoint(offset.high))
     }
 }
 
-/// By how much the node's clock is ahead of ours, in microseconds: at least `low`, at most `high`.
-/// Each clock counts from its own origin.
+/// By how much the node's clock is ahead of this client's, in microseconds: at least `low`, at most
+/// `high`. Each clock counts from its own origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Offset {
     low: i128,
@@ -58,7 +58,7 @@ pub(super) struct Offset {
 
 impl Offset {
     /// The bounds from a clock that showed `time` at some moment between `sent` and `received`.
-    /// Drift counts from `sent`, the earliest such moment.
+    /// Drift counts from `sent`, because the clock may have shown `time` as early as that.
     fn new(time: Duration, sent: Tick, received: Tick) -> Self {
         let time = micros(time);
         Self { low: time - micros(received.since_origin()), high: time - micros(sent.since_origin()), at: sent }
@@ -79,8 +79,8 @@ impl Offset {
         self.low <= other.high && other.low <= self.high
     }
 
-    /// The bounds, if the clock also showed `time` at some moment before `received`; `None` if
-    /// these bounds exclude that.
+    /// Narrows the bounds, since the clock also showed `time` at some moment before `received`.
+    /// `None` if these bounds do not allow that.
     fn at_least(self, time: Duration, received: Tick) -> Option<Self> {
         let low = self.low.max(micros(time) - micros(received.since_origin()));
         (low <= self.high).then_some(Self { low, ..self })

@@ -1,15 +1,15 @@
-//! The least `high` that a node's record must show, by the grants that were counted.
+//! The least `high` that a node's record must show, because of the grants that this client counted.
 
 use std::time::Duration;
 
 use super::clock::micros;
 use crate::rules::tick::Tick;
 
-/// Nodes do not raise `high` to a ballot more than a day ahead of TIME. This limit is lower,
-/// because the client does not know TIME exactly.
+/// A ballot further ahead of TIME than this is ignored here. Nodes do not raise `high` to a ballot
+/// more than a day ahead. The limit here is lower, since the client does not know TIME exactly.
 const NEAR: Duration = Duration::from_secs(23 * 3_600);
 
-/// The highest ballots of grants that were counted.
+/// The highest ballots of grants that this client counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Granted {
     ballot: u64,
@@ -20,7 +20,7 @@ pub(super) struct Granted {
 }
 
 impl Granted {
-    /// A grant was counted at `now`, when the node's clock showed `time`, in microseconds.
+    /// Notes a grant that was counted at `now`. The node's clock, in microseconds, showed `time`.
     pub(super) fn count(&mut self, ballot: u64, time: Option<i128>, now: Tick) {
         let is_far = time.is_some_and(|time| i128::from(ballot) > time + micros(NEAR));
         if ballot > self.ballot && !is_far {
@@ -28,12 +28,12 @@ impl Granted {
         }
     }
 
-    /// A hello was answered.
+    /// Notes that a hello was answered.
     pub(super) const fn heard(&mut self) {
         self.before = self.ballot;
     }
 
-    /// The least `high` of a record that was requested at `sent`.
+    /// The lowest `high` that a record may have, if its hello was sent at `sent`.
     pub(super) fn least(self, sent: Tick) -> u64 {
         if self.at <= sent { self.ballot } else { self.before }
     }

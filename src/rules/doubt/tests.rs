@@ -100,7 +100,7 @@ fn record_that_got_a_new_id_by_a_restart_is_doubted_since_then() {
     guard.meets_process("new");
     hears(&mut guard, &record("b", "new", 15), 30);
     assert_eq!(quarantine(&guard, 30), Some((QUARANTINE - SECOND * 15, Doubt::Restarted)));
-    assert!(guard.settled(at(30)), "the node has been in doubt for long");
+    assert!(guard.settled(at(30)), "the doubt began 15 s ago");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn zero_switches_the_guard_off() {
     guard.meets_process("new");
     hears(&mut guard, &record("b", "new", 0), 2);
     assert!(quarantine(&guard, 2).is_none() && guard.settled(at(2)) && !guard.take_news());
-    assert!(!guard.showed(Some("a"), at(3)), "the id differs, guard or not");
+    assert!(!guard.showed(Some("a"), at(3)), "the id differs, even if the guard is off");
     guard.observe(SECOND, at(4), at(4));
     assert!(!guard.observe(100 * SECOND, at(5), at(5)) && quarantine(&guard, 5).is_none());
 }

@@ -7,14 +7,13 @@ use crate::rules::list::Record;
 use crate::rules::tick::Tick;
 use crate::rules::validity::MAX_ROUND;
 
-/// How long after its quarantine a node is synced anyway, if too few other nodes can sync it.
+/// If too few nodes can sync a node safely, it is synced anyway, this long after its quarantine.
 pub(in crate::rules) const LATE: Duration = Duration::from_secs(2);
-/// The least time left that is reported for an unsynced node: its next hello must sync it first.
+/// The least wait that is reported for an unsynced node, because its next hello must sync it first.
 pub(super) const SOON: Duration = Duration::from_secs(1);
 
 impl RestartGuard {
-    /// The least time until the node may vote on claims, and why it may not vote now; `None` if it
-    /// may.
+    /// The least time until the node may vote on claims, and the reason; `None` if it may vote now.
     #[must_use]
     pub fn quarantined(&self, now: Tick) -> Option<(Duration, Doubt)> {
         if self.max_ttl.is_zero() {
@@ -74,7 +73,7 @@ impl RestartGuard {
             None => at.minus(age.saturating_sub(length)),
         };
         let apart = |time: Duration| time.saturating_mul(self.rate) / 1_000_000;
-        // A forgotten grant counts for nobody once its ttl is over, so `max_ttl` is enough.
+        // No client counts a forgotten grant after its ttl, so `max_ttl` is always enough.
         let settle = (MAX_ROUND + apart(MAX_ROUND) * 2).min(self.max_ttl);
         Wait { until: ends(self.max_ttl.saturating_add(apart(self.max_ttl))), settled: ends(settle) }
     }
@@ -83,9 +82,9 @@ impl RestartGuard {
 /// The wait that follows from a doubt, or from the age of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Wait {
-    /// Until then, the node may not vote on claims.
+    /// Until this moment, the node may not vote on claims.
     pub(super) until: Tick,
-    /// From then on, `extended` counts.
+    /// From this moment on, `extended` counts.
     pub(super) settled: Tick,
 }
 

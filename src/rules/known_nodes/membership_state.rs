@@ -9,8 +9,8 @@ use crate::rules::list::{Record, Sighting};
 use crate::rules::tick::Tick;
 
 impl KnownNodes {
-    /// Whether a node's votes count. No votes count while another list of this name is in force: a
-    /// client of that list may hold the lock that this client would acquire.
+    /// Whether a node's votes count. No votes count while another list with this list's name is in
+    /// force: a client of that list may hold the lock that this client would acquire.
     pub(super) fn standing(&self, number: usize, now: Tick) -> MembershipState {
         let node = &self.nodes[number];
         let Some(known) = node.answer() else { return MembershipState::Unknown };
@@ -30,16 +30,17 @@ impl KnownNodes {
         until.filter(|&until| now < until).map_or(MembershipState::Unknown, |until| MembershipState::Counts { until })
     }
 
-    /// Another list of this name that is in force on a node, and a text that names the node.
+    /// Another list with this list's name that is in force on a node, and a text that names that
+    /// node.
     pub(super) fn other_list(&self, now: Tick) -> Option<(String, &Other)> {
         let node = self.nodes.iter().find(|node| node.other(now).is_some_and(|other| other.same_name))?;
         Some((format!("another list is in force on {}", node.name), node.other(now)?))
     }
 
-    /// A message if clients of this list reach two servers by a node's name; else `None`. An id
-    /// that a client showed counts only if it was shown between two moments. The first is
-    /// `List::overlap` after this record began: ids shown earlier may belong to the previous
-    /// record. The second is this client's hello: ids shown later may belong to the next record.
+    /// Returns a message if clients of this list reach two servers by a node's name. An id counts
+    /// only if a client reported it between two moments. The first is `List::overlap` after the
+    /// record began: an id reported earlier may be that of the record before. The second is a
+    /// pause before this client's hello: an id reported later may be that of the record after.
     fn twins(&self, number: usize, now: Tick) -> Option<Arc<str>> {
         let node = &self.nodes[number];
         let (own, asked) = (node.record()?, node.answer()?.at);
@@ -62,8 +63,8 @@ impl KnownNodes {
         Some(why.into())
     }
 
-    /// Whether a record that is made on a node now may be old at once: no client has seen a record
-    /// on this node. The node also checks its INFO.
+    /// Whether a record that is made on a node now may count as old at once. It may, unless a
+    /// client is known to have seen a record on this node. The node also checks its INFO.
     pub(super) fn may_be_first(&self, number: usize, now: Tick) -> bool {
         let node = &self.nodes[number];
         let shows = |record: &Record| record.seen.iter().any(|seen| seen.node == node.name);

@@ -1,5 +1,4 @@
-//! What a client knows of one node: the node's last reply to a hello, its record, and other lists
-//! on it.
+//! What a client knows of one node: its last reply to a hello, its record, and other lists on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +37,7 @@ pub(super) struct Node {
     /// The id of the last record that was seen on this node, over any connection.
     pub(super) id: Option<Arc<str>>,
     other: Option<Other>,
-    /// When the first and the last unanswered hello were sent.
+    /// When the first unanswered hello (`owes`) and the last one (`sent`) were sent.
     owes: Option<Tick>,
     sent: Option<Tick>,
     /// When the next regular hello is due.
@@ -67,13 +66,13 @@ impl Node {
         match before {
             Some(before) if (before.at, &before.record) == (answer.at, &answer.record) => return,
             Some(_) => {}
-            // This is the answer to the new connection's greeting, which only looks.
+            // The first answer on a new connection is to the greeting, a hello that writes nothing.
             None => (self.next, self.last) = (answer.at + list.every() / 10 * 9, (Intent::Look, answer.at)),
         }
         let at = answer.at;
         self.failures = 0;
-        // If the new record is old at once, keep the id that was known before: a hello that shows
-        // the old id makes the node doubt this record.
+        // A record that counts as old at once is wrong if this client knew another record. So keep
+        // the known id: a hello that shows this id makes the node doubt the new record.
         if let Some(record) = answer.record.as_ref().filter(|record| record.word.is_none() || self.id.is_none()) {
             self.id = Some(record.id.clone());
         }
@@ -83,7 +82,7 @@ impl Node {
     }
 
     /// The other list in force on the node. A doubted node that shows no other list may have
-    /// forgotten it: then the known other list stays until it lapses.
+    /// forgotten it. So a known other list stays until it lapses.
     fn meets(&self, list: &List, now: Tick) -> Option<Other> {
         let in_force = self.record().and_then(|record| record.in_force.as_ref());
         match in_force.filter(|in_force| in_force.hash != *list.hash()) {
@@ -120,8 +119,8 @@ impl Node {
         self.answer().is_some_and(|known| known.record.as_ref().is_some_and(|record| record.is_of(&known.process)))
     }
 
-    /// Whether the node's record is old at once, although this client knew another record of the
-    /// node.
+    /// Whether the node's record counts as old at once, although this client knew another record of
+    /// the node. If so, a hello corrects the record.
     fn is_to_be_taken_back(&self) -> bool {
         self.record().is_some_and(|record| record.word.is_some() && self.id.as_ref() != Some(&record.id))
     }
@@ -131,8 +130,8 @@ impl Node {
         self.is_current() && self.outlasts(list).is_some_and(|at| now < at)
     }
 
-    /// Until when new locks may count: a lock granted by then surely ends before the list lapses,
-    /// if clocks run apart by at most 1 %.
+    /// Until when new locks may count. A lock that is granted by then surely ends before the list
+    /// lapses, if clocks run apart by at most 1 %.
     fn outlasts(&self, list: &List) -> Option<Tick> {
         let known = self.answer()?;
         let in_force = known.record.as_ref()?.in_force.as_ref()?;
@@ -140,13 +139,13 @@ impl Node {
         (in_force.hash == *list.hash()).then(|| known.at + longer * 99 / 100)
     }
 
-    /// Until when the node's votes count, if this list is in force on it.
+    /// Until when the node's votes count, if this list is in force on the node.
     pub(super) fn counts_until(&self, list: &List, fresh: Duration) -> Option<Tick> {
         Some(self.outlasts(list)?.min(self.answer()?.at + fresh))
     }
 
     /// Whether this list lapses soon unless a hello extends it. A connection's greeting does not
-    /// extend it.
+    /// extend the list.
     fn lapses_soon(&self, list: &List) -> bool {
         let in_force = self.record().and_then(|record| record.in_force.as_ref());
         in_force.is_some_and(|known| known.hash == *list.hash() && known.left < list.max_ttl() + list.every())
@@ -162,8 +161,7 @@ impl Node {
         self.other.as_ref().filter(|other| now < other.until)
     }
 
-    /// Whether the node was asked for its list so lately that a list may be put in force on other
-    /// nodes.
+    /// Whether the node was lately asked for its list. Only then may a list be put in force.
     pub(super) fn was_asked(&self, patience: Duration, now: Tick) -> bool {
         self.fresh(patience * 2, now).is_some()
     }
@@ -173,8 +171,8 @@ impl Node {
         self.owes.is_some_and(|owes| now >= owes + patience)
     }
 
-    /// Whether a hello is needed because the known state is outdated. If hellos only look
-    /// (`looks`), this ignores what only a writing hello can repair.
+    /// Whether a hello is needed because the known state is outdated. If hellos write nothing
+    /// (`looks`), this ignores problems that only a writing hello can repair.
     pub(super) fn is_outdated(&self, list: &List, looks: bool, now: Tick) -> bool {
         let Some(known) = self.answer() else { return false };
         let replaced = known.record.is_some() && !self.is_current();
@@ -183,8 +181,8 @@ impl Node {
         known.stale || ended || (!looks && (replaced || lapses || self.is_to_be_taken_back()))
     }
 
-    /// Whether to send a hello now. Hellos are sent one at a time, and the same hello is repeated
-    /// only after a pause.
+    /// Whether to send a hello now. Hellos are sent one at a time. The same hello is repeated only
+    /// after a pause.
     pub(super) fn is_due(&self, intent: Intent, urgent: bool, patience: Duration, now: Tick) -> bool {
         let free = self.answer().is_some() && self.sent.is_none_or(|sent| now >= sent + patience);
         let (last, again) = self.last;
@@ -192,8 +190,8 @@ impl Node {
         free && (at_once || now >= self.next)
     }
 
-    /// A hello is sent. The next regular hello follows at `next`. The same hello is not repeated
-    /// before `again`, unless `next` comes first.
+    /// Notes that a hello is sent now. The next regular hello follows at `next`. The same hello is
+    /// not repeated before `again`, unless `next` comes first.
     pub(super) fn asked(&mut self, intent: Intent, now: Tick, next: Tick, again: Tick) {
         self.sent = Some(now);
         self.owes = self.owes.or(self.sent);
@@ -201,8 +199,7 @@ impl Node {
         self.last = (intent, again);
     }
 
-    /// The last hello was not carried out. The pause before the hello is repeated doubles each
-    /// time.
+    /// Notes that the last hello was not carried out. Before each retry, the pause doubles.
     pub(super) fn failed(&mut self, now: Tick, pause: Duration, longest: Duration) {
         let wait = longest.min(pause * (1 << self.failures.min(8)));
         self.failures = self.failures.saturating_add(1);
@@ -210,7 +207,7 @@ impl Node {
         self.last.1 = self.last.1.max(now + wait);
     }
 
-    /// When the state changes without news: a hello is due or unanswered, or an answer is too old.
+    /// When time alone changes the state: a hello is due or unanswered, or an answer is too old.
     pub(super) fn changes(&self, list: &List, urgent: bool, fresh: Duration, patience: Duration) -> [Option<Tick>; 9] {
         let known = self.answer();
         let asks = |at: Tick| known.filter(|_| self.sent.is_none()).map(|_| at);

@@ -106,7 +106,7 @@ impl Bench {
         self.book.plan(self.now, self.holds, 0)
     }
 
-    /// Which nodes are sent a hello now, with which intent.
+    /// The nodes that get a hello now, each with the hello's intent.
     fn hellos(&mut self) -> Vec<(usize, Intent)> {
         self.plan().hellos.into_iter().map(|(node, wanted)| (node, wanted.intent)).collect()
     }

@@ -17,7 +17,7 @@ fn validity() -> Validity {
     Validity::new(ms(1_000), Drift::default())
 }
 
-/// Won by the first two of three nodes, at 0 ms.
+/// A round that the first two of three nodes granted at 0 ms.
 fn won() -> Won {
     let (deadline, granted) = (validity().deadline(at(0)), NodeSet::first(2));
     let (least, backers, may_hold) = (Duration::ZERO, granted, granted);
@@ -32,7 +32,7 @@ fn tenure(max_hold: Option<Duration>) -> LeaseState {
     LeaseState::new(Size::of(3), validity(), max_hold, won(), at(10))
 }
 
-/// Renews as late as allowed, and repeats a renewal without a pause.
+/// A pace that renews as late as allowed, and repeats a renewal without a pause.
 fn pace(round_trip: u64) -> Pace<fn() -> u64> {
     let (backoff, round_trip) = (Backoff::default(), ms(round_trip));
     Pace { auto_renew: true, backoff, round_trip, phase: 0, from: at(0), random: || 0 }
@@ -54,7 +54,7 @@ fn votes(votes: &[(usize, RenewVote)]) -> RenewalTally {
     tally
 }
 
-/// A hand-over lasts for less than a whole validity. Its margin is a share of that shorter time.
+/// A margin is a share of the validity; after a hand-over, of the time that the hand-over lasts.
 #[test]
 fn a_margin_is_part_of_what_the_lease_was_extended_or_won_for() {
     let mut tenure = tenure(None);
@@ -103,7 +103,7 @@ fn a_renewal_moves_the_deadline_from_its_own_beginning() {
     assert_eq!(moved, Renewed::Extended { margin: ms(668), of: ms(988) });
     assert_eq!(tenure.deadline(), at(1_288));
     renewed(&mut tenure, 200, Renewal::Extended, &extended, 330);
-    assert_eq!(tenure.deadline(), at(1_288), "a renewal that was overtaken moves nothing back");
+    assert_eq!(tenure.deadline(), at(1_288), "a renewal that was overtaken does not move the deadline back");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_renewal_that_comes_after_the_deadline_renews_nothing() {
     let extended = votes(&[(0, RenewVote::Extended), (1, RenewVote::Extended)]);
     let late = renewed(&mut tenure, 300, Renewal::Extended, &extended, 988);
     assert_eq!((late, tenure.phase()), (Renewed::Lost(LostReason::Expired), Phase::Lost(LostReason::Expired)));
-    assert_eq!(renewed(&mut tenure, 300, Renewal::Extended, &extended, 500), Renewed::Over, "lost is final");
+    assert_eq!(renewed(&mut tenure, 300, Renewal::Extended, &extended, 500), Renewed::Over, "a lost lease stays lost");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn it_is_renewed_at_once_when_a_doubt_leaves_no_quorum_behind_its_deadline() {
     assert_eq!(doubted(NodeSet::of(0)), None, "once");
     renewed(&mut tenure, 300, Renewal::Extended, &extended(3), 320);
     let mut doubted = |nodes| tenure.doubted(nodes, true, at(330));
-    assert_eq!(doubted(NodeSet::of(0)), None, "two are a quorum still");
+    assert_eq!(doubted(NodeSet::of(0)), None, "two nodes are still a quorum");
     assert_eq!(doubted(NodeSet::first(2)), Some(Due::Alone(at(330))));
     tenure.release(at(400));
     assert_eq!(tenure.doubted(NodeSet::of(2), true, at(410)), None, "the lease is over");
@@ -151,7 +151,7 @@ fn doubt_about_a_node_behind_one_of_several_names_renews_them() {
 fn a_doubt_renews_nothing_that_is_not_renewed_by_itself_and_counts_all_the_same() {
     let mut tenure = tenure(None);
     assert_eq!(tenure.doubted(NodeSet::of(0), false, at(300)), None);
-    assert_eq!(tenure.doubted(NodeSet::of(0), true, at(310)), None, "the deadline no longer rests on the node");
+    assert_eq!(tenure.doubted(NodeSet::of(0), true, at(310)), None, "the deadline no longer depends on the node");
     assert_eq!(tenure.doubted(NodeSet::of(1), true, at(310)), Some(Due::Alone(at(310))));
 }
 
@@ -186,8 +186,8 @@ fn what_is_extended_by_nodes_that_came_into_doubt_meanwhile_is_renewed_at_once()
         tenure(None).renewed(heard, Pace { auto_renew, from: at(320), ..pace(5) }, at(320)).1
     };
     assert_eq!(again(2, NodeSet::of(1), true), Some(Due::Alone(at(320))));
-    assert!(matches!(again(3, NodeSet::of(1), true), Some(Due::Together(_))), "two are a quorum still");
-    assert!(matches!(again(2, NodeSet::of(2), true), Some(Due::Together(_))), "the lease rests on other nodes");
+    assert!(matches!(again(3, NodeSet::of(1), true), Some(Due::Together(_))), "two nodes are still a quorum");
+    assert!(matches!(again(2, NodeSet::of(2), true), Some(Due::Together(_))), "the lease depends on other nodes");
     assert_eq!(again(2, NodeSet::of(1), false), None);
 }
 
@@ -235,7 +235,7 @@ fn its_deadlines_timer_is_set_a_little_before_it_and_ends_it_then_and_no_sooner(
     assert_eq!(tenure.deadline_reached(at(986).minus(Duration::from_nanos(1))), Expiry::Later(at(986)));
     assert!(tenure.is_held(at(985)));
     assert_eq!(tenure.deadline_reached(at(986)), Expiry::Lost(LostReason::Expired));
-    assert!(!tenure.is_held(at(985)) && tenure.deadline_reached(at(988)) == Expiry::Over, "lost is final");
+    assert!(!tenure.is_held(at(985)) && tenure.deadline_reached(at(988)) == Expiry::Over, "a lost lease stays lost");
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn its_deadlines_timer_is_set_again_where_the_deadline_has_moved() {
     let mut tenure = tenure(None);
     renewed(&mut tenure, 300, Renewal::Extended, &extended(2), 320);
     assert_eq!(tenure.deadline_reached(at(986)), Expiry::Later(at(1_286)));
-    assert_eq!(tenure.deadline_reached(at(5_000)), Expiry::Lost(LostReason::Expired), "however late it fires");
+    assert_eq!(tenure.deadline_reached(at(5_000)), Expiry::Lost(LostReason::Expired), "even if the timer is late");
 }
 
 #[test]

@@ -1,6 +1,4 @@
-//! The text for people about two lists that are not the same.
-//!
-//! The command uses the same text.
+//! A text for people that says how two lists differ. The command uses the same text.
 
 use std::time::Duration;
 
@@ -11,8 +9,8 @@ use crate::words::{counted, exact, left};
 const NAMED: usize = 3;
 
 /// One line that says how the list in force on a node differs from the client's list, and what to
-/// do. `says` is the text of the list in force, and `ends` the time after which it ends without
-/// clients, if that is known.
+/// do. `says` is the text of the list in force. `ends` is the time after which that list ends
+/// without clients, if the time is known.
 #[must_use]
 pub fn difference(ours: &List, says: &str, ends: Option<Duration>) -> String {
     let Some(theirs) = List::parse(says) else {
@@ -26,7 +24,7 @@ pub fn difference(ours: &List, says: &str, ends: Option<Duration>) -> String {
     let differs = if differs.is_empty() { vec![format!("theirs is {says:?}")] } else { differs };
     let later = match ends {
         Some(ends) => format!("theirs ends in {}, if none of its clients still runs", left(ends)),
-        None => format!("the others go on within {}", left(theirs.lasts().max(ours.lasts()))),
+        None => format!("the other clients continue within {}", left(theirs.lasts().max(ours.lasts()))),
     };
     format!("{}; stop the clients that have the wrong list: {later}", differs.join("; "))
 }
@@ -78,7 +76,7 @@ mod tests {
     #[test]
     fn both_lists_are_told_by_what_differs() {
         let ours = list(&["a:1", "b:1"]);
-        let stop = "; stop the clients that have the wrong list: the others go on within 75 s";
+        let stop = "; stop the clients that have the wrong list: the other clients continue within 75 s";
         for (says, differs) in [
             ("default 60000 4 a:1 x:1", "ours and theirs have 2 nodes: theirs has x:1 in place of b:1"),
             ("default 60000 4 a:1 b:1 x:1 y:1", "ours has 2 nodes, theirs has 4 nodes: theirs also has x:1, y:1"),

@@ -22,7 +22,7 @@ fn won(t0: u64) -> Won {
     Won { t0, ballot: 7, highest: 7, handed_over: false, deadline, least, granted, backers, may_hold }
 }
 
-/// Renews as late as allowed, and repeats a renewal without a pause.
+/// A pace that renews as late as allowed, and repeats a renewal without a pause.
 fn pace() -> Pace<fn() -> u64> {
     let (backoff, round_trip) = (Backoff::default(), ms(5));
     Pace { auto_renew: true, backoff, round_trip, phase: 0, from: at(345), random: || 0 }
@@ -95,7 +95,7 @@ fn what_cannot_wait_is_renewed_alone() {
     let sent = tenancy.renew(at(220));
     assert_eq!(parts(&sent), [hurried]);
     renewed(&mut tenancy, sent[0], RenewVote::Extended, 230);
-    assert_eq!(parts(&tenancy.renew(at(330))), [first, second, hurried], "and from then on with the others");
+    assert_eq!(parts(&tenancy.renew(at(330))), [first, second, hurried], "from then on, it is renewed with the others");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn its_timers_are_set_to_what_is_due_sooner_than_they_are_set_for() {
     let (mut tenancy, ..) = two();
     let due = Timers { renew: Some(tenancy.next_renewal()), expire: Some(at(986)) };
     assert_eq!(tenancy.timers(Timers::default()), due);
-    assert_eq!(tenancy.timers(due), Timers::default(), "both are set");
+    assert_eq!(tenancy.timers(due), Timers::default(), "both timers are set");
     let later = due.renew.map(|at| at + Duration::from_nanos(1));
     assert_eq!(tenancy.timers(Timers { renew: later, ..due }), Timers { expire: None, ..due });
     assert_eq!(tenancy.timers(Timers { expire: Some(at(987)), ..due }), Timers { renew: None, ..due });
@@ -179,7 +179,7 @@ fn with_one_lock_all_are_lost() {
     let sent = tenancy.renew(at(330));
     let lost = renewed(&mut tenancy, sent[1], RenewVote::Lost, 340);
     assert_eq!((lost, tenancy.phase()), (Renewed::Lost(LostReason::Forgotten), Phase::Lost(LostReason::Forgotten)));
-    assert_eq!(renewed(&mut tenancy, sent[0], RenewVote::Extended, 341), Renewed::Over, "lost is final");
+    assert_eq!(renewed(&mut tenancy, sent[0], RenewVote::Extended, 341), Renewed::Over, "a lost lease stays lost");
     assert!(!tenancy.is_alive(at(341)) && !tenancy.release(at(341)) && !tenancy.lose(LostReason::Closed));
     assert!(tenancy.renew(at(900)).is_empty() && tenancy.timers(Timers::default()) == Timers::default());
 }

@@ -1,4 +1,4 @@
-//! One client: what it knows of its nodes, what it says to them, and what it claims.
+//! One client: what it knows of its nodes, its hellos, and its claim.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,24 +13,24 @@ use super::Scope;
 use super::nodes::{MAX_TTL, Nodes, TTL, tick};
 use crate::scope::Ticks;
 
-/// How often it may plan within one moment: first it asks, then it makes records and puts its list in
-/// force, and once more it looks what came of that.
+/// How many plans a client may make within one moment. It asks, makes records, puts its list in
+/// force, and reads the result.
 const PLANS: u32 = 8;
-/// Clocks run apart by a hundredth at most.
+/// Clocks run apart by 1 % at most.
 const RATE: f64 = 0.01;
-/// For how long a node that does not answer is waited for: less than a tick.
+/// How long a client waits for a node that does not answer: less than a tick.
 const ROUND: Duration = Duration::from_millis(200);
 
-/// What is known of one node.
+/// What a client knows of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Link {
     server: usize,
     guard: RestartGuard,
-    /// When the hello was sent whose answer is known; none if there is no connection.
+    /// When the last answered hello was sent; `None` without a connection.
     at: Option<Tick>,
     process: Arc<str>,
     stale: bool,
-    /// Nothing comes over it: for a while, or never.
+    /// `silent`: no message passes for a while. `cut`: no message ever passes.
     silent: bool,
     cut: bool,
 }
@@ -50,16 +50,16 @@ pub struct Asking {
 pub struct Client {
     number: usize,
     list: Arc<List>,
-    /// Since when it runs.
+    /// When the client started; `None` before that.
     pub since: Option<Ticks>,
     links: Vec<Link>,
     book: KnownNodes,
     standings: Vec<MembershipState>,
     other_list: bool,
     pub asking: Option<Asking>,
-    /// It has claimed.
+    /// Whether it has claimed.
     claimed: bool,
-    /// Until when it treats the lock as held, if it got it.
+    /// If it got the lock: until when it treats the lock as held.
     until: Option<Ticks>,
     won: bool,
     ahead: u64,
@@ -100,17 +100,17 @@ impl Client {
         Size::of(u32::try_from(self.links.len()).unwrap_or(u32::MAX))
     }
 
-    /// The server of one of its nodes.
+    /// The server that is this node of the client.
     pub fn server(&self, node: usize) -> usize {
         self.links[node].server
     }
 
-    /// Which of its nodes a server is.
+    /// The client's node that is this server, if any.
     pub fn node(&self, server: usize) -> Option<usize> {
         self.links.iter().position(|link| link.server == server)
     }
 
-    /// Nothing comes from a node any more, or again: then it is connected to, if it was not.
+    /// Makes a node silent, or ends that. Then connects to the node if there is no connection.
     pub fn silence(&mut self, nodes: &mut Nodes, node: usize, silent: bool) {
         self.links[node].silent = silent;
         if !silent && self.since.is_some() && self.links[node].at.is_none() {
@@ -130,13 +130,13 @@ impl Client {
         self.other_list
     }
 
-    /// Whether it may hold the lock now or later.
+    /// Whether the client may hold the lock now or later.
     pub fn matters(&self, now: Ticks) -> bool {
         self.holds(now) || self.asking.is_some() || !self.claimed
     }
 
-    /// Its connection to a server's process has ended, and another stands at once: what it claimed
-    /// there is lost.
+    /// The connection to a server's process has ended, and a new one is there at once. A claim on
+    /// the old connection is lost.
     pub fn reconnect(&mut self, nodes: &mut Nodes, server: usize) {
         let Some(node) = self.node(server).filter(|_| self.since.is_some()) else { return };
         self.links[node].at = None;
@@ -146,7 +146,7 @@ impl Client {
         self.connect(nodes, node);
     }
 
-    /// The greeting: INFO, and a hello that does not know yet what that shows.
+    /// The greeting: INFO, and a hello that is sent before the client has read INFO's reply.
     fn connect(&mut self, nodes: &mut Nodes, node: usize) {
         if !self.links[node].silent && !self.links[node].cut {
             let (intent, seen) = (Intent::Keep, Vec::new());
@@ -159,7 +159,7 @@ impl Client {
         (0..self.links.len()).for_each(|node| self.connect(nodes, node));
     }
 
-    /// Says hello until nothing is due.
+    /// Says hello until no hello is due.
     pub fn greet(&mut self, nodes: &mut Nodes) {
         for _ in 0..PLANS {
             let now = tick(nodes.now);
@@ -206,7 +206,7 @@ impl Client {
         self.hello(nodes, node, process, wanted);
     }
 
-    /// With INFO, and its answer.
+    /// Sends INFO and a hello, and reads the replies.
     fn hello(&mut self, nodes: &mut Nodes, node: usize, process: Arc<str>, wanted: Wanted) {
         let now = tick(nodes.now);
         let Wanted { intent, old, knew, sync, seen } = wanted;
@@ -246,7 +246,7 @@ impl Client {
         self.asking = Some(Asking { t0: now, ballot, pending: self.voting(now), granted: nobody, bar: 0 });
     }
 
-    /// Its claim reaches a node, unless it is lost.
+    /// The claim reaches a node, unless the node is silent.
     pub fn vote(&mut self, nodes: &mut Nodes, node: usize) {
         let link = &mut self.links[node];
         let Some(asking) = &mut self.asking else { return };
@@ -273,13 +273,13 @@ impl Client {
         }
     }
 
-    /// It counts the votes that came: it has the lock, asks again above what it was told, or gives up
-    /// once no more come. Returns its token if it won.
+    /// Counts the votes. The client wins, asks again above the highest returned bar, or gives up if
+    /// no vote is pending. Returns the token if it won.
     pub fn count(&mut self, nodes: &mut Nodes) -> Option<u64> {
         let asking = self.asking?;
         let (now, quorum) = (nodes.now, self.size().quorum());
         let votes = asking.granted.and(self.voting(now));
-        // No vote counts for longer than 5 s.
+        // No vote counts for longer than MAX_ROUND.
         if votes.len() >= quorum && !self.other_list && now < asking.t0 + TTL {
             (self.asking, self.until, self.won) = (None, Some(asking.t0 + TTL - 1), true);
             return Some(asking.ballot);

@@ -1,4 +1,4 @@
-//! The servers: the real memory node's stores, and which process each is.
+//! The servers: stores of the real memory node, and the number of each server's process.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::scope::Ticks;
 /// One tick: a little less than the time between two hellos.
 const TICK: Duration = Duration::from_millis(980);
 
-/// The ttl of all locks, and the longest of the lists.
+/// The ttl of all locks, and the `max_ttl` of the lists.
 pub const TTL: Ticks = 4;
 pub const MAX_TTL: Duration = Duration::from_secs(5);
 
@@ -26,7 +26,7 @@ pub fn time(ticks: Ticks) -> Duration {
     TICK * ticks.unsigned_abs()
 }
 
-/// What a client's clock shows.
+/// The time that a client's clock shows.
 pub fn tick(now: Ticks) -> Tick {
     Tick::new(time(UP + now))
 }
@@ -39,7 +39,7 @@ struct Server {
     flushed: bool,
 }
 
-/// All servers, and what time it is.
+/// All servers, and the present time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Nodes {
     pub now: Ticks,
@@ -47,17 +47,17 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Its process, as INFO shows it.
+    /// A server's process, as INFO shows it.
     pub fn process(&self, server: usize) -> Arc<str> {
         format!("{server}.{}", self.servers[server].epoch).into()
     }
 
-    /// Which of its memories this is.
+    /// Counts the restarts and flushes of a server: each begins an empty memory.
     pub fn memory(&self, server: usize) -> u8 {
         self.servers[server].epoch + u8::from(self.servers[server].flushed)
     }
 
-    /// Whether INFO shows that nobody can have used it before.
+    /// Whether INFO shows that no client can have used the server before.
     fn kept_all(&self, server: usize, list: &List) -> bool {
         let it = &self.servers[server];
         let up = it.born.map_or(UP + self.now, |born| self.now - born);
@@ -83,7 +83,7 @@ impl Nodes {
         }
     }
 
-    /// The id of its record.
+    /// The id of the server's record.
     pub fn id(&mut self, server: usize) -> Option<Arc<str>> {
         let (list, none) = (Arc::new(List::new("look", ["node"], MAX_TTL)), Arc::<str>::from(""));
         let (intent, new, process) = (Intent::Look, none.clone(), none);

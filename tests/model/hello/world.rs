@@ -1,4 +1,4 @@
-//! Clients, servers and what went wrong, and everything that may happen next.
+//! Clients, servers and faults, and all possible next events.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use super::nodes::Nodes;
 use super::{Action, Fault, Scope};
 use crate::scope::Ticks;
 
-/// What goes wrong.
+/// The state of the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Trouble {
-    /// Nothing did.
+    /// It has not happened yet.
     NotYet,
-    /// This node does not answer this client, since then.
+    /// This node has not answered this client since this moment.
     Silent(usize, usize, Ticks),
-    /// This client is slow, since then.
+    /// This client has been slow since this moment.
     Slow(usize, Ticks),
-    /// It is over, since then.
+    /// It ended at this moment.
     Over(Ticks),
 }
 
@@ -25,7 +25,7 @@ pub struct World {
     nodes: Nodes,
     clients: Vec<Arc<Client>>,
     trouble: Trouble,
-    /// The highest token so far, and whether a later one was not above it.
+    /// The highest token so far, and whether a later token was not above it.
     token: u64,
     pub fell: bool,
 }
@@ -34,8 +34,8 @@ impl World {
     pub fn new(scope: &Scope) -> Self {
         let clients = (0..2 + usize::from(scope.third)).map(|number| Arc::new(Client::new(scope, number))).collect();
         let mut world = Self { nodes: Nodes::default(), clients, trouble: Trouble::NotYet, token: 0, fell: false };
-        // The one that only says hello is there from the beginning on. So is the first one, if they have
-        // one list: of two lists, either may come first.
+        // The third client runs from the beginning. So does the first client, if there is only one
+        // list. With two lists, either client may start first.
         if scope.is_alike() {
             world.start(0);
         }
@@ -43,20 +43,20 @@ impl World {
         world
     }
 
-    /// Whether both may hold still, or one after the other.
+    /// Whether both clients may still hold the lock, together or one after the other.
     pub fn matters(&self, scope: &Scope) -> bool {
         let of = |client: &usize| self.clients[*client].matters(self.nodes.now);
         let won = |client: &usize| scope.is_alike() && self.clients[*client].has_won();
         (0..2).all(|client| of(&client) || won(&client))
     }
 
-    /// Whether both hold, and one of them was to know better.
+    /// Whether both clients hold the lock, and one of them should have noticed.
     pub fn both_hold(&self, scope: &Scope) -> bool {
         self.clients[..2].iter().all(|client| client.holds(self.nodes.now)) && !self.is_excused(scope)
     }
 
-    /// Lists that share only a node that one of them does not reach, or that has just forgotten which
-    /// list is in force there, need not know of each other until both have said hello.
+    /// Two lists may share only a node that one client cannot reach, or that has just forgotten the
+    /// list in force. Then the clients need not notice each other until both have said hello.
     fn is_excused(&self, scope: &Scope) -> bool {
         let restarts = matches!(scope.fault, Fault::Restart(_) | Fault::Flush(_));
         !scope.is_alike()
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// Whether what went wrong has done so for as long as it may.
+    /// Whether the fault has lasted as long as its scope allows.
     fn must_heal(&self, scope: &Scope) -> bool {
         let now = self.nodes.now;
         match (self.trouble, scope.fault) {
@@ -107,7 +107,7 @@ impl World {
         }
         if let Some(asking) = &it.asking {
             let shared = |node: &usize| scope.shares(it.server(*node));
-            // In the order of its list, or the other way round.
+            // The claim reaches the shared nodes in the order of the client's list, or in reverse.
             let mut comes = asking.pending.iter().filter(shared);
             let next = if client == 0 { comes.next() } else { comes.last() };
             actions.extend(next.map(|node| Action::Vote(client, node)));
@@ -125,7 +125,7 @@ impl World {
                 let runs = |client: &usize| self.clients[*client].since.is_some();
                 actions.extend((0..2).filter(runs).map(Action::Slow));
             }
-            // From before it starts, or while it runs.
+            // The fault may begin before the client starts, or while it runs.
             (_, Fault::Silent(server, _)) => {
                 let node = |client: usize| Some(Action::Silence(client, self.clients[client].node(server)?));
                 actions.extend((0..2).filter_map(node));
@@ -162,7 +162,7 @@ impl World {
             Action::Slow(client) => self.trouble = Trouble::Slow(client, self.nodes.now),
             Action::Heal => self.heal(),
         }
-        // The third one last: what the others do not know yet it has not mended.
+        // The third client settles last: what it does must not help the others in this moment.
         (0..self.clients.len()).for_each(|client| self.settle(scope, client));
     }
 
@@ -191,14 +191,14 @@ impl World {
     fn count(&mut self, scope: &Scope, client: usize) {
         let token = Arc::make_mut(&mut self.clients[client]).count(&mut self.nodes);
         if let Some(token) = token {
-            // Lists do not know each other's tokens.
+            // Clients of different lists do not know each other's tokens.
             self.fell |= scope.is_alike() && token <= self.token;
             self.token = self.token.max(token);
         }
     }
 
-    /// What reaches a server of one list only does so at once. A client that is not slow says hello and
-    /// decides as soon as it can.
+    /// Delivers claims to servers of only one list at once. A client that is not slow says hello
+    /// and decides as soon as it can.
     fn settle(&mut self, scope: &Scope, client: usize) {
         if self.clients[client].since.is_none() {
             return;

@@ -1,35 +1,35 @@
-//! Nodes that forgot, or whose clock was stepped, and holders and rounds that rest on them.
+//! Nodes that forgot, or whose clock was stepped, while holders and rounds depend on their votes.
 
 use super::part::Part;
 use super::script::{NEVER, Script, forgets, millis, suspend};
 use crate::cue::Cue;
 use crate::judge::history::{Answer, Verb};
 
-/// A cannot reach n0, holds n1 and n2, and then cannot reach n1 any more. B's round has n0's grant,
-/// and its request to n1 is on the way.
+/// A cannot reach n0 and holds the name on n1 and n2. Then A cannot reach n1 any more. B gets a
+/// grant from n0, and B's request to n1 is on its way.
 fn cut_off_holder(script: &mut Script, n0_until: u64) {
     script.hold_back(0, &[0], 0..n0_until, NEVER);
     script.hold_back(0, &[1], 300..NEVER, NEVER);
     script.asks(0, 0, Part { round_timeout: Some(millis(200)), ..Part::default() });
 }
 
-/// Issue 8, item 1. n0 grants to B, and forgets it. A heals n0 and counts `extended` of n0 and n2:
-/// its deadline moves by a ttl. Its key on n1 ends, and B's request gets there: B counts n0, which
-/// has forgotten it, and n1.
+/// n0 grants B, and forgets that. A heals n0, and counts `extended` from n0 and n2: A's deadline
+/// moves by a ttl. A's hold on n1 ends, and B's request arrives there. B counts n1, and n0, which
+/// forgot. (docs/protocol.md, "Why `extended` must wait".)
 pub fn healed_while_a_vote_is_counted(script: &mut Script) {
     script.world(3, 2, 9_000, 20_000);
     script.node_timeout(5_000);
     cut_off_holder(script, 4_400);
     script.hold_one_way(1, &[1], 0, 4_200..4_900, 9_030);
     script.asks(4_300, 1, Part { round_timeout: Some(millis(4_950)), timeout: millis(5_500), ..Part::default() });
-    // It does not hear of n0 again: else it would doubt it.
+    // B must receive nothing more from n0, or B would doubt n0.
     script.hold_back(1, &[0], 4_340..NEVER, NEVER);
     script.once_done(Verb::Claim, 1, 0, Answer::Granted, forgets(0));
 }
 
-/// The same where A waits until its node has been in doubt for longer than a round may last, and
-/// B's machine is suspended in the middle of its round: when it goes on, n1's vote is there before
-/// its timer has run.
+/// The same, but A waits until n0 has been in doubt for longer than MAX_ROUND. B's machine is
+/// suspended in the middle of B's round. When it continues, n1's vote is there, and B's timer has
+/// not run.
 pub fn a_vote_older_than_a_round_may_last(script: &mut Script) {
     script.world(3, 2, 9_000, 12_000);
     script.node_timeout(20_000);
@@ -39,14 +39,14 @@ pub fn a_vote_older_than_a_round_may_last(script: &mut Script) {
     script.hold_one_way(1, &[1], 0, 2_900..3_500, 9_050);
     script.asks(3_000, 1, Part { round_timeout: Some(millis(5_000)), timeout: millis(8_000), ..Part::default() });
     script.once_done(Verb::Claim, 1, 0, Answer::Granted, forgets(0));
-    // B does not hear of n0 again, as above.
+    // B must receive nothing more from n0, or B would doubt n0.
     script.hold_back(1, &[0], 3_020..NEVER, NEVER);
     let paused = script.about(5_950, 300);
     script.at(3_100, suspend(1, paused));
 }
 
-/// The clock of the node that a holder's quorum hangs on is stepped ahead, and back: what it held
-/// is over for it, though the clock is right again.
+/// A holder depends on a node whose clock is stepped ahead, and back later. The holder's hold on
+/// this node has ended, even if the clock is right again.
 pub fn stepped_there_and_back(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
     script.hold_back(0, &[0], 0..NEVER, NEVER);
@@ -58,8 +58,7 @@ pub fn stepped_there_and_back(script: &mut Script) {
     script.asks(100, 1, Part::default());
 }
 
-/// All three nodes restart empty, one a little after the other, while one process holds and another
-/// waits.
+/// All three nodes restart empty, one after the other. One process holds the name, and others wait.
 pub fn rolling_restart_under_a_holder(script: &mut Script) {
     script.world(3, 3, 1_500, 2_000);
     script.asks(0, 0, Part::default());
@@ -71,8 +70,8 @@ pub fn rolling_restart_under_a_holder(script: &mut Script) {
     script.asks(500, 2, Part::default());
 }
 
-/// The node on which a round got its first vote restarts before the second vote comes: that vote is
-/// of a node that has forgotten it.
+/// The node that granted first in a round restarts before the second grant arrives. So the first
+/// vote is of a node that has forgotten its grant.
 pub fn restarted_between_two_grants_of_one_round(script: &mut Script) {
     script.world(3, 2, 1_000, 1_500);
     script.node_timeout(1_000);

@@ -1,4 +1,4 @@
-//! Hand-overs: what nodes push to who waits, and what it may make of that.
+//! Hand-overs: what nodes push to waiters, and what waiters conclude from a push.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use super::script::{NEVER, Script, forgets, millis, suspend};
 use crate::cue::Cue;
 use crate::judge::history::{Answer, Memory, Verb};
 
-/// One round, of one process that does not wait for anybody.
+/// A try with a single round of this length.
 fn once(round: u64) -> Part {
     Part { timeout: millis(0), round_timeout: Some(millis(round)), ..Part::default() }
 }
 
-/// A waiter is handed the lock some time after it has asked for it last: its time has begun then.
+/// A waiter is handed the lock some time after its last ask. Its time counts from this ask.
 pub fn handed_over_a_while_after_it_asked(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
     let hold = script.about(100, 900);
@@ -20,8 +20,8 @@ pub fn handed_over_a_while_after_it_asked(script: &mut Script) {
     script.asks(50, 1, Part { hold: millis(300), ..Part::default() });
 }
 
-/// Two processes have one node each, and give it back: a third is handed both, with two ballots, of
-/// which none has a quorum.
+/// Two processes hold one node each, and give it up. A third process is handed both nodes, with two
+/// ballots, so no ballot has a quorum.
 pub fn handed_over_with_ballots_that_differ(script: &mut Script) {
     script.world(3, 3, 3_000, 4_000);
     script.node_timeout(2_000);
@@ -33,9 +33,8 @@ pub fn handed_over_with_ballots_that_differ(script: &mut Script) {
     script.asks(100, 1, Part { hold: millis(300), ..Part::default() });
 }
 
-/// The first holder's wall clock is far ahead. The one that it hands over to dies before it has renewed
-/// that, and the next one asks with the lowest ballot that it may: that must be above what was handed
-/// over.
+/// A's wall clock is far ahead. B is handed the lock, and dies before it has renewed the lock. C
+/// asks with the lowest ballot that it may use. The nodes must grant only a ballot above B's.
 pub fn whoever_was_handed_the_lock_dies(script: &mut Script) {
     script.world(3, 3, 1_500, 2_000);
     script.at(0, Cue::StepWall { process: 0, by_ms: 60_000 });
@@ -46,42 +45,40 @@ pub fn whoever_was_handed_the_lock_dies(script: &mut Script) {
     }
     let dies = script.about(560, 100);
     script.at(dies, Cue::Kill(1));
-    // Later: who waits already would be told of the ballot.
+    // C asks late. A waiter would learn B's ballot from the replies to its asks.
     script.asks(800, 2, Part { hold: millis(200), ..Part::default() });
 }
 
-/// B is handed n0 by C, which had it for a moment, and stands still. n0 forgets that; A heals it
-/// there, and counts it when no round rests on what was forgotten any more. A's key on n1 ends, and
-/// B is granted it with the ballot that n0 had handed over: what B was pushed is older than a round
-/// may last.
+/// C holds n0 for a moment and hands it over to B, and B stands still. n0 forgets that. A heals n0,
+/// and counts n0 once no round can still rest on the forgotten grant. A's hold on n1 ends, and n1
+/// grants B, with the ballot of n0's push. But this push is older than MAX_ROUND.
 pub fn handed_over_longer_ago_than_a_round_may_last(script: &mut Script) {
     script.world(3, 3, 8_000, 12_000);
     script.node_timeout(20_000);
     script.jitter = 2;
-    // What A has of n0 ends before that restarts: so A knows whose room the new process has.
+    // A's connection to n0 ends before n0 restarts, so A notices the new process when it connects.
     script.hold_back(0, &[0], 0..300, NEVER);
     script.at(305, Cue::Replace { process: 0, node: 0 });
     script.hold_one_way(0, &[0], 0, 300..800, 800);
     script.hold_back(0, &[1], 300..NEVER, NEVER);
     script.asks(0, 0, Part { round_timeout: Some(millis(200)), ..Part::default() });
-    // C hears that others have it when B waits.
+    // C learns that others hold n1 and n2 only when B waits.
     script.hold_one_way(2, &[1, 2], 1, 0..500, 600);
     script.asks(40, 2, once(5_000));
     let (ttl, round_timeout) = (Some(millis(12_000)), Some(millis(5_000)));
     script.asks(100, 1, Part { ttl, round_timeout, ..Part::default() });
-    // It reads that before its timers run, and asks with the ballot that n0 had handed over.
+    // B reads n0's push before its timers run, and asks with the pushed ballot.
     script.at(560, suspend(1, 4_700));
     script.once_done(Verb::Withdraw, 2, 0, Answer::Released(true), forgets(0));
-    // B does not hear of n0 again: else it would doubt it.
+    // B must receive nothing more from n0, or B would doubt n0.
     script.hold_back(1, &[0], 5_000..NEVER, NEVER);
     script.hold_one_way(1, &[1], 0, 5_000..6_000, 8_050);
     let paused = script.about(2_650, 120);
     script.at(5_400, suspend(1, paused));
 }
 
-/// A holds n0 and n1, by which it believes. The clock of n1 goes ahead, and C is granted n1 and n2;
-/// it sees the step, and gives both back. What n1 hands over to B was ended early, and does not
-/// count.
+/// A holds n0 and n1. The clock of n1 goes ahead, so n1 ends A's hold early. C is granted n1 and
+/// n2, sees the clock step, and gives both up. n1 then hands over to B. This push must not count.
 pub fn handed_over_by_a_node_whose_clock_was_stepped(script: &mut Script) {
     script.world(3, 3, 4_000, 5_000);
     script.node_timeout(3_000);
@@ -90,35 +87,35 @@ pub fn handed_over_by_a_node_whose_clock_was_stepped(script: &mut Script) {
     script.asks(0, 0, Part { ttl: Some(millis(1_000)), renewed: false, ..Part::default() });
     let stepped = script.about(150, 50);
     script.at(stepped, Cue::StepClock { node: 1, by_ms: 1_000 });
-    // C is granted both before it hears from n1, whose answer shows the step.
+    // C is granted both nodes before it reads a reply of n1, which shows the step.
     script.hold_one_way(2, &[0, 1], 1, 200..400, 500);
     script.asks(250, 2, once(2_000));
-    // B joins behind A and C, and hears nothing more from n1 until that hands over.
+    // B queues behind A and C, and receives nothing more from n1 until n1 hands over.
     script.asks(300, 1, Part { hold: millis(200), ..Part::default() });
 }
 
-/// A node hands a name over to who has asked it again by then, with the ballot of a holder whose
-/// wall clock is ahead. The answer tells that ballot, and not the one it was asked with: another
-/// node grants that.
+/// A node hands a name over to B, with a ballot of A, whose wall clock is ahead. B has asked this
+/// node again by then. The node's reply shows the hand-over's ballot, and another node grants B's
+/// own ballot.
 pub fn claimed_where_it_was_handed_over_with_another_ballot(script: &mut Script) {
     script.world(3, 3, 2_000, 3_000);
     script.node_timeout(2_500);
     script.jitter = 2;
     script.at(0, Cue::StepWall { process: 0, by_ms: 5_000 });
-    // C has n1 for a second, and dies.
+    // C holds n1 for a second, and dies.
     script.hold_one_way(2, &[0, 2], 0, 0..NEVER, NEVER);
     script.once_done(Verb::Claim, 2, 1, Answer::Granted, Cue::Kill(2));
     script.asks(20, 2, Part { ttl: Some(millis(1_000)), ..once(500) });
-    // A has the others, and is never heard of there.
+    // A holds the other nodes. A's requests to n1 arrive late.
     script.hold_one_way(0, &[1], 0, 0..1_600, 1_700);
     script.asks(60, 0, Part { hold: millis(900), ..Part::default() });
-    // B is registered on n0 and does not hear of that, nor of the fence there.
+    // B has a place on n0. B does not receive n0's reply, so it does not know n0's fence.
     script.hold_one_way(1, &[0], 1, 150..1_500, 1_550);
     script.hold_one_way(1, &[2], 0, 150..NEVER, NEVER);
     script.asks(200, 1, Part { round_timeout: Some(millis(660)), hold: millis(300), ..Part::default() });
 }
 
-/// A holds and B waits when C, behind it, gives up: its release hands nothing over that is A's.
+/// A holds and B waits. C, behind B, gives up: C's release must not hand over A's lock.
 pub fn who_gives_up_hands_over_nothing_of_others(script: &mut Script) {
     script.world(3, 3, 3_000, 4_000);
     script.asks(0, 0, Part::default());
@@ -127,9 +124,9 @@ pub fn who_gives_up_hands_over_nothing_of_others(script: &mut Script) {
     script.asks(100, 2, Part { timeout, ..Part::default() });
 }
 
-/// B has measured slow round trips, and quick ones since: it would want a shorter hand-over with
-/// each claim. Its second claim is carried out, and not answered; what is handed over then must
-/// last as long as the first claim said, or C enters before B has left.
+/// B has measured slow round trips, and then quick ones, so its later claims could ask for a
+/// shorter hand-over. B's second claim is carried out, but its reply is lost. The hand-over must
+/// last as long as the first claim said. Otherwise C enters before B has left.
 pub fn handed_over_for_less_than_the_claim_before_said(script: &mut Script) {
     script.world(3, 3, 10_000, 12_000);
     script.node_timeout(6_000);
@@ -138,7 +135,7 @@ pub fn handed_over_for_less_than_the_claim_before_said(script: &mut Script) {
     script.asks(0, 1, Part { hold: millis(50), ..Part::default() });
     script.asks(700, 0, Part { hold: millis(258), ..Part::default() });
     script.asks(900, 1, Part::default());
-    // It asks again since it may have missed something.
+    // B asks again on its new connection, since it may have missed a push.
     script.at(902, Cue::Replace { process: 1, node: 2 });
     script.hold_one_way(1, &[0, 1], 1, 915..958, NEVER);
     script.hold_one_way(1, &[2], 1, 950..NEVER, NEVER);
@@ -146,12 +143,11 @@ pub fn handed_over_for_less_than_the_claim_before_said(script: &mut Script) {
     script.asks(1_200, 2, Part { hold: millis(300), ..Part::default() });
 }
 
-/// C hands n0 and n1 over to A, and n2 to B, who came later. Another process with an old copy
-/// answers at n0 behind a proxy, when B has greeted the first one there anew, and before it
-/// subscribes and looks again. C's release comes there once more: it hands n0 over to B, of whose
-/// connection it is not known yet whose it is.
+/// C hands n0 and n1 over to A, and n2 to B, which came later. Behind a proxy, B greets n0 on a new
+/// connection. Before B subscribes, another process with an old copy takes over at n0. C's release
+/// arrives there again, and hands n0 over to B. B does not know yet which process sent this push.
 pub fn handed_over_by_another_server_than_was_greeted(script: &mut Script) {
-    // By then a connection that ends is made again at once.
+    // By this time, a connection that ends is replaced at once.
     const FROM: u64 = 6_000;
     script.world(3, 3, 4_000, 5_000);
     script.node_timeout(3_000);

@@ -1,5 +1,5 @@
-//! Clients of different lists that share nodes, and names that lead to two servers. (Most are moments
-//! of model_lists.py: A has n0, n1 and n2, and B has n2 and two others.)
+//! Clients of different lists that share nodes, and names that lead to two servers. In most
+//! comments, A has n0, n1 and n2, and B has n2 and two other nodes.
 
 use super::part::Part;
 use super::records::{END, cut, holds, must, world};
@@ -11,13 +11,13 @@ fn asks_for(timeout: u64, hold: u64) -> Part {
     Part { timeout: millis(timeout), hold: millis(hold), ..Part::default() }
 }
 
-/// A's list and B's, which share n2.
+/// The lists of A and B, which share n2.
 fn a_and_b(script: &mut Script, processes: usize) {
     world(script, 5, processes);
     script.plan.lists = vec![vec![0, 1, 2], vec![2, 3, 4]];
 }
 
-/// A holds, and B comes.
+/// A holds the name, and then B starts.
 pub fn two_lists_of_one_name(script: &mut Script) {
     a_and_b(script, 1);
     script.asks(2_500, 0, holds());
@@ -26,8 +26,8 @@ pub fn two_lists_of_one_name(script: &mut Script) {
     script.at(40_000, Cue::Kill(1));
 }
 
-/// Both start at the same moment and ask again and again. In the end one of them goes, and the other
-/// has it in bounded time.
+/// Both start at the same moment, and ask again and again. In the end one of them stops, and the
+/// other gets the name in bounded time.
 pub fn two_lists_share_a_node(script: &mut Script) {
     script.two_lists(3_000, 5_000);
     for process in 0..2 {
@@ -39,7 +39,7 @@ pub fn two_lists_share_a_node(script: &mut Script) {
     script.at(14_000, Cue::Kill(goes));
 }
 
-/// B was refused by n2, which restarts empty while A cannot reach it. What it said stands.
+/// n2 refused B. Then n2 restarts empty while A cannot reach it. n2's refusal still counts for B.
 pub fn the_common_node_forgets(script: &mut Script) {
     a_and_b(script, 1);
     script.asks(2_500, 0, holds());
@@ -50,8 +50,8 @@ pub fn the_common_node_forgets(script: &mut Script) {
     script.at(45_000, Cue::Kill(1));
 }
 
-/// B holds. A could not reach n2, and has its list in force on the two others, and the name: it loses
-/// that when it hears of n2.
+/// B holds the name. A could not reach n2, so A's list is in force on n0 and n1, and A holds the
+/// name there. A must lose the name when it reaches n2.
 pub fn who_meets_another_list_loses_all(script: &mut Script) {
     world(script, 5, 1);
     script.plan.lists = vec![vec![2, 3, 4], vec![0, 1, 2]];
@@ -62,7 +62,7 @@ pub fn who_meets_another_list_loses_all(script: &mut Script) {
     script.at(60_000, Cue::Kill(1));
 }
 
-/// B stood still for so long that its list lapsed, and A's came in force. It goes on by what it knew.
+/// B stands still until its list has lapsed and A's is in force, and continues with old knowledge.
 fn stood_still(script: &mut Script, late: bool) {
     world(script, 5, 1);
     script.jitter = 0;
@@ -86,12 +86,12 @@ pub fn stood_still_while_another_list_came(script: &mut Script) {
     stood_still(script, false);
 }
 
-/// It hears late of n2: it puts nothing in force before.
+/// n2's reply reaches B late. Until then, B must put no list in force.
 pub fn stood_still_and_hears_late_of_another_list(script: &mut Script) {
     stood_still(script, true);
 }
 
-/// B meets A's list on n1. n2 comes up when A and C cannot reach it for a moment: B does not have it.
+/// B meets A's list on n1. n2 starts while A and C cannot reach it. B must not put its list there.
 pub fn a_list_that_is_shut_out_takes_no_free_node(script: &mut Script) {
     world(script, 4, 0);
     script.plan.lists = vec![vec![0, 1, 2], vec![0, 1, 2], vec![1, 2, 3], vec![1, 2, 3]];
@@ -103,8 +103,8 @@ pub fn a_list_that_is_shut_out_takes_no_free_node(script: &mut Script) {
     [2, 3].into_iter().for_each(|process| script.at(80_000, Cue::Kill(process)));
 }
 
-/// Each has its list in force on one of the two nodes that they share, and meets the other's then. One
-/// of them gets it in the end.
+/// Each client has its list in force on one of the two shared nodes, and then meets the other's
+/// list. In the end one of the clients must get the name.
 fn two_lists_hold_each_other_up(script: &mut Script, behind: i64) {
     world(script, 4, 0);
     script.plan.lists = vec![vec![0, 1, 2], vec![0, 1, 3]];
@@ -122,12 +122,12 @@ pub fn lists_that_hold_each_other_up_lapse(script: &mut Script) {
     two_lists_hold_each_other_up(script, 0);
 }
 
-/// The nodes that they do not share have clocks that are behind.
+/// The same, and the clocks of the nodes that are not shared are behind.
 pub fn lists_that_hold_each_other_up_lapse_whatever_clocks_show(script: &mut Script) {
     two_lists_hold_each_other_up(script, 3_000);
 }
 
-/// A holds for longer than a list is in force at a time, while B waits to have its own.
+/// A holds the name for longer than a list stays in force without renewal. B's list has to wait.
 pub fn a_list_is_kept_in_force(script: &mut Script) {
     a_and_b(script, 1);
     script.asks(2_500, 0, Part { must_keep: true, hold: millis(80_000), ..holds() });
@@ -136,7 +136,7 @@ pub fn a_list_is_kept_in_force(script: &mut Script) {
     script.at(90_000, Cue::Kill(1));
 }
 
-/// The clock of n2 is set back by an hour. A goes, and its list lapses there in time.
+/// The clock of n2 is set back by an hour. A stops, and its list must lapse on n2 in time.
 pub fn a_list_lapses_though_a_clock_is_set_back(script: &mut Script) {
     world(script, 4, 1);
     script.plan.lists = vec![vec![0, 1, 2], vec![1, 2, 3]];
@@ -146,7 +146,7 @@ pub fn a_list_lapses_though_a_clock_is_set_back(script: &mut Script) {
     script.asks(120_000, 1, must());
 }
 
-/// B's list has another name: both hold.
+/// B's list has another name, so A and B both hold the name.
 pub fn lists_of_two_names(script: &mut Script) {
     a_and_b(script, 1);
     script.plan.strangers = vec![1];
@@ -156,8 +156,8 @@ pub fn lists_of_two_names(script: &mut Script) {
     script.at(40_000, Cue::Kill(1));
 }
 
-/// B's list has another name, and its nodes are called as A's: they are other servers, but for one. Both
-/// have a quorum.
+/// B's list has another name. Its nodes have the same names as A's, but only one of them leads to
+/// the same server. Both clients have a quorum.
 pub fn other_servers_of_another_list(script: &mut Script) {
     world(script, 3, 1);
     (script.plan.strangers, script.plan.spares) = (vec![1], 2);
@@ -167,7 +167,7 @@ pub fn other_servers_of_another_list(script: &mut Script) {
     script.at(35_000, Cue::Kill(1));
 }
 
-/// n0 leads B to another server. A has n0, n1 and n2, and B has the other, n3 and n4.
+/// n0 leads B to another server. A has n0, n1 and n2. B has this other server, n3 and n4.
 fn two_servers_behind_one_name(script: &mut Script, copied: bool) {
     world(script, 5, 2);
     script.plan.spares = 1;
@@ -189,12 +189,13 @@ pub fn a_name_leads_to_two_servers(script: &mut Script) {
     two_servers_behind_one_name(script, false);
 }
 
-/// The other one was its replica, and both run.
+/// The other server was a replica of n0's server, and both run.
 pub fn a_replica_takes_over_beside_its_master(script: &mut Script) {
     two_servers_behind_one_name(script, true);
 }
 
-/// K cannot reach n0 any more, which restarts: that it knew another record there harms nobody for long.
+/// A process cannot reach n0, which restarts. Others must soon ignore the old id that it still
+/// knows.
 pub fn who_cannot_reach_a_node_does_not_show_its_record(script: &mut Script) {
     world(script, 3, 2);
     cut(script, 1, 5_000..NEVER, &[0]);
@@ -203,8 +204,8 @@ pub fn who_cannot_reach_a_node_does_not_show_its_record(script: &mut Script) {
     script.asks(70_000, 0, must());
 }
 
-/// It stands still for a while, and one of its nodes has restarted when it goes on: it has a quorum
-/// at once.
+/// A client stands still for a while. Meanwhile one of its nodes restarts. When the client
+/// continues, it must have a quorum at once.
 pub fn an_established_client_beside_a_restart(script: &mut Script) {
     script.world(3, 1, 3_000, 20_000);
     script.at(1_000, pause(0, 11_000));
@@ -213,8 +214,8 @@ pub fn an_established_client_beside_a_restart(script: &mut Script) {
     script.asks(12_300, 0, Part { must: true, ..asks_for(5_000, 500) });
 }
 
-/// All nodes restart at once with what they have stored, and are down for eight seconds: a lock
-/// outlives that, if enough is left of it for its nodes to extend it again.
+/// All nodes restart at once with their data, and are down for some seconds. A lock with enough
+/// time left must survive: its nodes must extend it in time.
 pub fn all_restart_with_their_memory(script: &mut Script) {
     let nodes = [1, 3][script.dice.index(2)];
     script.world(nodes, 1, 24_000, 60_000);
@@ -226,7 +227,7 @@ pub fn all_restart_with_their_memory(script: &mut Script) {
     script.at(90_000, Cue::Starts);
 }
 
-/// A process starts beside one that runs, while one of the nodes has just restarted.
+/// A process starts beside a running one, just after a node has restarted.
 pub fn a_newcomer_beside_a_restart(script: &mut Script) {
     script.world(3, 1, 3_000, 20_000);
     let node = script.dice.index(3);
@@ -236,7 +237,7 @@ pub fn a_newcomer_beside_a_restart(script: &mut Script) {
     script.asks(starts + 100, 1, Part { must: true, ..asks_for(4_500, 500) });
 }
 
-/// A process starts beside one that runs, while a machine is dead: it waits for nothing.
+/// A process starts beside a running one while a machine is dead. The process must not wait for it.
 pub fn a_newcomer_while_a_machine_is_dead(script: &mut Script) {
     script.world(3, 1, 3_000, 20_000);
     let node = script.dice.index(3);
@@ -246,8 +247,8 @@ pub fn a_newcomer_while_a_machine_is_dead(script: &mut Script) {
     script.asks(starts + 100, 1, Part { must: true, ..asks_for(2_500, 500) });
 }
 
-/// One of three nodes is far from a client and the others near, of which one restarts: the far one
-/// votes while that is in quarantine.
+/// One of three nodes is far from a client. A near node restarts. The far node must vote while the
+/// near one is in quarantine.
 pub fn a_far_node_beside_one_that_restarts(script: &mut Script) {
     script.world(3, 1, 5_000, 12_000);
     (script.plan.regions, script.plan.far) = (2, millis(200));
@@ -259,8 +260,8 @@ pub fn a_far_node_beside_one_that_restarts(script: &mut Script) {
     }
 }
 
-/// A client whose list is a part of the others' revokes their lock, though that is in force on none of
-/// its nodes. What it is told must be so.
+/// B's list has only n0, and no list of B is in force there. B revokes A's lock. What the call
+/// reports to B must be true.
 pub fn revoked_by_who_is_kept_out(script: &mut Script) {
     script.world(3, 1, 3_000, 5_000);
     script.plan.lists = vec![vec![0, 1, 2], vec![0]];
@@ -271,7 +272,8 @@ pub fn revoked_by_who_is_kept_out(script: &mut Script) {
     script.at(35_000, Cue::Kill(1));
 }
 
-/// A holder stands still until its list has lapsed and another has come. It holds nothing any more.
+/// A holder stands still until its list has lapsed and another list is in force. It must not hold
+/// the name any more.
 pub fn who_stands_still_holds(script: &mut Script) {
     world(script, 5, 1);
     script.plan.lists = vec![vec![0, 1, 2], vec![2, 3, 4]];

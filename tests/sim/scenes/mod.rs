@@ -1,5 +1,6 @@
-//! Scenes: scripted moments that random worlds rarely meet, each run some hundred times with other
-//! times, and judged as all runs are.
+//! Scenes: scripts for moments that random worlds rarely meet. Each scene runs some hundred times
+//! with other times, and the judge checks each run. In comments, A, B and C mostly are the
+//! processes 0, 1 and 2, and n0 is node 0.
 
 mod doubt;
 mod elections;
@@ -29,12 +30,12 @@ use crate::run::{self, Run};
 use crate::world::{World, micros};
 use script::Script;
 
-/// A scripted moment.
+/// One scene.
 #[derive(Debug)]
 pub struct Scene {
     pub name: &'static str,
     pub write: fn(&mut Script),
-    /// Nothing is excused that is not promised.
+    /// Whether the judge excuses nothing, not even what the library does not promise.
     pub strict: bool,
 }
 
@@ -188,8 +189,8 @@ pub fn named(name: &str) -> Option<&'static Scene> {
     SCENES.iter().find(|scene| scene.name == name)
 }
 
-/// The parts that were begun: in which process, and whether it has ended. And the processes that
-/// were shut down.
+/// The parts that have begun: the process of each, and whether the part has ended. The second list
+/// has the processes that were shut down.
 #[derive(Debug, Default)]
 pub struct Parts(Mutex<Vec<(usize, bool)>>, Mutex<Vec<usize>>);
 
@@ -212,7 +213,7 @@ impl Parts {
         self.1.lock().unwrap().contains(&process)
     }
 
-    /// How many have not ended, of processes that live.
+    /// How many parts of live processes have not ended.
     pub fn open(&self, world: &World) -> usize {
         let core = world.core.lock().unwrap();
         self.0.lock().unwrap().iter().filter(|&&(process, ended)| !ended && !core.processes[process].dead).count()
@@ -245,7 +246,7 @@ async fn perform(world: &Arc<World>, script: Script) {
     run::end(world, &plan, world.parts.open(world) as u64).await;
 }
 
-/// Gives everybody their cues.
+/// Schedules the cues of the script.
 fn hand_out(world: &World, script: Script) {
     let mut core = world.core.lock().unwrap();
     core.cues = script.waiting;

@@ -1,4 +1,4 @@
-//! What is done once a period, by processes whose clocks differ.
+//! Jobs that run once a period, in processes whose clocks differ.
 
 use super::part::Part;
 use super::script::{NEVER, Script, millis};
@@ -10,8 +10,8 @@ fn claims(hold: u64) -> Part {
     Part { once_per: Some(millis(PERIOD)), hold: millis(hold), ..Part::default() }
 }
 
-/// The first is done within a second. The clocks of the others are half a minute late, or early: they
-/// come in what is another period for them.
+/// The first process does the job within a second. The wall clocks of the others are half a minute
+/// behind or ahead, so by their clocks another period has begun.
 pub fn done_before_others_come_whose_clocks_differ(script: &mut Script) {
     script.world(3, 3, 2_000, 3_000);
     for (process, by_ms) in [(1, -30_000), (2, 30_000)] {
@@ -25,7 +25,7 @@ pub fn done_before_others_come_whose_clocks_differ(script: &mut Script) {
     }
 }
 
-/// What takes so long that it is renewed is done once as well: renewals do not end the period.
+/// A job takes so long that its lock is renewed. Renewals must not end the period.
 pub fn renewed_before_it_is_done(script: &mut Script) {
     script.world(3, 3, 2_000, 3_000);
     let hold = script.about(2_000, 1_000);
@@ -36,7 +36,7 @@ pub fn renewed_before_it_is_done(script: &mut Script) {
     }
 }
 
-/// Many claim at the same moment, and their messages cross.
+/// Many processes claim a period at the same moment, and their messages cross.
 pub fn many_claim_a_period_at_once(script: &mut Script) {
     script.world(5, 5, 2_000, 3_000);
     script.jitter = 3;
@@ -51,7 +51,7 @@ pub fn many_claim_a_period_at_once(script: &mut Script) {
     }
 }
 
-/// Who reaches one node only claims the period, and has nothing. Another, which needs that node, is
+/// A claims the period but reaches only one node, so it gets nothing. B needs this node. B must be
 /// the first then.
 pub fn who_was_not_first_keeps_no_period(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
@@ -61,9 +61,9 @@ pub fn who_was_not_first_keeps_no_period(script: &mut Script) {
     script.asks(3_500, 1, Part { must: true, ..claims(50) });
 }
 
-/// Of three nodes one has granted the period to somebody who reaches no other and gives up, and one
-/// cannot be reached by who comes next: that has one vote of the two that it needs, and nobody has
-/// the period. It tries again, and has it when the first has given its vote back.
+/// n0 grants the period to B, which reaches no other node and gives up later. A cannot reach n2. So
+/// A has one vote of the two that it needs, and nobody has the period. A must try again, and get
+/// the period once B has given up its vote.
 pub fn who_splits_the_votes_for_a_period_tries_again(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
     script.hold_back(1, &[1, 2], 0..3_000, NEVER);

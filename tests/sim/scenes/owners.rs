@@ -1,4 +1,4 @@
-//! One owner an acquire: what it asked for with lower ballots, and withdrew, comes late.
+//! Late messages of one owner: claims and withdrawals that arrive when it has the lock.
 
 use super::part::Part;
 use super::script::{NEVER, Script, millis, pause};
@@ -7,8 +7,8 @@ use crate::judge::history::Verb;
 
 const HOUR: u64 = 3_600_000;
 
-/// A has n0 and n1. B, which waits for these, is granted n2 and withdraws that, and its withdrawals
-/// come late: when it was handed n0 and n1, cannot reach n1 any more, and rests on n0 and n2.
+/// A holds n0 and n1. B waits there, is granted n2 and withdraws from n2. This withdrawal arrives
+/// late: after B was handed n0 and n1, cannot reach n1 any more, and depends on n0 and n2.
 fn withdrawn_late(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.jitter = 2;
@@ -21,22 +21,22 @@ fn withdrawn_late(script: &mut Script) {
     script.asks(750, 2, Part { hold: millis(300), ..Part::default() });
 }
 
-/// A renewal raises the ballot of a hold: what was withdrawn before does not end it. No claim does: B's
-/// claims with the ballot that it is handed never come.
+/// B's claims with the pushed ballot are lost, so only its renewal raises the ballot of its hold on
+/// n2. The late withdrawal must not end this hold.
 pub fn a_withdrawal_comes_when_its_owner_holds(script: &mut Script) {
     withdrawn_late(script);
     script.strays(1, 2, Verb::Claim, 590..1_000, NEVER);
 }
 
-/// The same where B's wall clock is ahead: it withdraws ballots above the one that it is handed, so it
-/// must ask above them.
+/// The same, but B's wall clock is ahead. So B withdraws ballots above the pushed one, and must ask
+/// with a higher ballot.
 pub fn a_push_is_below_what_was_withdrawn_elsewhere(script: &mut Script) {
     script.at(0, Cue::StepWall { process: 1, by_ms: 60_000 });
     withdrawn_late(script);
 }
 
-/// All nodes hand the name over to B, which hears of one, and asks with that ballot. Before its claims
-/// come, the name is taken away from whoever has it by a token up to a higher one.
+/// All nodes hand the name over to B. B reads one push, and asks with its ballot. Before B's claims
+/// arrive, C revokes the name with a token above this ballot.
 pub fn revoked_while_its_pushed_ballot_is_asked_with(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.jitter = 2;
@@ -48,8 +48,8 @@ pub fn revoked_while_its_pushed_ballot_is_asked_with(script: &mut Script) {
     script.at(at, Cue::Revokes { process: 2, name: 0 });
 }
 
-/// B's wall clock is ahead, and its claim to n2 comes late: it is handed the name by the others, with
-/// a lower ballot, and has let go of it by then.
+/// B's wall clock is ahead, and its claim to n2 is late. The other nodes hand the name over to B
+/// with a lower ballot. When the claim arrives, B has already released the name.
 pub fn a_claim_comes_behind_the_release_of_a_lower_token(script: &mut Script) {
     script.world(3, 2, 2_000, 2_500);
     script.jitter = 2;
@@ -61,8 +61,8 @@ pub fn a_claim_comes_behind_the_release_of_a_lower_token(script: &mut Script) {
     script.asks(100, 1, Part { hold: millis(100), ..Part::default() });
 }
 
-/// B's wall clock is ahead: it asked with a higher ballot than it has the name by. It stands still
-/// until its time is over, and C has the name by a token between the two when B lets go.
+/// B's wall clock is ahead, so B has asked with a higher ballot than its token. B stands still
+/// until its lock has ended. C gets a token between the two numbers. Then B releases.
 pub fn released_when_another_has_a_token_below_what_was_asked_with(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.jitter = 2;
@@ -74,8 +74,8 @@ pub fn released_when_another_has_a_token_below_what_was_asked_with(script: &mut 
     script.asks(600, 2, Part { hold: millis(3_000), must: true, must_keep: true, ..Part::default() });
 }
 
-/// A has n0 and n1, and it is taken away on n1 and n2. From then on it reaches n0 and n2, where what
-/// was revoked must be known for longer than a fence.
+/// A holds n0 and n1. B revokes the name on n1 and n2. From then on A reaches n0 and n2. n2 must
+/// remember the revocation for longer than a fence.
 pub fn revoked_longer_ago_than_fences_are_kept(script: &mut Script) {
     script.world(3, 2, 4 * HOUR, 4 * HOUR);
     script.node_timeout(1_000);

@@ -1,4 +1,4 @@
-//! What a client does in a scene: it asks once, holds for a while, and gives the lock back.
+//! A part: what a client does in a scene. It asks once, holds for a while, and gives the lock back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,37 +11,37 @@ use crate::judge::history::{Micros, What};
 use crate::sessions::Does;
 use crate::world::{World, micros};
 
-/// One ask. By default it waits for a minute, is renewed, and holds until it is lost.
+/// One part. By default it waits for a minute, renews its lock, and holds it until a loss.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     pub ttl: Option<Duration>,
     pub timeout: Duration,
     pub round_timeout: Option<Duration>,
     pub renewed: bool,
-    /// Whether it is broken a promise if it loses the lock.
+    /// Whether a loss of the lock breaks a promise.
     pub must_keep: bool,
-    /// It tries once, and does not wait.
+    /// Tries once, and does not wait.
     pub once: bool,
-    /// For how long; until it is lost or all faults have ended where this is longer.
+    /// How long the part holds the lock, unless the lock is lost or all faults end earlier.
     pub hold: Duration,
     pub dropped: bool,
-    /// For how long it keeps the guard of what it lost.
+    /// How long the part keeps its guard after a loss.
     pub lingers: Duration,
-    /// Whether it is broken a promise if this ask fails.
+    /// Whether a failure of this ask breaks a promise.
     pub must: bool,
-    /// Which names it asks for.
+    /// The names that the part asks for.
     pub names: &'static [u8],
-    /// As a reader.
+    /// Whether it acquires as a reader.
     pub shared: bool,
-    /// How many permits it asks for, and of how many; it asks for no lock then.
+    /// Asks for permits instead of a lock: how many, and how many the semaphore has.
     pub permits: Option<(u32, u32)>,
-    /// It claims a period, and is the first or not; dropped means that it undoes it.
+    /// Claims a period instead of a lock. Then `dropped` means that the part undoes its permit.
     pub once_per: Option<Duration>,
-    /// It asks for an office, and proclaims so many values, one after the other, that long apart.
+    /// Campaigns instead, and proclaims this many values with this pause between them.
     pub proclaims: Option<(u32, Duration)>,
-    /// As a writer, which reads behind that; `hold` is for how long it does either.
+    /// Acquires as a writer, and then becomes a reader. Each lasts for `hold`.
     pub downgrades: bool,
-    /// It has a session, which does this, one after the other; it asks for no lock then.
+    /// Uses a session instead of a lock, and takes these steps in it.
     pub session: Option<&'static [Does]>,
 }
 
@@ -80,7 +80,7 @@ impl Part {
     }
 }
 
-/// Begins a part in a process, unless that is dead.
+/// Begins a part in a process, unless the process is dead.
 pub fn begin(world: &Arc<World>, process: usize, part: Part) {
     let Some(client) = client(world, process) else { return };
     let number = world.parts.begun(process);
@@ -94,7 +94,7 @@ pub fn begin(world: &Arc<World>, process: usize, part: Part) {
     );
 }
 
-/// After the faults, somebody of each process gets the lock.
+/// After the faults, one caller in each process must get the lock.
 pub fn epilogue(world: &Arc<World>, patience: Duration) {
     let onlookers = world.core.lock().unwrap().plan.onlookers.clone();
     let takes_part = |process: &usize| !world.parts.is_shut(*process) && !onlookers.contains(process);
@@ -112,7 +112,7 @@ pub fn epilogue(world: &Arc<World>, patience: Duration) {
     }
 }
 
-/// Shuts a process's quorum down, and lets the process end when that is done.
+/// Shuts a process's quorum down. The process ends after that.
 pub fn shut_down(world: &Arc<World>, process: usize) {
     let Some(quorum) = world.quorums.of(process) else { return };
     world.parts.shut(process);
@@ -128,7 +128,7 @@ pub fn shut_down(world: &Arc<World>, process: usize) {
     );
 }
 
-/// By a client of this process the operator says that its servers are new.
+/// The operator runs `init` by a client of this process.
 pub fn init(world: &Arc<World>, process: usize) {
     let Some(quorum) = world.quorums.of(process) else { return };
     let number = world.parts.begun(process);
@@ -136,7 +136,8 @@ pub fn init(world: &Arc<World>, process: usize) {
     world.clone().exec.spawn(
         process,
         Box::pin(async move {
-            // It is refused unless all of them answer, and none has served before.
+            // The call fails unless all nodes answer and none has served before. Scenes expect
+            // that.
             let _ = quorum.init().await;
             world.parts.ended(number);
         }),
@@ -187,7 +188,7 @@ impl Client {
         }
     }
 
-    /// Holds, and looks at the lease often.
+    /// Holds the lock, and checks the lease often.
     async fn keep(&mut self, guard: LockGuard, watch: Watch, part: Part) {
         let end = (self.world.now() + micros(part.hold)).min(self.end_of_faults());
         let step = (self.ttl() / 16).max(Duration::from_millis(1));

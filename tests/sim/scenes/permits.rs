@@ -1,4 +1,4 @@
-//! Semaphores: at most so many at a time.
+//! Semaphores: at most a fixed number of permits is held at a time.
 
 use super::part::Part;
 use super::script::{Script, forgets, millis};
@@ -13,7 +13,7 @@ fn takes(many: u32, of: u32, timeout: u64, hold: u64) -> Part {
     Part { permits: Some((many, of)), timeout: millis(timeout), hold: millis(hold), ..Part::default() }
 }
 
-/// More is asked for than there is, one and several at a time, from several processes.
+/// Several processes ask for more permits than there are, one or several at a time.
 pub fn permits_are_asked_for_by_many(script: &mut Script) {
     semaphore(script, 3, 3);
     for nth in 0..30u64 {
@@ -23,7 +23,7 @@ pub fn permits_are_asked_for_by_many(script: &mut Script) {
     }
 }
 
-/// The same while nodes forget, one after the other, and a holder stands still.
+/// The same, while nodes forget one after the other, and a holder stands still.
 pub fn permits_while_nodes_forget(script: &mut Script) {
     semaphore(script, 5, 2);
     for nth in 0..40u64 {
@@ -39,8 +39,8 @@ pub fn permits_while_nodes_forget(script: &mut Script) {
     script.at(at, super::script::pause(1, last));
 }
 
-/// Each of three reaches two of three nodes, and no two the same two. Each node knows of two holders
-/// at most, and yet there may be three where nodes only count.
+/// Three processes each reach another two of three nodes. Each node knows of two holders at most.
+/// So if nodes only counted permits, there could be three holders.
 pub fn each_of_three_reaches_two_of_three_nodes(script: &mut Script) {
     semaphore(script, 3, 2);
     for process in 0..3 {
@@ -50,7 +50,8 @@ pub fn each_of_three_reaches_two_of_three_nodes(script: &mut Script) {
     }
 }
 
-/// Who waits for permits, and has the gate, dies. Those behind it are served when its time is over.
+/// A process that waits for permits and holds the gate dies. Processes behind it must be served
+/// once its hold of the gate has ended.
 pub fn whoever_has_the_gate_dies(script: &mut Script) {
     semaphore(script, 3, 2);
     script.asks(0, 0, Part { must_keep: true, ..takes(1, 2, 5_000, 6_000) });
@@ -61,7 +62,8 @@ pub fn whoever_has_the_gate_dies(script: &mut Script) {
     script.at(dies, Cue::Kill(1));
 }
 
-/// One waits for both permits for longer than a ttl, and keeps the first from those that came later.
+/// A waits for both permits for longer than a ttl. While it waits, later callers must not get the
+/// first permit.
 pub fn the_gate_is_renewed_while_its_holder_waits(script: &mut Script) {
     semaphore(script, 3, 2);
     let (one, other) = (script.about(900, 200), script.about(5_000, 400));
@@ -72,9 +74,8 @@ pub fn the_gate_is_renewed_while_its_holder_waits(script: &mut Script) {
     script.asks(7_000, 2, takes(1, 2, 20_000, 10));
 }
 
-/// The gate is taken away from one that waits for both permits. Another comes to stand before it, and
-/// the permits come free one after the other: the first while the former has not been heard of for long,
-/// the second when it is there again.
+/// The gate is revoked from A, which waits for both permits. B then queues before A. One permit
+/// becomes free after A was cut off for long, and the other when A is back.
 pub fn the_gate_is_taken_away(script: &mut Script) {
     semaphore(script, 3, 2);
     let (one, other) = (script.about(3_600, 200), script.about(4_900, 300));

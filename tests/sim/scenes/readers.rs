@@ -13,7 +13,7 @@ fn writes(timeout: u64, hold: u64) -> Part {
     Part { timeout: millis(timeout), hold: millis(hold), ..Part::default() }
 }
 
-/// From several processes, at any time.
+/// Readers and writers from several processes ask at any time.
 pub fn readers_among_writers(script: &mut Script) {
     script.world(3, 3, 2_000, 3_000);
     for nth in 0..60u64 {
@@ -23,7 +23,7 @@ pub fn readers_among_writers(script: &mut Script) {
     }
 }
 
-/// There is always somebody who reads. Whoever asks to write gets it before those who asked later.
+/// Some reader always holds the name. A writer must get it before readers that asked later.
 pub fn a_writer_among_readers(script: &mut Script) {
     script.world(5, 3, 2_000, 4_000);
     for nth in 0..200u64 {
@@ -34,7 +34,7 @@ pub fn a_writer_among_readers(script: &mut Script) {
     script.asks(at, 0, Part { must: true, ..writes(800, 20) });
 }
 
-/// A reads when B waits to write, and C behind it to read. B gives up, and C reads beside A at once.
+/// A reads, B waits to write, and C waits behind B to read. B gives up, and C must read at once.
 pub fn a_writer_gives_up_between_two_readers(script: &mut Script) {
     script.world(3, 3, 2_000, 3_000);
     script.jitter = 2;
@@ -43,8 +43,8 @@ pub fn a_writer_gives_up_between_two_readers(script: &mut Script) {
     script.asks(100, 2, Part { must: true, ..reads(300, 100) });
 }
 
-/// A reader waits, and what is pushed to it is lost: nodes tell it with which ballot they hold the name
-/// for it.
+/// A reader waits, and its pushes are lost. In reply to its asks, nodes must show the ballot with
+/// which they hold the name for it.
 pub fn handed_over_with_a_ballot_that_it_does_not_know(script: &mut Script) {
     script.world(3, 2, 4_000, 5_000);
     script.plan.hints = LOST;
@@ -53,8 +53,8 @@ pub fn handed_over_with_a_ballot_that_it_does_not_know(script: &mut Script) {
     script.asks(50, 1, Part { must: true, ..reads(hold + 1_200, 100) });
 }
 
-/// A writer lets go, and the reader behind it gives up before it hears that it was handed the name. The
-/// next writer gets it at once.
+/// A writer releases. The reader behind it gives up before it learns that it was handed the name.
+/// The next writer must get the name at once.
 pub fn a_reader_gives_up_before_it_hears_of_a_hand_over(script: &mut Script) {
     script.world(3, 3, 8_000, 9_000);
     script.jitter = 2;
@@ -65,26 +65,28 @@ pub fn a_reader_gives_up_before_it_hears_of_a_hand_over(script: &mut Script) {
     script.asks(hold + 200, 2, Part { must: true, ..writes(1_500, 20) });
 }
 
-/// One of two readers dies, and the other goes on for a while: the name is read no more when that
-/// one has let go, and the other's time is over.
+/// One of two readers dies, and the other goes on. A writer must get the name when the live reader
+/// has released it and the hold of the dead reader has ended.
 pub fn a_reader_that_died_among_others(script: &mut Script) {
     script.world(5, 3, 1_000, 4_000);
     script.asks(0, 0, Part { must_keep: true, ..reads(5_000, 3_500) });
     script.asks(100, 1, reads(5_000, 30_000));
     let dies = script.about(300, 1_500);
     script.at(dies, Cue::Kill(1));
-    // By then the one that died has been over for long, and the other lets go at 3.5 s.
+    // By then the hold of the dead reader has ended long ago. The other reader releases at 3.5 s.
     script.asks(2_900, 2, Part { must: true, ..writes(1_000, 20) });
 }
 
-/// A writer becomes a reader right before its time is over, and its claims to read are late: another
-/// has written by then.
+/// A writer becomes a reader just before its lock ends, and its claims as a reader are late.
+/// Meanwhile another writer got the name and died, so the nodes still know this second writer.
 pub fn a_writer_whose_time_ends_while_it_becomes_a_reader(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
     script.jitter = 0;
-    let yields = script.about(1_700, 150);
-    script.asks(0, 0, Part { downgrades: true, renewed: false, ..writes(1_000, yields) });
-    let late = script.about(2_150, 100);
-    script.hold_one_way(0, &[0, 1, 2], 0, 1_600..2_100, late);
-    script.asks(500, 1, Part { must: true, ..writes(5_000, 50) });
+    let yields = script.about(1_780, 100);
+    let (renewed, patient) = (false, Some(millis(900)));
+    script.asks(0, 0, Part { downgrades: true, renewed, round_timeout: patient, ..writes(1_000, yields) });
+    let late = script.about(2_400, 100);
+    script.hold_one_way(0, &[0, 1, 2], 0, 1_700..2_100, late);
+    script.asks(500, 1, Part { must: true, renewed, ttl: Some(millis(250)), ..writes(5_000, 10_000) });
+    script.at(2_150, Cue::Kill(1));
 }

@@ -1,47 +1,46 @@
-//! Nodes that forgot, by whatever means, and what their records tell of that. (The moments of
-//! model_lists.py: A holds by n0 and n1, B reaches n0 and n2, M only says hello.)
+//! Nodes that forgot in different ways, and what their records show of that. In comments, A holds
+//! the name on n0 and n1, B reaches n0 and n2, and M only says hello.
 
 use super::part::Part;
 use super::script::{NEVER, Script, forgets, millis};
 use crate::cue::Cue;
 use crate::judge::history::Memory;
 
-/// Later than anything happens.
+/// Later than all events of a scene.
 pub const END: u64 = 99_000;
 
-/// A world whose locks are as long as they may be.
+/// A world whose locks last for as long as `max_ttl` allows.
 pub fn world(script: &mut Script, nodes: usize, processes: usize) {
     script.world(nodes, processes, 20_000, 20_000);
     script.jitter = 50;
 }
 
-/// Holds until it loses the lock, or all is over.
+/// Holds the lock until it is lost or the run is over.
 pub fn holds() -> Part {
     Part { timeout: millis(5_000), hold: millis(200_000), ..Part::default() }
 }
 
-/// Waits for as long as a quarantine lasts.
+/// Waits for longer than a quarantine lasts.
 pub fn waits() -> Part {
     Part { timeout: millis(60_000), hold: millis(20_000), ..Part::default() }
 }
 
-/// Has it for a moment.
+/// Holds the lock for a moment.
 pub fn brief() -> Part {
     Part { hold: millis(500), ..holds() }
 }
 
-/// It must get the lock at once.
+/// Must get the lock at once.
 pub fn must() -> Part {
     Part { must: true, timeout: millis(2_000), hold: millis(200), ..Part::default() }
 }
 
-/// Nothing goes between the process and these nodes.
+/// No message passes between the process and these nodes.
 pub fn cut(script: &mut Script, process: usize, sent: std::ops::Range<u64>, nodes: &[usize]) {
     script.hold_back(process, nodes, sent, NEVER);
 }
 
-/// A holds by n0 and n1 from the beginning on, M only says hello; B comes at `comes`, and is the
-/// process of that number. It reaches n0 and n2.
+/// A holds the name, and M only says hello. B starts at `comes`. Returns B's process number.
 fn beside_m(script: &mut Script, comes: u64) -> usize {
     world(script, 3, 2);
     script.asks(2_000, 0, holds());
@@ -51,7 +50,7 @@ fn beside_m(script: &mut Script, comes: u64) -> usize {
     2
 }
 
-/// n0 restarts empty, and B comes.
+/// n0 restarts empty, and then B starts.
 pub fn a_young_record(script: &mut Script) {
     let b = beside_m(script, 11_000);
     cut(script, 0, 9_900..40_000, &[0]);
@@ -59,7 +58,7 @@ pub fn a_young_record(script: &mut Script) {
     script.asks(12_500, b, waits());
 }
 
-/// The same, with an old copy of what it stored.
+/// The same, but n0 restarts with an old copy of its data.
 pub fn restarted_with_an_old_copy(script: &mut Script) {
     let b = beside_m(script, 11_000);
     script.at(1_750, Cue::Save(0));
@@ -68,8 +67,8 @@ pub fn restarted_with_an_old_copy(script: &mut Script) {
     script.asks(12_500, b, waits());
 }
 
-/// All keys of n0 are deleted by hand, and M makes a record that is old: nothing tells it better. B
-/// knew the one before.
+/// All keys of n0 are deleted by hand. M makes a record that counts as old, since no node shows M
+/// the former id. B knew this id.
 pub fn keys_are_deleted_and_another_id_is_seen(script: &mut Script) {
     world(script, 3, 2);
     script.asks(2_000, 0, holds());
@@ -82,7 +81,7 @@ pub fn keys_are_deleted_and_another_id_is_seen(script: &mut Script) {
     script.asks(17_000, 1, waits());
 }
 
-/// The running process of n0 loads an old state. B was granted something there since.
+/// The running process of n0 loads an old copy, which lacks a later grant to B.
 pub fn an_old_copy_is_loaded(script: &mut Script) {
     world(script, 3, 2);
     script.at(1_500, Cue::Save(0));
@@ -95,7 +94,7 @@ pub fn an_old_copy_is_loaded(script: &mut Script) {
     script.asks(16_000, 1, waits());
 }
 
-/// The clock of n0 is set forward right before B asks.
+/// The clock of n0 is set forward just before B asks.
 pub fn stepped_between_two_hellos(script: &mut Script) {
     world(script, 3, 2);
     script.asks(2_000, 0, holds());
@@ -105,8 +104,8 @@ pub fn stepped_between_two_hellos(script: &mut Script) {
     script.asks(9_700, 1, waits());
 }
 
-/// A holds by n0 and n1, and n2 is down. n0 restarts empty: A has it renewed there in time. For a
-/// while clients see two ids behind its name.
+/// n2 is down, and n0 restarts empty. A must renew its lock on n0 in time. For a while, clients see
+/// two ids behind the name of n0.
 pub fn a_holder_renews_where_it_was_forgotten(script: &mut Script) {
     script.world(3, 1, 60_000, 60_000);
     script.jitter = 50;
@@ -117,8 +116,8 @@ pub fn a_holder_renews_where_it_was_forgotten(script: &mut Script) {
     script.at(95_000, Cue::Kill(0));
 }
 
-/// A holds by n0 and n1, and n2 is down. n0 restarts empty, and n1 does so before A's next renewal is
-/// due: A has had it renewed on n0 before that.
+/// n2 is down, and n0 restarts empty. n1 restarts empty before A's next regular renewal. By then A
+/// must have renewed its lock on n0.
 pub fn a_holder_outlives_that_one_node_after_the_other_forgets(script: &mut Script) {
     script.world(3, 1, 60_000, 60_000);
     script.jitter = 50;
@@ -131,7 +130,7 @@ pub fn a_holder_outlives_that_one_node_after_the_other_forgets(script: &mut Scri
     script.at(95_000, Cue::Kill(0));
 }
 
-/// FLUSHALL on n0. M, which knew it not before, makes the record, and B comes.
+/// FLUSHALL on n0. M did not know n0 before and makes the record. Then B starts.
 pub fn flushed_before_newcomers_come(script: &mut Script) {
     world(script, 3, 1);
     script.asks(2_000, 0, holds());
@@ -145,8 +144,8 @@ pub fn flushed_before_newcomers_come(script: &mut Script) {
     script.asks(15_500, 2, waits());
 }
 
-/// The keys of n0 are deleted by hand. M, which knew it not before, makes the record while A holds by
-/// n1; C knows n0, and reaches it until then or later.
+/// The keys of n0 are deleted by hand. M did not know n0 before and makes the record. A still holds
+/// the name on n1. C knew n0, and is cut off from it, for a while or for good.
 fn deleted_by_hand(script: &mut Script, alone: bool) {
     script.world(3, 2, 60_000, 60_000);
     script.jitter = 50;
@@ -162,17 +161,17 @@ fn deleted_by_hand(script: &mut Script, alone: bool) {
     script.asks(41_500, 3, waits());
 }
 
-/// n2 tells M that clients have seen a record of n0.
+/// n2 shows M that clients have seen another id of n0.
 pub fn deleted_by_hand_and_others_know_its_id(script: &mut Script) {
     deleted_by_hand(script, false);
 }
 
-/// M reaches n0 alone, and C comes back.
+/// M reaches only n0, and C reaches n0 again later.
 pub fn deleted_by_hand_and_who_knew_it_comes_back(script: &mut Script) {
     deleted_by_hand(script, true);
 }
 
-/// n0 forgot, M made its record and has gone. The operator says that all are new.
+/// n0 forgot, a client made a new record and ended. Then the operator runs `init`.
 pub fn init_of_servers_that_have_served(script: &mut Script) {
     world(script, 3, 2);
     script.asks(2_000, 0, holds());
@@ -188,7 +187,7 @@ pub fn init_of_servers_that_have_served(script: &mut Script) {
     script.asks(12_500, 3, waits());
 }
 
-/// n0 and n2 forgot, and n1, which did not, does not answer.
+/// n0 and n2 forgot. n1 did not forget, but does not answer.
 pub fn init_while_one_does_not_answer(script: &mut Script) {
     world(script, 3, 1);
     script.plan.onlookers = vec![1];
@@ -203,8 +202,8 @@ pub fn init_while_one_does_not_answer(script: &mut Script) {
     script.asks(12_000, 2, waits());
 }
 
-/// All forgot while nobody reached them, and the operator says that they are new. C, which holds the
-/// lock, and A, which knew them, come back.
+/// All nodes forgot while no client reached them, and the operator runs `init`. Then the old
+/// clients reach the nodes again: A, which holds the lock, and another one.
 pub fn init_is_taken_back(script: &mut Script) {
     world(script, 3, 2);
     script.plan.onlookers = vec![2];
@@ -218,7 +217,7 @@ pub fn init_is_taken_back(script: &mut Script) {
     script.asks(19_000, 3, waits());
 }
 
-/// A token of a clock that is ahead: n0 forgets it, and n1, which has it, goes when n0 votes again.
+/// A's clock is ahead. n0 forgets A's high token. When n0 votes again, n1, which has it, is down.
 pub fn a_node_that_forgot_is_synced(script: &mut Script) {
     world(script, 3, 2);
     script.at(1_500, Cue::StepWall { process: 0, by_ms: 100_000 });
@@ -231,8 +230,8 @@ pub fn a_node_that_forgot_is_synced(script: &mut Script) {
     script.asks(41_000, 2, brief());
 }
 
-/// The same among five, of which two forgot, and the one that knows is away for a while: they do not
-/// sync each other.
+/// The same with five nodes. Two nodes forgot, and the only reachable node that knows the token is
+/// away for a while. The two nodes must not sync each other.
 pub fn who_forgot_syncs_nobody(script: &mut Script) {
     world(script, 5, 2);
     script.at(1_500, Cue::StepWall { process: 0, by_ms: 100_000 });
@@ -246,15 +245,15 @@ pub fn who_forgot_syncs_nobody(script: &mut Script) {
     script.asks(46_000, 2, brief());
 }
 
-/// n0 holds more of what the clock of its record showed than has passed since: the clocks of two
-/// nodes are set back by an hour, and they vote again in a minute.
+/// The clocks of two nodes are set back by an hour. By these clocks, the records are from the
+/// future. The nodes must vote again within a minute.
 pub fn clocks_of_a_quorum_are_set_back(script: &mut Script) {
     world(script, 3, 1);
     [0, 1].into_iter().for_each(|node| script.at(20_000, Cue::StepClock { node, by_ms: -3_600_000 }));
     script.asks(60_000, 0, must());
 }
 
-/// FLUSHALL on n0, and M makes its record anew. B, which is connected, asks before its next hello.
+/// FLUSHALL on n0, and another client makes the record. B, still connected, asks before a hello.
 pub fn a_reply_shows_another_id(script: &mut Script) {
     world(script, 3, 3);
     script.asks(2_000, 0, holds());
@@ -264,12 +263,12 @@ pub fn a_reply_shows_another_id(script: &mut Script) {
     let at = script.about(10_000, 5_000);
     cut(script, 0, at..END, &[0]);
     script.at(at, Cue::Flush(0));
-    // It asks n0 something, and finds no record.
+    // This client asks n0 for a lock, and finds no record.
     script.asks(at + 10, 2, Part { timeout: millis(50), ..brief() });
     script.asks(at + 1_500, 1, waits());
 }
 
-/// A replica that never got the record takes over for n0, and has run for long.
+/// A replica takes over for n0. It has run for long, and never got the record.
 pub fn a_replica_without_data_takes_over(script: &mut Script) {
     world(script, 3, 1);
     script.asks(2_000, 0, holds());
@@ -281,7 +280,7 @@ pub fn a_replica_without_data_takes_over(script: &mut Script) {
     script.asks(27_500, 1, waits());
 }
 
-/// n0 restarts empty, which A sees half a minute later: its votes count for A when they do for others.
+/// n0 restarts empty. A notices half a minute later, but n0 must vote for A as early as for others.
 pub fn a_restart_that_is_seen_late(script: &mut Script) {
     world(script, 3, 2);
     cut(script, 0, 9_000..40_000, &[0]);

@@ -1,6 +1,6 @@
-//! The language of scenes: a world without any fault of its own, and what happens in it when. Times
-//! are milliseconds since all connections stand; each is a little later than it says, differently
-//! in each run.
+//! The language of scenes: a world without faults of its own, and events at given times. Times are
+//! milliseconds from the moment at which all connections are up. In each run, each event is later
+//! by another random delay.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::judge::history::{Answer, Memory, Micros, Verb};
 use crate::plan::Plan;
 use crate::scenes::part::Part;
 
-/// When scripts begin: by then all connections stand.
+/// When the script begins: all connections are up by then.
 const BEGIN: u64 = 500;
 
 pub const NEVER: u64 = u64::MAX;
@@ -20,7 +20,7 @@ pub struct Script {
     pub plan: Plan,
     pub dice: Dice,
     pub processes: usize,
-    /// How much later than it says a cue comes at most.
+    /// The greatest delay of a cue.
     pub jitter: u64,
     pub cues: Vec<(Micros, Cue)>,
     pub waiting: Cues,
@@ -34,25 +34,25 @@ impl Script {
         Self { plan, dice, processes: 2, jitter: 20, cues, waiting, held_back }
     }
 
-    /// How large the world is: nodes, processes, ttl and max_ttl.
+    /// Sets the size of the world: nodes, processes, ttl and max_ttl.
     pub fn world(&mut self, nodes: usize, processes: usize, ttl: u64, max_ttl: u64) {
         self.plan = Plan::still(nodes, Duration::from_millis(ttl), Duration::from_millis(max_ttl));
         self.processes = processes;
     }
 
-    /// Two lists of three of the five nodes that share only n2: the first process has one, all
-    /// others the other.
+    /// Five nodes and two lists, which share only n2. The first process has one list, all others
+    /// the other list.
     pub fn two_lists(&mut self, ttl: u64, max_ttl: u64) {
         self.world(5, 2, ttl, max_ttl);
         self.plan.lists = vec![vec![0, 1, 2], vec![2, 3, 4], vec![2, 3, 4]];
     }
 
-    /// How long nodes may take for an answer.
+    /// Sets how long a node may take to answer.
     pub fn node_timeout(&mut self, timeout: u64) {
         self.plan.node_timeout = Duration::from_millis(timeout);
     }
 
-    /// A moment, jittered by up to `spread`.
+    /// A time between `at` and `at + spread`.
     pub fn about(&mut self, at: u64, spread: u64) -> u64 {
         at + self.dice.between(0, spread + 1)
     }
@@ -66,13 +66,13 @@ impl Script {
         self.at(at, Cue::Asks(process, part));
     }
 
-    /// What is said between the two, both ways, within a time arrives at `until`, or never.
+    /// Holds back messages sent within a time, in both directions, until `until` or for ever.
     pub fn hold_back(&mut self, process: usize, nodes: &[usize], sent: Range<u64>, until: u64) {
         self.hold_one_way(process, nodes, 0, sent.clone(), until);
         self.hold_one_way(process, nodes, 1, sent, until);
     }
 
-    /// The same for one direction: 0 is to the node.
+    /// The same for one direction: 0 is to the node, 1 is from the node.
     pub fn hold_one_way(&mut self, process: usize, nodes: &[usize], way: usize, sent: Range<u64>, until: u64) {
         for &node in nodes {
             let sent = real(sent.start)..real(sent.end);
@@ -81,27 +81,27 @@ impl Script {
         }
     }
 
-    /// Requests of this verb that leave within a time arrive at `until`, or never, and nothing waits
-    /// behind them: as if they had been sent on an earlier connection.
+    /// Holds back requests of this verb, as if they had been sent on an earlier connection. Later
+    /// messages do not wait behind them.
     pub fn strays(&mut self, process: usize, node: usize, verb: Verb, sent: Range<u64>, until: u64) {
         let (sent, until) = (real(sent.start)..real(sent.end), (until != NEVER).then(|| real(until)));
         self.held_back.push(HeldBack { process, node, way: 0, sent, until, verb: Some(verb) });
     }
 
-    /// Does it when a node has carried out what a process asked, and gave this answer.
+    /// Gives the cue when the node has answered an operation of this kind and process like this.
     pub fn once_done(&mut self, verb: Verb, process: usize, node: usize, answer: Answer, then: Cue) {
         self.once(Seen::Done, verb, process, Some(node), answer, 0, then);
     }
 
-    /// The same for the first time after `at`.
+    /// The same, but for the first such operation after `at`.
     pub fn once_done_after(&mut self, at: u64, verb: Verb, process: usize, node: usize, answer: Answer, then: Cue) {
         let (process, node, answer) = (Some(process), Some(node), Some(answer));
         let moment = Moment { seen: Seen::Done, process, node, verb, answer, nth: 0 };
         self.at(at, Cue::Awaits(moment, Box::new(then)));
     }
 
-    /// Does it when that answer has reached the process for the `nth` time, whichever node gave it,
-    /// and before the process runs.
+    /// Gives the cue when the `nth` such answer (counted from 0) has reached the process, from any
+    /// node, and before the process runs.
     pub fn once_answered(&mut self, verb: Verb, process: usize, answer: Answer, nth: u32, then: Cue) {
         self.once(Seen::Answered, verb, process, None, answer, nth, then);
     }
@@ -121,7 +121,7 @@ impl Script {
         self.waiting.when(moment, vec![then]);
     }
 
-    /// When the last cue has been given, and what hangs then has had its time.
+    /// When all cues were given, all held messages have arrived, and two more ttls have passed.
     pub fn ends(&self) -> Duration {
         let last = self.cues.iter().map(|(at, _)| *at).max().unwrap_or(ms(BEGIN));
         let late = self.held_back.iter().filter_map(|held| held.until).max().unwrap_or(0);
@@ -133,7 +133,7 @@ fn real(at: u64) -> Micros {
     if at == NEVER { Micros::MAX } else { ms(BEGIN + at) }
 }
 
-/// Restarts at once, with nothing in memory.
+/// The node restarts at once, and is empty.
 pub fn forgets(node: usize) -> Cue {
     Cue::Crash { node, memory: Memory::Empty, down: Duration::from_millis(1) }
 }
@@ -142,7 +142,7 @@ pub fn pause(process: usize, last: u64) -> Cue {
     Cue::Pause { process, last: Duration::from_millis(last) }
 }
 
-/// The same for its machine: answers come before timers then.
+/// Suspends the process's machine: when it continues, answers may come before timers.
 pub fn suspend(process: usize, last: u64) -> Cue {
     Cue::Suspend { process, last: Duration::from_millis(last) }
 }

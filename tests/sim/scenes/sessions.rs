@@ -1,4 +1,4 @@
-//! Sessions: several locks that are renewed, lost and given up together.
+//! Sessions: several locks that are renewed, lost and released together.
 
 use super::part::Part;
 use super::script::{NEVER, Script, millis, suspend};
@@ -6,7 +6,7 @@ use crate::cue::Cue;
 use crate::sessions::Does;
 use Does::{Drops, Holds, Keeps, Locks, Revokes, Together, Tries, Unlocks};
 
-/// Three names, of locks that last for 3 s.
+/// A world with three names and a ttl of 3 s.
 fn names(script: &mut Script, processes: usize) {
     script.world(3, processes, 3_000, 4_000);
     (script.plan.names, script.plan.checking, script.plan.sessions) = (3, vec![true; 3], 1.0);
@@ -16,13 +16,13 @@ fn session(does: &'static [Does]) -> Part {
     Part { session: Some(does), ..Part::default() }
 }
 
-/// Who waits for a name, and must have it within so many milliseconds.
+/// Waits for names, and must get them within `timeout` milliseconds.
 fn must(names: &'static [u8], timeout: u64, hold: u64) -> Part {
     Part { names, timeout: millis(timeout), hold: millis(hold), must: true, ..Part::default() }
 }
 
-/// Whoever waits for the name that is unlocked has it long before it would expire, and keeps it; and
-/// the session keeps the others, which a renewal extends that names all three.
+/// A session unlocks one of three names during a renewal of all three. A waiter must get this name
+/// long before it would expire, and keep it. The session must keep the other two.
 pub fn one_of_three_names_is_unlocked_while_a_renewal_is_under_way(script: &mut Script) {
     names(script, 2);
     script.hold_one_way(0, &[0, 1, 2], 1, 750..1_400, 1_450);
@@ -31,8 +31,8 @@ pub fn one_of_three_names_is_unlocked_while_a_renewal_is_under_way(script: &mut 
     script.asks(300, 1, Part { must_keep: true, ..must(&[1], 1_500, 4_000) });
 }
 
-/// The same, where the renewal reaches some nodes behind the release, on a connection that was
-/// replaced: they have the name for another, or for nobody.
+/// The same, but the renewal reaches some nodes after the release, on a connection that was
+/// replaced. By then another owner holds the name there, or nobody.
 pub fn a_renewal_comes_behind_the_release_of_a_part(script: &mut Script) {
     names(script, 2);
     let late = [&[0][..], &[1, 2], &[0, 1, 2]][script.dice.index(3)];
@@ -45,7 +45,7 @@ pub fn a_renewal_comes_behind_the_release_of_a_part(script: &mut Script) {
     }
 }
 
-/// One waits for each name: all enter long before the locks would expire.
+/// One caller waits for each name. All must get their names long before the locks would expire.
 pub fn revoked_with_a_waiter_under_each_name(script: &mut Script) {
     names(script, 3);
     let revoked: &[Does] = &[Locks(&[0]), Holds(20, 60), Locks(&[2, 1]), Holds(500, 200), Revokes];
@@ -57,7 +57,7 @@ pub fn revoked_with_a_waiter_under_each_name(script: &mut Script) {
     }
 }
 
-/// Names that were locked one after the other are renewed at one moment, as long as all is well.
+/// Names that were locked one after the other must be renewed at one moment, if nothing fails.
 pub fn all_names_of_a_session_are_renewed_together(script: &mut Script) {
     names(script, 1);
     let does: &[Does] = &[
@@ -78,8 +78,8 @@ pub fn all_names_of_a_session_are_renewed_together(script: &mut Script) {
     script.asks(0, 0, Part { must_keep: true, ..session(does) });
 }
 
-/// Two nodes have one name, and two have the other; the one that has both is cut off. Each name is
-/// extended by one node, and no quorum has extended either.
+/// n0 and n1 hold one name, and n1 and n2 the other. n1 is cut off. Each name is then extended by
+/// one node only, so no quorum extends a name.
 pub fn two_names_of_a_session_are_with_other_nodes(script: &mut Script) {
     names(script, 1);
     script.jitter = 2;
@@ -88,13 +88,13 @@ pub fn two_names_of_a_session_are_with_other_nodes(script: &mut Script) {
     script.hold_one_way(0, &[0], 0, 280..480, NEVER);
     script.at(500, Cue::Replace { process: 0, node: 0 });
     script.hold_back(0, &[1], 750..NEVER, NEVER);
-    // Before the next renewal, by which what was healed would count.
+    // n0 is cut off before the second renewal, in which the name that it healed would be extended.
     script.hold_back(0, &[0], 1_010..NEVER, NEVER);
     script.asks(5, 0, session(&[Locks(&[0]), Holds(300, 0), Locks(&[1]), Holds(5_000, 0), Revokes]));
 }
 
-/// A machine stands still when a session has asked for one more name, until the time of the first is
-/// over. It hears that the other was granted before any timer has said that the session is lost.
+/// A session asks for one more name, and its machine is suspended until the first lock's time is
+/// over. The process reads the grant of the second name before any timer reports the loss.
 pub fn granted_when_the_time_of_the_session_is_over(script: &mut Script) {
     names(script, 1);
     script.hold_one_way(0, &[0, 1, 2], 1, 2_600..2_900, 3_000);
@@ -102,8 +102,8 @@ pub fn granted_when_the_time_of_the_session_is_over(script: &mut Script) {
     script.asks(0, 0, Part { renewed: false, ..session(&[Locks(&[0]), Holds(2_690, 30), Tries(&[1])]) });
 }
 
-/// Somebody takes one name of a session away: with it the session is lost, and all others enter,
-/// long before the locks would expire.
+/// One name of a session is revoked, so the session is lost. All waiters must get the names long
+/// before the locks would expire.
 pub fn one_name_of_a_session_is_taken_away(script: &mut Script) {
     names(script, 3);
     let apart: &[Does] = &[Locks(&[0]), Holds(10, 20), Locks(&[1]), Holds(10, 20), Locks(&[2]), Holds(8_000, 0)];
@@ -117,8 +117,8 @@ pub fn one_name_of_a_session_is_taken_away(script: &mut Script) {
     }
 }
 
-/// A machine stands still until the time of a session is over. What it unlocks before any timer has
-/// said so is told to be free, as all of it: it is released by then, however long it is kept.
+/// A machine is suspended until a session's time is over. Before any timer reports this, the
+/// session unlocks a name, and reports it as free. So all its names must be free.
 pub fn unlocked_when_the_time_of_the_session_is_over(script: &mut Script) {
     names(script, 1);
     script.at(2_760, suspend(0, 400));

@@ -6,7 +6,7 @@ use super::part::Part;
 use super::script::{NEVER, Script, millis};
 use crate::cue::Cue;
 
-/// Three names.
+/// A world with three names.
 fn names(script: &mut Script, processes: usize) {
     script.world(5, processes, 2_000, 3_000);
     (script.plan.names, script.plan.checking) = (3, vec![true; 3]);
@@ -16,8 +16,8 @@ fn asks_for(names: &'static [u8], timeout: u64, hold: u64) -> Part {
     Part { names, timeout: millis(timeout), hold: millis(hold), ..Part::default() }
 }
 
-/// Each of three names is asked for more often than it can be held. Whoever asks for all three gets
-/// them before those who asked later.
+/// Callers ask for each of three names more often than it can be held. A caller that asks for all
+/// three must get them before callers that asked later.
 pub fn a_set_among_locks_on_its_names(script: &mut Script) {
     names(script, 3);
     for nth in 0..200 {
@@ -29,7 +29,7 @@ pub fn a_set_among_locks_on_its_names(script: &mut Script) {
     script.asks(at, 0, Part { must: true, ..asks_for(&[0, 1, 2], 1_400, 20) });
 }
 
-/// Sets that overlap, from one process and from several, in any order of names.
+/// Overlapping sets, from one process and from several, with their names in any order.
 pub fn sets_that_overlap(script: &mut Script) {
     names(script, 3);
     let sets: [&[u8]; 6] = [&[0, 1], &[1, 2], &[2, 0], &[1, 0], &[2, 1], &[0, 2, 1]];
@@ -39,7 +39,7 @@ pub fn sets_that_overlap(script: &mut Script) {
     }
 }
 
-/// Whoever waits for a set dies: its names are free when its turns are over.
+/// A process that waits for a set dies. Names that it holds must become free after a ttl.
 pub fn who_waits_for_a_set_dies(script: &mut Script) {
     names(script, 3);
     script.asks(0, 0, asks_for(&[1], 5_000, 1_000));
@@ -51,8 +51,8 @@ pub fn who_waits_for_a_set_dies(script: &mut Script) {
     }
 }
 
-/// The same beside a far node, by processes whose clocks are hours apart. Whoever tries a near node
-/// that is free raises its fence, sooner and more often than the far one answers the others.
+/// Overlapping sets beside a far node, with processes whose clocks are hours apart. Claims on near
+/// nodes raise fences there more often than the far node can answer other claims.
 pub fn sets_that_overlap_beside_a_far_node(script: &mut Script) {
     script.world(4, 3, 2_000, 2_500);
     (script.plan.names, script.plan.checking) = (3, vec![true; 3]);
@@ -66,12 +66,12 @@ pub fn sets_that_overlap_beside_a_far_node(script: &mut Script) {
     }
 }
 
-/// No node has all names of a set: what it does not have is held there by a process that died. Each
-/// name has a quorum of its own.
+/// No node holds all names of a set: on two nodes, a dead process holds one of the names. Each name
+/// has a quorum of its own.
 pub fn no_node_has_all_names_of_a_set(script: &mut Script) {
     script.world(3, 4, 2_000, 20_000);
     (script.plan.names, script.plan.checking) = (3, vec![true; 3]);
-    // Longer than all the rest lasts, and over when what is left is looked for.
+    // Longer than the rest of the scene, but over before the run checks that nothing is left.
     let long = Some(Duration::from_secs(9));
     for (process, node, name) in [(2, 0, &[2][..]), (3, 2, &[0])] {
         let others: Vec<_> = (0..3).filter(|&other| other != node).collect();
@@ -83,7 +83,7 @@ pub fn no_node_has_all_names_of_a_set(script: &mut Script) {
     script.asks(300, 0, Part { must: true, must_keep: true, ..asks_for(&[0, 2], 3_000, hold) });
 }
 
-/// A name that a set has is taken away from it while it waits for another: it begins anew.
+/// While a set waits for a name, a name that it holds is revoked. The set must begin anew.
 pub fn one_name_of_a_set_is_taken_away_while_it_waits(script: &mut Script) {
     names(script, 3);
     let hold = script.about(1_500, 500);
@@ -94,8 +94,8 @@ pub fn one_name_of_a_set_is_taken_away_while_it_waits(script: &mut Script) {
     script.asks(at + 100, 2, Part { must: true, ..asks_for(&[0], 8_000, 300) });
 }
 
-/// A set loses a name while it waits for another. Others have asked for that name since; it begins
-/// anew before them.
+/// A set loses a name while it waits for another. Later callers wait for the lost name. The set
+/// begins anew, and must get it before these callers.
 pub fn a_set_that_begins_anew_keeps_its_place(script: &mut Script) {
     names(script, 6);
     script.asks(0, 1, asks_for(&[1], 5_000, 2_000));
@@ -107,7 +107,7 @@ pub fn a_set_that_begins_anew_keeps_its_place(script: &mut Script) {
     }
 }
 
-/// A name of a set that is held is taken away: with it all are lost.
+/// A name of a held set is revoked. The set must lose all its names.
 pub fn one_name_of_a_set_is_taken_away(script: &mut Script) {
     names(script, 3);
     script.asks(0, 0, asks_for(&[0, 1], 5_000, 8_000));
@@ -116,8 +116,8 @@ pub fn one_name_of_a_set_is_taken_away(script: &mut Script) {
     script.asks(at + 100, 1, Part { must: true, ..asks_for(&[1], 5_000, 500) });
 }
 
-/// Names of a set come one after the other, and its holder dies soon after the last. Whoever has the
-/// first of them next has a clock that is behind, and a higher token all the same.
+/// A set gets its names one after the other, and its holder dies soon after the last one. The next
+/// holder of the first name has a clock that is behind. Its token must still be higher.
 pub fn the_holder_of_a_set_that_was_gathered_dies(script: &mut Script) {
     names(script, 3);
     script.at(0, Cue::StepWall { process: 2, by_ms: -3_600_000 });

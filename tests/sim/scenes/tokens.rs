@@ -1,10 +1,10 @@
-//! Tokens grow though clocks are hours apart and nodes have forgotten their fences.
+//! Tokens must grow even if clocks are hours apart and nodes have forgotten their fences.
 
 use super::part::Part;
 use super::script::{NEVER, Script, forgets, millis};
 use crate::cue::Cue;
 
-/// The wall clock of a process is hours ahead of all others.
+/// Sets the wall clock of a process ahead of all others, by minutes or hours.
 fn ahead(script: &mut Script, process: usize) {
     let by_ms = script.about(600_000, 80_000_000) as i64;
     script.at(0, Cue::StepWall { process, by_ms });
@@ -14,8 +14,8 @@ fn brief() -> Part {
     Part { hold: millis(100), ..Part::default() }
 }
 
-/// Minutes after one holder, nodes have forgotten the fence of the name. The next one's clock is
-/// hours behind.
+/// A process holds the lock. Minutes later, nodes have forgotten the fence of the name. The next
+/// holder's clock is hours behind.
 pub fn fences_are_forgotten_and_tokens_grow(script: &mut Script) {
     script.world(3, 2, 1_000, 1_500);
     ahead(script, 0);
@@ -26,8 +26,8 @@ pub fn fences_are_forgotten_and_tokens_grow(script: &mut Script) {
     script.asks(later, 1, brief());
 }
 
-/// The first process is granted a token by n1 and n2, and n1, which is all that it shares with the
-/// second, forgets that.
+/// n1 and n2 grant the first process a token. The second process shares only n1 with it, and n1
+/// forgets the token.
 fn the_common_node_forgets(script: &mut Script, processes: usize) {
     script.world(3, processes, 1_000, 8_000);
     ahead(script, 0);
@@ -37,25 +37,24 @@ fn the_common_node_forgets(script: &mut Script, processes: usize) {
     script.at(400, forgets(1));
 }
 
-/// The node that two quorums share forgets the first one's token. A third process syncs it to what the
-/// others know.
+/// The node that two quorums share forgets the first token. A third process syncs this node.
 pub fn the_common_node_is_synced(script: &mut Script) {
     the_common_node_forgets(script, 3);
-    // By then a round's time has passed, and the quarantine.
+    // By then MAX_ROUND and the quarantine have passed.
     let votes = script.about(11_500, 3_000);
     script.asks(votes, 1, brief());
 }
 
-/// The same where a period is over soon after that: what it was synced to stays.
+/// The same, but a floor period (35 s) ends after the sync. The floor must keep the synced ballot.
 pub fn a_period_is_over_after_a_sync(script: &mut Script) {
     the_common_node_forgets(script, 3);
-    // One period, and not two.
+    // One period has passed, but not two.
     let votes = script.about(37_000, 30_000);
     script.asks(votes, 1, brief());
 }
 
-/// The same where the node has a low fence for the name by then, of a fourth process that gave up
-/// while it was quarantined.
+/// The same, but the node stores a low fence for the name: a fourth process gave up its wait while
+/// the node was quarantined.
 pub fn a_sync_is_about_names_that_are_stored_too(script: &mut Script) {
     the_common_node_forgets(script, 4);
     script.hold_back(3, &[2], 0..NEVER, NEVER);
@@ -65,8 +64,8 @@ pub fn a_sync_is_about_names_that_are_stored_too(script: &mut Script) {
     script.asks(votes, 1, brief());
 }
 
-/// The clock of the node that two quorums share is set forward and right again. Meanwhile the fence
-/// expires, long before its time.
+/// The clock of the node that two quorums share is set forward, and later back. While it is wrong,
+/// the fence expires, long before its time.
 pub fn fences_expire_while_a_clock_is_wrong(script: &mut Script) {
     script.world(3, 2, 1_000, 1_500);
     ahead(script, 0);
@@ -74,15 +73,16 @@ pub fn fences_expire_while_a_clock_is_wrong(script: &mut Script) {
     script.hold_back(1, &[2], 0..NEVER, NEVER);
     script.asks(30, 0, brief());
     script.at(2_000, Cue::StepClock { node: 1, by_ms: 3_600_000 });
-    // By then everybody has heard of the node.
+    // By then every process has read the node's clock.
     let right = script.about(6_000, 1_000);
     script.at(right, Cue::StepClock { node: 1, by_ms: -3_600_000 });
     let later = script.about(14_000, 4_000);
     script.asks(later, 1, brief());
 }
 
-/// The clock of the node that two quorums share is set back before the first of them. Minutes later
-/// the node has forgotten that fence, and its clock shows a time that is not as late as it was.
+/// The clock of the node that two quorums share is set back before the first quorum. Minutes later
+/// the node has forgotten the fence, and its clock still shows an earlier time than before the
+/// step.
 pub fn a_clock_is_set_back_before_fences_are_forgotten(script: &mut Script) {
     script.world(3, 2, 1_000, 1_500);
     ahead(script, 0);

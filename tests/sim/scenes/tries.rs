@@ -1,10 +1,10 @@
-//! Callers that wait for nobody.
+//! Tries: calls that do not wait for other owners.
 
 use super::part::Part;
 use super::script::{Script, millis};
 
-/// Three try at one moment, each next to another node. Each is granted that one and is refused by
-/// the others, so nobody has the name.
+/// Three processes try at one moment. Each reaches another node first, and gets only this grant. So
+/// nobody gets the name, and all three must try again.
 pub fn tries_at_one_moment_split_the_votes(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.jitter = 3;

@@ -1,12 +1,12 @@
-//! Releases and hand-overs, at the moments at which messages overtake each other.
+//! Releases and hand-overs at moments at which messages overtake each other.
 
 use super::part::Part;
 use super::script::{NEVER, Script, forgets, millis, pause};
 use crate::cue::Cue;
 use crate::judge::history::{Answer, Verb};
 
-/// A claim is held back, its round fails, its release takes another connection and comes first.
-/// Then the claim arrives.
+/// A claim is held back, and its round fails. Its release takes another connection and arrives
+/// first. Then the claim arrives.
 pub fn release_overtakes_its_claim(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
     let late = script.about(250, 180);
@@ -18,7 +18,7 @@ pub fn release_overtakes_its_claim(script: &mut Script) {
     script.asks(480, 1, Part { timeout: millis(800), must: true, hold: millis(300), ..Part::default() });
 }
 
-/// The clock of a node jumps ahead by more than the ttl right after it has granted.
+/// The clock of a node jumps by more than the ttl right after the node has granted.
 pub fn stepped_right_after_a_grant(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
     let node = script.dice.index(3);
@@ -29,8 +29,8 @@ pub fn stepped_right_after_a_grant(script: &mut Script) {
     script.asks(30, 1, Part { hold: millis(500), ..Part::default() });
 }
 
-/// The last vote has come, and before the client has seen that the round is won it stands still
-/// until the grants are over, or nearly.
+/// The last vote has arrived. Before the client sees that it has won, its process stands still
+/// until the grants have ended, or almost.
 pub fn paused_between_the_last_vote_and_the_decision(script: &mut Script) {
     script.world(3, 2, 1_000, 1_500);
     let length = script.about(900, 300);
@@ -39,8 +39,8 @@ pub fn paused_between_the_last_vote_and_the_decision(script: &mut Script) {
     script.asks(200, 1, Part { hold: millis(600), ..Part::default() });
 }
 
-/// A hears from no node before it has given its round up. When the answers come at last, its
-/// withdrawal has been carried out, and B holds the name: they are no votes.
+/// A gets no reply before it gives up its round. When the replies arrive, A's withdrawal has been
+/// carried out, and B holds the name. These replies must not count as votes.
 pub fn votes_come_after_their_withdrawal(script: &mut Script) {
     script.world(3, 2, 3_000, 4_000);
     script.node_timeout(2_500);
@@ -50,7 +50,7 @@ pub fn votes_come_after_their_withdrawal(script: &mut Script) {
     script.asks(300, 1, Part::default());
 }
 
-/// The holder stands still over its deadline, with the answers of a renewal on their way.
+/// The holder stands still beyond its deadline, with replies of a renewal on their way.
 pub fn paused_holder_with_a_renewal_under_way(script: &mut Script) {
     script.world(3, 2, 1_000, 1_500);
     let length = script.about(500, 900);
@@ -59,9 +59,9 @@ pub fn paused_holder_with_a_renewal_under_way(script: &mut Script) {
     script.asks(100, 1, Part { hold: millis(600), ..Part::default() });
 }
 
-/// Processes shut down while a claim of theirs is on its way, one after the other: nothing is left
-/// held, and another, which needs both nodes that it reaches, has the name long before a ttl is
-/// over.
+/// Processes shut down one after the other, each with a claim on its way. No hold must be left. The
+/// last process reaches two nodes and needs both: it must get the name long before a ttl has
+/// passed.
 pub fn shutdown_with_a_claim_under_way(script: &mut Script) {
     const LAST: usize = 12;
     script.world(3, LAST + 1, 2_000, 3_000);
@@ -86,8 +86,8 @@ pub fn waiter_dies_as_it_is_handed_the_lock(script: &mut Script) {
     script.once_done(Verb::Release, 0, 1, Answer::Released(true), dies);
 }
 
-/// B is first in line, and its process is killed while A holds. Its connections end, so nothing is
-/// handed over to it: C has the lock at once.
+/// B is first in the queue, and its process is killed while A holds. B's connections end, so nodes
+/// must not hand over to B. C must get the lock at once.
 pub fn the_first_in_line_is_killed(script: &mut Script) {
     script.world(3, 3, 10_000, 12_000);
     script.jitter = 2;
@@ -98,7 +98,7 @@ pub fn the_first_in_line_is_killed(script: &mut Script) {
     waits_behind(script, 800);
 }
 
-/// A dozen waiters are killed while A holds; the one behind them has the lock at once.
+/// A dozen waiters are killed while A holds. The waiter behind them must get the lock at once.
 pub fn all_waiters_but_the_last_are_killed(script: &mut Script) {
     const LAST: usize = 13;
     script.world(3, LAST + 1, 10_000, 12_000);
@@ -113,8 +113,8 @@ pub fn all_waiters_but_the_last_are_killed(script: &mut Script) {
     script.asks(200, LAST, Part { timeout, must: true, hold: millis(100), ..Part::default() });
 }
 
-/// A dies, and its hold ends while B, which waits for it, cannot ask. C finds the name free, and that
-/// it is B's.
+/// A dies, and its hold ends while B, which waits, cannot ask. C finds the name free, and its claim
+/// must hand the name over to B.
 pub fn a_newcomer_finds_a_free_name_that_is_waited_for(script: &mut Script) {
     script.world(3, 3, 1_500, 2_000);
     script.jitter = 2;
@@ -126,7 +126,7 @@ pub fn a_newcomer_finds_a_free_name_that_is_waited_for(script: &mut Script) {
     script.asks(1_520, 2, once);
 }
 
-/// A dies. Then the clocks of two nodes are set back by a minute: its hold is no longer for that.
+/// A dies. Then the clocks of two nodes are set back by a minute. A's hold must not become longer.
 pub fn clocks_are_set_back_under_a_hold(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
     script.asks(0, 0, Part { renewed: false, ..Part::default() });
@@ -138,8 +138,8 @@ pub fn clocks_are_set_back_under_a_hold(script: &mut Script) {
     script.asks(500, 1, Part { timeout: millis(8_000), must: true, hold: millis(100), ..Part::default() });
 }
 
-/// The same where B's machine is cut off, and nobody knows: it is handed the name, for 5 s at most
-/// from the release on, however long ago it was heard of.
+/// B is first in the queue, and its machine is cut off, which no node notices. Nodes hand over to
+/// B. C must get the lock 5 s after A's release at the latest.
 pub fn the_first_in_line_is_cut_off(script: &mut Script) {
     script.world(3, 3, 10_000, 12_000);
     script.jitter = 2;
@@ -150,13 +150,13 @@ pub fn the_first_in_line_is_cut_off(script: &mut Script) {
     waits_behind(script, 4_500 + 5_000);
 }
 
-/// C asks behind B, and must have the name by then, but for some round trips.
+/// C asks behind B, and must get the lock at `by`, plus some round trips.
 fn waits_behind(script: &mut Script, by: u64) {
     let timeout = millis(by - 100 + 25);
     script.asks(100, 2, Part { timeout, must: true, hold: millis(100), ..Part::default() });
 }
 
-/// A node restarts empty between a release and the claim behind it, on the same connection.
+/// A node restarts empty between a release and the next claim on the same connection.
 pub fn restarted_between_a_release_and_the_claim_behind_it(script: &mut Script) {
     script.world(3, 2, 1_000, 1_500);
     script.asks(0, 0, Part { hold: millis(200), ..Part::default() });
@@ -166,8 +166,8 @@ pub fn restarted_between_a_release_and_the_claim_behind_it(script: &mut Script) 
     script.once_done(Verb::Release, 0, node, Answer::Released(true), forgets(node));
 }
 
-/// One holder after the other on quorums that share one node only, by wall clocks of which the
-/// first is far ahead.
+/// Two holders in turn, on quorums that share only one node. The first holder's wall clock is far
+/// ahead.
 pub fn tokens_grow_though_wall_clocks_do_not(script: &mut Script) {
     script.world(3, 2, 1_000, 1_500);
     let ahead = script.about(1_000, 60_000) as i64;
@@ -175,12 +175,12 @@ pub fn tokens_grow_though_wall_clocks_do_not(script: &mut Script) {
     script.hold_back(0, &[0], 0..NEVER, NEVER);
     script.hold_back(1, &[2], 0..NEVER, NEVER);
     script.asks(30, 0, Part { hold: millis(100), ..Part::default() });
-    // Not before the first has gone: a claim that is refused is told the fence.
+    // The second process asks after the release: a refused claim would learn the fence.
     script.asks(300, 1, Part { hold: millis(100), ..Part::default() });
 }
 
-/// The answers of a grant are lost, and what they told of must not stay: another has the name as
-/// soon as the round has failed.
+/// The replies of two grants are lost, so these holds must be withdrawn. Another process must get
+/// the name as soon as the round has failed.
 pub fn answers_of_grants_are_lost(script: &mut Script) {
     script.world(3, 2, 3_000, 4_000);
     script.hold_one_way(0, &[0, 1], 1, 0..150, NEVER);
@@ -188,8 +188,7 @@ pub fn answers_of_grants_are_lost(script: &mut Script) {
     script.asks(300, 1, Part { timeout: millis(600), must: true, hold: millis(100), ..Part::default() });
 }
 
-/// A late renewal arrives after the release of its lock, when another holds the name or nobody
-/// does.
+/// A renewal arrives after the release of its lock, when another owner holds the name, or nobody.
 pub fn renewal_after_its_release(script: &mut Script) {
     script.world(3, 2, 900, 1_500);
     let node = script.dice.index(3);
@@ -200,11 +199,11 @@ pub fn renewal_after_its_release(script: &mut Script) {
     script.asks(300, 1, Part { hold: millis(600), ..Part::default() });
 }
 
-/// A name is taken away where not all nodes can be reached: the holder's first renewal is on its
-/// way to a node that it has not, and one that it has is out of the revoker's reach.
+/// C revokes a name, and cannot reach a node that A holds. Meanwhile A's first renewal is on its
+/// way to another node, which A does not hold yet.
 pub fn revoked_on_a_quorum_where_a_renewal_comes_late(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
-    // For so long the revoker waits until it goes on without the node that it cannot reach.
+    // The revoker waits this long for the node that it cannot reach.
     script.node_timeout(200);
     script.jitter = 5;
     script.hold_one_way(0, &[2], 0, 0..300, NEVER);
@@ -215,8 +214,8 @@ pub fn revoked_on_a_quorum_where_a_renewal_comes_late(script: &mut Script) {
     script.at(700, Cue::Revokes { process: 2, name: 0 });
 }
 
-/// A name is taken away while it passes from one to the next, and one node has not heard of that
-/// yet. All nodes name the first one still when they are asked who holds it.
+/// C revokes a name while A hands it over to B, and one node has not received A's release yet. When
+/// C asks who holds the name, all nodes still name A.
 pub fn revoked_while_it_is_handed_over(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.jitter = 5;
@@ -227,12 +226,12 @@ pub fn revoked_while_it_is_handed_over(script: &mut Script) {
     script.at(385, Cue::Revokes { process: 2, name: 0 });
     let told = script.about(430, 60);
     script.hold_one_way(2, &[0, 1, 2], 1, 380..425, told);
-    // The one that has not heard is among the first to answer then.
+    // The node without A's release is among the first nodes that answer the next request.
     script.hold_one_way(2, &[2], 1, 425..550, 560);
 }
 
-/// The same, and a third waiter, whose clock is ahead, leaves before the revocation comes: its
-/// release raises the fence of what the next one holds.
+/// The same. A third waiter, whose clock is ahead, gives up before the revocation arrives. Its
+/// release raises the fence of the name that B holds.
 pub fn revoked_while_another_raises_the_fence(script: &mut Script) {
     script.world(3, 4, 2_000, 2_500);
     script.jitter = 2;
@@ -243,16 +242,16 @@ pub fn revoked_while_another_raises_the_fence(script: &mut Script) {
     script.asks(20, 0, Part { hold: millis(390), ..Part::default() });
     script.asks(60, 1, Part::default());
     script.asks(110, 3, Part { timeout: millis(390), ..Part::default() });
-    // The nodes name the first holder; by the time that this is told, two have another, and one of
-    // them is slow.
+    // The nodes name A as the holder. When C reads this, B holds the name on two nodes, one of
+    // which is slow.
     let at = script.about(435, 10);
     script.at(at, Cue::Revokes { process: 2, name: 0 });
     script.hold_one_way(2, &[0, 1, 2], 1, 430..455, 600);
     script.hold_one_way(2, &[1], 1, 595..650, 700);
 }
 
-/// A name is taken away while one node has handed it over to the next, and the others have not
-/// heard of the release yet. Whoever is revoked with that asks with a higher ballot.
+/// C revokes a name when one node has handed it over to B, and the others have not received A's
+/// release yet. So B's hold is revoked, and B must ask with a higher ballot.
 pub fn revoked_while_one_node_hands_it_over(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.jitter = 2;
@@ -260,14 +259,14 @@ pub fn revoked_while_one_node_hands_it_over(script: &mut Script) {
     script.hold_one_way(0, &[1, 2], 0, 380..500, late);
     script.asks(20, 0, Part { hold: millis(390), ..Part::default() });
     script.asks(60, 1, Part { hold: millis(300), timeout: millis(3_000), must: true, ..Part::default() });
-    // It claims the others when they know that it was revoked.
+    // B claims the name on the other nodes after the nodes have carried out the revocation.
     script.hold_one_way(1, &[0, 1, 2], 0, 405..480, 480);
     let at = script.about(430, 20);
     script.at(at, Cue::Revokes { process: 2, name: 0 });
 }
 
-/// A name is taken away by one whose clock is ahead: nobody else knows how high its ballot is. What
-/// the holder hands over when it lets go must be above that.
+/// C, whose clock is ahead, revokes the name. No other client knows C's high ballot. When A
+/// releases, its hand-over must have a higher ballot than C's.
 pub fn revoked_by_a_clock_that_is_ahead(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.at(0, Cue::StepWall { process: 2, by_ms: 60_000 });
@@ -277,8 +276,8 @@ pub fn revoked_by_a_clock_that_is_ahead(script: &mut Script) {
     script.at(at, Cue::Revokes { process: 2, name: 0 });
 }
 
-/// A's round fails, and its withdrawal takes long on a connection that is no more. When it comes, it
-/// frees nothing that was granted with a higher ballot since.
+/// A's round fails, and its withdrawal is late, on a connection that has been replaced. It must not
+/// free a name that was granted with a higher ballot since.
 pub fn a_withdrawal_comes_behind_the_next_round(script: &mut Script) {
     script.world(3, 2, 3_000, 4_000);
     script.jitter = 2;
@@ -292,8 +291,8 @@ pub fn a_withdrawal_comes_behind_the_next_round(script: &mut Script) {
     script.asks(300, 1, Part { hold: millis(400), ..Part::default() });
 }
 
-/// A name is taken away from a holder that would keep it, and another asks for it at once: it
-/// enters only when the holder has let go.
+/// A name is revoked while its holder still uses it. Another caller asks at once. It must get the
+/// name only after the holder has dropped its guard.
 pub fn revoked_and_asked_for(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.asks(0, 0, Part::default());
@@ -302,8 +301,8 @@ pub fn revoked_and_asked_for(script: &mut Script) {
     script.asks(at + 30, 1, Part { hold: millis(300), timeout: millis(2_000), must: true, ..Part::default() });
 }
 
-/// A name is taken away from a holder that goes on for a while after it was told. The next one,
-/// in its process or in another, enters when it lets go, or at its deadline.
+/// A name is revoked, and its holder goes on working for a while. The next caller, in any process,
+/// must get the name when the holder drops its guard, or at its deadline.
 pub fn who_was_revoked_lingers(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     let lingers = script.about(0, 3_000);

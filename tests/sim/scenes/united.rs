@@ -1,10 +1,10 @@
-//! Sets whose names have tokens that are far apart when all get one.
+//! Sets whose names had very different tokens before all names got one token.
 
 use super::part::Part;
 use super::script::{Script, millis};
 use crate::cue::Cue;
 
-/// A has the first name of its set and waits for the second, of B.
+/// A holds the first name of its set and waits for the second, which B holds.
 fn waits(script: &mut Script, ttl: u64, until: u64) {
     script.world(3, 3, ttl, ttl + 500);
     script.jitter = 2;
@@ -13,8 +13,8 @@ fn waits(script: &mut Script, ttl: u64, until: u64) {
     script.asks(100, 0, Part { names: &[0, 1], timeout: millis(20_000), hold: millis(200), ..Part::default() });
 }
 
-/// The second name is handed over to A by a clock that is an hour ahead. From then on nothing that A
-/// says arrives, until C has the first name, by a token between the two.
+/// B, whose clock is an hour ahead, hands the second name over to A. From then on A's messages are
+/// held back, until C holds the first name with a token between the two.
 pub fn a_set_that_was_cut_off_ends_when_another_has_one_of_its_names(script: &mut Script) {
     waits(script, 2_000, 400);
     script.at(300, Cue::StepWall { process: 1, by_ms: 3_600_000 });
@@ -23,7 +23,7 @@ pub fn a_set_that_was_cut_off_ends_when_another_has_one_of_its_names(script: &mu
     script.asks(500, 2, Part { hold: millis(4_000), must: true, must_keep: true, ..Part::default() });
 }
 
-/// C takes the first name away from A before its renewal, and A gets the second.
+/// C revokes the first name from A before A renews the set, and A gets the second name.
 pub fn one_name_of_a_set_is_taken_away_right_before_the_last_comes(script: &mut Script) {
     waits(script, 9_000, 500);
     let at = script.about(300, 180);

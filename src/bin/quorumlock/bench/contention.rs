@@ -16,10 +16,9 @@ use crate::servers::Servers;
 use crate::settings::Settings;
 use crate::worker_processes::WorkerProcesses;
 
-/// The time before counting begins. During this time the queue fills, and clients measure round
-/// trips.
+/// The time before the measurement. In this time the queue fills, and clients measure round trips.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// How long worker processes may take to start.
+/// How long the worker processes may take to connect.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) async fn measured(args: &Contention) -> Outcome {
@@ -28,7 +27,7 @@ pub(super) async fn measured(args: &Contention) -> Outcome {
     Ok(if summary.is_safe() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Servers that the benchmark starts, at chosen distances.
+/// The servers that the benchmark starts, behind relays that simulate distance.
 struct Stage {
     servers: Servers,
     settings: Settings,
@@ -79,7 +78,7 @@ async fn all_ready(workers: &WorkerProcesses<Report>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until the machine's monotonic clock shows `moment`. Fails if a worker process ends before.
+/// Waits until the monotonic clock shows `moment`. Fails if a worker process ends before that.
 async fn until(moment: Duration, workers: &WorkerProcesses<Report>) -> Result<(), Failure> {
     while let Some(left) = moment.checked_sub(now()) {
         if workers.has_ended() {

@@ -1,12 +1,11 @@
-//! Begin and end of critical sections, by the machine's clock. These times show overlaps without
-//! trust in the lock.
+//! The begin and end times of critical sections, by the machine's clock. They show overlaps of two
+//! sections even if the lock is wrong.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// One critical section. Times are microseconds of the machine's monotonic clock, so times of
-/// different processes can be compared.
+/// One critical section. Times are microseconds of the monotonic clock, which all processes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Section {
     /// Just after the lock was acquired.
@@ -15,7 +14,7 @@ pub(super) struct Section {
     pub(super) left: u64,
 }
 
-/// The sections of all workers, in order of entry.
+/// The sections of all workers, sorted by their begin.
 pub(super) struct Course(Vec<Section>);
 
 impl Course {
@@ -35,8 +34,8 @@ impl Course {
         overlaps
     }
 
-    /// The time from the end of a section to the beginning of the next section: the value that
-    /// `share` of these times do not exceed.
+    /// A percentile of the times from the end of a section to the begin of the next section.
+    /// `share` of these times are no longer than the result.
     pub(super) fn handover(&self, share: f64) -> Duration {
         let handovers = self.0.windows(2).map(|pair| pair[1].entered.saturating_sub(pair[0].left));
         percentile(handovers.collect(), share)

@@ -1,5 +1,5 @@
-//! `quorumlock bench distance`: how long a lock takes, as a multiple of the round trip to the node
-//! that completes a quorum.
+//! `quorumlock bench distance`: how long an acquisition and a release take, as multiples of the
+//! round trip to the node that completes a quorum.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(super) async fn measured(args: &Distance) -> Outcome {
 #[derive(Default)]
 struct Course {
     samples: Samples,
-    /// For each node, its last round trip after each pair.
+    /// For each node: the round trips that the quorum reported, one after each pair in `samples`.
     trips: Vec<Vec<Duration>>,
 }
 
@@ -48,8 +48,8 @@ impl Course {
         self.trips.iter_mut().zip(nodes).for_each(|(trips, node)| trips.extend(node.round_trip));
     }
 
-    /// The median round trip to each node with a measured round trip. Fails if these nodes are no
-    /// majority.
+    /// The median round trip to each node. Leaves out nodes without one, and fails if most have
+    /// none.
     fn round_trips(&mut self) -> Result<Vec<Duration>, Failure> {
         let median = |trips: &mut Vec<Duration>| {
             trips.sort_unstable();
@@ -59,7 +59,7 @@ impl Course {
         if medians.len() > self.trips.len() / 2 {
             Ok(medians)
         } else {
-            Err(Failure::internal("no round trip is known"))
+            Err(Failure::internal("most nodes have no measured round trip"))
         }
     }
 }

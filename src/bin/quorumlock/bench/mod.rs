@@ -1,5 +1,4 @@
-//! `quorumlock bench`: the benchmarks. They run over servers that they start, or over the user's
-//! nodes.
+//! `quorumlock bench`: the benchmarks. They use servers that they start, or the user's nodes.
 
 mod contention;
 mod critical_sections;
@@ -44,8 +43,8 @@ async fn measured(args: Bench) -> Outcome {
     }
 }
 
-/// Settings for servers that the benchmark starts. The restart guard is off: new servers cannot
-/// have forgotten a lock, so the guard would only make clients wait.
+/// Settings for servers that the benchmark starts. max_ttl is zero, so that the servers vote at
+/// once: new servers cannot have forgotten a lock.
 fn unguarded(ports: &[u16], transport: Option<Transport>) -> Settings {
     Settings { nodes: Servers::at(ports), max_ttl: Some(Duration::ZERO), transport, ..Settings::default() }
 }

@@ -1,4 +1,4 @@
-//! The progress of a benchmark: a bar on a terminal. Without a terminal nothing is shown.
+//! Shows the progress of a benchmark as a bar on a terminal. Without a terminal, shows nothing.
 
 use std::io::IsTerminal;
 
@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output;
 
-/// A bar. Dropping this value removes the bar.
+/// A progress bar. Dropping this value removes the bar.
 pub(super) struct Progress(ProgressBar);
 
 impl Progress {

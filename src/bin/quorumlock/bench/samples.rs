@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{TIMEOUT, rounded};
 use crate::failure::Failure;
 
-/// Durations of pairs: an acquisition and its release.
+/// Measured pairs. A pair is an acquisition and its release.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Samples {
     acquire: Vec<Duration>,
@@ -16,7 +16,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Acquires and releases `lock` once, and adds both durations.
+    /// Acquires and releases `lock` once, and stores how long both took.
     pub(super) async fn add_pair(&mut self, lock: &QuorumLock) -> Result<(), Failure> {
         let begun = Instant::now();
         let guard = lock.acquire(TIMEOUT).await?;
@@ -36,7 +36,7 @@ impl Samples {
         self.acquire.len()
     }
 
-    /// The duration that `share` of all acquisitions do not exceed; `None` without samples.
+    /// A percentile: `share` of all acquisitions took at most this long. `None` without samples.
     pub(super) fn acquired(&self, share: f64) -> Option<Duration> {
         percentile(&self.acquire, share)
     }
@@ -45,7 +45,7 @@ impl Samples {
         percentile(&self.release, share)
     }
 
-    /// p50 and p99 of acquisitions and of releases, in milliseconds, for programs.
+    /// p50 and p99 of acquisitions and of releases, in milliseconds.
     pub(super) fn json(&self) -> Map<String, Value> {
         let of = |time: Option<Duration>| time.map(|time| rounded(time.as_secs_f64() * 1e3)).into();
         [

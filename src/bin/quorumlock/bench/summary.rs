@@ -15,10 +15,10 @@ use crate::output::{self, aligned_rows, bold, green, grouped, milliseconds, red}
 pub(super) struct Summary {
     report: Report,
     course: Course,
-    /// Sections that began in the measured window.
+    /// How many critical sections began in the measured time.
     sections: u64,
     took: Duration,
-    /// Script calls in the window, as counted by the servers.
+    /// How many scripts the servers ran in the measured time.
     calls: u64,
     round_trips: Vec<Duration>,
     processes: u32,
@@ -69,8 +69,8 @@ impl Summary {
         sorted.get(sorted.len() / 2).copied().unwrap_or_default()
     }
 
-    /// The measured rate, divided by an ideal rate. In the ideal, only `round_trips` round trips to
-    /// a quorum lie between two sections.
+    /// The measured rate of sections, divided by an ideal rate. Ideally, the gap between two
+    /// sections is as long as `round_trips` round trips to a quorum.
     fn share(&self, round_trips: u32) -> f64 {
         self.rate() * (self.course.hold() + self.round_trip() * round_trips).as_secs_f64()
     }
@@ -123,7 +123,7 @@ impl Summary {
         let overlaps = if overlaps == 0 { green("0") } else { red(&grouped(overlaps)) };
         let splits = self.each(self.counted("quorumlock_split_rounds_total"));
         let who = format!("a second; {workers} workers in {} processes, {}", self.processes, show(self.took));
-        let ideal = format!("{:.2} of the rate with 1 round trip between, {:.2} with 2", self.share(1), self.share(2));
+        let ideal = format!("{:.2} of the rate with gaps of 1 round trip, {:.2} with 2", self.share(1), self.share(2));
         let rows = [
             ("sections", bold(&format!("{:.1}", self.rate())), who),
             ("", String::new(), ideal),

@@ -1,4 +1,4 @@
-//! The nodes that a benchmark runs over: the user's nodes, or new servers.
+//! The nodes that a benchmark measures: the user's nodes, or new servers.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use crate::settings::Settings;
 
 pub(super) struct Target {
     pub(super) settings: Settings,
-    /// Servers that the benchmark started, which end with this value. `None` if nodes were given.
+    /// Servers that the benchmark started. Dropping them ends them. `None` if the user gave nodes.
     _servers: Option<Servers>,
 }
 
 impl Target {
-    /// The given nodes, or new servers on loopback.
+    /// The user's nodes, or new servers on loopback.
     pub(super) fn set(place: &Place) -> Result<Self, Failure> {
         Self::at(place, &[])
     }
 
-    /// The given nodes, or new servers at these distances.
+    /// The user's nodes, or new servers with these round trips.
     pub(super) fn at(place: &Place, distances: &[Duration]) -> Result<Self, Failure> {
         if cfg!(debug_assertions) {
-            output::note("this is a debug build: its times mean nothing");
+            output::note("this is a debug build, so its times mean nothing");
         }
         let settings = Settings::collect(&place.nodes)?;
         if !settings.nodes.is_empty() {
@@ -53,8 +53,7 @@ impl Target {
     }
 }
 
-/// A lock name that no other run on this host uses, and that does not collide with the user's
-/// locks.
+/// A lock name that neither the user nor another benchmark on this host uses.
 pub(super) fn name(of: impl std::fmt::Display) -> String {
     format!("quorumlock-bench/{}/{of}", std::process::id())
 }

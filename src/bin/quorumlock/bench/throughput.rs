@@ -87,7 +87,7 @@ impl Crowd {
     }
 }
 
-/// The CPU time of this process, all threads together.
+/// The CPU time of all threads of this process.
 fn cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))

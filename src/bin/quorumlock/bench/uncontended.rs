@@ -1,4 +1,4 @@
-//! `quorumlock bench uncontended`: one task, a lock that nobody else wants.
+//! `quorumlock bench uncontended`: one task, and locks that nobody else requests.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ pub(super) async fn measured(args: &Uncontended) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One measurement: pairs of the same name, or of a new name each time.
+/// One measurement of acquisitions and releases: with one name, or with a new name each time.
 struct Phase {
     samples: Samples,
     took: Duration,
@@ -48,8 +48,7 @@ impl Phase {
         progress: &Progress,
         name: impl Fn(u32) -> String,
     ) -> Result<Self, Failure> {
-        // The first pair is not counted: a node that got no request for a while may answer it more
-        // slowly.
+        // Do not measure the first pair: an idle node may answer it more slowly.
         Samples::default().add_pair(&quorum.lock(name(pairs))).await?;
         let began = Instant::now();
         let mut samples = Samples::default();

@@ -1,5 +1,4 @@
-//! A worker process of `bench contention`. Its workers contend for one lock until the window
-//! closes.
+//! A worker process of `bench contention`: workers that contend for one lock in the measured time.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -31,7 +30,8 @@ const LOCK: &str = "quorumlock-bench";
 /// The pause after a failure. Without it workers would retry at full speed while no quorum votes.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How much too late a sleeping thread may wake. `rest` spends this last part awake.
+/// A thread may wake up late by this much. So `rest` sleeps less by this time, then polls the
+/// clock.
 const SLACK: Duration = Duration::from_micros(150);
 
 /// The report of a worker process. A process reports once when it is ready, and once at its end.
@@ -39,16 +39,16 @@ const SLACK: Duration = Duration::from_micros(150);
 pub(crate) struct Report {
     /// How many processes are ready.
     pub(super) ready: usize,
-    /// How many sections each worker began in the window.
+    /// How many critical sections each worker began in the window.
     pub(super) workers: Vec<u64>,
     pub(super) sections: Vec<Section>,
     pub(super) latencies: Histogram,
-    /// Locks that ended before they were released.
+    /// How many locks ended before they were released.
     pub(super) lost: u64,
-    /// Acquisitions that failed.
+    /// How many acquisitions failed.
     pub(super) failed: u64,
-    /// By how much the library's counters grew in the window. Counts of all quorums and nodes are
-    /// added up; other labels stay apart.
+    /// By how much the library's counters grew in the window. Each counter is a sum over the labels
+    /// `quorum` and `node`. Its other labels are part of its key.
     pub(super) counters: BTreeMap<String, u64>,
 }
 
@@ -66,15 +66,14 @@ impl worker_processes::Report for Report {
     }
 }
 
-/// The time in which sections count, by the machine's monotonic clock.
+/// The measured time, by the machine's monotonic clock. Only sections that begin in it count.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     begin: Duration,
     end: Duration,
 }
 
-/// The machine's monotonic clock. It is the same in all processes, which `Instant` does not
-/// promise.
+/// The machine's monotonic clock, which all processes share. `Instant` does not promise that.
 pub(super) fn now() -> Duration {
     let time = clock_gettime(ClockId::Monotonic);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -99,8 +98,8 @@ pub(crate) async fn worker(args: BenchWorker) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Stops the workers when the window closes or standard input ends. Returns by how much the
-/// counters grew in the window.
+/// Stops the workers when the window or standard input ends. Returns the growth of the counters in
+/// the window.
 async fn watched(
     window: Window,
     counters: &Counters,
@@ -139,7 +138,7 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Acquires, holds and releases, until the window closes.
+    /// Acquires, holds and releases the lock again and again, until the window ends.
     async fn contend(self, lock: QuorumLock) {
         let mut sections = 0;
         while !self.over.is_cancelled() {
@@ -152,8 +151,8 @@ impl Worker<'_> {
             let entered = now();
             let counts = entered >= self.window.begin;
             if counts {
-                // A worker that still waits when the window closes is recorded, too: it has waited
-                // at least this long.
+                // Also record the wait of a worker that still waits when the window ends. Otherwise
+                // the longest waits would be missing.
                 self.report.borrow_mut().latencies.record(entered.saturating_sub(asked));
             }
             match acquired {
@@ -175,15 +174,14 @@ impl Worker<'_> {
         rest(self.hold).await;
         let section = Section { entered: micros(entered), left: micros(now()) };
         self.report.borrow_mut().sections.push(section);
-        // A release that no quorum confirmed does not show that the lock was lost.
+        // If no quorum confirmed the release (`Err`), that does not show that the lock was lost.
         if let Ok(Released::AlreadyExpired) = guard.release().await {
             self.report.borrow_mut().lost += 1;
         }
     }
 }
 
-/// Waits for exactly `time`. Tokio's timers add up to two milliseconds, which is too much for a
-/// section of five milliseconds.
+/// Waits for `time`. Tokio's timers are not used, since they may add two milliseconds.
 async fn rest(time: Duration) {
     let until = now() + time;
     if let Some(most) = time.checked_sub(SLACK) {
@@ -203,7 +201,7 @@ async fn tell(report: &Report) -> Result<(), Failure> {
     Ok(output::say(&line).await?)
 }
 
-/// An order that the benchmark sends on standard input.
+/// An order that the main process of the benchmark sends on standard input.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Wait,
@@ -211,14 +209,14 @@ enum Order {
     Stop,
 }
 
-/// Waits for the window. `None` if standard input ends first.
+/// Waits for the order that has the window. `None` if standard input ends first.
 async fn opened(orders: &mut watch::Receiver<Order>) -> Option<Window> {
     let order = orders.wait_for(|order| !matches!(order, Order::Wait)).await.ok()?;
     if let Order::Work(window) = *order { Some(window) } else { None }
 }
 
-/// Reads orders from standard input, in a thread. The input's end means stop: the benchmark has
-/// finished or died.
+/// Starts a thread that reads orders from standard input. The end of the input means `Stop`: the
+/// main process has finished or died.
 fn orders() -> watch::Receiver<Order> {
     let (sender, receiver) = watch::channel(Order::Wait);
     std::thread::spawn(move || {

@@ -10,20 +10,20 @@ use crate::duration;
 
 #[derive(Subcommand)]
 pub(crate) enum Bench {
-    /// Measures how long an acquisition and a release take while nobody else wants the lock. It uses the
-    /// nodes that you give, or servers that it starts
+    /// Measures how long an acquisition and a release take while nobody else wants the lock. It
+    /// uses the nodes that you give, or servers that it starts
     Uncontended(Uncontended),
-    /// Measures how many locks a second one process acquires and releases, by the number of tasks. It uses
-    /// the nodes that you give, or servers that it starts
+    /// Measures how many locks per second one process acquires and releases, for several numbers of
+    /// tasks. It uses the nodes that you give, or servers that it starts
     Throughput(Throughput),
-    /// Measures the time for a lock, as a multiple of the round trip to the node that completes a quorum.
-    /// It uses the nodes that you give, or servers that it starts at chosen distances
+    /// Measures how long a lock takes, as a multiple of the round trip to the node that completes a
+    /// quorum. It uses the nodes that you give, or servers that it starts at chosen distances
     Distance(Distance),
     /// Measures how workers in several processes take turns at one lock
     Contention(Contention),
 }
 
-// The nodes of a benchmark. Not a doc comment: clap would show it instead of the subcommand's help.
+// The nodes of a benchmark. clap would show a doc comment here instead of the subcommand's help.
 #[derive(Args)]
 pub(crate) struct Place {
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub(crate) struct Place {
 pub(crate) struct Uncontended {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// The number of acquisitions with their releases: N with one name, and N with a new name each time
+    /// How often to acquire and release: N times with one name, and N times with new names
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) pairs: u32,
     /// Prints one JSON object
@@ -49,10 +49,10 @@ pub(crate) struct Uncontended {
 pub(crate) struct Throughput {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// The numbers of tasks to measure with. Each task has a name of its own
+    /// How many tasks acquire at a time, for each measurement. Each task has its own lock name
     #[arg(long, value_name = "N,N,..", value_delimiter = ',', default_value = "1,16,256", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) tasks: Vec<u32>,
-    /// How many seconds to measure each number of tasks
+    /// How many seconds each measurement takes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(crate) seconds: u32,
     /// Prints one JSON object
@@ -64,11 +64,11 @@ pub(crate) struct Throughput {
 pub(crate) struct Distance {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// The round trip to the servers that `bench` starts: one time for all, or one for each. For nodes that
-    /// you give, this has no effect
+    /// The round trip to the servers that `bench` starts: one time for all, or one for each. This
+    /// option has no effect on nodes that you give
     #[arg(long, value_name = "TIME,TIME,..", value_delimiter = ',', default_value = "80ms,2ms,160ms,12ms,40ms", value_parser = duration::parse)]
     pub(crate) latency: Vec<Duration>,
-    /// The number of acquisitions with their releases
+    /// How often to acquire and release
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) pairs: u32,
     /// Prints one JSON object
@@ -96,11 +96,12 @@ pub(crate) struct Contention {
     /// The round trip to the servers: one time for all, or one for each
     #[arg(long, value_name = "TIME,TIME,..", value_delimiter = ',', value_parser = duration::parse)]
     pub(crate) latency: Vec<Duration>,
-    /// The client library for connections to the servers: fred, or redis-rs if this command was built
-    /// with the feature redis-rs
+    /// The client library for connections to the servers: fred, or redis-rs if this command was
+    /// built with the feature redis-rs
     #[arg(long, value_name = "NAME", default_value_t)]
     pub(crate) transport: Transport,
-    /// Workers do not wait in a queue: each worker asks at random times, and a lucky one gets the lock
+    /// Workers do not wait in a queue. They ask at random times, so chance decides who gets the
+    /// lock
     #[arg(long)]
     pub(crate) unfair: bool,
     /// Prints one JSON object

@@ -1,5 +1,6 @@
-//! The resource that the lock protects: a counter in a file. The kernel's lock on a second file
-//! shows overlaps, whatever quorumlock does.
+//! The resource that the lock protects: a counter in a file. A second file has a lock of the
+//! kernel, which shows whether two workers are in their sections at once, even if quorumlock is
+//! wrong.
 
 use std::fs;
 use std::io;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// A counter that accepts a token only if it is greater than all tokens before.
+/// A counter that accepts only a token above all tokens that it has accepted before.
 pub(super) struct Counter {
     file: PathBuf,
     scratch: PathBuf,
@@ -24,14 +25,15 @@ pub(super) enum Increment {
 }
 
 impl Counter {
-    /// The counter in `folder`. `worker` makes the name of this writer's scratch file unique.
+    /// Opens the counter in `folder`. Each worker writes a scratch file of its own, with `worker`
+    /// in its name.
     pub(super) fn new(folder: &Path, worker: &str) -> Self {
         let path = |name: &str| folder.join(name);
         Self { file: path("counter"), scratch: path(&format!("counter.{worker}")), inside: path("inside") }
     }
 
-    /// Enters the section. The kernel locks the file for one worker at a time, and unlocks it if
-    /// the process is killed. `None` if another worker is inside.
+    /// Enters the critical section: takes the kernel's lock on the file. The kernel unlocks the
+    /// file even if the process is killed. `None` if another worker is in its section.
     pub(super) fn enter(&self) -> io::Result<Option<Inside>> {
         let file = fs::File::options().create(true).append(true).open(&self.inside)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -42,19 +44,19 @@ impl Counter {
     }
 
     /// Reads the counter, checks the token, and writes the counter plus one. If two workers do this
-    /// at once, an increment is lost, and the demo reports it.
+    /// at once, one increment gets lost. The demo notices this, since the final count is too low.
     pub(super) fn increment(&self, token: u64) -> io::Result<Increment> {
         let (value, highest) = self.read()?;
         if token <= highest {
             return Ok(Increment::OldToken);
         }
-        // The rename is atomic: a reader never sees half of a file.
+        // The rename is atomic, so a reader never sees half of a file.
         fs::write(&self.scratch, format!("{} {token}\n", value + 1))?;
         fs::rename(&self.scratch, &self.file)?;
         Ok(Increment::Done)
     }
 
-    /// The count, and the highest token.
+    /// Returns the count and the highest token.
     pub(super) fn read(&self) -> io::Result<(u64, u64)> {
         let text = match fs::read_to_string(&self.file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((0, 0)),
@@ -68,7 +70,7 @@ impl Counter {
     }
 }
 
-/// A worker's presence in the section. Dropping it closes the file, which unlocks it.
+/// Shows that a worker is in its section. Dropping this value closes the file, which unlocks it.
 #[derive(Debug)]
 pub(super) struct Inside(#[expect(dead_code, reason = "kept open")] fs::File);
 

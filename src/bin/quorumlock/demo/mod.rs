@@ -1,5 +1,5 @@
-//! `quorumlock demo`: many workers in several processes, one lock, and a node that is killed
-//! half-way.
+//! `quorumlock demo`: many workers in several processes contend for one lock. Halfway, a node is
+//! killed.
 
 mod counter;
 pub(crate) mod service;
@@ -33,10 +33,10 @@ use worker::Report;
 /// The lock's name.
 const LOCK: &str = "quorumlock-demo";
 const MASTERS: usize = 5;
-/// The lock's ttl. On servers that the demo starts, this is also max_ttl, so that a restarted node
-/// votes again soon.
+/// The lock's ttl. For servers that the demo starts, this is also max_ttl: a restarted node does
+/// not vote for this time.
 const TTL: Duration = Duration::from_secs(2);
-/// How often to draw the view and to inspect the nodes.
+/// The pause between two updates of the view.
 const TICK: Duration = Duration::from_millis(100);
 /// How long to wait for all nodes to vote.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -63,11 +63,11 @@ pub(crate) async fn demo(args: Demo, verbose: bool) -> Outcome {
     }
 }
 
-/// The nodes, and the folder of the counter. Dropping this value removes the folder and ends the
-/// demo's own servers.
+/// The nodes, and the counter's folder. Dropping this value removes the folder and ends the demo's
+/// own servers.
 struct Stage {
     settings: Settings,
-    /// The demo's own servers; `None` if nodes were given.
+    /// The servers that the demo started. `None` if the user gave nodes.
     servers: Option<Servers>,
     folder: TempDir,
     killed: u32,
@@ -83,7 +83,7 @@ impl Stage {
                 settings.nodes = servers.addresses();
                 settings.max_ttl = Some(TTL);
             }
-            None => output::note("the demo did not start these nodes, so it kills none"),
+            None => output::note("the demo did not start these nodes, so it kills none of them"),
         }
         settings.ttl = Some(TTL);
         Ok(Self { settings, servers, folder: TempDir::new()?, killed: 0, restarted: 0 })
@@ -102,7 +102,7 @@ impl Stage {
             view.draw(began.elapsed(), &workers.report(), &quorum.nodes(), line.as_deref());
             tokio::select! {
                 () = sleep(TICK.min(length.saturating_sub(began.elapsed()))) => {}
-                // The request also measures the round trips that the view shows.
+                // `inspect` also measures the round trips that the view shows.
                 seen = async { let seen = quorum.inspect(LOCK).await; sleep(TICK).await; seen } => {
                     line = seen.ok().and_then(|seen| status::line(&seen));
                 }
@@ -123,7 +123,7 @@ impl Stage {
         })
     }
 
-    /// Kills a node half-way, and restarts it at three quarters.
+    /// Kills a node after half of the demo's time, and restarts it after three quarters.
     fn direct(&mut self, played: f64, view: &View) -> Result<(), Failure> {
         let Some(servers) = &mut self.servers else { return Ok(()) };
         if played >= 0.5 && self.killed == 0 {
@@ -140,7 +140,7 @@ impl Stage {
     }
 }
 
-/// Waits until all nodes vote, for `SETTLE` at most. Fails if no quorum votes then.
+/// Waits until all nodes vote, for `SETTLE` at most. After that, fails if no quorum votes.
 async fn ready(quorum: &Quorum) -> Result<(), Failure> {
     all_vote(quorum, SETTLE).await;
     if votes(quorum) {
@@ -158,7 +158,7 @@ fn votes(quorum: &Quorum) -> bool {
     nodes.iter().filter(|node| node.state == NodeState::Up).count() > nodes.len() / 2
 }
 
-/// Waits until all nodes vote, but no longer than `patience`.
+/// Waits until all nodes vote, for `patience` at most.
 pub(crate) async fn all_vote(quorum: &Quorum, patience: Duration) {
     let began = Instant::now();
     while began.elapsed() < patience && quorum.nodes().iter().any(|node| node.state != NodeState::Up) {

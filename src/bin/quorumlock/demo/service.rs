@@ -1,4 +1,4 @@
-//! A service that keeps working under one lock, until a signal. Several services, in different
+//! A service that works under one lock until a signal ends it. Several services, in different
 //! regions, share the counter.
 
 use std::cell::RefCell;
@@ -20,16 +20,16 @@ use crate::output::{self, milliseconds};
 use crate::process::{self, Signals};
 use crate::settings::{self, Settings};
 
-/// The lock's name. `demo` uses another lock, since its counter is in a folder of its own.
+/// The lock's name. `demo` has another counter, so it uses another lock.
 const LOCK: &str = "quorumlock-service";
 /// How long most sections take.
 const USUAL: Duration = Duration::from_millis(20);
-/// One section in 40 takes half of the ttl, so that its lock is renewed.
+/// One section in 40 takes half of the ttl, which is long enough for a renewal of its lock.
 const ONE_IN: u64 = 40;
 /// The ttl if none is set.
 const TTL: Duration = Duration::from_secs(6);
 
-/// Works until a signal, and then prints what it did as one JSON object. The exit code is 1 if two
+/// Works until a signal, and then prints its counts as one JSON object. The exit code is 1 if two
 /// sections overlapped.
 pub(crate) async fn service(args: DemoService) -> Outcome {
     let mut signals = Signals::ending()?;
@@ -63,8 +63,8 @@ pub(crate) async fn service(args: DemoService) -> Outcome {
     Ok(if report.overlaps == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Connects, and waits until a quorum of nodes votes: acquisitions before that would fail as
-/// unavailable, and raise an alert.
+/// Connects, and waits until a quorum of nodes votes. Earlier acquisitions would fail as
+/// unavailable, and these failures would raise an alert.
 async fn voting(builder: QuorumBuilder) -> Result<Quorum, Failure> {
     let quorum = builder.connect().await?;
     while !votes(&quorum) {
@@ -82,7 +82,7 @@ async fn print(report: &Report, counted: u64) -> std::io::Result<()> {
         "failed": report.failed,
         "acquire_p50_ms": milliseconds(report.latencies.percentile(0.5)),
         "acquire_p99_ms": milliseconds(report.latencies.percentile(0.99)),
-        // The count of all services that share the folder.
+        // The increments of all services that share the folder.
         "counter": counted,
     });
     output::say(&summary.to_string()).await

@@ -16,7 +16,7 @@ pub(super) struct Summary {
     report: Report,
     nodes: Vec<NodeStatus>,
     took: Duration,
-    /// The counter in the file at the end.
+    /// The value of the counter at the end.
     counted: u64,
     killed: u32,
     restarted: u32,
@@ -105,8 +105,8 @@ impl Summary {
         let rows = [
             ("sections", bold(&grouped(report.sections)), format!("{per_second} a second; {who}")),
             ("handed over", grouped(report.handovers), "of them to the next waiter, without claims".to_owned()),
-            ("overlaps", none(report.overlaps), "times that somebody was inside already".to_owned()),
-            ("lost updates", none(self.lost_updates()), format!("the counter's file says {}", grouped(self.counted))),
+            ("overlaps", none(report.overlaps), "times that two workers were in their sections at once".to_owned()),
+            ("lost updates", none(self.lost_updates()), format!("the file's counter is {}", grouped(self.counted))),
             ("rejected tokens", none(report.rejected_tokens), "writes that the counter refused as outdated".to_owned()),
             ("lost", none(report.lost), "locks that ended before they were released".to_owned()),
             ("failed", grouped(report.failed), "acquisitions that timed out, or found no quorum".to_owned()),

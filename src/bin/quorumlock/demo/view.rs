@@ -1,4 +1,4 @@
-//! Shows the running demo: a live view on a terminal, or else a line each second.
+//! Shows the running demo: a live view on a terminal, otherwise one line per second.
 
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -15,14 +15,14 @@ use crate::duration::show;
 use crate::output::{self, bold, green, grouped, red, table};
 use crate::status;
 
-/// The text if no node reports a waiter.
+/// The text for an empty queue.
 const NOBODY: &str = "nobody waits in the queue";
 
 pub(super) struct View {
     bars: MultiProgress,
     progress: ProgressBar,
     lines: Vec<ProgressBar>,
-    /// Whether standard error is a terminal that people read.
+    /// Whether to draw the live view: standard error is a terminal, and messages are not JSON.
     live: bool,
     told: Cell<u64>,
     quorum: usize,
@@ -39,7 +39,8 @@ impl View {
             bars.add(bar)
         };
         let progress = add(ProgressBar::new(u64::from(args.seconds) * 1_000), "{bar:40.green/black} {msg}");
-        // The figures, the queue, an empty line, the table's heading, and the nodes.
+        // One line each for the figures, the queue, an empty line, the table's heading, and each
+        // node.
         let lines = (0..nodes + 4).map(|_| add(ProgressBar::new_spinner(), "{wide_msg}")).collect();
         let view = Self { bars, progress, lines, live, told: Cell::new(0), quorum: nodes / 2 + 1 };
         view.note(&title(args, nodes));

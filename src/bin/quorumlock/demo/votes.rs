@@ -1,4 +1,4 @@
-//! How the nodes answered claims, by the library's own counters.
+//! Counts how the nodes answered claims. The counts come from the library's metrics.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::counters::{Counters, label};
 
-/// How a node answered claims.
+/// How often a node granted claims, refused them, or did not vote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Votes {
     pub(super) granted: u64,
-    /// Another owner holds the lock or is next in the queue, or the ballot was old.
+    /// Refused, since another owner held the lock or was next in the queue, or since the ballot was
+    /// old.
     pub(super) refused: u64,
-    /// The node had no vote: it was down, quarantined or too late.
+    /// No vote, since the node was down, in quarantine, or too late.
     pub(super) missing: u64,
 }
 
 /// Votes by node.
 pub(super) type Tally = BTreeMap<String, Votes>;
 
-/// The votes so far.
+/// Returns the votes so far.
 pub(super) fn tally(counters: &Counters) -> Tally {
     let mut tally = Tally::new();
     counters.each(|key, count| {
@@ -35,8 +36,8 @@ pub(super) fn tally(counters: &Counters) -> Tally {
     tally
 }
 
-/// How many locks nodes handed over to the next waiter. Such a waiter sends no claim, so no vote is
-/// counted.
+/// How many locks nodes have handed over to the next waiter. Such a waiter sends no claim, so
+/// `Votes` does not count these grants.
 pub(super) fn handovers(counters: &Counters) -> u64 {
     let mut all = 0;
     counters.each(|key, count| all += if key.name() == "quorumlock_handovers_total" { count } else { 0 });

@@ -1,4 +1,4 @@
-//! One process of the demo: several workers that contend for the lock until standard input ends.
+//! One process of the demo: its workers contend for the lock until standard input ends.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -29,18 +29,18 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 const REPORT: Duration = Duration::from_millis(200);
 
-/// What the workers of a process have done so far.
+/// The counts of all workers of a process so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Report {
     pub(super) sections: u64,
     pub(super) overlaps: u64,
     pub(super) rejected_tokens: u64,
     pub(super) lost: u64,
-    /// Acquisitions that timed out, or found no quorum.
+    /// How many acquisitions timed out, or found no quorum.
     pub(super) failed: u64,
     pub(super) latencies: Histogram,
     pub(super) votes: Tally,
-    /// Locks that nodes handed over to the next waiter.
+    /// How many locks nodes handed over to the next waiter.
     pub(super) handovers: u64,
 }
 
@@ -81,7 +81,7 @@ pub(crate) async fn worker(args: DemoWorker) -> Outcome {
 pub(super) struct Pace {
     /// How long most sections take.
     pub(super) usual: Duration,
-    /// How long every `one_in`th section takes instead.
+    /// How long one section in `one_in` takes instead.
     pub(super) long: Duration,
     pub(super) one_in: u64,
     /// How long a worker rests between two sections.
@@ -89,23 +89,23 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Sections without a rest between them. Every tenth takes a millisecond, so that an overlap
-    /// would be seen.
+    /// Sections without a rest between them. Every tenth section takes a millisecond: in longer
+    /// sections, overlaps are more likely to show.
     const BUSY: Self =
         Self { usual: Duration::ZERO, long: Duration::from_millis(1), one_in: 10, pause: Duration::ZERO };
 
-    /// How long the next section takes, when there were `sections` before it.
+    /// How long the next section takes, if there were `sections` before it.
     const fn section(&self, sections: u64) -> Duration {
         if (sections + 1).is_multiple_of(self.one_in) { self.long } else { self.usual }
     }
 }
 
-/// Workers of one process.
+/// The workers of one process.
 pub(super) struct Workers<'a> {
     pub(super) quorum: &'a Quorum,
     /// The lock's name.
     pub(super) lock: &'a str,
-    /// Where the counter is.
+    /// The counter's folder.
     pub(super) folder: &'a Path,
     pub(super) pace: Pace,
     pub(super) stop: watch::Receiver<bool>,
@@ -113,13 +113,15 @@ pub(super) struct Workers<'a> {
 }
 
 impl Workers<'_> {
-    /// `count` workers acquire, enter, increment and release, until `stop` is true.
+    /// Runs `count` workers until `stop` is true. Each acquires the lock, increments the counter
+    /// and releases the lock, again and again.
     pub(super) async fn contend(&self, count: u32) -> io::Result<()> {
         join_all((0..count).map(|number| self.work(number))).await.into_iter().collect()
     }
 
     async fn work(&self, number: u32) -> io::Result<()> {
-        // Processes in different containers may have the same process id.
+        // The host is part of the name: processes in different containers may have the same process
+        // id.
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let counter = Counter::new(self.folder, &format!("{host}-{}-{number}", std::process::id()));
         let lock = self.quorum.lock(self.lock);
@@ -147,15 +149,15 @@ impl Workers<'_> {
     async fn hold(&self, guard: LockGuard, took: Duration, counter: &Counter) -> io::Result<()> {
         self.report.borrow_mut().latencies.record(took);
         self.section(&guard, counter).await?;
-        // A release that no quorum confirmed does not show that the lock was lost.
+        // If no quorum confirmed the release (`Err`), that does not show that the lock was lost.
         if let Ok(Released::AlreadyExpired) = guard.release().await {
             self.report.borrow_mut().lost += 1;
         }
         Ok(())
     }
 
-    /// The work under the lock. The worker enters the section first: if another worker is inside,
-    /// that is an overlap.
+    /// The work under the lock. The worker first enters its critical section. If another worker is
+    /// in its section, counts an overlap.
     async fn section(&self, guard: &LockGuard, counter: &Counter) -> io::Result<()> {
         let inside = counter.enter()?;
         self.report.borrow_mut().overlaps += u64::from(inside.is_none());
@@ -170,7 +172,7 @@ impl Workers<'_> {
     }
 }
 
-/// Sleeps. A sleep of zero is skipped, since Tokio would round it up to a millisecond.
+/// Sleeps. Skips a sleep of zero, since Tokio would round it up to a millisecond.
 async fn rest(time: Duration) {
     if !time.is_zero() {
         sleep(time).await;
@@ -183,7 +185,7 @@ async fn timed(lock: &QuorumLock) -> Option<(LockGuard, Duration)> {
     Some((guard, began.elapsed()))
 }
 
-/// Prints a report every [`REPORT`], and does not return.
+/// Prints a report after each [`REPORT`]. Returns only if printing fails.
 async fn telling(report: &RefCell<Report>, counters: &Counters) -> io::Result<()> {
     loop {
         sleep(REPORT).await;
@@ -198,7 +200,7 @@ async fn tell(report: &RefCell<Report>, counters: &Counters) -> io::Result<()> {
     output::say(&line).await
 }
 
-/// True once standard input has ended: the demo has closed it or died.
+/// Becomes true when standard input ends: the main process has closed it or died.
 fn end_of_input() -> watch::Receiver<bool> {
     let (sender, receiver) = watch::channel(false);
     std::thread::spawn(move || {

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// How far clocks may run apart: 1 % of the time plus 2 ms, as the library's drift.
+/// How far clocks may run apart: 1 % of the time that passes, plus 2 ms. The library's default
+/// drift is the same.
 const DRIFT: f64 = 0.01;
 const CONSTANT: f64 = 0.002;
 
@@ -18,7 +19,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// The reading whose request was sent at `sent`, and whose reply has just arrived.
+    /// A reading. Its request was sent at `sent`, and its reply has just arrived.
     pub(super) fn taken(sent: Instant, there: Duration) -> Self {
         let here = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self { sent, received: Instant::now(), here, there }
@@ -29,9 +30,8 @@ impl Sample {
     }
 }
 
-/// The largest step of the clock between two readings: by how many seconds the step exceeds the
-/// allowed drift. `None` if there is no step. A step that is shorter than the round trips stays
-/// unseen.
+/// Finds the largest step of the clock between two readings. Returns by how many seconds it exceeds
+/// the allowed drift; `None` if there is no step. Does not find steps shorter than the round trips.
 pub(super) fn step(samples: &[Sample]) -> Option<f64> {
     let pairs =
         samples.iter().enumerate().flat_map(|(index, one)| samples[index + 1..].iter().map(move |next| (one, next)));
@@ -48,8 +48,8 @@ fn left(one: &Sample, next: &Sample) -> Option<f64> {
 }
 
 /// By how many seconds, at least, the server's clock is ahead of this machine's clock; negative if
-/// the server's clock is behind. Only the reading with the shortest round trip counts. 0 if that
-/// reading shows no difference.
+/// the server's clock is behind. Returns 0 if the reading with the shortest round trip shows no
+/// difference. The other readings do not count.
 pub(super) fn ahead(samples: &[Sample]) -> f64 {
     let Some(best) = samples.iter().min_by_key(|sample| sample.trip()) else { return 0.0 };
     let most = best.there.as_secs_f64() - (best.here.as_secs_f64() - best.trip().as_secs_f64());
@@ -61,8 +61,8 @@ pub(super) fn ahead(samples: &[Sample]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Readings with this round trip. Each pair has the time of the request, and the time that the
-    /// clock shows, in milliseconds.
+    /// Makes readings with this round trip. Each pair has the time of the request and the time that
+    /// the server's clock shows, in milliseconds.
     fn samples(trip: u64, readings: &[(u64, u64)]) -> Vec<Sample> {
         let (began, epoch, ms) = (Instant::now(), Duration::from_secs(1_000_000), Duration::from_millis);
         let sample = |&(at, shows): &(u64, u64)| Sample {

@@ -1,4 +1,4 @@
-//! The nodes' failure domains, and how many of them must fail until no quorum is left.
+//! The nodes' failure domains, and how many domains must fail until no quorum is left.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::raw_connection::login::resolved;
 use crate::raw_connection::target::{Place, Target, is_loopback};
 
-/// The domain of this machine, for all of its addresses.
+/// The domain of all nodes on this machine, whatever their addresses are.
 const HERE: &str = "this machine";
 
 /// The domain of each node, in the nodes' order.
@@ -14,12 +14,12 @@ const HERE: &str = "this machine";
 pub(super) struct Domains(Vec<String>);
 
 impl Domains {
-    /// The domains that the user gave, or else the hosts of the addresses. Blocks.
+    /// The domains that the user gave. If there are none, each node's domain is its host. Blocks.
     pub(super) fn of(told: &[String], targets: &[Target]) -> Self {
         Self::with(told, targets, resolved)
     }
 
-    /// As `of`, without a lookup of the hosts' addresses.
+    /// Like `of`, but does not resolve the names of hosts.
     pub(super) fn by_name(told: &[String], targets: &[Target]) -> Self {
         Self::with(told, targets, |_| Vec::new())
     }
@@ -39,7 +39,7 @@ impl Domains {
         self.sizes().len()
     }
 
-    /// The least number of domains that must fail so that the other nodes are no quorum.
+    /// The smallest number of domains whose failure leaves no quorum.
     pub(super) fn to_fail(&self) -> usize {
         let (quorum, mut left) = (self.0.len() / 2 + 1, self.0.len());
         let mut failed = 0;
@@ -62,8 +62,8 @@ impl Domains {
     }
 }
 
-/// The host of a node. Of several addresses the lowest counts, so different names of one machine
-/// give the same host.
+/// The host of a node. If a name has several addresses, this is the lowest address, so different
+/// names of one machine give the same host.
 fn host(place: &Place, resolved: fn(&str) -> Vec<IpAddr>) -> String {
     match place {
         Place::Unix(_) => HERE.to_owned(),

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 /// How much a finding matters, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
-    /// Two clients may hold a lock, or nobody can acquire one. This state does not end by itself.
+    /// Two clients may hold one lock, or nobody can acquire locks. This does not end by itself.
     Unsafe,
     /// Locks are safe, but fewer faults than usual can stop them.
     Warning,
-    /// Worth knowing. A hint changes no exit code.
+    /// A fact that is worth knowing. A hint does not change the exit code.
     Hint,
-    /// The check could not be made. This changes no exit code.
+    /// The check could not be done. This does not change the exit code.
     Unknown,
     Fine,
 }
@@ -38,7 +38,7 @@ impl Level {
     }
 }
 
-/// One finding. `id` is stable: scripts match on it.
+/// One finding. `id` never changes, because scripts compare it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) level: Level,
@@ -82,7 +82,7 @@ impl Finding {
     }
 }
 
-/// Sorts findings, the worst first. The same finding of several nodes becomes one.
+/// Sorts findings, the worst first, and merges equal findings of several nodes into one.
 pub(super) fn sorted(found: Vec<Finding>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     for finding in found {

@@ -1,7 +1,7 @@
-//! `quorumlock doctor`: whether the nodes are fit for locks, and what to repair.
+//! `quorumlock doctor`: checks whether the nodes are fit for locks, and says what to repair.
 //!
-//! The library reports how a client sees the nodes. For everything else, the doctor opens a
-//! connection of its own to each node. Nothing that the doctor sends changes data.
+//! The library reports the nodes' states. For all other facts, the doctor opens a connection of its
+//! own to each node. The doctor's commands change no data.
 
 mod checks;
 mod clock;
@@ -32,10 +32,10 @@ use domains::Domains;
 use node_check::NodeCheck;
 use seen::{Seen, Times};
 
-/// The library's defaults.
+/// Defaults of `ttl` and `node_timeout`, as in the library.
 const TTL: Duration = Duration::from_secs(30);
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long all requests to one node may take, including name resolution, which can be slow.
+/// The time limit for all requests to one node. Name resolution, which can be slow, is included.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) async fn doctor(args: Doctor, verbose: bool) -> Outcome {
@@ -46,7 +46,7 @@ pub(crate) async fn doctor(args: Doctor, verbose: bool) -> Outcome {
     if args.json {
         output::say(&report::json(&seen, &findings).to_string()).await?;
     } else {
-        // `None` if standard output is no terminal.
+        // `None` if standard output is not a terminal.
         let columns = Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
         output::say(&report::lines(&findings, seen.nodes.len(), verbose, columns).join("\n")).await?;
     }
@@ -61,7 +61,7 @@ async fn examined(quorum: &Quorum, settings: &Settings, args: &Doctor) -> Result
     let targets = targets.iter().map(|node| Target::parse(node, &tls)).collect::<Result<Vec<_>, _>>()?;
     if ![0, targets.len()].contains(&domains.len()) {
         let (told, nodes) = (domains.len(), targets.len());
-        return Err(Failure::usage(format!("--domains has {told} names for {nodes} nodes; give one for each node")));
+        return Err(Failure::usage(format!("--domains has {told} names for {nodes} nodes; give one name for each")));
     }
     let times = times_of(settings)?;
     let names = Names::of(settings);
@@ -78,7 +78,7 @@ async fn examined(quorum: &Quorum, settings: &Settings, args: &Doctor) -> Result
     Ok(Seen { nodes, inspected, list, checks, targets, certificates, domains, times })
 }
 
-/// The times of a `run` with these settings in this environment.
+/// The times that `quorumlock run` would use with these settings and this environment.
 fn times_of(settings: &Settings) -> Result<Times, Failure> {
     Ok(Times {
         ttl: settings::ttl()?.or(settings.ttl).unwrap_or(TTL),

@@ -1,4 +1,4 @@
-//! Examines one server over the doctor's own connection. Nothing that is sent changes data.
+//! Examines one server over the doctor's own connection. The commands change no data.
 
 use std::io;
 use std::thread::sleep;
@@ -26,12 +26,12 @@ pub(super) struct NodeCheck {
     pub(super) lacks: Result<Lacks, String>,
     /// For how many days the server's certificates will be accepted; `None` without TLS.
     pub(super) days: Option<u32>,
-    /// Whether the server asks for no password, though a password was given.
+    /// Whether the server requires no password, although the settings give one.
     pub(super) unguarded: bool,
 }
 
 impl NodeCheck {
-    /// Examines a server. Each reply takes `step` at most. Blocks.
+    /// Examines a server. Waits for each reply for `step` at most. Blocks the thread.
     pub(super) fn of(target: &Target, names: &Names, step: Duration) -> Result<Self, Failed> {
         let Open { mut connection, days, unguarded } = Open::to(target, step)?;
         let failed = |error: io::Error| Failed::asking(target, &error);
@@ -43,7 +43,7 @@ impl NodeCheck {
         }
         let info = info.map(|info| info.lines().map(harmless).collect::<Vec<_>>().join("\n"));
         let clock = readings(&mut connection).map_err(failed)?;
-        // This comes last: a subscribed connection accepts few other commands.
+        // Ask for rights last: this subscribes, and a subscribed connection accepts few commands.
         let lacks = Lacks::ask(&mut connection, names).map_err(|error| said(&error));
         Ok(Self { info, clock, lacks, days, unguarded })
     }
@@ -74,7 +74,7 @@ fn readings(connection: &mut Connection) -> io::Result<Result<Vec<Sample>, Strin
         match connection.ask(&["TIME"])? {
             Reply::Refused(why) => return Ok(Err(why)),
             reply => {
-                samples.push(Sample::taken(sent, time(&reply).ok_or_else(|| io::Error::other("TIME told no time"))?))
+                samples.push(Sample::taken(sent, time(&reply).ok_or_else(|| io::Error::other("reply has no time"))?))
             }
         }
     }

@@ -8,8 +8,8 @@ use super::seen::{Node, Seen};
 use crate::output::{bold, green, milliseconds, red, yellow};
 use crate::status::word;
 
-/// The lines of a report on `all` nodes. The worst finding comes last, since a terminal shows the
-/// end. Fine findings are shown only if `verbose`. Sentences are wrapped to `columns`.
+/// The lines of the report. `all` is the number of nodes. The worst finding comes last, since a
+/// terminal shows the end of a long output. Fine findings are shown only if `verbose` is set.
 pub(super) fn lines(findings: &[Finding], all: usize, verbose: bool, columns: Option<usize>) -> Vec<String> {
     let found = findings.iter().rev().filter(|finding| verbose || finding.level != Level::Fine);
     let mut lines: Vec<_> = found.flat_map(|finding| shown(finding, all, columns)).collect();
@@ -40,7 +40,7 @@ fn shown(finding: &Finding, all: usize, columns: Option<usize>) -> Vec<String> {
 
 const INDENT: &str = "    ";
 
-/// Wraps a sentence to lines of `width` columns. It breaks no word.
+/// Wraps a sentence to lines of `width` columns. Never breaks a word.
 fn wrapped(sentence: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in sentence.split(' ') {
@@ -86,7 +86,7 @@ pub(super) fn json(seen: &Seen, findings: &[Finding]) -> Value {
     })
 }
 
-/// The measured values of a node, for programs with rules of their own.
+/// The measured values of a node, for programs that judge nodes by their own rules.
 fn measured(node: Node<'_>, seen: &Seen) -> Value {
     let told = node.told();
     json!({

@@ -1,4 +1,4 @@
-//! All observations: from the library, and from the doctor's own connections.
+//! All observations, which come from the library and from the doctor's own connections.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) struct Times {
 pub(super) struct Seen {
     pub(super) nodes: Vec<NodeStatus>,
     pub(super) inspected: Inspected,
-    /// The list of nodes that this command's settings make.
+    /// The list of nodes in this command's settings.
     pub(super) list: List,
     pub(super) checks: Vec<Result<NodeCheck, Failed>>,
     pub(super) targets: Vec<Target>,
@@ -42,11 +42,11 @@ pub(super) struct Node<'a> {
     pub(super) target: &'a Target,
     pub(super) certificates: CertificateExpiry,
     pub(super) times: Times,
-    /// What shows that the node forgot locks while it ran; `None` if nothing shows that.
+    /// The sign that the node forgot locks while it ran; `None` if there is no sign.
     pub(super) forgot: Option<&'static str>,
-    /// The node that this node replicates, if it is in the list.
+    /// This node's master, if the master is in the list.
     pub(super) master: Option<&'a str>,
-    /// How many nodes of the list replicate this node.
+    /// How many nodes of the list are replicas of this node.
     pub(super) replicas: usize,
 }
 
@@ -76,7 +76,7 @@ impl Seen {
         })
     }
 
-    /// The node that this node replicates, if it is in the list. Both show the same replication id.
+    /// A node's master, if the master is in the list. Both show the same replication id.
     fn master_of(&self, node: usize) -> Option<usize> {
         let id = self.field(node, "master_replid").filter(|_| self.field(node, "role") == Some("slave"))?;
         let is_master = |&other: &usize| {
@@ -100,7 +100,7 @@ impl<'a> Node<'a> {
         self.check.as_ref().ok()
     }
 
-    /// Whether the user lacks commands or keys on the node. That may cause other failures.
+    /// Whether the user lacks rights to commands or keys on the node. This may cause other faults.
     pub(super) fn is_limited(&self) -> bool {
         self.lacks().is_some_and(|lacks| !lacks.commands.is_empty() || lacks.keys.is_some())
     }
@@ -109,9 +109,10 @@ impl<'a> Node<'a> {
         self.lacks().is_some_and(|lacks| lacks.channels.is_some())
     }
 
-    /// Whether the finding about the state, or the finding about the rights, reports this refusal.
+    /// Whether the finding about the node's state, or about the rights, reports this refusal.
     pub(super) fn explains(&self, refusal: &str) -> bool {
-        // Compare only the error's code: the other finding may word the rest differently.
+        // Compare only the error's code, or for `ERR` the text before the arguments. The rest may
+        // differ in the other finding.
         let error = match refusal.split_once(' ') {
             Some((code, _)) if code != "ERR" => code,
             _ => refusal.split(", with args").next().unwrap_or(refusal),
@@ -122,7 +123,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Why the node refuses every write, if it does.
+    /// The error with which the node refuses every write; `None` if it accepts writes.
     pub(super) fn refuses_writes(&self) -> Option<&'a str> {
         self.lacks()?.writes.as_deref()
     }

@@ -1,5 +1,4 @@
-//! Other programs: starts them so that they do not outlive this process, sends them signals, and
-//! waits for them.
+//! Starts programs that do not outlive this process, sends them signals, and waits for them.
 
 mod orphans;
 mod process_set;
@@ -24,17 +23,17 @@ use crate::output::{self, Format};
 pub(crate) use program::Program;
 pub(crate) use signals::{Signals, asks_for_end, ends};
 
-/// The first argument of a process that will become another program.
+/// The first argument of this executable when it is to become another program: see [`tied`].
 const TIED: &str = "__tied";
-/// The first argument of such a process if errors are to be written as JSON.
+/// The same, if this executable must write errors as JSON.
 const TIED_JSON: &str = "__tied-json";
 
-/// A command for `program`. The kernel kills the program when this process ends, in whatever way.
-/// (On Linux; other systems start the program directly.)
+/// A command for `program`. On Linux, the kernel kills the program when this process ends, even by
+/// SIGKILL. Other systems start the program directly.
 ///
-/// The kernel ties the program to the *thread* that starts it, so start the program from the main
-/// thread. This executable runs first and then becomes the program, since a process can request
-/// that signal only for itself.
+/// The kernel kills the program as soon as the *thread* that started it ends, so start it from the
+/// main thread. A process can request that signal only for itself. So the command first runs this
+/// executable, which requests the signal and then becomes the program: see [`become_tied`].
 pub(crate) fn tied(program: &OsStr) -> io::Result<Command> {
     if !cfg!(target_os = "linux") {
         return Ok(Command::new(program));
@@ -44,7 +43,7 @@ pub(crate) fn tied(program: &OsStr) -> io::Result<Command> {
     Ok(command)
 }
 
-/// A command for this executable in this version, even if an upgrade has replaced the file.
+/// A command for this executable: on Linux, for this version even after an upgrade of the file.
 pub(crate) fn this_executable() -> io::Result<Command> {
     if !cfg!(target_os = "linux") {
         return Ok(Command::new(std::env::current_exe()?));
@@ -54,8 +53,8 @@ pub(crate) fn this_executable() -> io::Result<Command> {
     Ok(command)
 }
 
-/// If [`tied`] started this process, becomes the program. Returns a code only if that fails: the
-/// code that a shell would return. `None` if something else started this process.
+/// Becomes the program if [`tied`] made the command of this process. Otherwise returns `None`. If
+/// the program cannot be run, returns the exit code that a shell would return.
 pub(crate) fn become_tied(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let tied = arguments.nth(1)?;
     let format = [(TIED, Format::Text), (TIED_JSON, Format::Json)].into_iter().find(|(name, _)| tied == *name)?.1;
@@ -73,8 +72,8 @@ pub(crate) fn become_tied(mut arguments: impl Iterator<Item = OsString>) -> Opti
     Some(ExitCode::from(if not_found { 127 } else { 126 }))
 }
 
-/// The interpreter that a script names and that is missing. The kernel reports this as if the script
-/// itself were missing.
+/// The interpreter in a script's first line, if it is missing. The kernel reports this as if the
+/// script itself were missing.
 fn missing_interpreter(program: &OsStr) -> Option<String> {
     let script = if program.as_bytes().contains(&b'/') { PathBuf::from(program) } else { find(program)? };
     let mut line = [0; 256];
@@ -84,7 +83,7 @@ fn missing_interpreter(program: &OsStr) -> Option<String> {
     (!Path::new(interpreter).exists()).then(|| interpreter.to_owned())
 }
 
-/// Requests SIGKILL for when the parent ends. False if the parent has ended already.
+/// Asks the kernel for SIGKILL when the parent ends. False if the parent has ended already.
 #[cfg(target_os = "linux")]
 fn tie_to(parent: &str) -> bool {
     let asked = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
@@ -97,19 +96,19 @@ fn tie_to(_: &str) -> bool {
     true
 }
 
-/// The file of a program, found in `PATH` as a shell does.
+/// Finds the file of a program in `PATH`, as a shell does.
 pub(crate) fn find(program: impl AsRef<Path>) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(&program)).find(|file| file.is_file())
 }
 
-/// The exit code that tells how a program ended: its own, or 128 and the signal's number.
+/// The exit code for a program's end: its own code, or 128 plus the number of the signal.
 pub(crate) fn code(status: ExitStatus) -> ExitCode {
     let number = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(255);
     ExitCode::from(u8::try_from(number).unwrap_or(255))
 }
 
-/// The exit code of a program that ended because of a signal.
+/// The exit code of a program that a signal ended.
 pub(crate) fn ended_by(signal: Signal) -> ExitCode {
     ExitCode::from(u8::try_from(128 + signal.as_raw()).unwrap_or(255))
 }

@@ -1,4 +1,4 @@
-//! Children of this process, and descendants that become its children when their parents end.
+//! The children of this process. On Linux, orphaned descendants become its children, too.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -7,7 +7,7 @@ use std::process::ExitStatus;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, wait, waitid};
 
-/// From now on a descendant whose parent ends becomes our child, so that no descendant can escape.
+/// From now on, descendants whose parent ends become children of this process, which can find them.
 #[cfg(target_os = "linux")]
 pub(super) fn adopt() {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
@@ -21,8 +21,7 @@ pub(super) fn reap() {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
-/// Reaps all children that have ended, and calls `reaped` with each. Returns how `child` ended, if
-/// it has.
+/// Reaps all ended children, and calls `reaped` with each. If `child` is one, returns its status.
 pub(super) fn reap_with(child: Pid, mut reaped: impl FnMut(Pid)) -> io::Result<Option<ExitStatus>> {
     let mut ended = None;
     loop {
@@ -39,8 +38,9 @@ pub(super) fn reap_with(child: Pid, mut reaped: impl FnMut(Pid)) -> io::Result<O
     }
 }
 
-/// Whether there is no child at all, not even an ended child that was not reaped. The kernel counts
-/// all children at one moment. So if all orphans are adopted, no descendant is left.
+/// Whether this process has no children, not even ended ones that were not reaped. The kernel
+/// checks all children at one moment. So after [`adopt`], no children means that there are no
+/// descendants.
 pub(super) fn are_gone() -> bool {
     let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(waitid(WaitId::All, any), Err(Errno::CHILD))

@@ -1,4 +1,4 @@
-//! The processes of a command: the command itself, and all that it started.
+//! The processes of a command: the command itself, and all processes that it started.
 
 use std::io;
 use std::process::ExitStatus;
@@ -17,8 +17,8 @@ pub(super) struct ProcessSet {
     pub(super) pid: Pid,
     /// Whether the command leads a process group of its own.
     pub(super) leads: bool,
-    /// Children of this process that do not belong to the command. Their process ids are not used
-    /// again until they are reaped. `None` if `/proc` does not show processes.
+    /// Children of this process that do not belong to the command. The kernel gives their process
+    /// ids to no other process until they are reaped. `None` if `/proc` does not show processes.
     pub(super) others: Option<Vec<Pid>>,
     /// How the command ended, once it was reaped.
     pub(super) ended: Option<ExitStatus>,
@@ -27,7 +27,7 @@ pub(super) struct ProcessSet {
 impl ProcessSet {
     /// Whether all processes have ended.
     pub(super) fn are_gone(&self) -> bool {
-        // The kernel knows whether there are children, without a scan.
+        // All children belong to the command. The kernel can tell without a scan if there are any.
         if self.others.as_ref().is_some_and(Vec::is_empty) {
             return orphans::are_gone();
         }
@@ -48,8 +48,8 @@ impl ProcessSet {
         Ok(self.ended)
     }
 
-    /// Sends signals to all processes. Writes a note about each process that this user may not
-    /// signal. Returns whether this user may signal the command.
+    /// Sends signals to all processes. Writes a note on each process to which this user may not
+    /// send signals. Returns false if the command is such a process.
     pub(super) fn signal_telling(&self, signals: &[Signal]) -> bool {
         let refused = self.signal(signals);
         for pid in &refused {
@@ -60,17 +60,17 @@ impl ProcessSet {
     }
 
     /// Sends signals to the command, then to all processes that a scan finds, and to their groups.
-    /// Returns the processes that this user may not signal.
+    /// Returns the processes to which this user may not send signals.
     pub(super) fn signal(&self, signals: &[Signal]) -> Vec<Pid> {
-        // The command comes first, before the scan: a scan takes time if there are many processes.
+        // Send to the command first: with many processes, the scan takes time.
         let lives = self.ended.is_none();
         let sent = lives.then(|| signals.iter().try_for_each(|&signal| self.signal_command(signal)));
         let Descendants { members, mut groups, .. } = self.descendants();
         if lives {
             groups.remove(&self.pid);
         }
-        // A signal to a group reaches all its processes at once, so that no process starts another
-        // meanwhile. The signal also reaches processes that were not found.
+        // A signal to a group reaches all its processes at once, so none of them can start a
+        // process meanwhile. It also reaches processes that the scan did not find.
         for &group in &groups {
             signals.iter().for_each(|&signal| _ = kill_process_group(group, signal));
         }
@@ -89,29 +89,28 @@ impl ProcessSet {
         members.iter().filter(|member| refuses(member)).map(|member| member.pid).collect()
     }
 
-    /// Sends a signal to the command, or to the whole group that the command leads. All processes
-    /// of the group get the signal at once, so that no process starts another meanwhile. The
-    /// command was not reaped, so its process id and its group id are still its own.
+    /// Sends a signal to the command, or to its group if it leads one. Do not call this after the
+    /// command was reaped: another process may have its process id then.
     fn signal_command(&self, signal: Signal) -> Result<(), Errno> {
         if self.leads { kill_process_group(self.pid, signal) } else { kill_process(self.pid, signal) }
     }
 
-    /// Sends SIGTERM to the processes that have left our process group: signals of the terminal's
-    /// keys do not reach these processes.
+    /// Sends SIGTERM to the processes that have left our process group. The signals that keys of
+    /// the terminal send do not reach them.
     pub(super) fn terminate_outside_our_group(&self) {
         let unreached = |member: &&Member| member.group != Some(getpgrp());
         let descendants = self.descendants();
         descendants.members.iter().filter(unreached).for_each(|member| _ = kill_process(member.pid, Signal::TERM));
     }
 
-    /// Descriptions of the processes that go on.
+    /// Descriptions of the processes that still run.
     pub(super) fn described(&self) -> Vec<String> {
         let descendants = self.descendants();
         let left: Vec<_> = descendants.members.iter().map(|member| process_tree::described(member.pid)).collect();
         if left.is_empty() { vec!["a process that cannot be seen".to_owned()] } else { left }
     }
 
-    /// Whether all processes rest, apart from those in `except`.
+    /// Whether no process runs (see [`Member::rests`]), except for the processes in `except`.
     pub(super) fn rest(&self, except: &[Pid]) -> bool {
         let descendants = self.descendants();
         let rests = |member: &Member| member.rests() || except.contains(&member.pid);
@@ -130,7 +129,7 @@ impl ProcessSet {
     }
 
     /// Whether the command waits for a child that was stopped before its exec. A shell that starts
-    /// a program by vfork cannot stop before the child's exec.
+    /// a child by vfork cannot stop until the child's exec.
     fn waits_for_a_stopped_child(&self) -> bool {
         let descendants = self.descendants();
         let has = |what: fn(&Member) -> Option<Pid>, state| {
@@ -139,7 +138,7 @@ impl ProcessSet {
         has(|itself| Some(itself.pid), 'D') && has(|child| child.parent, 'T')
     }
 
-    /// The living processes. If `/proc` does not show them, only the command itself.
+    /// The living processes. If `/proc` does not show processes, only the command itself.
     fn descendants(&self) -> Descendants {
         let seen = self.others.as_deref().map(|others| process_tree::below(getpid(), others));
         let mut descendants = seen.unwrap_or_default();

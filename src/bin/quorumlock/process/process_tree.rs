@@ -7,7 +7,7 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::{Pid, getpid};
 
-/// A process.
+/// A process, as one scan of `/proc` has found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) pid: Pid,
@@ -15,7 +15,7 @@ pub(super) struct Member {
     pub(super) group: Option<Pid>,
     /// `None` if the parent is in another container, or if the kernel started the process.
     pub(super) parent: Option<Pid>,
-    /// As `/proc` shows it: T if it is stopped, D if it waits and cannot be interrupted.
+    /// The state in `/proc`: T if the process is stopped, D if it waits and cannot be interrupted.
     pub(super) state: char,
     /// Whether the process has ended, and its parent has not reaped it.
     pub(super) ended: bool,
@@ -23,8 +23,8 @@ pub(super) struct Member {
 
 impl Member {
     /// Whether the process does not run: a signal (T) or a debugger (t) stopped it, or it waits and
-    /// cannot be interrupted (D). After the end of its first thread (Z), `/proc` does not show what
-    /// other threads do, so this counts, too.
+    /// cannot be interrupted (D). A process whose first thread has ended (Z) counts as well, since
+    /// `/proc` does not show the state of its other threads.
     pub(super) fn rests(&self) -> bool {
         ['T', 't', 'D', 'Z'].contains(&self.state)
     }
@@ -35,16 +35,16 @@ impl Member {
 pub(super) struct Descendants {
     /// The living descendants.
     pub(super) members: Vec<Member>,
-    /// The process groups in which all processes are descendants. Empty unless all processes could
-    /// be read.
+    /// The process groups whose processes are all descendants. Empty if some process could not be
+    /// read, since that process may be in any group.
     pub(super) groups: HashSet<Pid>,
-    /// Whether more descendants may live than were found: something could not be read, or an ended
-    /// child is not reaped yet. Such a child may have left children behind.
+    /// Whether living descendants may be missing: a process could not be read, or an ended child is
+    /// not reaped yet, which may have left children behind.
     pub(super) may_lack: bool,
 }
 
-/// Whether `/proc` shows this process under its own process id. False if `/proc` is another
-/// container's, and on systems other than Linux.
+/// Whether `/proc` shows this process under its own process id. False if `/proc` belongs to another
+/// container, and on systems other than Linux.
 pub(super) fn is_shown() -> bool {
     let own = read_link("/proc/self").ok();
     own.and_then(|own| pid(own.to_str()?)) == Some(getpid())
@@ -55,10 +55,10 @@ pub(super) fn children(parent: Pid) -> Vec<Pid> {
     below(parent, &[]).members.iter().filter(|member| member.parent == Some(parent)).map(|member| member.pid).collect()
 }
 
-/// The descendants of a process, without `others` and the descendants of these.
+/// The descendants of a process, without the processes in `others` and their descendants.
 ///
-/// If `ancestor` is this process, no child is missing unless it was started meanwhile: children
-/// that end stay in `/proc` until they are reaped.
+/// If `ancestor` is this process, only a child that was started during the scan can be missing:
+/// ended children stay in `/proc` until this process reaps them.
 pub(super) fn below(ancestor: Pid, others: &[Pid]) -> Descendants {
     let (all, whole) = seen(names, member);
     descent((&all, whole), ancestor, others)
@@ -78,12 +78,12 @@ fn descent((all, whole): (&[Member], bool), ancestor: Pid, others: &[Pid]) -> De
         next += 1;
     }
     let own: HashSet<Pid> = descendants.iter().map(|member| member.pid).collect();
-    // The group of an ended process counts, too: new processes may have joined this group.
+    // Include the group of an ended process: new processes may have joined this group.
     let mut groups: HashSet<Pid> = descendants.iter().filter_map(|member| member.group).collect();
     for group in all.iter().filter(|member| !own.contains(&member.pid)).filter_map(|member| member.group) {
         groups.remove(&group);
     }
-    // A signal to the group of process 1 would go to all processes.
+    // Leave out group 1: a signal to it would go to all processes of the system.
     groups.remove(&Pid::INIT);
     groups.retain(|_| whole);
     let may_lack = !whole || descendants.iter().any(|member| member.ended && member.parent == Some(ancestor));
@@ -105,8 +105,8 @@ pub(super) fn described(pid: Pid) -> String {
     format!("process {pid} ({}) of user {}", about("comm").trim(), name.unwrap_or(user))
 }
 
-/// Reads each process once, and again if its parent is unknown. Also returns whether all processes
-/// could be read. Processes that are started meanwhile do not make the scan longer.
+/// Reads each process once, and once more if its parent was not found. Also returns whether all
+/// processes could be read. Processes that start during the scan do not make it longer.
 fn seen(
     names: impl FnOnce() -> io::Result<Vec<Pid>>,
     look: impl Fn(Pid) -> io::Result<Option<Member>>,
@@ -114,8 +114,8 @@ fn seen(
     let Ok(mut next) = names() else { return (Vec::new(), false) };
     let mut known: HashMap<Pid, Member> = HashMap::new();
     let mut whole = true;
-    // Read twice: a parent is unknown if it ended, or began, during the scan. If the parent has
-    // ended, its children have another parent by now.
+    // Read a process again if its parent was not found: the parent ended, or began, during the
+    // scan. If the parent has ended, the process has another parent by now.
     for _ in 0..2 {
         for pid in next {
             match look(pid) {
@@ -141,7 +141,7 @@ fn names() -> io::Result<Vec<Pid>> {
     Ok(names)
 }
 
-/// Reads one process. `None` if it has ended, or if it is another user's and hidden (`hidepid`).
+/// Reads one process. `None` if it is gone, or belongs to another user and is hidden (`hidepid`).
 fn member(pid: Pid) -> io::Result<Option<Member>> {
     let stat = match stat(&pid.to_string()) {
         Err(error) if is_hidden(&error) => return Ok(None),
@@ -149,7 +149,7 @@ fn member(pid: Pid) -> io::Result<Option<Member>> {
     };
     let field = |number: usize| stat.get(number).map_or("", String::as_str);
     let state = field(0).chars().next().unwrap_or('?');
-    // A process whose first thread alone has ended looks like a zombie, too, but has other threads.
+    // If only the first thread has ended, the state is Z, too, but there are more threads.
     let ended = ['Z', 'X'].contains(&state) && ["0", "1"].contains(&field(17));
     Ok(Some(Member { pid, group: self::pid(field(2)), parent: self::pid(field(1)), state, ended }))
 }
@@ -158,11 +158,11 @@ fn is_hidden(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::SRCH | Errno::PERM | Errno::ACCESS))
 }
 
-/// The fields of `/proc/PID/stat` from the third on: state, parent, group, session, terminal, the group
-/// in the terminal's foreground ..
+/// The fields of `/proc/PID/stat` from the third on: state, parent, group, session, terminal, the
+/// terminal's foreground group, and so on.
 pub(super) fn stat(process: &str) -> io::Result<Vec<String>> {
     let stat = read_to_string(format!("/proc/{process}/stat"))?;
-    // `pid (name) state ..`, where the name may hold anything.
+    // The format is `pid (name) state ..`. The name may have any characters, including `)`.
     Ok(stat.rsplit_once(')').unwrap_or_default().1.split_whitespace().map(str::to_owned).collect())
 }
 
@@ -194,8 +194,8 @@ mod tests {
         members.iter().map(|member| raw(member.pid)).collect()
     }
 
-    /// Fake processes. Each pair in `ends` is a process that ends when it is read, and a child that
-    /// it starts right before its end.
+    /// Fake processes. Each pair in `ends` is a process that ends when it is read, and its last
+    /// child.
     struct Stage {
         processes: RefCell<Vec<Member>>,
         ends: Vec<(i32, i32)>,
@@ -206,8 +206,8 @@ mod tests {
             Ok(self.processes.borrow().iter().map(|member| member.pid).collect())
         }
 
-        /// Right before a process in `ends` is read, it starts a child and ends. Then the child's
-        /// parent is process 1. In this fake, process 1 reaps no children.
+        /// Just before a process in `ends` is read, it starts a child and ends. The child's parent
+        /// is then process 1, which reaps no children in this fake.
         fn look(&self, pid: Pid) -> io::Result<Option<Member>> {
             let mut processes = self.processes.borrow_mut();
             if let Some(&(ended, started)) = self.ends.iter().find(|(ended, _)| *ended == raw(pid)) {
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// The descendants of 1 that a scan finds, and whether more descendants may live.
+    /// The descendants of process 1 that a scan finds, and whether there may be more.
     fn found(processes: &[(i32, i32)], ends: &[(i32, i32)]) -> (Vec<i32>, bool) {
         let processes = processes.iter().map(|&(number, parent)| alive(number, parent)).collect();
         let stage = Stage { processes: RefCell::new(processes), ends: ends.to_vec() };
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(descendants.groups, HashSet::from([3, 6].map(numbered)));
         let descendants = descent((&all, false), numbered(1), &[numbered(5)]);
         assert_eq!(descendants.members.len(), 3);
-        assert!(descendants.groups.is_empty(), "one that could not be read may be in any of them");
+        assert!(descendants.groups.is_empty(), "a process that could not be read may be in any of the groups");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A command of the user: starts it, passes signals on, waits for its end, and kills it.
+//! Runs a command of the user: starts it, passes signals on to it, waits for its end, and kills it.
 
 use std::ffi::{OsStr, OsString};
 use std::future::Future;
@@ -18,31 +18,31 @@ use super::suspension::Suspension;
 use super::{Signals, orphans, process_tree, terminal, tied};
 use crate::failure::Failure;
 
-/// How often to check the processes without a signal: a parent may have blocked SIGCHLD.
+/// The longest pause between two checks of the processes: SIGCHLD may be blocked by a parent.
 const LOOK: Duration = Duration::from_millis(500);
-/// How often the stop signal is repeated, at most: a process can fork between two scans.
+/// How often to send the stop signal at most: a process can fork between two scans.
 const STOPS: u32 = 50;
 
 /// A command of the user, with all processes that it started.
 pub(crate) struct Program {
     processes: ProcessSet,
-    /// SIGCHLD.
+    /// Receives SIGCHLD.
     changed: Signals,
     suspension: Suspension,
     end_request: EndRequest,
-    /// If the command ends this soon after a signal that may ask it to end, the signal counts as
-    /// the reason.
+    /// If the command ends this soon after a signal that may ask for its end, the signal has ended
+    /// it.
     grace: Duration,
 }
 
 /// Whether a signal has asked the command to end.
 enum EndRequest {
     No,
-    /// At this time the command got a signal that may ask it to end, as SIGHUP does.
+    /// At this time the command got a signal that may ask it to end, such as SIGHUP.
     Perhaps(Instant),
     Yes {
-        /// Whether a key of the terminal sent the signal. Processes that left our group did not get
-        /// that signal, and have to get SIGTERM.
+        /// Whether a key of the terminal sent the signal. Processes that have left our group did
+        /// not get that signal, so they must get SIGTERM.
         by_key: bool,
     },
 }
@@ -50,15 +50,15 @@ enum EndRequest {
 impl Program {
     /// Starts the command.
     ///
-    /// With a terminal the command stays in our process group: a process in another group could not
-    /// read from the terminal. Without a terminal the command leads a group of its own, so that a
-    /// signal to our group does not reach the command twice. Processes that the command leaves
-    /// behind become our children, and are found as descendants.
+    /// If there is a terminal, the command stays in our process group, since a process of another
+    /// group could not read from the terminal. Without a terminal, the command leads a group of its
+    /// own, so that a signal to our group does not reach the command twice. Processes that the
+    /// command leaves behind become our children, so scans find them.
     pub(crate) fn start(command: &[OsString], variables: &[(&str, String)], grace: Duration) -> Result<Self, Failure> {
         let (program, arguments) = command.split_first().ok_or_else(|| Failure::usage("no command"))?;
         let cannot =
             |program: &OsStr, error: io::Error| Failure::new(126, format!("cannot run {}: {error}", program.display()));
-        // The handler must be there before the first child can end.
+        // Install the handler before the first child can end.
         let changed = Signals::children()?;
         orphans::adopt();
         let others = process_tree::is_shown().then(|| process_tree::children(getpid()));
@@ -85,8 +85,8 @@ impl Program {
         self.processes.ended.is_some()
     }
 
-    /// Passes a signal on to all processes, unless a key of the terminal has sent them the signal
-    /// already. Returns whether the command got the signal from this process.
+    /// Passes a signal on to all processes, unless the terminal has sent them this signal already.
+    /// Returns whether the command got the signal from this process.
     pub(crate) fn pass_on(&mut self, signal: Signal) -> bool {
         if signal == Signal::CHILD {
             return false;
@@ -94,7 +94,7 @@ impl Program {
         self.suspension.note(signal);
         let by_terminal = !self.processes.leads && terminal::sends(signal);
         let asks = asks_for_end(signal);
-        // A stopped command cannot end, so it gets SIGCONT, too.
+        // A stopped command cannot end, so send it SIGCONT, too.
         let passed = match (by_terminal, asks) {
             (false, true) => self.processes.signal_telling(&[signal, Signal::CONT]),
             (false, false) => self.processes.signal_telling(&[signal]),
@@ -113,15 +113,13 @@ impl Program {
         passed
     }
 
-    /// Asks the command to end, even if it is stopped. False if this user may not send signals to
-    /// the command.
+    /// Asks the command to end, even if it is stopped. False if this user may not signal it.
     pub(crate) fn terminate(&mut self) -> bool {
         self.suspension.cancel();
         self.processes.signal_telling(&[Signal::TERM, Signal::CONT])
     }
 
-    /// Waits until the command has ended. Suspends this process together with the command when
-    /// [`Suspension`] says so.
+    /// Waits until the command has ended. May suspend this process meanwhile: see [`Suspension`].
     ///
     /// # Cancel safety
     /// Safe.
@@ -131,10 +129,10 @@ impl Program {
                 return Ok(status);
             }
             if self.suspension.is_due(&self.processes) {
-                // This also stops processes that the terminal's signal does not reach.
+                // Also stop the processes that a signal of the terminal does not reach.
                 self.stop().await;
-                // The caller polls signals first, and drops this future if a signal has come.
-                // Otherwise this process might stop after its only SIGCONT, and never go on.
+                // Let the caller poll signals first: it drops this future if a signal has come.
+                // Otherwise this process could stop for ever, just after its only SIGCONT.
                 yield_now().await;
                 if self.has_ended() {
                     continue;
@@ -146,9 +144,9 @@ impl Program {
         }
     }
 
-    /// Waits until the command has ended. If a signal asked it to end, also waits for all
-    /// processes that the command started: a shell ends at once by the signal, and its children may
-    /// still clean up.
+    /// Waits until the command has ended. If a signal asked the command to end, also waits for all
+    /// processes that it started: a shell ends at once by a signal, but its children may need
+    /// longer.
     ///
     /// # Cancel safety
     /// Safe.
@@ -175,13 +173,13 @@ impl Program {
         Ok(status)
     }
 
-    /// Kills all processes that still live, and does not wait.
+    /// Sends SIGKILL to all processes that still live, and does not wait.
     pub(crate) fn kill_rest(&self) {
         self.processes.signal(&[Signal::KILL]);
     }
 
-    /// Kills all processes, again and again, until they have ended or `over` completes. Returns
-    /// descriptions of the processes that go on.
+    /// Sends SIGKILL to all processes, again and again, until they have ended or `over` completes.
+    /// Returns descriptions of the processes that still run.
     pub(crate) async fn kill(&mut self, over: impl Future<Output = ()>) -> Vec<String> {
         let mut over = pin!(over);
         loop {
@@ -213,10 +211,10 @@ impl Program {
         Ok(ended)
     }
 
-    /// Stops all processes, including processes that begin between two scans.
+    /// Stops all processes, including those that are started between two scans.
     ///
     /// # Cancel safety
-    /// Safe: the next call goes on.
+    /// Safe: the next call stops the remaining processes.
     async fn stop(&mut self) {
         for _ in 0..STOPS {
             // A process that ends during a scan may leave behind a child that the scan misses. The
@@ -228,16 +226,16 @@ impl Program {
         }
     }
 
-    /// Sends the stop signal to all processes. Returns whether all processes that are found after
-    /// that rest.
+    /// Sends the stop signal to all processes. Returns whether a scan after that finds none
+    /// running.
     fn all_rest(&mut self) -> bool {
         let refused = self.processes.signal(&[Signal::STOP]);
         let _ = self.look();
         self.processes.rest(&refused)
     }
 
-    /// Waits until a child has changed, for [`LOOK`] at most. Always yields, so that renewals run
-    /// however often children change.
+    /// Waits until a child has ended, stopped or continued, for [`LOOK`] at most. Always yields
+    /// first, so that renewals get time even if children change all the time.
     async fn change(&mut self) {
         yield_now().await;
         let _ = timeout(LOOK, self.changed.next()).await;

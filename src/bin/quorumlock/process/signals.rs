@@ -11,9 +11,9 @@ use crate::failure::Failure;
 
 /// The highest number of a signal.
 const LAST: i32 = 64;
-/// Signals that this process does not catch. The first two cannot be caught. The next four are
-/// faults of this process itself, which must end it. Rust programs ignore SIGPIPE, and the last two
-/// do nothing by default.
+/// Signals that this process does not catch. The first two cannot be caught. The next four report
+/// faults of this process itself, and must end it. Rust programs ignore SIGPIPE, and the last two
+/// have no effect by default.
 const UNHEARD: [Signal; 9] = [
     Signal::KILL,
     Signal::STOP,
@@ -25,38 +25,38 @@ const UNHEARD: [Signal; 9] = [
     Signal::URG,
     Signal::WINCH,
 ];
-/// Signals by which people and supervisors ask a program to end. Others may be messages: SIGHUP
-/// often means that the program should read its configuration again.
+/// Signals by which people and supervisors ask a program to end. Other signals may be messages:
+/// SIGHUP often means that a program should read its configuration again.
 const ASKING: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
-/// Stop signals. A terminal sends them for a key, or to a background process that uses it.
+/// Stop signals. A terminal sends them for a key, or if a background process uses the terminal.
 const STOPPING: [Signal; 3] = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
 
-/// Signals that are caught from now on, so that they have no other effect.
+/// Signals that are caught from now on. A caught signal has no other effect on this process.
 pub(crate) struct Signals(Vec<(Signal, Stream)>);
 
 impl Signals {
-    /// All signals that would end this process, stop it or continue it, and SIGCHLD.
+    /// Catches all signals that would end this process, stop it or continue it, and SIGCHLD.
     ///
-    /// If several signals have come, SIGCONT is returned last. Their order is unknown, and a
-    /// program that is stopped after its SIGCONT is stopped for ever.
+    /// If several signals have come, `next` returns SIGCONT last: their order is unknown, and the
+    /// command would stay stopped if it got a stop signal after SIGCONT.
     pub(crate) fn all() -> Result<Self, Failure> {
         let others = (1..=LAST).filter_map(known).filter(|signal| !UNHEARD.contains(signal) && *signal != Signal::CONT);
         Self::of(others.chain([Signal::CONT]))
     }
 
-    /// The signals that ask this process to end. SIGHUP is one of them: here it is no message.
+    /// Catches the signals that ask this process to end. SIGHUP is one of them here.
     pub(crate) fn ending() -> Result<Self, Failure> {
         Self::of([Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT])
     }
 
-    /// SIGCHLD: a child has ended, stopped or gone on.
+    /// Catches SIGCHLD: a child has ended, stopped or continued.
     pub(crate) fn children() -> Result<Self, Failure> {
         Self::of([Signal::CHILD])
     }
 
     fn of(signals: impl IntoIterator<Item = Signal>) -> Result<Self, Failure> {
         let ignored = ignored();
-        // SIGCHLD is always caught: if it is ignored, exit statuses of children are lost.
+        // Always catch SIGCHLD: if it is ignored, exit statuses of children are lost.
         let heard = |signal: &Signal| *signal == Signal::CHILD || ignored >> (signal.as_raw() - 1) & 1 == 0;
         let stream = |of: Signal| signal(SignalKind::from_raw(of.as_raw())).map(|stream| (of, stream));
         let streams = signals.into_iter().filter(heard).map(stream).collect::<Result<_, _>>();
@@ -76,8 +76,7 @@ impl Signals {
         .await
     }
 
-    /// Waits for a signal that asks this process to end. Use this while there is no program to
-    /// which other signals would be passed.
+    /// Waits for a signal that may ask this process to end. Use this while no command runs.
     ///
     /// # Cancel safety
     /// Safe.
@@ -107,13 +106,13 @@ fn real_time(_: i32) -> Option<Signal> {
     None
 }
 
-/// Whether a signal may ask a program to end: such a signal ends a program that does not handle it.
-/// SIGUSR1 and SIGUSR2 end such a program, too, but these two are messages.
+/// Whether a signal may ask a program to end: the signal ends a program that does not handle it.
+/// SIGUSR1 and SIGUSR2 do not count: they end such a program, too, but are meant as messages.
 pub(crate) fn ends(signal: Signal) -> bool {
     !stops(signal) && ![Signal::USR1, Signal::USR2, Signal::CONT, Signal::CHILD].contains(&signal)
 }
 
-/// Whether people and supervisors ask a program to end by this signal.
+/// Whether people and supervisors use this signal to ask a program to end.
 pub(crate) fn asks_for_end(signal: Signal) -> bool {
     ASKING.contains(&signal)
 }
@@ -127,8 +126,8 @@ pub(super) fn stop_this_process() {
     let _ = kill_process(getpid(), Signal::STOP);
 }
 
-/// The signals that were ignored when this process started, as bits. They stay ignored: `nohup`
-/// makes a program ignore SIGHUP.
+/// The signals that this process ignored when it started, as bits. Its parent wanted these signals
+/// to be ignored: `nohup`, for example, makes a program ignore SIGHUP.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

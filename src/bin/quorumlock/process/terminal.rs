@@ -8,23 +8,22 @@ use rustix::process::Signal;
 
 use super::process_tree;
 
-/// Whether there is a terminal, even if standard input and error are redirected.
+/// Whether this process has a terminal, even if standard input and error are redirected.
 pub(super) fn exists() -> bool {
     let flags = (OFlags::NOCTTY | OFlags::NONBLOCK).bits();
     OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open("/dev/tty").is_ok()
 }
 
 /// Whether the terminal has sent this signal to all processes of our group: because of a key, or
-/// because they use the terminal in the background.
+/// because the group uses the terminal in the background.
 pub(super) fn sends(signal: Signal) -> bool {
     let by_key = [Signal::INT, Signal::QUIT, Signal::TSTP].contains(&signal) && reaches_us();
     by_key || [Signal::TTIN, Signal::TTOU].contains(&signal)
 }
 
-/// Whether the terminal's keys send signals to this process. On systems other than Linux this is
-/// assumed.
+/// Whether the terminal's keys send signals to this process. Always true outside of Linux.
 fn reaches_us() -> bool {
     let stat = process_tree::stat("self").unwrap_or_default();
-    // Our process group, and the group in the foreground.
+    // Keys send signals to the foreground group: compare our group with it.
     stat.get(2) == stat.get(5)
 }

@@ -1,5 +1,5 @@
-//! How long this client's own certificates are valid. rustls can verify only certificates of
-//! servers.
+//! How long this client's own certificates are valid. This module parses them, because rustls
+//! verifies only certificates of servers.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,12 +14,12 @@ const GENERALIZED_TIME: u8 = 0x18;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CertificateExpiry {
     pub(crate) client: Option<i64>,
-    /// The days of the named authority that expires first, and of the authority that expires last.
+    /// The days of the configured authority that expires first, and of the one that expires last.
     pub(crate) authorities: Option<(i64, i64)>,
 }
 
 impl CertificateExpiry {
-    /// The certificates that a target's options name. Reads files.
+    /// For how many days the certificates in a target's TLS options are valid. Reads files.
     pub(crate) fn of(target: &Target) -> Self {
         if !target.speaks_tls() {
             return Self::default();
@@ -49,7 +49,7 @@ fn ends(der: &[u8]) -> Option<i64> {
     seconds(tag, std::str::from_utf8(text).ok()?)
 }
 
-/// The first DER element: its tag, its content, and the bytes behind it.
+/// The first DER element: its tag, its content, and the bytes after the element.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, first], rest) = bytes.split_first_chunk()?;
     let (length, rest) = match first {
@@ -113,7 +113,7 @@ mod tests {
         let certificate = |version: &[u8]| part(0x30, &part(0x30, &[version, &fields].concat()));
         for whole in [certificate(&[]), certificate(&part(CONTEXT_0, &[2, 1, 2]))] {
             assert_eq!(ends(&whole), Some(1_709_251_199));
-            assert!((0..whole.len()).all(|cut| ends(&whole[..cut]).is_none()), "what is cut off is not read");
+            assert!((0..whole.len()).all(|cut| ends(&whole[..cut]).is_none()), "a truncated certificate is not read");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A connection to a server, with bounded answers.
+//! A connection to a server, with replies of limited size.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
@@ -6,7 +6,7 @@ use crate::words::harmless;
 
 /// The most bytes of one reply with all its parts. INFO, the longest reply, is shorter.
 const LONGEST: usize = 1 << 20;
-/// The most elements of an array in a reply. Every reply that is requested here has fewer.
+/// The most elements of an array in a reply. The commands that are sent here get fewer.
 const MOST: usize = 64;
 
 pub(crate) trait Stream: Read + Write {}
@@ -75,7 +75,7 @@ impl Connection {
         self.part(0, &mut left)
     }
 
-    /// Reads a part of a reply. `left` is how many bytes the reply may still have.
+    /// Reads a part of a reply. `left` is the number of bytes that the reply may still have.
     fn part(&mut self, depth: u8, left: &mut usize) -> io::Result<Reply> {
         let line = self.line(left)?;
         let (kind, rest) = line.split_at_checked(1).ok_or_else(stranger)?;
@@ -130,14 +130,14 @@ fn closed() -> io::Error {
 }
 
 fn stranger() -> io::Error {
-    io::Error::other("what answers does not speak the Redis protocol")
+    io::Error::other("the server does not speak the Redis protocol")
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
 
-    /// A stream from which these bytes are read, whatever is sent.
+    /// A stream that returns these bytes to every reader, whatever is written to the stream.
     pub(crate) struct Says(pub(crate) io::Cursor<Vec<u8>>);
 
     impl Read for Says {
@@ -184,7 +184,7 @@ pub(super) mod tests {
         let line = format!("+{}\r\n", "x".repeat(LONGEST));
         assert_eq!(read(&line), None);
         let mut connection = Connection::new(Says(io::Cursor::new(part.repeat(4).into())));
-        assert_eq!(connection.ask_all(&vec![vec!["PING"]; 4]).unwrap().len(), 4, "each reply has as much");
+        assert_eq!(connection.ask_all(&vec![vec!["PING"]; 4]).unwrap().len(), 4, "each reply may have as many bytes");
     }
 
     #[test]

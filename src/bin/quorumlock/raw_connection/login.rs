@@ -12,13 +12,13 @@ use super::tls::encrypted;
 use crate::failure::Login;
 use crate::trouble::Trouble;
 
-/// The remedy if a plain connection ends at once. A server that expects TLS answers a plain command
-/// with an alert, or closes the connection.
-pub(crate) const TO_TLS: &str = "Write rediss:// if this port expects TLS; else see the server's log.";
+/// The remedy if a connection without TLS ends at once. If a server expects TLS, it answers such a
+/// connection's first command with an alert, or closes the connection.
+pub(crate) const TO_TLS: &str = "Write rediss:// if this port expects TLS. If not, see the server's log.";
 
 const NOT_TLS: &str = "Does this port speak TLS? If not, write redis://. If so, the server hangs: see its log.";
 
-/// Why a server could not be asked, and what to do.
+/// Why the connection or a command failed, and what to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Failed {
     pub(crate) why: String,
@@ -43,7 +43,7 @@ pub(crate) struct Open {
     pub(crate) connection: Connection,
     /// For how many days the server's certificates will be accepted; `None` without TLS.
     pub(crate) days: Option<u32>,
-    /// Whether a password was given, although the server asks for none.
+    /// Whether the address has a password, although the server asks for none.
     pub(crate) unguarded: bool,
 }
 
@@ -54,8 +54,8 @@ impl Open {
         for words in target.greeting() {
             let reply = open.connection.ask(&words).map_err(|error| Failed::asking(target, &error))?;
             match reply {
-                // Not a failure: the library logs in by HELLO, which accepts any password on such a
-                // server.
+                // This is no failure. The library logs in with HELLO, and a server without a
+                // password accepts any password in HELLO.
                 Reply::Refused(why) if Login::refused(&why) == Some(Login::Unwanted) => open.unguarded = true,
                 Reply::Refused(why) => return Err(Failed::refused(words[0], why)),
                 _ => {}
@@ -89,19 +89,19 @@ impl Failed {
         Self { why: why.into(), mend: mend.into(), kind: Kind::Reaching }
     }
 
-    /// The failure before anything was sent.
+    /// A failure to connect, before anything was sent.
     fn reaching(error: &io::Error) -> Self {
         let mend = match error.kind() {
             io::ErrorKind::ConnectionRefused => "Start the server there, or correct the port in its address.",
             io::ErrorKind::NotFound => "Start the server, or correct the path of its socket.",
-            io::ErrorKind::PermissionDenied => "Let this user use the server's socket (unixsocketperm).",
-            _ if is_late(error) => "See whether the machine is up, and let firewalls pass this port.",
+            io::ErrorKind::PermissionDenied => "Give this user access to the server's socket (unixsocketperm).",
+            _ if is_late(error) => "See whether the machine is up, and whether a firewall blocks this port.",
             _ => "Check its address, the network and firewalls.",
         };
         Self::new(said(error), mend)
     }
 
-    /// The failure of a TLS handshake.
+    /// A failure of the TLS handshake.
     fn agreeing(target: &Target, error: &io::Error) -> Self {
         match is_late(error) {
             true => Self { kind: Kind::Tls, ..Self::new("no TLS connection in time", NOT_TLS) },
@@ -109,7 +109,7 @@ impl Failed {
         }
     }
 
-    /// The failure of an open connection.
+    /// A failure of an open connection.
     pub(crate) fn asking(target: &Target, error: &io::Error) -> Self {
         let ended = !is_late(error);
         match &target.place {
@@ -119,7 +119,7 @@ impl Failed {
             },
             Place::Tcp { tls: false, .. } if ended => Self::new(said(error), TO_TLS),
             _ if ended => Self::new(said(error), "See the server's log."),
-            _ => Self::new(said(error), "See whether the server hangs; --node-timeout waits longer for it."),
+            _ => Self::new(said(error), "See whether the server hangs. A longer --node-timeout may help."),
         }
     }
 
@@ -144,7 +144,7 @@ impl Failed {
 fn reached(host: &str, port: u16, step: Duration) -> Result<TcpStream, Failed> {
     let unknown =
         |error: io::Error| Failed::new(said(&error), "Correct the host in its address, or mend name resolution (DNS).");
-    let mut met = unknown(io::Error::other("its name has no address"));
+    let mut met = unknown(io::Error::other("the host's name has no address"));
     for address in (host, port).to_socket_addrs().map_err(unknown)? {
         match TcpStream::connect_timeout(&address, step) {
             Ok(stream) => {

@@ -1,5 +1,5 @@
-//! The command's own connections, beside those of the library. Nothing that is sent over them
-//! changes data.
+//! Connections that the command opens itself, besides the library's connections. The commands that
+//! are sent over them change no data.
 
 pub(crate) mod certificate_expiry;
 pub(crate) mod connection;

@@ -2,25 +2,25 @@
 
 /// First words of errors, each with its remedy. The first match counts.
 const MENDS: &[(&str, &str)] = &[
-    ("DENIED", "Give the server's default user a password, and log in by it; or set protected-mode no."),
+    ("DENIED", "Set a password for the server's default user and log in with it, or set protected-mode no."),
     ("ERR Client sent AUTH", OPEN),
-    ("ERR max number of clients", "Raise maxclients on the server, or end clients that nobody needs."),
+    ("ERR max number of clients", "Raise maxclients on the server, or end clients that are not needed."),
     ("ERR unknown command 'HELLO'", OLD),
     ("ERR unknown command `HELLO`", OLD),
-    ("ERR unknown command", "Give that command its name back: take rename-command out of the server's configuration."),
-    ("BUSY", "End the script that blocks it: SCRIPT KILL, on the server."),
-    ("LOADING", "Wait until it has loaded its data."),
-    ("MISCONF", "Free disk space and look into its log, or switch persistence off: locks do not need it."),
+    ("ERR unknown command", "Do not rename this command: remove its rename-command from the server's configuration."),
+    ("BUSY", "End the script that blocks the server: run SCRIPT KILL there."),
+    ("LOADING", "Wait until the server has loaded its data."),
+    ("MISCONF", "Free disk space and see its log. Or switch persistence off: locks do not need persistence."),
     ("NOREPLICAS", "Set min-replicas-to-write 0: the quorum replaces replication."),
     ("CLUSTERDOWN", "Set cluster-enabled no."),
 ];
 
-const OLD: &str = "Update the server: Redis 6 or later is needed, or Valkey, with HELLO under that name.";
+const OLD: &str = "Use Redis 6 or later, or Valkey, and do not rename the command HELLO there.";
 
 const OPEN: &str =
-    "It asks for no password, so anybody may log in: set a password or users there, or give no password here.";
+    "The server asks for no password, so anybody may log in. Set a password there, or give no password here.";
 
-/// What to do about an error, if that is known.
+/// What to do about an error; `None` if no remedy is known.
 pub(crate) fn mend(why: &str) -> Option<&'static str> {
     MENDS.iter().find(|(begins, _)| why.starts_with(begins)).map(|(_, mend)| *mend)
 }

@@ -1,10 +1,10 @@
-//! Finds out which rights a user lacks, command by command, without changing anything.
+//! Finds out which rights a user lacks, command by command, without changing data.
 //!
 //! A server checks rights before it looks at arguments. So each command is sent in a form that
-//! changes nothing: a read, the deletion of a missing key, or with arguments that the command
-//! itself refuses. Only `NOPERM` means that a right is missing. Servers note each `NOPERM` in their
-//! ACL LOG, as for any client. The replies also show whether a server refuses all writes, since it
-//! checks this before arguments, too.
+//! changes nothing: it reads, it deletes a missing key, or it has invalid arguments. Only `NOPERM`
+//! means that a right is missing. Servers note each `NOPERM` in their ACL LOG, as for any client.
+//! A server that refuses all writes refuses them before it looks at arguments. So the replies show
+//! such a server, too.
 
 use std::io;
 use std::time::Duration;
@@ -19,22 +19,22 @@ use super::target::Target;
 use crate::settings::Settings;
 
 const PREFIX: &str = "quorumlock:";
-/// How long all requests to one node may take, including name resolution.
+/// The time limit for all requests to one node, including name resolution.
 const PATIENCE: Duration = Duration::from_secs(10);
 const NO_SCRIPT: &str = "0000000000000000000000000000000000000000";
 
-/// What fails without a right. docs/rights.md says the same. A test compares this type and that
-/// page with what `run` does.
+/// What fails without a right. docs/rights.md says the same. A test checks, with `quorumlock run`,
+/// that this type and that page are true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Effect {
-    /// The node grants no lock: it is not admitted, gets no record, or claims, renewals or releases
-    /// fail.
+    /// The node grants no lock: the client cannot use the node at all, or cannot make its record,
+    /// or claims, renewals or releases fail.
     Acquire,
     /// Some operations fail. Locks without waiters still work.
     Some,
     /// Waiters are not notified.
     WakeUps,
-    /// Only the list of all names fails.
+    /// Only listing all names fails, and `init`, which lists all names first.
     Listing,
     Nothing,
 }
@@ -43,10 +43,10 @@ impl Effect {
     pub(crate) const ALL: [Self; 5] = [Self::Acquire, Self::Some, Self::WakeUps, Self::Listing, Self::Nothing];
 }
 
-/// Commands that the library and its scripts send, with what fails without the right. `K` is a
-/// missing key, and `S` the hash of no script. `C` and `N` are channels without subscribers: `C`
-/// for wake-ups, `N` for a name's news. SUBSCRIBE comes last: a subscribed connection accepts few
-/// other commands.
+/// Commands that the library and its scripts send, each with the effect of a missing right. `K` is
+/// a missing key, and `S` a hash that no script has. `C` and `N` are channels without subscribers.
+/// `C` is named like the channels of waiters, and `N` like the channels for changes of a name.
+/// SUBSCRIBE comes last, since a subscribed connection accepts few other commands.
 const COMMANDS: &[(Effect, &str)] = &[
     (Effect::WakeUps, "PING"),
     (Effect::Acquire, "TIME"),
@@ -80,7 +80,7 @@ const COMMANDS: &[(Effect, &str)] = &[
 /// scripts/lua/seen.lua reads the same sections.
 const HISTORY: [&str; 3] = ["commandstats", "stats", "replication"];
 
-/// A key and channels in the form of this client's locks.
+/// A key and channels that are named like the keys and channels of this client's locks.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     prefix: String,
@@ -116,16 +116,16 @@ impl Names {
     }
 }
 
-/// The rights that a user lacks, and what else keeps the node from granting locks.
+/// The rights that a user lacks, and other reasons why the node may grant no locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lacks {
     /// Commands, in the form that ACL SETUSER takes: `+zadd`.
     pub(crate) commands: Vec<(Effect, String)>,
     pub(crate) keys: Option<String>,
     pub(crate) channels: Option<String>,
-    /// Why the server refuses every write, if it does.
+    /// The error with which the server refuses every write; `None` if it accepts writes.
     pub(crate) writes: Option<String>,
-    /// Why the server may have forgotten locks while it ran, if INFO shows that.
+    /// Why the server may have forgotten locks while it ran; `None` if INFO shows no reason.
     pub(crate) emptied: Option<&'static str>,
 }
 
@@ -152,7 +152,7 @@ impl Lacks {
         let mut lacks = Self { emptied: emptied(&history.join("\n")), ..Self::default() };
         for ((effect, command), reply) in commands.zip(replies) {
             match reply {
-                // The server refused before it checked rights, so the rights are unknown.
+                // The server refused this before it checked rights, so the rights are unknown.
                 Reply::Refused(why) if refuses_connection(&why) || why.starts_with("ERR unknown command") => {
                     return Err(io::Error::other(why));
                 }
@@ -164,8 +164,8 @@ impl Lacks {
         Ok(lacks)
     }
 
-    /// If a script may not be loaded, the client sends it by EVAL. So acquiring fails only if both
-    /// rights are missing.
+    /// If the user may not load a script, the client sends the script with EVAL. So acquiring fails
+    /// only if the rights to SCRIPT LOAD and to EVAL are both missing.
     fn weigh(&mut self) {
         let both = ["+script|load", "+eval"];
         let missing = self.commands.iter_mut().filter(|(_, right)| both.contains(&&**right));
@@ -199,7 +199,7 @@ impl Lacks {
         if !why.starts_with("NOPERM") {
             return;
         }
-        // The text before `permissions to` names the user. A user may be called `keycloak`.
+        // Skip the text before `permissions to`: it names the user, who may be called `keycloak`.
         let what = why.rsplit_once("permissions to ").map_or(why, |(_, what)| what);
         if what.starts_with("access ") && what.contains(" key") {
             self.keys = Some(format!("~{}*", names.prefix));
@@ -211,8 +211,8 @@ impl Lacks {
     }
 }
 
-/// The missing rights that acquiring needs; `None` if the node was not asked. An error says why the
-/// node could not be asked.
+/// The missing rights that acquiring needs; `None` if the node was not asked. The error says why
+/// the node could not be asked.
 pub(crate) type Asked = Result<Option<Lacks>, String>;
 
 /// Asks the nodes whose entry in `worth` is true.
@@ -236,7 +236,7 @@ async fn ask(target: Option<Target>, names: Names, step: Duration) -> Asked {
     lacks.map_err(|error| error.to_string())?.map(Some)
 }
 
-/// Why a server may have forgotten locks while it ran, if its INFO shows that.
+/// Why a server may have forgotten locks while it ran; `None` if its INFO shows no reason.
 fn emptied(info: &str) -> Option<&'static str> {
     let ran = |command: &str| info.lines().any(|line| line.starts_with(command));
     let is_zero = |field: &str| {
@@ -254,7 +254,7 @@ fn emptied(info: &str) -> Option<&'static str> {
     }
 }
 
-/// The right that a command needs: `SCRIPT LOAD )` needs `+script|load`.
+/// The right that a command of [`COMMANDS`] needs: `+script|load` for `SCRIPT LOAD )`.
 fn right(command: &str) -> String {
     let words: Vec<_> = command.split(' ').collect();
     let parts = if ["SCRIPT", "CLIENT", "PUBSUB"].contains(&words[0]) { 2 } else { 1 };
@@ -355,7 +355,7 @@ mod tests {
         assert!(asked(&settings, PATIENCE, &[true]).await[0].is_err());
     }
 
-    /// These servers give the same answer to every command.
+    /// Each of these servers gives the same answer to every command.
     #[test]
     fn a_server_that_refuses_for_another_reason_tells_of_no_right() {
         let ask = |says: &'static str| {

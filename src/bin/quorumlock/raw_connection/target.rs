@@ -1,5 +1,5 @@
-//! A node's address: where the node is, and the login. The library has already checked the
-//! addresses, and refused wrong ones.
+//! A node's address: where the node is, and how to log in. The library has already checked all
+//! addresses, and rejected invalid addresses.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ pub(crate) enum Place {
     Unix(PathBuf),
 }
 
-/// A node's address. No Debug: it may hold a password.
+/// A node's address. It does not implement Debug, since it may hold a password.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) place: Place,
@@ -27,10 +27,10 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Parses an address. `tls` are the options of all nodes; options in the address go first.
+    /// Parses an address. `tls` has options for all nodes. Options in the address override these.
     pub(crate) fn parse(address: &str, tls: &Tls) -> Result<Self, Failure> {
         // The error does not show the address, which may hold a password.
-        let url = Url::parse(&hosted(address)).map_err(|_| Failure::internal("a node's address is no URL"))?;
+        let url = Url::parse(&hosted(address)).map_err(|_| Failure::internal("a node's address is not a URL"))?;
         let given = |text: &str| (!text.is_empty()).then(|| decoded(text));
         let unix = url.scheme() == "redis+unix";
         let number = || url.query_pairs().find(|(key, _)| key == "db").map(|(_, number)| number.into_owned());
@@ -43,7 +43,7 @@ impl Target {
         })
     }
 
-    /// The first commands of a new connection.
+    /// The first commands of a new connection: they log in, and select the database.
     pub(crate) fn greeting(&self) -> Vec<Vec<&str>> {
         let user = self.user.as_deref();
         let login =
@@ -86,7 +86,7 @@ pub(crate) fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Adds a host to the address of a Unix socket with a login: a URL with a user needs a host.
+/// Adds a host to the address of a Unix socket that has a login, because such a URL needs a host.
 fn hosted(address: &str) -> String {
     match address.trim().split_once("@/") {
         Some((before, path)) if before.starts_with("redis+unix://") => format!("{before}@socket/{path}"),

@@ -13,13 +13,13 @@ use rustls::{ClientConnection, StreamOwned};
 use crate::tls::Tls;
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
-/// How many days to look ahead at most.
+/// The largest number of days that this module returns.
 const FAR: u32 = 3_650;
 
 pub(super) type Encrypted = StreamOwned<ClientConnection, TcpStream>;
 
-/// Does the TLS handshake as the library does, with the same options. Also returns for how many
-/// days the server's chain will be accepted.
+/// Does the TLS handshake with the same options as the library. Also returns for how many days the
+/// server's chain of certificates will be accepted.
 pub(super) fn encrypted(tls: &Tls, host: &str, mut stream: TcpStream) -> io::Result<(Encrypted, u32)> {
     let name = tls.name(host).map_err(io::Error::other)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -34,8 +34,8 @@ pub(super) fn encrypted(tls: &Tls, host: &str, mut stream: TcpStream) -> io::Res
     Ok((StreamOwned::new(connection, stream), days))
 }
 
-/// For how many whole days the chain will be accepted. This verifies the chain for later times, so
-/// it needs no parser of certificates.
+/// For how many whole days the chain will be accepted. This verifies the chain at later times, so
+/// that it need not parse certificates.
 fn days(verifier: &dyn ServerCertVerifier, chain: &[CertificateDer<'_>], name: &ServerName<'_>) -> u32 {
     let Some((first, rest)) = chain.split_first() else { return 0 };
     let now = Duration::from_secs(UnixTime::now().as_secs());

@@ -1,4 +1,4 @@
-//! What `run` says of other clients: who holds the lock for which it waits, and who did the job.
+//! The notes of `run` about other clients: that they hold the lock, or have done the job.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::output;
 use crate::status::{held_by, told};
 use crate::words::listed;
 
-/// The note on what the command waits for, with the holder, or with the nodes that do not vote.
+/// The note that `run` waits for a lock, with the holder or with the nodes that do not vote.
 pub(super) async fn waits(args: &Run, timeout: Duration, quorum: &Quorum) -> String {
     let nodes = quorum.nodes();
     let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();
@@ -28,10 +28,9 @@ pub(super) async fn waits(args: &Run, timeout: Duration, quorum: &Quorum) -> Str
     }
 }
 
-/// The holder of the first name that another client holds.
+/// A text about the holder of the first name that another client holds.
 async fn held(names: &[String], quorum: &Quorum) -> Option<String> {
-    // Ask about all names at the same time: a request takes as long as a round may take if a node
-    // does not answer.
+    // Ask about all names at once: each request takes long if a node does not answer.
     let seen = join_all(names.iter().map(|name| quorum.inspect(name))).await;
     let mut seen = names.iter().zip(&seen).filter_map(|(name, seen)| Some((name, seen.as_ref().ok()?)));
     let (name, seen) = seen.find(|(_, seen)| seen.holder().is_some_and(|holder| !quorum.is_mine(holder)))?;
@@ -46,6 +45,6 @@ pub(super) async fn done_already(name: &str, quorum: &Quorum) -> String {
         lefts.sort_unstable();
         lefts.get(lefts.len() / 2).copied()
     });
-    let left = left.map(|left| format!("; the period lasts for {} still", show(left))).unwrap_or_default();
+    let left = left.map(|left| format!("; the period ends in {}", show(left))).unwrap_or_default();
     format!("{name:?} was done in this period already, or is being done: the command is not run{left}")
 }

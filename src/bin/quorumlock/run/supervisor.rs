@@ -1,5 +1,4 @@
-//! Watches a command and the lock under which it runs. Passes signals on to the command, and stops
-//! it in time if the lock ends.
+//! Watches a command and its lock, passes signals on, and stops the command before the lock ends.
 
 use std::future::pending;
 use std::process::ExitStatus;
@@ -15,49 +14,47 @@ use crate::output;
 use crate::process::{self, Program, Signals};
 use crate::words::listed;
 
-/// How often to check the remaining validity. A timer alone is not enough: while the machine is
-/// suspended, the validity goes on to shrink, but timers stand still.
+/// The longest pause between two checks of the remaining validity. One longer timer is not enough:
+/// while the machine is suspended, the validity ends but timers stand still.
 const LOOK: Duration = Duration::from_millis(500);
-/// If a signal asked for the end, and the command still runs after this time, a note says so.
+/// If the command still runs this long after a signal that asks for its end, a note says so.
 const SILENCE: Duration = Duration::from_secs(2);
-/// SIGKILL comes this long before the end of the validity, or a quarter of the grace if that is
-/// less.
+/// SIGKILL is sent this long before the validity ends, or a quarter of the grace if that is less.
 const MARGIN: Duration = Duration::from_millis(500);
-/// Killed processes have this long to end, even if the validity ends before.
+/// How long to wait for killed processes to end, even if the validity ends before.
 const DYING: Duration = Duration::from_secs(5);
 
 /// How a command under a lock ended.
 pub(super) enum Ended {
     ByItself {
         status: ExitStatus,
-        /// Whether a signal asked for the end before.
+        /// Whether a signal asked the command to end.
         asked: bool,
     },
-    /// The command was stopped, since the lock was lost.
+    /// The command was stopped, since the lock was lost or was about to end.
     Stopped {
         how: String,
-        /// Whether a signal asked for the end before the loss, or some process goes on. If so, the
-        /// command is not run again.
+        /// Whether not to run the command again: a signal asked it to end, or a process still runs.
         for_good: bool,
     },
 }
 
 pub(super) struct Supervisor {
     pub(super) lease: View,
-    /// The command is stopped when only this much validity is left. After a signal, processes that
-    /// outlive the command have this time to end.
+    /// The command is stopped when only this much validity is left. Processes that go on after the
+    /// command has ended by a signal also have this time to end.
     pub(super) grace: Duration,
 }
 
 impl Supervisor {
-    /// Waits for the command's end. Stops the command in time if the lock ends.
+    /// Waits until the command has ended. Stops the command before the lock ends.
     pub(super) async fn watch(&self, program: &mut Program, signals: &mut Signals) -> Result<Ended, Failure> {
         let (mut asked, mut is_noted, mut kill_rest_at) = (false, false, None);
-        // The first signal that asked for the end and was passed on, and when.
+        // The first signal that asks for the end and was passed on, and when it was passed on.
         let mut passed_on: Option<(Signal, Instant)> = None;
         let (why, end) = loop {
             let now = Instant::now();
-            // The command has ended, and its children have had the grace to clean up.
+            // The command has ended, and the time for its children to clean up is over.
             if program.has_ended() && now >= *kill_rest_at.get_or_insert(now + self.grace) {
                 program.kill_rest();
             }
@@ -68,12 +65,12 @@ impl Supervisor {
             }
             tokio::select! {
                 biased;
-                // Signals come first: the command may have got the same signal, and ended by it.
+                // Check signals first: if the same signal ended the command, `asked` must be set.
                 signal = signals.next() => {
                     let asks = process::asks_for_end(signal);
                     asked |= asks;
-                    // While this process was stopped, the lock may have ended: then the command
-                    // must not go on.
+                    // If the lock ended while this process was stopped, the command must not
+                    // continue.
                     let may_go_on = signal != Signal::CONT || self.lease.remaining() > self.grace;
                     if may_go_on && program.pass_on(signal) && asks {
                         passed_on.get_or_insert((signal, Instant::now()));
@@ -93,15 +90,15 @@ impl Supervisor {
     }
 
     /// Ends the command before the validity ends, and before the grace is over. Sends SIGTERM now,
-    /// and SIGKILL shortly before the earlier of these times. If processes cannot be killed, keeps
-    /// the lock for as long as possible: until the lock is lost and `end` has passed. Returns how
-    /// the command ended, and whether some process goes on.
+    /// and SIGKILL shortly before the earlier of these two times. If processes do not end by
+    /// SIGKILL, keeps trying and keeps the lock, until the lock is lost and `end` has passed.
+    /// Returns how the command ended, and whether some process still runs.
     async fn stop(&self, program: &mut Program, end: Instant, why: &str) -> (String, bool) {
         let deadline = end.min(Instant::now() + self.grace);
         let kill = deadline.checked_sub(MARGIN.min(self.grace / 4)).unwrap_or(deadline);
         let time = kill.saturating_duration_since(Instant::now());
-        // If no time is left, SIGTERM is not sent: it comes with SIGCONT, so a stopped command
-        // would go on for a moment.
+        // If no time is left, send no SIGTERM: it comes with SIGCONT and continues a stopped
+        // command.
         let asked = !time.is_zero() && program.terminate();
         let what = if asked { "; the command got SIGTERM" } else { "" };
         output::note(&below(&format!("{why}{what}"), &self.lease.failed_renewal()));
@@ -125,7 +122,7 @@ impl Supervisor {
         sleep(end.saturating_duration_since(Instant::now())).await;
     }
 
-    /// The note that something goes on after `signal`, and what ends it.
+    /// The note on what still runs after `signal`: the command, or processes that it started.
     fn goes_on_after(&self, signal: Signal, program: &Program, kill_rest_at: Option<Instant>) -> String {
         let signal = match signal {
             Signal::INT => "SIGINT",
@@ -153,7 +150,7 @@ impl Supervisor {
     }
 }
 
-/// Waits until [`SILENCE`] has passed since a signal was passed on, and returns the signal.
+/// Waits until [`SILENCE`] has passed since a signal was passed on. Returns this signal.
 async fn silence_after(passed_on: Option<(Signal, Instant)>) -> Signal {
     let Some((signal, at)) = passed_on else { return pending().await };
     sleep(SILENCE.saturating_sub(at.elapsed())).await;

@@ -49,7 +49,7 @@ fn lacks(quorum: &Quorum, names: &HeldNames) -> Option<&'static str> {
     (!a_quorum_votes(quorum)).then_some("no quorum of nodes votes")
 }
 
-/// Another list that is in force on some node, whose clients may hold these names.
+/// A text about another list that is in force on a node. Its clients may hold these names.
 fn other_list(quorum: &Quorum, settings: &Settings) -> Option<String> {
     let nodes = quorum.nodes();
     let list = own_list(settings, &nodes);
@@ -57,7 +57,6 @@ fn other_list(quorum: &Quorum, settings: &Settings) -> Option<String> {
     lists.conflict(Whose::Rival).or_else(|| lists.conflict(Whose::Foreign))
 }
 
-/// Reports progress from time to time.
 fn progress(last: &mut Instant, names: &HeldNames, held: usize) {
     if last.elapsed() >= PROGRESS {
         *last = Instant::now();
@@ -65,7 +64,7 @@ fn progress(last: &mut Instant, names: &HeldNames, held: usize) {
     }
 }
 
-/// The held names in their order, and whether these are all. `each` is called after each page with
+/// The held names, sorted, and whether these are all names. `each` is called after each page with
 /// the number of names so far.
 pub(crate) async fn gather(
     names: &mut HeldNames,
@@ -98,7 +97,7 @@ fn lines(names: &HeldNames, held: &[(String, Inspected)], whole: bool, lacks: Op
     lines.extend(unread.iter().map(|(nodes, said)| yellow(&format!("not read: {nodes}: {said}"))));
     let missed = names.missed().len();
     if missed > 0 {
-        lines.push(yellow(&format!("not read: who holds {}: too few nodes answered", counted(missed, "more name"))));
+        lines.push(yellow(&format!("not read: holders of {}: too few nodes answered", counted(missed, "more name"))));
     }
     lines.push(match lacks {
         Some(_) => red(&found(held.len(), whole, lacks)),
@@ -108,7 +107,7 @@ fn lines(names: &HeldNames, held: &[(String, Inspected)], whole: bool, lacks: Op
     lines
 }
 
-/// A sentence on how many names are held. `lacks` is why other names may be missing.
+/// A sentence on how many names are held. `lacks` says why other names may be missing.
 fn found(count: usize, whole: bool, lacks: Option<&str>) -> String {
     let are = if count == 1 { "name is" } else { "names are" };
     match (count, lacks) {
@@ -119,7 +118,7 @@ fn found(count: usize, whole: bool, lacks: Option<&str>) -> String {
     }
 }
 
-/// A holder that no quorum names has a question mark.
+/// A holder that no quorum names is shown with a question mark.
 fn row(name: &str, inspected: &Inspected) -> Vec<String> {
     let of_few = || named(inspected).first().map_or_else(dash, |holder| format!("{}?", cut(holder)));
     let told = inspected.description();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::duration::show;
 use crate::output::milliseconds;
 
-/// How many characters of a holder's note are shown: a leader's value may be long.
+/// The most characters of a holder's note that are shown. Notes may be long.
 const SAID: usize = 256;
 
 /// The holder's note, and for how long the holder has held the name.
@@ -30,7 +30,7 @@ pub(super) fn describe(object: &mut Value, inspected: &Inspected) {
     object["token"] = json!(told.map(|told| told.token));
 }
 
-/// How many waiters the node with the longest queue has. All waiters of one process for a name
+/// The number of waiters in the longest queue of any node. All waiters of one process for a name
 /// count as one.
 pub(crate) fn waiting(inspected: &Inspected) -> u32 {
     said(inspected).map(|said| said.waiting).max().unwrap_or(0)
@@ -61,9 +61,9 @@ pub(super) fn shortened_to(text: &str, characters: usize) -> String {
 /// The most characters of an owner in a table.
 const OWNER: usize = 18;
 
-/// An owner, shortened if it is long, to its host, its pid and its number, as in `web-1/4711..12`.
-/// The random part between pid and number is left out, so another client in a process with that pid
-/// looks the same.
+/// Shortens a long owner to its host, its pid and its number, as in `web-1/4711..12`. This leaves
+/// out the random part between pid and number. So owners of two clients in one process may look the
+/// same.
 pub(crate) fn cut(holder: &str) -> String {
     let characters: Vec<_> = holder.chars().collect();
     if characters.len() <= OWNER {
@@ -82,12 +82,12 @@ pub(crate) fn cut(holder: &str) -> String {
     characters[..6].iter().chain(&['.', '.']).chain(&characters[characters.len() - 10..]).collect()
 }
 
-/// A name in a form that a terminal can show: names may hold any characters.
+/// A name in a form that is safe on a terminal: a name may contain control characters.
 pub(crate) fn shown(name: &str) -> String {
     name.escape_debug().to_string()
 }
 
-/// The end of a sentence, where no quorum agrees on the holder: the holders that nodes name.
+/// The end of a sentence if no quorum agrees on the holder. It lists the holders that nodes name.
 pub(super) fn known(inspected: &Inspected) -> String {
     let holders: Vec<_> = named(inspected).into_iter().collect();
     if holders.is_empty() { String::new() } else { format!("; nodes name the holder {}", holders.join(" and ")) }
@@ -98,14 +98,14 @@ pub(crate) fn named(inspected: &Inspected) -> BTreeSet<&str> {
     said(inspected).filter_map(|said| said.holder.as_deref()).collect()
 }
 
-/// The end of a sentence about a name that is free on a quorum: the holders that other nodes name.
-/// Such a holder comes from a claim that failed, or is under way.
+/// The end of a sentence about a name that is free on a quorum. It lists the holders that other
+/// nodes name. Such a holder belongs to a claim that failed, or to a claim that has not ended yet.
 pub(super) fn left_over(inspected: &Inspected) -> String {
     let few: Vec<_> = named(inspected).into_iter().collect();
     if few.is_empty() { String::new() } else { format!(" on a quorum of nodes, and others name {}", few.join(" and ")) }
 }
 
-/// The holder. If readers hold the name, one of the readers, and the number of readers.
+/// The holder as text. If readers hold the name, this is their number and one of them.
 pub(super) fn with_readers(inspected: &Inspected, holder: &str) -> String {
     match inspected.readers() {
         None => holder.to_owned(),
@@ -122,7 +122,7 @@ pub(crate) fn held_by(inspected: &Inspected) -> String {
             format!("held by {holder} for now: the lock was revoked, and is not renewed any more")
         }
         (Some(holder), _) if inspected.is_gate() => {
-            format!("the gate of a semaphore, which {holder} has while it waits for permits")
+            format!("the gate of a semaphore, which {holder} holds while it waits for permits")
         }
         (Some(holder), _) => match says(inspected) {
             Some(says) => format!("held by {holder}: {says}"),
@@ -130,7 +130,7 @@ pub(crate) fn held_by(inspected: &Inspected) -> String {
         },
         (None, Some(_)) => format!("free{}", left_over(inspected)),
         (None, None) if !inspected.is_conclusive() => {
-            format!("perhaps held, since no quorum of nodes votes, and nobody can tell{}", known(inspected))
+            format!("perhaps held: no quorum of nodes votes, so nobody can tell{}", known(inspected))
         }
         (None, None) => "no quorum of nodes names a holder, and no quorum says that the name is free".to_owned(),
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorumlock::{Doubt, NodeState, NodeStatus};
 
-/// By how much a reported uptime may be too long: servers count whole seconds.
+/// The greatest error of a reported uptime: servers count whole seconds.
 pub(super) const ROUNDED: Duration = Duration::from_secs(1);
 
 /// Whether the node can be reached and has no record. The node's first client makes its record.
@@ -13,15 +13,15 @@ pub(crate) fn is_unused(node: &NodeStatus) -> bool {
     reached && node.run.is_some() && node.unreadable.is_none() && node.record.is_none()
 }
 
-/// Whether the node's quarantine is over, but the node is not synced, since no client is there. The
-/// next client syncs the node.
+/// Whether the node's quarantine is over, but no client has sent the tokens that the node may have
+/// forgotten. The next client sends them, and then the node votes.
 pub(crate) fn is_idle(node: &NodeStatus) -> bool {
     matches!(node.state, NodeState::Quarantined { left, doubt: Doubt::Unsynced } if left <= Duration::from_secs(1))
 }
 
-/// Whether the server forgot locks while it ran, before this command connected. It did so if the
-/// record was made when the server had run for longer than `old`, and was not old at once. A server
-/// that has forgotten nothing makes a record that is old at once.
+/// Whether the server forgot locks while it ran, before this command connected. If a server has run
+/// for longer than `old` and forgot nothing, its first record is marked as old in `Record::word`.
+/// So if a record was made after that time and has no mark, the server forgot.
 pub(crate) fn forgot_unseen(node: &NodeStatus, old: Duration) -> bool {
     let doubted = matches!(node.state, NodeState::Quarantined { doubt: Doubt::Restarted | Doubt::Forgot, .. });
     let Some(record) = node.record.as_ref().filter(|record| doubted && record.word.is_none()) else { return false };
@@ -29,7 +29,7 @@ pub(crate) fn forgot_unseen(node: &NodeStatus, old: Duration) -> bool {
     !has_restarted_unseen(node) && began.is_some_and(|ran| ran > old + ROUNDED)
 }
 
-/// Whether the node's record is from before a restart of the server. The next client takes over the
+/// Whether the node's record was made before the server restarted. The next client takes over the
 /// record, and then waits for max_ttl.
 pub(crate) fn has_restarted_unseen(node: &NodeStatus) -> bool {
     let process = node.record.as_ref().map(|record| &*record.process);

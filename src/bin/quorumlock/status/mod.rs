@@ -32,15 +32,15 @@ pub(crate) use vote::Vote;
 
 /// How often to check whether the state of all nodes is known.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long to wait for nodes that are far away or hang. A node that has not answered by then
-/// hangs.
+/// The longest wait for nodes that are far away or hang. A node that has not answered by then is
+/// treated as hanging.
 const FAR: Duration = Duration::from_secs(10);
-/// The least time that the other nodes get to answer, once a quorum votes.
+/// The shortest time that the other nodes get to answer, once a quorum votes.
 const AFTERWARDS: Duration = Duration::from_secs(2);
-/// The library's default.
+/// The library's default of `node_timeout`.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The name to inspect if no name is given, to measure a round trip. The holder of this name does
-/// not matter.
+/// If the user gives no name, the command inspects this name to measure a round trip. Its holder
+/// does not matter.
 pub(crate) const PROBE: &str = "quorumlock status";
 
 pub(crate) async fn status(args: Status) -> Outcome {
@@ -73,7 +73,7 @@ pub(crate) async fn status(args: Status) -> Outcome {
     Ok(ExitCode::from(code))
 }
 
-/// Asks all nodes.
+/// Asks all nodes for their states, and about the name if there is one.
 async fn look(quorum: &Quorum, settings: &Settings, name: Option<String>) -> Result<Seen, Error> {
     let inspected = quorum.inspect(name.as_deref().unwrap_or(PROBE)).await?;
     let permits = match &name {
@@ -82,21 +82,21 @@ async fn look(quorum: &Quorum, settings: &Settings, name: Option<String>) -> Res
     };
     let nodes = quorum.nodes();
     let list = own_list(settings, &nodes);
-    // Use the same states of the nodes as the output, so that a node that was admitted during the
-    // inspection is asked, too.
+    // Use the states that the output shows. So a node that was admitted during the inspection is
+    // asked, too.
     let rights = rights(&nodes, settings).await;
     Ok(Seen { nodes, inspected, permits, name, list, rights, waited: None })
 }
 
-/// The missing rights that acquiring needs, and which nodes refuse writes or forgot locks while
-/// they ran. `status` itself needs fewer rights.
+/// Asks each node which rights for acquiring are missing, whether it refuses writes, and whether it
+/// forgot locks while it ran. The other requests of `status` do not show this.
 async fn rights(nodes: &[NodeStatus], settings: &Settings) -> Vec<Asked> {
     let step = settings.node_timeout.unwrap_or(NODE_TIMEOUT);
     let worth: Vec<_> = nodes.iter().map(|node| node.state.is_admitted() || is_unused(node)).collect();
     asked(settings, step, &worth).await
 }
 
-/// The list that these settings make for these nodes.
+/// The list of nodes in these settings.
 pub(crate) fn own_list(settings: &Settings, nodes: &[NodeStatus]) -> List {
     settings.own_list(nodes.iter().map(|node| &*node.name))
 }
@@ -109,9 +109,9 @@ pub(crate) fn waits(quorum: &Quorum) -> String {
     )
 }
 
-/// Waits until the state of all nodes is known. Once a quorum votes, the other nodes have the same
-/// time again, and at least two seconds. So this does not wait long for a node that hangs, but it
-/// waits for a node that is far away. If the user set a time (`told`), that time counts instead.
+/// Waits until the states of all nodes are known. Once a quorum votes, the other nodes get as much
+/// time as has passed, and at least two seconds. So this waits long enough for a node that is far
+/// away, but not long for a node that hangs. If the user set a time (`told`), that is the limit.
 pub(crate) async fn wait(quorum: &Quorum, told: Option<Duration>) {
     let began = Instant::now();
     let mut end = told.unwrap_or(FAR);
@@ -131,8 +131,8 @@ fn a_quorum_votes(quorum: &Quorum) -> bool {
     2 * nodes.iter().filter(votes).count() > nodes.len()
 }
 
-/// Whether the state of some node is not known yet. A duplicate ends the wait, since it stops all
-/// clients.
+/// Whether the state of some node is still unknown. False if one server is behind two addresses:
+/// then clients refuse to start, so waiting does not help.
 fn connecting(quorum: &Quorum) -> bool {
     let nodes = quorum.nodes();
     nodes.iter().any(|node| node.state == NodeState::Connecting && !is_unused(node))

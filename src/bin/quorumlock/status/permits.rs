@@ -1,5 +1,5 @@
 //! The permits of a semaphore. Each permit is a name of its own: the semaphore's name, with a
-//! number. Nodes do not know how many permits there are.
+//! number. Nodes do not know how many permits a semaphore has.
 
 use futures::stream::{StreamExt, TryStreamExt, iter};
 use quorumlock::{Error, Inspected, MAX_PERMITS, Quorum};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::holders::{held_by, left, named, shown};
 use crate::output::milliseconds;
 
-/// How many names are inspected at a time, and how many permits have lines of their own.
+/// How many permits are inspected at a time, and how many held permits get a line each.
 const TOLD: usize = 16;
 
 /// The permits that any node reports as held, with their names.
@@ -16,8 +16,8 @@ const TOLD: usize = 16;
 pub(crate) struct Permits(pub(crate) Vec<(String, Inspected)>);
 
 impl Permits {
-    /// Inspects the first permits that a semaphore of this name would have. Inspects more permits
-    /// as long as any of the last ones is held. A name that is held as a lock has no permits.
+    /// Inspects the first [`TOLD`] permits that a semaphore of this name would have. If one of them
+    /// is held, inspects the next [`TOLD`], and so on. A name that is held as a lock has none.
     pub(crate) async fn look(quorum: &Quorum, name: &str, gate: &Inspected) -> Result<Self, Error> {
         let mut all = Self::default();
         if !named(gate).is_empty() && !gate.is_gate() {

@@ -15,8 +15,8 @@ use crate::lists::{Lists, Whose};
 use crate::output::{self, bold, dash, green, milliseconds, red, yellow};
 use crate::raw_connection::rights::Asked;
 
-/// The text about a name that is held for a period.
-const ONCE: &str = "; it is a job that is done once in a period: it was done, or is being done";
+/// The text about a job that is done once in each period.
+const ONCE: &str = "; this name is a job that is done once in a period: it was done, or is being done";
 
 /// The observed state of the nodes and of a name.
 pub(super) struct Seen {
@@ -25,7 +25,7 @@ pub(super) struct Seen {
     /// The held permits, if the name is a semaphore's.
     pub(super) permits: Permits,
     pub(super) name: Option<String>,
-    /// The list of nodes that this command's settings make.
+    /// The list of nodes in this command's settings.
     pub(super) list: List,
     pub(super) rights: Vec<Asked>,
     /// How long the command waited for nodes, if the user set that time.
@@ -39,7 +39,7 @@ impl Seen {
     }
 
     pub(super) fn lines(&self) -> Vec<String> {
-        // This fits into 80 columns if nothing is wrong. Long texts have lines of their own below.
+        // The table fits into 80 columns if nothing is wrong. Long texts get lines below the table.
         let heading: &[_] = match self.name {
             Some(_) => &["node", "holder", "left", "fence", "waiting", "state"],
             None => &["node", "round trip", "version", "uptime", "state"],
@@ -49,7 +49,7 @@ impl Seen {
         let rows: Vec<_> = labels.map(|(index, label)| self.row(&verdict, &label, index)).collect();
         let mut lines = output::table(heading, &rows);
         lines.push(String::new());
-        // Another list that keeps this client's list out is reported once, below.
+        // A conflict with another list is reported once, below these lines.
         let conflict = self.conflict();
         let told = |why: &String| conflict.is_none() || !why.starts_with("other list: ");
         let whys = self.nodes.iter().enumerate();
@@ -80,13 +80,13 @@ impl Seen {
         warnings(&self.nodes, &self.rights, self.list.max_ttl())
     }
 
-    /// Which other list is in force, and what to do.
+    /// A text that says which other list is in force, and what to do; `None` if there is none.
     fn conflict(&self) -> Option<String> {
         let lists = Lists::of_nodes(&self.list, &self.nodes);
         lists.conflict(Whose::Rival).or_else(|| lists.conflict(Whose::Foreign))
     }
 
-    /// On how many nodes clients have this list in force.
+    /// A text that says on how many nodes this client's list is in force.
     fn clients(&self, verdict: &Verdict<'_>) -> String {
         let lists = Lists::of_nodes(&self.list, &self.nodes);
         let told = self.nodes.iter().filter(|node| node.run.is_some() && node.unreadable.is_none()).count();
@@ -114,8 +114,8 @@ impl Seen {
         row
     }
 
-    /// Whether the name is held, or any permit of it; `None` if nobody can tell. A name is known to
-    /// be free only if a quorum votes.
+    /// Whether the name or any of its permits is held; `None` if that is unknown. The name is known
+    /// to be free only if a quorum votes.
     fn held(&self, verdict: &Verdict<'_>) -> Option<bool> {
         let agreed = self.inspected.agreed().filter(|held| *held || verdict.quorum_knows());
         agreed.map(|held| held || self.permits.0.iter().any(|(_, seen)| seen.holder().is_some()))
@@ -127,18 +127,18 @@ impl Seen {
         let waits = verdict.waiting_for_a_client();
         match (seen.holder().map(|holder| with_readers(seen, holder)), self.held(verdict)) {
             (Some(holder), _) if seen.is_gate() => {
-                format!("{title} is the gate of a semaphore, which {holder} has while it waits for permits")
+                format!("{title} is the gate of a semaphore, which {holder} holds while it waits for permits")
             }
             (Some(holder), _) => {
-                let revoked = if seen.revoked() { "; it was revoked, and is not renewed any more" } else { "" };
+                let revoked = if seen.revoked() { "; the lock was revoked, and is not renewed any more" } else { "" };
                 let once = if seen.is_once() { ONCE } else { "" };
                 format!("{title} is held by {holder}, token at most {fence}{revoked}{once}")
             }
             (None, Some(true)) => format!(
-                "{title} is a semaphore, of which permits are held; its gate's tokens so far are at most {fence}"
+                "{title} is a semaphore, and permits of it are held; its gate's tokens so far are at most {fence}"
             ),
             (None, Some(false)) => format!("{title} is free{few}; its tokens so far are at most {fence}"),
-            // Votes are split for a moment, or nodes began to vote after they replied.
+            // Nodes name different holders for a moment, or began to vote after they replied.
             (None, None) if verdict.quorum_knows() => {
                 yellow(&format!("{name}: no quorum of nodes names the same holder; look again"))
             }
@@ -218,7 +218,7 @@ impl Seen {
         said(&self.inspected).filter(move |said| holder.is_some() && said.holder.as_deref() == holder)
     }
 
-    /// For how much longer a quorum of nodes holds the name for the holder.
+    /// The time for which a quorum of nodes still holds the name for its holder.
     fn remaining(&self, quorum: usize) -> Option<Duration> {
         let mut left: Vec<_> = self.of_holder().filter_map(|said| said.remaining).collect();
         left.sort_unstable();

@@ -9,13 +9,13 @@ use super::verdict::Verdict;
 use crate::duration::left;
 use crate::output::{green, red, yellow};
 
-/// The text about a node that lost its memory, and with it perhaps locks.
+/// The text about a node that lost its record, and perhaps locks, while it ran.
 const FORGOT: &str = "it forgot while it ran, and may have forgotten locks";
 
 /// A node and its state, as a part of a sentence.
 pub(crate) fn told(node: &NodeStatus) -> String {
     match &node.state {
-        // The error at the end of the command says what differs.
+        // The error at the end of the command says how the two lists differ.
         NodeState::OtherList { .. } => format!("{} has another list in force", node.node),
         NodeState::Twins { .. } => format!("{}: {}", node.node, node.state),
         NodeState::Connecting if node.run.is_some() => {
@@ -35,7 +35,7 @@ pub(crate) fn why(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> Opt
                 format!("forgot: {FORGOT} ({how}); it votes {} after the next client has come", left(verdict.max_ttl()))
             },
         )),
-        _ if is_idle(node) => Some("idle: it votes once the next client has told it the dealt tokens".to_owned()),
+        _ if is_idle(node) => Some("idle: it votes once the next client has sent it the tokens in use".to_owned()),
         NodeState::Up => None,
         NodeState::Connecting => Some(format!("connecting: {}", verdict.silence())),
         NodeState::Quarantined { left: time, .. } => Some(verdict.forgot(index).map_or_else(
@@ -46,14 +46,14 @@ pub(crate) fn why(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> Opt
     })
 }
 
-/// The nodes' addresses, without the scheme if all have the same. A name that is not the address
-/// comes first: `eu (10.0.1.7:6379)`.
+/// The nodes' addresses, without the scheme if all nodes have the same scheme. If a node has a name
+/// that is not its address, the name comes first: `eu (10.0.1.7:6379)`.
 pub(crate) fn labels(nodes: &[NodeStatus]) -> Vec<String> {
     let parts = || nodes.iter().map(|node| node.node.split_once("://").unwrap_or(("", &node.node)));
     let schemes: HashSet<_> = parts().map(|(scheme, _)| scheme).collect();
     let label = |(node, (_, address)): (&NodeStatus, (&str, &str))| {
         let shown = if schemes.len() > 1 { &*node.node } else { address };
-        // Without a configured name, the name is made of the address.
+        // If the user configured no name, the library made the name from the address.
         let is_made = address.to_ascii_lowercase().contains(&*node.name) || node.name.starts_with('/');
         if is_made { shown.to_owned() } else { format!("{} ({shown})", node.name) }
     };

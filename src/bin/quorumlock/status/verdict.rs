@@ -1,4 +1,4 @@
-//! What follows from the nodes' votes: whether a lock can be acquired, and what to say about that.
+//! Concludes from the nodes' votes whether a lock can be acquired, and says so in a sentence.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) struct Verdict<'a> {
     nodes: Vec<Node<'a>>,
     /// The vote of each node.
     votes: Vec<Vote>,
-    /// Which other list with the same name is in force. Then no vote counts for this client.
+    /// The text about a list that keeps this client out, if there is one. Then no vote counts.
     kept_out: Option<String>,
     list: &'a List,
     /// The text about a node that has not answered yet.
@@ -27,7 +27,7 @@ pub(crate) struct Verdict<'a> {
 }
 
 impl<'a> Verdict<'a> {
-    /// `list` is the list of nodes that this command's settings make.
+    /// `list` is the list of nodes in this command's settings.
     pub(crate) fn new(nodes: &'a [NodeStatus], inspected: &'a Inspected, list: &'a List) -> Self {
         let lists = Lists::of_nodes(list, nodes);
         let node = |(index, status): (usize, &'a NodeStatus)| Node {
@@ -43,15 +43,15 @@ impl<'a> Verdict<'a> {
         Self { nodes, votes, kept_out: lists.conflict(Whose::Rival), list, silence }
     }
 
-    /// Adds, for each node, what is known of its user's rights and of writes. Empty if the nodes
-    /// were not asked.
+    /// Adds each node's reply about the user's rights and about writes. `rights` is empty if the
+    /// nodes were not asked.
     pub(crate) fn with_rights(mut self, rights: Vec<Asked>) -> Self {
         self.nodes.iter_mut().zip(rights).for_each(|(node, asked)| node.asked = asked);
         self.votes = self.nodes.iter().map(Node::vote).collect();
         self
     }
 
-    /// Notes that the command waited for nodes, and for how long if the user set that time.
+    /// Notes that the command waited for nodes. `told` is the time for this, if the user set it.
     pub(super) fn waited(mut self, told: Option<Duration>) -> Self {
         self.silence = match told {
             None => format!("{}; --connect-timeout {}s says which", self.silence, FAR.as_secs()),
@@ -86,12 +86,12 @@ impl<'a> Verdict<'a> {
         self.nodes[index].lacks()?.to_acquire()
     }
 
-    /// What shows that a node forgot locks while it ran; `None` if nothing shows that.
+    /// The sign that a node forgot locks while it ran; `None` if there is no sign.
     pub(crate) fn forgot(&self, index: usize) -> Option<&'static str> {
         self.nodes[index].forgot()
     }
 
-    /// Whether clients have lately met a record on a node that has none now.
+    /// Whether clients lately saw a record on a node that has none now.
     pub(crate) fn lost_record(&self, index: usize) -> bool {
         let node = &self.nodes[index];
         node.met && is_unused(node.status)
@@ -102,7 +102,7 @@ impl<'a> Verdict<'a> {
         self.votes[index].refusal()
     }
 
-    /// Whether a node's vote would count. The node may lack a vote for other reasons.
+    /// Whether a node's votes would count for this client. The node may still have no vote now.
     pub(crate) fn counts(&self, index: usize) -> bool {
         self.kept_out.is_none() && self.votes[index] != Vote::Absent
     }
@@ -130,13 +130,13 @@ impl<'a> Verdict<'a> {
         self.votes() >= self.quorum() && !self.duplicate()
     }
 
-    /// As `can_acquire`, but without nodes whose answer about rights is missing.
+    /// Like `can_acquire`, but does not count nodes that did not report the user's rights.
     pub(super) fn surely_acquires(&self) -> bool {
         self.voters().filter(|node| node.asked.is_ok()).count() >= self.quorum() && !self.duplicate()
     }
 
-    /// Whether locks can be acquired now, but not after one more failure, although the list has
-    /// nodes to spare.
+    /// Whether locks can be acquired now, but not after one more failure. False for lists of one or
+    /// two nodes: these never outlast a failure, so there is nothing to warn of.
     pub(crate) fn is_bare(&self) -> bool {
         self.can_acquire() && self.votes() == self.quorum() && self.quorum() < self.nodes.len()
     }
@@ -146,8 +146,8 @@ impl<'a> Verdict<'a> {
         self.nodes.iter().any(|node| matches!(node.status.state, NodeState::Duplicate { .. }))
     }
 
-    /// Whether enough nodes vote to know that a name is free. Nodes that are out of memory count,
-    /// too, although they grant nothing.
+    /// Whether enough nodes are up to know that a name is free. Nodes that grant no lock, as when
+    /// they are out of memory, count, too: they know who holds a name.
     pub(super) fn quorum_knows(&self) -> bool {
         self.are_quorum(|vote| matches!(vote, Vote::Now | Vote::GrantsNothing(_)))
     }
@@ -157,7 +157,7 @@ impl<'a> Verdict<'a> {
         self.are_quorum(|vote| matches!(vote, Vote::Now | Vote::NotThisName(_)))
     }
 
-    /// Whether a quorum of nodes is up and has a vote that is `like` this.
+    /// Whether a quorum of nodes is up, with votes that pass the test `like`.
     fn are_quorum(&self, like: fn(&Vote) -> bool) -> bool {
         let up = |node: &NodeStatus| node.state == NodeState::Up && !is_unused(node);
         self.counted().filter(|(node, vote)| up(node.status) && like(vote)).count() >= self.quorum()
@@ -168,18 +168,18 @@ impl<'a> Verdict<'a> {
         self.counted().filter(|(_, vote)| matches!(vote, Vote::AfterAClient(_))).count()
     }
 
-    /// Whether nothing shows that a client has ever come to any node.
+    /// Whether nothing shows that any node ever had a client.
     pub(crate) fn is_new(&self) -> bool {
         self.nodes.iter().all(|node| is_unused(node.status) && node.forgot().is_none())
     }
 
-    /// How many nodes have not answered yet, and are not known to be down.
+    /// How many nodes have not answered yet. Nodes that the command failed to ask do not count.
     pub(crate) fn slow(&self) -> usize {
         let is_slow = |node: &NodeStatus| node.state == NodeState::Connecting && !is_unused(node);
         self.nodes.iter().filter(|node| is_slow(node.status) && node.asked.is_ok()).count()
     }
 
-    /// When a quorum votes: `Vote::In`, or `Vote::AfterAClient` if it needs a client.
+    /// When a quorum votes: `Vote::In`, or `Vote::AfterAClient` if that needs a client first.
     pub(crate) fn opens(&self) -> Option<Vote> {
         self.when(self.quorum())
     }
@@ -203,7 +203,7 @@ impl<'a> Verdict<'a> {
         waits.get(count - 1).copied()
     }
 
-    /// The exit code: 0 if `run` would begin, else the code with which it would end.
+    /// The exit code: 0 if `run` would start its command, else the code with which `run` would end.
     pub(super) fn code(&self) -> u8 {
         match self.can_acquire() {
             true => 0,
@@ -233,7 +233,7 @@ impl<'a> Verdict<'a> {
                 left(wait)
             ),
             Some(Vote::AfterAClient(wait)) => format!(
-                ": no client has come since some of these servers began, restarted or forgot; the first one waits for \
+                ": no client has come since some of the servers started, restarted or forgot; the first one waits for \
                  {}",
                 left(wait)
             ),
@@ -242,10 +242,10 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// The end of the sentence if a quorum votes: what may stop it. Nodes that vote soon need no
-    /// repair.
+    /// The end of the sentence if a quorum votes: what may end this quorum. If another node
+    /// will vote soon, the sentence says when, since nothing needs repair.
     fn margin(&self) -> String {
-        // Voters without a record, of which nobody knows whether they forgot locks.
+        // Voters without a record, for which it is unknown whether they forgot locks.
         let assumed = self.voters().filter(|node| is_unused(node.status) && node.lacks().is_none()).count();
         match (self.spare(), self.slow()) {
             _ if self.votes() - assumed < self.quorum() => format!(
@@ -255,11 +255,11 @@ impl<'a> Verdict<'a> {
             ),
             _ if !self.is_bare() => String::new(),
             (Some(Vote::AfterAClient(wait)), _) => format!(
-                ". One more votes {} after the next client has come: restart no other node before that",
+                ". One more node votes {} after the next client has come: restart no other node before that",
                 left(wait)
             ),
             (Some(Vote::In(wait)), _) => {
-                format!(". One more votes in {}: restart no other node before that", left(wait))
+                format!(". One more node votes in {}: restart no other node before that", left(wait))
             }
             (_, 0) => ": the next failure stops all locks".to_owned(),
             (_, slow) => format!(". No answer so far from {}: look again", counted(slow, "node")),

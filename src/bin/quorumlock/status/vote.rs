@@ -15,21 +15,20 @@ pub(crate) enum Vote {
     Now,
     /// The node votes after this time, if nothing else happens.
     In(Duration),
-    /// When the node's next client has come, the node votes after this time. Zero counts as a vote
-    /// now.
+    /// The node votes this long after its next client has come. Zero counts as a vote now.
     AfterAClient(Duration),
-    /// The node knows who holds a name, but grants no lock. The text says why, also below.
+    /// The node knows who holds a name, but grants no lock. The text is the reason.
     GrantsNothing(String),
-    /// The node cannot lock the inspected name, but can lock other names.
+    /// The node cannot lock the inspected name, for this reason, but can lock other names.
     NotThisName(String),
-    /// The node does not know who holds a name.
+    /// The node does not know who holds a name, for this reason.
     Unknown(String),
-    /// The node was not reached, or may not vote: its state says why.
+    /// The node was not reached, or may not vote. The node's state says why.
     Absent,
 }
 
 impl Vote {
-    /// How long it takes until the node votes, if it will.
+    /// The time until the node votes; `None` if it needs repair first.
     pub(super) const fn wait(&self) -> Option<Duration> {
         match self {
             Self::Now => Some(Duration::ZERO),
@@ -52,15 +51,15 @@ impl Vote {
     }
 }
 
-/// What is known of one node.
+/// The known facts about one node.
 pub(super) struct Node<'a> {
     pub(super) status: &'a NodeStatus,
     /// The node's reply about the inspected name.
     pub(super) said: &'a Result<Inspection, String>,
     pub(super) asked: Asked,
-    /// Whether clients have lately met a record on the node.
+    /// Whether clients lately saw a record on the node.
     pub(super) met: bool,
-    /// The list of nodes that this command's settings make.
+    /// The list of nodes in this command's settings.
     pub(super) list: &'a List,
 }
 
@@ -95,8 +94,8 @@ impl Node<'_> {
         }
     }
 
-    /// Why the node grants this user no lock, if it lacks memory, rights or writes. `status` only
-    /// reads, so it would not notice that by itself.
+    /// Why the node grants this user no lock: it has no memory left, the user lacks rights, or the
+    /// node refuses writes. The other requests of `status` only read, so they do not show this.
     fn grants_nothing(&self) -> Option<String> {
         if self.status.out_of_memory.is_some() {
             // A warning says how much memory the node may use.
@@ -111,18 +110,18 @@ impl Node<'_> {
         Some(format!("grants no lock, as it refuses writes: {why}. {mend}"))
     }
 
-    /// The time from the first client of an unused node until the node votes: `max_ttl`, or zero if
-    /// the server has run for long enough and forgot nothing.
+    /// How long after its first client a node without a record votes: at once if the server has run
+    /// for long enough and forgot nothing, else after `max_ttl`.
     fn first_use(&self) -> Duration {
         let is_old = self.status.uptime.is_some_and(|uptime| uptime > self.list.old() + ROUNDED);
         if is_old && self.forgot().is_none() { Duration::ZERO } else { self.list.max_ttl() }
     }
 
-    /// What shows that the node forgot locks while it ran; `None` if nothing shows that.
+    /// The sign that the node forgot locks while it ran; `None` if there is no sign.
     pub(super) fn forgot(&self) -> Option<&'static str> {
         let emptied = self.lacks().and_then(|lacks| lacks.emptied);
-        // A young server may have restarted: then the record that clients met was that of the
-        // process before. Clients show its id for a while, and nodes keep the shown id.
+        // If the server is young, clients may have seen a record from before its restart. Clients
+        // report that record's id for a while, and nodes store the reported id for a while.
         let shown = self.list.spare() + self.list.overlap();
         let is_young = self.status.uptime.is_some_and(|uptime| uptime < shown);
         let doubted = matches!(self.status.state, NodeState::Quarantined { doubt: Doubt::Forgot, .. });

@@ -14,7 +14,7 @@ use crate::settings::Settings;
 
 /// How often to look at the nodes' states.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often to ask for rights.
+/// How often to ask for the user's rights.
 const RIGHTS: Duration = Duration::from_secs(1);
 /// How long the other nodes get to answer once a quorum votes, so that their states are shown.
 const OTHERS: Duration = Duration::from_millis(500);
@@ -41,7 +41,7 @@ pub(super) async fn until_a_quorum_votes(
         if left.is_zero() {
             return Ok(());
         }
-        // Rights are asked for less often, since servers log each refusal.
+        // Ask for the rights less often, since servers log each refusal.
         sleep(if votes { RIGHTS } else { LOOK }.min(left)).await;
     }
     let voted = Instant::now();

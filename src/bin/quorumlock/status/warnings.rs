@@ -1,4 +1,4 @@
-//! What should be repaired, although locks can be acquired.
+//! Warnings: faults that should be repaired even if locks can be acquired.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(super) fn warnings(nodes: &[NodeStatus], rights: &[Asked], max_ttl: Duration
     let count = nodes.len();
     let even = count.is_multiple_of(2).then(|| {
         let (failed, fewer) = ((count - 1) / 2, count - 1);
-        format!("with {count} nodes {failed} may fail, as with {fewer}; use an odd number of nodes")
+        format!("with {count} nodes, at most {failed} may fail, as with {fewer}; use an odd number of nodes")
     });
     let unguarded = max_ttl.is_zero().then(|| {
         "max_ttl is 0 here: a client with max_ttl 0 counts votes of nodes that may have forgotten who holds a lock"
@@ -23,12 +23,12 @@ pub(super) fn warnings(nodes: &[NodeStatus], rights: &[Asked], max_ttl: Duration
     even.into_iter().chain(unguarded).chain(of_nodes).collect()
 }
 
-/// Nodes that answer, and whose user's rights are unknown.
+/// The warnings about nodes that answer, but did not report the user's rights.
 fn untold<'a>(nodes: &'a [NodeStatus], rights: &'a [Asked]) -> impl Iterator<Item = (&'a str, String)> {
     let asked = nodes.iter().zip(rights).filter(|(node, _)| node.state.is_admitted());
     asked.filter_map(|(node, rights)| {
         let why = rights.as_ref().err()?;
-        Some((&*node.node, format!("nobody could ask whether the user may acquire locks ({why})")))
+        Some((&*node.node, format!("it is unknown whether the user may acquire locks ({why})")))
     })
 }
 
@@ -44,6 +44,6 @@ fn of_node(node: &NodeStatus) -> impl Iterator<Item = (&str, String)> {
     let full = node
         .out_of_memory
         .as_ref()
-        .map(|used| format!("a server is out of memory ({used}) and grants no lock; raise maxmemory or free some"));
+        .map(|used| format!("a server is out of memory ({used}) and grants no lock; raise maxmemory or free memory"));
     evicts.into_iter().chain(full).chain(silent).map(|what| (&*node.node, what))
 }

@@ -6,13 +6,13 @@ use super::event::{Event, Kind};
 use super::seen::{Hold, Mood, Node};
 use crate::duration::show;
 
-/// The time left counts as little if it is less than a fourth of the longest reported time. A
-/// holder that renews always has more time left.
+/// A hold has little time left if less than a fourth of its longest reported time is left. A holder
+/// that renews in time always has more time left.
 const LITTLE: u32 = 4;
 /// If two observations of a hold are this far apart, the name may have been free in between.
 const HANDED_OVER: Duration = Duration::from_secs(2);
 
-/// The events of a node.
+/// The events of a node between two observations.
 pub(super) fn of_node(before: &Node, now: &Node) -> Vec<Event> {
     let event = |text: String, mood| Event { kind: Kind::Node, subject: now.label.clone(), text, mood };
     let mut events = Vec::new();
@@ -41,8 +41,8 @@ fn turned(before: &str, now: &Node) -> String {
     }
 }
 
-/// What changed about a name between two moments, `elapsed` apart. At each moment, the nodes agreed
-/// on the name's holder.
+/// The events of a name between two moments, which are `elapsed` apart. At both moments, a quorum
+/// agreed on the name's holder.
 pub(super) fn of_hold(name: &str, before: &Hold, now: &Hold, elapsed: Duration) -> Vec<Event> {
     let event = |kind, text: String, mood| Event { kind, subject: name.to_owned(), text, mood };
     let passed = passed(before, now, elapsed).into_iter();
@@ -61,7 +61,7 @@ pub(super) fn of_hold(name: &str, before: &Hold, now: &Hold, elapsed: Duration) 
     events
 }
 
-/// The events if the name has another holder, or none.
+/// The events if the name now has another holder, or no holder.
 fn passed(before: &Hold, now: &Hold, elapsed: Duration) -> Vec<(String, Mood)> {
     let taken = || (format!("taken by {}", taker(now)), Mood::Good);
     match (who(before), who(now)) {
@@ -78,16 +78,16 @@ fn passed(before: &Hold, now: &Hold, elapsed: Duration) -> Vec<(String, Mood)> {
     }
 }
 
-/// Whether a hold was handed over, if the name had another holder `elapsed` later. This needs a
-/// waiter, and time that was left to the hold. If the two observations are `HANDED_OVER` apart, a
-/// hand-over is not certain: the name may have been free in between.
+/// Whether a hold was handed over to the holder that was observed `elapsed` later. A hand-over
+/// needs a waiter, and a hold whose time is not over. If the two observations are `HANDED_OVER`
+/// apart, the name may have been free in between, so this returns false.
 fn was_handed_over(before: &Hold, elapsed: Duration) -> bool {
     let age = before.told.zip(before.left).map_or(Duration::ZERO, |(told, left)| told.saturating_sub(left));
     let kept = matches!(fate(before, elapsed), Fate::Kept);
     kept && before.waiting > 0 && elapsed.saturating_add(age) < HANDED_OVER
 }
 
-/// How a hold ended.
+/// The event that a hold ended.
 fn ended(before: &Hold, elapsed: Duration) -> (String, Mood) {
     let from = who(before).unwrap_or_default();
     match fate(before, elapsed) {
@@ -115,18 +115,17 @@ fn fate(before: &Hold, elapsed: Duration) -> Fate {
     match (before.left, before.told, before.most) {
         (Some(left), ..) if left > elapsed => Fate::Kept,
         (Some(_), Some(told), Some(most)) if told < most / LITTLE => Fate::Lost,
-        (Some(_), ..) => Fate::Unknown,
-        (None, ..) => Fate::Kept,
+        _ => Fate::Unknown,
     }
 }
 
-/// Adds to `now` what is known from `before`, if the holder is the same.
+/// Keeps in `now` the longest reported time from `before`, if the holder is the same.
 pub(super) fn goes_on(before: &Hold, now: Hold) -> Hold {
     let same = before.holder.is_some() && before.holder == now.holder;
     Hold { most: if same { before.most.max(now.told) } else { now.told }, ..now }
 }
 
-/// The hold as it was last known, `elapsed` later, if no quorum of nodes agrees any more.
+/// The hold `before` after the time `elapsed`, if no quorum agrees any more: less time is left.
 pub(super) fn ages(before: &Hold, elapsed: Duration) -> Hold {
     Hold { agreed: false, left: before.left.map(|left| left.saturating_sub(elapsed)), ..before.clone() }
 }
@@ -151,7 +150,7 @@ fn queue(waiting: u32) -> String {
     }
 }
 
-/// The event that nodes have not agreed on a name for this long.
+/// The event that no quorum has agreed on a name's holder for the time `since`.
 pub(super) fn unsure(name: &str, since: Duration) -> Event {
     let text = format!("no quorum of nodes has agreed on its holder for {}", show(since));
     Event { kind: Kind::Lock, subject: name.to_owned(), text, mood: Mood::Bad }
@@ -201,7 +200,7 @@ mod tests {
         assert_eq!(later.into_iter().map(|event| event.text).collect::<Vec<_>>(), apart);
     }
 
-    /// If nobody looked for long, the lock may have been renewed and then released.
+    /// After a long time without an observation, the lock may have been renewed and then released.
     #[test]
     fn nobody_is_said_to_have_lost_what_may_have_been_released() {
         let unseen = Hold { left: Some(Duration::ZERO), ..held("a", 9) };
@@ -209,6 +208,12 @@ mod tests {
         assert_eq!(told(&unseen, &held("b", 9)), ["no longer held by a", "taken by b"]);
         let first = Hold { most: Some(Duration::from_secs(1)), ..held("a", 1) };
         assert_eq!(told(&first, &free()), ["no longer held by a"], "it may have a short ttl");
+    }
+
+    #[test]
+    fn hold_without_an_end_is_not_said_to_be_released() {
+        let endless = Hold { left: None, ..held("a", 9) };
+        assert_eq!(told(&endless, &free()), ["no longer held by a"]);
     }
 
     #[test]

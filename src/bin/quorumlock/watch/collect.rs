@@ -15,7 +15,7 @@ use crate::status::verdict::Verdict;
 pub(super) struct Collected {
     quorum: Quorum,
     inspected: Option<Inspected>,
-    /// Answers of single nodes that came before the common answer of all nodes.
+    /// Answers of single nodes that came before `inspected` was set.
     early: Vec<Option<Result<Inspection, String>>>,
     paces: Vec<Pace>,
     rights: Vec<Asked>,
@@ -56,13 +56,13 @@ impl Collected {
         self.rights = rights;
     }
 
-    /// The nodes and the name as they are now.
+    /// The nodes and the name, by the latest answers.
     pub(super) fn seen(&self) -> Seen {
         let nodes = self.quorum.nodes();
         let Some(inspected) = &self.inspected else { return convert::unasked(&nodes) };
         let list = own_list(&self.settings, &nodes);
         let verdict = Verdict::new(&nodes, inspected, &list).with_rights(self.rights.clone());
-        // Clients show the id of a lost record for a while, and nodes keep what was shown.
+        // Clients report the id of a lost record for a while, and nodes store this id for a while.
         let lately = self.began.elapsed().max(list.spare() + list.overlap());
         convert::seen(&Reports { verdict, nodes: &nodes, inspected, paces: &self.paces, lately }, self.named)
     }

@@ -10,23 +10,23 @@ use crate::status::verdict::Verdict;
 use crate::status::{cut, is_idle, is_unused, labels, left, plain, plainly, waiting, why, word};
 use crate::words::counted;
 
-/// A node that takes longer to answer is shown as slow. No search for names waits longer for it.
+/// A node that takes longer to answer is shown as slow. A search for names waits only this long.
 pub(super) const SLOW: Duration = Duration::from_millis(500);
 
 /// The times of one node's polls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    /// When the request without an answer was sent, if there is one.
+    /// The time at which the unanswered request was sent; `None` if there is none.
     pub(super) asked: Option<Instant>,
-    /// When the last answer came, or the request failed.
+    /// When the last request was answered, or failed.
     pub(super) answered: Option<Instant>,
-    /// How long the last answer took, or a request that failed since.
+    /// How long the last answer took; or a later request, if it failed and took longer.
     pub(super) took: Option<Duration>,
 }
 
 impl Pace {
-    /// Takes note that the request ended at `now`, after `took`. An error is no answer, however
-    /// soon it comes: a node that was slow stays slow.
+    /// Notes that the request ended at `now`, after `took`. A fast error does not count as a fast
+    /// answer, so a node that was slow stays slow.
     pub(super) fn ended(self, is_answer: bool, took: Duration, now: Instant) -> Self {
         let longest = took.max(self.took.unwrap_or_default());
         Self { asked: None, answered: Some(now), took: Some(if is_answer { took } else { longest }) }
@@ -37,7 +37,7 @@ impl Pace {
         waits.max(self.took.unwrap_or_default()) > SLOW
     }
 
-    /// The highest possible age of the node's last answer: it may be as old as the request.
+    /// The greatest possible age of the node's last answer: the age of its request.
     fn age(&self, now: Instant) -> Duration {
         let since = self.answered.map_or(Duration::ZERO, |answered| now.saturating_duration_since(answered));
         since + self.took.unwrap_or_default()
@@ -50,7 +50,7 @@ pub(super) struct Reports<'a> {
     pub(super) nodes: &'a [NodeStatus],
     pub(super) inspected: &'a Inspected,
     pub(super) paces: &'a [Pace],
-    /// A server with a shorter uptime lost its record by a restart.
+    /// If a server without its record has a shorter uptime than this, a restart lost the record.
     pub(super) lately: Duration,
 }
 
@@ -101,7 +101,7 @@ fn node(reports: &Reports<'_>, index: usize, label: String, now: Instant) -> Nod
     let refuses = verdict.refusal(index).is_some();
     let slow = pace.is_slow(now) && node.state.is_admitted();
     let left = said.as_ref().ok().and_then(|said| said.remaining);
-    // `forgot` ignores a node that restarted lately, so check for a lost record.
+    // `forgot` returns nothing for a server that restarted lately, so look for a lost record.
     let lost = if is_unused(node) { verdict.lost_record(index) } else { verdict.forgot(index).is_some() };
     let restarted = !refuses && lost && has_restarted(node, *lately);
     Node {
@@ -127,10 +127,10 @@ fn node(reports: &Reports<'_>, index: usize, label: String, now: Instant) -> Nod
     }
 }
 
-/// Whether the server lost its record by a restart. After FLUSHALL the record is gone, too, but
-/// then the server has run since before clients met the record.
+/// Whether the server lost its record by a restart. FLUSHALL deletes the record, too. But then the
+/// server's uptime is longer: it ran already when clients saw the record.
 fn has_restarted(node: &NodeStatus, lately: Duration) -> bool {
-    // In this state, this client knew a record of the same process.
+    // With this doubt, the same process had a record before, so a restart is not the reason.
     let forgot = matches!(node.state, NodeState::Quarantined { doubt: Doubt::Forgot, .. });
     !forgot && node.uptime.is_some_and(|uptime| uptime < lately)
 }
@@ -139,7 +139,7 @@ fn memory(node: &NodeStatus) -> String {
     node.record.as_ref().map(|record| record.id.to_string()).unwrap_or_default()
 }
 
-/// Whether the node will not vote by itself.
+/// Whether the node needs a repair before it votes.
 const fn is_refused(state: &NodeState) -> bool {
     matches!(mood(state), Mood::Bad)
 }
@@ -163,8 +163,8 @@ fn record(node: &NodeStatus) -> String {
     }
 }
 
-/// The holder that the node names. If a node that does not vote names no holder, the name may still
-/// be held.
+/// The holder that the node names. A node that does not vote may have forgotten a holder, so the
+/// name is not shown as free.
 fn holder(said: &Result<Inspection, String>, node: &NodeStatus) -> String {
     match said {
         Ok(Inspection { holder: Some(holder), .. }) => cut(holder),
@@ -173,7 +173,7 @@ fn holder(said: &Result<Inspection, String>, node: &NodeStatus) -> String {
     }
 }
 
-/// Whether a quorum names the holder, or a quorum of voting nodes names no holder.
+/// Whether a quorum names one holder, or a quorum of voting nodes reports the name as free.
 fn agreed(verdict: &Verdict<'_>, nodes: &[NodeStatus], inspected: &Inspected) -> bool {
     let free = |index: &usize| {
         let said = inspected.nodes[*index].1.as_ref();
@@ -183,7 +183,7 @@ fn agreed(verdict: &Verdict<'_>, nodes: &[NodeStatus], inspected: &Inspected) ->
     inspected.holder().is_some() || (0..nodes.len()).filter(free).count() >= verdict.quorum()
 }
 
-/// For how much longer a quorum of nodes holds the name for the holder.
+/// The time for which a quorum of nodes still holds the name for its holder.
 fn quorum_left(inspected: &Inspected, ages: &[Duration], quorum: usize) -> Option<Duration> {
     let holder = inspected.holder()?;
     let said = inspected.nodes.iter().zip(ages).filter_map(|((_, said), age)| Some((said.as_ref().ok()?, age)));
@@ -214,8 +214,8 @@ fn hold(inspected: &Inspected) -> Hold {
     }
 }
 
-/// The names that are held. All were found only if a quorum of voting nodes was read: other nodes
-/// may have forgotten names.
+/// The names that are held. They are complete only if a quorum of voting nodes was read, since
+/// other nodes may have forgotten names.
 pub(super) fn names(names: &HeldNames, held: &[(String, Inspected)], whole: bool, nodes: &[NodeStatus]) -> Names {
     let unread = names.unread();
     let is_read = |node: &NodeStatus| unread.iter().all(|report| report.node != node.node);
@@ -236,7 +236,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Three nodes that vote, on which clients met records 2 s ago.
+    /// Three nodes that vote. Clients saw their records 2 s ago.
     fn voting() -> (Vec<NodeStatus>, List) {
         let names = ["redis://n1", "redis://n2", "redis://n3"];
         let list = List::new("default", names, 60 * SECOND);
@@ -262,7 +262,7 @@ mod tests {
         (names.map(status).to_vec(), list)
     }
 
-    /// The first node, if this is what it replies.
+    /// The first node as it is shown, if it replies with `said`.
     async fn first(nodes: &[NodeStatus], list: &List, said: Result<Inspection, String>, pace: Pace) -> Node {
         let quorum = Quorum::in_memory(nodes.len()).unwrap();
         let mut inspected = quorum.inspect("job").await.unwrap();
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Requests over a connection that has gone fail at once.
+    /// Requests over a closed connection fail at once.
     #[tokio::test]
     async fn node_whose_requests_fail_at_once_does_not_answer_in_time() {
         let ((nodes, list), now) = (voting(), Instant::now());

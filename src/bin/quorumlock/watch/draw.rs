@@ -1,4 +1,4 @@
-//! Draws the model on a screen of any size. It is pure.
+//! Draws the model on a screen of any size. This module is pure: callers pass the time.
 
 use std::time::{Duration, Instant};
 
@@ -13,18 +13,18 @@ use super::text::{ago, bold, cells, coloured, faint, fit, width as wide};
 use crate::duration::{exact, left, show};
 use crate::status::{cut, shown};
 
-/// The smallest screen, in columns and rows. Nothing useful fits on less.
+/// The smallest screen, in columns and rows. Nothing useful fits on a smaller screen.
 const LEAST: (usize, usize) = (36, 8);
 /// From this height on, empty lines separate the sections.
 const ROOMY: usize = 18;
-/// How many rows say who holds the watched name.
+/// How many rows describe the hold of the watched name.
 const HOLD: usize = 3;
-/// How many of the latest events of nodes stay on the screen if events of names would push them
-/// out. They take half of the rows at most.
+/// How many of the latest events of nodes stay on the screen, even if there are many newer events
+/// of names. They take at most half of the rows for events.
 const PINNED: usize = 3;
 
-/// Draws the model. Also ends scrolling at the end of the list, since only this function knows how
-/// many rows fit.
+/// Draws the model. Also limits scrolling to the end of the list, because the number of rows that
+/// fit is known only here.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, now: Instant) {
     let area = frame.area();
     let lines = screen(model, usize::from(area.width), usize::from(area.height), now);
@@ -79,7 +79,7 @@ impl Rooms {
             return Self { nodes, middle, events: room - middle - nodes, gaps };
         }
         let nodes = wanted.min((room * 2 / 5).max(2));
-        // Names have two thirds of the rest.
+        // Names get two thirds of the remaining rows.
         let middle = ((room - nodes) * 2).div_ceil(3);
         Self { nodes, middle, events: room - nodes - middle, gaps }
     }
@@ -178,7 +178,7 @@ impl Columns {
     }
 }
 
-/// Who holds the name that is watched, or the names that are held.
+/// The lines about the watched name's holder, or about all names that are held.
 fn middle(model: &mut Model, width: usize, rows: usize, now: Instant) -> Vec<Line<'static>> {
     match &model.name {
         Some(name) => {
@@ -192,9 +192,9 @@ fn middle(model: &mut Model, width: usize, rows: usize, now: Instant) -> Vec<Lin
 fn hold_lines(name: &str, hold: Option<&Hold>, width: usize) -> Vec<Line<'static>> {
     let Some(hold) = hold else { return vec![Line::raw(fit("waiting for the nodes' answers", width))] };
     let (first, mood) = who(name, hold);
-    let permits = hold.gate.then(|| {
-        format!("the gate of a semaphore, whose permits are names of their own: watch {}/0 to see one", shown(name))
-    });
+    let permits = hold
+        .gate
+        .then(|| format!("the gate of a semaphore. Each of its permits is a name: watch {}/0 to see one", shown(name)));
     let others = [note(hold), figures(hold)].into_iter().chain(permits);
     let first = Line::styled(fit(&first, width), coloured(mood).patch(bold()));
     [first].into_iter().chain(others.map(|text| Line::raw(fit(&text, width)))).collect()
@@ -208,7 +208,7 @@ fn who(name: &str, hold: &Hold) -> (String, Mood) {
         (Some(_), _) if hold.readers.is_some_and(|count| count > 1) => {
             (format!("{name} is held by {} readers", hold.readers.unwrap_or_default()), mood)
         }
-        (Some(holder), _) if hold.revoked => (format!("{name} is held by {}, and revoked", shown(holder)), mood),
+        (Some(holder), _) if hold.revoked => (format!("{name} is held by {}, but revoked", shown(holder)), mood),
         (Some(holder), _) => (format!("{name} is held by {}", shown(holder)), mood),
         (None, true) => (format!("{name} is free"), Mood::Good),
         (None, false) => (format!("{name}: no quorum of nodes agrees on its holder"), Mood::Bad),
@@ -282,7 +282,7 @@ fn name_cells(name: &str, holder: &str, left: &str, queue: &str, note: &str, wid
     cells([(name, name_room), (holder, HOLDER), (left, LEFT), (queue, 5), (note, note_room)])
 }
 
-/// The latest events that the filter lets through, latest first.
+/// The latest events that match the filter, latest first.
 fn events(model: &mut Model, width: usize, rows: usize, now: Instant) -> Vec<Line<'static>> {
     let events: Vec<_> = model.log.iter().filter(|(_, event)| model.controls.shows(event)).collect();
     let headed = rows > 2;
@@ -304,7 +304,7 @@ fn events(model: &mut Model, width: usize, rows: usize, now: Instant) -> Vec<Lin
     lines
 }
 
-/// The latest events, and the latest events of nodes.
+/// The latest events that fit. Some rows are reserved for the latest events of nodes.
 fn pinned<'a>(events: &'a [&'a (Instant, Event)], rows: usize) -> impl Iterator<Item = &'a (Instant, Event)> {
     let of_nodes = events.iter().filter(|(_, event)| event.kind == Kind::Node).count();
     let mut pins = of_nodes.min(PINNED).min(rows / 2);

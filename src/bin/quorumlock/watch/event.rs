@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use super::seen::Mood;
 
-/// How many events are kept. Events of nodes are kept longest, on half of the room at most: they
-/// are few, and matter most.
+/// How many events are kept. Events of nodes matter most, so the oldest other event is removed
+/// first. If more than half of the events are of nodes, the oldest event of a node is removed.
 pub(super) const KEPT: usize = 500;
 
 /// What an event is about.
@@ -29,7 +29,7 @@ impl Kind {
         }
     }
 
-    /// The selection after this one, where `None` selects all.
+    /// The selection that follows `selected`. `None` selects all kinds.
     pub(super) const fn after(selected: Option<Self>) -> Option<Self> {
         match selected {
             None => Some(Self::Lock),
@@ -44,7 +44,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) kind: Kind,
-    /// The name or node that it happened to.
+    /// The name or node that the event is about.
     pub(super) subject: String,
     pub(super) text: String,
     pub(super) mood: Mood,

@@ -4,9 +4,9 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::event::{Event, Kind};
 
-/// How long a filter may be.
+/// The most characters of a filter.
 const LONGEST: usize = 64;
-/// How far a page goes.
+/// How many rows the page keys scroll.
 const PAGE: usize = 10;
 
 /// What the user has selected.
@@ -14,11 +14,11 @@ const PAGE: usize = 10;
 pub(super) struct Controls {
     /// Whether a filter is being typed.
     pub(super) typing: bool,
-    /// What names and events must contain, in any case.
+    /// The text that names and events must contain. Upper and lower case are the same.
     pub(super) text: String,
     /// Which events are shown; `None` for all.
     pub(super) kind: Option<Kind>,
-    /// How many rows of the list are scrolled past.
+    /// How many rows of the list are above the screen.
     pub(super) scrolled: usize,
 }
 

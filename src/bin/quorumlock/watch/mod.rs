@@ -1,8 +1,8 @@
-//! `quorumlock watch`: nodes, holders and events on a terminal, as they change.
+//! `quorumlock watch`: shows nodes, holders and events on a terminal, as they change.
 //!
-//! `polls` asks the nodes, and `collect` keeps their latest answers. `convert` turns these into
-//! plain data. `model` compares these data with the observation before, and `draw` shows the model.
-//! The loop in this module connects them.
+//! `polls` asks the nodes, and `collect` keeps their latest answers. `convert` turns the answers
+//! into plain data. `model` compares these data with the previous data, and `draw` draws the model.
+//! The loop in this module connects the other modules.
 
 mod changes;
 mod collect;
@@ -124,7 +124,7 @@ impl Watching {
     }
 }
 
-/// SIGINT is the usual end, as the key Ctrl-C is.
+/// The exit code. SIGINT is a usual end, like the key Ctrl-C, so its code is 0.
 fn ended(signal: Signal) -> ExitCode {
     if signal == Signal::INT { ExitCode::SUCCESS } else { process::ended_by(signal) }
 }

@@ -1,5 +1,5 @@
-//! The view model: the last observation, the events, and what the user has selected. It is pure:
-//! observations and their times are passed in.
+//! The model of the screen: the last observation, the events, and the user's selection. It is pure:
+//! callers pass observations and their times.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use super::event::{Event, Kind, Log};
 use super::keys::Controls;
 use super::seen::{Hold, Mood, Names, Node, Seen};
 
-/// How long nodes may disagree before that is an event. Nodes are not asked at the same moment, so
-/// they disagree for a moment whenever a lock passes on.
+/// If nodes disagree for this long, that is an event. Nodes are not asked at the same moment, so
+/// they disagree for a moment whenever a lock gets another holder.
 const UNSURE: Duration = Duration::from_secs(3);
 
 pub(super) struct Model {
@@ -26,7 +26,7 @@ pub(super) struct Model {
     sure: Option<Sure>,
 }
 
-/// What a quorum of nodes last agreed on, and since when they do not agree any more.
+/// The hold on which a quorum of nodes last agreed, and since when no quorum agrees.
 struct Sure {
     at: Instant,
     hold: Hold,
@@ -48,7 +48,7 @@ impl Model {
         }
     }
 
-    /// Takes the nodes and the name as they are now.
+    /// Stores an observation of the nodes and the name, and logs the changes.
     pub(super) fn see(&mut self, now: Instant, seen: Seen) {
         self.compare_nodes(now, &seen);
         if let Some(hold) = &seen.hold {
@@ -57,7 +57,7 @@ impl Model {
         self.seen = Some((now, seen));
     }
 
-    /// Takes the names that are held now. `began` is when the search for these names began.
+    /// Stores the names that are held, and logs the changes. The search for names began at `began`.
     pub(super) fn see_names(&mut self, now: Instant, mut names: Names, began: Instant) {
         if let Some((then, before)) = &self.names {
             for event in between(before, &names, self.since(*then, now)) {
@@ -88,8 +88,8 @@ impl Model {
         }
     }
 
-    /// How long ago `then` was. If too few nodes have kept their records since, nobody knows how
-    /// long a hold lasted. Then the answer is a very long time.
+    /// How long ago `then` was. If fewer nodes than a quorum kept their records since then, it is
+    /// unknown how a hold ended. Then this returns a very long time, so every hold counts as over.
     fn since(&self, then: Instant, now: Instant) -> Duration {
         let forgot = self.forgot.is_some_and(|forgot| forgot >= then);
         if forgot { Duration::MAX } else { now.saturating_duration_since(then) }
@@ -138,7 +138,7 @@ fn between(before: &Names, now: &Names, elapsed: Duration) -> Vec<Event> {
     gone.filter(|event| event.kind == Kind::Lock).chain(others.flatten()).collect()
 }
 
-/// Adds to `now` what `before` shows, `elapsed` earlier, about the names that are still held.
+/// Adds facts from `before`, which is `elapsed` older, to the names in `now` that are still held.
 fn go_on(before: &Names, now: &mut Names, elapsed: Duration) {
     let old: BTreeMap<_, _> = before.held.iter().map(|(name, hold)| (name, hold)).collect();
     for (name, hold) in &mut now.held {
@@ -170,7 +170,7 @@ mod tests {
         Seen { nodes: Vec::new(), verdict: String::new(), mood: Mood::Good, hold: Some(hold) }
     }
 
-    /// The events if a second passes between two observations.
+    /// The events if these holds are observed one after the other, each a second later.
     fn told(holds: impl IntoIterator<Item = Hold>) -> Vec<String> {
         let (began, mut model) = (Instant::now(), Model::new(Some("job".to_owned()), SECOND));
         for (number, hold) in (0..).zip(holds) {
@@ -244,7 +244,7 @@ mod tests {
         let all = ["a: released by x", "b: handed over by y to z", "c: taken by x"];
         assert_eq!(told(&one, &other), all);
         assert_eq!(told(&one, &names(&[("b", "y")], false)), Vec::<String>::new(), "a may have been left out");
-        assert_eq!(told(&names(&[("b", "y")], false), &one), Vec::<String>::new(), "and here too");
+        assert_eq!(told(&names(&[("b", "y")], false), &one), Vec::<String>::new(), "a may have been held before");
     }
 
     #[test]

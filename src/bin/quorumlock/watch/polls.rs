@@ -1,5 +1,5 @@
-//! Asks the nodes. Each node is asked by itself, so that a slow node delays no other. A node is
-//! asked again only after it has answered.
+//! Asks the nodes. A task for each node asks only this node, so that a slow node delays no other. A
+//! node is asked again only after it has answered.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,18 +22,18 @@ use crate::status::{NODE_TIMEOUT, PROBE, gather, is_unused};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often to check whether the nodes are connected.
 const LOOK: Duration = Duration::from_millis(20);
-/// How many answers may wait to be read.
+/// The most answers that may wait to be read.
 const ANSWERS: usize = 256;
-/// The pause between two requests to a node, however many changes the nodes push.
+/// The shortest pause between two requests to a node, even if nodes push many changes.
 const REST: Duration = Duration::from_millis(50);
-/// How often to look for nodes that came up.
+/// How often to look for nodes that came up, to ask them for rights.
 const RIGHTS: Duration = Duration::from_millis(500);
 /// The least pause between two searches for all names.
 const SEARCHES: Duration = Duration::from_secs(5);
-/// The pause after a search is at least this many times as long as the nodes worked on it.
+/// The pause after a search is at least this many times as long as the nodes' work on the search.
 const RESTS: u32 = 10;
-/// How long a node works on a key at most, in us. If the key is a name, most of this time is for
-/// inspecting the name.
+/// The most time that a node works on a key, in microseconds. If the key is a name, the node spends
+/// most of this time on inspecting the name.
 const PER_KEY: u64 = 30;
 /// How many names are shown at most: as many as `status --all` shows.
 const LIMIT: usize = 1_000;
@@ -44,7 +44,7 @@ pub(super) enum Answer {
     Asked { node: usize },
     /// The node answered, or the request failed.
     Told { node: usize, said: Result<Inspection, String>, took: Duration },
-    /// The answers of all nodes to one common request. There is only one such request.
+    /// The answers of all nodes to the one request that goes to all nodes together.
     All(Box<Inspected>),
     /// The missing rights that acquiring needs, node by node.
     Rights(Vec<Asked>),
@@ -59,8 +59,8 @@ pub(super) struct Polls {
 }
 
 impl Polls {
-    /// Starts to ask about `name`, or about all names: every `every`, and when nodes push that the
-    /// name changed.
+    /// Starts to ask about `name`, or about all names. Asks whenever `every` has passed, and
+    /// when nodes push that the name changed.
     pub(super) fn begin(
         settings: &Settings,
         quorum: &Quorum,
@@ -98,7 +98,7 @@ impl Polls {
     }
 }
 
-/// Begins a round every `every`.
+/// Begins a round whenever `every` has passed.
 async fn tick(round: Arc<watch::Sender<()>>, every: Duration) {
     loop {
         sleep(every).await;
@@ -150,7 +150,7 @@ async fn together(quorum: Quorum, name: String, told: mpsc::Sender<Answer>) {
     }
 }
 
-/// Asks for the rights of the users of all nodes that are up, and again when a node comes up.
+/// Asks all nodes that are up for the user's rights. Asks again when another node comes up.
 async fn rights(settings: Settings, quorum: Quorum, told: mpsc::Sender<Answer>) {
     let (step, mut known) = (settings.node_timeout.unwrap_or(NODE_TIMEOUT), Vec::new());
     loop {
@@ -164,7 +164,7 @@ async fn rights(settings: Settings, quorum: Quorum, told: mpsc::Sender<Answer>) 
     }
 }
 
-/// A quorum that waits for a node for about [`SLOW`], a third of the quorum's ttl. The quorum
+/// A quorum for searches. It waits for a node for about [`SLOW`], which is a third of its ttl. It
 /// acquires nothing, so its ttl has no other effect.
 fn searching(settings: &Settings) -> Result<Quorum, Failure> {
     let longest = settings.max_ttl.filter(|longest| !longest.is_zero());
@@ -187,8 +187,8 @@ async fn search(quorum: Quorum, every: Duration, told: mpsc::Sender<Answer>) {
     }
 }
 
-/// The pause after a search of length `took`, in which the nodes looked at `keys` keys. Waiting for
-/// a node that hangs is no work of the nodes, so it does not make the pause longer.
+/// The pause after a search that took `took`, in which the nodes looked at `keys` keys. A wait
+/// for a node that hangs is no work, so such a wait does not make the pause longer.
 fn pause(keys: u64, took: Duration, every: Duration) -> Duration {
     let work = Duration::from_micros(keys.saturating_mul(PER_KEY));
     (work.min(took) * RESTS).max(every).max(SEARCHES)

@@ -1,4 +1,4 @@
-//! Tests of what is drawn on screens of several sizes.
+//! Tests of the drawing on screens of several sizes.
 
 use std::time::{Duration, Instant};
 
@@ -62,7 +62,7 @@ fn event(kind: Kind, subject: &str, text: &str) -> Event {
     Event { kind, subject: subject.to_owned(), text: text.to_owned(), mood: Mood::Good }
 }
 
-/// A name, five nodes and two events, ten seconds after it began.
+/// A watched name, five nodes and two events, ten seconds after the command began.
 fn of_a_name() -> (Model, Instant) {
     let (began, mut model) = (Instant::now(), Model::new(Some("job".to_owned()), SECOND));
     model.see(began + 10 * SECOND, seen(Some(held())));
@@ -189,7 +189,7 @@ fn on_what_is_too_small_it_says_so() {
     assert_eq!(drawn(&mut of_a_name(), 80, 7)[0], "too small: 36x8 is the least");
 }
 
-/// The widths around which a column appears or disappears.
+/// Widths near those at which a column appears or disappears.
 fn widths() -> impl Iterator<Item = u16> {
     (0..4).chain(33..44).chain(58..62).chain(66..70).chain([79, 80, 110])
 }

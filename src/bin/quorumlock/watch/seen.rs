@@ -1,8 +1,8 @@
-//! What the nodes reported at one moment, as plain data that is drawn and compared.
+//! The nodes' reports at one moment, as plain data that other modules draw and compare.
 
 use std::time::Duration;
 
-/// How good something is.
+/// How good a state or an event is. The screen shows this as a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {
     Good,
@@ -15,7 +15,7 @@ pub(super) enum Mood {
 pub(super) struct Node {
     /// Its address, without user and password.
     pub(super) label: String,
-    /// Its state in one word, by which states are compared.
+    /// Its state in one word. States with the same word count as equal.
     pub(super) word: &'static str,
     /// Its state as the table shows it.
     pub(super) state: String,
@@ -24,26 +24,26 @@ pub(super) struct Node {
     pub(super) why: Option<String>,
     /// How long its last answer took.
     pub(super) round_trip: Option<Duration>,
-    /// Whether its last answer took long, or the present request already does.
+    /// Whether its last answer took long, or the pending request already takes long.
     pub(super) slow: bool,
-    /// The id of its record; empty if it has none. If the id changes, the node may have forgotten
-    /// locks.
+    /// The id of its record; empty if the node has no record. If the id changes, the node may have
+    /// forgotten locks.
     pub(super) memory: String,
-    /// How many nodes the list of its clients has, or why that is unknown.
+    /// How many nodes the list of its clients has, or why this number is unknown.
     pub(super) record: String,
     /// The holder that the node names.
     pub(super) holder: String,
-    /// How much longer that holder has the name, by the node's clock.
+    /// For how much longer this holder has the name, by the node's clock.
     pub(super) left: Option<Duration>,
 }
 
 /// Who holds a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hold {
-    /// Whether a quorum of nodes says the same: that this holder has the name, or that nobody has
-    /// it.
+    /// Whether a quorum of nodes reports the same: that this holder has the name, or that the name
+    /// is free.
     pub(super) agreed: bool,
-    /// In the list of all names, this stays the last known holder while no quorum agrees.
+    /// The holder. In the list of all names, the last known holder while no quorum agrees.
     pub(super) holder: Option<String>,
     /// The number of readers, if readers hold the name.
     pub(super) readers: Option<u32>,
@@ -52,11 +52,11 @@ pub(super) struct Hold {
     pub(super) held_for: Option<Duration>,
     /// The highest fence that a node reported.
     pub(super) fence: u64,
-    /// How much longer a quorum of nodes holds the name for the holder.
+    /// The time for which a quorum of nodes still holds the name for its holder.
     pub(super) left: Option<Duration>,
-    /// The time left as the nodes reported it.
+    /// The time that was left when the nodes answered. `left` is shorter by the answers' age.
     pub(super) told: Option<Duration>,
-    /// The longest time that was reported for this holder.
+    /// The longest time left that was reported for this holder.
     pub(super) most: Option<Duration>,
     pub(super) waiting: u32,
     /// Whether the name is held as the gate of a semaphore.
@@ -70,16 +70,16 @@ pub(super) struct Seen {
     /// How many nodes vote and what that means, in one sentence.
     pub(super) verdict: String,
     pub(super) mood: Mood,
-    /// `None` until the nodes have been asked, and if no name is watched.
+    /// `None` before the nodes have answered, or if no name is watched.
     pub(super) hold: Option<Hold>,
 }
 
 /// The names that are held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
-    /// In the order of the names.
+    /// The names, sorted, each with its hold.
     pub(super) held: Vec<(String, Hold)>,
-    /// Whether `held` has all names that were found: their number may be limited.
+    /// Whether `held` has all names that were found. If there are too many, it has only some.
     pub(super) whole: bool,
     /// Whether a quorum of voting nodes was read, so that no name is missing.
     pub(super) complete: bool,

@@ -1,4 +1,4 @@
-//! The terminal while `watch` draws on it. It is restored in the end, even after a panic.
+//! Prepares the terminal for `watch`, and restores it at the end, even after a panic.
 
 use std::io::{self, Write};
 use std::mem::{self, ManuallyDrop};
@@ -16,11 +16,11 @@ use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use crate::output;
 use crate::output_queue::OutputQueue;
 
-/// The largest part of a terminal that is drawn on: each cell takes memory twice.
+/// The largest part of a terminal that is drawn on. This limits memory: a cell is stored twice.
 const LARGEST: Size = Size { width: 1_000, height: 500 };
 
-/// The queue of frames. One frame waits at a time, and no frame may be dropped, since the next
-/// frame has only the cells that changed.
+/// The queue of frames. At most one frame waits. No frame may be dropped, since the next frame has
+/// only the cells that changed.
 static FRAMES: OutputQueue = OutputQueue::new(usize::MAX, output::to_stdout, |_| {});
 
 static PANICKED: AtomicBool = AtomicBool::new(false);
@@ -34,7 +34,7 @@ pub(super) struct Screen(ManuallyDrop<Terminal<CrosstermBackend<Frames>>>);
 impl Screen {
     pub(super) fn enter() -> io::Result<Self> {
         give_back_on_panic();
-        // If any step fails, the steps before it are undone.
+        // If a step fails, `give_back` undoes the steps before.
         let entered = || {
             enable_raw_mode()?;
             let mut frames = Frames::default();
@@ -49,7 +49,7 @@ impl Screen {
     /// written.
     pub(super) fn draw(&mut self, content: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         if PANICKED.load(Ordering::Relaxed) {
-            return Err(io::Error::other("a part of it panicked, as told above"));
+            return Err(io::Error::other("a part of watch panicked; the message is above"));
         }
         if !FRAMES.is_written()? {
             return Ok(());
@@ -88,7 +88,7 @@ fn room(size: Size) -> Rect {
     Rect::new(0, 0, size.width.min(LARGEST.width), size.height.min(LARGEST.height))
 }
 
-/// Restores the terminal. Errors are ignored: the terminal may have gone.
+/// Restores the terminal. Errors are ignored, since the terminal may be closed already.
 fn give_back() {
     let mut frames = Frames::default();
     let _ = execute!(frames, LeaveAlternateScreen, Show);
@@ -102,7 +102,7 @@ fn give_back_on_panic() {
     ONCE.call_once(|| {
         let told = panic::take_hook();
         panic::set_hook(Box::new(move |what| {
-            // Some panics are caught. Drawing must not go on after them.
+            // Nothing may be drawn after a panic, even if the panic is caught.
             PANICKED.store(true, Ordering::Relaxed);
             give_back();
             told(what);
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_told_on_a_terminal_that_was_given_back() {
-        // The parent of this test may have made it ignore SIGCHLD. Then exit statuses are lost
+        // The parent process may have set SIGCHLD to be ignored. Then exit statuses are lost
         // without this handler.
         let _heard = Runtime::new().unwrap().block_on(async { signal(SignalKind::child()) }).unwrap();
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
@@ -157,10 +157,10 @@ mod tests {
         command.arg("-c").arg(std::env::current_exe().unwrap()).args(["--ignored", "--nocapture", "--exact"]);
         command.arg("watch::terminal::tests::panics_while_it_draws").env("RUST_BACKTRACE", "0");
         let status = command.stdin(end()).stdout(end()).stderr(end()).status().unwrap();
-        assert!(!status.success(), "the test in it panics");
+        assert!(!status.success(), "the inner test panics");
         let modes = tcgetattr(&terminal).unwrap().local_modes;
         assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "{modes:?}");
-        // All writers are closed, so reading comes to an end. A pty reports its end as an error.
+        // All writers are closed, so the reading ends. A pty reports this end as an error.
         drop((command, terminal));
         let (mut written, mut keyboard) = (Vec::new(), File::from(keyboard));
         let _ = keyboard.read_to_end(&mut written);

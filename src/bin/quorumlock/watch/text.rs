@@ -1,4 +1,4 @@
-//! Makes text fit: as wide as its place on the screen, and without characters that move the cursor.
+//! Makes text as wide as its place on the screen, and replaces characters that move the cursor.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use ratatui::text::Span;
 use super::seen::Mood;
 use crate::duration::show;
 
-/// What stands for a character that must not reach a terminal.
+/// Replaces a character that must not reach a terminal.
 const REPLACED: char = '\u{fffd}';
 const CUT: &str = "..";
 
@@ -39,13 +39,13 @@ pub(super) fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// Cells of these widths, two columns apart.
+/// A row of cells that have these widths, and two columns between them.
 pub(super) fn cells<'a>(cells: impl IntoIterator<Item = (&'a str, usize)>) -> String {
     let fitted: Vec<_> = cells.into_iter().map(|(text, columns)| fit(text, columns)).collect();
     fitted.join("  ")
 }
 
-/// How long ago something was.
+/// An age as text, in whole seconds.
 pub(super) fn ago(time: Duration) -> String {
     show(Duration::from_secs(time.as_secs()))
 }

@@ -1,4 +1,4 @@
-//! Handles the results of commands: which replies count, and in which order they are handed out.
+//! Handles replies, faults and pushed messages, in the order in which they came.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -15,16 +15,15 @@ use crate::node::reply::Fault;
 use crate::rules::Tick;
 
 impl Batcher {
-    /// Reads the messages that were received before a reply, then hands the reply out. A hand-over
-    /// counts only if its push came after the reply to the waiter's ask. Returns a reason if the
-    /// generation must end.
+    /// Reads the messages that came before a reply, then delivers the reply. The order matters: the
+    /// push of a hand-over counts only if it came after the reply to the waiter's ask. Returns a
+    /// reason if the connection must end.
     pub(super) async fn land_in_order(&mut self, landed: Completed) -> Option<String> {
         let mut ended = None;
-        // Count messages from here: if the loop reaches the limit, messages may be left unread.
+        // Count messages from here. If the loop reaches the limit, some messages may stay unread.
         self.messages.start_again();
         while ended.is_none() && !self.messages.are_enough() {
-            // Unconstrained: if this task's budget is used up, Tokio would report that there is no
-            // event.
+            // Without `unconstrained`, Tokio reports no event if this task's budget is used up.
             let event = poll_fn(|context| Poll::Ready(self.connection.poll_event(context)));
             let Poll::Ready(event) = unconstrained(event).await else { break };
             ended = self.happened(event);
@@ -34,7 +33,7 @@ impl Batcher {
         ended.or(landed)
     }
 
-    /// Takes a message.
+    /// Parses a pushed message and passes it on. Decides whether a hand-over in it counts.
     pub(super) fn heard(&mut self, text: &str) {
         let Some(mut hint) = self.messages.take(text) else { return };
         if let Some(granted) = &mut hint.granted {
@@ -44,7 +43,7 @@ impl Batcher {
         self.shared.settings.listener.hint(self.shared.index, &hint);
     }
 
-    /// Hands out the replies of one command. Returns a reason if the generation must end.
+    /// Delivers the replies of one command. Returns a reason if the connection must end.
     pub(super) fn land(&mut self, landed: Completed) -> Option<String> {
         let Completed { what, sent, received, result } = landed;
         match (what, result) {
@@ -78,7 +77,7 @@ impl Batcher {
         (timeouts >= TIMEOUTS).then(|| format!("{TIMEOUTS} answers in a row did not come in time"))
     }
 
-    /// Checks that the server is still the server that was admitted. Returns a reason if it is not.
+    /// Checks that the server is still the same, and still a master. Returns a reason if it is not.
     fn probed(&self, sent: Tick, received: Tick, value: &Value) -> Option<String> {
         let server = parse(value)?;
         if server.run_id != self.run_id {

@@ -1,4 +1,4 @@
-//! Calls: which jobs wait, which are sent, and which replies count.
+//! Tests of calls: which jobs wait, which jobs are sent, and which replies count.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -57,7 +57,7 @@ async fn what_is_not_answered_in_time_is_unknown_and_nothing_waits_for_it() {
         assert!(took >= SECOND && took < SECOND + 5 * MS, "{took:?}");
         sent.reply(grants(1));
         granted(&mut answers).await;
-        // Late replies are not taken for replies to later calls.
+        // Late replies are not assigned to later calls.
         late.into_iter().for_each(|(sent, _)| sent.reply(grants(1)));
         let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
         sent.reply(grants(1));
@@ -77,7 +77,7 @@ async fn more_than_may_wait_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn what_is_submitted_at_once_goes_into_as_few_calls_as_it_fits_into() {
     let mut stage = Stage::up().await;
-    // The queue would have no room for these claims if each took its own place.
+    // The queue would have no room for these claims if each claim took a place of its own.
     let mut answers = claimed_at_once(&stage.node, 10_000);
     for call in 0..79 {
         let claims = if call < 78 { BATCH } else { 10_000 - 78 * BATCH };
@@ -189,7 +189,7 @@ impl Stage {
 #[tokio::test(start_paused = true)]
 async fn a_push_counts_however_many_messages_came_before_it() {
     let mut stage = Stage::up().await;
-    // Shifts the count of messages, so that the 64th message in a row comes beside a reply.
+    // With this extra message, the 64th message in a row (`IN_A_ROW`) comes together with a reply.
     stage.says("7 0");
     for number in 1..=200 {
         let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
@@ -210,7 +210,7 @@ async fn a_push_that_an_answer_may_have_overtaken_does_not_count_and_later_ones_
     sent.reply(grants(1));
     granted(&mut answers).await;
     let before = stage.counted();
-    assert!(before <= 128, "the reply waits for no more messages: {before}");
+    assert!(before <= 128, "too many messages were read before the reply: {before}");
     settled().await;
     assert_eq!(
         (stage.counted(), stage.client.hints.load(Relaxed)),
@@ -225,7 +225,7 @@ async fn a_push_that_an_answer_may_have_overtaken_does_not_count_and_later_ones_
     assert_eq!(stage.counted(), before + 1);
 }
 
-/// The reply may have come during the standstill. A task that runs later reads it.
+/// The reply may have come while the process stood still. A task reads the reply after that.
 #[tokio::test(start_paused = true)]
 async fn what_was_asked_before_the_process_stood_still_is_heard_after_that() {
     for late in [20 * MS, 60 * SECOND] {
@@ -247,10 +247,10 @@ async fn what_is_not_answered_after_the_process_stood_still_is_given_up() {
     advance(60 * SECOND).await;
     let began = stage.node.shared.host.now();
     assert_eq!(failed(&mut answers).await, FaultKind::Timeout);
-    assert!(stage.node.shared.host.now().since(began) < SECOND, "soon");
+    assert!(stage.node.shared.host.now().since(began) < SECOND, "the call is given up soon");
 }
 
-/// A hand-over counts only after the reply to the waiter's ask.
+/// The push of a hand-over counts only if it came after the reply to the waiter's ask.
 #[tokio::test(start_paused = true)]
 async fn an_answer_does_not_overtake_what_was_pushed_before_it() {
     let mut stage = Stage::up().await;
@@ -320,7 +320,7 @@ async fn a_job_whose_caller_had_a_place_before_the_node_was_closed_is_sent() {
     late.join().unwrap();
 }
 
-/// Submits again as soon as it gets a reply, as callers do.
+/// Checks at each reply that the node's lock is free, since callers may submit again then.
 struct Again(Arc<Shared>, UnboundedSender<FaultKind>);
 
 impl Sink for Again {

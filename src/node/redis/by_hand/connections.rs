@@ -1,4 +1,4 @@
-//! Connections: how they are admitted, probed, ended and made again.
+//! Tests how connections are opened, probed, ended and opened again.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -109,7 +109,7 @@ async fn a_connection_that_was_steady_is_made_again_at_once_and_one_that_was_not
     }
 }
 
-/// This is what a `CLIENT KILL` twice a second does.
+/// Connections end as they would by a `CLIENT KILL` twice a second.
 #[tokio::test(start_paused = true)]
 async fn connections_that_answered_are_made_again_after_the_least_pause() {
     let mut stage = Stage::new();
@@ -126,7 +126,7 @@ async fn connections_that_answered_are_made_again_after_the_least_pause() {
     }
 }
 
-/// This is what a server or a proxy at its limit of clients does.
+/// Connections end as they would at a server or a proxy that has reached its limit of clients.
 #[tokio::test(start_paused = true)]
 async fn connections_that_end_once_confirmed_are_made_again_ever_later() {
     let mut stage = Stage::new();
@@ -144,7 +144,7 @@ async fn connections_that_end_once_confirmed_are_made_again_ever_later() {
     assert!(longest > SECOND / 2, "{longest:?}");
 }
 
-/// This is what a server with a `timeout` does to connections without a subscription.
+/// The server ends idle connections, as servers with the setting `timeout` do.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_closes_idle_connections_is_asked_more_often() {
     let mut stage = Stage::new();
@@ -236,10 +236,10 @@ async fn a_node_that_refuses_the_subscription_is_used_without_and_one_that_is_si
     stage.comes_down("over").await;
     stage.admit().await;
     assert!(stage.node.hints());
-    assert_eq!(stage.node.status().no_wake_ups, None, "that was another connection");
+    assert_eq!(stage.node.status().no_wake_ups, None, "the refusal was on another connection");
     stage.events.send(Event::Ended("over".to_owned())).unwrap();
     stage.comes_down("over").await;
-    assert!(!stage.node.hints(), "it has no connection");
+    assert!(!stage.node.hints(), "the node has no connection");
 }
 
 #[tokio::test(start_paused = true)]

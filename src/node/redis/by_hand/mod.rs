@@ -1,4 +1,4 @@
-//! One node over a transport whose commands the test answers one by one, on a virtual clock.
+//! Tests of one node on a virtual clock. The tests themselves answer each command of the node.
 
 mod calls;
 mod connections;

@@ -1,4 +1,4 @@
-//! A transport whose commands the test answers one by one, and a node over it.
+//! A transport whose commands the test answers one by one, and a node that uses this transport.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use crate::node::{Fault, FaultKind, Hint, Listener, Name, NodeState, Outcome, Re
 
 pub(super) const MS: Duration = Duration::from_millis(1);
 
-/// A command without a reply so far.
+/// A command that waits for its reply.
 pub(super) struct Sent {
     pub(super) command: &'static str,
     answer: oneshot::Sender<Result<Value, Fault>>,
@@ -33,12 +33,12 @@ impl Sent {
     }
 }
 
-/// Passes commands to the test. `DIAL` is one of them.
+/// Passes commands to the test. To open a connection, the node sends the command `DIAL`.
 #[derive(Clone, Debug)]
 pub(super) struct Hand {
     sent: UnboundedSender<Sent>,
     events: Arc<Mutex<UnboundedReceiver<Event>>>,
-    /// Whether this is the voting connection: only the voting connection gets events.
+    /// Whether this connection carries votes. A connection for news gets no events.
     votes: Arc<AtomicBool>,
 }
 
@@ -97,7 +97,7 @@ impl Connection for Hand {
 pub(super) struct Client {
     pub(super) hints: AtomicU32,
     pub(super) news: AtomicU32,
-    /// The hints with a hand-over that may count.
+    /// The pushes of hand-overs that may count as votes.
     pub(super) counted: AtomicU32,
     pub(super) missed: AtomicU32,
     pub(super) doubted: AtomicU32,
@@ -144,7 +144,7 @@ impl Stage {
         Self::guarded(Duration::ZERO)
     }
 
-    /// A node with the restart guard.
+    /// A node that is quarantined for up to `max_ttl` if it may have forgotten locks.
     pub(super) fn guarded(max_ttl: Duration) -> Self {
         let (sender, sent) = mpsc::unbounded_channel();
         let (events, happens) = mpsc::unbounded_channel();
@@ -159,7 +159,7 @@ impl Stage {
         stage
     }
 
-    /// The next command, which must be this one.
+    /// Returns the next command, which must be `command`.
     pub(super) async fn next(&mut self, command: &str) -> Sent {
         let sent = self.sent.recv().await.unwrap();
         assert_eq!(sent.command, command);
@@ -231,8 +231,8 @@ impl Stage {
     }
 }
 
-/// The reply to one operation at the server's time. Empty `words` mean that the operation went as
-/// asked.
+/// The reply to a call of one operation. `time` is the server's clock in microseconds. Without
+/// `words`, the operation went as asked.
 pub(super) fn replied(time: i64, words: &[&'static str]) -> Value {
     let reply = [Value::Integer(1)].into_iter().chain(words.iter().map(|&word| word.into())).collect();
     let done = format!("{} {} 1 {ID}", time / 1_000_000, time % 1_000_000);

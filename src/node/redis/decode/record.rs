@@ -27,8 +27,8 @@ pub(super) fn read(items: &[Value]) -> Option<Record> {
     })
 }
 
-/// Why the record was old at once. The inner `None` means that the record was not; the outer `None`
-/// means an unknown word.
+/// Why the record counted as old when it was made. The inner `None` means that it did not; the
+/// outer `None` means that the word is unknown.
 fn old_at_once(word: &Value) -> Option<Option<OldAtOnce>> {
     match word.text()? {
         "" => Some(None),
@@ -36,7 +36,7 @@ fn old_at_once(word: &Value) -> Option<Option<OldAtOnce>> {
     }
 }
 
-/// A record's id that some client saw on a node, and how many ms ago.
+/// Parses `NODE ID AGE`: a client saw the record with this id on this node AGE ms ago.
 fn seen_as(seen: &Value) -> Option<Sighting> {
     let mut words = seen.text()?.split(' ');
     let (node, id, age) = (words.next()?, words.next()?, words.next()?.parse().ok()?);

@@ -1,7 +1,7 @@
 //! Reuses the memory of fred's calls.
 //!
-//! fred's future for a call takes some 5 KiB. A box for each call would cost as much as sending the
-//! call. So a *slot* is a box that makes one call after the other.
+//! fred's future for a call takes about 5 KiB. To allocate a box for each call would cost as much
+//! as to send the call. So a *slot* is a boxed future that makes one call after another.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use fred::types::{CustomCommand, Resp3Frame, Value as FredValue};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-/// The most idle slots that are kept. More slots exist only while a server does not reply.
+/// How many idle slots are kept at most. More slots exist only while a server does not reply.
 const KEPT: usize = 32;
 
 type Reply = Result<Resp3Frame, FredError>;
@@ -39,8 +39,8 @@ enum State {
     Answered(Reply),
 }
 
-/// A call. Its slot is free again after the reply. A call that is dropped before its reply drops
-/// the slot too.
+/// A call. After the reply, the slot is free for another call. If the call is dropped before its
+/// reply, the slot is dropped too.
 pub(super) struct Call {
     slot: Option<Slot>,
     slots: Arc<Slots>,
@@ -51,7 +51,7 @@ impl Slots {
         Self { client, free: Mutex::default() }
     }
 
-    /// Prepares a call, which is sent when it is polled first.
+    /// Prepares a call. The first poll sends the call.
     pub(super) fn call(self: &Arc<Self>, command: &'static str, arguments: Vec<FredValue>) -> Call {
         let slot = locked(&self.free).pop().unwrap_or_else(|| Slot::new(self.client.clone()));
         *locked(&slot.state) = State::Asked(command, arguments);
@@ -84,7 +84,7 @@ impl Slot {
     }
 }
 
-/// Makes the calls that are asked for, one after the other.
+/// Makes the calls that are put into `state`, one after another.
 async fn calls(client: Client, state: Arc<Mutex<State>>) {
     loop {
         let (command, arguments) = std::future::poll_fn(|_| asked(&state)).await;
@@ -93,7 +93,7 @@ async fn calls(client: Client, state: Arc<Mutex<State>>) {
     }
 }
 
-/// Takes the call to make. Needs no waker: the caller polls after it has set the call.
+/// Takes the next call. Needs no waker, since `Slots::call` sets a call before its first poll.
 fn asked(state: &Mutex<State>) -> Poll<(&'static str, Vec<FredValue>)> {
     let mut state = locked(state);
     match std::mem::take(&mut *state) {

@@ -1,4 +1,4 @@
-//! How fred is configured for an address, and what its errors become.
+//! Tests how fred is configured for an address, and to which faults its errors are converted.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -27,7 +27,7 @@ fn an_address_says_how_fred_connects() {
     assert!(secret.database == Some(2) && secret.tls.is_some());
 }
 
-/// fred would send each of these texts as another login, or as another command.
+/// With each of these texts, fred would send another login, or another command.
 #[test]
 fn what_fred_would_not_send_as_it_is_is_refused_and_not_shown() {
     for word in ["se%20cret", "se%0Acret", "se%22cret", "se%27cret", "se%00cret"] {
@@ -50,7 +50,7 @@ fn each_step_of_connecting_has_as_much_time_as_a_command() {
         assert_eq!(connection.connection_timeout, limits.reach);
         assert_eq!(connection.internal_command_timeout, limits.greet);
     }
-    assert_eq!(performance().default_command_timeout, Duration::ZERO, "each would take a timer");
+    assert_eq!(performance().default_command_timeout, Duration::ZERO, "each command would need a timer");
 }
 
 #[test]
@@ -171,8 +171,7 @@ fn a_failed_handshake_is_not_blamed_on_a_port_without_tls_where_it_has_some() {
     );
 }
 
-/// Without a spare thread, no connection could be made while the machine is at its limit of
-/// threads.
+/// Without an idle thread, fred could not connect while the machine is at its limit of threads.
 #[test]
 fn each_probe_keeps_a_thread_for_the_next_connection() {
     let started = Arc::new(AtomicU32::new(0));
@@ -185,7 +184,7 @@ fn each_probe_keeps_a_thread_for_the_next_connection() {
     runtime.block_on(async {
         let client = Client::new(config(&endpoint("redis://eu"), None, None).unwrap(), None, None, None);
         let message = ReusableBoxFuture::new(message(client.message_rx()));
-        #[allow(clippy::disallowed_methods, reason = "fred's own type is that of such a task")]
+        #[allow(clippy::disallowed_methods, reason = "fred's `ConnectHandle` is such a task")]
         let task = tokio::spawn(std::future::pending());
         let slots = Arc::new(Slots::new(client.clone()));
         let connection = FredConnection { client, task, slots, message };

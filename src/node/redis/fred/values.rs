@@ -6,8 +6,8 @@ use fred::types::{Resp3Frame, Value as FredValue};
 
 use crate::node::redis::transport::{Argument, Arguments, Value};
 
-/// The arguments of a command. All texts are parts of one buffer: one allocation and one reference
-/// count for a call, instead of two for each key.
+/// Converts the arguments of a command. All texts are parts of one buffer, so a call needs two
+/// allocations (the buffer and its reference count), instead of two for each key.
 pub(super) fn sent(arguments: &dyn Arguments) -> Vec<FredValue> {
     let mut buffer = Vec::with_capacity(arguments.bytes());
     arguments.each(&mut |argument| match argument {
@@ -26,7 +26,7 @@ pub(super) fn sent(arguments: &dyn Arguments) -> Vec<FredValue> {
     values
 }
 
-/// Converts a reply, or the error that the server sent instead.
+/// Converts a reply. Returns an error if the server replied with an error.
 pub(super) fn received(frame: Resp3Frame) -> Result<Value, FredError> {
     Ok(match frame {
         Resp3Frame::Number { data, .. } => Value::Integer(data),

@@ -1,8 +1,8 @@
-//! Runs a connection's input and output in the tasks that wait for it.
+//! Runs a connection's input and output in the tasks that wait for replies.
 //!
 //! redis-rs returns a future that does all input and output of a connection. If this future ran in
-//! a task of its own, each command would wake that task once, and each reply twice. Here `send`
-//! writes at once, and the task that waits for replies reads them.
+//! a task of its own, each command and each reply would have to wake that task. Here, `send` writes
+//! the command itself, and a task that waits for a reply reads it itself.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,8 +13,8 @@ use tokio::task::coop::unconstrained;
 
 use super::socket::Log;
 
-/// The future that does a connection's work. A task that drives this future makes it progress, and
-/// is woken when there is more to do.
+/// The future that does a connection's work. To *drive* this future is to poll it. A task that
+/// drives it is woken when there is more to do.
 pub(super) struct Driver {
     /// `None` once the connection has ended.
     work: Mutex<Option<BoxFuture<'static, ()>>>,
@@ -22,8 +22,8 @@ pub(super) struct Driver {
     log: Arc<Log>,
 }
 
-/// The tasks to wake when the socket is ready. All tasks are woken: if only one were, it might be
-/// gone by then, and the others would wait for ever.
+/// The tasks to wake when the socket is ready. All of them are woken. If only one were woken, and
+/// this task had ended, the others would wait for ever.
 #[derive(Default)]
 struct Waiting(Mutex<Vec<Waker>>);
 
@@ -36,15 +36,15 @@ impl Driver {
     pub(super) fn drive(&self, waker: &Waker) -> bool {
         self.waiting.add(waker);
         let mut kept = self.work();
-        // Take the work out, so that a panic ends the connection. If the connection went on,
-        // replies could be taken for replies to other commands.
+        // Take the work out, so that a panic ends the connection. If the connection went on after a
+        // panic, replies could be assigned to the wrong commands.
         let Some(mut work) = kept.take() else { return true };
         if !self.progress(&mut work) {
             *kept = Some(work);
             return false;
         }
         drop(kept);
-        // Drop the work outside the lock: this wakes the tasks that wait for replies.
+        // Drop the work outside the lock, since this wakes tasks that take the lock.
         drop(work);
         self.waiting.wake_all();
         true
@@ -53,7 +53,7 @@ impl Driver {
     /// Drives the connection until `future` is ready.
     ///
     /// # Cancel safety
-    /// Safe: other waiting tasks go on driving.
+    /// Safe: the other waiting tasks still drive the connection.
     pub(super) async fn driven<T>(&self, mut future: Pin<&mut impl Future<Output = T>>) -> T {
         std::future::poll_fn(|context| {
             if let Poll::Ready(output) = future.as_mut().poll(context) {
@@ -65,17 +65,16 @@ impl Driver {
         .await
     }
 
-    /// Ends the connection.
     pub(super) fn end(&self) {
         let over = self.work().take();
         drop(over);
         self.waiting.wake_all();
     }
 
-    /// Lets the connection write and read for one turn. Returns whether the connection has ended.
+    /// Polls the work once, which writes and reads. Returns whether the connection has ended.
     ///
-    /// Tokio's budget does not apply here, since `Log` limits the reads of a turn. If the budget
-    /// were used up, the socket would seem to be not ready, and commands might stay unsent.
+    /// Tokio's budget is switched off here: when it is used up, the socket seems not to be ready,
+    /// and commands may stay unsent. Instead, `Log` limits how many reads one poll makes.
     fn progress(&self, work: &mut BoxFuture<'static, ()>) -> bool {
         self.log.begin();
         let waker = Waker::from(self.waiting.clone());

@@ -12,7 +12,7 @@ use crate::node::redis::endpoint::Endpoint;
 use crate::node::redis::wording::{STRANGER, TO_TLS};
 use crate::node::reply::{Fault, FaultKind};
 
-/// Why a server that did not accept HELLO or SELECT cannot be used.
+/// The fault of a server that did not accept HELLO or SELECT.
 pub(super) fn unusable(endpoint: &Endpoint, error: &RedisError, log: &Log) -> Fault {
     let plain = endpoint.speaks_plain_tcp();
     let message = match error.kind() {
@@ -32,7 +32,7 @@ fn ended(endpoint: &Endpoint, error: &RedisError, log: &Log) -> String {
     }
 }
 
-/// The I/O error that caused this error; `None` if redis-rs itself made the I/O error.
+/// The text of the I/O error that caused `error`; `None` if redis-rs itself made the I/O error.
 fn reason(error: &RedisError, speaks_tls: bool) -> Option<String> {
     let error = error.source()?.downcast_ref::<io::Error>()?;
     let real = error.raw_os_error().is_some() || error.get_ref().is_some();
@@ -57,14 +57,14 @@ fn refused(said: &str) -> Fault {
     Fault::new(refusal(said), advice(said).trim_end_matches('.'))
 }
 
-/// The server's own words.
+/// The error text that the server sent.
 fn said(error: &RedisError) -> String {
     if error.kind() == ErrorKind::RESP3NotSupported {
         return "ERR unknown command `HELLO`".to_owned();
     }
     match error.clone().into_server_errors().as_deref() {
         Some([(_, error), ..]) => sentence(error),
-        // Leave out the words that redis-rs puts in front.
+        // Leave out the text that redis-rs puts before the server's text.
         _ => match (error.code(), error.detail()) {
             (Some(code), Some(detail)) => format!("{code} {detail}"),
             _ => error.to_string(),

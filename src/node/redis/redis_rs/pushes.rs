@@ -1,4 +1,4 @@
-//! The messages of one connection of redis-rs, until they are read.
+//! Keeps the messages of one redis-rs connection until they are read.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub(super) struct Pushes(Mutex<Held>);
 #[derive(Debug, Default)]
 struct Held {
     messages: VecDeque<String>,
-    /// Whether messages were lost, since too many were unread.
+    /// Whether messages were lost because too many were unread.
     missed: bool,
     reader: Option<Waker>,
 }
@@ -72,8 +72,8 @@ impl Held {
     }
 }
 
-/// The text of a message. All messages of this library are UTF-8; any other message counts as
-/// empty.
+/// The text of a message. All messages of this library are in UTF-8. A message that is not in UTF-8
+/// counts as empty.
 fn text(value: Value) -> String {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes).unwrap_or_default(),

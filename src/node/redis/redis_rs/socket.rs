@@ -1,5 +1,5 @@
-//! The socket of a redis-rs connection. It has the same limits and TLS as over fred, and remembers
-//! why the connection ended: redis-rs does not report that.
+//! The socket of a redis-rs connection. Its time limits and its TLS are the same as with fred. The
+//! socket stores why the connection ended, since redis-rs does not report that.
 
 use std::io;
 use std::pin::Pin;
@@ -22,8 +22,8 @@ use crate::node::redis::trouble::handshake;
 use crate::node::redis::wording::{STRANGER, plain};
 use crate::node::reply::{Fault, FaultKind};
 
-/// How many reads in a row a connection makes before its task does other work. A server may send
-/// without end.
+/// How many reads a connection makes in one turn, before its task does other work. A server may
+/// send without end.
 const READS: u32 = 16;
 
 /// State that a socket shares with its connection.
@@ -36,19 +36,20 @@ pub(super) struct Log {
 }
 
 impl Default for Log {
-    /// Until the first turn begins, reads are not limited: the connection is being opened.
+    /// Reads are not limited until the first turn, since the connection is still being opened.
     fn default() -> Self {
         Self { reads: AtomicU32::new(u32::MAX), ended: Mutex::default() }
     }
 }
 
 impl Log {
-    /// Starts a turn of reads.
+    /// Starts a turn of at most `READS` reads.
     pub(super) fn begin(&self) {
         self.reads.store(READS, Relaxed);
     }
 
-    /// Why the connection ended. If the socket gave no reason, redis-rs could not parse the input.
+    /// Why the connection ended. If the socket stored no reason, redis-rs could not parse its
+    /// input.
     pub(super) fn why(&self) -> String {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.clone().unwrap_or_else(|| STRANGER.to_owned())
@@ -70,14 +71,13 @@ impl Log {
     }
 }
 
-/// The text of an I/O error. After the TLS handshake, an alert HandshakeFailure does not hint at a
+/// The text of an I/O error. After the TLS handshake, the alert HandshakeFailure does not mean a
 /// missing client certificate.
 pub(super) fn told(error: &io::Error, speaks_tls: bool) -> String {
     let debug = format!("{error:?}");
     if speaks_tls { handshake(&debug, true) } else { plain(&debug) }
 }
 
-/// An open socket.
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: Stream,
@@ -93,7 +93,8 @@ enum Stream {
 }
 
 impl Socket {
-    /// Opens a socket. TCP may take `step`; TLS takes two round trips, so twice that.
+    /// Opens a socket. TCP may take `step`. The TLS handshake has two round trips, so it may take
+    /// two `step`s.
     pub(super) async fn open(
         endpoint: &Endpoint,
         reached: Option<Reached>,
@@ -120,7 +121,7 @@ impl Stream {
             (Address::Unix { path }, _) => {
                 let opened = within(step, UnixStream::connect(path)).await;
                 opened
-                    .ok_or_else(|| down("the socket did not accept within node_timeout"))?
+                    .ok_or_else(|| down("the Unix socket did not accept a connection within node_timeout"))?
                     .map(Self::Unix)
                     .map_err(failed)
             }
@@ -147,7 +148,7 @@ async fn tcp(reached: Reached, step: Duration) -> Result<TcpStream, Fault> {
     Ok(stream)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+#[expect(clippy::needless_pass_by_value, reason = "map_err passes the error by value")]
 fn failed(error: io::Error) -> Fault {
     down(told(&error, false))
 }

@@ -1,4 +1,4 @@
-//! One connection of redis-rs to a scripted server.
+//! Tests of one redis-rs connection to a scripted server.
 #![allow(clippy::disallowed_methods, reason = "these are tests")]
 
 use std::future::poll_fn;
@@ -11,7 +11,7 @@ use tokio::task::yield_now;
 
 use super::*;
 
-/// The limit for replies that must come.
+/// The time limit for replies that must come.
 const PATIENCE: Duration = Duration::from_secs(30);
 const HELLO: &[u8] = b"%1\r\n$5\r\nproto\r\n:3\r\n";
 
@@ -25,7 +25,7 @@ async fn listener() -> (TcpListener, Endpoint) {
     (listener, endpoint(port))
 }
 
-/// An admitted connection, and the server's end of it.
+/// A connection after its HELLO, and the server's end of this connection.
 async fn connected() -> (Box<dyn Connection>, TcpStream) {
     let (listener, endpoint) = listener().await;
     let dialer = RedisRs::new(endpoint.into());
@@ -39,7 +39,7 @@ async fn connected() -> (Box<dyn Connection>, TcpStream) {
     (connection.unwrap(), server)
 }
 
-/// All input until it ends with `last`.
+/// Reads the client's commands until the text ends with `last`. Returns this text.
 async fn heard(server: &mut TcpStream, last: &str) -> String {
     let mut all = Vec::new();
     while !String::from_utf8_lossy(&all).ends_with(last) {
@@ -60,7 +60,7 @@ async fn commands_are_on_their_way_in_order_when_send_returns_also_where_nobody_
     drop(connection.send("SECOND", &[Argument::Word("b")]));
     let said = heard(&mut server, "*2\r\n$6\r\nSECOND\r\n$1\r\nb\r\n").await;
     assert!(said.starts_with("*4\r\n$5\r\nFIRST\r\n$1\r\na\r\n$2\r\n-7\r\n$3\r\n\0\r\n\r\n"), "{said:?}");
-    // The next command must not get the replies of these two.
+    // The third command must not get the replies to the first two commands.
     let third = connection.send("THIRD", &[]);
     heard(&mut server, "THIRD\r\n").await;
     server.write_all(b"+1\r\n+2\r\n+3\r\n").await.unwrap();
@@ -176,7 +176,7 @@ async fn dropping_a_connection_closes_it_and_answers_all_that_waits() {
     server.read_to_end(&mut rest).await.unwrap();
 }
 
-/// On a single thread, a reader that never stops keeps all other tasks from their turn.
+/// On a single thread, a reader that never stops keeps all other tasks from running.
 #[tokio::test]
 async fn a_server_that_sends_without_end_keeps_nobody_from_their_turn_and_fills_no_memory() {
     let (mut connection, server) = connected().await;
@@ -194,7 +194,7 @@ async fn a_server_that_sends_without_end_keeps_nobody_from_their_turn_and_fills_
         let event = poll_fn(|context| connection.poll_event(context)).await;
         assert!(matches!(event, Event::Missed | Event::Message(_)), "{event:?}");
         missed += u32::from(event == Event::Missed);
-        // Other work of this task has its turn.
+        // Let other tasks run between reads.
         yield_now().await;
     }
     drop(connection);

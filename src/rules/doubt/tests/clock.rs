@@ -68,9 +68,9 @@ fn what_whole_microseconds_cut_off_is_no_step() {
     let nanos = |nanos| Tick::new(Duration::from_nanos(nanos));
     let mut guard = RestartGuard::new(MAX_TTL, 0.0);
     assert!(!guard.observe(SECOND, nanos(0), nanos(0)));
-    assert!(!guard.observe(SECOND, nanos(0), nanos(0)), "the same again");
+    assert!(!guard.observe(SECOND, nanos(0), nanos(0)), "the same time again is no step");
     assert!(!guard.observe(SECOND + Duration::from_micros(1), nanos(999), nanos(999)), "a new microsecond has begun");
-    assert!(guard.observe(SECOND + Duration::from_micros(9), nanos(999), nanos(999)), "eight more are a step");
+    assert!(guard.observe(SECOND + Duration::from_micros(9), nanos(999), nanos(999)), "8 us more are a step");
 }
 
 #[test]

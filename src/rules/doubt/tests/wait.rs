@@ -10,7 +10,7 @@ fn young_record_is_waited_for_until_it_is_max_ttl_old() {
     hears(&mut guard, &record("a", "run", 20), 100);
     assert_eq!(quarantine(&guard, 100), Some((Duration::from_millis(40_600), Doubt::Restarted)));
     assert_eq!(guard.quarantined(ms(140_600)), None);
-    assert!(!guard.take_news(), "nothing is held there by this client");
+    assert!(!guard.take_news(), "this client holds nothing on the node");
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn node_that_forgot_waits_to_be_synced() {
     hears(&mut guard, &unsynced(50), 100);
     assert_eq!(quarantine(&guard, 100), Some((Duration::from_millis(10_600), Doubt::Restarted)));
     assert_eq!(guard.quarantined(ms(110_600)), Some((LATE, Doubt::Unsynced)));
-    assert_eq!(quarantine(&guard, 200), Some((SOON, Doubt::Unsynced)), "however long the sync takes");
+    assert_eq!(quarantine(&guard, 200), Some((SOON, Doubt::Unsynced)), "no matter how long the sync takes");
     assert!(guard.settled(at(111)), "`extended` counts");
     hears(&mut guard, &record("a", "run", 150), 200);
     assert_eq!(quarantine(&guard, 200), None);
@@ -41,7 +41,7 @@ fn longest_doubt_stands() {
     let stepped = quarantine(&guard, 3);
     assert_eq!(stepped, Some((QUARANTINE - SECOND, Doubt::ClockStepped)));
     hears(&mut guard, &record("b", "run", 20), 3);
-    assert_eq!(quarantine(&guard, 3), stepped, "the doubt by the new record ends sooner");
+    assert_eq!(quarantine(&guard, 3), stepped, "the doubt that the new record raises ends sooner");
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Ids of records: which ids hellos show, and what ids shown by other clients mean.
+//! Ids of records: which ids hellos report, and what the ids that other clients report mean.
 
 use super::*;
 
-/// The ids were shown so long ago that all nodes have answered a hello since.
+/// The ids were reported so long ago that all nodes have answered a hello since.
 fn shows(record: Record, seen: &[(&str, &str)]) -> Record {
     showed(record, seen, Duration::from_millis(300))
 }
@@ -95,7 +95,7 @@ fn record_of_a_server_that_no_client_knew_is_old_at_once() {
     };
     assert_eq!((hello(&[]).intent, hello(&[]).old), (Intent::Put, Some(OldAtOnce::FirstUse)));
     assert_eq!(hello(&[("b", "b1")]).old, Some(OldAtOnce::FirstUse));
-    assert_eq!(hello(&[("a", "a1")]).old, None, "others knew a record there");
+    assert_eq!(hello(&[("a", "a1")]).old, None, "another client saw a record on the node");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn first_records_of_a_list_know_every_ballot() {
         bench.hello(0).sync
     };
     assert_eq!(sync(None), Some(0));
-    assert_eq!(sync(Some(Bench::new(2).record(1))), None, "the other node may know ballots");
+    assert_eq!(sync(Some(Bench::new(2).record(1))), None, "the other node may have granted ballots");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn record_of_a_server_whose_record_this_client_knew_is_young() {
     bench.hears(0, None);
     let hello = bench.hello(0);
     assert_eq!((hello.intent, hello.old, hello.sync), (Intent::Put, None, None));
-    assert_eq!(hello.knew.as_deref(), Some("a1"), "so the node takes back what another client made old");
+    assert_eq!(hello.knew.as_deref(), Some("a1"), "so the node doubts a record that another client made old");
 }
 
 #[test]

@@ -8,7 +8,7 @@ fn list_is_put_in_force_once_all_nodes_were_asked() {
     bench.hears(0, None);
     let record = bench.without_list(1);
     bench.hears(1, Some(record));
-    assert_eq!((bench.hellos(), bench.counts()), (vec![], vec![]), "c is being connected to");
+    assert_eq!((bench.hellos(), bench.counts()), (vec![], vec![]), "the client is still connecting to c");
     bench.passes(5);
     bench.all_hear([2]);
     assert_eq!(bench.hellos(), [(0, Intent::Put), (1, Intent::Put)], "and c has the list");
@@ -98,7 +98,7 @@ fn list_of_another_name_keeps_its_node_from_voting_and_no_other() {
     bench.hears(2, None);
     let plan = bench.plan();
     assert_eq!(plan.other_list, None);
-    assert_eq!(plan.hellos.len(), 1, "the list is put in force on c all the same");
+    assert_eq!(plan.hellos.len(), 1, "the list is still put in force on c");
     assert_eq!((plan.hellos[0].0, plan.hellos[0].1.intent), (2, Intent::Put));
     let MembershipState::OtherList { until, why } = &plan.standings[0] else { panic!("{:?}", plan.standings[0]) };
     assert!(*until == bench.now + SECOND * 70 && why.contains("theirs is \"team\""), "{why}");
@@ -205,7 +205,7 @@ fn own_list_counts_as_long_as_it_outlasts_what_is_granted() {
         let mut record = bench.record(0);
         record.in_force.as_mut().unwrap().left = Duration::from_millis(left);
         bench.hears(0, Some(record));
-        assert_eq!(bench.hellos().first(), asks.then_some(&(0, Intent::Keep)), "{left}: a greeting keeps nothing");
+        assert_eq!(bench.hellos().first(), asks.then_some(&(0, Intent::Keep)), "{left}: a greeting extends nothing");
         bench.passes(counts_for - 1);
         assert_eq!(bench.counts(), [0], "{left}");
         bench.passes(2);

@@ -68,7 +68,7 @@ proptest! {
             }
             table.fire(now);
             let held = table.tenure.is_held(now);
-            prop_assert!(!(lost && held), "lost is final");
+            prop_assert!(!(lost && held), "a lost lease stays lost");
             lost = !held;
             prop_assert!(table.tenure.phase() == Phase::Held || lost);
             if table.tenure.phase() == Phase::Held {

@@ -12,14 +12,14 @@ use super::{refused, unknown};
 use crate::duration::{exact, show};
 use crate::status::is_unused;
 
-/// If clocks differ by more than this, in seconds, tokens may depend on clocks.
+/// If clocks differ by more than this many seconds, fencing tokens may depend on clocks.
 const DAY: f64 = 24.0 * 3_600.0;
-/// The least difference that the doctor reports, in seconds.
+/// The smallest difference that the doctor reports, in seconds.
 const SECOND: f64 = 1.0;
 
 pub(super) fn findings(node: Node<'_>, check: &NodeCheck) -> Vec<Finding> {
     match &check.clock {
-        // The check of states reports a step that the library saw.
+        // `state.rs` reports a step that the library noticed.
         Ok(samples) => match node.status.state {
             NodeState::Quarantined { doubt: Doubt::ClockStepped, .. } if !is_unused(node.status) => {
                 vec![differs(samples), trip(node, check)]
@@ -36,7 +36,7 @@ fn stepped(samples: &[Sample]) -> Finding {
         Some(by) => Finding::new(
             Level::Warning,
             "clock-step",
-            format!("Its clock moved by {} while it was watched.", seconds(by)),
+            format!("Its clock moved by {} against this machine's clock.", seconds(by)),
         )
         .why("A clock that is stepped, or runs more than 1 % too fast, ends locks early.")
         .mend("Correct clocks slowly: let chrony slew, with maxslewrate at most 10000."),
@@ -53,7 +53,7 @@ fn differs(samples: &[Sample]) -> Finding {
         _ => return Finding::fine("clock-difference", "Its clock shows this machine's time."),
     };
     Finding::new(level, "clock-difference", what)
-        .why("Locks do not need equal clocks. With more than a day between them, fencing tokens may depend on clocks.")
+        .why("Locks do not need equal clocks. If clocks differ by more than a day, fencing tokens may depend on them.")
         .mend("Synchronise the clocks of all servers and clients.")
 }
 
@@ -70,7 +70,7 @@ fn trip(node: Node<'_>, check: &NodeCheck) -> Finding {
 fn slow(trip: Duration, name: &str, time: Duration, part: u32) -> Finding {
     let what = format!("A round trip took {}, more than 1/{part} of {name} ({}).", show(trip), exact(time));
     Finding::new(Level::Warning, "round-trip", what)
-        .why("Its votes come too late, or renewals have few attempts.")
+        .why("Its votes arrive too late, or renewals have time for few attempts.")
         .mend(format!("Raise {name}, or use a node that is nearer or has less to do."))
 }
 

@@ -1,4 +1,4 @@
-//! TLS: certificates of servers and of this client that expire, and connections without TLS.
+//! Checks TLS: which certificates expire soon, and which connections do not use TLS.
 
 use super::super::finding::{Finding, Level};
 use super::super::seen::Node;
@@ -19,8 +19,8 @@ fn server(node: Node<'_>) -> Option<Finding> {
     // A node that was not reached gets only the finding that it was not reached.
     (node.target.is_readable() && node.check.is_ok()).then(|| {
         Finding::new(Level::Hint, "plain-text", "It is reached without TLS.")
-            .why("Anybody who reads the network traffic learns the password. Anybody who changes it can grant locks.")
-            .mend("Use rediss://, unless the network is yours alone.")
+            .why("Anybody who reads the traffic learns the password. Anybody who changes the traffic can grant locks.")
+            .mend("Use rediss://, unless nobody else can use this network.")
     })
 }
 
@@ -29,7 +29,7 @@ fn expiry(days: i64) -> Finding {
         return Finding::fine("tls", "Its certificates are trusted.");
     }
     Finding::new(Level::Warning, "tls-expiry", format!("Its chain of certificates {}.", ends(days)))
-        .why("Once a certificate has expired, this node has no vote, and perhaps other nodes have none either.")
+        .why("Once a certificate expires, this node has no vote. Other nodes with this certificate have none either.")
         .mend("Renew the certificate that expires first: the node's, or an authority's.")
 }
 
@@ -40,20 +40,20 @@ fn client(days: i64) -> Finding {
         .mend("Renew this certificate (tls_cert; --tls-cert).")
 }
 
-/// The finding about trusted authorities: a warning if the last authority expires soon. If only the
-/// first one expires soon, another authority can replace it, so this is a hint.
+/// The finding about trusted authorities. If all authorities expire soon, it is a warning. If only
+/// some expire soon, other authorities can replace them, so the finding is a hint.
 fn authority(first: i64, last: i64) -> Option<Finding> {
     if last < RENEW {
         return Some(
             Finding::new(Level::Warning, "authority", format!("The last authority in tls_ca {}.", ends(last)))
-                .why("Others then refuse the certificates that it signed. This client does not check its dates.")
-                .mend("Add a new authority to tls_ca (--tls-ca), and sign the certificates with the new one."),
+                .why("Other programs then refuse certificates that it signed. This client ignores authorities' dates.")
+                .mend("Add a new authority to tls_ca (--tls-ca), and sign the certificates with the new authority."),
         );
     }
     (first < RENEW).then(|| {
         Finding::new(Level::Hint, "authority", format!("An authority in tls_ca {}; another lasts longer.", ends(first)))
-            .why("Before that, the other authority must sign the certificates that this authority signed.")
-            .mend("Remove this authority from tls_ca once nobody has a certificate that it signed.")
+            .why("Before this authority expires, replace its certificates by certificates of another authority.")
+            .mend("Remove this authority from tls_ca once no certificate that it signed is in use.")
     })
 }
 

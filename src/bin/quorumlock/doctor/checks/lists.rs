@@ -1,4 +1,4 @@
-//! Which list of nodes clients have, and which servers are behind its nodes' names.
+//! Checks which list of nodes clients have, and whether each node's name leads to one server.
 
 use quorumlock::{NodeState, NodeStatus};
 
@@ -21,12 +21,12 @@ fn of_node(lists: &Lists<'_>, node: Node<'_>, all_unused: bool) -> Option<Findin
         (NodeState::Twins { why }, _) => Some(two_servers(why)),
         _ if lists.servers(node.index).len() > 1 => Some(two_servers("clients meet two servers behind its name")),
         (_, Some((_, whose))) => Some(another(&lists.conflict(whose).unwrap_or_default(), whose)),
-        // A rival list on one node shuts this list out on all nodes. If the node with the rival
-        // list is known, only this node gets a finding.
+        // If a rival list (with this list's name) is in force on one node, this list gets no votes
+        // from any node. If the node with the rival list is known, only that node gets a finding.
         (NodeState::OtherList { why }, None) if lists.with(Whose::Rival).is_empty() => {
             Some(another(&format!("another list is in force: {why}"), Whose::Rival))
         }
-        // The check of states reports a node that forgot.
+        // `state.rs` reports a node that forgot locks.
         _ if is_unused(node.status) && node.forgot.is_some() => None,
         _ if is_unused(node.status) && !node.is_limited() => Some(unused(all_unused)),
         _ => None,
@@ -35,29 +35,29 @@ fn of_node(lists: &Lists<'_>, node: Node<'_>, all_unused: bool) -> Option<Findin
 
 fn two_servers(why: &str) -> Finding {
     Finding::new(Level::Warning, "two-servers", format!("It has no vote: {why}."))
-        .why("Two servers with one name may both grant a lock, so no vote of that name counts.")
-        .mend("Stop one of the two, or correct the address that leads some clients to another server.")
+        .why("Two servers behind one name may both grant a lock, so no vote of this node counts.")
+        .mend("Stop one of the two servers, or correct the address by which some clients reach the wrong one.")
 }
 
 fn another(conflict: &str, whose: Whose) -> Finding {
     let finding = Finding::new(Level::Warning, "other-list", sentence(conflict));
     match whose {
         Whose::Foreign => finding
-            .why("It has no vote for clients of this list. The lists have different names.")
+            .why("The node has no vote for clients of this list. The lists have different names.")
             .mend("`quorumlock members` shows both lists."),
         _ => finding
             .why("Both lists have the same name, so one is wrong. A client whose list is not in force gets no lock.")
-            .mend("Compare both lists in `quorumlock members` with your configuration: yours may be the wrong one. Then stop the clients of the wrong list: `quorumlock clients`."),
+            .mend("Compare both lists in `quorumlock members` with your configuration: this shell's list may be the wrong one. Then stop the clients of the wrong list, which `quorumlock clients` shows."),
     }
 }
 
-/// The finding about a server without a record. `quorumlock init` works only if all servers are
-/// new.
+/// The finding about a server without a record. `all` is true if no server has a record. Only then
+/// does `quorumlock init` help.
 fn unused(all: bool) -> Finding {
     Finding::new(Level::Hint, "unused", "It has no record: no client has come since it started or forgot.")
         .why(
-            "It votes max_ttl after its first client has come. It votes at once if it has run for longer than 1.25 \
-             max_ttl, and was never flushed, never evicted keys and never was a replica.",
+            "It votes max_ttl after its first client has come. But it votes at once if it has run for longer than \
+             1.25 max_ttl, and was never flushed, never evicted keys and never was a replica.",
         )
         .mend(match all {
             true => "If all servers are new and never held a lock, run `quorumlock init`.",

@@ -4,7 +4,7 @@ use super::super::finding::{Finding, Level};
 use super::super::node_check::NodeCheck;
 use super::super::seen::Node;
 
-/// The share of its memory that a server should have left.
+/// The share of `maxmemory` that a server should have left.
 const HEAD_ROOM: f64 = 0.1;
 
 pub(super) fn findings(node: Node<'_>, check: &NodeCheck) -> [Finding; 2] {
@@ -27,7 +27,7 @@ fn eviction(node: Node<'_>, check: &NodeCheck) -> Finding {
 
 fn evicts(level: Level, what: String) -> Finding {
     Finding::new(level, "eviction", what)
-        .why("A server that evicts a lock grants it a second time.")
+        .why("A server that has evicted a lock may grant it to a second client.")
         .mend("Set maxmemory-policy to noeviction.")
 }
 
@@ -35,7 +35,7 @@ fn room(check: &NodeCheck) -> Finding {
     let (Some(used), Some(limit)) = (check.number("used_memory"), check.number("maxmemory")) else {
         return super::unknown("memory", "memory", "INFO does not show it", "Use Redis 6 or later, or Valkey.");
     };
-    // Redis does not count buffers of replicas.
+    // The limit `maxmemory` does not include the buffers of replicas.
     let used = used.saturating_sub(check.number("mem_not_counted_for_evict").unwrap_or(0));
     if limit == 0 {
         return Finding::fine("memory", "maxmemory is not set: the machine's memory is the limit.");

@@ -1,4 +1,4 @@
-//! The checks: each looks at one thing, and returns findings.
+//! The checks. Each check examines one subject, and returns findings.
 
 mod clocks;
 mod encryption;
@@ -15,7 +15,7 @@ use super::seen::{Node, Seen};
 use crate::raw_connection::login::{Failed, Kind};
 use crate::raw_connection::remedies::mend;
 
-/// The remedy if no other is known.
+/// The remedy if no other remedy is known.
 const AGAIN: &str = "Run the doctor again.";
 
 /// The findings of all checks, the worst first.
@@ -54,7 +54,7 @@ fn unasked(failed: &Failed) -> Finding {
     unknown("check", "memory, clock and rights", &failed.why, mend)
 }
 
-/// What to do if a server refused a command that needs this right.
+/// The remedy if a server refuses a command that needs this right. `why` is the server's error.
 fn refused(why: &str, right: &str) -> String {
     match mend(why) {
         _ if why.starts_with("NOPERM") => format!("Give the user {right}."),
@@ -62,10 +62,10 @@ fn refused(why: &str, right: &str) -> String {
     }
 }
 
-/// The finding about a fact that the server did not tell.
+/// The finding that a check was not possible.
 fn unknown(id: &'static str, what: &str, why: &str, mend: &str) -> Finding {
-    Finding::new(Level::Unknown, id, format!("Nothing is known of its {what}: {}.", why.trim_end_matches('.')))
-        .why("A fault there stays unseen.")
+    Finding::new(Level::Unknown, id, format!("Its {what} could not be checked: {}.", why.trim_end_matches('.')))
+        .why("The doctor would not notice a fault there.")
         .mend(mend)
 }
 
@@ -77,11 +77,11 @@ mod tests {
     fn a_right_is_to_be_given_only_where_one_is_missing() {
         for (why, mend) in [
             ("NOPERM this user has no permissions to run the 'info' command", "Give the user +info."),
-            ("BUSY Redis is busy running a script.", "End the script that blocks it: SCRIPT KILL, on the server."),
+            ("BUSY Redis is busy running a script.", "End the script that blocks the server: run SCRIPT KILL there."),
             ("the reply is no text", AGAIN),
         ] {
             assert_eq!(refused(why, "+info"), mend);
         }
-        assert_eq!(unknown("a", "clock", "BUSY x.", "").what, "Nothing is known of its clock: BUSY x.");
+        assert_eq!(unknown("a", "clock", "BUSY x.", "").what, "Its clock could not be checked: BUSY x.");
     }
 }

@@ -17,21 +17,21 @@ fn persists(node: Node<'_>, check: &NodeCheck) -> Finding {
     };
     let what = match node.times.max_ttl.is_zero() {
         true => format!("{kept}."),
-        false => format!("{kept}; the restart guard covers locks that a restart forgets."),
+        false => format!("{kept}. If a restart forgets locks, the node does not vote until they have expired."),
     };
     Finding::fine("persistence", what)
 }
 
-/// The finding about replicas, except the `known` ones: these are nodes, which the check of states
-/// reports.
+/// The finding about replicas. It does not count the `known` replicas, which are nodes of the list:
+/// `state.rs` reports these.
 fn replicas(check: &NodeCheck, known: usize) -> Option<Finding> {
     let count = usize::try_from(check.number("connected_slaves")?).unwrap_or(usize::MAX);
     let count = count.checked_sub(known).filter(|count| *count > 0)?;
     let what = format!("It has {}.", counted(count, "replica"));
     Some(
         Finding::new(Level::Warning, "has-replicas", what)
-            .why("A replica that takes over does not have all locks, and the old master may still vote.")
-            .mend("Detach them: the quorum replaces replication."),
+            .why("A replica that becomes the master may lack locks, and the old master may still vote.")
+            .mend("Detach the replicas: the quorum replaces replication."),
     )
 }
 
@@ -48,6 +48,6 @@ mod tests {
         assert_eq!(found(0, 0), None);
         assert_eq!(found(2, 0).as_deref(), Some("It has 2 replicas."));
         assert_eq!(found(2, 1).as_deref(), Some("It has 1 replica."));
-        assert_eq!(found(1, 1), None, "the check of states reports it");
+        assert_eq!(found(1, 1), None, "`state.rs` reports this replica");
     }
 }

@@ -9,7 +9,7 @@ use crate::duration::{exact, left};
 use crate::status::Vote;
 use crate::words::counted;
 
-/// A shorter quarantine may end before the node is synced with the others.
+/// A shorter quarantine may end before the node has learned the other nodes' tokens.
 const SYNCING: Duration = Duration::from_secs(10);
 
 pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
@@ -22,14 +22,14 @@ fn votes(seen: &Seen) -> Finding {
     let what = format!("{}.", verdict.sentence());
     match (verdict.can_acquire(), verdict.opens().filter(|vote| !vote.is_now())) {
         (true, _) if verdict.is_bare() && verdict.spare().is_some() => Finding::new(Level::Hint, "quorum-soon", what)
-            .why("Nobody can acquire a lock if another node fails before that.")
+            .why("If another node fails before one more node votes, nobody can acquire a lock.")
             .mend(match verdict.spare() {
                 Some(Vote::In(wait)) => format!("Wait for {}.", left(wait)),
                 Some(Vote::AfterAClient(wait)) => format!("Let a client run for {}.", left(wait)),
                 _ => String::new(),
             }),
         (true, _) if verdict.is_bare() && verdict.slow() > 0 => Finding::new(Level::Hint, "quorum-soon", what)
-            .why("Nobody knows yet whether these nodes vote.")
+            .why("The nodes that have not answered yet may have a vote.")
             .mend("Wait for a minute, and run the doctor again, with a longer --connect-timeout."),
         (true, _) if verdict.is_bare() => Finding::new(Level::Warning, "bare-quorum", what)
             .why("Nobody can acquire a lock once another node fails.")
@@ -39,7 +39,7 @@ fn votes(seen: &Seen) -> Finding {
             .why("Nobody can acquire a lock before a quorum of nodes votes.")
             .mend(match vote {
                 _ if verdict.is_new() => {
-                    "Start a client, and wait; if the servers are new and never held a lock, run `quorumlock init`."
+                    "Start a client, and wait. If the servers are new and never held a lock, run `quorumlock init`."
                         .to_owned()
                 }
                 Vote::AfterAClient(wait) => format!("Let a client run for {}.", left(wait)),
@@ -53,19 +53,19 @@ fn votes(seen: &Seen) -> Finding {
 
 fn size(nodes: usize) -> Finding {
     let spare = (nodes - 1) / 2;
-    let what = format!("{}: {spare} may fail.", counted(nodes, "node"));
+    let what = format!("{}: locks work if at most {spare} of them fail.", counted(nodes, "node"));
     match nodes {
         1 | 2 => Finding::new(Level::Warning, "quorum-size", what)
-            .why("Without one node nobody can acquire a lock.")
+            .why("If one node fails, nobody can acquire a lock.")
             .mend("Use three or five nodes."),
         even if even.is_multiple_of(2) => Finding::new(Level::Hint, "even-number", what)
-            .why("One node fewer tolerates as many failures.")
+            .why("With one node fewer, locks survive the same number of failures.")
             .mend(format!("Use {} or {} nodes.", even - 1, even + 1)),
         _ => Finding::fine("quorum-size", what),
     }
 }
 
-/// The finding about failure domains. With one or two nodes, domains do not matter: none may fail.
+/// The finding about failure domains. One or two nodes get none, since no node may fail anyway.
 fn hosts(seen: &Seen) -> Option<Finding> {
     if seen.nodes.len() <= 2 {
         return None;
@@ -73,8 +73,8 @@ fn hosts(seen: &Seen) -> Option<Finding> {
     let (count, fail) = (seen.domains.count(), seen.domains.to_fail());
     let what = match (count, fail) {
         (1, _) => "All nodes are in one failure domain.".to_owned(),
-        (_, 1) => format!("The nodes are in {count} failure domains, and if one fails, no quorum is left."),
-        _ => format!("The nodes are in {count} failure domains; no quorum is left once {fail} fail."),
+        (_, 1) => format!("The nodes are in {count} failure domains. If the largest fails, no quorum is left."),
+        _ => format!("The nodes are in {count} failure domains. If the {fail} largest fail, no quorum is left."),
     };
     Some(match (count, fail) {
         (1, _) => alone("one-host", what),
@@ -85,22 +85,22 @@ fn hosts(seen: &Seen) -> Option<Finding> {
 
 fn alone(id: &'static str, what: String) -> Finding {
     Finding::new(Level::Warning, id, what)
-        .why("Without that one domain nobody can acquire a lock.")
-        .mend("Spread the nodes so that no host or site has half of them. Give each node's domain by --domains.")
+        .why("If that domain fails, nobody can acquire a lock.")
+        .mend("Spread the nodes so that no host or site has half of them. --domains sets the domain of each node.")
 }
 
 fn guard(max_ttl: Duration) -> Finding {
     if max_ttl.is_zero() {
-        return Finding::new(Level::Unsafe, "restart-guard", "max_ttl is 0, so the restart guard is off.")
-            .why("A node that restarts and forgets a lock grants it to a second holder.")
+        return Finding::new(Level::Unsafe, "restart-guard", "max_ttl is 0, so a restarted node votes at once.")
+            .why("A node that restarts and forgets a lock may grant it to a second holder.")
             .mend("Set max_ttl to the longest ttl of any client; the default is 60 s.");
     }
-    let what = format!("A restarted node does not vote for max_ttl, {}.", exact(max_ttl));
+    let what = format!("A restarted node does not vote for max_ttl ({}).", exact(max_ttl));
     if max_ttl > SYNCING {
         return Finding::fine("restart-guard", what);
     }
     Finding::new(Level::Hint, "short-max-ttl", what)
-        .why("In this short time, a node may not learn which tokens were dealt. Then tokens depend on clocks.")
+        .why("In this short time, a node may not learn which tokens clients have. Then tokens depend on clocks.")
         .mend("Set max_ttl well above 10 s.")
 }
 
@@ -112,7 +112,7 @@ fn versions(seen: &Seen) -> Option<Finding> {
         1 => Some(Finding::fine("version", format!("All servers that answer have version {all}."))),
         _ => Some(
             Finding::new(Level::Hint, "versions", format!("The servers have versions {all}."))
-                .why("Different versions are safe, and a fault of one version meets fewer nodes.")
+                .why("Different versions are safe. A fault of one version then affects fewer nodes.")
                 .mend("Change nothing, or update one server at a time."),
         ),
     }

@@ -1,4 +1,4 @@
-//! Which rights the user lacks.
+//! Reports which rights the user lacks.
 
 use super::super::finding::{Finding, Level};
 use super::super::node_check::NodeCheck;
@@ -10,7 +10,7 @@ use crate::raw_connection::rights::{Effect, Lacks};
 pub(super) fn findings(node: Node<'_>, check: &NodeCheck) -> Vec<Finding> {
     match &check.lacks {
         Ok(lacks) if lacks.no_right() => {
-            vec![Finding::fine("rights", "The user may do all that locks need.")]
+            vec![Finding::fine("rights", "The user has all rights that locks need.")]
         }
         Ok(lacks) => lacking(lacks),
         Err(why) if node.explains(why) => Vec::new(),
@@ -20,7 +20,7 @@ pub(super) fn findings(node: Node<'_>, check: &NodeCheck) -> Vec<Finding> {
 
 fn lacking(lacks: &Lacks) -> Vec<Finding> {
     let missing = Effect::ALL.into_iter().filter_map(|effect| Some((effect, lacks.of(effect)?)));
-    // The missing commands that locks need are one finding. It says what the worst of them causes.
+    // All missing commands that locks need make one finding, which reports the worst effect.
     let (needed, others): (Vec<_>, Vec<_>) = missing.partition(|(effect, _)| *effect <= Effect::WakeUps);
     let all = needed.iter().map(|(_, missing)| &**missing).collect::<Vec<_>>().join(" ");
     let needed = needed.first().map(|(worst, _)| commands(*worst, &all));
@@ -37,15 +37,15 @@ fn commands(effect: Effect, missing: &str) -> Finding {
         Effect::Some => (
             Level::Warning,
             "right-command",
-            "On this node, some operations of waiting, readers, permits, queues or elections fail. Locks that nobody \
-             waits for still work.",
+            "On this node, some operations of waiting, readers, permits, queues or elections fail. Locks without \
+             waiters still work.",
         ),
         Effect::WakeUps => {
             (Level::Warning, "right-command", "The node cannot notify waiters, so waiting takes longer. Locks work.")
         }
-        Effect::Listing => (Level::Hint, "right-scan", "Only `quorumlock status --all` needs it."),
+        Effect::Listing => (Level::Hint, "right-scan", "Only `init`, `watch` and `status --all` need this right."),
         Effect::Nothing => {
-            (Level::Hint, "right-unneeded", "Nothing fails; the server notes each refusal in its ACL LOG.")
+            (Level::Hint, "right-unneeded", "Nothing fails. The server notes each refusal in its ACL LOG.")
         }
     };
     Finding::new(level, id, format!("The user lacks {missing}."))

@@ -1,4 +1,4 @@
-//! Whether a node can be reached, and its state.
+//! Reports a node's state, and whether the node can be reached.
 
 use quorumlock::{Doubt, NodeState};
 
@@ -12,12 +12,12 @@ use crate::raw_connection::remedies;
 use crate::status::{has_restarted_unseen, is_idle, is_unused};
 
 /// The remedy if the doctor reached the node and the library did not.
-const REACHED: &str = "Run the doctor again: it reached the node over a connection of its own.";
+const REACHED: &str = "Run the doctor again. The library did not reach the node, but the doctor did.";
 /// The remedy if the node was reached a moment ago.
-const GONE: &str = "Look whether the server has ended; see its log.";
-/// The remedy for a replica whose master is a node, too.
+const GONE: &str = "Check whether the server still runs, and see its log.";
+/// The remedy for a replica whose master is a node of the list, too.
 const DETACH: &str = "Make it a master (REPLICAOF NO ONE), or name another server instead.";
-/// The remedy if no other is known.
+/// The remedy if no other remedy is known.
 const CHECK: &str = "Start the server, and check its address, the network and firewalls.";
 
 /// TLS errors about this client's own certificate have this text.
@@ -52,7 +52,7 @@ fn state(node: Node<'_>) -> Option<Finding> {
         NodeState::Quarantined { doubt: Doubt::ClockStepped, .. } => stepped(state),
         NodeState::Quarantined { doubt: Doubt::Forgot, left } => forgot(&format!("It is {state}."), *left),
         NodeState::Quarantined { left: time, .. } if node.forgot.is_some() => forgot(
-            &format!("It forgot while it ran ({}), and votes in {}.", node.forgot.unwrap_or_default(), left(*time)),
+            &format!("It perhaps forgot locks ({}), and votes in {}.", node.forgot.unwrap_or_default(), left(*time)),
             *time,
         ),
         NodeState::Quarantined { left, .. } if has_restarted_unseen(node.status) => unseen(*left),
@@ -60,11 +60,11 @@ fn state(node: Node<'_>) -> Option<Finding> {
         NodeState::Down { why } => return down(node, why),
         NodeState::Replica => match node.master {
             Some(master) => unfit("replica", &format!("It is a replica of {master}."), DETACH),
-            None => unfit("replica", "It is a replica.", "Name its master instead."),
+            None => unfit("replica", "It is a replica.", "Name its master in the list instead."),
         },
         NodeState::Cluster => unfit("cluster", "It runs in cluster mode.", "Set cluster-enabled no."),
         NodeState::Duplicate { of } => duplicate(of),
-        // The check of lists reports these states.
+        // `lists.rs` reports these states.
         NodeState::OtherList { .. } | NodeState::Twins { .. } => return None,
         // The doctor's own attempt to connect may show why.
         _ => {
@@ -76,12 +76,12 @@ fn state(node: Node<'_>) -> Option<Finding> {
     })
 }
 
-/// The finding about a node that is down. If the doctor's own connection failed, too, its failure
-/// says what to do.
+/// The finding about a node that is down. If the doctor's own connection failed, too, that failure
+/// shows what to do.
 fn down(node: Node<'_>, why: &str) -> Option<Finding> {
     let failed = node.check.as_ref().err();
     let (own, mend) = failed.map_or((why, REACHED), |failed| (&*failed.why, &*failed.mend));
-    // If the library once had a plain connection, the port does not expect TLS.
+    // If the library once had a connection without TLS, the port does not expect TLS.
     let mend = if mend == TO_TLS && node.status.version.is_some() { GONE } else { mend };
     let kind = failed.map_or(Kind::Reaching, |failed| failed.kind);
     match kind {
@@ -89,17 +89,17 @@ fn down(node: Node<'_>, why: &str) -> Option<Finding> {
         Kind::Login => Some(password(own)),
         Kind::Select => Some(
             Finding::new(Level::Warning, "right-command", "The user lacks +select.")
-                .why("Its address names a database, so the node is down.")
+                .why("Its address names a database, which needs this right. So the node is down.")
                 .mend(mend),
         ),
-        // The check of certificates reports this client's own certificate.
+        // `encryption.rs` reports this client's own certificate.
         Kind::Tls if node.certificates.client.is_some_and(|days| days < 0) && own.contains(OWN_CERTIFICATE) => None,
         Kind::Tls => Some(
             Finding::new(Level::Warning, "tls", format!("It cannot be reached over TLS: {own}."))
                 .why("It has no vote.")
                 .mend(mend),
         ),
-        // The check of rights reports the missing right.
+        // `rights.rs` reports the missing right.
         Kind::Reaching if why.starts_with("NOPERM") && node.is_limited() => None,
         Kind::Reaching => Some(unreachable(&format!("It is down: {why}."), remedies::mend(why).unwrap_or(mend))),
     }
@@ -112,19 +112,19 @@ fn password(why: &str) -> Finding {
 }
 
 fn unguarded() -> Finding {
-    Finding::new(Level::Hint, "password", "A password is given here, and the server asks for none.")
+    Finding::new(Level::Hint, "password", "The settings give a password, but the server asks for none.")
         .why("Anybody who reaches the server may take and release locks.")
-        .mend("Set a password there (requirepass), or give none here.")
+        .mend("Set a password on the server (requirepass), or give none here.")
 }
 
 fn unreachable(what: &str, mend: &str) -> Finding {
     Finding::new(Level::Warning, "unreachable", what)
-        .why("It has no vote, so fewer of the other nodes may fail.")
+        .why("It has no vote, so locks survive fewer failures now.")
         .mend(if mend.is_empty() { CHECK } else { mend })
 }
 
 fn unfit(id: &'static str, what: &str, mend: &str) -> Finding {
-    Finding::new(Level::Warning, id, what).why("It has no vote, so fewer of the other nodes may fail.").mend(mend)
+    Finding::new(Level::Warning, id, what).why("It has no vote, so locks survive fewer failures now.").mend(mend)
 }
 
 fn duplicate(of: &str) -> Finding {
@@ -135,29 +135,29 @@ fn duplicate(of: &str) -> Finding {
 
 fn quarantined(state: &NodeState, time: std::time::Duration) -> Finding {
     Finding::new(Level::Warning, "quarantine", format!("It is {state}."))
-        .why("It votes on no new lock until everything it may have forgotten has expired.")
+        .why("It does not vote on new locks until all locks that it may have forgotten have expired.")
         .mend(format!("Wait for {}. Restart one server at a time.", left(time)))
 }
 
 fn unseen(time: std::time::Duration) -> Finding {
     Finding::new(Level::Warning, "quarantine", "It has restarted or was promoted, and no client has come since.")
-        .why("It votes on no new lock until all that it may have forgotten has expired, counted from its first client.")
+        .why("It does not vote on new locks until forgotten locks have expired. The time begins with its first client.")
         .mend(format!("The first client waits for {}. Restart one server at a time.", left(time)))
 }
 
 fn without_record(how: &str, max_ttl: std::time::Duration) -> Finding {
-    Finding::new(Level::Warning, "forgot", format!("It forgot while it ran ({how}), and has no record since."))
-        .why("It may have forgotten locks that are held. It votes again after its next client has come and has waited.")
+    Finding::new(Level::Warning, "forgot", format!("It perhaps forgot locks ({how}), and has no record."))
+        .why("Clients may still hold the forgotten locks, so it votes only max_ttl after its next client has come.")
         .mend(format!(
-            "Find out who deletes keys there. Let a client run for {}, and do not run `quorumlock init`.",
+            "Find out who deletes keys on this server. Let a client run for {}, and do not run `quorumlock init`.",
             left(max_ttl)
         ))
 }
 
 fn forgot(what: &str, time: std::time::Duration) -> Finding {
     Finding::new(Level::Warning, "forgot", what)
-        .why("It lost its record while it ran, and perhaps locks: by FLUSHALL, a deleted key, or an old state.")
-        .mend(format!("Find out who deletes keys there, and wait for {}.", left(time)))
+        .why("It lost its record while it ran, and perhaps locks. Causes: FLUSHALL, a deleted key, or an old snapshot.")
+        .mend(format!("Find out who deletes keys on this server, and wait for {}.", left(time)))
 }
 
 fn stepped(state: &NodeState) -> Finding {
@@ -169,7 +169,7 @@ fn stepped(state: &NodeState) -> Finding {
 fn unreadable(why: &str) -> Finding {
     Finding::new(Level::Warning, "record", format!("It cannot read its record: {why}."))
         .why("Without its record, it grants no lock.")
-        .mend("Find out who wrote that key; use a key prefix that nobody else uses.")
+        .mend("Find out which program writes this key. Use a key prefix that no other program uses.")
 }
 
 fn silent(why: &str) -> Finding {

@@ -1,10 +1,10 @@
-//! Whether a server refuses writes, or soon may.
+//! Checks whether a server refuses writes, or may soon refuse them.
 
 use super::super::finding::{Finding, Level};
 use super::super::node_check::NodeCheck;
 use crate::raw_connection::remedies::mend;
 
-/// The finding if the server refuses writes, or else if it failed to write its files.
+/// Reports that the server refuses writes. If it does not, reports failures to write its files.
 pub(super) fn finding(check: &NodeCheck) -> Option<Finding> {
     let refuses = check.lacks.as_ref().ok().and_then(|lacks| lacks.writes.as_deref());
     refuses.map(refused).or_else(|| failed(check))
@@ -22,7 +22,7 @@ fn failed(check: &NodeCheck) -> Option<Finding> {
     let failed = states.into_iter().find(|name| check.field(name).is_some_and(|state| state != "ok"))?;
     Some(
         Finding::new(Level::Warning, "write-error", format!("It failed to write its files: {failed} is not ok."))
-            .why("A server that cannot write its files may refuse all writes, and has no vote then.")
+            .why("A server that cannot write its files may refuse all writes. Then it has no vote.")
             .mend(mend("MISCONF").unwrap_or_default()),
     )
 }
