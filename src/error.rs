@@ -100,7 +100,7 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     nodes: Vec<NodeReport>,
-    /// The holder of the name, if this holder may have a note.
+    /// The holder whose note is to be fetched. `None` if no known holder may have a note.
     holder: Option<Arc<str>>,
     /// The holder's note.
     says: Option<String>,

@@ -108,7 +108,7 @@ impl Settings {
         }
     }
 
-    /// The caller's name for the name `text` on the nodes; `None` if `text` has another key format.
+    /// The reverse of `name`: the caller's name. `None` if `text` does not fit the key format.
     pub(crate) fn told(&self, text: &Arc<str>) -> Option<Arc<str>> {
         let Some(format) = &self.key_format else { return Some(text.clone()) };
         let (before, after) = format.split_once(NAME)?;

@@ -370,7 +370,7 @@ impl Watched for Held {
 
     fn ended(&self) -> &CancellationToken {
         let ended = self.ended.get_or_init(CancellationToken::new);
-        // A loss just before this call found no `CancellationToken` to cancel.
+        // A lock that was lost before this call had no `CancellationToken` to cancel yet.
         if self.lost().is_some() {
             ended.cancel();
         }

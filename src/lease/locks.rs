@@ -225,8 +225,8 @@ impl Locks {
         alive.then(|| (t0, state.kept.renew_as_one(&self.leases.voters)))
     }
 
-    /// Takes out all locks as one grant, which renewals sent at `t0` have extended. `None` if the
-    /// locks have ended, or have less than `min_validity` left.
+    /// Removes all locks, and returns them as one grant. Renewals sent at `t0` have extended them.
+    /// `None` if the locks have ended, or have less than `min_validity` left.
     fn taken_out(&self, token: u64, t0: Tick, votes: &RenewalTally) -> Option<(Grant, Open)> {
         let mut state = self.state();
         let (now, deadline) = (self.now(), self.rules.validity.deadline(t0));

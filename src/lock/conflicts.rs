@@ -22,7 +22,7 @@ impl Inner {
         error.with_conflicts(given.collect())
     }
 
-    /// The conflict, with the name as callers write it. `None` if the name has another key format.
+    /// The conflict, with the name as callers write it. `None` if it does not fit the key format.
     fn as_given(&self, conflict: Conflict) -> Option<Conflict> {
         Some(Conflict { name: self.settings.told(&conflict.name)?, ..conflict })
     }

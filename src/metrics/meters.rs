@@ -230,7 +230,7 @@ impl Meters {
         Counted::begin(&self.in_line)
     }
 
-    /// Counts a lock that a quorum handed over. `after` is the time since the first node's push.
+    /// Counts a lock that a quorum handed over. `after` is the time since the first push.
     pub(crate) fn handed_over(&self, after: Duration) {
         self.handovers.increment(1);
         self.handover.record(after);

@@ -3,7 +3,7 @@
 use super::reply::{Fault, FaultKind, Outcome, Reply};
 use crate::rules::doubt::Trust;
 
-/// Returns the reply, or a fault if the reply must not count as a vote.
+/// Returns the reply, or a fault in place of a vote that must not count.
 ///
 /// A doubted node may have lost a hold before it granted this claim. The grant took effect on the
 /// node, so the client must withdraw the claim. `Extended` does not count shortly after a doubt

@@ -314,7 +314,7 @@ impl<'a> Attempt<'a> {
         ReleaseTask::start(self.voters, self.with_lease(withdraw), ReleaseTargets { ask, insist: ask, unheard });
     }
 
-    /// Sets the lock's own ttl in the request. Nodes may hold the name for longer: for a period.
+    /// Sets `lease` to the lock's ttl. For a job once a period, the request's `ttl` is the period.
     fn with_lease(&self, request: ReleaseRequest) -> ReleaseRequest {
         ReleaseRequest { lease: self.rules.validity.ttl(), ..request }
     }

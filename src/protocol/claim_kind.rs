@@ -1,4 +1,4 @@
-//! The owner of an acquisition: a new one, or the reader that a writer becomes.
+//! As what an acquisition claims: as a new owner, or as the reader that a writer becomes.
 
 use super::grant::Grant;
 use super::voters::Voters;

@@ -99,7 +99,7 @@ impl FailedRound {
         !said.is_empty() && said.into_iter().all(|is| is)
     }
 
-    /// The error that caused the first fault, if a fault has such an error.
+    /// The first error that caused a fault in this round, or else in the round before.
     pub(super) fn source(&self) -> Option<Arc<dyn std::error::Error + Send + Sync>> {
         let cause = |reply: &Option<Reply>| reply.as_ref()?.as_ref().err()?.cause();
         let rounds = [Some(&self.round), self.before.as_ref()];

@@ -134,10 +134,9 @@ impl Grant {
         Some(united)
     }
 
-    /// Splits off the names for which `leave` is true. Both sides have at least one name, and the
-    /// same token. Each side must be given back on its own.
-    ///
-    /// After a split, never send a request for all names.
+    /// Splits off the names for which `leave` is true: at least one name, but not all. Returns the
+    /// grant of these names, then that of the others, both with the same token. Give each back on
+    /// its own. After a split, never send a request for all names.
     pub(crate) fn split(mut self, leave: impl Fn(&Name) -> bool) -> Option<(Self, Self)> {
         let won = self.won;
         if self.others.is_empty() {

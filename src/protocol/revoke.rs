@@ -1,5 +1,5 @@
-//! Revokes a name without making two holders. Nodes no longer renew locks with tokens up to the
-//! revocation's ballot, and each hold ends by itself.
+//! Revokes a name, and never makes two holders: nodes end no hold, but no longer renew locks with
+//! tokens up to the revocation's ballot. So each such hold expires.
 
 use std::sync::Arc;
 use std::time::Duration;

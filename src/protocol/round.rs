@@ -46,7 +46,7 @@ struct State<T> {
 }
 
 impl<T: Count> Round<T> {
-    /// `watch` is set if the owner receives hints.
+    /// `watch` is `Some` if the owner receives hints.
     pub(super) fn new(voters: &Voters, ballot: u64, tally: T, watch: Option<Watch>) -> Arc<Self> {
         let state = State { tally, replies: vec![None; voters.nodes.len()] };
         Arc::new(Self { ballot, watch, state: Mutex::new(state), decided: Notify::new() })

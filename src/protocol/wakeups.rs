@@ -99,8 +99,8 @@ impl Wakeups {
         self.receivers().insert(number, PushOutcome::PushReceiver(receiver));
     }
 
-    /// Replaces the entry of acquisition `number`, if it is still `before`. A reader that follows
-    /// its writer has the same number, and may have replaced the entry.
+    /// Replaces the entry of acquisition `number`, if it is still `before`. After a downgrade, the
+    /// reader has its writer's number, and its entry may be in the place of the writer's entry.
     pub(super) fn turn(&self, number: u64, before: &PushOutcome, next: PushOutcome) {
         let mut receivers = self.receivers();
         let hearing = receivers.get_mut(&number).filter(|hearing| hearing.is(before));

@@ -104,8 +104,8 @@ pub struct LeaseState {
     backers: NodeSet,
     may_hold: NodeSet,
     failures: u32,
-    /// Whether another lease is about to replace this one. Then this lease sends no renewal, and no
-    /// renewal ends it.
+    /// Whether another lease is about to replace this one. Then this lease sends no renewal, and
+    /// the result of a renewal that is under way does not count.
     still: bool,
 }
 
@@ -121,7 +121,7 @@ impl LeaseState {
         Self { size, validity, max_hold, since, phase, deadline, whole, granted, backers, may_hold, failures, still }
     }
 
-    /// The state. It stays `Held` after the deadline until a call ends the lease.
+    /// The state: `Held` past the deadline too, until `deadline_reached`, `renewed` or `lose` runs.
     #[must_use]
     pub const fn phase(&self) -> Phase {
         self.phase

@@ -69,7 +69,7 @@ impl SessionState {
         }
     }
 
-    /// The state. It stays `Held` after a deadline until a call ends the session.
+    /// The state: `Held` even past a deadline, until `deadline_reached`, `renewed` or `lose` runs.
     #[must_use]
     pub const fn phase(&self) -> Phase {
         self.phase

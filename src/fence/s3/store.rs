@@ -1,4 +1,4 @@
-//! Makes each store of the crate `object_store` a bucket.
+//! Implements [`Bucket`] for each store of the crate `object_store`.
 
 use bytes::Bytes;
 use object_store::path::Path;

@@ -248,7 +248,7 @@ impl Entry {
         }
         let noted = self.is_described_by(owner);
         self.note.take_if(|_| noted);
-        // The node may have handed the name over with a ballot that this owner does not know yet.
+        // `u64::MAX`: a hand-over may have given this owner a ballot that it does not know yet.
         self.let_go(owner, u64::MAX, ballot, precise)
     }
 

@@ -89,8 +89,8 @@ impl Record {
         list && hello.knew.as_ref() == Some(&self.id)
     }
 
-    /// Whether the record is of this process. The record's text may be longer: INFO shows for a
-    /// limited time only that the server was promoted.
+    /// Whether the record is of this process. INFO may show `RUN_ID` where the record still says
+    /// `RUN_ID/REPLICATION_ID`: after a time, INFO no longer shows that the server was promoted.
     fn is_of(&self, process: &str) -> bool {
         self.process.strip_prefix(process).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }

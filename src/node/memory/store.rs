@@ -31,7 +31,7 @@ pub struct Store {
 const SWEEP: usize = 1_024;
 
 impl Store {
-    /// A store with an old and synced record that has this id. No list is in force.
+    /// A store whose record has this id, is synced, and is old enough to vote. No list is in force.
     #[must_use]
     pub fn made(id: &str) -> Self {
         Self { record: Some(Record::old(id)), ..Self::default() }

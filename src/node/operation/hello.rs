@@ -25,8 +25,8 @@ pub struct Hello {
     /// The id of the last record that this client saw; `held` if it saw none and holds a lock.
     pub knew: Option<Arc<str>>,
     /// The node raises `floor`, `mid` and `high` to this ballot, unless it is synced. It does so
-    /// only in two cases. This hello makes a record that counts as old at once. Or the hello's list
-    /// is in force, and `knew` is the record's id.
+    /// only if this hello makes a record that counts as old at once, or if the hello's list is in
+    /// force and `knew` is the record's id.
     pub sync: Option<u64>,
     /// For each node's name, the id of the record that the client sees on that node.
     pub seen: Vec<(Arc<str>, Arc<str>)>,

@@ -64,7 +64,7 @@ pub trait Connection: fmt::Debug + Send + Sync + 'static {
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event>;
 }
 
-/// Polls an answer once. Both client libraries queue a command when its future is first polled. So
+/// Polls an answer once: fred and redis-rs queue a command when its future is first polled. So
 /// commands are sent in the order in which `send` is called.
 pub(super) fn started<T: Send + 'static>(mut answer: Answer<T>) -> Answer<T> {
     // Without `unconstrained`, Tokio reports the queue as full if the task's budget is used up.

@@ -38,7 +38,7 @@ impl RestartGuard {
         self.process.as_deref().is_none_or(|process| record.is_of(process)).then_some(record)
     }
 
-    /// When the node may vote again, if it is synced by then.
+    /// When the node may vote again, if its fences were raised by then: see `Record::synced`.
     #[must_use]
     pub fn free_at(&self) -> Tick {
         self.waits().until

@@ -37,10 +37,10 @@ impl KnownNodes {
         Some((format!("another list is in force on {}", node.name), node.other(now)?))
     }
 
-    /// Returns a message if clients of this list reach two servers by a node's name. An id counts
-    /// only if a client reported it between two moments. The first is `List::overlap` after the
-    /// record began: an id reported earlier may be that of the record before. The second is a
-    /// pause before this client's hello: an id reported later may be that of the record after.
+    /// Returns a message if clients of this list reach two servers by a node's name. A client's
+    /// report of another id than this record's counts only if it came `List::overlap` after this
+    /// record began (an earlier report may show the record before), and a `pause` before the hello
+    /// that read this record (a later report may show the record after).
     fn twins(&self, number: usize, now: Tick) -> Option<Arc<str>> {
         let node = &self.nodes[number];
         let (own, asked) = (node.record()?, node.answer()?.at);

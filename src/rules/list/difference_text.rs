@@ -1,4 +1,4 @@
-//! A text for people that says how two lists differ. The command uses the same text.
+//! Says in words how two lists differ. The library and the command both use this file.
 
 use std::time::Duration;
 

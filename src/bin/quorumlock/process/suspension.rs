@@ -1,5 +1,5 @@
-//! Job control: decides when this process must stop together with its command. If it stops, the
-//! shell that waits for it sees that the whole job is stopped.
+//! Job control: decides when this process must suspend itself, since its command is suspended (as
+//! by Ctrl-Z). The shell, which waits for this process, then sees that the whole job is suspended.
 
 use std::time::{Duration, Instant};
 

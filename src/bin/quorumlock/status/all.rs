@@ -49,7 +49,7 @@ fn lacks(quorum: &Quorum, names: &HeldNames) -> Option<&'static str> {
     (!a_quorum_votes(quorum)).then_some("no quorum of nodes votes")
 }
 
-/// A text about another list that is in force on a node. Its clients may hold these names.
+/// A text about another list in force on a node. That list's clients may hold the names shown.
 fn other_list(quorum: &Quorum, settings: &Settings) -> Option<String> {
     let nodes = quorum.nodes();
     let list = own_list(settings, &nodes);

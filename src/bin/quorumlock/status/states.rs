@@ -15,7 +15,7 @@ const FORGOT: &str = "it forgot while it ran, and may have forgotten locks";
 /// A node and its state, as a part of a sentence.
 pub(crate) fn told(node: &NodeStatus) -> String {
     match &node.state {
-        // The error at the end of the command says how the two lists differ.
+        // `why` is left out: the command's final error says how that list differs from ours.
         NodeState::OtherList { .. } => format!("{} has another list in force", node.node),
         NodeState::Twins { .. } => format!("{}: {}", node.node, node.state),
         NodeState::Connecting if node.run.is_some() => {

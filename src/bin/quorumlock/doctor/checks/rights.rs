@@ -54,13 +54,13 @@ fn commands(effect: Effect, missing: &str) -> Finding {
 }
 
 fn keys(missing: &str) -> Finding {
-    Finding::new(Level::Warning, "right-keys", format!("The user lacks the keys {missing}."))
+    Finding::new(Level::Warning, "right-keys", format!("The user has no right to the keys {missing}."))
         .why("The node can grant this user no lock.")
         .mend(format!("ACL SETUSER the user with {missing}."))
 }
 
 fn channels(missing: &str) -> Finding {
-    Finding::new(Level::Warning, "right-channels", format!("The user lacks the channels {missing}."))
+    Finding::new(Level::Warning, "right-channels", format!("The user has no right to the channels {missing}."))
         .why("The node cannot notify waiters, so waiting takes longer.")
         .mend(format!("ACL SETUSER the user with {missing}."))
 }
