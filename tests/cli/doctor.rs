@@ -239,6 +239,8 @@ async fn fault_13_another_list_of_this_name_and_of_another_are_told_apart() {
     let object = finds(&mut clinic.doctor(), 2, &["no-quorum", "other-list"]);
     let what = finding(&object, "other-list")["what"].as_str().unwrap();
     assert!(what.contains("ours has 3 nodes, theirs has 1 node: ") && what.contains("stop the clients"), "{object:#}");
+    let mend = finding(&object, "no-quorum")["mend"].as_str().unwrap();
+    assert!(mend.starts_with("The nodes need no repair."), "{object:#}");
 }
 
 #[tokio::test]

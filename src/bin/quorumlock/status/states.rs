@@ -15,8 +15,9 @@ const FORGOT: &str = "it forgot while it ran, and may have forgotten locks";
 /// A node and its state, as a part of a sentence.
 pub(crate) fn told(node: &NodeStatus) -> String {
     match &node.state {
-        // `why` is left out: the command's final error says how that list differs from ours.
-        NodeState::OtherList { .. } => format!("{} has another list in force", node.node),
+        // `why` is left out: the command's final error says how that list differs from ours. It may be
+        // in force on other nodes only.
+        NodeState::OtherList { .. } => format!("{} does not vote while another list is in force", node.node),
         NodeState::Twins { .. } => format!("{}: {}", node.node, node.state),
         NodeState::Connecting if node.run.is_some() => {
             format!("{} answers, and this client's list is not in force there yet", node.node)
@@ -118,7 +119,7 @@ mod tests {
     #[test]
     fn another_list_is_told_at_length_by_nothing_that_waits() {
         let node = NodeStatus::new("redis://eu".into(), NodeState::OtherList { why: "ours is long".into() });
-        assert_eq!(told(&node), "redis://eu has another list in force");
+        assert_eq!(told(&node), "redis://eu does not vote while another list is in force");
     }
 
     #[test]

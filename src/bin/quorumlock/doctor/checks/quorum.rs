@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use quorumlock::{NodeState, NodeStatus};
+
 use super::super::finding::{Finding, Level};
 use super::super::seen::Seen;
 use crate::duration::{exact, left};
@@ -45,10 +47,20 @@ fn votes(seen: &Seen) -> Finding {
                 Vote::AfterAClient(wait) => format!("Let a client run for {}.", left(wait)),
                 _ => "Wait until the quarantines have ended.".to_owned(),
             }),
+        (false, None) if is_shut_out(seen) => Finding::new(Level::Unsafe, "no-quorum", what)
+            .why("Another list is in force. Its clients acquire locks, and clients with this list acquire none.")
+            .mend("The nodes need no repair. Correct this list, or end the other list, as the other findings say."),
         (false, None) => Finding::new(Level::Unsafe, "no-quorum", what)
             .why("Nobody can acquire a lock, or tell who holds one.")
             .mend("Mend the nodes that have no vote, as the other findings say."),
     }
+}
+
+/// Whether this list would have a quorum if no other list were in force.
+fn is_shut_out(seen: &Seen) -> bool {
+    let waits = |node: &&NodeStatus| matches!(node.state, NodeState::Up | NodeState::OtherList { .. });
+    let others = seen.nodes.iter().any(|node| matches!(node.state, NodeState::OtherList { .. }));
+    others && seen.nodes.iter().filter(waits).count() > seen.nodes.len() / 2
 }
 
 fn size(nodes: usize) -> Finding {
