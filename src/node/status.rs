@@ -96,7 +96,7 @@ const fn suspicion(doubt: Doubt) -> &'static str {
         Doubt::Restarted => "this server is new, has restarted or forgot, and may have forgotten locks",
         Doubt::Forgot => "it forgot what it had granted (FLUSHALL, a deleted key, an old state)",
         Doubt::ClockStepped => "its clock was stepped, so it may have ended locks early",
-        Doubt::Unsynced => "it waits until other nodes return their highest tokens",
+        Doubt::Unsynced => "it waits until a client sends it the highest tokens in use",
     }
 }
 

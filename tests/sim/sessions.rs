@@ -317,6 +317,10 @@ impl Client {
     }
 
     async fn unlock(&self, hand: &Hand, names: &[u8], waits: bool) {
+        // A lost session frees nothing: its locks keep others out until its last handle is dropped.
+        if !hand.session.is_alive() {
+            return;
+        }
         let ended = self.give(hand, |name| names.contains(&name));
         let freed = begun(hand.session.unlock(self.texts(names)), waits).await;
         self.freed(hand, &ended, freed);
