@@ -17,11 +17,11 @@ local function drop(it, who)
   return true
 end
 
--- The first live waiter. Drops dead waiters before it. For a claim, the search ends at the claim's
--- own place, and a reader's claim skips readers.
+-- The first live waiter. Drops dead waiters before it. The search ends at the owner's own place. A
+-- reader's claim skips readers.
 local function head(it, by_claim)
   local at, known = 1, waiting(it, 1)
-  while known and not (by_claim and known.who == owner) do
+  while known and known.who ~= owner do
     if by_claim and is_reader and known.reads then
       at = at + 1
     elseif lives(known) then

@@ -7,6 +7,8 @@
 --         token   of a release: locks with tokens up to this one are over; or 0
 --         ballot  the highest ballot that the owner asked with or was pushed
 --         next    the ballot of a hand-over; 0: hands nothing over
+--         place   of a withdrawal: 'TICKET H AGAIN KIND' of the place that the owner takes again, if its
+--                 hold was ended; or ''
 -- Returns nothing if there is one name and its hold was ended; else released, HOW MANY were ended
 
 local has_ended, token
@@ -44,9 +46,9 @@ local function end_note(it)
   if it.mine then call('PUBLISH', it.lock .. ':news', it.lock) end
 end
 
-return each(7, 5, function(at, key)
-  local mode, verb
-  first, names, owner, mode, verb, token, ballot, next_ballot = key, unpack(ARGV, at, at + 6)
+return each(8, 5, function(at, key)
+  local mode, verb, place
+  first, names, owner, mode, verb, token, ballot, next_ballot, place = key, unpack(ARGV, at, at + 7)
   names, token, ballot, next_ballot = names + 0, token + 0, ballot + 0, next_ballot + 0
   is_reader, has_ended = mode == 'reader', verb == 'release'
   rotate()
@@ -57,7 +59,11 @@ return each(7, 5, function(at, key)
     if it.mine then freed = freed + 1 end
   end
   for _, it in ipairs(seen) do
-    -- An owner that goes on keeps its place.
+    -- An owner that goes on keeps its place. The place ended when the owner was granted the name.
+    if it.mine and place ~= '' then
+      ticket, lasts, again, kind = match(place, '^(%d+) (%d+) (%d+) (%d+)$')
+      more().join(it)
+    end
     local left = has_ended and it.queue and more().leave(it)
     if it.queue and (it.mine or left) then more().hand_over(it, next_ballot) end
     if has_ended and it.was and it.was > 0 then pcall(end_note, it) end

@@ -295,9 +295,9 @@ impl<'a> Attempt<'a> {
         Some(self.t0()? + interval)
     }
 
-    /// Withdraws a failed round before the next one, on each node that may hold the name. The owner
-    /// keeps its places in the queues.
+    /// Withdraws a failed round before the next one, on each node that may hold the name.
     pub(super) fn withdraw(&mut self) {
+        let place = self.place_again();
         // Read `may_hold` first: a reply may move a node from it to the hand-overs.
         let (may_hold, unheard) = (self.acquisition.may_hold(), self.acquisition.unheard());
         let targets = |handed: &Handovers| may_hold.or(handed.open());
@@ -310,8 +310,17 @@ impl<'a> Attempt<'a> {
         }
         self.acquisition.withdraw(ballot);
         let next = self.next(ballot);
-        let withdraw = ReleaseRequest::withdrawal(Release { ballot, next, ..Release::of(&self.claim) });
+        let withdraw = ReleaseRequest::withdrawal(Release { ballot, next, place, ..Release::of(&self.claim) });
         ReleaseTask::start(self.voters, self.with_lease(withdraw), ReleaseTargets { ask, insist: ask, unheard });
+    }
+
+    /// The place that the owner takes again where it withdraws. If it had no place there, a name of
+    /// which waiters hold a part each could go round among them for ever. `None` if too few nodes
+    /// answered, or too late: then the next waiter must get its turn.
+    fn place_again(&self) -> Option<(Kind, Waiter)> {
+        let cause = self.acquisition.last()?.votes.look(ClaimTally::cause);
+        let waiter = self.claim.place().filter(|_| cause == Cause::Contended)?;
+        Some((self.claim.kind, waiter))
     }
 
     /// Sets `lease` to the lock's ttl. For a job once a period, the request's `ttl` is the period.

@@ -46,7 +46,7 @@ impl TakesOrphans for OrphanedGrants {
         let names = [granted.name.clone()].into();
         let (owner, ballot) = (granted.owner.clone(), granted.ballot);
         let next = self.next_after(&voters, granted);
-        let release = Release { names, owner, ttl, token: 0, ballot, next };
+        let release = Release { names, owner, ttl, token: 0, ballot, next, place: None };
         let request = ReleaseRequest::release(release);
         ReleaseTask::start(&voters, request, ReleaseTargets::all(NodeSet::of(node)));
     }

@@ -356,7 +356,7 @@ mod tests {
     /// A release of names that nodes hold for `ttl`. Its lease ends after a minute.
     fn release(voters: &Arc<Voters>, ttl: Duration) -> Arc<ReleaseTask> {
         let names = [Name::new("", "it").unwrap()].into();
-        let release = Release { names, owner: "me".into(), ttl, token: 0, ballot: 0, next: 0 };
+        let release = Release { names, owner: "me".into(), ttl, token: 0, ballot: 0, next: 0, place: None };
         ReleaseTask::start(
             voters,
             ReleaseRequest { lease: MINUTE, ..ReleaseRequest::release(release) },

@@ -133,7 +133,7 @@ impl<'a> Taking<'a> {
         // At least `AGAIN`: a node that did not reply may hold the name for longer than `left`.
         let (ttl, lease) = (left.max(AGAIN), AGAIN);
         let next = self.voters.next_ballot(ballot);
-        let release = Release { names, owner, ttl, token: 0, ballot, next };
+        let release = Release { names, owner, ttl, token: 0, ballot, next, place: None };
         ReleaseRequest { lease, ..ReleaseRequest::withdrawal(release) }
     }
 

@@ -90,8 +90,11 @@ impl From<Asked> for Operation {
                 let token = if token == 0 { ballot } else { token };
                 Renew { names, owner, kind, ttl, token, ballot, count, note }.into()
             }
-            Verb::Release => Release { names, owner, ttl, token, ballot, next }.into(),
-            Verb::Withdraw => Self::Withdraw(Release { names, owner, ttl, token: 0, ballot, next }),
+            Verb::Release => Release { names, owner, ttl, token, ballot, next, place: None }.into(),
+            Verb::Withdraw => {
+                let place = waiter.map(|waiter| (kind, waiter));
+                Self::Withdraw(Release { names, owner, ttl, token: 0, ballot, next, place })
+            }
             Verb::Inspect => Self::Inspect(names),
             Verb::Revoke => Revoke { names, ballot }.into(),
             Verb::Hello => hello.expect("what a hello has").into(),
@@ -116,8 +119,12 @@ impl From<&Operation> for Asked {
                 Self { kind, ttl, token, ballot, count, note, ..Self::by(verb, names, owner) }
             }
             Operation::Release(release) | Operation::Withdraw(release) => {
-                let Release { ref names, ref owner, ttl, token, ballot, next } = *release;
-                Self { ttl, token, ballot, next, ..Self::by(verb, names, owner) }
+                let Release { ref names, ref owner, ttl, token, ballot, next, place } = *release;
+                let asked = Self { ttl, token, ballot, next, ..Self::by(verb, names, owner) };
+                match place {
+                    Some((kind, waiter)) => Self { kind, waiter: Some(waiter), ..asked },
+                    None => asked,
+                }
             }
             Operation::Inspect(names) => Self::inspect(names.clone()),
             Operation::Revoke(Revoke { names, ballot }) => {

@@ -506,6 +506,23 @@ async fn withdrawal_leaves_the_place(node: Bench) {
     assert_eq!(node.look("a").await, Inspection::free(8));
 }
 
+/// c/1 withdraws, and takes its place again. It is not handed what it gives up: if it comes first,
+/// the name stays free for it. Otherwise the first waiter gets the name.
+async fn withdrawal_takes_its_owners_place_again(node: Bench) {
+    for (ballot, ticket, holder, waiting) in [(5, 8, Some("c/2"), 1), (25, 1, None, 2)] {
+        assert_eq!(node.claim("c/1", ballot).await, granted(ballot));
+        node.joins(&waits("c/2", 7, TTL)).await;
+        let withdrawal = Asked { verb: Verb::Withdraw, ballot, next: ballot + 10, ..waits("c/1", ticket, TTL) };
+        assert_eq!(node.ask(&withdrawal).await, Outcome::Released { held: 1 });
+        let told = node.look("a").await;
+        assert_eq!((told.holder.as_deref(), told.waiting), (holder, waiting));
+        assert_eq!(node.ask(&withdrawal).await, Outcome::Released { held: 0 }, "it comes twice");
+        assert_eq!(node.look("a").await.waiting, waiting);
+        node.release("c/1", ballot + 11).await;
+        node.release("c/2", ballot + 11).await;
+    }
+}
+
 async fn waiters_that_nobody_hears_for_are_skipped_in_one_call(node: Bench) {
     node.claim("me", 5).await;
     for number in 1..=30 {
@@ -733,6 +750,7 @@ both! {
     a_ballot_up_to_what_the_node_was_synced_to_hands_nothing_over;
     waiter_that_has_not_asked_again_is_handed_nothing;
     withdrawal_leaves_the_place;
+    withdrawal_takes_its_owners_place_again;
     waiters_that_nobody_hears_for_are_skipped_in_one_call;
     readers_at_the_head_are_handed_the_name_together;
     reader_that_asks_below_what_it_was_handed_is_told_that;

@@ -441,7 +441,7 @@ impl Said {
 }
 
 fn operation(scope: &Scope, message: Message) -> Operation {
-    let waits = scope.hands && message.verb == Verb::Claim;
+    let waits = scope.hands && matches!(message.verb, Verb::Claim | Verb::Withdraw);
     let waiter = Waiter { ticket: 1, lasts: lasts().ttl(), again: TICK * 100 };
     let next = if message.verb == Verb::Claim { message.ballot + 1 } else { message.next };
     let asked = Asked {

@@ -137,10 +137,22 @@ async fn who_gives_a_minority_back_does_not_wait_for_hints_that_cannot_come() {
     stage.round(Verb::Claim, |node, _| if node == 2 { SILENCE } else { queued(1) }).await;
     let withdrawal = stage.only(&[2], Verb::Withdraw, |_, _| released()).await;
     assert_eq!((&withdrawal.owner, withdrawal.ballot), (&claim.owner, claim.ballot + 7));
+    assert_eq!(withdrawal.waiter.map(|place| place.ticket), claim.waiter.map(|place| place.ticket));
     let took = stage.asked_after().await;
-    assert!(took <= 50 * MS, "it has no place there: {took:?}");
+    assert!(took <= 50 * MS, "it is not known whether it has a place there: {took:?}");
     let again = stage.round(Verb::Claim, |_, _| queued(1)).await;
     assert!(again.owner == claim.owner && again.ballot > withdrawal.ballot);
+}
+
+/// Such a waiter would keep the name from others, and could not win it.
+#[tokio::test(start_paused = true)]
+async fn waiter_takes_no_place_again_if_too_few_nodes_answer() {
+    let stage = Stage::with(3, true, long);
+    let (_waiting, claim) = waiter(&stage, |_| queued(1)).await;
+    stage.push(2, handed(&claim, claim.ballot + 7));
+    stage.round(Verb::Claim, |node, _| if node == 2 { granted() } else { fault(FaultKind::Timeout) }).await;
+    let withdrawal = stage.round(Verb::Withdraw, |_, _| released()).await;
+    assert_eq!((withdrawal.ballot, withdrawal.waiter), (claim.ballot + 7, None));
 }
 
 #[tokio::test(start_paused = true)]

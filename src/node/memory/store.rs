@@ -295,6 +295,25 @@ mod tests {
         assert_eq!(handed(&mut store), None);
     }
 
+    /// The waiter with the oldest ticket gives up the name and takes its place again: the name stays
+    /// free for it. A later waiter gives up the name, and the first waiter is handed it.
+    #[test]
+    fn withdrawal_takes_its_owners_place_again() {
+        let name = Name::new("p:", "a").unwrap();
+        for (owner, ticket, handed) in [("c/2", 5, None), ("c/3", 15, Some("c/5"))] {
+            let mut store = Store::made("m");
+            store.apply(&waits("a", owner, 7), SECOND);
+            store.apply(&waits("a", "c/5", 10), SECOND);
+            store.hints();
+            let place = waiter(ticket).map(|waiter| (crate::node::Kind::Lock, waiter));
+            let withdrawal = Release { next: 20, place, ..Release::of(&claim("a", owner, 7)) };
+            store.apply(&Operation::Withdraw(withdrawal), SECOND);
+            let granted = store.hints().into_iter().find_map(|hint| hint.granted);
+            assert_eq!(granted.map(|granted| granted.owner.to_string()).as_deref(), handed);
+            assert!(store.waits(&name, owner, SECOND));
+        }
+    }
+
     #[test]
     fn free_name_goes_to_the_first_waiter_whoever_touches_it() {
         for (owner, ballot, granted) in [("c/0", 8, true), ("c/9", 12, false)] {

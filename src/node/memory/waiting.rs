@@ -54,15 +54,15 @@ impl Work<'_> {
         other.is_some_and(|(_, waiting)| mine.is_none_or(|mine| waiting.ticket <= mine))
     }
 
-    /// The first live waiter. Dead waiters before it are dropped. For a claim, the search ends at
-    /// the claim's own place, and a reader's claim skips readers.
+    /// The first live waiter. Dead waiters before it are dropped. The search ends at the place of
+    /// the operation's owner. A reader's claim skips readers.
     fn first(&mut self, name: &Name, by: Option<&Claim>) -> Option<(Arc<str>, Waiting)> {
         let passes =
             |waiter: &str| by.is_some_and(|claim| [&*claim.owner, waiter].into_iter().all(Operation::is_shared));
         let mut place = 0;
         loop {
             let waiter = self.entry(name).line.at(place)?;
-            if by.is_some_and(|claim| claim.owner == waiter) {
+            if self.owner == Some(&waiter) {
                 return None;
             }
             if passes(&waiter) {
@@ -79,8 +79,8 @@ impl Work<'_> {
     /// together. Returns true if the name is free and was not handed over, since `next` is too low
     /// for the first waiter.
     ///
-    /// The owner of the current operation is never the first waiter. This owner holds the name, has
-    /// left the queue, or comes before all waiters.
+    /// If the operation's owner is the first waiter, nothing is handed over: the owner withdraws, and
+    /// would get back what it gives up.
     pub(super) fn hand_over(&mut self, name: &Name, next: u64) -> bool {
         let (now, mut is_free) = (self.now, false);
         while !is_free && self.entry(name).holder(now).is_none() {

@@ -30,7 +30,8 @@ impl Store {
             return Outcome::Forgot;
         }
         self.expire(now);
-        let mut work = Work { store: self, now, precise, hears, moved_up: BTreeMap::new() };
+        let owner = operation.owner();
+        let mut work = Work { store: self, now, precise, owner, hears, moved_up: BTreeMap::new() };
         match operation {
             Operation::Claim(claim) => work.claim(claim),
             Operation::Renew(renewal) => work.renew(renewal),
@@ -51,6 +52,8 @@ pub(super) struct Work<'a> {
     pub(super) store: &'a mut Store,
     pub(super) now: Duration,
     pub(super) precise: Duration,
+    /// The owner of the operation.
+    pub(super) owner: Option<&'a Arc<str>>,
     /// Whether a client receives the messages on its channel.
     pub(super) hears: &'a dyn Fn(&str) -> bool,
     /// By name, how many waiters have left the first two places of its queue.
@@ -280,7 +283,7 @@ impl Work<'_> {
     }
 
     fn withdraw(&mut self, withdraw: &Release) -> Outcome {
-        let Release { ref names, ref owner, ballot, next, .. } = *withdraw;
+        let Release { ref names, ref owner, ballot, next, place, .. } = *withdraw;
         let precise = self.precise;
         self.rotate();
         let mut held = 0;
@@ -291,6 +294,10 @@ impl Work<'_> {
                 self.note_fence(name);
             }
             if freed {
+                if let Some((kind, waiter)) = place {
+                    let now = self.now;
+                    self.entry(name).line.join(owner, kind, &waiter, now);
+                }
                 self.hand_over(name, next);
             }
             held += u32::from(freed);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::script::Script;
 use super::transport::{Argument, Arguments};
-use crate::node::operation::{Claim, Hello, Note, OldAtOnce, Operation, Release, Renew, Revoke, Waiter};
+use crate::node::operation::{Claim, Hello, Kind, Note, OldAtOnce, Operation, Release, Renew, Revoke, Waiter};
 
 /// One EVALSHA (or EVAL) that carries out operations of one script, in order.
 pub(super) struct Call<'a> {
@@ -130,11 +130,12 @@ fn arguments(operation: &Operation, take: &mut dyn FnMut(Argument<'_>)) {
                 .for_each(take);
         }
         Operation::Release(release) | Operation::Withdraw(release) => {
-            let Release { ref owner, token, ballot, next, .. } = *release;
+            let Release { ref owner, token, ballot, next, place: again, .. } = *release;
             let verb = Argument::Word(operation.verb().as_str());
+            let again = again.map(place_again).unwrap_or_default();
             [integer(names), Argument::Text(owner), Argument::Word(mode(owner)), verb]
                 .into_iter()
-                .chain([integer(token), integer(ballot), integer(next)])
+                .chain([integer(token), integer(ballot), integer(next), Argument::Text(&again)])
                 .for_each(take);
         }
         Operation::Revoke(Revoke { ballot, .. }) => [integer(names), integer(*ballot)].into_iter().for_each(take),
@@ -168,10 +169,20 @@ fn place(waiter: Option<Waiter>) -> [Argument<'static>; 3] {
     [integer(ticket), millis(lasts), millis(again.max(Duration::from_millis(1)))]
 }
 
-/// Whole milliseconds, at most 278 years. Redis would refuse a time that is much longer.
+/// The place that the owner of a withdrawal takes again. It is one argument, since it is rare.
+fn place_again((kind, waiter): (Kind, Waiter)) -> String {
+    let Waiter { ticket, lasts, again } = waiter;
+    format!("{ticket} {} {} {}", whole(lasts), whole(again.max(Duration::from_millis(1))), kind.code())
+}
+
 fn millis(duration: Duration) -> Argument<'static> {
+    integer(whole(duration))
+}
+
+/// Whole milliseconds, at most 278 years. Redis would refuse a time that is much longer.
+fn whole(duration: Duration) -> u64 {
     const MOST: u64 = 1 << 43;
-    integer(duration.as_secs().saturating_mul(1_000).saturating_add(u64::from(duration.subsec_millis())).min(MOST))
+    duration.as_secs().saturating_mul(1_000).saturating_add(u64::from(duration.subsec_millis())).min(MOST)
 }
 
 fn integer(number: impl TryInto<i64>) -> Argument<'static> {
@@ -183,7 +194,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::node::operation::{Intent, Kind, Name, Verb};
+    use crate::node::operation::{Intent, Name, Verb};
 
     fn names(names: &[&str]) -> Arc<[Name]> {
         names.iter().map(|name| Name::new("p:", name).unwrap()).collect()
@@ -219,6 +230,8 @@ mod tests {
         let claim = Claim { names: names_of_a, list, owner, kind, ttl, ballot, follows, gate, waiter, next };
         let release = Release { token: 1_000_000, next: 7_654_321, ..Release::of(&claim) };
         let withdraw = claim.clone().with_verb(Verb::Withdraw);
+        let place = waiter.map(|waiter| (Kind::Once, waiter));
+        let waits_on = Operation::Withdraw(Release { place, ..Release::of(&claim) });
         let kind = Kind::Lock;
         let list = "".into();
         let reader = Claim { list, owner: "c/1/x/s1".into(), waiter: None, next: 0, kind, follows: 5, ..claim.clone() };
@@ -237,8 +250,9 @@ mod tests {
                     .into(),
                 format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock 2 30000 7 1234567 2 3 250 hi"),
             ),
-            (release.into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock release 1000000 1234567 7654321")),
-            (withdraw, format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock withdraw 0 1234567 0")),
+            (release.into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock release 1000000 1234567 7654321 ")),
+            (withdraw, format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock withdraw 0 1234567 0 ")),
+            (waits_on, format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock withdraw 0 1234567 0 99 3000 10000 2")),
             (Revoke { names: claim.names.clone(), ballot: 7 }.into(), "3 p:node p:{a} p:{a}:readers 1 7".to_owned()),
             (Operation::Inspect(claim.names), format!("6 {a} p:{{a}}:note 1")),
         ] {

@@ -115,6 +115,22 @@ pub fn claimed_where_it_was_handed_over_with_another_ballot(script: &mut Script)
     script.asks(200, 1, Part { round_timeout: Some(millis(660)), hold: millis(300), ..Part::default() });
 }
 
+/// A releases when B has a place on n0 and n1 only, and C on n2 and n3 only. So B and C are handed
+/// two of four nodes each, and a quorum is three. D waits behind them. The three must not pass the
+/// two halves round among themselves: each must soon get the lock.
+pub fn handed_over_half_and_half(script: &mut Script) {
+    script.world(4, 4, 10_000, 12_000);
+    script.jitter = 2;
+    script.asks(0, 0, Part { hold: millis(400), ..Part::default() });
+    let late = script.about(410, 10);
+    script.hold_one_way(1, &[2, 3], 0, 40..late, late);
+    script.hold_one_way(2, &[0, 1], 0, 40..late, late);
+    for waiter in 1..4 {
+        let timeout = millis(2_000);
+        script.asks(50 * waiter, waiter as usize, Part { timeout, must: true, hold: millis(20), ..Part::default() });
+    }
+}
+
 /// A holds and B waits. C, behind B, gives up: C's release must not hand over A's lock.
 pub fn who_gives_up_hands_over_nothing_of_others(script: &mut Script) {
     script.world(3, 3, 3_000, 4_000);

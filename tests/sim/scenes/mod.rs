@@ -83,6 +83,7 @@ pub static SCENES: &[Scene] = &[
     scene!(handover::whoever_was_handed_the_lock_dies),
     scene!(handover::handed_over_longer_ago_than_a_round_may_last),
     scene!(handover::handed_over_by_a_node_whose_clock_was_stepped),
+    scene!(handover::handed_over_half_and_half),
     scene!(handover::who_gives_up_hands_over_nothing_of_others),
     scene!(handover::handed_over_for_less_than_the_claim_before_said),
     scene!(handover::handed_over_by_another_server_than_was_greeted),
