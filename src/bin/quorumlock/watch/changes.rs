@@ -18,7 +18,7 @@ pub(super) fn of_node(before: &Node, now: &Node) -> Vec<Event> {
     let mut events = Vec::new();
     // The first connection is no event: the state before it was unknown.
     let is_first = before.word == "connecting" && now.word == "up";
-    if before.word != now.word && !is_first {
+    if before.word != now.word && !is_first && !is_old(before, now) {
         events.push(event(turned(before.word, now), now.mood));
     }
     if before.slow != now.slow && before.word == now.word {
@@ -28,6 +28,12 @@ pub(super) fn of_node(before: &Node, now: &Node) -> Vec<Event> {
         });
     }
     events
+}
+
+/// Whether the node is connected again, but its last inspection is still the old failure. This is
+/// no event: the node has not failed again. The next event comes when the node answers.
+fn is_old(before: &Node, now: &Node) -> bool {
+    before.word != "up" && now.word == "no vote" && now.fails
 }
 
 /// The text about a change of a node's state.
@@ -260,6 +266,7 @@ mod tests {
             why,
             round_trip: None,
             slow: false,
+            fails: false,
             memory: String::new(),
             record,
             holder,

@@ -86,6 +86,7 @@ pub(super) fn unasked(nodes: &[NodeStatus]) -> Seen {
         why: is_refused(&node.state).then(|| node.state.to_string()),
         round_trip: node.round_trip,
         slow: false,
+        fails: false,
         memory: memory(node),
         record: record(node),
         holder: dash(),
@@ -120,6 +121,7 @@ fn node(reports: &Reports<'_>, index: usize, label: String, now: Instant) -> Nod
         },
         round_trip: pace.took.filter(|_| said.is_ok()).or(node.round_trip).filter(|_| node.state.is_admitted()),
         slow,
+        fails: said.is_err(),
         memory: memory(node),
         record: record(node),
         holder: holder(said, node),
@@ -291,6 +293,24 @@ mod tests {
             let node = first(&nodes, &list, Err("it has no record".to_owned()), Pace::default()).await;
             assert!(node.state == state && node.why.as_ref().is_some_and(|said| said.starts_with(why)), "{node:?}");
         }
+    }
+
+    /// The node is connected again, and its last inspection is still the old failure.
+    #[tokio::test]
+    async fn node_that_comes_back_has_not_failed_again() {
+        let down = NodeState::Down { why: "Connection refused".to_owned() };
+        let quarantined = NodeState::Quarantined { left: 60 * SECOND, doubt: Doubt::Restarted };
+        let (mut shown, free) = (Vec::new(), Inspection::free(0));
+        let failed = || Err("down: Connection refused".to_owned());
+        for (state, said) in
+            [(down, failed()), (quarantined, failed()), (NodeState::Up, failed()), (NodeState::Up, Ok(free))]
+        {
+            let (mut nodes, list) = voting();
+            nodes[0].state = state;
+            shown.push(first(&nodes, &list, said, Pace::default()).await);
+        }
+        let events = shown.windows(2).flat_map(|pair| changes::of_node(&pair[0], &pair[1]));
+        assert_eq!(events.map(|event| event.text).collect::<Vec<_>>(), ["up"]);
     }
 
     /// Requests over a closed connection fail at once.

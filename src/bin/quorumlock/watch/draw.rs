@@ -9,12 +9,14 @@ use ratatui::text::{Line, Span};
 use super::event::{Event, Kind};
 use super::model::Model;
 use super::seen::{Hold, Mood, Names, Node, Seen};
-use super::text::{ago, bold, cells, coloured, faint, fit, width as wide};
+use super::text::{ago, bold, cells, coloured, end_of, faint, fit, width as wide, wrap};
 use crate::duration::{exact, left, show};
 use crate::status::{cut, shown};
 
 /// The smallest screen, in columns and rows. Nothing useful fits on a smaller screen.
 const LEAST: (usize, usize) = (36, 8);
+/// From this height on, the verdict may take two lines.
+const TALL: usize = 10;
 /// From this height on, empty lines separate the sections.
 const ROOMY: usize = 18;
 /// How many rows describe the hold of the watched name.
@@ -38,10 +40,11 @@ fn screen(model: &mut Model, width: usize, height: usize, now: Instant) -> Vec<L
     if width < LEAST.0 || height < LEAST.1 {
         return vec![Line::raw(fit(&format!("too small: {}x{} is the least", LEAST.0, LEAST.1), width))];
     }
-    let rooms = Rooms::of(model, height);
-    let mut lines = vec![title(model, width)];
     let (verdict, mood) = model.verdict();
-    lines.push(Line::styled(fit(&verdict, width), coloured(mood)));
+    let verdict = if height < TALL { vec![fit(&verdict, width)] } else { wrap(&verdict, width) };
+    let rooms = Rooms::of(model, height, verdict.len());
+    let mut lines = vec![title(model, width)];
+    lines.extend(verdict.into_iter().map(|line| Line::styled(line, coloured(mood))));
     let gap = |lines: &mut Vec<_>| {
         if rooms.gaps {
             lines.push(Line::raw(""))
@@ -67,15 +70,18 @@ struct Rooms {
 }
 
 impl Rooms {
-    fn of(model: &Model, height: usize) -> Self {
+    /// `verdict` is how many lines the verdict has.
+    fn of(model: &Model, height: usize, verdict: usize) -> Self {
         let gaps = height >= ROOMY;
-        // The other three lines are title, verdict and help.
-        let room = height - 3 - if gaps { 3 } else { 0 };
+        // The other two lines are title and help.
+        let room = height - 2 - verdict - if gaps { 3 } else { 0 };
         let wanted = model.seen.as_ref().map_or(0, |(_, seen)| seen.nodes.len() + 1);
         if model.name.is_some() {
             let semaphore = model.seen.iter().any(|(_, seen)| seen.hold.iter().any(|hold| hold.gate));
             let middle = HOLD + usize::from(semaphore && gaps);
             let nodes = wanted.min(room - middle - if gaps { 5 } else { 1 });
+            // In less than three rows, nodes are only counted, in one row.
+            let nodes = if nodes < 3 && nodes + 1 < wanted { nodes.min(1) } else { nodes };
             return Self { nodes, middle, events: room - middle - nodes, gaps };
         }
         let nodes = wanted.min((room * 2 / 5).max(2));
@@ -127,7 +133,8 @@ fn node_line(columns: &Columns, node: &Node) -> Line<'static> {
     let remaining = node.left.map_or_else(|| "-".to_owned(), left);
     let state = state(node);
     let mood = if node.slow && node.mood == Mood::Good { Mood::Doubtful } else { node.mood };
-    Line::styled(columns.line(&node.label, &trip, &node.holder, &remaining, &node.record, &state), coloured(mood))
+    let label = end_of(&node.label, columns.label);
+    Line::styled(columns.line(&label, &trip, &node.holder, &remaining, &node.record, &state), coloured(mood))
 }
 
 fn state(node: &Node) -> String {
@@ -147,33 +154,46 @@ fn rest(begins: &str, nodes: &[Node], width: usize) -> Line<'static> {
     )
 }
 
-/// How wide the columns of the table of nodes are. Columns that do not fit are left out.
+/// How wide the columns of the table of nodes are. Columns that do not fit are left out: they have
+/// no width.
 struct Columns {
     label: usize,
-    holder: bool,
-    record: bool,
+    holder: usize,
+    record: usize,
     state: usize,
 }
 
 const TRIP: usize = 7;
 const HOLDER: usize = 18;
+/// The least width of the holder's column.
+const NARROW: usize = 6;
 const LEFT: usize = 6;
 const RECORD: usize = 10;
 
 impl Columns {
     fn of(named: bool, width: usize, nodes: &[Node]) -> Self {
-        let (holder, record) = (named && width >= 68, width >= if named { 80 } else { 60 });
-        let others = TRIP + 2 + if holder { HOLDER + LEFT + 4 } else { 0 } + if record { RECORD + 2 } else { 0 };
-        let room = width - others - 2;
-        // A long state leaves less room for the address.
-        let state = nodes.iter().map(|node| wide(&state(node))).max().unwrap_or(0).clamp(5, 22);
-        let label = nodes.iter().map(|node| wide(&node.label)).max().unwrap_or(0);
-        Self { label: label.max(4).min(room.saturating_sub(state)), holder, record, state }
+        let widest = |text: fn(&Node) -> usize| nodes.iter().map(text).max().unwrap_or(0);
+        let state = widest(|node| wide(&state(node))).clamp(5, 22);
+        let label = widest(|node| wide(&node.label)).max(4);
+        let held = widest(|node| wide(&node.holder)).clamp(NARROW, HOLDER);
+        let recorded = widest(|node| wide(&node.record)).clamp(4, RECORD);
+        let mut holder = if named && width >= 68 { HOLDER } else { 0 };
+        let least = if named { 80 } else { 60 };
+        let mut record = if width >= least { RECORD } else { 0 };
+        let left = if holder > 0 { LEFT + 4 } else { 0 };
+        let gap = if record > 0 { 2 } else { 0 };
+        let room = (width - TRIP - 4 - left - gap).saturating_sub(state);
+        // Blanks go first, then the ends of holders. The addresses are cut last.
+        let over = |holder: usize, record: usize| (label + holder + record).saturating_sub(room);
+        holder -= over(holder, record).min(holder.saturating_sub(held));
+        record -= over(holder, record).min(record.saturating_sub(recorded));
+        holder -= over(holder, record).min(holder.saturating_sub(NARROW));
+        Self { label: label.min(room.saturating_sub(holder + record)), holder, record, state }
     }
 
     fn line(&self, label: &str, trip: &str, holder: &str, left: &str, record: &str, state: &str) -> String {
-        let held = [(holder, HOLDER), (left, LEFT)].into_iter().filter(|_| self.holder);
-        let record = [(record, RECORD)].into_iter().filter(|_| self.record);
+        let held = [(holder, self.holder), (left, LEFT)].into_iter().filter(|_| self.holder > 0);
+        let record = [(record, self.record)].into_iter().filter(|_| self.record > 0);
         cells([(label, self.label), (trip, TRIP)].into_iter().chain(held).chain(record).chain([(state, self.state)]))
     }
 }

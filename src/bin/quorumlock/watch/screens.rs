@@ -22,6 +22,7 @@ pub(super) fn node(number: u16, word: &'static str, state: &str, mood: Mood) -> 
         why: None,
         round_trip: is_up.then_some(Duration::from_millis(12)),
         slow: number == 2,
+        fails: false,
         memory: if is_up { format!("{number}") } else { String::new() },
         record: if is_up { "5 nodes".to_owned() } else { "-".to_owned() },
         holder: if is_up { "host-a..21b4/7.0".to_owned() } else { "?".to_owned() },
@@ -125,17 +126,51 @@ fn a_name_on_a_small_terminal() {
     let lines = drawn(&mut of_a_name(), 40, 10);
     let expected = [
         "quorumlock watch: job          every 1 s",
-        "3 of 5 nodes vote; a quorum is 3: the ..",
-        "node           trip     state",
-        "10.0.1.7:6379  12.0 ms  up",
-        "and 4 more, 2 of them up",
+        "3 of 5 nodes vote; a quorum is 3: the",
+        "next failure stops all locks",
+        "5 nodes, 3 of them up",
         "job is held by host-a/4711/0b9c77e2-21..",
         "note \"deploy #812\", held for 3 s",
         "left 27 s  queue 2  token at most 41",
         "3 s ago    job taken by host-a/4711/0b..",
+        "10 s ago   10.0.4.7:6379 down: Connect..",
         "q quit  / filter  e events: all  up/do..",
     ];
     assert_eq!(lines, expected);
+}
+
+/// The screen if the nodes have these addresses, in front of the digits 1 to 5.
+fn with_addresses(begins: &str, width: u16) -> Vec<String> {
+    let (mut model, mut seen) = (of_a_name(), seen(Some(held())));
+    for (number, node) in (1..).zip(&mut seen.nodes) {
+        node.label = format!("{begins}{number}");
+    }
+    model.0.see(model.1, seen);
+    drawn(&mut model, width, 24)
+}
+
+#[test]
+fn addresses_of_nodes_are_cut_last_and_in_front() {
+    let lines = with_addresses("127.0.0.1:791", 80);
+    assert_eq!(lines[4], "127.0.0.1:7911  12.0 ms  host-a..21b4/7.0   27 s    5 nodes     up");
+    assert_eq!(lines[6], "127.0.0.1:7913  12.0 ms  host-a..21b4/7.0   27 s    5 nodes     quarantined 58 s");
+    let lines = with_addresses("eu-central.example:791", 80);
+    assert_eq!(lines[6], "eu-central.example:7913  12.0 ms  host-a..2..  27 s    5 nodes  quarantined 58 s");
+    let lines = with_addresses("127.0.0.1:791", 37);
+    assert_eq!(lines[5], "..0.1:7911  12.0 ms  up");
+    assert_eq!(lines[7], "..0.1:7913  12.0 ms  quarantined 58 s");
+}
+
+#[test]
+fn a_long_verdict_takes_two_lines() {
+    let verdict =
+        "3 of 5 nodes vote; a quorum is 3. One more node votes in 57 s: restart no other node before that".to_owned();
+    let mut model = of_a_name();
+    model.0.see(model.1, Seen { verdict, ..seen(Some(held())) });
+    let lines = drawn(&mut model, 80, 24);
+    assert_eq!(lines[1], "3 of 5 nodes vote; a quorum is 3. One more node votes in 57 s: restart no other");
+    assert_eq!(lines[2..4], ["node before that", ""]);
+    assert!(lines[23].starts_with("q quit"), "{lines:?}");
 }
 
 #[test]

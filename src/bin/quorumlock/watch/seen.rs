@@ -26,6 +26,8 @@ pub(super) struct Node {
     pub(super) round_trip: Option<Duration>,
     /// Whether its last answer took long, or the pending request already takes long.
     pub(super) slow: bool,
+    /// Whether its last inspection failed.
+    pub(super) fails: bool,
     /// The id of its record; empty if the node has no record. If the id changes, the node may have
     /// forgotten locks.
     pub(super) memory: String,

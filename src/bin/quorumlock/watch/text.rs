@@ -35,6 +35,21 @@ fn cut(text: &str, columns: usize) -> String {
     kept + sign
 }
 
+/// Cuts the text in front, if it is wider than `columns`: addresses differ at their ends.
+pub(super) fn end_of(text: &str, columns: usize) -> String {
+    let reversed = |text: &str| text.chars().rev().collect::<String>();
+    if width(text) <= columns { text.to_owned() } else { reversed(&cut(&reversed(text), columns)) }
+}
+
+/// The text in one line, or in two lines if it is wider. The second line is cut at its end.
+pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let spaces = text.match_indices(' ').map(|(at, _)| at);
+    match spaces.take_while(|at| width(&text[..*at]) <= columns).last() {
+        Some(at) if width(text) > columns => vec![fit(&text[..at], columns), fit(&text[at + 1..], columns)],
+        _ => vec![fit(text, columns)],
+    }
+}
+
 pub(super) fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
@@ -76,6 +91,17 @@ mod tests {
         assert_eq!(fit("a long name", 6), "a lo..");
         assert_eq!(["job", "job", "job"].map(|it| fit(it, 2)), [".."; 3]);
         assert_eq!((fit("job", 1), fit("job", 0)), (".".to_owned(), String::new()));
+    }
+
+    #[test]
+    fn text_is_cut_in_front_or_wrapped() {
+        assert_eq!((end_of("n1:7914", 7), end_of("n1:7914", 5)), ("n1:7914".to_owned(), "..914".to_owned()));
+        assert_eq!(end_of("n1:7914", 1), ".");
+        assert_eq!(wrap("one two", 7), ["one two"]);
+        assert_eq!(wrap("one two", 6), ["one   ", "two   "]);
+        assert_eq!(wrap("one two three", 7), ["one two", "three  "]);
+        assert_eq!(wrap("one two three four", 7), ["one two", "three.."]);
+        assert_eq!(wrap("onetwothree", 7), ["onetw.."]);
     }
 
     #[test]
