@@ -417,6 +417,7 @@ impl Claimant<'_> {
 
     /// The caller's time is over: withdraws, and waits until it is clear why the round failed.
     async fn diagnose(&self, attempt: &mut Attempt<'_>, round: &Round<ClaimTally>, limit: Tick) {
+        attempt.stop_waiting();
         attempt.withdraw();
         let _ = before(&self.voters.host, limit, explained(round, self.voters.size.quorum())).await;
     }

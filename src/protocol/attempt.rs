@@ -19,11 +19,14 @@ use crate::node::vote::told;
 use crate::node::{Claim, Kind, Name, Release, Waiter};
 use crate::rules::handover::{self, Handovers};
 use crate::rules::tally::Cause;
-use crate::rules::{Acquisition, Ask, ClaimTally, Decision, Terms, Tick, Validity, Won};
+use crate::rules::{Acquisition, Ask, ClaimTally, Decision, NodeSet, Terms, Tick, Validity, Won};
 use crate::spans::Spanned;
 
 /// How many earlier asks are checked for late replies.
 const EARLIER: usize = 4;
+
+/// Each withdrawal with such a number takes no place again.
+const YIELDS: u32 = 4;
 
 /// How a claim treats waiters.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +64,9 @@ pub(super) struct Attempt<'a> {
     /// When to lift the ballot (ask again with a higher one), even if nodes have not replied yet.
     /// `None` until that time is set.
     early: Option<Tick>,
+    /// How many withdrawals the owner has sent, and the nodes where they may give it a place.
+    withdrawals: u32,
+    taken_again: NodeSet,
     in_line: Option<Counted<'a>>,
     listening: Option<Listening>,
     /// A shutdown waits while this lives, since a release may have to follow.
@@ -108,6 +114,8 @@ impl<'a> Attempt<'a> {
             next: None,
             told: 0,
             early: None,
+            withdrawals: 0,
+            taken_again: NodeSet::default(),
             in_line: None,
             listening: None,
             _open: voters.release_tasks.begin(),
@@ -297,7 +305,6 @@ impl<'a> Attempt<'a> {
 
     /// Withdraws a failed round before the next one, on each node that may hold the name.
     pub(super) fn withdraw(&mut self) {
-        let place = self.place_again();
         // Read `may_hold` first: a reply may move a node from it to the hand-overs.
         let (may_hold, unheard) = (self.acquisition.may_hold(), self.acquisition.unheard());
         let targets = |handed: &Handovers| may_hold.or(handed.open());
@@ -310,17 +317,24 @@ impl<'a> Attempt<'a> {
         }
         self.acquisition.withdraw(ballot);
         let next = self.next(ballot);
+        let place = self.place_again(ask);
         let withdraw = ReleaseRequest::withdrawal(Release { ballot, next, place, ..Release::of(&self.claim) });
         ReleaseTask::start(self.voters, self.with_lease(withdraw), ReleaseTargets { ask, insist: ask, unheard });
     }
 
-    /// The place that the owner takes again where it withdraws. If it had no place there, a name of
-    /// which waiters hold a part each could go round among them for ever. `None` if too few nodes
-    /// answered, or too late: then the next waiter must get its turn.
-    fn place_again(&self) -> Option<(Kind, Waiter)> {
-        let cause = self.acquisition.last()?.votes.look(ClaimTally::cause);
-        let waiter = self.claim.place().filter(|_| cause == Cause::Contended)?;
+    /// The place that the owner takes again on the nodes `ask`, where it withdraws. If it had no place
+    /// there, waiters that hold a part each could pass these parts round for ever. Each fourth time
+    /// it takes none, and the next waiter gets its turn: this owner may be unable to win.
+    fn place_again(&mut self, ask: NodeSet) -> Option<(Kind, Waiter)> {
+        self.withdrawals = self.withdrawals.wrapping_add(1);
+        let waiter = self.claim.place().filter(|_| !self.withdrawals.is_multiple_of(YIELDS))?;
+        self.taken_again = self.taken_again.or(ask);
         Some((self.claim.kind, waiter))
+    }
+
+    /// Takes no place from now on, since the owner will end.
+    pub(super) const fn stop_waiting(&mut self) {
+        self.claim.waiter = None;
     }
 
     /// Sets `lease` to the lock's ttl. For a job once a period, the request's `ttl` is the period.
@@ -367,7 +381,7 @@ impl Drop for Attempt<'_> {
             return;
         }
         // The nodes that may have granted a claim, or may hand the name over to this owner.
-        let mut ask = may_hold.or(handed.pushed()).or(handed.registered());
+        let mut ask = may_hold.or(handed.pushed()).or(handed.registered()).or(self.taken_again);
         let insist = ask;
         if in_line {
             ask = self.voters.everyone();

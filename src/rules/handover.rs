@@ -4,7 +4,8 @@
 //! free, the node grants it to the waiter, and sends a push. The push answers the waiter's last
 //! claim that the node has confirmed. The waiter cannot see how long the push took to arrive. But
 //! the node granted the name after that claim was sent. So the waiter counts the hold from the
-//! moment when it sent that claim.
+//! moment when it sent that claim. A withdrawal may give a place back, and nothing confirms this: a
+//! push to this place counts from the last confirmed claim, or not at all.
 
 use std::time::Duration;
 

@@ -144,15 +144,36 @@ async fn who_gives_a_minority_back_does_not_wait_for_hints_that_cannot_come() {
     assert!(again.owner == claim.owner && again.ballot > withdrawal.ballot);
 }
 
-/// Such a waiter would keep the name from others, and could not win it.
+/// A waiter that cannot win would keep the name from others.
 #[tokio::test(start_paused = true)]
-async fn waiter_takes_no_place_again_if_too_few_nodes_answer() {
+async fn waiter_takes_no_place_again_each_fourth_time() {
     let stage = Stage::with(3, true, long);
-    let (_waiting, claim) = waiter(&stage, |_| queued(1)).await;
+    let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
+    let (mut ballot, mut taken) = (claim.ballot, Vec::new());
+    for _ in 0..8 {
+        ballot += 1_000_000;
+        stage.push(2, handed(&claim, ballot));
+        stage.round(Verb::Claim, |node, _| if node == 2 { granted() } else { queued(1) }).await;
+        let withdrawal = stage.only(&[2], Verb::Withdraw, |_, _| released()).await;
+        taken.push(withdrawal.waiter.is_some());
+        ballot = stage.round(Verb::Claim, |_, _| queued(1)).await.ballot;
+    }
+    assert_eq!(taken, [true, true, true, false].repeat(2));
+    waiting.abort();
+    stage.round(Verb::Release, |_, _| released()).await;
+}
+
+/// The withdrawal is repeated, and may arrive behind a release that is not.
+#[tokio::test(start_paused = true)]
+async fn release_is_repeated_where_a_withdrawal_takes_a_place_again() {
+    let stage = Stage::with(3, true, long);
+    let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
     stage.push(2, handed(&claim, claim.ballot + 7));
-    stage.round(Verb::Claim, |node, _| if node == 2 { granted() } else { fault(FaultKind::Timeout) }).await;
-    let withdrawal = stage.round(Verb::Withdraw, |_, _| released()).await;
-    assert_eq!((withdrawal.ballot, withdrawal.waiter), (claim.ballot + 7, None));
+    stage.round(Verb::Claim, |node, _| if node == 2 { granted() } else { held(60) }).await;
+    stage.only(&[2], Verb::Withdraw, |_, _| SILENCE).await;
+    waiting.abort();
+    stage.round(Verb::Release, |node, _| if node == 2 { fault(FaultKind::Down) } else { released() }).await;
+    stage.only(&[2], Verb::Release, |_, _| released()).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -131,6 +131,36 @@ pub fn handed_over_half_and_half(script: &mut Script) {
     }
 }
 
+/// One of four nodes is down. A releases when B, C and D have one place each, on three nodes. Each is
+/// handed one node, and needs all three.
+pub fn handed_over_in_three_parts(script: &mut Script) {
+    script.world(4, 4, 10_000, 12_000);
+    script.jitter = 2;
+    script.at(0, Cue::Crash { node: 3, memory: Memory::Kept, down: Duration::from_secs(60) });
+    script.asks(20, 0, Part { hold: millis(400), ..Part::default() });
+    let late = script.about(430, 10);
+    for waiter in 1..4 {
+        let others = (0..3).filter(|node| node + 1 != waiter).collect::<Vec<_>>();
+        script.hold_one_way(waiter, &others, 0, 40..late, late);
+        let part = Part { timeout: millis(2_500), must: true, hold: millis(20), ..Part::default() };
+        script.asks(50 * waiter as u64, waiter, part);
+    }
+}
+
+/// C's vote is left on n2, and C is dead. A waits first. It does not reach n0, so it cannot win
+/// before C's hold ends. B reaches all nodes, and must get the lock from n0 and n1.
+pub fn the_first_in_line_cannot_win(script: &mut Script) {
+    script.world(3, 3, 10_000, 12_000);
+    script.jitter = 2;
+    script.hold_one_way(2, &[0, 1], 0, 0..NEVER, NEVER);
+    script.once_done(Verb::Claim, 2, 2, Answer::Granted, Cue::Kill(2));
+    script.asks(10, 2, Part::default());
+    script.hold_back(0, &[0], 0..NEVER, NEVER);
+    script.asks(50, 0, Part { round_timeout: Some(millis(100)), ..Part::default() });
+    let at = script.about(60, 400);
+    script.asks(at, 1, Part { timeout: millis(3_000), must: true, hold: millis(50), ..Part::default() });
+}
+
 /// A holds and B waits. C, behind B, gives up: C's release must not hand over A's lock.
 pub fn who_gives_up_hands_over_nothing_of_others(script: &mut Script) {
     script.world(3, 3, 3_000, 4_000);
