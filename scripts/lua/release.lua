@@ -59,7 +59,7 @@ return each(8, 5, function(at, key)
     if it.mine then freed = freed + 1 end
   end
   for _, it in ipairs(seen) do
-    -- An owner that goes on keeps its place. The place ended when the owner was granted the name.
+    -- The grant of the name ended the owner's place. If the owner goes on, it takes this place again.
     if it.mine and place ~= '' then
       ticket, lasts, again, kind = match(place, '^(%d+) (%d+) (%d+) (%d+)$')
       more().join(it)

@@ -25,7 +25,7 @@ use crate::spans::Spanned;
 /// How many earlier asks are checked for late replies.
 const EARLIER: usize = 4;
 
-/// Each withdrawal with such a number takes no place again.
+/// Each withdrawal of an owner with a multiple of this number takes no place again.
 const YIELDS: u32 = 4;
 
 /// How a claim treats waiters.
@@ -315,20 +315,28 @@ impl<'a> Attempt<'a> {
         if ask.is_empty() {
             return self.acquisition.wait();
         }
+        let place = self.place_again();
+        if place.is_some() {
+            self.taken_again = self.taken_again.or(ask);
+        }
         self.acquisition.withdraw(ballot);
         let next = self.next(ballot);
-        let place = self.place_again(ask);
         let withdraw = ReleaseRequest::withdrawal(Release { ballot, next, place, ..Release::of(&self.claim) });
         ReleaseTask::start(self.voters, self.with_lease(withdraw), ReleaseTargets { ask, insist: ask, unheard });
     }
 
-    /// The place that the owner takes again on the nodes `ask`, where it withdraws. If it had no place
-    /// there, waiters that hold a part each could pass these parts round for ever. Each fourth time
-    /// it takes none, and the next waiter gets its turn: this owner may be unable to win.
-    fn place_again(&mut self, ask: NodeSet) -> Option<(Kind, Waiter)> {
+    /// The place that the owner takes again where it withdraws. If it had no place there, waiters that
+    /// hold a part each could pass these parts round for ever. But an owner that is slow, or that a
+    /// dead owner's hold keeps from winning, must not keep the name from others: it takes no place
+    /// after a round that nodes did not answer in time, nor each fourth time.
+    fn place_again(&mut self) -> Option<(Kind, Waiter)> {
         self.withdrawals = self.withdrawals.wrapping_add(1);
+        let ask = self.acquisition.last()?;
+        let is_late = self.voters.host.now().since(ask.t0) >= self.rules.round_timeout;
+        if is_late || ask.votes.look(ClaimTally::cause) == Cause::Unavailable {
+            return None;
+        }
         let waiter = self.claim.place().filter(|_| !self.withdrawals.is_multiple_of(YIELDS))?;
-        self.taken_again = self.taken_again.or(ask);
         Some((self.claim.kind, waiter))
     }
 
@@ -353,6 +361,8 @@ impl<'a> Attempt<'a> {
     /// shutdown waits until the returned [`Open`] is dropped, so that the caller can release first.
     pub(super) fn won(mut self, won: Won, places: QueueEntries) -> (Grant, Open) {
         let claim = Claim { ballot: won.ballot, ttl: self.rules.validity.ttl(), ..self.claim.clone() };
+        // A withdrawal that is still on its way may give the owner a place.
+        let won = Won { may_hold: won.may_hold.or(self.taken_again), ..won };
         self.has_won = true;
         self.in_line = None;
         let mut listening = self.listening.take();

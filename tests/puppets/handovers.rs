@@ -98,7 +98,8 @@ async fn who_is_refused_until_its_time_ends_while_it_asks_again_is_told_that_oth
     stage.round(Verb::Claim, |_, _| SILENCE).await;
     let error = waiting.await.unwrap().unwrap_err();
     assert!(error.is_timeout(), "{error}");
-    stage.round(Verb::Withdraw, |_, _| released()).await;
+    let withdrawal = stage.round(Verb::Withdraw, |_, _| released()).await;
+    assert_eq!(withdrawal.waiter, None, "it does not go on");
     stage.round(Verb::Release, |_, _| released()).await;
 }
 
@@ -167,13 +168,35 @@ async fn waiter_takes_no_place_again_each_fourth_time() {
 #[tokio::test(start_paused = true)]
 async fn release_is_repeated_where_a_withdrawal_takes_a_place_again() {
     let stage = Stage::with(3, true, long);
-    let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
-    stage.push(2, handed(&claim, claim.ballot + 7));
-    stage.round(Verb::Claim, |node, _| if node == 2 { granted() } else { held(60) }).await;
-    stage.only(&[2], Verb::Withdraw, |_, _| SILENCE).await;
+    let (waiting, _) = waiter(&stage, |node| if node == 2 { granted() } else { queued(1) }).await;
+    let withdrawal = stage.only(&[2], Verb::Withdraw, |_, _| SILENCE).await;
+    assert!(withdrawal.waiter.is_some());
     waiting.abort();
     stage.round(Verb::Release, |node, _| if node == 2 { fault(FaultKind::Down) } else { released() }).await;
     stage.only(&[2], Verb::Release, |_, _| released()).await;
+}
+
+/// Its votes come too late, so it would keep the name from others.
+#[tokio::test(start_paused = true)]
+async fn waiter_takes_no_place_again_after_a_round_without_enough_answers() {
+    let stage = Stage::with(3, true, long);
+    let (_waiting, claim) = waiter(&stage, |_| queued(1)).await;
+    stage.push(2, handed(&claim, claim.ballot + 7));
+    stage.round(Verb::Claim, |node, _| if node == 2 { granted() } else { fault(FaultKind::Timeout) }).await;
+    let withdrawal = stage.round(Verb::Withdraw, |_, _| released()).await;
+    assert_eq!((withdrawal.ballot, withdrawal.waiter), (claim.ballot + 7, None));
+    // One node does not answer until the round is over.
+    stage.round(Verb::Claim, |_, _| queued(1)).await;
+    stage.push(2, handed(&claim, claim.ballot + 2_000_000));
+    stage
+        .round(Verb::Claim, |node, _| match node {
+            0 => queued(1),
+            1 => SILENCE,
+            _ => granted(),
+        })
+        .await;
+    let withdrawal = stage.only(&[1, 2], Verb::Withdraw, |_, _| released()).await;
+    assert_eq!(withdrawal.waiter, None);
 }
 
 #[tokio::test(start_paused = true)]

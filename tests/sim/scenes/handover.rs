@@ -147,7 +147,7 @@ pub fn handed_over_in_three_parts(script: &mut Script) {
     }
 }
 
-/// C's vote is left on n2, and C is dead. A waits first. It does not reach n0, so it cannot win
+/// C's vote is left on n2, and C is dead. A waits first, and has no connection to n0, so it cannot win
 /// before C's hold ends. B reaches all nodes, and must get the lock from n0 and n1.
 pub fn the_first_in_line_cannot_win(script: &mut Script) {
     script.world(3, 3, 10_000, 12_000);
@@ -156,9 +156,20 @@ pub fn the_first_in_line_cannot_win(script: &mut Script) {
     script.once_done(Verb::Claim, 2, 2, Answer::Granted, Cue::Kill(2));
     script.asks(10, 2, Part::default());
     script.hold_back(0, &[0], 0..NEVER, NEVER);
-    script.asks(50, 0, Part { round_timeout: Some(millis(100)), ..Part::default() });
+    script.at(10, Cue::Replace { process: 0, node: 0 });
+    script.asks(50, 0, Part::default());
     let at = script.about(60, 400);
-    script.asks(at, 1, Part { timeout: millis(3_000), must: true, hold: millis(50), ..Part::default() });
+    script.asks(at, 1, Part { timeout: millis(2_000), must: true, hold: millis(50), ..Part::default() });
+}
+
+/// Nodes grant A's claims, and A gets no answer. B must get the lock once A's first round is over.
+pub fn the_first_in_line_hears_no_answers(script: &mut Script) {
+    script.world(3, 2, 10_000, 12_000);
+    script.node_timeout(20_000);
+    script.hold_one_way(0, &[0, 1, 2], 1, 0..NEVER, NEVER);
+    script.asks(10, 0, Part::default());
+    let at = script.about(60, 400);
+    script.asks(at, 1, Part { timeout: millis(2_500), must: true, hold: millis(50), ..Part::default() });
 }
 
 /// A holds and B waits. C, behind B, gives up: C's release must not hand over A's lock.

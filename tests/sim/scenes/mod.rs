@@ -86,6 +86,7 @@ pub static SCENES: &[Scene] = &[
     scene!(handover::handed_over_half_and_half),
     scene!(handover::handed_over_in_three_parts),
     scene!(handover::the_first_in_line_cannot_win),
+    scene!(handover::the_first_in_line_hears_no_answers),
     scene!(handover::who_gives_up_hands_over_nothing_of_others),
     scene!(handover::handed_over_for_less_than_the_claim_before_said),
     scene!(handover::handed_over_by_another_server_than_was_greeted),
