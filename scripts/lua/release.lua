@@ -7,8 +7,8 @@
 --         token   of a release: locks with tokens up to this one are over; or 0
 --         ballot  the highest ballot that the owner asked with or was pushed
 --         next    the ballot of a hand-over; 0: hands nothing over
---         place   of a withdrawal: 'TICKET H AGAIN KIND' of the place that the owner takes again, if its
---                 hold was ended; or ''
+--         place   of a withdrawal: 'TICKET H AGAIN KIND' of the place that the owner takes again if
+--                 its hold was ended; or ''
 -- Returns nothing if there is one name and its hold was ended; else released, HOW MANY were ended
 
 local has_ended, token

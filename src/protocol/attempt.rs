@@ -25,7 +25,7 @@ use crate::spans::Spanned;
 /// How many earlier asks are checked for late replies.
 const EARLIER: usize = 4;
 
-/// Each withdrawal of an owner with a multiple of this number takes no place again.
+/// If the number of an owner's withdrawal is a multiple of this, it takes no place again.
 const YIELDS: u32 = 4;
 
 /// How a claim treats waiters.
@@ -64,8 +64,9 @@ pub(super) struct Attempt<'a> {
     /// When to lift the ballot (ask again with a higher one), even if nodes have not replied yet.
     /// `None` until that time is set.
     early: Option<Tick>,
-    /// How many withdrawals the owner has sent, and the nodes where they may give it a place.
+    /// How many withdrawals the owner has sent.
     withdrawals: u32,
+    /// The nodes where a withdrawal may give the owner its place again.
     taken_again: NodeSet,
     in_line: Option<Counted<'a>>,
     listening: Option<Listening>,
@@ -325,10 +326,10 @@ impl<'a> Attempt<'a> {
         ReleaseTask::start(self.voters, self.with_lease(withdraw), ReleaseTargets { ask, insist: ask, unheard });
     }
 
-    /// The place that the owner takes again where it withdraws. If it had no place there, waiters that
-    /// hold a part each could pass these parts round for ever. But an owner that is slow, or that a
-    /// dead owner's hold keeps from winning, must not keep the name from others: it takes no place
-    /// after a round that nodes did not answer in time, nor each fourth time.
+    /// The place that the owner takes again where it withdraws. Without it, waiters that hold a part
+    /// each could pass these parts round for ever. But an owner that cannot win must not keep the
+    /// name from others. So it takes no place if the round was not answered in time, and each fourth
+    /// time.
     fn place_again(&mut self) -> Option<(Kind, Waiter)> {
         self.withdrawals = self.withdrawals.wrapping_add(1);
         let ask = self.acquisition.last()?;

@@ -239,12 +239,10 @@ impl<'a> Reader<'a> {
                 let verb = if word == "withdraw" { Verb::Withdraw } else { Verb::Release };
                 let (token, ballot, next, place) = (self.number(), self.number(), self.number(), self.word());
                 let asked = Asked { token, ballot, next, names: self.names(many, 5), ..self.asked(verb, owner) };
-                let Some((place, kind)) = place.rsplit_once(' ') else { return asked };
-                let (kind, found) = (kind.parse().map(Kind::of), place.split(' ').map(str::parse).collect());
-                let Ok::<Vec<u64>, _>(found) = found else { panic!("a place: {place}") };
-                let [lasts, again] = [found[1], found[2]].map(Duration::from_millis);
-                let waiter = Some(Waiter { ticket: found[0], lasts, again });
-                Asked { waiter, kind: kind.expect("a kind"), ..asked }
+                let numbers: Vec<u64> = place.split_whitespace().map(|one| one.parse().expect("a number")).collect();
+                let [ticket, lasts, again, kind] = numbers[..] else { return asked };
+                let [lasts, again] = [lasts, again].map(Duration::from_millis);
+                Asked { waiter: Some(Waiter { ticket, lasts, again }), kind: Kind::of(kind), ..asked }
             }
             "revoke" => {
                 let (ballot, names) = (self.number(), self.names(many, 2));

@@ -88,8 +88,8 @@ pub struct Note {
 /// over. Its late claims with ballots up to `ballot` are refused, and it leaves the queues.
 ///
 /// As a withdrawal: takes back the owner's grants with ballots up to `ballot`. Asks with such
-/// ballots that arrive later are refused. The owner continues. It keeps its places in queues, and takes
-/// `place` again where its hold was ended.
+/// ballots that arrive later are refused. The owner continues. It keeps its places in queues, and
+/// takes `place` again where its hold was ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     /// The names to free.
@@ -106,8 +106,8 @@ pub struct Release {
     pub ballot: u64,
     /// The ballot with which the node hands a freed name to a waiter; 0 for no hand-over.
     pub next: u64,
-    /// The place in the queue that the owner of a withdrawal keeps: the kind of hold that it waits
-    /// for, and its place. A grant or a hand-over had ended this place.
+    /// The place in the queue that the owner of a withdrawal takes again, and the kind of hold that
+    /// it waits for. A grant or a hand-over had ended this place.
     pub place: Option<(Kind, Waiter)>,
 }
 

@@ -130,12 +130,12 @@ fn arguments(operation: &Operation, take: &mut dyn FnMut(Argument<'_>)) {
                 .for_each(take);
         }
         Operation::Release(release) | Operation::Withdraw(release) => {
-            let Release { ref owner, token, ballot, next, place: again, .. } = *release;
+            let Release { ref owner, token, ballot, next, place, .. } = *release;
             let verb = Argument::Word(operation.verb().as_str());
-            let again = again.map(place_again).unwrap_or_default();
+            let place = place.map(place_again).unwrap_or_default();
             [integer(names), Argument::Text(owner), Argument::Word(mode(owner)), verb]
                 .into_iter()
-                .chain([integer(token), integer(ballot), integer(next), Argument::Text(&again)])
+                .chain([integer(token), integer(ballot), integer(next), Argument::Text(&place)])
                 .for_each(take);
         }
         Operation::Revoke(Revoke { ballot, .. }) => [integer(names), integer(*ballot)].into_iter().for_each(take),
@@ -165,14 +165,19 @@ fn mode(owner: &str) -> &'static str {
 /// Ticket, hand-over time, and time to the next ask; zeros if the claim does not wait.
 fn place(waiter: Option<Waiter>) -> [Argument<'static>; 3] {
     let Some(Waiter { ticket, lasts, again }) = waiter else { return [const { Argument::Integer(0) }; 3] };
-    // Round up a time below 1 ms: zero would mean that the claim does not wait.
-    [integer(ticket), millis(lasts), millis(again.max(Duration::from_millis(1)))]
+    [integer(ticket), millis(lasts), integer(next_ask(again))]
 }
 
 /// The place that the owner of a withdrawal takes again. It is one argument, since it is rare.
 fn place_again((kind, waiter): (Kind, Waiter)) -> String {
     let Waiter { ticket, lasts, again } = waiter;
-    format!("{ticket} {} {} {}", whole(lasts), whole(again.max(Duration::from_millis(1))), kind.code())
+    format!("{ticket} {} {} {}", whole(lasts), next_ask(again), kind.code())
+}
+
+/// The time to the next ask. A time below 1 ms is rounded up: zero would mean that the claim does
+/// not wait.
+fn next_ask(again: Duration) -> u64 {
+    whole(again).max(1)
 }
 
 fn millis(duration: Duration) -> Argument<'static> {

@@ -131,8 +131,8 @@ pub fn handed_over_half_and_half(script: &mut Script) {
     }
 }
 
-/// One of four nodes is down. A releases when B, C and D have one place each, on three nodes. Each is
-/// handed one node, and needs all three.
+/// One of four nodes is down. A releases when B, C and D have one place each, on three nodes. Each
+/// is handed one node, and needs all three.
 pub fn handed_over_in_three_parts(script: &mut Script) {
     script.world(4, 4, 10_000, 12_000);
     script.jitter = 2;
@@ -147,8 +147,8 @@ pub fn handed_over_in_three_parts(script: &mut Script) {
     }
 }
 
-/// C's vote is left on n2, and C is dead. A waits first, and has no connection to n0, so it cannot win
-/// before C's hold ends. B reaches all nodes, and must get the lock from n0 and n1.
+/// C's vote is left on n2, and C is dead. A waits first, and has no connection to n0, so it cannot
+/// win before C's hold ends. B reaches all nodes, and must get the lock from n0 and n1.
 pub fn the_first_in_line_cannot_win(script: &mut Script) {
     script.world(3, 3, 10_000, 12_000);
     script.jitter = 2;
