@@ -116,7 +116,7 @@ fn read(arguments: &dyn Arguments) -> (usize, Option<&'static str>) {
         at += 1;
     });
     // Keys for each name and arguments for each operation, of claims, renewals and releases.
-    let operations = [(4, 12), (5, 11), (5, 7)].into_iter().find_map(|(names, size)| {
+    let operations = [(4, 12), (5, 11), (5, 8)].into_iter().find_map(|(names, size)| {
         let fits = (keys - 1) % names == 0 && (keys - 1) / names * size == at - 2 - keys;
         fits.then_some((keys - 1) / names)
     });
