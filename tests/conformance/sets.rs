@@ -6,12 +6,15 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::join_all;
 use quorumlock::{MAX_NAMES, Quorum, Released};
+use tokio::time::Instant;
 
 use crate::common::{PATIENCE, eventually, later};
 use crate::world::World;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
+/// The longest allowed `round_timeout`.
+const LONG_ROUND: Duration = Duration::from_secs(5);
 
 /// Whether nobody holds `name`, nor waits for it.
 async fn is_free(quorum: &Quorum, name: &str) -> bool {
@@ -221,11 +224,16 @@ async fn a_set_is_renewed_as_a_whole(world: impl World) {
 async fn a_thousand_names_are_one_claim_and_more_are_refused(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let names = |many: usize| (0..many).map(|number| format!("name/{number}"));
-    let guard = client.lock_all(names(MAX_NAMES)).acquire(10 * SECOND).await.unwrap();
+    let options = client.options().round_timeout(LONG_ROUND);
+    let guard = client.lock_all_with(names(MAX_NAMES), &options).unwrap().acquire(PATIENCE).await.unwrap();
     assert_eq!(guard.names().count(), MAX_NAMES);
     assert!(!is_free(&other, "name/999").await);
-    guard.release().await.unwrap();
-    assert!(is_free(&other, "name/999").await);
+    let began = Instant::now();
+    // On a busy machine, nodes may need longer than a round for so many names.
+    if let Err(error) = guard.release().await {
+        assert!(began.elapsed() >= LONG_ROUND && error.to_string().contains("was not confirmed"), "{error}");
+    }
+    eventually("it is released", async || is_free(&other, "name/999").await).await;
     let said = async |names: Vec<String>| client.lock_all(names).acquire(SECOND).await.unwrap_err();
     for (names, says) in [
         (names(MAX_NAMES + 1).collect(), "more than 1000 names"),
