@@ -17,7 +17,7 @@ const STEPS: u32 = 5;
 
 fn main() -> Result<()> {
     let quorum = connected()?;
-    // A handle is cheap to clone. Only one caller at a time gets the lock, also within a process.
+    // A handle is cheap to clone. Only one caller at a time gets the lock, even within a process.
     let lock = quorum.lock("counter");
     let threads: Vec<_> = (0..THREADS)
         .map(|number| {

@@ -1,4 +1,4 @@
-//! A job that cron starts on many hosts. In each period, only one of the hosts does it.
+//! A job that cron starts on many hosts. In each period, only one of the hosts does the job.
 //!
 //! ```sh
 //! quorumlock sandbox -- sh    # a shell with five servers; in that shell, twice:
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use quorumlock::{Lease, Quorum, Result};
 
-/// The period, for an hourly job. It is shorter than an hour, since it begins a little after cron
-/// has started the job. A period of an hour would often last beyond the next start.
+/// The period, for an hourly job. A period begins a little after cron has started the job. So a
+/// period of a whole hour would often last beyond the next start.
 const PERIOD: Duration = Duration::from_secs(55 * 60);
 
 /// An error of the job itself or of the lock.

@@ -1,5 +1,5 @@
 //! Storage that refuses the late write of a holder that was paused. A lock alone cannot prevent
-//! this: between its last check and its write, a process may stand still until its lock ends.
+//! such a write: a process may stand still between its last check and its write, and lose the lock.
 //!
 //! ```sh
 //! quorumlock sandbox -- cargo run --example fenced_storage

@@ -65,7 +65,8 @@ async fn lead(leader: LeaderLease, address: &str) -> Result<()> {
     leader.proclaim(address).await?;
     println!("{address} leads with token {}", leader.token());
     loop {
-        // `schedule` has no `await`, so it cannot be dropped halfway. Are 500 ms left for it?
+        // `schedule` has no `await`, so it cannot be dropped halfway. Call it only if 500 ms of the
+        // lease are left.
         leader.ensure(Duration::from_millis(500))?;
         schedule(leader.token());
         tokio::time::sleep(Duration::from_millis(100)).await;

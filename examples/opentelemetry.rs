@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The caller runs this in a span, so that span contains the spans of all calls in here.
+/// The caller runs this function in a span. That span contains the spans of all calls in here.
 async fn ship(quorum: &Quorum) -> Result<u64> {
     // Without `trace_name`, spans do not have the lock's name, since names may be secret.
     let lock = quorum.lock_with("orders/42", &quorum.options().trace_name(true))?;

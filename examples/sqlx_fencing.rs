@@ -52,8 +52,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Begins a transaction, checks the token, and writes. If the write depends on rows, read them
-/// here.
+/// Begins a transaction, checks the token, and writes. If your write depends on other rows, read
+/// these rows here, after the check.
 async fn writing(pool: &PgPool, lock: &Lease, state: &str) -> Result<Transaction<'static, Postgres>, fence::Error> {
     let mut transaction = pool.begin().await.map_err(fence::Error::Database)?;
     fence::guard(&mut transaction, "orders/42", lock.token()).await?;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use quorumlock::{Quorum, Result};
 
-/// Who ships an order.
+/// The process that ships an order.
 #[derive(Debug, PartialEq, Eq)]
 enum Shipped {
     Here,

@@ -13,7 +13,7 @@ pub enum ErrorKind {
     /// Another owner holds the name, or no caller got a quorum. **Wait**, or do something else.
     Contended,
     /// The caller's timeout ended while other owners held the name, or while earlier callers of
-    /// this process tried to acquire it. **Wait longer**, or do something else.
+    /// this process tried to acquire the name. **Wait longer**, or do something else.
     Timeout,
     /// So few nodes vote that nobody can tell who holds the name. **Alert** an operator.
     Unavailable,
@@ -51,7 +51,7 @@ pub enum NodeCause {
     Agreed,
     /// Another owner holds the name on the node, or another waiter comes first. **Wait.**
     Held,
-    /// The node has a later grant of the name, or has no grant of the name to this client.
+    /// The node has seen a later claim on the name, or did not hold the name for this client.
     Outdated,
     /// The node has not replied, or its connection ended before the reply. The node may have
     /// carried out the request.
@@ -74,7 +74,8 @@ pub enum NodeCause {
     /// The node replied with an error, and another try would not help. For example, a permission is
     /// missing, or another program uses the key. **Repair** the node.
     Rejected,
-    /// The server is a replica, is in cluster mode, or is another node too. **Fix** the list.
+    /// The server is a replica, is in cluster mode, or is also configured as another node. **Fix**
+    /// the list.
     Unfit,
 }
 
@@ -84,7 +85,7 @@ pub enum NodeCause {
 pub struct Conflict {
     /// The name, as the caller gave it.
     pub name: Arc<str>,
-    /// The owner that held it: `host/pid/uuid/number`.
+    /// The owner that held the name: `host/pid/uuid/number`.
     pub holder: String,
     /// For how long the name is still held, unless the hold is renewed.
     pub left: Option<Duration>,

@@ -187,7 +187,8 @@ fn wall() -> Duration {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// `CLOCK_MONOTONIC` does not count suspended time, but leases expire in that time too.
+/// Reads `CLOCK_BOOTTIME`: leases expire while the machine is suspended, and `CLOCK_MONOTONIC` does
+/// not count that time.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn monotonic() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

@@ -34,8 +34,8 @@
 //! # Contention
 //!
 //! [`hold`] acquires a lock as another process would, and keeps the lock until the returned value
-//! is dropped. Use `hold` to test what your code does without the lock. Also test that it goes on
-//! once it can get the lock.
+//! is dropped. Use `hold` to test what your code does without the lock. Also test that your code
+//! goes on once it can get the lock.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]

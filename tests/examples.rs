@@ -1,9 +1,9 @@
-//! The examples do what they say: each over real servers, and over nodes in memory where no servers
-//! are given.
+//! The examples do what they promise, over real servers, and over nodes in memory if no servers are
+//! given.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod common;
-/// Its tests are what it shows.
+/// This example consists of tests, which run here.
 #[path = "../examples/testing_your_code.rs"]
 #[allow(dead_code, reason = "its main is the example's")]
 mod testing_your_code;
@@ -22,8 +22,8 @@ use common::server::Server;
 use common::{ConnectAll, PATIENCE, servers, unguarded};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Where Cargo puts an example. `cargo test` builds them all; with `--test examples` alone it does
-/// not, and what an earlier build left must not pass for this one's.
+/// The program of an example. `cargo test` builds all examples, but `cargo test --test examples`
+/// does not. So check that the program is not from an earlier build.
 fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let program = test.parent().unwrap().parent().unwrap().join("examples").join(name);
@@ -34,20 +34,20 @@ fn program(name: &str) -> PathBuf {
     program
 }
 
-/// An example that runs. It ends with its handle.
+/// A running example, which ends with its handle.
 struct Example {
     process: Child,
     lines: Receiver<String>,
 }
 
 impl Example {
-    /// Starts it over `servers`, without the restart guard, which fresh servers would fail; or over
-    /// nodes in memory.
+    /// Starts an example over `servers`, or over nodes in memory if there are none. Switches off
+    /// the quarantine, in which new servers would be.
     fn start(name: &str, arguments: &[&str], servers: &[Server]) -> Self {
         Self::within(&[], name, arguments, servers)
     }
 
-    /// The same, with more in its environment.
+    /// The same, with more environment variables.
     fn within(environment: &[(&str, &str)], name: &str, arguments: &[&str], servers: &[Server]) -> Self {
         let mut command = command(program(name));
         for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("QUORUMLOCK_")) {
@@ -63,7 +63,7 @@ impl Example {
         Self { process, lines }
     }
 
-    /// Waits for its next line.
+    /// Waits for the example's next line.
     fn line(&self) -> String {
         self.lines.recv_timeout(PATIENCE).expect("it says one line more")
     }
@@ -78,13 +78,13 @@ impl Example {
         }
     }
 
-    /// Asks it to end, waits for that, and returns the rest of what it says.
+    /// Sends a signal, waits for the example's end, and returns the rest of its output.
     fn ended_by(self, signal: Signal) -> String {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
         self.done()
     }
 
-    /// Waits for its end, and returns the rest of what it says.
+    /// Waits for the example's end, and returns the rest of its output.
     fn done(mut self) -> String {
         let mut rest = String::new();
         while let Some(line) = self.next() {
@@ -95,7 +95,7 @@ impl Example {
         rest
     }
 
-    /// Its next line; `None` once it has closed its output.
+    /// The next line; `None` once the example has closed its output.
     fn next(&self) -> Option<String> {
         match self.lines.recv_timeout(PATIENCE) {
             Ok(line) => Some(line),
@@ -114,7 +114,7 @@ impl Drop for Example {
     }
 }
 
-/// Lines as they come; closed at the end of the output.
+/// The lines of an output as they come. The channel closes at the end of the output.
 fn lines(output: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -123,7 +123,7 @@ fn lines(output: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// The status of an answer to one request, and its text.
+/// Sends one request. Returns the status and the text of the response.
 fn post(address: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -254,7 +254,7 @@ async fn the_spans_of_an_acquisition_are_exported_as_parts_of_the_work_that_need
     }
 }
 
-/// A span as the exporter prints it.
+/// A span that the exporter printed.
 struct Span {
     trace: String,
     id: String,

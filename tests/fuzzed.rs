@@ -1,5 +1,5 @@
-//! What comes from outside means nothing at random, by proptest; tests/fuzz has the same for
-//! libFuzzer (`scripts/fuzz`). `PROPTEST_CASES` sets how often.
+//! Feeds random outside data to the properties in tests/fuzz, by proptest. `scripts/fuzz` runs the
+//! same properties with libFuzzer. `PROPTEST_CASES` sets the number of cases.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 #[path = "fuzz/properties/mod.rs"]
@@ -10,7 +10,7 @@ use proptest::prelude::{ProptestConfig, any, proptest};
 use proptest::sample::select;
 use proptest::strategy::Strategy;
 
-/// Texts in the form of what is expected, with what may be wrong with it.
+/// Texts that look like addresses, with possible mistakes.
 fn address() -> impl Strategy<Value = String> {
     let scheme = select(vec!["redis://", "rediss://", "redis+unix://", "http://", "redis:", ""]);
     let login = "([a-z%@:]{0,6}(:[a-z0-9%@/#?]{0,8})?@)?";
@@ -66,7 +66,8 @@ proptest! {
     }
 }
 
-/// Each case has a client and three nodes, so there are fewer of them unless a number is asked for.
+/// Each case has a client and three nodes, so there are fewer cases, unless `PROPTEST_CASES` is
+/// set.
 fn fewer() -> ProptestConfig {
     let usual = ProptestConfig::default();
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { usual.cases } else { 64 };

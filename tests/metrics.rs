@@ -1,5 +1,5 @@
-//! The table of metrics against a real recorder: all of it appears, with its labels, and without a
-//! lock's name.
+//! Compares the table of metrics with a real recorder: all metrics appear with their labels, and no
+//! lock's name appears.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod common;
@@ -20,7 +20,7 @@ use quorumlock::{NodeState, Quorum};
 use tokio::runtime::Handle;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Part of every lock's name, every key and the password here.
+/// A part of each lock's name, each key and the password in these tests.
 const SECRET: &str = "hush";
 
 /// One line of the exposition.
@@ -31,7 +31,7 @@ struct Sample {
     value: f64,
 }
 
-/// Reads `name{label="value",...} number`; label values here hold no comma and no quote.
+/// Parses `name{label="value",...} number`. The label values here have no comma and no quote.
 fn sample(line: &str) -> Sample {
     let (series, value) = line.rsplit_once(' ').unwrap();
     let (name, labels) = series.split_once('{').unwrap_or((series, ""));
@@ -43,7 +43,7 @@ fn sample(line: &str) -> Sample {
     Sample { name: name.to_owned(), labels, value: value.parse().unwrap() }
 }
 
-/// As a user has it who did what docs/observability.md says.
+/// The exporter that docs/observability.md recommends.
 fn exporter() -> PrometheusBuilder {
     buckets().fold(PrometheusBuilder::new(), |builder, (name, bounds)| {
         builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), bounds).unwrap()
@@ -95,7 +95,7 @@ fn name(what: &str) -> String {
 async fn every_metric_of_the_table_appears_with_its_labels_and_no_lock_name() {
     let recorder = exporter().install_recorder().unwrap();
     let mut servers = servers(3).await;
-    // Quorums of one process share the gauges of a node, so the others have one of their own.
+    // Quorums of one process share the gauges of a node, so use other nodes for the other quorums.
     let spare = common::servers(1).await;
     let young = common::new_servers(1).await;
     for server in &servers {
@@ -190,7 +190,7 @@ async fn every_series_exists_at_zero_from_connect() {
     assert_eq!(now.sum("quorumlock_build_info", &build), 1.0, "{}", now.text);
 }
 
-/// However it goes: nothing is registered later.
+/// All series exist from the start: no operation registers a series later.
 #[tokio::test]
 async fn a_process_has_at_most_300_series_at_five_nodes() {
     let recorder = exporter().build_recorder();
@@ -236,8 +236,8 @@ async fn quorums_and_classes_of_locks_have_series_of_their_own_from_the_start() 
     assert!(classes.iter().any(|class| *class == "other"), "{classes:?}");
 }
 
-/// Acquires, waits, times out, gives up, is cancelled; in the end one lock is held and one caller
-/// waits.
+/// Acquires, waits, times out, gives up and is cancelled. In the end, one lock is held and one
+/// caller waits.
 async fn holds_and_waits(quorum: &Quorum) {
     let lock = quorum.lock(name("held"));
     let guard = lock.acquire(PATIENCE).await.unwrap();
@@ -250,7 +250,7 @@ async fn holds_and_waits(quorum: &Quorum) {
         let _ = lock.acquire(60 * SECOND).await;
     });
     tokio::task::yield_now().await;
-    // Both go on until the caller has looked.
+    // The lock and the waiter must stay until the caller has read the metrics.
     tokio::spawn(async move {
         tokio::task::yield_now().await;
         waiter.abort();
@@ -258,7 +258,7 @@ async fn holds_and_waits(quorum: &Quorum) {
     });
 }
 
-/// A majority of keys is deleted, and a quorum is shut down.
+/// Loses locks in three ways: by deleted keys, by expiry, and by a shutdown.
 async fn loses(quorum: &Quorum, servers: &[Server], spare: &[Server]) {
     let guard = quorum.lock(name("deleted")).acquire(PATIENCE).await.unwrap();
     for server in servers {
@@ -273,7 +273,7 @@ async fn loses(quorum: &Quorum, servers: &[Server], spare: &[Server]) {
     guard.lost().await;
 }
 
-/// Two nodes refuse, and the third grants when all is over.
+/// Two nodes refuse, and the third node grants after the round has failed.
 async fn grants_late(quorum: &Quorum, servers: &[Server]) {
     for server in &servers[..2] {
         server.take(&name("late"), "foreigner");
@@ -284,7 +284,7 @@ async fn grants_late(quorum: &Quorum, servers: &[Server]) {
     quorum.quiet().await;
 }
 
-/// Two of four nodes grant, and two hold it for somebody else.
+/// Two of four nodes grant, and two hold the name for another owner.
 async fn splits() {
     let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
     let node = |number| Arc::new(MemoryNode::new(&format!("memory://{number}"), host.clone()));
@@ -304,8 +304,8 @@ async fn splits() {
     assert!(lock.try_acquire().await.unwrap_err().is_unavailable());
 }
 
-/// Every metric of the table is there with its description, and no sample has a label that is not
-/// in the table.
+/// Checks that every metric of the table is there with its description, and that samples have only
+/// the labels of the table.
 fn complete(told: &Exposition) {
     for metric in METRICS {
         let kind = match metric.kind {
@@ -335,7 +335,7 @@ fn complete(told: &Exposition) {
     assert!(told.samples.iter().all(known), "something is recorded that is not in the table");
 }
 
-/// What happened was counted, under the right labels.
+/// Checks that all events were counted, under the right labels.
 fn counted(told: &Exposition) {
     for outcome in ["acquired", "contended", "timeout", "cancelled", "unavailable", "error"] {
         told.at_least(1.0, "quorumlock_acquisitions_total", &[("outcome", outcome)]);
@@ -359,7 +359,7 @@ fn counted(told: &Exposition) {
     assert_eq!((told.sum("quorumlock_locks_held", &[]), told.sum("quorumlock_waiting_callers", &[])), (0.0, 0.0));
 }
 
-/// The same of nodes: the third is dead, and the young one quarantined.
+/// Checks the metrics of nodes: the third node is dead, and the young node is in quarantine.
 fn nodes(told: &Exposition, servers: &[Server], young: &str) {
     let node = servers[1].url();
     for (operation, outcome) in [

@@ -1,5 +1,5 @@
-//! The rules of docs/protocol.md name checks that exist: a rule whose check was renamed or deleted
-//! would go unchecked.
+//! docs/rules.toml names checks that exist. Otherwise a rule whose check was renamed or deleted
+//! would have no check.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 use std::collections::{BTreeMap, BTreeSet};

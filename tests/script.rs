@@ -1,4 +1,4 @@
-//! The scripts and the memory node are the same node: random sequences of operations give the same
+//! The scripts and the memory node do the same: random sequences of operations give the same
 //! replies on both.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
@@ -26,15 +26,16 @@ use quorumlock::rules::list::List;
 
 /// A ttl that ends within the test.
 const SHORT: Duration = Duration::from_millis(100);
-/// By how much a remaining ttl may differ: the server's time goes on between cases. Ttls differ by far
-/// more.
+/// By how much a remaining ttl may differ, since the server's time goes on between cases. Different
+/// ttls differ by much more.
 const TOLERANCE: Duration = Duration::from_secs(60);
 const CASES: u32 = 384;
-/// Whose operations they are, but for one acquisition's: nobody listens for that.
+/// The client of all operations except those of one owner. That owner belongs to `DEAF`, which has
+/// not subscribed.
 const CLIENT: &str = "host/1/uuid";
 const DEAF: &str = "host/2000/uuid";
 
-/// One operation, before its names are those of the case.
+/// An operation, before it gets the names of the case.
 #[derive(Clone, Debug)]
 struct Sketch {
     verb: Verb,
@@ -44,11 +45,11 @@ struct Sketch {
     ballot: u64,
     count: u32,
     next: u64,
-    /// Its ticket, and when it asks again.
+    /// The ticket, and when the waiter asks again.
     waits: Option<(u64, Duration)>,
-    /// How long a hand-over to it lasts; of a note how old it is.
+    /// How long a hand-over lasts; for a note, its age.
     lasts: Duration,
-    /// Whether a claim looks at a gate: the first of the other names.
+    /// Whether a claim names a gate, which is the first of the other names.
     looks: bool,
 }
 
@@ -61,7 +62,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         1 => Just(Verb::Inspect),
         1 => Just(Verb::Revoke),
     ];
-    // Rarely: the node is synced to a ballot that lies above most from then on.
+    // In rare cases, the node is synced to a ballot that is above most later ballots.
     let verb = prop_oneof![40 => verb, 1 => Just(Verb::Hello)];
     let ttl = prop_oneof![
         1 => Just(SHORT),
@@ -69,24 +70,25 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         8 => Just(Duration::from_secs(1_200)),
         2 => Just(Duration::from_nanos(1_800_000_999_999)),
     ];
-    // Close together, and where doubles and strings of digits differ: the shorter number is the
-    // smaller one, and the last two are neighbours below 2^53.
+    // Ballots are close together, or of different lengths: digits must not be compared as texts.
+    // The last two are neighbours below 2^53: doubles must be exact.
     let ballot = prop_oneof![
         8 => 0u64..12,
         2 => 98u64..102,
-        // Above what the record is ahead of a ballot, and not.
+        // Some are above the 250,000 by which `high` is ahead of a ballot.
         2 => (1u64..8).prop_map(|times| times * 125_000),
         1 => Just((1 << 53) - 2),
         1 => Just((1 << 53) - 1),
     ];
     let names = proptest::sample::subsequence(vec![0, 1, 2], 1..=3).prop_shuffle();
-    // Few tickets, so that some are the same; it asks again later than the case lasts, or soon.
+    // There are few tickets, so that some are equal. A waiter asks again soon, or after the case
+    // has ended.
     let again = || prop_oneof![8 => Just(Duration::from_secs(600)), 1 => Just(SHORT / 4)];
     let waits = prop_oneof![2 => Just(None), 3 => (1u64..4, again()).prop_map(Some)];
-    // The ballot of the next, mostly above its own.
+    // The ballot of a hand-over, which mostly is above the ballot.
     let next = prop_oneof![2 => Just(0), 3 => 0u64..14, 3 => 98u64..104, 1 => Just((1 << 53) - 1)];
     let lasts = prop_oneof![1 => Just(SHORT), 6 => Just(Duration::from_secs(600))];
-    // From 4 on readers, with the numbers of the others.
+    // Owners from 4 on are readers, with the numbers of owners 0 to 3.
     (verb, names, 0u8..8, ttl, ballot, 1u32..5, next, waits, (lasts, any::<bool>())).prop_map(
         |(verb, names, owner, ttl, ballot, count, next, waits, (lasts, looks))| Sketch {
             verb,
@@ -110,13 +112,13 @@ fn batches() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     several.prop_map(|batches| batches.concat())
 }
 
-/// One holds a name, some wait for it, who may hear nothing, and it is released for the first: in one
-/// call, or in a call each.
+/// An owner holds a name, others wait for it, and the holder releases it. Some waiters have not
+/// subscribed. The operations go in one call or in several.
 fn contended() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
-    // Above what the record is ahead of a ballot, and not.
+    // Some are above the 250,000 by which `high` is ahead of a ballot.
     let above = prop_oneof![6 => 0u64..4, 1 => Just(300_000)];
     let waiters = proptest::collection::vec(1u8..8, 2..6);
-    // A release of somebody who does not hold it, which is remembered.
+    // A release by an owner that does not hold the name, which the node remembers.
     let stray = proptest::option::of(0u8..8);
     (98u64..104, 0u64..3, above, waiters, stray, 1usize..5).prop_map(|(ballot, raised, above, waiters, stray, size)| {
         let mut all = contention(ballot, above, &waiters);
@@ -129,7 +131,7 @@ fn contended() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     })
 }
 
-/// Somebody holds a name, says something of itself, and somebody releases the name.
+/// An owner holds a name and stores notes. Then this owner or another one releases the name.
 fn described() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     let holder = prop_oneof![3 => Just(2u8), 1 => Just(0)];
     (98u64..104, holder, 0u64..3, 0u8..4, 1usize..6).prop_map(|(ballot, holder, number, releases, size)| {
@@ -161,7 +163,8 @@ fn contention(ballot: u64, above: u64, waiters: &[u8]) -> Vec<Sketch> {
 
 fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
     if sketch.verb == Verb::Hello {
-        // What is a day ahead is cut, by clocks that differ here.
+        // Use low ballots: a ballot a day ahead is cut by the clock, and the two clocks differ
+        // here.
         return Hello { sync: Some(sketch.ballot.min(101)), ..hello(Intent::Keep) }.into();
     }
     Asked {
@@ -174,7 +177,7 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         count: sketch.count,
         waiter: sketch.waits.map(|(ticket, again)| Waiter { ticket, lasts: handed_for(&sketch), again }),
         next: sketch.next,
-        // Of a claim by a reader, which follows a writer or none.
+        // For a claim of a reader, which may follow a writer. For other verbs, the token.
         token: if sketch.verb == Verb::Claim && sketch.count < 3 { 0 } else { sketch.next.min(sketch.ballot) },
         kind: Kind::of(u64::from(sketch.owner % 4)),
         gate: gate(&sketch, names),
@@ -184,27 +187,28 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
     .into()
 }
 
-/// Of a client that puts no list in force.
+/// A hello of a client that puts no list in force.
 fn hello(intent: Intent) -> Hello {
     let list = Arc::new(List::new("default", ["node"], Duration::from_secs(60)));
     let (new, process) = ("id".into(), "process".into());
     Hello { intent, new, process, list, old: None, knew: None, sync: None, seen: Vec::new() }
 }
 
-/// Readers have no permits, and no gate is one.
+/// The gate that a claim names, if any. Claims of readers name none.
 fn gate(sketch: &Sketch, names: &[Name; 3]) -> Option<Name> {
     let looks = sketch.looks && sketch.verb == Verb::Claim && sketch.owner < 3;
     let other = (0..names.len()).find(|name| !sketch.names.contains(name))?;
     looks.then(|| names[other].clone())
 }
 
-/// Sometimes one that was overtaken.
+/// The note of a renewal. Some notes are older than the stored note.
 fn note(sketch: &Sketch) -> Note {
     let says = ["", "deploy #812", "two\nlines: 7 5 !"][sketch.names.len() - 1].into();
     Note { number: u32::try_from(sketch.next % 3).unwrap(), age: sketch.lasts, says }
 }
 
-/// Of several readers the last to end is told, so no two end at the same time.
+/// The ttl of a reader. Replies name the reader whose hold ends last, so no two holds may end at
+/// the same time.
 fn readers_ttl(sketch: &Sketch) -> Duration {
     let owner = u32::from(sketch.owner);
     if sketch.ttl == SHORT {
@@ -248,12 +252,13 @@ fn rank(queued: &Option<Queued>) -> Option<u32> {
     queued.map(|queued| queued.rank)
 }
 
-/// But for the times, and for what it is worth.
+/// The hints without their times, and without whether they count.
 fn told(hints: &[Hint]) -> Vec<Hint> {
     let told = |hint: &Hint| {
         let granted =
             hint.granted.clone().map(|granted| HandedOver { stamp: Stamp::default(), counts: true, ..granted });
-        // A real node tells the number only, a reader's like others'.
+        // A real node's hint has only the owner's number, which does not say whether the owner is a
+        // reader.
         let acquisition = hint.address().map(|(client, number)| format!("{client}/{number}").into()).unwrap();
         Hint { granted, acquisition, ..hint.clone() }
     };
@@ -277,12 +282,12 @@ fn same(one: &Outcome, other: &Outcome) -> bool {
     }
 }
 
-/// The memory node and the real one. Both clocks stand still until something is to end.
+/// The memory node and the real node. Both clocks stand still until a hold is to end.
 struct Pair {
     clock: Clockwork,
     node: RedisNode,
     hints: Arc<Recorder>,
-    /// Whether its user may publish wake-ups.
+    /// Whether the real node's user may publish hints.
     publishes: bool,
 }
 
@@ -291,9 +296,9 @@ impl Pair {
         let prefix = format!("case-{case}:");
         let names = ["a", "a/7", "{a}:queue"].map(|text| Name::new(&prefix, text).unwrap());
         let (mut store, mut now) = (Store::default(), Duration::from_secs(1));
-        // Of a case that failed before.
+        // Drop the hints of an earlier case that failed.
         self.hints.take();
-        // All names of a server share its record.
+        // Delete the record, since all cases share it.
         self.clock.server.command(&["DEL", "node", "node:seen"]);
         let made: Operation = hello(Intent::Make).into();
         let (real, memory) = (ask(&self.node, &made).await.unwrap(), store.apply(&made, now));
@@ -328,7 +333,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Lets end on both what ends soon. The new time in memory.
+    /// If a hold ends soon, moves both clocks past its end. Returns the memory node's new time.
     fn expire(&self, store: &mut Store, names: &[Name; 3], now: Duration) -> Duration {
         let ends_soon = names.iter().any(|name| {
             let Outcome::Inspected(entries) = store.apply(&Operation::Inspect([name.clone()].into()), now) else {
@@ -371,7 +376,7 @@ fn a_reader_that_comes_back_when_its_time_is_over_reads_again() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let pair = pair(&runtime, true);
     let short = Sketch { owner: 5, ttl: SHORT, count: 1, ..contention(98, 0, &[1, 2]).swap_remove(0) };
-    // Time passes behind what ends soon.
+    // `check` moves the clocks after a call that leaves a hold which ends soon.
     let again = Sketch { ttl: SHORT * 6_000, ballot: 99, ..short.clone() };
     let other = Sketch { owner: 6, ..again.clone() };
     let renews = Sketch { verb: Verb::Renew, ..again.clone() };
@@ -413,7 +418,7 @@ fn compare(cases: u32, publishes: bool) {
         TestRunner::new(Config { cases, failure_persistence: None, max_shrink_time: 10_000, ..Config::default() });
     let outcome = runner.run(&batches(), |batches| {
         let count = batches.iter().map(Vec::len).sum::<usize>();
-        // And three questions in the end.
+        // Each case ends with three inspections.
         operations.fetch_add(3 + u32::try_from(count).unwrap(), Ordering::Relaxed);
         runtime.block_on(pair.check(case.fetch_add(1, Ordering::Relaxed), batches))
     });

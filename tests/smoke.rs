@@ -1,4 +1,4 @@
-//! The main job, on five real Redis servers.
+//! Acquires and releases a lock over five real Redis servers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod common;

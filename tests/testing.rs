@@ -1,4 +1,4 @@
-//! What users' own tests rely on.
+//! `quorumlock::testing`, on which users' own tests rely.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod common;
@@ -20,7 +20,7 @@ async fn a_foreign_holder_keeps_the_lock_until_it_is_dropped() {
     let other = testing::hold(&quorum, "it").await.unwrap();
     assert!(format!("{other:?}").contains("\"it\""));
     assert!(lock.try_acquire().await.unwrap().is_none());
-    // Far beyond its ttl.
+    // Wait for much longer than the ttl.
     assert!(lock.acquire(600 * SECOND).await.unwrap_err().is_timeout());
     let mut waits = pin!(lock.acquire(600 * SECOND));
     assert!((&mut waits).now_or_never().is_none());

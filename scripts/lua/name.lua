@@ -12,7 +12,7 @@ local first, names, owner, is_reader, kind, ttl, ballot, ticket, lasts, again, n
 local more, made
 
 -- Reads a name and its holder. For a reader, the holder is this reader if it holds the name, or
--- else the writer. For all other owners, it is the writer, or else the reader that ends last.
+-- else the writer. For all other owners, it is the writer, or else the reader whose hold ends last.
 local function look(at)
   local lock, stored = KEYS[at], call('HGETALL', KEYS[at])
   -- Makes room for these fields first, so that the table does not grow.

@@ -3,7 +3,7 @@
 -- Removes a waiter from the queue. Returns whether it had a place.
 local function drop(it, who)
   waiting(it, 1)
-  -- In a claim, this may be the first write. It must be one that Redis may refuse.
+  -- In a claim, this may be the first write. It must be a write that Redis refuses without memory.
   if claims and not wrote then call('HSET', it.lock, 'queue', '1') end
   if call('ZREM', KEYS[it.at + QUEUE], who) == 0 then return false end
   try('HDEL', KEYS[it.at + WAITING], who)

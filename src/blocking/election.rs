@@ -37,7 +37,7 @@ use crate::lock::Leadership;
 #[derive(Clone)]
 pub struct Election(Blocking<crate::Election>);
 
-/// A held office, which is the lead in an [`Election`]. The office is kept while this value lives,
+/// A held office: the holder leads in an [`Election`]. The office is kept while this value lives,
 /// and given up when this value is dropped. All other methods come from [`LeaderLease`].
 ///
 /// # Examples
@@ -179,8 +179,8 @@ impl Deref for LeaderLease {
 }
 
 impl Leaders {
-    /// The next leader or the next value, if there is one within `timeout`; `None` otherwise. The
-    /// next call returns a change that came in the meantime.
+    /// The next leader or the next value, if there is one within `timeout`; `None` otherwise. A
+    /// change that comes between two calls is returned by the second call.
     ///
     /// # Errors
     /// `Closed` after a shutdown; `Config` within a Tokio runtime, which does not end the iterator.

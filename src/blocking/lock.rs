@@ -172,7 +172,8 @@ impl QuorumLock {
     /// `run` and of the body. The lock is released whatever the body returns.
     ///
     /// # Errors
-    /// Those of [`run`](Self::run), converted to the body's error type, and the body's own.
+    /// The errors of [`run`](Self::run), converted to the body's error type, and the errors of the
+    /// body.
     pub fn try_run<T, E: From<Error>>(
         &self,
         timeout: Duration,
@@ -199,7 +200,7 @@ impl Lease {
 
     /// Waits until the lock is lost, for `timeout` at most, and returns why. `None` means that the
     /// lock was not lost by then, or that it was released. So a loop can call this in place of a
-    /// pause: `while lease.lost(pause)?.is_none() { .. }` works once per `pause` until a loss.
+    /// pause: `while lease.lost(pause)?.is_none() { .. }` runs once per `pause` until a loss.
     ///
     /// # Errors
     /// `Config` within a Tokio runtime.

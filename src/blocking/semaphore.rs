@@ -12,8 +12,8 @@ use crate::rules::LostReason;
 /// A fixed number of permits on a name, for all clients of the same nodes. Each permit has one
 /// holder. This is [`quorumlock::QuorumSemaphore`](crate::QuorumSemaphore) for threads.
 ///
-/// Cheap to clone, `Send` and `Sync`. Clones share a record of held permits, so that they claim
-/// free permits first. So keep one semaphore, and do not make one for each acquisition.
+/// Cheap to clone, `Send` and `Sync`. Clones share a record of held permits, and use this record to
+/// claim free permits first. So keep one semaphore, and do not make one for each acquisition.
 ///
 /// # Examples
 /// ```
@@ -117,7 +117,7 @@ impl QuorumSemaphore {
         Ok(guard.map(|guard| PermitsGuard::new(self.0.wrap(guard))))
     }
 
-    /// Acquires `many` permits, runs `body`, and releases them, as
+    /// Acquires `many` permits, runs `body`, and releases the permits, as
     /// [`QuorumLock::run`](super::QuorumLock::run) does.
     ///
     /// # Errors

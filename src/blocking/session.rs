@@ -73,13 +73,14 @@ pub struct SessionBuilder(Blocking<crate::SessionBuilder>);
 
 impl Quorum {
     /// A builder of a session, which owns many locks: see
-    /// [`Quorum::session`](crate::Quorum::session). [`grant`](SessionBuilder::grant) begins it.
+    /// [`Quorum::session`](crate::Quorum::session). [`grant`](SessionBuilder::grant) begins the
+    /// session.
     pub fn session(&self) -> SessionBuilder {
         SessionBuilder(self.0.wrap(self.0.inner.session()))
     }
 
-    /// The session of this quorum that has this [`id`](Session::id), so that other code of the
-    /// process can use it: see [`Quorum::join_session`](crate::Quorum::join_session).
+    /// The session of this quorum that has this [`id`](Session::id). With the id, other code of the
+    /// process can use the session: see [`Quorum::join_session`](crate::Quorum::join_session).
     #[must_use]
     pub fn join_session(&self, id: &str) -> Option<Session> {
         Some(Session(self.0.wrap(self.0.inner.join_session(id)?)))
@@ -87,7 +88,7 @@ impl Quorum {
 }
 
 impl SessionBuilder {
-    /// For how long nodes hold the session's locks unless they are renewed. Default: the ttl of the
+    /// How long nodes hold the session's locks if no renewal follows. Default: the ttl of the
     /// quorum's options, 30 s. See [`LockOptions::ttl`].
     pub fn ttl(self, ttl: Duration) -> Self {
         Self(Blocking { inner: self.0.inner.ttl(ttl), ..self.0 })

@@ -63,8 +63,8 @@ impl Drop for Worker {
     /// Waits for releases for `FLUSH` at most. Within a Tokio runtime, does not wait. The quorum's
     /// runtime ends itself when all releases have been confirmed, or after `FAREWELL`.
     ///
-    /// Does not call `block_on`, which would panic in the destructor of a thread-local. It would
-    /// also not return while the quorum's thread writes to a log that is blocked.
+    /// Does not call `block_on`: `block_on` would panic in the destructor of a thread-local, and
+    /// would not return while the quorum's thread writes to a log that is blocked.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             let quorum = self.quorum.clone();

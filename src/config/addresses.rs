@@ -51,7 +51,7 @@ impl Parts<'_> {
     }
 
     fn secret(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Option<String>, String> {
-        // Do not show a name of another form: it may be the password itself.
+        // Show only a name that looks like a variable's. Other text may be the password itself.
         let is_usual = |name: &str| name.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_'));
         let unset = |name: &str| match is_usual(name) {
             true => format!("the environment variable {name} (password_env) is not set"),

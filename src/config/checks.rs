@@ -56,8 +56,8 @@ impl Rules {
     /// the gate, each time for the length of one hand-over. So a dead holder of the gate delays
     /// other callers no longer than a dead waiter does.
     ///
-    /// These rules pass all checks. If drift uses up half of a hand-over, the gate is held for the
-    /// ttl.
+    /// These rules would pass all checks of `LockOptions::checked`. If drift uses up half of a
+    /// hand-over, the gate is held for the ttl.
     pub(crate) fn of_gate(&self, round_trip: Duration) -> Self {
         let lasts = handover::lasts(self.validity.ttl(), self.drift, round_trip);
         let validity = if leaves_enough(self.drift, lasts.ttl()) { lasts } else { self.validity };
@@ -74,7 +74,8 @@ impl Rules {
 }
 
 impl LockOptions {
-    /// If clocks run apart by more than this share, a node's clock counts as stepped. Least: 0.01.
+    /// If clocks run apart by more than this share, a node's clock counts as stepped. At least
+    /// 0.01.
     pub(crate) const fn clock_rate(&self) -> f64 {
         self.drift.factor.max(0.01)
     }

@@ -151,8 +151,8 @@ impl Config {
         self.tls_server_name.iter().fold(tls, |tls, name| tls.server_name(name))
     }
 
-    /// The nodes' addresses, and the file with the password of the nodes that have none. A pipe can
-    /// be read only once. If the file is a pipe, the password is put into these addresses instead.
+    /// The nodes' addresses, and the file with the password for addresses without a password. A
+    /// pipe can be read only once. If the file is a pipe, the password is put into these addresses.
     pub(crate) fn addresses(&self) -> Result<(Vec<String>, Option<PasswordFile>)> {
         let joined = |(node, number): (&NodeConfig, u32)| {
             let address = node.joined(self.password_file.is_some());

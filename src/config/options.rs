@@ -102,7 +102,7 @@ impl LockOptions {
         self
     }
 
-    /// Whether callers of all processes get the lock in the order in which they asked. Default on.
+    /// Whether callers of all processes get the lock in the order of their calls. Default on.
     ///
     /// If this is off, callers ask again after random pauses, and overtake waiters. If the nodes
     /// are near, the lock changes hands more often. But an unlucky caller may wait without a limit.
@@ -123,11 +123,12 @@ impl LockOptions {
     /// An acquisition gives up after this many failed rounds, unless its timeout comes first.
     /// Default: no bound; at least 1.
     ///
-    /// A round asks all nodes, and up to three times more if a node has seen a later claim. Between
-    /// two rounds, a caller waits in the nodes' queues: for a third of the ttl or 5 s at most,
-    /// whichever is longer. Behind other callers of this process, a caller waits for at most `most`
-    /// times the [`round_timeout`](Self::round_timeout). A caller that gives up gets the error
-    /// `Timeout`, which names `max_rounds`. If too few nodes vote, the error is `Unavailable`.
+    /// A round asks all nodes. If a node has seen a later claim, the round asks again, up to three
+    /// times. Between two rounds, a caller waits in the nodes' queues: at most for 5 s, or for a
+    /// third of the ttl if that is longer. Behind other callers of this process, a caller waits for
+    /// at most `most` times the [`round_timeout`](Self::round_timeout). A caller that gives up gets
+    /// the error `Timeout`, which names `max_rounds`. If too few nodes vote, the error is
+    /// `Unavailable`.
     ///
     /// With 1, a caller waits only for its turn among the callers of this process.
     #[must_use]

@@ -51,7 +51,7 @@ impl PasswordFile {
         }
     }
 
-    /// Makes one from a file that the caller has checked.
+    /// Uses a file that the caller has checked.
     pub(super) fn of(named: Named) -> Self {
         Self { file: Arc::new(named), reading: Arc::new(Semaphore::new(1)) }
     }

@@ -17,7 +17,7 @@ const NAME: &str = "{name}";
 /// A configured node. Not `Debug`: its address may hold a password.
 #[derive(Clone)]
 pub(crate) struct NodeAddress {
-    /// The node's name in the list, if it is set and not a part of the address.
+    /// The node's name in the list, if the name is set separately from the address.
     pub(crate) name: Option<Arc<str>>,
     pub(crate) address: String,
 }

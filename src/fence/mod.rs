@@ -2,7 +2,7 @@
 //!
 //! A lock alone cannot stop a process that was paused between its last check and its write. The
 //! storage can: it keeps the highest [token](crate::Lease::token) that it has seen, and refuses a
-//! write with a lower token, in one atomic step. Each helper does that for one kind of storage:
+//! write with a lower token, in one atomic step. Each helper makes one kind of storage do this:
 //!
 //! | feature | storage | in one atomic step |
 //! |---|---|---|
@@ -39,8 +39,8 @@ pub mod s3;
 use std::error::Error as StdError;
 use std::fmt;
 
-/// The storage has seen a higher token, so another holder has got the lock. **Stop** what the lock
-/// protected. Nothing was written, and another try with this token does not help.
+/// The storage has seen a higher token, so another holder has got the lock. **Stop** the work that
+/// the lock protected. Nothing was written, and another try with this token does not help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stale {
     token: u64,

@@ -24,9 +24,9 @@
 //! # What makes it safe
 //!
 //! The fence alone makes the transaction safe. Before the `COMMIT`, [`commit`] checks that the lock
-//! is still held. This only saves work, since the lock may end during the `COMMIT`. The next
-//! holder's [`guard`] then waits until the `COMMIT` is decided. Set `lock_timeout` to limit that
-//! wait.
+//! is still held. This check only saves work, and protects nothing: the lock may end during the
+//! `COMMIT`. The next holder's [`guard`] then waits until the `COMMIT` is decided. Set
+//! `lock_timeout` to limit that wait.
 //!
 //! Call [`guard`] first in the transaction, before the transaction reads anything. `guard` works at
 //! each isolation level. At REPEATABLE READ and SERIALIZABLE it fails with SQLSTATE 40001 if
@@ -34,8 +34,8 @@
 //! always at these levels. If a transaction has several fences, all transactions must guard them in
 //! one order, such as the order of their names. Then no two transactions wait for each other.
 //!
-//! Keep the row of a lock that is used again: without the row, stale tokens are accepted. Delete
-//! the row of a name only when no holder of that name can be left.
+//! Keep the row of a lock for as long as the lock is used: without the row, stale tokens are
+//! accepted. Delete the row of a name only when no holder of that name can be left.
 //!
 //! # A single row
 //!
@@ -45,10 +45,10 @@
 //! UPDATE orders SET state = $1, fence = $2 WHERE id = $3 AND fence <= $2
 //! ```
 //!
-//! [`bigint`] makes the parameter `$2`. If the statement changed no row, the row is missing or the
-//! token is stale. A transaction must raise the fence (`SET fence = $2`) before it reads the data
-//! that its write depends on. `SELECT ... FOR UPDATE` does not raise the fence: after the
-//! transaction, an earlier holder may still write.
+//! [`bigint`] makes the parameter `$2` from the token. If the statement changed no row, the row is
+//! missing or the token is stale. A transaction must raise the fence (`SET fence = $2`) before it
+//! reads the data that its write depends on. `SELECT ... FOR UPDATE` does not raise the fence:
+//! after the transaction, an earlier holder may still write.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -104,8 +104,9 @@ pub fn bigint(token: u64) -> Result<i64, Error> {
 /// The transaction must begin with [`guard`], which this function does not call.
 ///
 /// # Errors
-/// `Lost` if the lock is not held for that long, and `Database` if the transaction failed: nothing
-/// was written. `Unknown` if the `COMMIT` got no answer, or SQLSTATE 40003 or class 08.
+/// `Lost` if the lock is not held for that long, and `Database` if the transaction failed: in both
+/// cases, nothing was written. `Unknown` if the `COMMIT` got no answer, or SQLSTATE 40003 or class
+/// 08.
 ///
 /// # Cancel safety
 /// If the future is dropped before the `COMMIT` is sent, the transaction is rolled back. If it is

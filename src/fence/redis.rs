@@ -1,10 +1,11 @@
 //! One Redis command, which is carried out only if its token is not stale.
 //!
-//! This is for the Redis that has **your data**. It need not be a node of the lock.
+//! This is for the Redis server that has **your data**. That server need not be a node of the lock.
 //!
-//! A script compares the token with the highest token so far, which has a key of its own. In the
-//! same step, the script carries out the command. A [`Call`] makes the arguments of `EVAL` for any
-//! client, and checks the reply. `Call::query_async` is for the crate `redis` (feature `redis-rs`):
+//! A script compares the token with the highest token so far, which is stored at a key of its own.
+//! In the same step, the script carries out the command. A [`Call`] makes the arguments of `EVAL`
+//! for any client, and checks the reply. `Call::query_async` is for the crate `redis` (feature
+//! `redis-rs`):
 //!
 //! ```no_run
 //! # #[cfg(feature = "redis-rs")]
@@ -29,7 +30,8 @@
 //!   in one slot: give their names the same hash tag, as above.
 //! * Never give the key a ttl: without the key, stale tokens pass. Do not let Redis evict it
 //!   (`maxmemory-policy noeviction`, or a `volatile-` policy). Persist it if you persist the data.
-//! * Replication is asynchronous: a promoted replica may lack the last writes, and the fence.
+//! * Replication is asynchronous: a promoted replica may lack the last writes, and so the highest
+//!   token.
 //!
 //! The user needs the rights to run `EVAL`, `GET`, `SET` and your command on these keys.
 
@@ -46,7 +48,8 @@ use super::{Stale, check};
 ///   token that was sent, nothing was done.
 const SCRIPT: &str = include_str!("../../scripts/lua/fenced.lua");
 
-/// A command of about 7,000 words at most (a limit of scripts), its fence's key, and the token.
+/// A command, the key of its fence, and the token. Scripts in Redis can run commands of about 7,000
+/// words at most.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is sent yet"]
 pub struct Call {
@@ -75,8 +78,8 @@ impl Call {
     }
 
     /// The words that a client sends after `EVAL`: the script, the number of keys, the keys and the
-    /// arguments. For `EVALSHA`, replace the script by its SHA-1. Any release may change the
-    /// script.
+    /// arguments. For `EVALSHA`, replace the script by its SHA-1. Any version of this crate may
+    /// change the script.
     #[must_use]
     pub fn arguments(&self) -> Vec<Vec<u8>> {
         let head = [SCRIPT.into(), self.keys.len().to_string().into_bytes()];
@@ -118,11 +121,11 @@ impl Call {
     }
 }
 
-/// Why there is no reply of the command.
+/// Why a call has no reply of its command.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The token is stale. **Stop** what the lock protected.
+    /// The token is stale. **Stop** the work that the lock protected.
     Stale(Stale),
     /// The reply has no token. **Fix** the code that reads the reply, or the key of the fence.
     Unusable(String),

@@ -15,7 +15,7 @@ use crate::rules::{Renewal, Tick};
 /// The renewals of all grants that were due.
 pub(super) struct Batch {
     pub(super) renewals: Vec<(Sent, Renewing)>,
-    /// Until when to wait for replies.
+    /// The time until which to wait for replies.
     pub(super) until: Tick,
 }
 

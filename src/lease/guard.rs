@@ -29,7 +29,8 @@ pub enum Released {
 }
 
 impl Leases {
-    /// Waits until a quorum has confirmed these releases of `what`, but not past `until`.
+    /// Waits until a quorum has confirmed these releases, but not past `until`. `what` makes the
+    /// words for the released locks in the error.
     pub(crate) async fn confirmed(
         &self,
         freeing: &ReleaseSet,
@@ -53,13 +54,14 @@ impl Leases {
     }
 }
 
-/// A view of a held lock. It is cheap to clone, and does not keep the lock.
+/// A view of a held lock. It is cheap to clone, and does not keep the lock held.
 #[derive(Clone)]
 pub struct Lease(Arc<Held>);
 
 impl Lease {
-    /// The lock's name, as [`key_format`](crate::QuorumBuilder::key_format) makes it if the quorum
-    /// has one. For a lock on several names, the first in sorted order.
+    /// The lock's name. If the quorum has a [`key_format`](crate::QuorumBuilder::key_format), this
+    /// is the name that the format makes. For a lock on several names, this is the first name in
+    /// sorted order.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.name().text()
@@ -79,12 +81,13 @@ impl Lease {
         self.0.grant.token()
     }
 
-    /// The remaining validity; zero if the lock is not held any more. The validity counts from
-    /// before the nodes were asked, minus the drift.
+    /// The remaining validity; zero if the lock is not held any more. The validity counts from the
+    /// moment just before the nodes were asked, and the drift is subtracted.
     ///
-    /// A lock that nodes handed over to a waiter begins with at most about 3 s. The first renewal
-    /// brings the whole validity. It is sent after 100 ms or a round trip, whichever is longer. If
-    /// you need more from the beginning, set [`min_validity`](crate::LockOptions::min_validity).
+    /// A lock that nodes handed over to a waiter begins with a validity of about 3 s at most. The
+    /// first renewal brings the whole validity. It is sent after 100 ms or a round trip, whichever
+    /// is longer. If you need more from the beginning, set
+    /// [`min_validity`](crate::LockOptions::min_validity).
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.remaining()
@@ -175,7 +178,7 @@ impl Lease {
         }
     }
 
-    /// A reference that does not keep the lock.
+    /// A reference that does not keep the lock held.
     pub(crate) fn downgrade(&self) -> WeakLease {
         WeakLease(Arc::downgrade(&self.0))
     }
@@ -260,7 +263,7 @@ impl LockGuard {
         Self { lease: Lease(Held::begin(leases, rules, grant, says)), holds: true }
     }
 
-    /// A view that can be shared. Keeping the view does not keep the lock.
+    /// A view that can be shared. Keeping the view does not keep the lock held.
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.lease.clone()

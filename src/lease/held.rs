@@ -124,7 +124,7 @@ impl Held {
         self.state().tenure.remaining(self.now())
     }
 
-    /// Adds a hold; fails if the lock is lost. Nodes get the number of holds with a renewal.
+    /// Adds a hold; fails if the lock is lost. Nodes get the number of holds with the next renewal.
     pub(super) fn add_hold(&self) -> Result<()> {
         let mut state = self.state();
         if !state.tenure.is_held(self.now()) {
@@ -143,8 +143,8 @@ impl Held {
     }
 
     /// Changes the holder's note; fails if the lock is lost. Returns the renewal that carries the
-    /// note, and a receiver, which gets `true` if a quorum has stored it. `None` if the lock is no
-    /// longer renewed.
+    /// note, and a receiver, which gets `true` if a quorum has stored the note. `None` if the lock
+    /// is no longer renewed.
     pub(super) fn say(self: &Arc<Self>, says: Arc<str>) -> Result<Option<(Renewing, oneshot::Receiver<bool>)>> {
         let mut state = self.state();
         let held = state.tenure.is_held(self.now());
@@ -208,8 +208,8 @@ impl Held {
         tracing::warn!(name = names, token = self.grant.token(), reason = reason.as_str(), "lock lost");
     }
 
-    /// Sends a renewal now, even if none is due. The receiver gets `true` if a quorum has extended
-    /// the lock, after the lease has recorded the result.
+    /// Sends a renewal now, even if none is due. After the lease has recorded the result, the
+    /// receiver gets `true` if a quorum has extended the lock.
     fn renew_now(self: &Arc<Self>, state: &mut State) -> Option<(Renewing, oneshot::Receiver<bool>)> {
         let (renewing, until) = self.send_renewal(state)?;
         let (tell, told) = oneshot::channel();
@@ -228,7 +228,8 @@ impl Held {
         renewal
     }
 
-    /// Sends a renewal, if the lock may be renewed. Also returns until when to wait for replies.
+    /// Sends a renewal, if the lock may be renewed. Also returns the time until which to wait for
+    /// replies.
     fn send_renewal(&self, state: &mut State) -> Option<(Renewing, Tick)> {
         // This renewal replaces any other that is due, including one because of a doubt.
         self.leases.schedule.clear(&mut state.renew);
@@ -302,7 +303,8 @@ impl Held {
         (open, state.over.take().map(CancellationToken::drop_guard))
     }
 
-    /// Releases a lost lock, unless a guard keeps it until its deadline, so that work can end.
+    /// Releases a lost lock, unless a guard still keeps it. A guard keeps a lost lock until its
+    /// deadline at most, so that work under the lock can end.
     fn let_go(&self, state: MutexGuard<'_, State>) {
         let kept = state.holds > 0 && state.tenure.lingers(self.now());
         if !state.gone && !kept {

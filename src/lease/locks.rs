@@ -38,7 +38,7 @@ pub(crate) struct Locks {
     ended: CancellationToken,
     /// Cancelled when the locks have ended, whether lost or released.
     over: CancellationToken,
-    /// Notified when an added lock ends before the first deadline so far.
+    /// Notified when a lock is added whose deadline is before the deadlines of all other locks.
     sooner: Notify,
 }
 
@@ -99,8 +99,8 @@ impl Locks {
         let pace = self.leases.pace(&self.rules, now, || voters.host.random());
         state.kept.add(grant, tenure, doubted, pace);
         self.arm(&mut state);
-        // If the renewal already waits for its turn, its place is that of a later deadline. Queue
-        // the renewal again, so that it gets the place of this deadline.
+        // A renewal may already wait in the renewal queue, at the place of the old, later deadline.
+        // Queue it again, so that it gets the place of the new deadline.
         if won.deadline < before && state.renew.is_some_and(|(at, _)| at <= now) {
             self.renew_at(&mut state, now);
         }
@@ -187,7 +187,8 @@ impl Locks {
     /// their tokens. If one lock cannot be extended in time, all are lost.
     ///
     /// For each name, earlier tokens are below the token that won the name, and so below the new
-    /// token. Later tokens are above it, since it is the name's fence on a quorum of nodes.
+    /// token. Later tokens are above the new token, since a quorum of nodes has a fence of at least
+    /// this token for each name.
     pub(crate) async fn unite(&self) -> Result<(Grant, Open)> {
         let mut tries = 0;
         loop {
@@ -256,7 +257,7 @@ impl Locks {
     }
 
     /// Why the locks are lost, if they are. If their time is over, this call ends them, even if the
-    /// timer has not fired. The end releases locks, so do not call this under a mutex.
+    /// timer has not fired. This may send releases, so do not call this under a mutex.
     pub(crate) fn why_lost(&self) -> Option<LostReason> {
         self.time_is_over()
     }
@@ -332,7 +333,8 @@ impl Locks {
         renewed
     }
 
-    /// Records the end of a batch. `failed` has the nodes' replies to a failed renewal.
+    /// Records the end of a batch. `failed` has the nodes' replies to a failed renewal, if one
+    /// failed.
     fn all_renewed(&self, failed: Vec<NodeReport>) {
         let mut state = self.state();
         if state.kept.tenancy.phase() == Phase::Held {
@@ -355,8 +357,8 @@ impl Locks {
         tracing::warn!(names, locks = since.len(), reason = reason.as_str(), "{} lost", self.what);
     }
 
-    /// Releases lost locks: all locks, or only those past their deadline. The others keep their
-    /// names until their holder drops them, since work under these locks may not have ended.
+    /// Releases lost locks: all locks, or only those past their deadline. Nodes keep the other
+    /// locks until the holder drops them, since work under these locks may not have ended.
     fn let_go(&self, state: MutexGuard<'_, State>, all: bool) {
         let now = self.now();
         if let Phase::Lost(_) = state.kept.tenancy.phase() {
@@ -397,7 +399,8 @@ impl Locks {
         since.iter().for_each(|since| self.leases.freed(&self.rules, *since));
     }
 
-    /// Sets a timer to an earlier time if its event is due earlier.
+    /// Sets each timer to the time of its next event, if that is earlier than the timer's present
+    /// time.
     fn arm(self: &Arc<Self>, state: &mut State) {
         let at = |timer: Option<Key>| timer.map(|(at, _)| at);
         let set = Timers { renew: at(state.renew), expire: at(state.expire) };

@@ -1,12 +1,12 @@
 //! The lease monitor: one loop for each quorum. The loop renews leases, ends leases, and sends
 //! releases again, each at its due time.
 //!
-//! The loop holds leases weakly: a lease that nobody holds is not renewed. The loop does not wait
-//! for the nodes' replies, so it ends leases on time even if every node hangs. If many renewals are
-//! due at once, as after a stall of this process, renewals with the nearest deadlines are sent
-//! first. The queues to nodes are bounded: a request that does not fit, or waits too long, fails.
-//! User code may panic here: metrics recorders, logs and nodes. A panic ends only the event that it
-//! happened in, and not the loop.
+//! The loop has only weak references to leases, so a dropped lease is not renewed. The loop does
+//! not wait for the nodes' replies, so it ends leases on time even if every node hangs. If many
+//! renewals are due at once, as after a stall of this process, renewals with the nearest deadlines
+//! are sent first. The queues to nodes are bounded: a request that does not fit, or waits too long,
+//! fails. User code may panic here: metrics recorders, logs and nodes. A panic ends only the event
+//! that it happened in, and not the loop.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,8 +30,8 @@ use crate::protocol::{Doubts, PendingRelease, ReleaseTasks, Voters};
 use crate::rules::{LostReason, NodeSet, Tick};
 
 /// The most renewals under way at a time. This is also the number of operations that may be under
-/// way to one node (16 calls of 128). With fewer renewals, long round trips would slow them down.
-/// The number is half of a node's queue, in which all renewals of a session count as one.
+/// way to one node (16 calls of 128). With a lower limit, long round trips would slow renewals
+/// down. The number is half of a node's queue, in which all renewals of a session count as one.
 const RENEWALS: usize = 2_048;
 /// While so many operations of large renewals are under way, no further large renewal begins. A
 /// session's renewals are queued as one and sent as a whole. Too many operations at a time keep
@@ -93,8 +93,8 @@ impl Leases {
         }
     }
 
-    /// The reason if all leases were lost since `t0`: then a lease that was claimed at `t0` is
-    /// lost.
+    /// Why all leases were lost since `t0`, if they were. Then a lease that was claimed at `t0` is
+    /// lost too.
     pub(super) fn lost_since(&self, t0: Tick) -> Option<LostReason> {
         if self.closed.load(Ordering::Acquire) {
             return Some(LostReason::Closed);
@@ -137,12 +137,14 @@ async fn run(
     tokio::pin!(reaping);
     let (mut renewals, mut operations, mut turns) = (FuturesUnordered::new(), 0, RenewalQueue::new());
     loop {
-        // Handle replies first: a reply that moves a deadline must count before the deadline comes.
+        // Handle replies first: a reply that moves a deadline must count before the event of that
+        // deadline is handled.
         while let Some(ended) = renewals.next().now_or_never().flatten() {
             operations -= ended;
         }
         let now = host.now();
-        // A shutdown does not find leases without an event, so it waits until `open` is dropped.
+        // A shutdown finds leases by their events in the table, and `due` removes events. So the
+        // shutdown waits until `open` is dropped.
         let open = release_tasks.begin();
         let (due, next) = schedule.due(now);
         due.into_iter().filter_map(handled).for_each(|(lease, by, large)| turns.wait(lease, by, large));

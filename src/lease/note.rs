@@ -11,7 +11,7 @@ pub(super) struct HolderNote {
     says: Arc<str>,
     /// How many notes the holder had before.
     number: u32,
-    /// Since when the holder has the names.
+    /// When the holder got the names.
     since: Tick,
 }
 

@@ -9,8 +9,8 @@ use crate::rules::Tick;
 /// While at most this many leases wait, dropped leases are not removed.
 const FEW: usize = 1_024;
 
-/// Leases to be renewed, each once. Dropped leases are removed when the queue is twice as long as
-/// it was after the last removal.
+/// Leases that wait to be renewed. Each lease is in the queue once. Dropped leases are removed when
+/// the queue is twice as long as it was after the last removal.
 pub(super) struct RenewalQueue<L: ?Sized> {
     /// The small renewals, and the large ones.
     orders: [BTreeMap<Turn, Weak<L>>; 2],

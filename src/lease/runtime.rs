@@ -54,7 +54,8 @@ impl RuntimeHandle {
 }
 
 impl Resident {
-    /// Drops this value for a task that ends by itself: then the runtime has not ended.
+    /// Call this when the task ends by itself, so that the drop of this value does not count as the
+    /// runtime's end.
     pub(super) fn leaves(mut self) {
         self.0 = None;
     }

@@ -17,7 +17,7 @@ pub(super) trait Timed: Send + Sync {
     /// The time until which the lock is held without another renewal; `None` if the lock has ended.
     fn deadline(&self) -> Option<Tick>;
 
-    /// How many operations its renewal sends to each node: one for each name.
+    /// How many operations a renewal of the lock sends to each node: one for each name.
     fn sends(&self) -> usize;
 
     /// Renews the lock, and records the result. The future does not keep the lock alive.
@@ -36,7 +36,8 @@ pub(super) trait Timed: Send + Sync {
     fn holds(&self, name: &Name) -> bool;
 }
 
-/// Something that is due. References to leases are weak: no timer keeps a dropped lease alive.
+/// An event that is due at a certain time. References to leases are weak: no timer keeps a dropped
+/// lease alive.
 #[derive(Debug)]
 pub(super) enum Event<L: ?Sized> {
     /// A lease is to be renewed.

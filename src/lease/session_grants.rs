@@ -20,7 +20,7 @@ pub(super) struct SessionGrants {
 pub(super) struct Taken {
     /// Each grant with the nodes that may hold it.
     pub(super) grants: Vec<(Grant, NodeSet)>,
-    /// For each grant that was taken out with all its names: since when it was held.
+    /// The times at which grants began, for the grants that were taken out with all their names.
     pub(super) since: Vec<Tick>,
 }
 
@@ -29,7 +29,7 @@ impl SessionGrants {
         Self { tenancy, grants: BTreeMap::new(), names: BTreeMap::new() }
     }
 
-    /// Adds a grant. `doubted` are the nodes that came into doubt while nodes granted it.
+    /// Adds a grant. `doubted` are the nodes that came into doubt since its claim was sent.
     pub(super) fn add(&mut self, grant: Grant, tenure: LeaseState, doubted: NodeSet, pace: Pace<impl FnOnce() -> u64>) {
         let number = self.tenancy.add(tenure, grant.won(), doubted, pace);
         self.names.extend(grant.names().iter().map(|name| (name.clone(), number)));
@@ -107,7 +107,7 @@ impl SessionGrants {
     }
 
     /// Removes all names, since none is held any more. The grants may still have to be released.
-    /// Returns since when each grant was held.
+    /// Returns the time at which each grant began.
     pub(super) fn forget_names(&mut self) -> Vec<Tick> {
         self.names.clear();
         self.grants.keys().filter_map(|&number| self.tenancy.tenure(number)).map(LeaseState::since).collect()

@@ -11,7 +11,8 @@ use crate::rules::LostReason;
 
 /// A lock, or the locks of a session, whose loss a caller can wait for.
 pub(super) trait Watched: Timed + 'static {
-    /// Why the lock is lost, if it is: also if its time is over and no timer has fired yet.
+    /// Why the lock is lost, if it is. A lock whose time is over is lost, even if no timer has
+    /// fired yet.
     fn lost(&self) -> Option<LostReason>;
 
     /// Loses the lock now if its time is over. Returns why the lock is lost, if it is.
@@ -21,7 +22,8 @@ pub(super) trait Watched: Timed + 'static {
         Some(reason)
     }
 
-    /// A token that is cancelled when the lock is lost or released; `None` if it has already ended.
+    /// A token that is cancelled when the lock is lost or released; `None` if the lock has already
+    /// ended.
     fn over(&self) -> Option<CancellationToken>;
 
     /// Cancelled when the lock is lost.

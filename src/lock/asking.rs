@@ -1,4 +1,5 @@
-//! The names that callers of one session are acquiring. No two of them acquire the same name.
+//! The names that callers of one session are acquiring. No two callers acquire the same name at
+//! once.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +19,7 @@ pub(super) struct Asking {
     most: usize,
 }
 
-/// What a caller must do next.
+/// The next step of a caller that wants names.
 pub(super) enum Turn<'a> {
     /// Nothing: the session holds all names.
     Held,
@@ -28,7 +29,7 @@ pub(super) enum Turn<'a> {
     Wait(Vec<Name>),
 }
 
-/// Names that no other caller of the session acquires until this is dropped.
+/// Names that no other caller of the session acquires until this value is dropped.
 pub(super) struct Asked<'a> {
     asking: &'a Asking,
     pub(super) names: Arc<[Name]>,

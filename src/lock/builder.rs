@@ -78,14 +78,15 @@ impl QuorumBuilder {
         self
     }
 
-    /// The name of this client's list. A list has a name, the nodes' names and
-    /// [`max_ttl`](Self::max_ttl). The name has 1 to 64 printable ASCII characters and no space.
-    /// Default: `default`.
+    /// The name of this client's list of nodes. A list has a name, the nodes' names and
+    /// [`max_ttl`](Self::max_ttl). The list's name has 1 to 64 printable ASCII characters and no
+    /// space. Default: `default`.
     ///
-    /// Clients that may want the same locks must have the same list. A node keeps a list in force:
-    /// it votes for clients of this list only, while they are connected, and for `max_ttl` and 15 s
-    /// more. Until then, clients with another list *of the same name* acquire nothing: otherwise
-    /// two clients could hold one lock, each by its own quorum.
+    /// Clients that may want the same locks must have the same list. A node keeps one list in
+    /// force, and votes only for clients of this list. The list stays in force while its clients
+    /// are connected, and for `max_ttl` and 15 s more. Meanwhile, clients with another list *of the
+    /// same name* acquire nothing: otherwise two clients could hold one lock, each by its own
+    /// quorum.
     ///
     /// If the lists have different names, each client acquires locks from the nodes that have its
     /// list in force, if these are a quorum. Use different names only if the clients never want the
@@ -129,11 +130,11 @@ impl QuorumBuilder {
     /// nodes' records and the list. Clients with different [key prefixes](Self::key_prefix) do not
     /// share them. The text around `{name}` has 512 bytes at most, without `{`, `}` and NUL.
     ///
-    /// Most calls return the whole text, as [`Lease::name`](crate::Lease::name) does: a client
-    /// without a format uses the same lock by the name `acme/orders`. But
-    /// [`Session::held`](crate::Session::held), [`Conflict`](crate::Conflict) and
-    /// [`Quorum::held_names`] return the names without the format, so that you can pass these names
-    /// to other calls. `held_names` lists only names of this format.
+    /// Most calls return the formatted name, such as `acme/orders`, as
+    /// [`Lease::name`](crate::Lease::name) does. By this name, a client without a format can use
+    /// the same lock. But [`Session::held`](crate::Session::held), [`Conflict`](crate::Conflict)
+    /// and [`Quorum::held_names`] return the names without the format, so that you can pass these
+    /// names to other calls. `held_names` lists only names of this format.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -155,7 +156,8 @@ impl QuorumBuilder {
     /// The first part of the connections' names in the servers' `CLIENT LIST`. Default
     /// `quorumlock`. The whole name is `NAME:VERSION:LIST:HASH:HOST/PID/UUID`: this library's
     /// version, the name and the hash of the list of nodes, and the client's id. Owner ids of this
-    /// client's locks begin with the client's id. `quorumlock clients` reads this name.
+    /// client's locks begin with the client's id. `quorumlock clients` reads the connections'
+    /// names.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.settings.client_name = name.into();
         self
@@ -167,8 +169,8 @@ impl QuorumBuilder {
     /// `max_ttl` is also the time of the *restart guard*: a node may have forgotten locks if it
     /// restarted or lost data, or if its clock was stepped. Such a node does not vote on claims
     /// until this time has passed. New servers also wait for this time, unless [`Quorum::init`] was
-    /// called, or they have run for longer than 1.25 times this time. Zero switches the guard off,
-    /// for tests and demos: a restarted node can then grant a lock twice.
+    /// called, or they have run for longer than 1.25 `max_ttl`. Zero switches the guard off, for
+    /// tests and demos: a restarted node can then grant a lock twice.
     ///
     /// `max_ttl` is part of the [list](Self::list_name), so all clients must have the same value.
     ///
@@ -202,7 +204,7 @@ impl QuorumBuilder {
     }
 
     /// The provider of user and password, for nodes whose addresses have no password. It is a
-    /// [`PasswordFile`](crate::PasswordFile) or [your own](CredentialsProvider). Each new
+    /// [`PasswordFile`](crate::PasswordFile) or a [type of your own](CredentialsProvider). Each new
     /// connection asks the provider again.
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
         self.settings.credentials = Some(Arc::new(provider));
@@ -420,7 +422,8 @@ fn membership(settings: &Settings, rules: &Rules, names: Vec<Arc<str>>) -> Membe
     Membership { list, names, round_timeout, onlooker }
 }
 
-/// The metrics of this quorum. Call this before the nodes register theirs: it describes all.
+/// The metrics of this quorum. Call this function before the nodes register their metrics: it
+/// describes all metrics to the recorder.
 fn meters(settings: &Settings, nodes: usize) -> Meters {
     let size = Size::of(u32::try_from(nodes).unwrap_or(u32::MAX));
     Meters::new(settings.quorum.clone().into(), size.quorum(), PROTOCOL)

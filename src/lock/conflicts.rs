@@ -22,7 +22,8 @@ impl Inner {
         error.with_conflicts(given.collect())
     }
 
-    /// The conflict, with the name as callers write it. `None` if it does not fit the key format.
+    /// The conflict, with the name as callers write it. `None` if the name does not fit the key
+    /// format.
     fn as_given(&self, conflict: Conflict) -> Option<Conflict> {
         Some(Conflict { name: self.settings.told(&conflict.name)?, ..conflict })
     }
@@ -33,7 +34,8 @@ fn with_more(error: Error, more: &str) -> Error {
     let (kind, nodes, holder) = (error.kind(), error.nodes().to_vec(), error.holder().map(Arc::from));
     // `Display` prints the nodes after the message, so omit them here.
     let message = format!("{}; {more}", error.clone().with_nodes(Vec::new()));
-    // Keep the old error as the source of the new error: the old error has a source too.
+    // If the old error has a source, make the old error the source of the new error: otherwise the
+    // old error's source would be lost.
     let below = error.source().is_some().then(|| Arc::new(error) as Arc<dyn StdError + Send + Sync>);
     Error::new(kind, message).with_nodes(nodes).with_holder(holder).with_source(below)
 }

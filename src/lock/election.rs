@@ -112,7 +112,7 @@ impl Election {
     /// let proclaimed = election
     ///     .run(Duration::from_secs(5), async |leader| {
     ///         leader.proclaim("10.0.0.7:8080").await?;
-    ///         // Work, as long as it leads.
+    ///         // Work while this caller leads.
     ///         Ok::<_, quorumlock::Error>(leader.token())
     ///     })
     ///     .await?;
@@ -173,16 +173,16 @@ impl Election {
     /// shows a change about one round trip after the nodes have stored the change. The stream
     /// trusts only the replies of a quorum, and no published message. It asks at most every 30 ms,
     /// however many messages arrive. Messages may be lost, so it also asks every 2.5 to 5 s, at
-    /// random times, and when the leader's hold ends. If the user of this client or of the leader
-    /// has no right to the channel (`&quorumlock:*`), the stream shows a change after up to 5 s. A
-    /// node that hangs delays an item by up to the round timeout.
+    /// random times, and when the leader's hold ends. If the Redis user of this client or of the
+    /// leader has no right to the channel (`&quorumlock:*`), the stream shows a change after up to
+    /// 5 s. A node that hangs delays an item by up to the round timeout.
     ///
     /// While a client observes any name, it has one more connection to each node.
     ///
     /// The stream sends requests only while it is polled. When it is polled again after a pause, it
     /// continues with the present state.
     ///
-    /// The stream ends at a shutdown of the quorum, or if polled outside of a Tokio runtime.
+    /// The stream ends at a shutdown of the quorum, or if it is polled outside of a Tokio runtime.
     ///
     /// # Errors
     /// `Config` for a bad name or outside of a Tokio runtime; `Closed` after a shutdown.

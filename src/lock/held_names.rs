@@ -68,7 +68,8 @@ impl HeldNames {
     /// last page. A page may be empty. A name that is held during the whole listing is returned
     /// once. A name that is acquired or released during the listing is returned at most once.
     ///
-    /// If nodes hang, a page takes up to one round timeout, and one more for each 256 of its names.
+    /// If nodes hang, a page takes up to one round timeout, and one more round timeout for each 256
+    /// of its names.
     ///
     /// # Errors
     /// `Config` outside of a Tokio runtime, `Closed` after a shutdown. Nodes that do not answer are
@@ -127,7 +128,8 @@ impl HeldNames {
     }
 
     /// After the last page: whether the listing has all names that were held during the whole
-    /// listing. This needs a full list from at least one node of each quorum, and no missed name.
+    /// listing. A held name is on a quorum of nodes, so this needs a full list from at least one
+    /// node of each quorum, and no missed name.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.unread().len() < self.inner.leases.voters.size.quorum() as usize && self.missed.is_empty()

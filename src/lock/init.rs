@@ -15,18 +15,19 @@ impl Quorum {
     /// locks, and did not replace a server that did. The servers then vote at once, and do not wait
     /// for [`max_ttl`](crate::QuorumBuilder::max_ttl).
     ///
-    /// Call it once, by hand, before the first client connects. Use an onlooker
+    /// Call `init` once, by hand, before the first client connects. Use an onlooker
     /// ([`QuorumBuilder::onlooker`](crate::QuorumBuilder::onlooker) and
-    /// [`open`](crate::QuorumBuilder::open)): any other quorum begins to use the nodes as it
-    /// connects. **Never put it into a script that may run twice**: in the second run, servers that
-    /// lost their data would grant locks that are still held.
+    /// [`open`](crate::QuorumBuilder::open)): any other quorum makes records on the nodes when it
+    /// connects, and then `init` fails. **Never put this call into a script that may run twice**:
+    /// in the second run, servers that lost their data would grant locks that are still held.
     ///
     /// The call first checks that every node answers, and has no record and no key with the prefix.
     ///
     /// # Errors
     /// `Unavailable` if a node does not answer, has a record or has keys: then nothing was written.
-    /// `Unavailable` also if a node did not confirm: the nodes that confirmed are ready, and the
-    /// others vote after `max_ttl`. `Config` outside of a Tokio runtime, `Closed` after a shutdown.
+    /// `Unavailable` also if a node did not confirm its new record: the nodes that confirmed are
+    /// ready, and the others vote after `max_ttl`. `Config` outside of a Tokio runtime, `Closed`
+    /// after a shutdown.
     ///
     /// # Cancel safety
     /// If the call is cancelled, some nodes may be ready. The others vote after `max_ttl`.
@@ -49,7 +50,7 @@ impl Quorum {
         all(voters, made, "some nodes are not ready: they vote only after max_ttl", is_made)
     }
 
-    /// Returns an error if any node has a key of these locks.
+    /// Returns an error unless every node reports that it has no key of these locks.
     async fn have_no_keys(&self, voters: &Arc<Voters>) -> Result<()> {
         let mut pages = Pages::begin(voters.nodes.len());
         while let Some(turned) = pages.turn(voters, self.0.rules.round_timeout).await {

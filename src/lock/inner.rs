@@ -15,7 +15,7 @@ use crate::node::Name;
 use crate::node::redis::Registry;
 use crate::protocol::Queue;
 
-/// The most names of one lock.
+/// The most names that one lock can have.
 pub const MAX_NAMES: usize = 1_000;
 
 pub(super) struct Inner {

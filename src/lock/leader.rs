@@ -37,7 +37,7 @@ impl LeaderLease {
     /// not see the value.
     ///
     /// # Cancel safety
-    /// The first poll sends the value, so some nodes may store it.
+    /// The first poll sends the value. So some nodes may store it, even if the call is cancelled.
     pub async fn proclaim(&self, value: impl AsRef<str>) -> Result<()> {
         let value = value.as_ref();
         if value.len() > MAX_VALUE {

@@ -54,8 +54,9 @@ impl Session {
         }
     }
 
-    /// Logs a warning after a round timeout if the session waits for a name, and holds a name that
-    /// sorts after it: another session may wait for the held name, and hold the awaited one.
+    /// Logs a warning if the session has waited for a round timeout, and holds a name that sorts
+    /// after the first awaited name. Another session may hold the awaited name and wait for the
+    /// held name: then both sessions wait until a timeout.
     async fn warned(
         &self,
         names: &[Name],

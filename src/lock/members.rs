@@ -32,8 +32,8 @@ pub struct Members {
 }
 
 impl Quorum {
-    /// Asks all nodes for their records. A record says which list is in force there, for how much
-    /// longer, and which servers clients see behind each node's name. Nothing is written.
+    /// Asks all nodes for their records. A record says which list is in force on the node, for how
+    /// much longer, and which servers clients see behind each node's name. Nothing is written.
     ///
     /// Waits for connections up to `connect_timeout`, and for replies up to the round timeout.
     ///

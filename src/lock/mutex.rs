@@ -33,7 +33,7 @@ pub struct QuorumLock {
     owner: Option<Owner>,
 }
 
-/// How long a caller that failed waits for the nodes' reports about who holds which name.
+/// How long a failed call waits for the nodes' reports about which owner holds which name.
 const EXPLAINING: Duration = Duration::from_millis(500);
 
 /// The longest note of a holder, in bytes.

@@ -24,7 +24,7 @@ pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 86_400);
 /// The first caller of [`claim`](Self::claim) gets a permit. All others get `None` until the period
 /// is over. Nobody waits. The period ends `period` after the nodes granted the claim, by each
 /// node's own clock. No client's wall clock matters. (Renewals of a permit count the rest of the
-/// period by its holder's monotonic clock, which may run apart from the nodes' by 1 %.)
+/// period by its holder's monotonic clock, which may run apart from the nodes' clocks by 1 %.)
 ///
 /// **At most once per period:** a process that gets the permit and dies has used up the permit. If
 /// the work failed, [`undo`](OncePermit::undo) gives the permit back, and the next caller may try.
@@ -94,7 +94,7 @@ impl Quorum {
 }
 
 impl QuorumLock {
-    /// The same lock, which nodes hold for `period` even if its lease ends earlier.
+    /// The same lock, but nodes hold its names for `period`, even if the lease ends earlier.
     fn keeping(mut self, period: Duration) -> Self {
         let ttl = self.rules.validity.ttl();
         self.names = self.names.and_then(|names| checked_period(period, ttl).map(|()| names));
@@ -126,8 +126,8 @@ impl Once {
     }
 
     /// Returns a permit if nobody has had one in this period, and `None` otherwise. To win a permit
-    /// takes one round trip. If the name is held, a second one shows whether a quorum names one
-    /// holder.
+    /// takes one round trip. If the name is held, a second round trip shows whether a quorum names
+    /// one holder.
     ///
     /// If several callers claim at the same moment, perhaps none wins a quorum. They release their
     /// votes, and try again after random pauses for two round timeouts at most. So the period is
@@ -141,7 +141,7 @@ impl Once {
     /// as a lock, or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// Safe: granted votes are released in the background, and the period has not begun.
+    /// Safe: granted votes are released in the background, and the period does not begin.
     pub async fn claim(&self) -> Result<Option<OncePermit>> {
         let (inner, name) = self.lock.first()?;
         let (rules, voters) = (&self.lock.rules, &inner.leases.voters);
@@ -286,11 +286,12 @@ impl OncePermit {
         self.guard.lease()
     }
 
-    /// Reports the work as done: nobody else does it until the period is over. Waits for no node.
-    /// Returns `AlreadyExpired` if the permit had been lost before. Even then, nobody else got a
-    /// permit, unless nodes forgot the permit or `force_release` freed the name.
+    /// Reports the work as done: nobody else gets a permit until the period is over. Returns
+    /// `AlreadyExpired` if the permit had been lost before. Even then, nobody else got a permit in
+    /// this period, unless nodes forgot the permit or `force_release` freed the name.
     ///
-    /// If the work took longer than the period, this call releases the name, as for a lock.
+    /// Within the period, this call waits for no node. If the work took longer than the period,
+    /// this call releases the name, and waits until a quorum has confirmed.
     ///
     /// # Errors
     /// `Unavailable` if the name was released and too few nodes confirmed this in time.

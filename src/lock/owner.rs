@@ -37,7 +37,7 @@ const FEW: usize = 64;
 ///
 /// async fn bill(quorum: &Quorum, job: &Owner) -> Result<()> {
 ///     let guard = quorum.lock("orders/42").owned_by(job).acquire(TIMEOUT).await?;
-///     guard.release().await.map(drop) // held still where it was before
+///     guard.release().await.map(drop) // `ship` still holds the lock
 /// }
 ///
 /// let quorum = Quorum::in_memory(3)?;
@@ -51,7 +51,8 @@ pub struct Owner(Arc<Mutex<Seats>>);
 /// Identifies a lock: the number of its quorum in this process, and its names.
 pub(super) type Key = (u64, Arc<[Name]>);
 
-/// An owner's hold on one lock. The task that locks this mutex acquires for all callers.
+/// An owner's hold on one lock. The task that locks this mutex acquires the lock for all callers of
+/// the owner.
 pub(super) type Seat = Arc<tokio::sync::Mutex<WeakLease>>;
 
 #[derive(Default)]

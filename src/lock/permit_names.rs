@@ -10,7 +10,7 @@ use crate::node::Name;
 use crate::protocol::Occupied;
 use crate::rules::Tick;
 
-/// The most permits that a semaphore has.
+/// The most permits that a semaphore can have.
 pub const MAX_PERMITS: u32 = 1_000;
 
 /// The name of the gate (the semaphore's own name), where waiters queue, and the permits' names.
@@ -43,8 +43,8 @@ impl Pool {
 
     /// Sorts the permits in `numbers`, those most likely to be free first. Permits that no node
     /// reported as held come first, then permits of other clients by the end of their hold, and
-    /// last permits that this process uses. Equally likely permits begin at a random number, so
-    /// that clients do not all claim the same permit.
+    /// last permits that this process uses. Permits that are equally likely to be free are sorted
+    /// by number, from a random number on. So clients do not all claim the same permit.
     pub(super) fn preferred(&self, inner: &Inner, numbers: impl IntoIterator<Item = usize>) -> Vec<usize> {
         let (now, random, all) = (inner.host.now(), inner.host.random(), self.permits.len());
         let start = usize::try_from(random % all as u64).unwrap_or_default();
@@ -59,7 +59,7 @@ impl Pool {
         ordered.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// Records what nodes report of these permits at `now`, and returns the free ones.
+    /// Records the nodes' reports about these permits at `now`, and returns the free permits.
     pub(super) fn seen<'a>(&self, now: Tick, said: impl IntoIterator<Item = (usize, &'a Occupied)>) -> Vec<usize> {
         let mut busy = self.busy();
         let mut free = Vec::new();

@@ -57,8 +57,8 @@ struct Core {
 pub struct PermitsLease(Arc<Core>);
 
 impl PermitsLease {
-    /// The semaphore's name, in the form of the quorum's
-    /// [`key_format`](crate::QuorumBuilder::key_format) if it has one.
+    /// The semaphore's name, as [`key_format`](crate::QuorumBuilder::key_format) makes it if the
+    /// quorum has a format.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.pool.gate.text()
@@ -71,7 +71,8 @@ impl PermitsLease {
     }
 
     /// The remaining validity of the permit that ends first. Zero if the permits are no longer
-    /// held. Validity counts from before the nodes were asked, minus the drift.
+    /// held. Validity counts from the moment before the nodes were asked, and the drift is
+    /// subtracted.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.locks.remaining()
@@ -86,7 +87,7 @@ impl PermitsLease {
     /// Checks that all permits are held for at least `least` from now.
     ///
     /// # Errors
-    /// `Lost` if one of them is not.
+    /// `Lost` if a permit is not held for that long.
     pub fn ensure(&self, least: Duration) -> Result<()> {
         let held = || format!("the permits of {:?} are", self.name());
         ensured(self.remaining(), least, || self.lost_error(), held)

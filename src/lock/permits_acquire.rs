@@ -48,7 +48,8 @@ impl Taking<'_> {
         tried.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, SPLIT)))
     }
 
-    /// Repeats the claim until it is won, or until reports of a quorum rule that out (`None`).
+    /// Repeats the claim until it is granted. Returns `None` if the reports of a quorum show that
+    /// it cannot be granted now.
     async fn tries(&self) -> Result<Option<Holding>> {
         let host = &self.inner.host;
         let (mut numbers, mut at_gate, mut tries) = (self.first(), None, 0);
@@ -130,7 +131,8 @@ impl Taking<'_> {
     /// are released: the next holder of the gate may wait for the same permits.
     async fn in_turn(&self, end: Tick) -> Result<Holding> {
         let gate = [self.pool.gate.clone()].into();
-        // The gate's options depend on the round trip. An earlier claim, if any, has measured that.
+        // The gate's options depend on the round trip. An earlier claim, if any, has measured the
+        // round trip.
         let rules = Arc::new(self.rules.of_gate(self.inner.leases.voters.round_trip()));
         let (grant, open) = self.granted(&gate, &rules, ClaimKind::Gate, Patience::Until(end)).await?;
         let gate = LockGuard::new(&self.inner.leases, &rules, grant, None);
@@ -311,7 +313,7 @@ struct Seen {
     free: Vec<usize>,
 }
 
-/// Since when the gate has had this holder: as in `before` if that has the same holder, else `now`.
+/// The gate's holder, and since when: the time of `before` if the holder is the same, else `now`.
 fn since(holder: Option<Arc<str>>, before: Option<(Arc<str>, Tick)>, now: Tick) -> Option<(Arc<str>, Tick)> {
     let holder = holder?;
     let since = before.filter(|(before, _)| *before == holder).map_or(now, |(_, since)| since);

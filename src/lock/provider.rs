@@ -13,13 +13,15 @@ use crate::error::{Error, Result};
 use crate::lease::{Lease, LockGuard};
 
 /// Hands out locks by name. [`Quorum`] implements this trait, over servers and in memory. So a
-/// program that takes an `Arc<dyn LockProvider>` can use servers, and its tests can use memory.
+/// program that takes an `Arc<dyn LockProvider>` can use a quorum of servers, and its tests can use
+/// a quorum in memory.
 ///
 /// Implement this trait to wrap a quorum: for example, to prefix names, count calls or refuse
 /// names. The locks must return a [`LockGuard`], which only a quorum can make.
 ///
-/// **New kinds of locks will be methods with a default body**, which refuses, like the default body
-/// of [`lock_all`](Self::lock_all). So they break no implementation.
+/// **A method for a new kind of lock will have a default body.** That body returns a lock whose
+/// acquisitions fail, as the default body of [`lock_all`](Self::lock_all) does. So new methods
+/// break no implementation.
 ///
 /// # Examples
 /// ```
@@ -64,7 +66,7 @@ pub trait LockProvider: fmt::Debug + Send + Sync {
     }
 
     /// The semaphore on `name` with `permits` permits, as [`Quorum::semaphore`]. By default a
-    /// provider has no such lock, and an acquisition fails with `Config`.
+    /// provider has no semaphores, and an acquisition fails with `Config`.
     fn semaphore(&self, name: &str, permits: u32) -> Box<dyn DistributedSemaphore> {
         let _ = (name, permits);
         Box::new(Without("semaphores"))

@@ -16,7 +16,8 @@ use crate::protocol::{Inspected, Survey, Taken, free, take_away};
 use crate::rules::LostReason;
 use crate::words::exact;
 
-/// `ready` waits for the other nodes for one tenth of the time that a quorum needed to connect.
+/// Once a quorum is connected, `ready` waits for the other nodes. This wait takes at most a tenth
+/// of the time that the quorum needed to connect.
 const GRACE: u32 = 10;
 /// How often the states of the nodes are checked while `ready` or `shutdown` waits for them.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -55,28 +56,29 @@ impl Quorum {
     ///
     /// # Errors
     /// `Config` if the name or an option is invalid. `Config` also if the
-    /// [`drift_factor`](LockOptions::drift_factor) is above that of the quorum and above 0.01: all
-    /// locks of a quorum rely on the same clocks.
+    /// [`drift_factor`](LockOptions::drift_factor) is above 0.01 and above the quorum's: the
+    /// quorum's factor decides when a node's clock counts as stepped.
     pub fn lock_with(&self, name: impl AsRef<str>, options: &LockOptions) -> Result<QuorumLock> {
         let name = self.0.name(name.as_ref())?;
         self.with([name].into(), options)
     }
 
-    /// The lock on all of `names`: an acquisition gets all of them, or none. A set has 1 to
-    /// [`MAX_NAMES`](crate::MAX_NAMES) names. Their order does not matter, and a name that is given
-    /// twice counts once. Bad names are refused at the first acquisition.
+    /// The lock on all of `names`, a *set*: an acquisition gets all of them, or none. A set has 1
+    /// to [`MAX_NAMES`](crate::MAX_NAMES) names. Their order does not matter, and a name that is
+    /// given twice counts once. Bad names are refused at the first acquisition.
     ///
     /// The set excludes [`lock`](Self::lock) on each of the names, and every other set with one of
     /// these names. The set has one token, greater than every earlier token of its names.
     ///
     /// If all names are free, an acquisition takes one round trip. Otherwise it waits in the queue
-    /// of one name at a time, in sorted order. Then it claims later names several at once, if these
-    /// are free. So locks on single names do not starve a set, and sets that overlap do not
-    /// deadlock.
+    /// of one name at a time, in sorted order. When it has got this name, it claims several later
+    /// names at once, if these are free. So locks on single names do not starve a set, and sets
+    /// that overlap do not deadlock.
     ///
-    /// While a set waits for a name, it holds the names before that one. So a caller that holds one
-    /// of the names must not wait for another of them: the caller and the set might wait for each
-    /// other until one gives up. Take both names in one set from the beginning.
+    /// While an acquisition of a set waits for a name, it holds the set's names that sort before
+    /// this name. So a caller that holds one name of the set must not wait for another name of the
+    /// set: the caller and the set might wait for each other until one gives up. Take both names in
+    /// one set from the beginning.
     ///
     /// # Examples
     /// ```
@@ -167,14 +169,14 @@ impl Quorum {
     /// Takes `name` away from its holder without making two holders. Nodes no longer renew the
     /// hold, and nobody else gets the name until the holder has released the lock, or the hold has
     /// expired. The holder learns of the loss with its next renewal, and releases the lock when its
-    /// last guard is dropped. All earlier tokens are below [`Taken::fence`]: storage that has this
-    /// fence can refuse these tokens from now on.
+    /// last guard is dropped. All earlier tokens are below [`Taken::fence`]: storage to which you
+    /// pass this fence can refuse these tokens from then on.
     ///
     /// Returns the former holder, and for how long this holder may still hold the lock.
     ///
     /// # Errors
     /// `Unavailable` if no quorum of nodes confirmed: then the lock may still be renewed.
-    /// `Unavailable` also if too few of the nodes that confirmed [vote](Inspected::is_conclusive),
+    /// `Unavailable` also if too few of the confirming nodes [may vote](Inspected::is_conclusive),
     /// because they are quarantined or have another list in force. Then the lock was taken from the
     /// holders that the nodes named, but somebody else may hold it. `Config` for a bad name,
     /// `Closed` after a shutdown.
@@ -187,10 +189,10 @@ impl Quorum {
         take_away(&self.0.leases.voters, &name, self.0.rules.round_timeout).await
     }
 
-    /// Frees `name` at once, whoever holds it, and raises its fence. **The holder learns of this
-    /// with its next renewal: about a third of its ttl later, or a ttl later if renewals fail.
-    /// Until then there may be two holders.** Use this call for repairs by hand, if the holder is
-    /// known to be gone. [`revoke`](Self::revoke) is safe.
+    /// Frees `name` at once, even if its holder is still alive, and raises the name's fence. **The
+    /// holder learns of this with its next renewal: about a third of its ttl later, or a ttl later
+    /// if renewals fail. Until then there may be two holders.** Use this call for repairs by hand,
+    /// if you know that the holder is gone. [`revoke`](Self::revoke) is safe.
     ///
     /// Returns the former holder: the owner from which a node took the name.
     ///
@@ -302,7 +304,8 @@ impl Quorum {
         let usable = |node: &&NodeStatus| {
             let answers = match node.state {
                 NodeState::OtherList { .. } | NodeState::Twins { .. } => true,
-                // The server answers, and has no record yet: an onlooker makes none.
+                // The server answers and has no record. An onlooker makes no record, so this node
+                // stays `Connecting`.
                 NodeState::Connecting => node.run.is_some(),
                 _ => false,
             };
@@ -418,7 +421,8 @@ mod tests {
         }
     }
 
-    /// The number of operations in a call. A claim has 4 keys and 12 arguments; others have 5 keys.
+    /// The number of operations in a call. A claim has 4 keys and 12 arguments. Other operations
+    /// have 5 keys.
     const fn operations(keys: usize, arguments: usize) -> usize {
         if arguments * 4 == keys * 12 { keys / 4 } else { keys / 5 }
     }
@@ -483,7 +487,7 @@ mod tests {
         assert!(quorum.lock("a").acquire(SECOND).await.unwrap().is_held());
     }
 
-    /// During the stall, more renewals become due than one node's queue of requests may hold.
+    /// During the stall, more renewals become due than one node's queue of requests can hold.
     #[tokio::test(start_paused = true)]
     async fn renewals_that_are_all_due_after_a_stall_find_room() {
         let recorder = PrometheusBuilder::new().build_recorder();

@@ -14,11 +14,12 @@ use crate::lease::{Lease, LockGuard, Released};
 ///
 /// Waiters are served in the order of arrival. Readers do not overtake a waiting writer, and all
 /// readers at the head of the queue enter together. Each reader has its own expiry on the nodes, so
-/// a reader that dies keeps a writer out for its own ttl only.
+/// a reader that dies keeps writers out only for that reader's ttl.
 ///
-/// A writer holds the same lock as a holder of [`Quorum::lock`] on the name: they exclude each
-/// other and all readers. A read costs one round trip, as a lock does. As with locks, a release
-/// makes nodes hand the name over to the next waiter, or to all readers at the head of the queue.
+/// A writer holds the same lock as a holder of [`Quorum::lock`] on the name: the two exclude each
+/// other, and both exclude all readers. To become a reader takes one round trip, as for a lock. As
+/// with locks, a release makes nodes hand the name over to the next waiter, or to all readers at
+/// the head of the queue.
 ///
 /// # Tokens
 /// A writer's token is greater than the token of every writer and reader before it. A reader's
@@ -26,8 +27,8 @@ use crate::lease::{Lease, LockGuard, Released};
 /// writers after it. So the token shows which writer's work the reader sees.
 ///
 /// Tokens of readers have no order among themselves. So storage must remember the highest token of
-/// a *writer*, and compare readers' tokens with that. If storage remembered readers' tokens, it
-/// would refuse other readers that hold the lock.
+/// a *writer*, and compare readers' tokens with that token. If storage remembered readers' tokens,
+/// it would refuse other readers that hold the lock.
 ///
 /// # Examples
 /// ```
@@ -322,12 +323,13 @@ impl WriteGuard {
 
     /// Turns the writer into a reader in one round trip. No other writer can enter in between.
     /// Waiting readers enter too, except readers behind a waiting writer. Until this call returns,
-    /// clones of the writer's lease report the writer as held, though readers may have entered.
+    /// clones of the writer's lease report that the writer holds the lock, though readers may have
+    /// entered.
     ///
     /// # Errors
     /// `Lost` if the writer was revoked, or if its validity ended before it became a reader:
     /// another writer may have entered. `Unavailable` or `Contended` if no quorum granted the
-    /// reader. In each case the lock is released.
+    /// reader's claim. In each case the lock is released.
     ///
     /// # Cancel safety
     /// Safe: the lock is released in the background.
@@ -339,7 +341,8 @@ impl WriteGuard {
             Ok(reader) => reader,
             Err(error) => {
                 if error.kind() == ErrorKind::Lost {
-                    // After the deadline, the cause may be a later holder that has released.
+                    // After the deadline, report the expiry: nodes also reply `lost` if a later
+                    // holder has released the lock.
                     self.guard.ensure(Duration::ZERO)?;
                     // Only the reader's claim got `lost`, so the writer's lease has not ended yet.
                     self.guard.revoked();

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::lease::{Lease, LockGuard, Released};
 
-/// A lock, or the like, that is held while a body runs. If the body panics, or the call is dropped,
-/// dropping this value releases the lock and waits for nothing.
+/// A lock, permits, an office or a session, held while a body runs. If the body panics or the call
+/// is cancelled, this value is dropped: the drop releases the lock and waits for nothing.
 pub(super) trait Scope {
     /// The view that the body gets. Keeping this view does not keep the lock.
     type View;

@@ -15,7 +15,8 @@ use super::scoped::under;
 use crate::config::{LockOptions, Rules};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A fixed number of permits on a name, for all clients of the same nodes. A permit has one holder.
+/// A fixed number of permits on a name, for all clients of the same nodes. Each permit has at most
+/// one holder.
 ///
 /// **Nodes count nothing.** Each permit is a lock on a name of its own, `name/0`, `name/1` and so
 /// on, with a quorum, an expiry and a fencing token. So a semaphore is as safe as a lock, and
@@ -74,8 +75,8 @@ impl Quorum {
 
     /// The semaphore on `name` with options of its own, which apply to each of its permits.
     ///
-    /// With [`auto_renew`](LockOptions::auto_renew) off, a caller does not renew its first permits
-    /// while it waits for others. So all permits must become free within one ttl.
+    /// With [`auto_renew`](LockOptions::auto_renew) off, a caller that waits for more permits does
+    /// not renew the permits that it already holds. So all permits must become free within one ttl.
     ///
     /// # Errors
     /// As [`lock_with`](Self::lock_with), and `Config` for a bad number.
@@ -108,8 +109,8 @@ impl QuorumSemaphore {
     ///
     /// # Errors
     /// `Timeout` if too few permits became free in time; `Unavailable` if too few nodes could vote;
-    /// `Config` for a bad name, for no permits or more than there are, if the name is held as a
-    /// lock, or outside of a Tokio runtime; `Closed` after a shutdown.
+    /// `Config` for a bad name, if `many` is zero or above the number of permits, if the name is
+    /// held as a lock, or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Safe: granted permits are released in the background, and the place in the queue is lost.
@@ -136,10 +137,10 @@ impl QuorumSemaphore {
     /// Takes `many` permits if they are free, without waiting. If the first claim meets a held
     /// permit, the call takes two more round trips to find and claim free permits.
     ///
-    /// `None` means that fewer permits are free: quorums of nodes name the holders of the others.
-    /// `None` also means that a quorum has named one holder of the gate for a whole round timeout.
-    /// While other callers take permits or split the votes, this call tries again after random
-    /// pauses, for two round timeouts at most (4 s unless set).
+    /// `None` means that fewer permits are free: for each of the other permits, a quorum of nodes
+    /// names the holder. The call also returns `None` if a quorum has named the same holder of the
+    /// gate for a whole round timeout. While other callers take permits or split the votes, this
+    /// call tries again after random pauses, for two round timeouts at most (4 s unless set).
     ///
     /// # Errors
     /// `Unavailable` if too few nodes could vote, or if the result is still unknown by then;

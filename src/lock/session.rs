@@ -25,15 +25,15 @@ tokio::task_local! {
 ///
 /// [`lock`](Self::lock) and [`try_lock`](Self::try_lock) add locks, and [`unlock`](Self::unlock)
 /// frees them. [`revoke`](Self::revoke) frees all, and so does dropping the last handle. The drop
-/// sends the releases and waits for nothing: prefer `revoke`, which returns the result. The locks
-/// exclude [`Quorum::lock`](crate::Quorum::lock) and [`Quorum::lock_all`](crate::Quorum::lock_all)
-/// on the same names, and all other sessions.
+/// sends the releases and waits for nothing: prefer `revoke`, which returns the result. On the same
+/// names, the locks exclude other sessions, [`Quorum::lock`](crate::Quorum::lock) and
+/// [`Quorum::lock_all`](crate::Quorum::lock_all).
 ///
 /// **A session is lost as a whole.** If one of its locks is taken away, or is not renewed by a
 /// quorum in time, the session is lost for good: begin a new one. Each of its locks then keeps
-/// others out until the lock's own deadline, unless the last handle is dropped or
-/// [`revoke`](Self::revoke) is called earlier. However long nodes are away, a session without locks
-/// is not lost.
+/// others out until the lock's own deadline, or until the last handle is dropped or
+/// [`revoke`](Self::revoke) is called. A session without locks is not lost, however long nodes are
+/// unreachable.
 ///
 /// If a lock's validity ends before this process has processed the grant, the lock is released and
 /// not added, and the session goes on. A lock with little validity left is added, and renewed soon.
@@ -75,7 +75,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// The id by which other code of the same process finds the session:
+    /// The session's id. By this id, other code of the same process gets a handle from
     /// [`Quorum::join_session`](crate::Quorum::join_session) on the same quorum. Nodes and other
     /// processes do not use this id.
     #[must_use]
@@ -89,9 +89,9 @@ impl Session {
     ///
     /// Names that the session already holds are not claimed again. (If another caller unlocks such
     /// a name meanwhile, the name is not held in the end.) All other names are acquired as by
-    /// [`Quorum::lock_all`](crate::Quorum::lock_all): in one round trip if all are free, else one
-    /// at a time in sorted order. The new names get one token, greater than every earlier token of
-    /// these names. Callers of one session that acquire the same name wait for each other's result.
+    /// [`Quorum::lock_all`](crate::Quorum::lock_all): in one round trip if all are free, else in
+    /// sorted order. The new names get one token, greater than every earlier token of these names.
+    /// Callers of one session that acquire the same name wait for each other's result.
     ///
     /// Two sessions that each hold a name and wait for the other's name may wait until a `timeout`
     /// ends. Take all names in one call, or use short timeouts.
@@ -130,7 +130,7 @@ impl Session {
     /// quorum of nodes has confirmed.
     ///
     /// # Errors
-    /// `Config` if the session does not hold one of the names, or for no name: then nothing is
+    /// `Config` if the session does not hold all of these names, or for no name: then nothing is
     /// released. `Lost` if the session has ended, and all its locks with it. `Unavailable` if too
     /// few nodes answered in time. The names are no longer held, and the release goes on in the
     /// background.
@@ -147,9 +147,10 @@ impl Session {
         self.inner.leases.confirmed(&freeing, self.core.locks.round_timeout(), || listed(&names)).await
     }
 
-    /// The held names, sorted, each with its fencing token: greater than the token of every earlier
-    /// holder. Storage that refuses tokens below the highest token so far is safe even from a
-    /// holder that was paused and did not notice the loss of its lock.
+    /// The held names, sorted, each with its fencing token. A name's token is greater than the
+    /// token of every earlier holder of the name. Storage that refuses tokens below the highest
+    /// token so far is safe even from a holder that was paused and did not notice the loss of its
+    /// lock.
     ///
     /// With a [`key_format`](crate::QuorumBuilder::key_format) the names come without the format,
     /// as [`unlock`](Self::unlock) takes them. The list is empty once the session has ended.
@@ -200,16 +201,16 @@ impl Session {
         }
     }
 
-    /// The remaining validity of the lock that ends first, or that of a new lock if there is none.
-    /// Zero once the session has ended. Validity counts from before the nodes were asked, minus the
-    /// drift.
+    /// The remaining validity of the lock that ends first. If the session has no lock, the validity
+    /// of a new lock. Zero once the session has ended. Validity counts from the moment before the
+    /// nodes were asked, and the drift is subtracted.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.core.locks.remaining()
     }
 
     /// Whether the session lives now, and so holds all its locks. Never true after the deadline of
-    /// one of them, even if timers are late.
+    /// a lock, even if timers are late.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         !self.remaining().is_zero()
@@ -219,7 +220,7 @@ impl Session {
     /// may take that long.
     ///
     /// # Errors
-    /// `Lost` if one of them is not.
+    /// `Lost` if a lock is not held for that long.
     pub fn ensure(&self, least: Duration) -> Result<()> {
         let held = || "the session's locks are".to_owned();
         ensured(self.remaining(), least, || self.core.locks.lost_error(), held)

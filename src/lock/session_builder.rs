@@ -38,14 +38,15 @@ impl SessionBuilder {
 
     /// The options of all locks of the session. Default: those of the quorum.
     /// [`max_hold`](LockOptions::max_hold) counts from the acquisition of each lock. The session is
-    /// lost as soon as one lock reaches it.
+    /// lost as soon as one lock has been held for that long.
     pub fn options(mut self, options: LockOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Begins the session once a quorum of nodes votes, so that a missing quorum is reported now.
-    /// Waits for `timeout` at most. Nodes store nothing for a session without locks.
+    /// Begins the session once a quorum of nodes votes, so that a missing quorum is reported before
+    /// the first lock. Waits for `timeout` at most. Nodes store nothing for a session without
+    /// locks.
     ///
     /// # Errors
     /// `Unavailable` if no quorum votes in time, with the status of each node; `Config` if an
@@ -85,7 +86,7 @@ impl SessionBuilder {
     /// session. The body is dropped the moment the session is lost.
     ///
     /// The session ends for all its handles, even if the body gave handles to other tasks, or
-    /// panics. If somebody else revokes the session, the body goes on with an ended session.
+    /// panics. If another handle revokes the session, the body goes on with an ended session.
     ///
     /// # Errors
     /// As [`grant`](Self::grant), and `Lost` if the session was lost before the body ended. If no

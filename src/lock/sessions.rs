@@ -9,7 +9,7 @@ use super::asking::Asking;
 use crate::config::Rules;
 use crate::lease::Locks;
 
-/// The most names that one session holds.
+/// The most names that one session can hold.
 pub const MAX_SESSION_NAMES: usize = 10_000;
 
 /// The sessions that still have a handle.

@@ -2,13 +2,13 @@
 //!
 //! A claim of several names never waits in a queue. So a set waits for one name at a time, as a
 //! single lock does. Meanwhile the set renews the names that it already holds. All sets use the
-//! same order, that of `Inner::names`, so they never wait in a circle. Once the set has the name,
-//! it claims the later names several at a time, without waiting. So a set that met one holder does
-//! not need a round trip for each name.
+//! same order, that of `Inner::names`, so they never wait in a circle. When the set has got the
+//! name for which it waited, it claims several later names at a time, without waiting. So if only
+//! one name was held, the set does not need a round trip for each name.
 //!
 //! At the end, one renewal with the highest of the tokens gives the set one token. If a name is
-//! lost earlier, all names are released, and the set begins anew. It keeps its ticket, so that it
-//! keeps its turn in the queues, and gets new owner ids.
+//! lost earlier, all names are released, and the set begins anew. It keeps its ticket, and so its
+//! turn in the queues. Its owner ids are new.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::words::listed;
 
 pub(super) struct Set<'a> {
     pub(super) inner: &'a Inner,
-    /// Claims all names.
+    /// The request for all names.
     pub(super) all: Claimant<'a>,
 }
 
@@ -79,8 +79,9 @@ impl Set<'_> {
         united.unwrap_or_else(|| Err(self.out_of_time(&[])))
     }
 
-    /// Acquires the next names. Waits for a single name. Claims several names together, without
-    /// waiting: a set that waits for a name must not hold later names, or sets would deadlock.
+    /// Acquires the next names. If `names` has one name, waits for it. Claims several names
+    /// together, without waiting: a set that waits for a name must not hold later names, or sets
+    /// would deadlock.
     async fn next(&self, names: &[Name], end: Tick, ticket: u64) -> Result<Option<(Grant, Open)>> {
         let names: Arc<[Name]> = names.into();
         if let [_] = *names {

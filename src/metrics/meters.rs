@@ -40,7 +40,8 @@ pub(crate) struct ListMeters {
 }
 
 impl ListMeters {
-    /// Records whether another list of this name is in force, and which nodes have two servers.
+    /// Records whether another list of this name is in force, and which nodes' names lead to two
+    /// servers.
     pub(crate) fn tell(&self, other: bool, twins: NodeSet) {
         let set = |gauge: &Gauge, on: bool| gauge.set(f64::from(u8::from(on)));
         set(&self.other, other);
@@ -203,7 +204,7 @@ impl Meters {
     }
 
     pub(crate) fn held(&self, class: Class) {
-        // Count before the call below: a recorder may panic.
+        // Count before the call below: if the recorder panics there, the count must not be too low.
         self.held.fetch_add(1, Ordering::Relaxed);
         self.class(class).held.increment(1.0);
     }

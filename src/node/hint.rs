@@ -13,8 +13,8 @@ pub struct Hint {
     /// The waiter's owner, `{client}/{number}`.
     pub acquisition: Arc<str>,
     /// The time until the waiter must ask again. It is zero with a hand-over, and if the name is
-    /// free but could not be handed over. Otherwise the waiter must ask before its last ask is
-    /// older than half of the time that a hand-over lasts.
+    /// free but could not be handed over. Otherwise it ends when the waiter's last ask is H / 2
+    /// ago. H is the time that a hand-over to this waiter lasts.
     pub after: Duration,
     /// The hand-over, if the node granted the name to this waiter.
     pub granted: Option<HandedOver>,
@@ -33,7 +33,8 @@ pub struct HandedOver {
     pub name: Name,
     /// When the node handed the name over, and on which connection the push came.
     pub stamp: Stamp,
-    /// Whether the push may count as a vote: the node may vote, and surely no reply overtook it.
+    /// Whether the push may count as a vote. It may count if the node may vote, and if the client
+    /// cannot have handled a later reply before the push.
     pub counts: bool,
 }
 
@@ -58,8 +59,8 @@ impl Hint {
         Some((client, number.strip_prefix('s').unwrap_or(number).parse().ok()?))
     }
 
-    /// Parses a message on the client's channel: the acquisition's number, then the time until the
-    /// next ask in ms or a hand-over. The caller decides later whether a hand-over counts.
+    /// Parses a message on the client's channel: the acquisition's number, then either a hand-over
+    /// or the time until the next ask, in ms. The caller decides later whether a hand-over counts.
     #[must_use]
     pub fn parse(client: &str, text: &str) -> Option<Self> {
         let (number, rest) = text.split_once(' ')?;

@@ -25,12 +25,12 @@ pub struct Description {
 #[non_exhaustive]
 pub struct Inspection {
     /// The owner that holds the name; `None` if the name is free. If readers hold the name, this is
-    /// one of them: its number has the prefix `s`.
+    /// one of the readers (`{client}/s{number}`).
     pub holder: Option<String>,
     /// The kind of the hold.
     pub kind: Kind,
-    /// The holder's hold count; if readers hold the name, the number of readers; 0 if the name is
-    /// free.
+    /// The hold count: the number of guards of the holder's lock. If readers hold the name, the
+    /// number of readers. 0 if the name is free.
     pub count: u32,
     /// The ballot of the grant. 0 if the name is free.
     pub ballot: u64,

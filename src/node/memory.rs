@@ -1,4 +1,5 @@
-//! A node in memory. It does exactly what the scripts do, and its clock can be skewed.
+//! A node in memory. It does exactly what the Lua scripts do on a real node, and its clock can be
+//! skewed.
 //!
 //! It is for doc examples, users' unit tests and simulations. `tests/script.rs` compares it with
 //! the scripts on random sequences of operations.

@@ -1,4 +1,4 @@
-//! The interface to one node (operations in, votes out) and its implementations.
+//! The interface to one node, and the implementations of this interface.
 //!
 //! A [`Node`] accepts a [`Request`] without blocking. It answers each request later, exactly once,
 //! through the request's [`ReplyTo`]. A node carries out requests in the order of submission while
@@ -40,7 +40,7 @@ pub struct Request {
     pub reply: ReplyTo,
 }
 
-/// One independent Redis deployment, or a substitute for one, such as [`MemoryNode`].
+/// One independent Redis or Valkey master, or a substitute for it, such as [`MemoryNode`].
 pub trait Node: fmt::Debug + Send + Sync + 'static {
     /// The node's address without user and password. It is also the node's label in metrics.
     fn label(&self) -> &Arc<str>;
@@ -91,7 +91,7 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     fn listen(&self, _index: usize, _listener: Arc<dyn Listener>) {}
 
     /// Starts or stops sending news of a name to the listener. A node without news may ignore this
-    /// call: without news, observers look later, by themselves.
+    /// call: without news, observers inspect the name later, by themselves.
     fn follow(&self, _name: &Name, _on: bool) {}
 
     /// The node's state.

@@ -78,7 +78,7 @@ pub enum Outcome {
     },
     /// Release or withdraw: the node carried it out.
     Released {
-        /// How many of the operation's names were held by the owner until then.
+        /// How many of the operation's names the owner held until then.
         held: u32,
     },
     /// Revoke: the node carried it out.
@@ -95,7 +95,8 @@ pub enum Outcome {
     Inspected(Vec<Inspection>),
     /// Hello: the node's record, if it has one.
     Hello(Option<Record>),
-    /// Any operation except hello and scan: the node has no record. Nothing was carried out.
+    /// Any operation except hello and scan: the node has no record, and carried nothing out. Renew:
+    /// also if the node's record is not the record that this client knows.
     Forgot,
     /// Claim: no list is in force. Nothing was carried out.
     NoList,
@@ -109,7 +110,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The answer's name in metrics.
+    /// The outcome's name in metrics.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -188,7 +189,7 @@ pub enum FaultKind {
     Busy,
     /// The node replied with an error, and would do so again.
     Rejected,
-    /// The reply has a form that no script of ours returns.
+    /// The reply has a form that none of this library's scripts returns.
     Garbled,
     /// The node carried the operation out, but may have forgotten a grant: its reply is no vote.
     Doubted,

@@ -7,7 +7,7 @@ use super::status::{NodeState, NodeStatus, UNLISTED};
 use crate::error::{NodeCause, NodeReport};
 
 impl NodeReport {
-    /// Reports a node's reply; `None` means that there is none yet.
+    /// Reports a node's reply; `None` means that no reply has come yet.
     pub(crate) fn of_reply(node: &Arc<str>, reply: Option<&Reply>) -> Self {
         match reply {
             Some(Ok(outcome)) => Self::new(node, outcome.cause(), outcome.to_string()),

@@ -34,8 +34,8 @@ pub enum NodeState {
         /// How the two lists differ, and what to do.
         why: Arc<str>,
     },
-    /// The node's name leads clients to two servers: the node renews and releases, but no vote
-    /// counts.
+    /// The node's name leads clients to two servers. The node renews and releases locks, but its
+    /// votes do not count.
     Twins {
         /// The evidence, and what to do.
         why: Arc<str>,
@@ -90,7 +90,7 @@ impl fmt::Display for NodeState {
     }
 }
 
-/// What the node may have done wrong, in words.
+/// The reason for a doubt, as a text for the user.
 const fn suspicion(doubt: Doubt) -> &'static str {
     match doubt {
         Doubt::Restarted => "this server is new, has restarted or forgot, and may have forgotten locks",

@@ -1,4 +1,5 @@
-//! Which replies of a node count, by what the client has learned about its memory and its clock.
+//! Decides which replies of a node count, given the client's doubts about the node's memory and
+//! clock.
 
 use super::reply::{Fault, FaultKind, Outcome, Reply};
 use crate::rules::doubt::Trust;
@@ -23,8 +24,8 @@ pub fn trusted(reply: Reply, trust: Trust) -> Reply {
     }
 }
 
-/// Judges a reply that shows another record than the one that this client saw last. The node may
-/// have forgotten its grants, so a renewal counts as `Forgot`.
+/// Judges a reply whose record id differs from the last id that this client saw on the node. The
+/// node may have forgotten its grants, so a renewal counts as `Forgot`.
 ///
 /// # Errors
 /// The fault of the reply, or `Doubted` for a grant: the claim was carried out, and must be

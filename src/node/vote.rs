@@ -18,7 +18,7 @@ pub fn claimed(reply: &Reply, ballot: u64) -> Vote {
 }
 
 /// The vote of a reply to a renewal. Only `extended` is a vote for the owner. `forgot` counts like
-/// `healed`: the node does not hold the name.
+/// `healed`: in both cases the node had not kept the hold.
 #[must_use]
 pub fn renewed(reply: &Reply) -> RenewVote {
     match reply {
@@ -31,7 +31,8 @@ pub fn renewed(reply: &Reply) -> RenewVote {
     }
 }
 
-/// The fence in a reply to a claim; `None` if no ballot can be above that fence.
+/// The fence in a reply to a claim. `None` if the reply has no fence, or if no ballot can be above
+/// the fence.
 #[must_use]
 pub fn told(reply: &Reply) -> Option<u64> {
     match reply {

@@ -38,7 +38,8 @@ pub(crate) enum Patience {
     First,
     /// Does not wait for holders. Repeats a round whose votes were split, until this deadline.
     Try(Tick),
-    /// Waits until this deadline. A caller whose turn has come makes at least one round.
+    /// Waits until this deadline. A caller that has its turn in this process makes at least one
+    /// round.
     Until(Tick),
 }
 
@@ -51,7 +52,7 @@ impl Patience {
     }
 
     /// The time until which rounds with split votes are repeated. A caller that may wait repeats
-    /// such rounds for the time of a try, counted from `now`.
+    /// such rounds for as long as a try does, counted from `now`.
     fn again_until(self, now: Tick, rules: &Rules) -> Option<Tick> {
         match self {
             Self::Once | Self::First => None,
@@ -97,7 +98,8 @@ impl Claimant<'_> {
     /// are released, and the places in all queues are given up.
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<(Grant, Open)> {
         let now = self.voters.host.now();
-        // A try waits for hellos and for its turn, for one round timeout at most in all.
+        // A try waits for hellos, and then for its turn in this process: for one round timeout in
+        // all.
         let whole = now + self.rules.round_timeout;
         let again = patience.again_until(now, self.rules);
         self.voters.may_acquire()?;
@@ -188,7 +190,7 @@ impl Claimant<'_> {
             false => self.pause(*failures, defeat, end).await,
         };
         // A round that only renews places is no failure. A round with a push or a late grant is a
-        // failure: it may happen again, so the next pause must be longer.
+        // failure: the next round may end in the same way, so the pause before it must be longer.
         let fails = failed.soon || !queues || attempt.heard().is_none_or(|heard| heard.is_news());
         *failures = if fails { failures.saturating_add(1) } else { 0 };
         if handed.is_some() {
@@ -211,8 +213,9 @@ impl Claimant<'_> {
         Err(self.error(ErrorKind::Unavailable, OUT_OF_REACH, patience, advice).with_nodes(reports))
     }
 
-    /// Evaluates a failed round. If the round left only places in queues, the owner keeps them.
-    /// Otherwise withdraws the round, since a node may have granted the name.
+    /// Evaluates a failed round. If the round left only places in queues, or pushes, the owner
+    /// keeps these. Otherwise, or if no quorum voted in time, withdraws the round: a node may have
+    /// granted the name.
     fn failed(&self, attempt: &mut Attempt<'_>, defeat: &FailedRound, failures: u32) -> Failed {
         let waits = defeat.cause() != Cause::Unavailable && attempt.waits();
         if !waits {
@@ -223,8 +226,8 @@ impl Claimant<'_> {
         Failed { failures, soon, told: defeat.changes_in().map(|left| left.saturating_add(attempt.defers())) }
     }
 
-    /// Waits for a random pause, for a caller that gets no hints. If no quorum votes, then waits
-    /// until a quorum may vote, since no claim can succeed before.
+    /// Waits for a random pause, whether hints come or not. If no quorum can vote, waits on until a
+    /// quorum may vote, since no claim can succeed before that.
     async fn pause(&self, failures: u32, defeat: &FailedRound, end: Tick) -> Option<Won> {
         sleep_until(&self.voters.host, self.next_round(failures, defeat).min(end)).await;
         if defeat.cause() == Cause::Unavailable {
@@ -248,7 +251,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// How this caller queues. A caller of several names, or without pushes, does not wait.
+    /// How this caller queues. A caller that claims several names, or gets no pushes, does not wait
+    /// in the nodes' queues.
     fn policy(&self, ticket: u64, patience: Patience) -> QueuePolicy {
         let waits = || self.names.len() == 1 && !self.is_over(patience) && self.voters.hinted();
         match self.rules.fair {
@@ -258,8 +262,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// Waits for this caller's turn for each name in this process. A try waits until `whole` at
-    /// most.
+    /// Waits until this caller has the turn for each of its names, among the callers of this
+    /// process. A try waits until `whole` at most.
     async fn turns(&self, patience: Patience, whole: Tick) -> Result<QueueEntries> {
         let started = self.voters.host.now();
         let mut places = match self.who {
@@ -398,7 +402,7 @@ impl Claimant<'_> {
         // A round that waited for pushes took longer than its replies.
         let handed = attempt.heard().is_some_and(|heard| !heard.pushes.is_empty());
         let took = attempt.t0().filter(|_| !handed).map(|t0| self.voters.host.now().since(t0));
-        // A round that took longer than its timeout shows that this process stood still.
+        // A round that took longer than its timeout measures nothing: this process stood still.
         if let Some(took) = took.filter(|took| answered && *took <= self.rules.round_timeout) {
             self.voters.measured(took);
         }
@@ -449,7 +453,7 @@ impl Claimant<'_> {
         error.with_nodes(reports).with_source(defeat.source()).with_holder(holder)
     }
 
-    /// The reason in error texts: another list if one is in force, else that no quorum votes.
+    /// The reason in error texts: that another list is in force, or else that no quorum votes.
     fn out_of_reach(&self) -> Arc<str> {
         self.voters.other_list().unwrap_or_else(|| OUT_OF_REACH.into())
     }

@@ -25,7 +25,8 @@ use crate::spans::Spanned;
 /// How many earlier asks are checked for late replies.
 const EARLIER: usize = 4;
 
-/// If the number of an owner's withdrawal is a multiple of this, it takes no place again.
+/// An owner numbers its withdrawals. If the number is a multiple of this, the withdrawal takes no
+/// place in the queues again.
 const YIELDS: u32 = 4;
 
 /// How a claim treats waiters.
@@ -39,7 +40,7 @@ pub(super) enum QueuePolicy {
     Barge,
 }
 
-/// All asks of one owner. If this is dropped before it has won, it leaves every queue. It also
+/// All asks of one owner. If an `Attempt` is dropped before it has won, it leaves every queue, and
 /// sends a release to every node that did not explicitly refuse.
 pub(super) struct Attempt<'a> {
     voters: &'a Arc<Voters>,
@@ -49,7 +50,7 @@ pub(super) struct Attempt<'a> {
     claim: Claim,
     /// Whether a claim was won. If so, dropping this attempt releases nothing.
     has_won: bool,
-    /// The asks so far, and what follows from their replies.
+    /// The asks so far, and the decisions that follow from their replies.
     acquisition: Acquisition<Arc<Round<ClaimTally>>>,
     /// The asks before the last one. A far node may reply to these after the last ask is decided.
     earlier: Vec<Arc<Round<ClaimTally>>>,
@@ -70,7 +71,7 @@ pub(super) struct Attempt<'a> {
     taken_again: NodeSet,
     in_line: Option<Counted<'a>>,
     listening: Option<Listening>,
-    /// A shutdown waits while this lives, since a release may have to follow.
+    /// A shutdown waits until this is dropped, since the attempt may still have to send a release.
     _open: Open,
 }
 
@@ -164,7 +165,8 @@ impl<'a> Attempt<'a> {
     }
 
     /// Takes note of fences in late replies. A node on which the name is free refuses a ballot up
-    /// to its fence, and gives the owner no place in its queue.
+    /// to its fence, and gives the owner no place in its queue. So the next ballot must be above
+    /// these fences.
     fn look_back(&mut self) {
         let Some(last) = self.acquisition.last() else { return };
         if self.earlier.len() >= EARLIER {
@@ -197,7 +199,7 @@ impl<'a> Attempt<'a> {
         }
         match self.acquisition.decide_by(now, &handed, self.voters.voting()) {
             // This task may have stood still between reading `now` and reading the votes. So check
-            // again with the time after that.
+            // the win again with the time after both reads.
             Some(Decision::Won(won)) if !self.acquisition.holds(&won, self.voters.host.now()) => {
                 Some(Decision::Failed(Cause::Unavailable))
             }
@@ -206,7 +208,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Whether to lift the ballot early: a quorum has replied, and as much time again has passed.
+    /// Whether to lift the ballot early, while some nodes have not replied. After the replies of a
+    /// quorum, the owner waits for the others for as long again as these replies took.
     fn lifts_early(&mut self, now: Tick, handed: &Handovers) -> bool {
         let Some(ask) = self.acquisition.last() else { return false };
         let (ballot, took) = (ask.ballot, now.since(ask.t0));
@@ -256,7 +259,8 @@ impl<'a> Attempt<'a> {
         handover::again(lasts.ttl(), self.rules.places, soon)
     }
 
-    /// How long this owner waits after another owner's hold ends, by this owner's best rank.
+    /// How long this owner waits before it asks, once another owner's hold has ended. This depends
+    /// on this owner's best rank in the queues.
     pub(super) fn defers(&self) -> Duration {
         let rank = self.handed().rank().unwrap_or_default();
         self.lasts.map_or(Duration::ZERO, |lasts| handover::defers(lasts.ttl(), rank))
@@ -275,7 +279,8 @@ impl<'a> Attempt<'a> {
         self.acquisition.highest().max(self.listening.as_ref().map_or(0, |listening| listening.handed().top()))
     }
 
-    /// Whether the failed round left only places in queues. Then it needs no withdrawal.
+    /// Whether the failed round left only places in queues, or pushes that came after the ask. Such
+    /// a round needs no withdrawal.
     pub(super) fn waits(&mut self) -> bool {
         let since = self.heard().is_some_and(|heard| !heard.pushes.is_empty());
         let waits = self.in_line.is_some() && self.acquisition.only_waits(&self.handed(), since);
@@ -306,7 +311,8 @@ impl<'a> Attempt<'a> {
 
     /// Withdraws a failed round before the next one, on each node that may hold the name.
     pub(super) fn withdraw(&mut self) {
-        // Read `may_hold` first: a reply may move a node from it to the hand-overs.
+        // Read `may_hold` before the hand-overs: a reply may move a node from the first to the
+        // second. In the other order, this code could miss that node.
         let (may_hold, unheard) = (self.acquisition.may_hold(), self.acquisition.unheard());
         let targets = |handed: &Handovers| may_hold.or(handed.open());
         let (ask, ballot) = match &self.listening {
@@ -326,10 +332,10 @@ impl<'a> Attempt<'a> {
         ReleaseTask::start(self.voters, self.with_lease(withdraw), ReleaseTargets { ask, insist: ask, unheard });
     }
 
-    /// The place that the owner takes again where it withdraws. Without it, waiters that hold a part
-    /// each could pass these parts round for ever. But an owner that cannot win must not keep the
-    /// name from others. So it takes no place if the round was not answered in time, and each fourth
-    /// time.
+    /// The place in the queues that the owner takes again when it withdraws. Without places,
+    /// waiters that hold some nodes each could pass these nodes to each other for ever. But an
+    /// owner that cannot win must not keep the name from others. So the owner takes no place after
+    /// a round that was not answered in time, and with each fourth withdrawal.
     fn place_again(&mut self) -> Option<(Kind, Waiter)> {
         self.withdrawals = self.withdrawals.wrapping_add(1);
         let ask = self.acquisition.last()?;
@@ -346,7 +352,8 @@ impl<'a> Attempt<'a> {
         self.claim.waiter = None;
     }
 
-    /// Sets `lease` to the lock's ttl. For a job once a period, the request's `ttl` is the period.
+    /// Sets `lease` to the lock's ttl. For a job that runs once in a period, the request's `ttl` is
+    /// the period.
     fn with_lease(&self, request: ReleaseRequest) -> ReleaseRequest {
         ReleaseRequest { lease: self.rules.validity.ttl(), ..request }
     }
@@ -358,11 +365,13 @@ impl<'a> Attempt<'a> {
         *self.next.insert(next)
     }
 
-    /// Makes a grant of the won round. The grant keeps `places`, in the process's queues. A
-    /// shutdown waits until the returned [`Open`] is dropped, so that the caller can release first.
+    /// Makes a grant of the won round. The grant keeps `places`, which are in the process's queues.
+    /// A shutdown waits until the returned [`Open`] is dropped, so that the caller can release
+    /// first.
     pub(super) fn won(mut self, won: Won, places: QueueEntries) -> (Grant, Open) {
         let claim = Claim { ballot: won.ballot, ttl: self.rules.validity.ttl(), ..self.claim.clone() };
-        // A withdrawal that is still on its way may give the owner a place.
+        // A withdrawal that is still on its way may give the owner a place, so its node may hand
+        // over.
         let won = Won { may_hold: won.may_hold.or(self.taken_again), ..won };
         self.has_won = true;
         self.in_line = None;
@@ -384,7 +393,8 @@ impl<'a> Attempt<'a> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         let in_line = self.in_line.take().is_some();
-        // Read `may_hold` first: a reply may move a node from it to the hand-overs.
+        // Read `may_hold` before the hand-overs: a reply may move a node from the first to the
+        // second. In the other order, this code could miss that node.
         let (may_hold, unheard) = (self.acquisition.may_hold(), self.acquisition.unheard());
         let listening = self.listening.take();
         let handed = listening.as_ref().map(Listening::end).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Whether a quorum of nodes names one holder that is in the way of a claim.
 //!
-//! If callers ask at the same moment, each may get some votes, but no caller gets a quorum. So
-//! refusals alone do not show that the name is held.
+//! If several callers ask at the same moment, each may get some votes, and none of them a quorum.
+//! So refusals alone do not show that the name is held.
 
 use crate::node::{Operation, Outcome, Reply};
 

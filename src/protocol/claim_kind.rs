@@ -1,4 +1,5 @@
-//! As what an acquisition claims: as a new owner, or as the reader that a writer becomes.
+//! The owner that an acquisition claims names for: a new owner, or the reader that a writer
+//! becomes.
 
 use super::grant::Grant;
 use super::voters::Voters;

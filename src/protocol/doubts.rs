@@ -16,7 +16,7 @@ pub(crate) struct Doubts {
 
 #[derive(Debug, Default)]
 struct Doubted {
-    /// Nodes that `next` has not returned yet.
+    /// Doubted nodes that `next` has not returned yet.
     news: NodeSet,
     /// When each node was doubted last.
     last: BTreeMap<usize, Tick>,

@@ -78,7 +78,7 @@ impl FailedRound {
         first.map(|left| left + Duration::from_millis(1))
     }
 
-    /// The holder, if it may have a note.
+    /// The id of the holder, if the holder may have a note.
     pub(super) fn holder(&self) -> Option<Arc<str>> {
         let holder = |reply: &Option<Reply>| match reply {
             Some(Ok(Outcome::Held { holder, kind, .. })) if kind.may_have_note() => Some(holder.as_str().into()),

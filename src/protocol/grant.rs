@@ -1,4 +1,4 @@
-//! What a quorum granted, and how it is renewed and released.
+//! The names that a quorum granted, and how they are renewed and released.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,11 +33,12 @@ pub(crate) struct Grant {
     named: bool,
     /// The other parts, if a set was won part by part. They have one token, but different owners.
     others: Vec<Self>,
-    /// All names of all parts, in their order.
+    /// All names of all parts, in the order of the parts.
     names: Arc<[Name]>,
 }
 
-/// The places and the receiver that a grant keeps. Drop this like [`Returned`].
+/// The places and the receiver that a grant keeps. Drop this outside of all locks, like
+/// [`Returned`].
 #[derive(Debug)]
 pub(crate) struct Line {
     /// The places in the process's queue.
@@ -115,9 +116,10 @@ impl Grant {
 
     /// Renewals carry this ballot from now on. It is at least the token.
     ///
-    /// Releases and revocations still use the ballot that won the names. Perhaps no node has the
-    /// new ballot yet, and another lock has a token between the two ballots. A release of this
-    /// grant must not end that lock. A revocation between the two ballots must end this grant.
+    /// Releases and revocations still use the ballot that won the names. The new ballot may not
+    /// have reached any node yet. Then another lock may have a token between the two ballots. A
+    /// release of this grant must not end that lock. A revocation with a ballot between the two
+    /// must end this grant.
     pub(crate) fn raise(&mut self, ballot: u64) {
         self.claim.ballot = ballot;
         self.won.highest = self.won.highest.max(ballot);
@@ -134,9 +136,9 @@ impl Grant {
         Some(united)
     }
 
-    /// Splits off the names for which `leave` is true: at least one name, but not all. Returns the
-    /// grant of these names, then that of the others, both with the same token. Give each back on
-    /// its own. After a split, never send a request for all names.
+    /// Splits off the names for which `leave` is true. These must be at least one name, and not all
+    /// names. Returns the grant of these names, then that of the others, both with the same token.
+    /// Give each back on its own. After a split, never send a request for all names.
     pub(crate) fn split(mut self, leave: impl Fn(&Name) -> bool) -> Option<(Self, Self)> {
         let won = self.won;
         if self.others.is_empty() {
@@ -188,7 +190,8 @@ impl Grant {
         renewing
     }
 
-    /// How long nodes still hold the names even if the lease ends; `None` if they do not.
+    /// For how much longer nodes hold the names even if the lease ends. `None` if there is no
+    /// period, or it is over.
     pub(crate) fn kept_for(&self) -> Option<Duration> {
         let left = self.kept?.since(self.voters.host.now());
         (!left.is_zero()).then_some(left)
@@ -251,7 +254,7 @@ impl Grant {
         let mut places = self.parts().map(|part| {
             let mut own = tasks.by_ref().take(part.claim.names.len());
             let (places, listening) = part.take_line().map(|line| (line.places, line.listening)).unzip();
-            // Only an owner of one name listens.
+            // Only an owner of a single name has a receiver, so the first release is the only one.
             let ended = own.next().zip(listening.flatten());
             ended.into_iter().for_each(|(task, listening)| task.ends(listening));
             own.for_each(drop);

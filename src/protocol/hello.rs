@@ -54,7 +54,7 @@ pub(crate) async fn run(
     }
 }
 
-/// What one client concludes from the records of its nodes.
+/// Sends the hellos of one client, and concludes from the replies which votes count.
 #[derive(Debug)]
 pub(crate) struct Greeter {
     book: KnownNodes,
@@ -77,7 +77,8 @@ impl Greeter {
         Self { book, meters, news, answered, twins: NodeSet::default() }
     }
 
-    /// Decides whose votes count, and sends the hellos that are due. Returns the next call's time.
+    /// Decides whose votes count, and sends the hellos that are due. Returns when to call this
+    /// again.
     fn greet(&mut self, holdings: &impl Holdings) -> Tick {
         let voters = holdings.voters();
         let now = voters.host.now();

@@ -26,7 +26,7 @@ impl Survey {
         Self { said, voting: before_that.and(voters.voting()) }
     }
 
-    /// The replies that are no errors.
+    /// All replies except errors.
     pub(crate) fn heard(&self) -> impl Iterator<Item = &Inspection> {
         self.said.iter().filter_map(|said| said.as_ref().ok())
     }

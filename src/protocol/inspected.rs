@@ -31,8 +31,8 @@ impl Inspected {
     /// The owner that holds the name on a quorum of nodes: `host/pid/uuid/number`.
     ///
     /// If [readers](Self::readers) hold the name, this is one of these readers, perhaps one that
-    /// holds it on too few nodes. A node names only one of its readers, so this shows only that no
-    /// writer holds the name.
+    /// holds it on too few nodes. A node names only one of its readers, so the result shows only
+    /// that no writer holds the name.
     #[must_use]
     pub fn holder(&self) -> Option<&str> {
         let holders = || self.said().filter_map(|said| said.holder.as_deref());
@@ -71,8 +71,8 @@ impl Inspected {
         theirs.filter_map(|said| said.description.as_ref()).max_by_key(|told| (told.token, told.number))
     }
 
-    /// Whether the hold was [revoked](crate::Quorum::revoke) on so many nodes that no quorum renews
-    /// it. Nodes that do not answer, or name no holder, may still renew the hold.
+    /// Whether enough nodes have [revoked](crate::Quorum::revoke) the hold, so that no quorum
+    /// renews it. Nodes that do not answer, or name no holder, may still renew the hold.
     #[must_use]
     pub fn revoked(&self) -> bool {
         self.said().filter(|said| said.is_revoked()).count() > self.nodes.len() - self.quorum
@@ -92,7 +92,7 @@ impl Inspected {
     /// that is not a reader. Otherwise the name may be held by an owner that no node reports.
     #[must_use]
     pub fn is_conclusive(&self) -> bool {
-        // Readers do not exclude each other, so nodes may have forgotten other readers.
+        // Other readers may hold the name too, and nodes that do not vote may have forgotten these.
         self.votes().count() >= self.quorum || self.holder().is_some_and(|holder| !Operation::is_shared(holder))
     }
 

@@ -13,12 +13,12 @@ use crate::rules::Size;
 pub(crate) struct Occupied {
     /// The holder, if a quorum names one.
     pub(crate) holder: Option<Arc<str>>,
-    /// For how long the name may still be held. `None` if so few nodes name a holder that a claim
-    /// can succeed.
+    /// For how long the name may still be held. `None` if few or no nodes name a holder, so that a
+    /// claim can succeed.
     pub(crate) held: Option<Duration>,
     /// Whether an owner waits for the name.
     pub(crate) wanted: bool,
-    /// Whether so many nodes hold the name as a lock that no quorum can grant it as a gate.
+    /// Whether no quorum can grant the name as a gate, because too many nodes hold it as a lock.
     pub(crate) locked: bool,
 }
 

@@ -9,7 +9,7 @@ use super::wakeups::TakesOrphans;
 use crate::node::{HandedOver, Release};
 use crate::rules::NodeSet;
 
-/// Releases such names through the voters.
+/// Answers pushes to owners that have ended: releases the name on the node that sent the push.
 #[derive(Debug)]
 pub(crate) struct OrphanedGrants {
     voters: Weak<Voters>,

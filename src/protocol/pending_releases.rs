@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// How many releases may be tried again at a time. The holds of any further releases expire.
+/// How many releases may be tried again at a time. Further releases are sent once, and holds that
+/// they do not reach expire.
 pub(crate) const MAX_PENDING: Room = Room { brief: 65_536, kept: 16_384 };
 
 /// How many releases may be tried again at a time, by how long nodes hold the names.
@@ -16,8 +17,8 @@ pub(crate) const MAX_PENDING: Room = Room { brief: 65_536, kept: 16_384 };
 pub(crate) struct Room {
     /// Releases of names that nodes hold for a ttl.
     pub(crate) brief: usize,
-    /// Releases of names that nodes hold for longer, as for a period. They may last for days, so
-    /// they take no room from the releases in `brief`.
+    /// Releases of names that nodes hold for longer, such as for a period. They may last for days,
+    /// so they take no room from the releases in `brief`.
     pub(crate) kept: usize,
 }
 
@@ -44,7 +45,7 @@ pub(crate) struct PendingReleases {
 
 impl PendingReleases {
     /// Makes the channel. `room` limits the releases that have a permit. A release keeps its permit
-    /// until it ends, also outside of the channel.
+    /// until it ends, even while it is outside of the channel.
     pub(crate) fn channel(room: Room) -> (Self, mpsc::Receiver<Arc<dyn PendingRelease>>) {
         let (sender, receiver) = mpsc::channel(room.brief + room.kept);
         let [brief, kept] = [room.brief, room.kept].map(|room| Arc::new(Semaphore::new(room)));
@@ -56,7 +57,8 @@ impl PendingReleases {
         let _ = self.sender.try_send(pending);
     }
 
-    /// A permit for more tries, if there is room. `kept`: nodes hold the names longer than a ttl.
+    /// A permit for more tries, if there is room. If `kept`, nodes hold the names for longer than a
+    /// ttl.
     pub(super) fn permit(&self, kept: bool) -> Option<OwnedSemaphorePermit> {
         let permits = if kept { &self.kept } else { &self.brief };
         permits.clone().try_acquire_owned().ok()
@@ -76,7 +78,7 @@ pub(crate) struct ReleaseTasks {
     late: AtomicBool,
 }
 
-/// A release that has not ended.
+/// Counts as one release that has not ended. A shutdown waits until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Open(Arc<ReleaseTasks>);
 
@@ -87,7 +89,7 @@ impl ReleaseTasks {
         Open(self.clone())
     }
 
-    /// A shutdown has given up waiting for the releases.
+    /// Call this when a shutdown gives up waiting for the releases.
     pub(crate) fn are_late(&self) {
         self.late.store(true, Ordering::Relaxed);
     }

@@ -84,8 +84,8 @@ impl PushReceiver {
     }
 
     /// Takes note of a hint. Returns false if the client must release the name that the hint hands
-    /// over: the owner in the hint has ended, or is the writer that became this reader, and no
-    /// release of this owner is under way to the node.
+    /// over. Then the hint's owner no longer waits: it has ended, or is the writer that became this
+    /// reader. And no release of this owner is under way to the node.
     pub(super) fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
         let mut state = self.state();
         if let Some(granted) = &hint.granted
@@ -157,7 +157,7 @@ impl PushReceiver {
     }
 
     /// Withdraws all grants up to a ballot: the higher of `asked` and the highest pushed ballot.
-    /// Returns the nodes that need a withdrawal, by `targets`, and this ballot.
+    /// Returns the nodes that need a withdrawal, which `targets` selects, and this ballot.
     pub(super) fn withdraw(&self, asked: u64, targets: impl Fn(&Handovers) -> NodeSet) -> (NodeSet, u64) {
         let mut state = self.state();
         let (nodes, ballot) = (targets(&state.handed), asked.max(state.handed.top()));

@@ -17,7 +17,7 @@ pub(super) enum HeadStatus {
     Trying,
     /// The first caller has the lock.
     Holding,
-    /// Another owner has the lock: the id of this owner, if it may have a note.
+    /// Another owner has the lock. Contains the id of that owner, if that owner may have a note.
     Contended(Option<Arc<str>>),
     /// Too few nodes have answered in time so far.
     Undecided,
@@ -68,7 +68,7 @@ impl Queue {
             Slot::Occupied(slot) => slot.into_mut(),
             Slot::Vacant(slot) => slot.insert(Line { entry: Arc::new(Entry::new()), callers: 0 }),
         };
-        // A new queue is never full, since the setting is at least 1.
+        // A new queue is never full, since `max_callers` is at least 1.
         if line.callers >= self.max_callers {
             let (callers, name) = (line.callers, name.trim_start_matches('\0'));
             let message = format!("{callers} callers of this process already hold or wait for {name:?} (max_callers)");
@@ -142,7 +142,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Takes the turn if nobody else has it.
+    /// Takes the turn if no other place has it.
     ///
     /// `head` is not reset yet. If this caller gives up before it asks, the callers behind it still
     /// need the state of the previous first caller.
@@ -155,7 +155,7 @@ impl Place {
     /// Waits for the turn, and takes it as [`try_turn`](Self::try_turn) does.
     ///
     /// # Cancel safety
-    /// Safe. The place is kept until it is dropped; the next call waits at the queue's end again.
+    /// Safe. The place stays in the queue, but the next call waits at the queue's end again.
     pub(super) async fn turn(&mut self) {
         // The semaphore is never closed, so this cannot fail.
         let free = self.entry.turn.acquire().await.map(SemaphorePermit::forget).is_ok();

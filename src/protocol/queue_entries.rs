@@ -6,7 +6,7 @@ use super::queue::{HeadStatus, Place, Queue};
 use crate::error::Result;
 use crate::node::Name;
 
-/// Dropping these leaves the queues.
+/// The places of one claim. Dropping them leaves the queues.
 #[derive(Debug)]
 pub(super) struct QueueEntries {
     first: Place,
@@ -57,8 +57,8 @@ impl QueueEntries {
             return true;
         }
         let queue = self.first.queue.clone();
-        // A claim of one name locks this mutex too: a set that cannot take all its turns may have
-        // taken this turn, and gives it back before it unlocks the mutex.
+        // A claim of one name locks this mutex too. A set that cannot take all its turns may hold
+        // this turn for a moment, and gives the turn back before it unlocks the mutex.
         let _alone = queue.alone();
         let all = self.all_mut().all(Place::try_turn);
         if !all {
@@ -70,8 +70,8 @@ impl QueueEntries {
     /// Waits for the turn of a claim of one name. Reports nothing to the callers behind.
     ///
     /// # Cancel safety
-    /// Safe. The place is kept until it is dropped, and so is a turn that has come. But the next
-    /// call gives this turn back, and waits at the queue's end again.
+    /// Safe. The place stays in the queue, and keeps a turn that has come. But the next call gives
+    /// such a turn back, and waits at the queue's end again.
     pub(super) async fn turn(&mut self) {
         self.first.give_back();
         self.first.turn().await;

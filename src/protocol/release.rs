@@ -1,4 +1,5 @@
-//! Releases and withdraws names on every node that may hold them, even if no caller waits for it.
+//! Releases and withdraws names on every node that may hold them, even if no caller waits for the
+//! result.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -173,7 +174,8 @@ impl ReleaseTask {
     }
 
     /// Whether the node held the names, by its reply; `None` if that is unknown. A node grants all
-    /// names of a claim or none, so it must have held all of them.
+    /// names of a claim or none. So a node that held only some of the names counts as one that did
+    /// not hold them.
     fn had_held(&self, reply: &Reply) -> Option<bool> {
         match reply {
             Ok(Outcome::Released { held }) => Some(*held as usize == self.request.operation.names().len()),
@@ -201,7 +203,7 @@ impl ReleaseTask {
         again
     }
 
-    /// Ends the span once it is clear whether a quorum had held the names. Later tries do nothing.
+    /// Ends the span once it is clear whether a quorum had held the names. Later calls do nothing.
     fn traced(&self) {
         if let Some(freed) = self.request.span.is_on().then(|| self.state().tally.verdict()).flatten() {
             self.request.span.end(match freed {

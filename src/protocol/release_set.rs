@@ -15,7 +15,8 @@ pub(crate) struct ReleaseSet {
 }
 
 impl ReleaseSet {
-    /// The caller gets an error about an unconfirmed release: see [`ReleaseTask::told`].
+    /// Call this if the caller gets the error about an unconfirmed release: see
+    /// [`ReleaseTask::told`].
     pub(crate) fn told(&self) {
         self.all().for_each(|task| task.told());
     }

@@ -24,8 +24,8 @@ pub(crate) struct Renewing {
 
 impl Renewing {
     /// Sends a renewal of the claims of one lease. It carries the ballot that won each claim, the
-    /// hold count and a note. Nodes hold the names for `ttl`. Only if nobody relies on the lease
-    /// any more, `ttl` is shorter than the ttl of the claims.
+    /// hold count and a note. Nodes hold the names for `ttl`. `ttl` may be shorter than the ttl of
+    /// the claims only if nobody relies on the lease any more.
     pub(super) fn start<'a>(
         voters: &Arc<Voters>,
         claims: impl Iterator<Item = (&'a Claim, u64)>,
@@ -93,8 +93,8 @@ impl Renewing {
         renewal
     }
 
-    /// The reply of each node so far, in words: about a name that was not extended, if there is
-    /// one.
+    /// The reply of each node so far, in words. If a name was not extended, these are the replies
+    /// about that name.
     pub(crate) fn reports(&self) -> Vec<NodeReport> {
         let failed = |round: &&Arc<Round<RenewalTally>>| round.look(RenewalTally::verdict) != Some(Renewal::Extended);
         let told = self.rounds.iter().find(failed).or(self.rounds.first());

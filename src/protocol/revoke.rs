@@ -1,5 +1,5 @@
-//! Revokes a name, and never makes two holders: nodes end no hold, but no longer renew locks with
-//! tokens up to the revocation's ballot. So each such hold expires.
+//! Revokes the locks on a name, and never makes two holders: nodes end no hold, but no longer renew
+//! locks with tokens up to the revocation's ballot. So each such hold expires.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,21 +19,21 @@ pub(crate) struct Revocation {
     pub(crate) from: Vec<String>,
     /// For how long the name may still be held; `None` if no node named a holder.
     pub(crate) left: Option<Duration>,
-    /// Whether a quorum of voting nodes has revoked: nodes that could vote before and after. A
-    /// holder has a quorum too, so one of these nodes has named the holder.
+    /// Whether a quorum of voting nodes has revoked: nodes that could vote both before and after
+    /// the request. A holder has a quorum too, so one of these nodes has named the holder.
     pub(crate) truthful: bool,
-    /// The reply of each node, unless `truthful`.
+    /// The reply of each node; empty if `truthful`.
     pub(crate) reports: Vec<NodeReport>,
 }
 
-/// Sends the revocation to all nodes, and waits until `until` for a quorum of nodes that vote. If
-/// no quorum has revoked, even with nodes that do not vote, fails with the reply of each node.
+/// Sends the revocation to all nodes, and waits until `until` for a quorum of nodes that vote.
+/// Fails with the reply of each node if no quorum has revoked, counting nodes that do not vote too.
 ///
 /// One quorum is enough: its nodes no longer renew or re-grant a lock with a token up to the
 /// ballot. Every other quorum includes one of these nodes. So each such lock is held on one of
-/// these nodes, which returns when the hold ends. But a doubted node may have forgotten the hold,
-/// and a node under another list never had it. So a node counts only if it could vote before it got
-/// the request, and still can.
+/// these nodes, and the reply of this node says how long the hold lasts. But a doubted node may
+/// have forgotten the hold, and a node under another list never had it. So a node counts only if it
+/// could vote before it got the request, and still can.
 pub(crate) async fn revoke(voters: &Arc<Voters>, revoke: Revoke, until: Tick) -> Result<Revocation, Vec<NodeReport>> {
     let revoking = Revoking::new(voters.size, revoke.ballot);
     let round = Round::new(voters, revoke.ballot, revoking, None);
@@ -104,8 +104,8 @@ impl Count for Revoking {
         let Ok(Outcome::Revoked { holder, ballot, left }) = reply else { return };
         self.done.insert(node);
         let Some(holder) = holder else { return };
-        // A hold with a higher ballot counts too. Other nodes may have granted the same lock with a
-        // lower ballot, its token.
+        // For `left`, a hold with a higher ballot counts too: other nodes may have granted the same
+        // lock with a lower ballot, which is its token.
         self.told.left = self.told.left.max(Some(*left));
         if *ballot <= self.ballot
             && let Err(at) = self.told.from.binary_search(holder)

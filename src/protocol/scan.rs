@@ -22,7 +22,7 @@ enum Place {
     Ended(Option<NodeReport>),
 }
 
-/// One page from each node that had another page.
+/// One page from each node that had a next page.
 #[derive(Debug, Default)]
 pub(crate) struct Turned {
     /// The names on these pages, held or not.

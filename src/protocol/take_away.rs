@@ -27,7 +27,7 @@ pub struct Taken {
     /// few nodes granted it. A node names only one of its readers. Empty if no node named an owner.
     pub from: Vec<String>,
     /// For how long the name may still be held, by the nodes' clocks. Zero if the name was freed at
-    /// once, and `None` if no node named a holder. If nodes name readers that came later, this may
+    /// once, and `None` if no node named a holder. Readers that came later count too, so this may
     /// be longer than the revoked readers hold the name.
     pub left: Option<Duration>,
     /// Tokens granted before the call are below this, and tokens granted after it are above. Tokens
@@ -46,7 +46,7 @@ pub(crate) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Durat
 /// Frees a name on every node at once.
 pub(crate) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<Taken> {
     let taking = Taking::look(voters, name, patience).await?;
-    // Revoke first: this stops all earlier holders, even if nodes do not name all of them.
+    // Revoke first: then no earlier holder is renewed, even if the nodes do not name all of them.
     let (Taken { from, mut left, fence }, known) = taking.revoke().await?;
     let mut freed = BTreeSet::new();
     for _ in 0..TRIES {

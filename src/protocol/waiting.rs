@@ -15,14 +15,14 @@ use crate::host::sleep_until;
 use crate::rules::waiting::{gathering, pause};
 use crate::rules::{Decision, Tick, Won};
 
-/// What the next wait depends on, after a failed round.
+/// The state after a failed round, which decides how long the next wait is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failed {
     /// How many rounds failed in a row. Rounds that left only places in queues do not count.
     pub(super) failures: u32,
     /// Whether some nodes keep no place for the owner. Then the owner asks again after a pause.
     pub(super) soon: bool,
-    /// The time until a hold ends, if a node returned one.
+    /// The time until a hold ends, if a node returned such a time.
     pub(super) told: Option<Duration>,
 }
 

@@ -13,7 +13,7 @@ use crate::host::Host;
 use crate::node::{HandedOver, Hint, Listener, Name};
 use crate::rules::Tick;
 
-/// The acquisitions of one client that wait or hold a lock, and its observers.
+/// The acquisitions of one client that wait or hold a lock, and the client's observers.
 #[derive(Debug)]
 pub(crate) struct Wakeups {
     /// The client's id: `host/pid/uuid`, which nobody can guess.
@@ -47,7 +47,7 @@ impl PushOutcome {
             (Self::PushReceiver(one), Self::PushReceiver(other)) => Arc::ptr_eq(one, other),
             (Self::Holds(one), Self::Holds(other)) => one == other,
             // `Ended` does not store the owner. A writer and the reader that follows it share a
-            // number. The entry belongs to whichever of them ends last.
+            // number. The entry belongs to the one that ends last.
             (Self::Ended(_), Self::Holds(_)) => true,
             _ => false,
         }
@@ -100,7 +100,7 @@ impl Wakeups {
     }
 
     /// Replaces the entry of acquisition `number`, if it is still `before`. After a downgrade, the
-    /// reader has its writer's number, and its entry may be in the place of the writer's entry.
+    /// reader has its writer's number, so the entry may be the reader's and not the writer's.
     pub(super) fn turn(&self, number: u64, before: &PushOutcome, next: PushOutcome) {
         let mut receivers = self.receivers();
         let hearing = receivers.get_mut(&number).filter(|hearing| hearing.is(before));

@@ -11,7 +11,7 @@ use super::tally::{Cause, ClaimTally, Verdict};
 use super::tick::Tick;
 use super::validity::MAX_ROUND;
 
-/// How often one round may ask again at once with a higher ballot. After that, the round fails.
+/// How many times one round may ask again at once with a higher ballot. Then the round fails.
 pub const LIFTS: usize = 3;
 
 /// Returns the votes of one ask. In the client, tasks that receive replies share these votes and
@@ -60,8 +60,8 @@ pub struct Acquisition<V> {
     asks: Vec<Ask<V>>,
     /// Whether the last round has failed, so that the next ask begins a new round.
     waits: bool,
-    /// Two sets of nodes: those that may have received an ask of an earlier round, and those that
-    /// may hold the name because of such an ask. Asks before the last withdrawal do not count.
+    /// Two sets of nodes. The first set may have received an ask of an earlier round. The second
+    /// set may hold the name because of such an ask. Asks before the last withdrawal do not count.
     before: (NodeSet, NodeSet),
     /// The highest ballot of all asks.
     highest: u64,
@@ -207,8 +207,9 @@ impl<V: Votes> Acquisition<V> {
     }
 
     /// Whether a failed round left only places in queues, or hand-overs after its last ask
-    /// (`handed_since`). If so, the owner does not withdraw, since this would void votes that are
-    /// still to come. Otherwise the owner may hold the name on a few nodes, and withdraws.
+    /// (`handed_since`). If so, the owner does not withdraw, since a withdrawal would void votes
+    /// that are still to come. Otherwise the owner may hold the name on a few nodes, so it
+    /// withdraws.
     #[must_use]
     pub fn only_waits(&self, handed: &Handovers, handed_since: bool) -> bool {
         let tally = self.asks.last().map(|ask| ask.votes.tally());

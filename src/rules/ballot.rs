@@ -48,14 +48,16 @@ impl Ballots {
     }
 }
 
-/// The next number of the sequence. `highest` is the highest number so far, recorded or dealt.
+/// The next number of the sequence. `highest` is the highest number so far: a recorded fence, or a
+/// number that this function returned.
 #[must_use]
 pub fn dealt(highest: u64, wall: Duration) -> u64 {
     highest.saturating_add(1).max(believed(wall)).min(LIMIT)
 }
 
 /// Raises a number from [`dealt`] above `told`, for one acquisition only. A fence that is far ahead
-/// must not raise the ballots of all names. `None` if there is no such number below 2^53.
+/// of the wall clock must not raise the ballots of all names. `None` if no such number is below
+/// 2^53.
 #[must_use]
 pub fn lifted(dealt: u64, told: u64) -> Option<u64> {
     Some(dealt.max(told.saturating_add(1))).filter(|&ballot| ballot < LIMIT)

@@ -42,7 +42,8 @@ pub(super) struct Combination<'a> {
 /// What the votes decide.
 #[derive(Clone, Debug)]
 pub(super) enum Sum {
-    /// A quorum of votes has the same ballot. `highest` and `may_hold` cover only these votes.
+    /// A quorum of votes has the same ballot. The fields `highest` and `may_hold` cover only these
+    /// votes. The caller adds the other asks.
     Won(Won),
     /// No ballot has a quorum, but a higher ballot may get one.
     Apart,
@@ -112,7 +113,7 @@ impl Combination<'_> {
     }
 
     /// If a quorum of votes has the same ballot, returns the round that these votes win. If there
-    /// are more such votes than a quorum needs, only those that end last are used.
+    /// are more such votes than a quorum needs, only the votes that end last are used.
     fn quorum(&self, votes: &[Counted]) -> Option<Won> {
         let quorum = self.terms.size.quorum() as usize;
         let alike = |ballot: u64| votes.iter().filter(move |vote| vote.ballot == ballot);
@@ -146,8 +147,8 @@ impl Combination<'_> {
         (against + apart + self.outvoted(votes) >= blocking).then_some(Sum::Apart)
     }
 
-    /// How many votes have a lower ballot than the highest of all votes, and cannot change. A vote
-    /// may change if its node has not answered the ask yet, and the ask has a higher ballot.
+    /// How many votes cannot change, and have a ballot below the highest of all ballots. A vote may
+    /// change if its node has not answered the ask yet, and the ask has a higher ballot.
     fn outvoted(&self, votes: &[Counted]) -> u32 {
         let top = votes.iter().map(|vote| vote.ballot).max();
         let pending = |vote: &&Counted| vote.ballot < self.ballot && self.tally.is_open(vote.node);

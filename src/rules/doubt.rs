@@ -5,10 +5,9 @@
 //! doubted node does not vote.
 //!
 //! A node that lost its memory may grant a name twice. A node whose clock was stepped may have
-//! ended a hold early. Such a node may not vote on claims until all holds that it may have
-//! forgotten or ended early are over. So a node votes once its record is `max_ttl` old and its last
-//! doubt began at least `max_ttl` ago. This one rule covers a restart, FLUSHALL, an old data file
-//! and a failover.
+//! ended a hold early. Neither node may vote on claims until all affected holds are over. So a node
+//! votes once its record is `max_ttl` old and its last doubt began at least `max_ttl` ago. This one
+//! rule covers a restart, FLUSHALL, an old data file and a failover.
 //!
 //! Renewals may count sooner: a node that replies `extended` holds the name for its owner now. But
 //! `extended` must not count at once, because another client's round may still count a grant that
@@ -168,8 +167,8 @@ impl RestartGuard {
         if let Some(known) = other {
             let restarted = replaced || known.process != record.process;
             // Count the doubt from when the record was made, so that it ends at the same time for
-            // all clients. The age of a record that counted as old at once is not true, so count
-            // from now.
+            // all clients. A record that counted as old at once does not show when it was made, so
+            // count from now.
             let age = if record.word.is_none() { record.age } else { Duration::ZERO };
             self.doubt(if restarted { Doubt::Restarted } else { Doubt::Forgot }, age, received);
             self.granted = Granted::default();
@@ -188,9 +187,9 @@ impl RestartGuard {
         self.granted.count(ballot, time, now);
     }
 
-    /// Checks the record id in a reply that was received at `now`; `None` if the reply had no
-    /// record. Returns false if the known record has another id. If so, the reply counts as
-    /// `forgot`.
+    /// Checks the record's `id` in a reply that was received at `now`. `id` is `None` if the reply
+    /// showed no record. Returns false if the known record has another id. If so, the reply counts
+    /// as `forgot`.
     pub fn showed(&mut self, id: Option<&str>, now: Tick) -> bool {
         let same = self.record.is_none() || self.record().map(|known| &*known.id) == id;
         if !same {

@@ -4,8 +4,8 @@
 //! free, the node grants it to the waiter, and sends a push. The push answers the waiter's last
 //! claim that the node has confirmed. The waiter cannot see how long the push took to arrive. But
 //! the node granted the name after that claim was sent. So the waiter counts the hold from the
-//! moment when it sent that claim. A withdrawal may give a place back, and nothing confirms this: a
-//! push to this place counts from the last confirmed claim, or not at all.
+//! moment when it sent that claim. A withdrawal may give a place back, but no reply confirms this
+//! place. A push to such a place counts from the last confirmed claim, or not at all.
 
 use std::time::Duration;
 
@@ -109,7 +109,8 @@ pub struct Handovers {
     nodes: Vec<Slot>,
     /// The nodes that pushed anything, even if the push was no vote.
     pushed: NodeSet,
-    /// Of these nodes, the ones that have not granted or refused a claim since.
+    /// The nodes of `pushed` that have not granted or refused a claim since the push. A withdrawal
+    /// empties this set.
     open: NodeSet,
     /// The highest ballot that was pushed.
     top: u64,
@@ -165,8 +166,8 @@ impl Handovers {
         }
     }
 
-    /// Notes that a node called a claim stale. The node's last push is void, since its hold may be
-    /// over or have a higher ballot. The owner's place in the queue stays.
+    /// Notes that a node called a claim stale. The node's last push is void: the pushed hold may be
+    /// over, or may have a higher ballot now. The owner's place in the queue stays.
     pub fn stale(&mut self, node: usize) {
         if let Some(slot) = self.nodes.get_mut(node) {
             slot.vote = None;

@@ -32,10 +32,10 @@ pub struct Known {
     /// From when on the node can be synced: see
     /// [`RestartGuard::settles_at`](super::RestartGuard::settles_at).
     pub settles_at: Tick,
-    /// When the quarantine ends. The node must also be synced.
+    /// When the quarantine ends. Before the node votes on claims, it must also be synced.
     pub free_at: Tick,
-    /// Whether a later reply contradicts the hello: it showed no record or no list, or another id
-    /// or list. If so, the next hello is sent at once.
+    /// Whether a later reply contradicts the hello: that reply showed no record or no list, or
+    /// another id or list. If so, the next hello is sent at once.
     pub stale: bool,
 }
 
@@ -50,8 +50,8 @@ pub enum MembershipState {
         /// When the votes stop counting, unless a later hello is answered before.
         until: Tick,
     },
-    /// The votes do not count. Another list is in force on this node. Or a list with the same name
-    /// as this client's list, but other content, is in force on any node.
+    /// The votes do not count, for one of two reasons. Another list is in force on this node. Or a
+    /// list with the name of this client's list, but other content, is in force on some node.
     OtherList {
         /// When the other list lapses, if no client extends it.
         until: Tick,
@@ -80,8 +80,8 @@ pub struct Plan {
     pub standings: Vec<MembershipState>,
     /// The hellos to send now, each with the number of its node.
     pub hellos: Vec<(usize, Wanted)>,
-    /// A message for people, if another list with the name of this client's list is in force on any
-    /// node. If so, the client acquires nothing, all its locks are lost, and no vote counts.
+    /// A message for people, if another list with the name of this client's list is in force on
+    /// some node. If so, the client acquires nothing, all its locks are lost, and no vote counts.
     pub other_list: Option<Arc<str>>,
     /// When to plan again, unless a node's state changes before.
     pub due: Tick,
@@ -242,7 +242,7 @@ impl KnownNodes {
         self.list.every() * 2
     }
 
-    /// When time alone may change the plan.
+    /// The next moment at which time alone may change the plan.
     fn due(&self, moment: Moment) -> Tick {
         let Moment { now, .. } = moment;
         let waits = self.lacks.map(|lacks| lacks + self.round_timeout);

@@ -72,7 +72,8 @@ pub struct Heard<'a> {
     pub renewal: Renewal,
     /// The votes.
     pub votes: &'a RenewalTally,
-    /// The nodes that came into doubt since the renewal began. They may have voted before that.
+    /// The nodes that came into doubt since the renewal began. They may have voted before their
+    /// doubt.
     pub doubted: NodeSet,
 }
 
@@ -121,7 +122,8 @@ impl LeaseState {
         Self { size, validity, max_hold, since, phase, deadline, whole, granted, backers, may_hold, failures, still }
     }
 
-    /// The state: `Held` past the deadline too, until `deadline_reached`, `renewed` or `lose` runs.
+    /// The state. It stays `Held` past the deadline, until `deadline_reached`, `renewed` or `lose`
+    /// runs.
     #[must_use]
     pub const fn phase(&self) -> Phase {
         self.phase
@@ -203,7 +205,8 @@ impl LeaseState {
     }
 
     /// Like [`first_renewal`](Self::first_renewal), for a lease that joins the leases of a session.
-    /// It is due as late as a later renewal: a session's renewals are already spread in time.
+    /// The first renewal is sent as late as later renewals are. It needs no wider spread in time:
+    /// the renewals of a session are already spread.
     #[must_use]
     pub fn joins(&self, won: &Won, pace: Pace<impl FnOnce() -> u64>) -> Option<Due> {
         self.soon(won, pace.round_trip).or_else(|| pace.next(won.t0, self.first_due()))
@@ -213,14 +216,16 @@ impl LeaseState {
         due(self.deadline.minus(self.validity.length()), self.validity)
     }
 
-    /// When to renew a lock that was handed over: after [`SHORT_SECTION`], when short work has
-    /// ended, or after `round_trip` if that is longer. At most a quarter of the lock's time passes.
+    /// When to renew a lock that was handed over; `None` for other locks. The renewal is sent after
+    /// [`SHORT_SECTION`], so that short work needs none, or after `round_trip` if that is longer.
+    /// It is sent at the latest when a quarter of the lock's time has passed.
     fn soon(&self, won: &Won, round_trip: Duration) -> Option<Due> {
         let after = round_trip.max(SHORT_SECTION).min(self.deadline.since(self.since) / 4);
         won.handed_over.then(|| Due::Alone(self.since + after))
     }
 
-    /// Notes that a request was sent for the owner: the nodes `sent` may hold the name from now on.
+    /// Notes that a request for the owner was sent to the nodes `sent`. They may hold the name from
+    /// now on.
     pub const fn sent(&mut self, sent: NodeSet) {
         self.may_hold = self.may_hold.or(sent);
     }
@@ -283,8 +288,9 @@ impl LeaseState {
     }
 
     /// Notes that these nodes are in doubt. If one of them voted for the lease, and the other
-    /// voters are no quorum, the lease must be renewed at once: returns `Some`. (In a set, each
-    /// name may still have a quorum of its own. The set is renewed even then.)
+    /// voters are no quorum, the lease must be renewed at once. Then this returns `Some`, if
+    /// `auto_renew` is on. (In a set, each name may still have a quorum of its own. The set is
+    /// renewed even then.)
     pub fn doubted(&mut self, nodes: NodeSet, auto_renew: bool, now: Tick) -> Option<Due> {
         let stood = !self.backers.and(nodes).is_empty();
         (self.granted, self.backers) = (self.granted.without(nodes), self.backers.without(nodes));
@@ -292,7 +298,8 @@ impl LeaseState {
         (stood && !rests && auto_renew).then_some(Due::Alone(now))
     }
 
-    /// Another lease will replace this one soon. This one is not renewed, and ends at its deadline.
+    /// Notes that another lease will replace this lease soon. From now on, this lease is not
+    /// renewed, and ends at its deadline.
     pub const fn hold_still(&mut self) {
         self.still = true;
     }

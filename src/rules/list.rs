@@ -96,14 +96,15 @@ impl List {
         if self.max_ttl.is_zero() { EVERY } else { EVERY.min(self.max_ttl / 5) }
     }
 
-    /// A list stays in force for max_ttl plus this time. Nodes keep ids from clients for this time.
+    /// A list stays in force for max_ttl plus this time. For the same time, nodes keep the record
+    /// ids that clients report.
     #[must_use]
     pub fn spare(&self) -> Duration {
         self.every() * 3
     }
 
     /// After a record got a new id, clients may still report the old id for this long: a client
-    /// reports an id for two periods of hellos, and half a period is spare.
+    /// reports an id for two periods of hellos. Half a period is added for safety.
     #[must_use]
     pub fn overlap(&self) -> Duration {
         self.every() * 5 / 2
@@ -121,8 +122,8 @@ impl List {
         self.lasts() - self.every()
     }
 
-    /// The age of a record that counts as old at once. No client requires a higher age, whatever
-    /// its drift factor.
+    /// The age that a node gives to a new record that counts as old at once. No client requires a
+    /// higher age, whatever its drift factor.
     #[must_use]
     pub fn old(&self) -> Duration {
         self.max_ttl + self.max_ttl / 4
@@ -163,7 +164,7 @@ impl Intent {
 /// Why a new record counts as old at once. Its node may vote without a wait of max_ttl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OldAtOnce {
-    /// The operator said, by `quorumlock init`, that the server was never used.
+    /// The operator declared, by `quorumlock init`, that the server was never used.
     Init,
     /// Nobody used the server before, and it has been up for longer than max_ttl.
     FirstUse,
@@ -228,8 +229,9 @@ impl Record {
     }
 }
 
-/// Whether a stored process is the present one. The stored text may be longer: INFO shows a
-/// promotion only until an hour after the master's last replica has gone (repl-backlog-ttl).
+/// Whether a stored process is the present one. After a promotion, the stored text ends with a
+/// slash and a replication id. INFO shows this id only until an hour after the master's last
+/// replica has gone (repl-backlog-ttl). So the present text may lack the id.
 pub(super) fn is_same_process(stored: &str, present: &str) -> bool {
     stored.strip_prefix(present).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -279,7 +281,7 @@ mod tests {
 
     #[test]
     fn hash_is_the_published_one() {
-        // The authors' test vectors.
+        // Test vectors of the authors of FNV.
         assert_eq!(
             [fnv1a(b""), fnv1a(b"a"), fnv1a(b"foobar")],
             [0xcbf2_9ce4_8422_2325, 0xaf63_dc4c_8601_ec8c, 0x8594_4171_f739_67e8]

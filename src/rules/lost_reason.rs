@@ -11,7 +11,8 @@ pub enum LostReason {
     /// The lock was revoked: [`revoke`](crate::Quorum::revoke),
     /// [`force_release`](crate::Quorum::force_release), or `quorumlock release --force`.
     Revoked,
-    /// Too few nodes are left for a quorum: the others forgot the lock, or another owner holds it.
+    /// Too few nodes hold the lock for a quorum. The other nodes forgot it, or hold the name for
+    /// another owner.
     Forgotten,
     /// The lock was held for as long as [`max_hold`](crate::LockOptions::max_hold) allows.
     MaxHold,

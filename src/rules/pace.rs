@@ -60,9 +60,9 @@ impl<R: FnOnce() -> u64> Pace<R> {
         self.auto_renew.then(|| Due::Together(self.spread().next(t0, by)))
     }
 
-    /// When to repeat a renewal without a result, if `failures` such renewals in a row came just
-    /// before it. The pause is at most about half of the time until `deadline`: after the deadline,
-    /// no renewal helps.
+    /// When to repeat a renewal that had no result. `failures` counts the renewals without a result
+    /// just before this renewal. The pause is at most about half of the time until `deadline`:
+    /// after the deadline, no renewal helps.
     pub(super) fn again(self, failures: u32, deadline: Tick) -> Due {
         let pause = self.backoff.pause(failures, self.round_trip, (self.random)());
         let left = deadline.since(self.from) / 2;

@@ -19,7 +19,7 @@ pub enum RenewVote {
     Healed,
     /// The node holds the name for another owner.
     Lost,
-    /// The lock was revoked: locks with its token are over on this node.
+    /// The lock was revoked: this node renews no lock with that token.
     Revoked,
     /// The node did not answer, gave no usable answer, or is in doubt: see
     /// [`RestartGuard::settled`](super::RestartGuard::settled).
@@ -46,7 +46,7 @@ pub enum Renewal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RenewalTally {
     size: Size,
-    /// For a set of names: the nodes that extended all (`extended`), and at least one (`backers`).
+    /// For a set of names: nodes in `extended` extended all names, nodes in `backers` at least one.
     extended: NodeSet,
     backers: NodeSet,
     absent: NodeSet,
@@ -87,7 +87,7 @@ impl RenewalTally {
         self.extended
     }
 
-    /// The nodes that extended. For a set: the nodes that extended any of its names.
+    /// The nodes that extended. For a set: the nodes that extended at least one of its names.
     #[must_use]
     pub const fn backers(&self) -> NodeSet {
         self.backers
@@ -111,8 +111,8 @@ impl RenewalTally {
         self
     }
 
-    /// Why the names are lost, if they are lost. One node that reports a revocation is enough: the
-    /// other nodes may have forgotten the revocation, as they forgot the lock.
+    /// Why the names are lost, if they are lost. If one node reports a revocation, the reason is
+    /// `Revoked`: the other nodes may have forgotten the revocation, as they forgot the lock.
     #[must_use]
     pub const fn why_lost(&self) -> LostReason {
         if self.revoked.is_empty() { LostReason::Forgotten } else { LostReason::Revoked }
@@ -190,7 +190,8 @@ impl Spread {
         self.gathered(due.minus(sooner), due.since(t0) / 64)
     }
 
-    /// The last moment up to `at` on a grid, whose step is `width` in ns, cut to a power of two.
+    /// Rounds `at` down to a moment on a grid. The grid's step is `width` in ns, rounded down to a
+    /// power of two.
     fn gathered(self, at: Tick, width: Duration) -> Tick {
         let width = width.as_nanos().checked_ilog2().map_or(1, |bits| 1_u128 << bits);
         let past = (at.since_origin().as_nanos() + u128::from(self.phase)) % width;

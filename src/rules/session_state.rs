@@ -31,7 +31,7 @@ pub struct SessionState {
 struct Part {
     tenure: LeaseState,
     due: Option<Due>,
-    /// How often names were taken out of this part.
+    /// How many times names were taken out of this part.
     narrowed: u32,
 }
 
@@ -42,7 +42,7 @@ pub struct Sent {
     pub part: u64,
     /// The time just before the renewal was sent.
     pub t0: Tick,
-    /// How often names had been taken out of the part when the renewal was sent.
+    /// How many times names had been taken out of the part when the renewal was sent.
     narrowed: u32,
 }
 
@@ -96,7 +96,7 @@ impl SessionState {
         })
     }
 
-    /// The timers that must fire sooner than they are `set` to, each with its new moment.
+    /// The timers that must fire sooner than the moments `set`, each with its new moment.
     #[must_use]
     pub fn timers(&self, set: Timers) -> Timers {
         let sooner = |due: Tick, set: Option<Tick>| {
@@ -131,7 +131,7 @@ impl SessionState {
         self.deadline().min(t0 + timeout)
     }
 
-    /// For how long all locks are held at least. Without locks: the validity of a lock.
+    /// How long all locks stay held without a renewal. Without locks: the validity of a new lock.
     #[must_use]
     pub fn remaining(&self, now: Tick) -> Duration {
         match self.phase {
@@ -161,8 +161,8 @@ impl SessionState {
         self.ends.first().and_then(|(_, part)| self.parts.get(part))
     }
 
-    /// Adds a lock, and returns its number. During its acquisition, the nodes `doubted` came into
-    /// doubt.
+    /// Adds a lock, and returns its number. `doubted` are the nodes that came into doubt while the
+    /// lock was acquired.
     pub fn add(
         &mut self,
         mut tenure: LeaseState,
@@ -224,7 +224,8 @@ impl SessionState {
         self.phase == Phase::Held && part.tenure.may_renew(now)
     }
 
-    /// Notes that a request was sent for a part's owner: these nodes may now hold the part's names.
+    /// Notes that a request for a part's owner was sent to `nodes`, which may now hold the names of
+    /// this part.
     pub fn sent(&mut self, part: u64, nodes: NodeSet) {
         if let Some(part) = self.parts.get_mut(&part) {
             part.tenure.sent(nodes);
@@ -233,8 +234,8 @@ impl SessionState {
 
     /// Counts the answers to a renewal. Sets the next renewal, and returns what changed.
     ///
-    /// The renewal may contain names that were released since then. Nodes rightly no longer hold
-    /// these names. So if the votes say that names are lost, the result counts as unclear.
+    /// The renewal may contain names that were released after it was sent. Nodes rightly no longer
+    /// hold these names. If so, a result that says that names are lost counts as unclear.
     pub fn renewed(&mut self, sent: Sent, heard: Heard<'_>, pace: Pace<impl FnOnce() -> u64>, now: Tick) -> Renewed {
         if self.phase != Phase::Held {
             return Renewed::Over;
@@ -280,7 +281,8 @@ impl SessionState {
         held
     }
 
-    /// Ends the session as released, if all its locks are held at `now`. Returns whether they were.
+    /// Ends the session as released, if all its locks are held at `now`. Returns whether they were
+    /// held.
     pub fn release(&mut self, now: Tick) -> bool {
         let alive = self.is_alive(now);
         if alive {

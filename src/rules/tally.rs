@@ -163,9 +163,9 @@ impl ClaimTally {
         }
     }
 
-    /// Whether to ask with a higher ballot before the verdict, because the nodes that granted or
-    /// called the ballot stale are a quorum together. If the client waited for a slow node, other
-    /// clients could raise the fences again and again.
+    /// Whether to ask with a higher ballot before the verdict. The nodes that granted and the nodes
+    /// that called the ballot stale must be a quorum together. If the client waited for a slow
+    /// node, other clients could raise the fences again and again.
     #[must_use]
     pub const fn may_lift(&self) -> bool {
         !self.stale.is_empty() && self.granted.or(self.stale).len() >= self.size.quorum()
@@ -187,7 +187,8 @@ impl ClaimTally {
         self.unheard().without(self.silent_nodes()).contains(node)
     }
 
-    /// Why the round failed. Never `Contended` if too many nodes are silent for a quorum to answer.
+    /// Why the round failed. If so many nodes are silent that no quorum can answer, the cause is
+    /// `Unavailable`.
     #[must_use]
     pub const fn cause(&self) -> Cause {
         // If a quorum granted and the round still failed, the grants came too late.
@@ -209,7 +210,8 @@ impl ClaimTally {
     }
 }
 
-/// The result of a release. If several names are released, the greatest of their results counts.
+/// The result of a release, from best to worst. If several names are released, the worst of their
+/// results counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Freed {
     /// A quorum held the name for this owner until now.
@@ -267,7 +269,7 @@ impl ReleaseTally {
         } else if self.gone >= self.size.blocking() {
             Some(Freed::Gone)
         } else if self.held + open < self.size.quorum() && self.gone + open < self.size.blocking() {
-            // Only the silent nodes could tell whether a quorum held the name.
+            // Whether a quorum held the name depends on nodes that did not answer.
             Some(Freed::Unknown)
         } else {
             None

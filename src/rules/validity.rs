@@ -80,8 +80,8 @@ impl Validity {
         t0 + self.length()
     }
 
-    /// Whether a round that began at `t0` and got its quorum at `now` leaves more than
-    /// `min_validity`, and took less than [`MAX_ROUND`].
+    /// Whether a round that began at `t0` and got its quorum at `now` was in time. It must leave
+    /// more than `min_validity`, and take less than [`MAX_ROUND`].
     #[must_use]
     pub fn suffices(self, t0: Tick, now: Tick, min_validity: Duration) -> bool {
         now < self.deadline(t0).minus(min_validity) && now < t0 + MAX_ROUND

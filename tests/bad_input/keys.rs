@@ -1,4 +1,4 @@
-//! Keys on a node that are not as they should be.
+//! Keys on a node that have a wrong type or content.
 
 use std::time::Duration;
 
@@ -8,10 +8,11 @@ use crate::SECOND;
 use crate::common::server::Server;
 use crate::common::{ConnectAll, PATIENCE, eventually, new_servers, servers, unguarded};
 
-/// What breaks one node's keys, and what is said of it.
+/// Applies `harm` to the keys of one node, and then of a second node. The lock survives the first
+/// harm. After the second, errors contain `hint`.
 async fn one_is_survived_and_a_majority_is_told(name: &str, hint: &str, harm: impl Fn(&Server)) {
     let servers = servers(3).await;
-    // What a node refuses to release is tried again for as long as that.
+    // The client repeats a refused release until the ttl has passed, so the ttl is short.
     let quorum = unguarded(&servers).ttl(6 * SECOND).connect_all().await;
     harm(&servers[0]);
     let guard = quorum.lock(name).acquire(PATIENCE).await.expect("two of three grant");
@@ -81,7 +82,7 @@ async fn a_queue_of_another_type_in_the_way_leaves_no_hold_behind() {
     assert_eq!(servers[0].command(&["GET", "quorumlock:{queue}:queue"]), "precious");
 }
 
-/// Where the servers that wait are registered.
+/// The key that has a wrong type is the hash of the waiters.
 #[tokio::test]
 async fn a_key_in_the_place_of_the_registrations_keeps_nobody_from_the_lock() {
     let servers = servers(1).await;
@@ -139,7 +140,8 @@ async fn nodes_that_run_out_of_memory_still_renew_and_release() {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
-/// Notes are told again with each renewal, and refused each time.
+/// Without free memory, Redis refuses claims only. So renewals go on, and store the notes that they
+/// carry.
 #[tokio::test]
 async fn notes_are_stored_by_nodes_without_memory() {
     let servers = servers(3).await;

@@ -1,4 +1,4 @@
-//! Bad input and bad nodes: a clear error, and nothing lost.
+//! Bad input and bad nodes cause a clear error, and no lock is lost.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 #[path = "../common/mod.rs"]

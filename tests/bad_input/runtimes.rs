@@ -53,7 +53,7 @@ fn a_guard_that_outlives_its_runtime_is_dropped_in_peace() {
     drop(quorum);
 }
 
-/// What was connected on a runtime that has ended since.
+/// A quorum that was connected on a runtime that has ended since, with a guard and a session.
 fn orphaned(servers: &[Server]) -> (Quorum, quorumlock::LockGuard, quorumlock::Session) {
     let runtime = Runtime::new().unwrap();
     runtime.block_on(async {
@@ -121,7 +121,7 @@ fn a_caller_that_waits_when_the_quorums_runtime_ends_is_told_so() {
 /// The names of the variables that tell a child its nodes, its transport and its kind of runtime.
 const TOLD: [&str; 3] = ["RUNTIMES_NODES", "RUNTIMES_TRANSPORT", "RUNTIMES_THREADS"];
 
-/// As a program whose `main` returns with a guard in scope, below `#[tokio::main]`.
+/// Acts as a program with `#[tokio::main]`, whose `main` returns with guards in scope.
 #[test]
 #[ignore = "run by the tests below, in a process of its own"]
 fn main_returns() {
@@ -135,7 +135,7 @@ fn main_returns() {
     std::process::exit(0);
 }
 
-/// Such a `main`.
+/// The `main` of this program: it returns with two guards in scope.
 async fn main_on(nodes: &str, transport: &str) -> quorumlock::Result<()> {
     let builder = Quorum::builder().nodes(nodes.split(',')).transport(transport.parse().unwrap());
     let quorum = builder.max_ttl(Duration::ZERO).ttl(600 * SECOND).connect().await?;
@@ -144,7 +144,7 @@ async fn main_on(nodes: &str, transport: &str) -> quorumlock::Result<()> {
     also.ensure(SECOND).and(guard.ensure(SECOND))
 }
 
-/// A log that cannot be written, and panics.
+/// A log that panics when a line is written to it.
 struct Panics;
 
 impl Subscriber for Panics {
@@ -188,12 +188,12 @@ fn a_log_that_panics_as_main_returns_aborts_nothing() {
     assert!(told.contains("the log is full"), "{told}");
 }
 
-/// What such a program logs.
+/// Runs `main_returns` in a process of its own, and returns what the process logs.
 fn main_of(servers: &[Server], transport: Transport, threads: &str) -> String {
     child_of("main_returns", servers, transport, threads)
 }
 
-/// What the test of that name writes in a process of its own, which is to end well.
+/// Runs a test in a process of its own, which must succeed. Returns what the process writes.
 fn child_of(test: &str, servers: &[Server], transport: Transport, threads: &str) -> String {
     let nodes: Vec<_> = servers.iter().map(Server::url).collect();
     let mut child = command(std::env::current_exe().unwrap());
@@ -215,7 +215,7 @@ fn a_guard_dropped_as_main_returns_is_released_or_a_warning_says_why_not() {
         let next = runtime.block_on(other.lock("it").acquire(PATIENCE));
         assert_eq!(runtime.block_on(next.unwrap().release()).unwrap(), Released::Released, "{threads}");
     }
-    // fred writes in a task of its own, which does not run any more.
+    // fred writes to connections in a task of its own. This task does not run any more.
     let told = main_of(&servers, Transport::Fred, "one");
     let warned = told.lines().any(|line| line.starts_with("WARN") && line.contains("not confirmed before"));
     assert!(warned && told.contains("name="), "{told}");
@@ -248,11 +248,12 @@ fn a_claim_that_timed_out_as_main_returns_is_not_warned_of() {
     assert!(!told.contains("not confirmed"), "{told}");
 }
 
-/// Acquires five locks and a session of five, and returns as `main` does: they are dropped last.
+/// Acquires five locks, and a session with five more. Drops the guards and the session last, as a
+/// `main` that returns.
 async fn holds_many(servers: &[Server], names: &[String]) {
     let builder = unguarded(servers).transport(Transport::RedisRs).ttl(600 * SECOND);
     let quorum = builder.wait(PATIENCE).connect().await.unwrap();
-    // A node that does not vote yet holds nothing before the first renewal.
+    // Wait for all votes: a node that does not vote yet gets no lock before the first renewal.
     eventually("all nodes vote", async || quorum.nodes().iter().all(|node| node.state == NodeState::Up)).await;
     let session = quorum.session().grant(PATIENCE).await.unwrap();
     let mut guards = Vec::new();
@@ -260,7 +261,8 @@ async fn holds_many(servers: &[Server], names: &[String]) {
         guards.push(quorum.lock(format!("lock-{number}")).acquire(PATIENCE).await.unwrap());
         session.lock([format!("session-{number}")], PATIENCE).await.unwrap();
     }
-    // A quorum is enough: on a busy machine the last node may not have been asked yet.
+    // A quorum of grants is enough for a guard. On a busy machine, the last node may not have been
+    // asked by then.
     let held = async || servers.iter().all(|server| names.iter().all(|name| server.holder(name).is_some()));
     eventually("all is held on each node", held).await;
 }

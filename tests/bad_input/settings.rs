@@ -1,4 +1,4 @@
-//! Settings that make no sense, and those at their limits.
+//! Settings that make no sense, and settings at their limits.
 
 use std::time::Duration;
 

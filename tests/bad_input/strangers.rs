@@ -1,4 +1,4 @@
-//! What answers and is no server, or none that is well.
+//! Addresses at which another program answers, or a server that is not well.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

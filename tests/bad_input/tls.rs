@@ -1,5 +1,5 @@
-//! TLS needs a process of its own: the certificates to trust are named by a variable of the
-//! environment.
+//! These tests need a process of their own: an environment variable names the certificates to
+//! trust.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -82,7 +82,7 @@ async fn child_that_votes_over_tls() {
                 return println!("voted over TLS");
             }
             Err(error) if error.to_string().contains("certificate") => return println!("{error}"),
-            // It has not got so far.
+            // The client is still connecting.
             Err(_) => {}
         }
     }

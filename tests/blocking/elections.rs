@@ -1,4 +1,4 @@
-//! Who leads, and who sees it.
+//! Elections: leaders and observers.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -11,7 +11,8 @@ use quorumlock::{Error, Leadership, LostReason, MAX_VALUE, Released};
 use crate::common::PATIENCE;
 use crate::world::{MS, SECOND, World, eventually, freed};
 
-/// A thread that iterates until the end. It returns what ended it.
+/// Starts a thread that iterates over the leaders until the end. The thread returns the error that
+/// ended the iteration, if any.
 fn observer(leaders: Leaders) -> (Receiver<Leadership>, JoinHandle<Option<Error>>) {
     let (seen, news) = channel();
     let thread = thread::spawn(move || {
@@ -26,7 +27,8 @@ fn observer(leaders: Leaders) -> (Receiver<Leadership>, JoinHandle<Option<Error>
     (news, thread)
 }
 
-/// Waits until this leader is seen with this value; all before it are in order.
+/// Waits until the observer sees this leader with this value. Returns all leaders seen so far, in
+/// order.
 fn until(news: &Receiver<Leadership>, leader: &Leader, value: &str) -> Vec<(u64, String)> {
     let mut seen = Vec::new();
     while seen.last().is_none_or(|last: &(u64, String)| (last.0, &*last.1) != (leader.token(), value)) {

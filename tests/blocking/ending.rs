@@ -1,4 +1,4 @@
-//! With the last handle the thread ends.
+//! The thread of a quorum ends with the last handle.
 #![cfg(target_os = "linux")]
 
 use std::cell::RefCell;
@@ -14,7 +14,7 @@ use crate::common::server::Server;
 use crate::common::{self, PATIENCE};
 use crate::world::{HOUR, SECOND, World, eventually, freed, is_free, lasting, servers};
 
-/// Whatever has the quorum's thread, beside the quorum: a value that keeps it, and its name.
+/// A value that keeps the quorum's thread alive, and a name for the value.
 type Kept = (&'static str, Box<dyn Send>);
 
 fn kept(quorum: &Quorum) -> Vec<Kept> {
@@ -43,7 +43,7 @@ fn kept(quorum: &Quorum) -> Vec<Kept> {
     ]
 }
 
-/// How many threads quorums have.
+/// The number of threads of quorums in this process.
 fn threads() -> usize {
     let names = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let names = names.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
@@ -55,7 +55,7 @@ fn each_thing_that_is_left_last_ends_the_thread(world: impl Fn() -> World) {
         eventually("no thread stays", || threads() == 0);
         let world = world();
         let client = world.client();
-        // In memory the world has a client; the servers stay.
+        // A world in memory has a client, which would keep the thread. Real servers must stay.
         let servers = match world {
             World::Memory(quorum) => {
                 drop(quorum);
@@ -89,7 +89,7 @@ fn a_thread_that_waits_ends_with_the_quorums_shutdown() {
     eventually("no thread stays", || threads() == 0);
 }
 
-/// Threads are counted, so this is for a process that runs nothing else.
+/// Counts the threads of the process, so the process must run nothing else.
 #[test]
 #[ignore = "run by the test below, in a process of its own"]
 fn alone() {
@@ -105,7 +105,7 @@ fn no_thread_stays_when_the_last_of_its_users_is_dropped() {
     assert!(told.contains("no thread stayed"), "{told}");
 }
 
-/// What the test of that name writes in a process of its own, which is to end well.
+/// Runs a test in a process of its own, which must succeed. Returns what the process writes.
 fn child_of(test: &str, nodes: &str) -> String {
     let mut child = command(std::env::current_exe().unwrap());
     child.args(["--exact", &format!("ending::{test}"), "--ignored", "--nocapture", "--test-threads=1"]);
@@ -124,7 +124,8 @@ thread_local! {
 fn kept_in_a_thread_local() {
     let nodes = std::env::var("ENDING_NODES").unwrap();
     let keep = move || {
-        // First: what is used first ends last, so Tokio's own are gone by then.
+        // Use `KEPT` before Tokio's thread-locals: the first one used is destroyed last. So Tokio's
+        // are gone when `KEPT` is dropped.
         KEPT.with_borrow_mut(Option::take);
         let quorum = Quorum::connect(common::builder().nodes(nodes.split(',')).max_ttl(Duration::ZERO)).unwrap();
         let lock = quorum.lock_with("it", &quorum.options().ttl(600 * SECOND)).unwrap();
@@ -136,8 +137,8 @@ fn kept_in_a_thread_local() {
     std::process::exit(0);
 }
 
-/// Whether what the test of that name holds as its process ends is released. It is sent within 250 ms,
-/// or never: a busy machine may take longer, but not each time.
+/// Whether the lock of a test is released when the test's process ends. The release is sent within
+/// 250 ms, or never. A busy machine may need more time, but not in each of five tries.
 fn releases(test: &str, says: &str) -> bool {
     let servers = servers(3);
     let other = Quorum::connect(lasting(&servers)).unwrap();
@@ -158,7 +159,7 @@ fn a_guard_in_a_thread_local_is_released_as_its_thread_ends() {
     assert!(releases("kept_in_a_thread_local", "the thread has ended"));
 }
 
-/// What holds a name: the name, and what acquires it.
+/// A name, and the function that acquires it.
 type Holder = (&'static str, fn(&Quorum) -> Box<dyn Send>);
 
 fn session(quorum: &Quorum) -> Session {
@@ -167,7 +168,7 @@ fn session(quorum: &Quorum) -> Session {
     session
 }
 
-/// The runtime that sends the release ends with it.
+/// The last handle is dropped, so the runtime that sends the release ends too.
 #[test]
 fn what_is_dropped_last_of_all_is_released() {
     let servers = servers(3);
@@ -190,7 +191,7 @@ fn what_is_dropped_last_of_all_is_released() {
     }
 }
 
-/// As a program whose `main` returns with a guard in scope.
+/// Acts as a program whose `main` returns with a guard in scope.
 #[test]
 #[ignore = "run by the test below, in a process of its own"]
 fn main_returns() {

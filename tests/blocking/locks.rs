@@ -1,4 +1,4 @@
-//! Locks on a name, or on several.
+//! Locks on one name or on several names.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -71,7 +71,8 @@ fn what_is_released_in_great_number_is_sent_before_the_thread_ends() {
     drop(quorum);
     drop(guards);
     for set in 0..20 {
-        // That its own release takes long on a busy machine is another matter.
+        // Drop the guard and wait for nothing: the release of this guard may take long on a busy
+        // machine.
         drop(other.lock_all(names(set)).acquire(PATIENCE).unwrap());
     }
 }
@@ -114,7 +115,7 @@ fn who_was_revoked_keeps_the_next_out_until_its_guard_is_dropped(world: &World) 
         });
         client.revoke("it").unwrap();
         assert!(guard.lost(PATIENCE).unwrap().is_some());
-        // The next one had time to come in too early.
+        // Give the next holder time to enter too early.
         thread::sleep(300 * MS);
         gone.store(true, Ordering::SeqCst);
         drop(guard);

@@ -1,4 +1,4 @@
-//! The types without async: one file a face, over nodes in memory and over real servers.
+//! The blocking types, over nodes in memory and over real servers. Each file tests one type.
 #![allow(unreachable_pub, missing_debug_implementations, reason = "these are tests")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
@@ -6,7 +6,7 @@
 mod common;
 mod world;
 
-/// Makes two tests of each scenario, over three nodes.
+/// Makes two tests of each scenario, over three nodes: in memory, and on real servers.
 macro_rules! both {
     ($($scenario:ident),+ $(,)?) => {
         mod memory {

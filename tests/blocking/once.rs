@@ -1,4 +1,4 @@
-//! The first in each period gets a permit, and all others skip.
+//! `once`: the first caller in each period gets a permit, and all others skip.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +22,8 @@ fn one_of_many_threads_gets_a_permit(world: &World) {
                     assert!(lease.is_held() && lease.token() > 0);
                     done.fetch_add(1, Ordering::SeqCst);
                 });
-                // Nobody knows who has it where they split the votes, or where nodes answer too late.
+                // If the callers split the votes, or nodes answer too late, no caller can tell who
+                // has the period.
                 assert!(ran.is_ok() || ran.unwrap_err().is_unavailable());
             });
         }

@@ -1,4 +1,4 @@
-//! What a quorum tells of its nodes and names, and what is done to them by hand.
+//! What a quorum reports about its nodes and names, and operations by hand, such as a revocation.
 
 use std::time::Duration;
 

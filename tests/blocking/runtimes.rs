@@ -1,4 +1,5 @@
-//! Within a Tokio runtime every call is an error that says so, and drops are fine.
+//! Within a Tokio runtime, every call returns an error that gives this reason. Dropping a handle is
+//! allowed.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ fn said<T: std::fmt::Debug>(refused: Result<T, Error>) {
     assert!(error.is_config() && error.to_string().contains("within a Tokio runtime"), "{error}");
 }
 
-/// One of each type, and two of each that a call uses up.
+/// One value of each type, and two values of each type that a call consumes.
 struct All {
     quorum: Quorum,
     lock: QuorumLock,
@@ -63,7 +64,7 @@ impl All {
         }
     }
 
-    /// Makes every call, within a runtime.
+    /// Makes every call within a runtime, and checks that it is refused.
     fn refused(self) {
         self.handles();
         let Self { guards, readers, writers, permits, leader, claims, .. } = self;
@@ -143,7 +144,7 @@ impl All {
         said(once.try_run(|_| Ok::<_, Error>(())));
     }
 
-    /// Iterators that are asked within a runtime.
+    /// Checks that iterators return an error within a runtime.
     fn iterators_refused(&mut self) {
         said(self.leaders.next_within(SECOND));
         said(self.leaders.next().unwrap());

@@ -1,4 +1,4 @@
-//! At most so many at a time.
+//! Semaphores: at most K holders at a time.
 
 use std::collections::BTreeSet;
 use std::sync::Barrier;

@@ -1,4 +1,4 @@
-//! One lease that owns many locks.
+//! Sessions: one lease that owns many locks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;

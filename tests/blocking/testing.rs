@@ -1,4 +1,4 @@
-//! What users' own tests rely on, without async.
+//! The blocking part of `quorumlock::testing`, on which users' tests rely.
 
 use std::thread;
 use std::time::Duration;

@@ -16,7 +16,7 @@ pub const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Three nodes.
 pub enum World {
-    /// One client has them, and the others are clones of it.
+    /// Nodes in memory belong to one client. All other clients are clones of this client.
     Memory(Quorum),
     Redis(Vec<Server>),
 }
@@ -44,7 +44,8 @@ pub fn servers(count: usize) -> Vec<Server> {
     Runtime::new().unwrap().block_on(common::servers(count))
 }
 
-/// A builder of locks that do not end by themselves while a test runs, on a machine however busy.
+/// A builder for clients whose locks do not end by themselves while a test runs, even on a busy
+/// machine.
 pub fn lasting(servers: &[Server]) -> QuorumBuilder {
     unguarded(servers).ttl(600 * SECOND).node_timeout(20 * SECOND)
 }
@@ -57,7 +58,7 @@ pub fn eventually(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Whether nobody holds `name`, nor waits for it.
+/// Whether nobody holds `name` or waits for it.
 pub fn is_free(quorum: &Quorum, name: &str) -> bool {
     quorum.lock(name).try_acquire().unwrap().is_some()
 }

@@ -45,7 +45,7 @@ async fn command(port: u16, words: &[&str]) -> Option<String> {
     tokio::task::spawn_blocking(asking).await.ok().flatten()
 }
 
-/// The worker processes, and what they have told.
+/// The worker processes, and the record of the events that they reported.
 pub struct Workers {
     children: Vec<Mutex<Child>>,
     nodes: Vec<String>,
@@ -87,7 +87,7 @@ impl Workers {
     pub fn replace(self: &Arc<Self>, index: usize, seed: u64) {
         let mut fresh = spawn(&Orders { seed, storage: self.storage, nodes: self.nodes.clone() });
         let (process, output) = (fresh.id().unwrap(), fresh.stdout.take().unwrap());
-        // Dropping the old one kills it.
+        // Dropping the old worker's handle kills the worker.
         drop(std::mem::replace(&mut *self.children[index].lock().unwrap(), fresh));
         self.listen(process, output);
     }
@@ -96,7 +96,7 @@ impl Workers {
         signal_process(self.process(index), signal);
     }
 
-    /// Asks all workers to end, and waits for what they have to say.
+    /// Asks all workers to end, and waits for their last events.
     pub async fn end(&self) {
         for child in &self.children {
             let mut child = {
@@ -133,19 +133,19 @@ impl Workers {
     }
 }
 
-/// A worker that stopped itself goes on after about its ttl.
+/// Continues a worker that stopped itself, after 0.2 to 1.6 times the ttl.
 async fn wake(process: u32, task: usize) {
     let share = [0.2, 0.8, 1.3, 1.6][task % 4];
     tokio::time::sleep(TTL.mul_f64(share)).await;
     signal_process(process, Signal::CONT);
-    // The stop may have come after that.
+    // The worker may have stopped after this signal, so send a second one.
     tokio::time::sleep(TTL).await;
     signal_process(process, Signal::CONT);
 }
 
 fn signal_process(process: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
-        // It may have ended.
+        // The process may have ended.
         let _ = kill_process(pid, signal);
     }
 }

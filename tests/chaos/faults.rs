@@ -1,4 +1,4 @@
-//! What can happen to a node, and how it ends.
+//! The faults of a node: how each begins and ends.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ impl Fault {
         }
     }
 
-    /// Whether it is done as soon as it began.
+    /// Whether the fault is a single event, which is over at once.
     pub const fn is_over_at_once(self) -> bool {
         matches!(
             self,
@@ -88,13 +88,13 @@ impl Fault {
         )
     }
 
-    /// Whether it must be begun again to go on.
+    /// Whether the fault ends by itself, so that a longer fault must be begun again.
     pub const fn ends_by_itself(self) -> bool {
         self.is_over_at_once() || matches!(self, Self::ClientPause)
     }
 
-    /// For how long a node that had this votes on no claim: the restart guard's time, and until its
-    /// record is made and it is synced.
+    /// How long a node does not vote on claims after this fault: the quarantine, and the time until
+    /// the node has a record and is synced.
     pub const fn quarantine(self) -> Duration {
         match self {
             Self::KillAndRestartEmpty | Self::KillAndRestartWithAof | Self::FlushAll | Self::ReplicaOf => {
@@ -104,8 +104,8 @@ impl Fault {
         }
     }
 
-    /// For how long to let it be. What makes a node forget without its clients' seeing it must last
-    /// until no hold from before is left.
+    /// How long the fault lasts. If clients cannot see that a node forgot, the fault must last
+    /// until all earlier holds have expired.
     pub fn length(self, random: &mut SmallRng) -> Duration {
         let forgets = matches!(self, Self::WrongType | Self::ReplicaOf);
         let least = if forgets || matches!(self, Self::Stop | Self::ClientPause) { TTL + TTL / 4 } else { TTL / 10 };
@@ -113,7 +113,7 @@ impl Fault {
         least + TTL.mul_f64(random.random_range(0.0..most))
     }
 
-    /// Begins it.
+    /// Begins the fault.
     pub async fn begin(self, node: &Node, spare: u16) {
         match self {
             Self::KillAndRestartEmpty | Self::KillAndRestartWithAof => node.server.lock().await.kill(),
@@ -147,7 +147,7 @@ impl Fault {
         }
     }
 
-    /// Ends it.
+    /// Ends the fault.
     pub async fn end(self, node: &Node) {
         match self {
             Self::KillAndRestartEmpty => {

@@ -1,14 +1,15 @@
-//! Worker processes over five real servers behind proxies, while everything fails; and a judge.
+//! Worker processes use locks over five real servers behind proxies, while servers, networks and
+//! workers fail. The checker of the simulation looks for violations of the promises.
 //!
-//! `scripts/chaos` runs it. `--seconds S` for how long, `--seed N` for which faults, `--json` for
-//! one object at the end, `--soak S` to also hold memory and tasks at the end against those early
-//! on, `--ratios [FAULT]` to measure instead how much slower locks are while two nodes fail.
+//! `scripts/chaos` runs this program. `--seconds S` is the length of the run, and `--seed N`
+//! chooses the faults. `--json` prints one object at the end. `--soak S` also checks that memory
+//! and tasks do not grow. `--ratios [FAULT]` measures how much slower locks are while two nodes
+//! fail.
 //!
-//! A new fault is a variant of [`faults::Fault`] with how it begins and how it ends; it is dealt
-//! and measured by itself. If nodes forget by it and clients cannot see that, it must last for a
-//! ttl: else the violation is the tester's.
-//! The judge is that of the simulation. To see that a chaos can fail, set `Size::quorum` to
-//! `N / 2`, or the workers' `max_ttl` to zero.
+//! To add a fault, add a variant to [`faults::Fault`], with its beginning and its end. Runs then
+//! use and measure the fault. If nodes forget by this fault and clients cannot see that, it must
+//! last for a ttl. Otherwise the test itself causes a violation. To see that a run can fail, set
+//! `Size::quorum` to `N / 2`, or the workers' `max_ttl` to zero.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]
 #![allow(unreachable_pub, missing_debug_implementations, reason = "this is a test")]
 
@@ -33,9 +34,9 @@ use tokio::runtime::{Builder, Runtime};
 
 /// The locks that workers contend for.
 const NAMES: [&str; 3] = ["orders", "stock", "mail"];
-/// Short, so that much expires in a minute.
+/// Short, so that many locks expire in a minute.
 const TTL: Duration = Duration::from_secs(2);
-/// The longest ttl in use, so that the restart guard's time is short as well.
+/// The longest ttl in use, so that the quarantine is short too.
 const MAX_TTL: Duration = TTL;
 
 fn main() -> ExitCode {

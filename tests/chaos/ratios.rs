@@ -1,5 +1,5 @@
-//! How much slower locks are while two of five nodes fail, as ratios to the healthy run just
-//! before, in the same process.
+//! Measures how much slower locks are while two of five nodes fail, compared with a healthy run
+//! just before in the same process.
 
 use std::fmt;
 use std::future::pending;
@@ -17,24 +17,23 @@ use crate::common::server::Server;
 use crate::faults::Fault;
 use crate::{MAX_TTL, NAMES, TTL};
 
-/// What must hold: sections a second at least this share of the healthy run's, p99 of acquire at
-/// most this multiple.
+/// The bounds: sections per second must be at least this share of the healthy run's, and the p99 of
+/// `acquire` at most this multiple.
 const LEAST_RATE: f64 = 0.7;
 const MOST_P99: f64 = 3.0;
-/// A noisy machine gets this many tries; each is reported.
+/// The number of tries, since other load of the machine may spoil a try. Each try is reported.
 const TRIES: usize = 3;
 const HEALTHY: Duration = Duration::from_secs(2);
 const FAILING: Duration = Duration::from_secs(4);
-/// How long the nodes are looked at once they may come back.
+/// How long to measure after the faults have ended.
 const BACK: Duration = Duration::from_secs(2);
-/// How often faults that last no time come again.
+/// The interval between repetitions of a fault that is over at once.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// One node stopped and one dead, the others untouched, no proxies, the default ttl: what a user's
-/// bad day looks like.
+/// One node is stopped and one is killed. There are no proxies, and the ttl is the default.
 const BAD_DAY: &str = "stop+kill";
 
-/// What one run came to.
+/// The results of one run.
 struct Run {
     rate: f64,
     p99: Duration,
@@ -56,7 +55,7 @@ impl Ratio {
     }
 }
 
-/// While both nodes fail, and while they come back.
+/// The ratios while both nodes fail, and while the nodes come back.
 struct Try {
     failing: Ratio,
     back: Option<Ratio>,
@@ -80,8 +79,7 @@ impl fmt::Display for Try {
     }
 }
 
-/// Measures all faults, or the one that is named. Returns what it found, and whether all bounds
-/// held.
+/// Measures all faults, or only `only`. Returns the results, and whether all bounds held.
 pub async fn run(only: Option<&str>, json: bool) -> bool {
     let mut found = Map::new();
     let mut all = true;
@@ -170,7 +168,7 @@ impl Bench {
     }
 }
 
-/// Acquires and releases for a while, one task a name.
+/// Acquires and releases for `length`, with one task for each name.
 async fn work(quorum: &Quorum, length: Duration) -> Run {
     let ends = Instant::now() + length;
     let tasks = NAMES.map(|name| {

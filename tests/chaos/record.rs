@@ -1,5 +1,5 @@
-//! Puts what the workers and the storage tell into one history, which the judge of the simulation
-//! reads.
+//! Puts the events of the workers and the storage into one history, which the checker of the
+//! simulation reads.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::told::Event;
 /// A task of a process.
 pub type Who = (u32, usize);
 
-/// A write that reached the storage, in nanoseconds, and whether it took it.
+/// A write that reached the storage: its time in nanoseconds, and whether the storage accepted it.
 #[derive(Clone, Copy, Debug)]
 pub struct Write {
     pub at: u64,
@@ -18,7 +18,7 @@ pub struct Write {
     pub taken: bool,
 }
 
-/// What happened how often.
+/// How often each kind of event happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub released: u64,
@@ -37,20 +37,20 @@ struct Lease {
 #[derive(Debug, Default)]
 pub struct Record {
     history: History,
-    /// By the system's numbers of them.
+    /// The number of each process in the history, by its pid.
     processes: HashMap<u32, u16>,
     open: HashMap<Who, Lease>,
-    /// By name and token: who may write with it.
+    /// The lease that may write, by name and token.
     writers: HashMap<(usize, u64), Lease>,
     leases: u32,
-    /// When each process acquired something last.
+    /// When each process last acquired a lock.
     latest: HashMap<u32, u64>,
     pub counts: Counts,
 }
 
 impl Record {
-    /// A process is there. In the history all are from the beginning: the first that one tells may
-    /// be older than this.
+    /// Notes a new process. In the history, all processes start at time 0: the first event of a
+    /// process may be older than this call.
     pub fn started(&mut self, process: u32) {
         let number = self.processes.len() as u16;
         self.processes.insert(process, number);
@@ -61,7 +61,7 @@ impl Record {
         self.note(at, What::Killed { process: self.processes[&process] });
     }
 
-    /// Takes note of what a task told.
+    /// Notes an event that a task reported.
     pub fn told(&mut self, who: Who, event: &Event) {
         match *event {
             Event::Believed { name, token, at, deadline } => self.believed(who, (name, token), at, deadline),
@@ -94,18 +94,18 @@ impl Record {
         }
     }
 
-    /// Whether a process has acquired something since `since`.
+    /// Whether a process has acquired a lock since `since`.
     pub fn busy(&self, process: u32, since: u64) -> bool {
         self.latest.get(&process).is_some_and(|&at| at >= since)
     }
 
-    /// The whole history in the order of its times, with what reached the storage.
+    /// The whole history, with the writes that reached the storage, in the order of the times.
     pub fn history(mut self, writes: &[Write]) -> History {
         for &Write { at, name, token, taken } in writes {
             let Lease { number: lease, process, name } = self.writers[&(name, token)];
             self.note(at, What::Wrote { process, name, lease, token, taken, checked: true });
         }
-        // What one task told keeps its order.
+        // The sort is stable, so the events of one task keep their order.
         self.history.events.sort_by_key(|event| event.at);
         self.history
     }

@@ -25,18 +25,18 @@ use crate::{MAX_TTL, NAMES, TTL};
 
 const NODES: usize = 5;
 const WORKERS: usize = 4;
-/// How many nodes may be in trouble at once.
+/// How many nodes may have a fault at once.
 const MINORITY: usize = 2;
-/// With a majority of nodes at hand, nobody may wait longer than this for anything.
+/// While a majority of nodes is reachable, no worker may wait longer than this for a lock.
 const STALL: Duration = Duration::from_secs(20);
 
-/// What the command line says.
+/// The options of the command line.
 pub struct Options {
     seconds: u64,
     seed: u64,
     soak: bool,
     pub json: bool,
-    /// Measure ratios: of all faults, or of one.
+    /// Measure ratios instead: of all faults, or of one.
     pub ratios: Option<Option<String>>,
 }
 
@@ -62,7 +62,7 @@ impl Options {
     }
 }
 
-/// What came of it.
+/// The results of a run.
 pub struct Report {
     json: Value,
     violations: Vec<String>,
@@ -94,7 +94,8 @@ struct Chaos {
     deck: Mutex<Vec<Fault>>,
     log: Mutex<Vec<(u64, String)>>,
     counts: Mutex<BTreeMap<&'static str, u64>>,
-    /// Held shared for one fault of one node, alone for what needs all others healthy.
+    /// A fault of one node holds this lock shared. A fault that needs all other nodes healthy holds
+    /// it exclusively.
     healthy: RwLock<()>,
     ends: Instant,
     kills: bool,
@@ -135,7 +136,7 @@ pub async fn run(options: &Options) -> Report {
 }
 
 impl Chaos {
-    /// Waits until every worker has acquired something after `since`.
+    /// Waits until every worker has acquired a lock after `since`.
     async fn until_all_progress(&self, since: u64) -> Option<u64> {
         let limit = Instant::now() + STALL;
         let progressed = |index| self.workers.record.lock().unwrap().busy(self.workers.process(index), since);
@@ -148,7 +149,7 @@ impl Chaos {
         Some(clock())
     }
 
-    /// One node after the other has one fault after the other.
+    /// Gives one fault after the other to random nodes.
     async fn trouble_nodes(self: Arc<Self>, mut random: SmallRng) {
         while Instant::now() < self.ends {
             let shared = self.healthy.read().await;
@@ -162,8 +163,8 @@ impl Chaos {
             sleep(length).await;
             fault.end(node).await;
             self.note(format!("{} ended on node {index}", fault.name()));
-            // Mostly the node gets well before the next has trouble; sometimes a majority is out of
-            // reach for a while.
+            // In most cases, wait until the node votes again. In the other cases, a majority may be
+            // missing for a while.
             if random.random_bool(0.8) {
                 sleep(fault.quarantine()).await;
             }
@@ -173,9 +174,9 @@ impl Chaos {
         }
     }
 
-    /// What the restart guard is for. Two nodes are away while locks are taken; they come back, and
-    /// a third forgets: with that one's votes they would be a majority that knows nothing of those
-    /// locks.
+    /// Tests the quarantine. Two nodes are unreachable while locks are acquired. These nodes come
+    /// back, and then a third node forgets. With the third node's votes, the three would be a
+    /// majority without any of these locks.
     async fn swap_minorities(self: Arc<Self>, mut random: SmallRng) {
         while Instant::now() < self.ends {
             sleep(Duration::from_millis(random.random_range(5_000..10_000))).await;
@@ -192,8 +193,8 @@ impl Chaos {
             }
             sleep(TTL.mul_f64(random.random_range(0.5..1.5))).await;
             futures::future::join_all(away.iter().map(|&index| absence.end(&self.nodes[index]))).await;
-            // By then clients are connected to them again, and locks that are not renewed are not
-            // on them.
+            // In this time, clients connect to the two nodes again. Locks that are not renewed are
+            // not on these nodes.
             sleep(TTL.mul_f64(random.random_range(0.05..0.4))).await;
             Fault::KillAndRestartEmpty.begin(third, self.spare.port()).await;
             Fault::KillAndRestartEmpty.end(third).await;
@@ -201,7 +202,7 @@ impl Chaos {
         }
     }
 
-    /// One worker after the other is stopped for a while, or killed and replaced.
+    /// Stops one worker after the other for a while, or kills and replaces it.
     async fn trouble_workers(self: Arc<Self>, mut random: SmallRng) {
         while Instant::now() < self.ends {
             sleep(Duration::from_millis(random.random_range(300..3_000))).await;
@@ -221,7 +222,7 @@ impl Chaos {
         }
     }
 
-    /// Every kind of fault comes once before any comes again.
+    /// Returns the next fault. Each kind of fault comes once before any kind comes again.
     fn deal(&self, random: &mut SmallRng) -> Fault {
         let mut deck = self.deck.lock().unwrap();
         if deck.is_empty() {
@@ -247,7 +248,7 @@ impl Chaos {
         *self.counts.lock().unwrap().entry(what).or_default() += 1;
     }
 
-    /// What is held when nobody is there any more to hold it, one ttl later.
+    /// The locks that nodes still hold one ttl after the last worker has ended.
     async fn left_behind(&self) -> Vec<String> {
         sleep(TTL + TTL / 20).await;
         let holder = |node: &Arc<Node>, name: &str| {
@@ -273,7 +274,7 @@ impl Chaos {
         let Judgement { tally, violations: broken } = judge(&history.events, None);
         let (pause, at) = longest_pause(&history, micros(began), micros(ended));
         let mut violations: Vec<_> = broken.iter().map(|one| format!("{}: {}", one.rule.name(), one.why)).collect();
-        // One broken promise breaks others: what led to the first tells most.
+        // One broken promise breaks others, so show only the events around the first violation.
         if let Some((said, first)) = violations.first_mut().zip(broken.first()) {
             history.around(first.event).for_each(|line| *said += &format!("\n    {line}"));
         }
@@ -332,15 +333,15 @@ struct Usage {
 }
 
 impl Usage {
-    /// From the second tenth to the last, by more than a tenth and what a few queued operations
-    /// take.
+    /// Whether usage grew from the second tenth to the last by more than 10 %, plus some room for
+    /// queued operations.
     fn grew(&self) -> bool {
         let grown = |[_, early, .., late]: [u64; 10], spare| late > early + early / 10 + spare;
         grown(self.memory, 2_048) || grown(self.tasks, 8)
     }
 }
 
-/// The longest time in which nobody acquired anything, and when it ended.
+/// The longest time in which no worker acquired a lock, and when this time ended.
 fn longest_pause(history: &History, from: Micros, until: Micros) -> (Micros, Micros) {
     let acquired = history.events.iter().filter(|event| matches!(event.what, What::Acquired { .. }));
     let within = acquired.map(|event| event.at).filter(|at| (from..=until).contains(at));
@@ -352,7 +353,7 @@ const fn micros(nanos: u64) -> Micros {
     nanos / 1_000
 }
 
-/// To the millisecond.
+/// Seconds, rounded down to milliseconds.
 fn in_seconds(micros: Micros) -> f64 {
     (micros / 1_000) as f64 / 1_000.0
 }

@@ -1,4 +1,5 @@
-//! A storage that checks fencing tokens: it refuses a write with a lower one than it has seen.
+//! A storage that checks fencing tokens: it refuses a write whose token is lower than an earlier
+//! token.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::record::Write;
 use crate::told::clock;
 
-/// The highest token of each name, and all writes in the order in which they came.
+/// The highest token of each name, and all writes in the order of their arrival.
 #[derive(Debug)]
 pub struct Storage(Mutex<(Vec<u64>, Vec<Write>)>);
 
@@ -59,7 +60,7 @@ impl Writer {
         Self(BufReader::new(TcpStream::connect(("127.0.0.1", port)).await.expect("the storage is up")))
     }
 
-    /// Writes with a token, and waits until the storage has taken or refused it.
+    /// Writes with a token, and waits until the storage has accepted or refused the write.
     pub async fn write(&mut self, name: usize, token: u64) {
         let mut answer = String::new();
         self.0.get_mut().write_all(format!("{name} {token}\n").as_bytes()).await.expect("the storage is up");

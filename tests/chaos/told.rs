@@ -1,37 +1,37 @@
-//! What workers tell of what they do: one line an event, with one clock for the whole machine.
+//! The events that workers report, one line for each. All times come from one clock of the machine.
 
 use std::io::Write;
 use std::str::FromStr;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of the machine's monotonic clock, the same in every process.
+/// Nanoseconds of the machine's monotonic clock, which is the same for all processes.
 pub fn clock() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     u64::try_from(time.tv_sec).unwrap() * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap()
 }
 
-/// One event of one task. Every `at` was read before what it vouches for was asked.
+/// One event of one task. Each `at` was read before the state that the event reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The lock was acquired, and held at `at`; held until `deadline` unless renewed or told
-    /// otherwise.
+    /// The lock was acquired, and was held at `at`. It is held until `deadline`, unless a later
+    /// event changes that.
     Believed { name: usize, token: u64, at: u64, deadline: u64 },
-    /// It was still held at `at`, now until `deadline`.
+    /// The lock was still held at `at`, and is now held until `deadline`.
     Still { at: u64, deadline: u64 },
-    /// It was lost, by its deadline or earlier, as its holder knew by `at`.
+    /// The lock was lost, at its deadline (`expired`) or before. The holder knew this at `at`.
     Told { expired: bool, at: u64 },
-    /// It was held until the last `Still`, and is released now.
+    /// The lock was held until the last `Still`, and is released now.
     Released { at: u64 },
     /// The process stops itself now.
     Stopping,
     /// An acquisition ended without the lock.
     Missed,
-    /// What the process uses: kilobytes of memory, tasks.
+    /// The memory of the process in kilobytes, and the number of its tasks.
     Uses { memory: u64, tasks: u64 },
 }
 
-/// Writes one line to standard output, whole.
+/// Writes one line to standard output, in one piece.
 pub fn tell(task: usize, event: &Event) {
     let text = match event {
         Event::Believed { name, token, at, deadline } => format!("believed {name} {token} {at} {deadline}"),
@@ -43,11 +43,11 @@ pub fn tell(task: usize, event: &Event) {
         Event::Uses { memory, tasks } => format!("uses {memory} {tasks}"),
     };
     let line = format!("{task} {text}\n");
-    // A runner that is gone is noticed by standard input.
+    // Ignore errors: if the parent process has ended, the worker notices this by standard input.
     let _ = std::io::stdout().lock().write_all(line.as_bytes());
 }
 
-/// Reads one line: which task, and what. A line that a kill cut short is none.
+/// Parses one line: the task and its event. `None` if a kill cut the line short.
 pub fn parse(line: &str) -> Option<(usize, Event)> {
     let words: Vec<_> = line.split(' ').collect();
     let [task, verb, rest @ ..] = words.as_slice() else { return None };

@@ -1,4 +1,4 @@
-//! A worker process: tasks that contend for a few names, do something while they hold one, and tell
+//! A worker process. Its tasks contend for a few names, work while they hold a lock, and report
 //! what they believe.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::{MAX_TTL, NAMES, TTL};
 /// How many tasks a process has.
 const TASKS: usize = 4;
 
-/// What a worker is told on its command line.
+/// The command line of a worker.
 pub struct Orders {
     pub seed: u64,
     pub storage: u16,
@@ -48,7 +48,7 @@ pub async fn run(orders: Orders) {
     tokio::spawn(tell_usage());
     let _ = tokio::io::stdin().read(&mut [0]).await;
     quorum.shutdown(TTL / 2).await;
-    // Tasks that hold something are told by the shutdown; give them the time to say so.
+    // The shutdown tells tasks that their locks are lost. Give the tasks time to report this.
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
 
@@ -83,7 +83,7 @@ impl Worker {
         }
     }
 
-    /// Acquires in one of the ways there are, some of them impatient.
+    /// Acquires by a random method: a try, a call that is cancelled soon, or a call that waits.
     async fn acquire(&mut self, name: usize) -> Option<LockGuard> {
         let options = self.quorum.options().ttl(TTL).auto_renew(self.random.random_bool(0.5));
         let lock = self.quorum.lock_with(NAMES[name], &options).expect("the options make sense");
@@ -112,7 +112,7 @@ impl Worker {
             return;
         }
         if self.random.random_ratio(1, 300) {
-            // Paused between the check and the write: what fencing tokens are for.
+            // Stop between the check and the write: only fencing tokens protect the storage here.
             tell(self.task, &Event::Stopping);
             kill_process(getpid(), Signal::STOP).expect("a process may stop itself");
         }
@@ -125,8 +125,8 @@ impl Worker {
         }
     }
 
-    /// Holds the lock for a while, and looks at it now and then. Returns whether it was held to the
-    /// end.
+    /// Holds the lock for a while, and checks it now and then. Returns whether the lock was held to
+    /// the end.
     async fn work(&mut self, guard: &LockGuard) -> bool {
         let millis = match self.random.random_range(0..1_000) {
             0..800 => self.random.random_range(0..4),

@@ -8,8 +8,8 @@ use super::{Background, done, line_of, over, run, runs, until};
 use crate::common::server::Server;
 use crate::common::servers;
 
-/// Writes each token to a file, and leaves a process behind. A start that finds the one of the start
-/// before tells of it.
+/// Writes each token to a file, and leaves a process behind. If the process of the start before
+/// still runs, creates the file `overlap`.
 const SCRIPT: &str = "grep -qs '^State:.[A-WY]' /proc/$(cat $0/left)/status && touch $0/overlap
     sleep 1000 & echo $! > $0/left
     echo $QUORUMLOCK_FENCING_TOKEN >> $0/tokens
@@ -20,7 +20,8 @@ fn tokens(folder: &Path) -> Vec<u64> {
     text.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(|line| line.trim().parse().unwrap()).collect()
 }
 
-/// `quorumlock SUBCOMMAND job OPTIONS --again`, once its command runs and its lock was taken away.
+/// Starts `quorumlock SUBCOMMAND job OPTIONS --again`, and takes its lock away once the command
+/// runs.
 fn robbed(servers: &[Server], words: &[&str], folder: &Path) -> Background {
     let mut command = over(servers);
     command.args(words).args(["--again", "--ttl", "9s", "--timeout", "60s", "--", "sh", "-c", SCRIPT]).arg(folder);

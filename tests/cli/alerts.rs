@@ -1,4 +1,4 @@
-//! The alerts, by promtool, which scripts/test fetches with Prometheus.
+//! Checks the alerts with promtool, which scripts/test installs with Prometheus.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
 }
 
-/// What stands behind `key` in a file, a line each.
+/// The values that follow `key` in the lines of a file.
 fn values(file: &str, key: &str) -> BTreeSet<String> {
     read(file)
         .lines()
@@ -36,12 +36,12 @@ fn the_rules_are_valid_and_each_alert_fires_when_it_should_and_is_silent_when_no
     assert_eq!(code, 0, "{said}{complained}");
     let (code, said, complained) = promtool(&["test", "rules", TESTS[0], TESTS[1]]);
     assert_eq!(code, 0, "{said}{complained}");
-    // Each has a case: whether it fires and is silent, promtool has told.
+    // promtool has checked when alerts fire. Check here that each alert has a test case.
     let tested = TESTS.into_iter().flat_map(|file| values(file, "alertname: "));
     assert_eq!(values(ALERTS, "- alert: "), tested.collect());
 }
 
-/// By GitHub's anchors: a heading in lower case.
+/// GitHub's anchor of a heading is the heading in lower case.
 #[test]
 fn each_alert_links_to_its_entry_in_the_runbook_and_each_entry_is_of_an_alert() {
     let alerts = values(ALERTS, "- alert: ");

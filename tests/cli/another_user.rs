@@ -1,5 +1,5 @@
-//! A command of `quorumlock run` that became another user, who cannot be sent signals: sudo, or a
-//! setuid program.
+//! A command of `quorumlock run` that became another user, as by sudo or a setuid program. `run`
+//! may not send signals to such a command.
 
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +20,7 @@ const NOBODY: u32 = 65_534;
 /// Becomes root, as sudo does, and goes on until it is killed.
 const AS_ROOT: &str = "exec $0/become --reuid=0 --regid=0 --clear-groups sh -c 'echo $$ > $0/pid; exec sleep 100' $0";
 
-/// A folder with a program that makes its caller root; `None` where tests may not make one.
+/// A folder with a program that makes its caller root; `None` if tests may not make such a program.
 fn with_setuid() -> Option<tempfile::TempDir> {
     if !geteuid().is_root() {
         eprintln!("skipped: only root can start one user's command that becomes another");
@@ -29,19 +29,20 @@ fn with_setuid() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
     let program = folder.path().join("become");
-    // Copied by another process: no test that starts one at this moment hands the open file on.
+    // Let another process copy the file. Otherwise a process that another test starts now could
+    // inherit the open file, and the file could not be executed.
     assert!(program::command("cp").arg("/usr/bin/setpriv").arg(&program).status().unwrap().success());
     std::fs::set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
     Some(folder)
 }
 
 fn started(mut command: Command, folder: &Path) -> Background {
-    // No pipes: what goes on would keep them open.
+    // No pipes: a process that goes on would keep pipes open.
     let err = File::create(folder.join("err")).unwrap();
     Background::start(command.uid(NOBODY).gid(NOBODY).stdout(Stdio::null()).stderr(err))
 }
 
-/// The pid of what became root, once it is what it is named as.
+/// The pid of the process that became root, once the process is `sleep`.
 fn sleeper(folder: &Path) -> String {
     let pid = line_of(&folder.join("pid"));
     let named = || std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");

@@ -1,4 +1,4 @@
-//! `quorumlock bench`, and the distances of `quorumlock sandbox --latency`.
+//! `quorumlock bench`, and the round trips of `quorumlock sandbox --latency`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{bare, done, until};
 
-/// Runs a benchmark of so many seconds and returns its object.
+/// Runs the benchmark `contention` for this many seconds, and returns its object.
 fn contention(seconds: u32, options: &[&str]) -> Value {
     bench(&[&["contention", "--seconds", &seconds.to_string()], options].concat())
 }
@@ -28,7 +28,7 @@ fn number(summary: &Value, field: &str) -> f64 {
 #[test]
 fn it_tells_how_the_lock_passes_from_one_to_the_next() {
     let options = ["--workers", "4", "--processes", "2", "--masters", "3", "--hold", "2ms", "--latency", "4ms"];
-    // On a busy machine a second may be too short for each worker to have its turn.
+    // On a busy machine, a second may be too short for each worker to get the lock.
     let mut summaries = [1, 2, 4, 8, 16].into_iter().map(|seconds| contention(seconds, &options));
     let summary = summaries.find(|summary| number(summary, "least_sections") > 0.0).expect("each has had its turn");
     for field in ["acquire_p50_ms", "acquire_p99_ms", "acquire_max_ms", "most_sections", "least_sections"] {
@@ -38,8 +38,8 @@ fn it_tells_how_the_lock_passes_from_one_to_the_next() {
     assert!(number(&summary, "split_rounds_per_section") < 1.0, "{summary}");
     let commands = number(&summary, "commands_per_section");
     assert!((2.0..=20.0).contains(&commands), "a quorum of nodes is asked for each section: {summary}");
-    // No handover is faster than a message can go there and back. By how much the proxies are late, up to
-    // 0.4 ms, is measured when they start and taken off: they may be less late afterwards.
+    // No hand-over is faster than a round trip of 4 ms. The proxies measure their own delay at the
+    // start, up to 0.4 ms, and subtract it. Later this delay may be smaller, so allow 3.6 ms.
     assert!(number(&summary, "handover_p50_ms") >= 3.6 && number(&summary, "sections_per_second") < 180.0, "{summary}");
     assert!(number(&summary, "hold_p50_ms") >= 2.0, "{summary}");
 }

@@ -1,5 +1,5 @@
-//! Standard error or output that takes nothing more: a pipe that is full and that nobody reads, a
-//! terminal after Ctrl-S.
+//! Standard error or output that takes no more text: a full pipe that nobody reads, or a terminal
+//! after Ctrl-S.
 
 use std::fs::File;
 use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write, pipe};
@@ -29,7 +29,7 @@ fn full_pipe() -> (PipeReader, PipeWriter) {
     (reader, writer)
 }
 
-/// A terminal that was stopped, as by Ctrl-S: its own end and that of a program.
+/// A terminal that was stopped, as by Ctrl-S: the terminal's end and the program's end.
 fn stopped_terminal() -> (File, OwnedFd) {
     let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&keyboard).unwrap();
@@ -49,8 +49,8 @@ fn holder(servers: &[Server], name: &str, words: &[&str], folder: &Path, stderr:
     Background::start(command.stderr(stderr))
 }
 
-/// Who holds a name, and when that ends by the wall clock, in milliseconds: the latest that a node
-/// says.
+/// The holder of a name, and when the hold ends, in milliseconds of the wall clock. Of all nodes,
+/// this is the latest end.
 fn hold(servers: &[Server], name: &str) -> (String, u128) {
     let holds = servers.iter().filter_map(|server| server.hold(name));
     let (owner, _, left) = holds.max_by_key(|(.., left)| *left).expect("it is held");
@@ -97,12 +97,13 @@ async fn blocked_standard_error_delays_no_renewal_and_no_kill() {
 async fn what_a_blocked_pipe_could_not_take_is_counted() {
     let (servers, folder) = (servers(1).await, tempfile::tempdir().unwrap());
     let (mut unread, full) = full_pipe();
-    // So long that two messages with these names are more than what is kept.
+    // The names are so long that `run` cannot keep two messages with all names.
     let names: Vec<_> = (0..150).map(|number| format!("{number}{}", "x".repeat(860))).collect();
     let script = "echo > $0/runs; until [ -e $0/go ]; do sleep 0.02; done";
     let mut command = over(&servers);
     command.arg("run").args(names).args(["-v", "--timeout", "1h", "--", "sh", "-c", script]).arg(folder.path());
-    // What it says of the node and of the lock comes when its first message waits for room already.
+    // The node is stopped, so the first message waits for room in the pipe before the messages on
+    // the node and the lock come.
     servers[0].stop();
     let mut holder = Background::start(command.stderr(full));
     drop(command);
@@ -165,8 +166,8 @@ fn results_that_nobody_reads_keep_no_signal_from_ending_it() {
     }
 }
 
-/// Whether one of its threads waits for room in a pipe: it writes to standard output, 1, or standard
-/// error, 2.
+/// Whether a thread of the process waits for room in a pipe: standard output (`to` is 1) or
+/// standard error (2).
 fn waits_in_a_pipe(pid: u32, to: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let write_of = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("syscall")).ok();

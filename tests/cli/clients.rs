@@ -1,4 +1,4 @@
-//! `quorumlock clients`: who is connected.
+//! `quorumlock clients`: the clients that are connected.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! `quorumlock run` in a container, where processes have other numbers than outside.
+//! `quorumlock run` in a container, in which processes have other pids than outside.
 
 use std::process::{Command, Stdio};
 
@@ -8,7 +8,7 @@ use super::left_behind::parent;
 use super::{Background, command, done, line_of, run, runs};
 use crate::common::servers;
 
-/// A command for the first process of a container; `None` where tests may not make one.
+/// A command for the first process of a container; `None` if tests may not make containers.
 fn container(options: &[&str]) -> Option<Command> {
     let unshare = || {
         let mut unshare = command("unshare");
@@ -22,7 +22,7 @@ fn container(options: &[&str]) -> Option<Command> {
     None
 }
 
-/// The command in it.
+/// Makes `own` the command in the container.
 fn within<'a>(first: &'a mut Command, own: &Command) -> &'a mut Command {
     first.arg(own.get_program()).args(own.get_args());
     first.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -37,7 +37,7 @@ fn tell(container: &mut Background, signal: Signal) {
     kill_process(first, signal).unwrap();
 }
 
-/// As the first process of a container it is everybody's parent in the end.
+/// The first process of a container becomes the parent of all orphans in the container.
 #[tokio::test]
 async fn as_the_first_process_it_reaps_orphans() {
     let Some(mut first) = container(&["--mount-proc"]) else { return };
@@ -52,7 +52,8 @@ async fn as_the_first_process_it_reaps_orphans() {
     assert_eq!((code, out.as_str()), (7, "1\n"), "{err}");
 }
 
-/// A process of the host is no child of it, though that one's parent has its number.
+/// In this container, /proc shows the host's processes. `run` has pid 1, but a process of the host
+/// whose parent is the host's pid 1 is no child of `run`.
 #[tokio::test]
 async fn processes_of_the_host_are_not_waited_for() {
     let Some(mut first) = container(&[]) else { return };
@@ -72,7 +73,8 @@ async fn processes_of_the_host_are_not_waited_for() {
     kill_process(Pid::from_raw(orphan.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
 }
 
-/// A shell that becomes `run` has a child, which ends. A process of the command's gets its number.
+/// A shell has a child, and then becomes `run`. The child ends, and a process of the command gets
+/// the child's pid.
 #[tokio::test]
 async fn number_of_a_former_child_that_comes_again_is_the_commands() {
     let Some(mut first) = container(&["--mount-proc"]) else { return };

@@ -44,13 +44,13 @@ async fn nodes_that_are_not_its_own_are_not_killed() {
     assert!(servers.iter_mut().all(|server| server.command(&["PING"]) == "PONG"));
 }
 
-/// Keys that are deleted by hand are the second point of "What is not promised". The witness can see:
-/// without it, a demo that always said 0 would look the same.
+/// Keys that are deleted by hand are point 2 of "What is not promised". This test shows that the
+/// demo can find overlaps: a demo that always reports 0 would fail here.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_forget_make_overlaps_and_the_demo_fails() {
     let servers = servers(3).await;
     let over_now = &AtomicBool::new(false);
-    // A process for each worker: within one process they wait for each other, whatever nodes
+    // Use a process for each worker: within one process, workers wait for each other even if nodes
     // forget.
     let demo = |seconds: u32| {
         done(over(&servers).args(["demo", "--seconds", &seconds.to_string(), "--processes", "8", "--json"]))
@@ -60,9 +60,11 @@ async fn nodes_that_forget_make_overlaps_and_the_demo_fails() {
             let forgets = ["DEL", "quorumlock:{quorumlock-demo}"];
             scope.spawn(move || server.repeat(&forgets, over_now, Duration::from_secs(3_600)));
         }
-        // It is chance who asks when: several overlaps in most seconds of a machine that is not busy.
+        // Overlaps happen by chance: several per second on an idle machine, and fewer on a busy
+        // machine. So try longer and longer runs.
         let longer = [1, 2, 4, 8].into_iter().chain([16; 16]);
-        // In a thread of its own: if it panics, the others must end all the same.
+        // Run the demos in a thread of their own: if this thread panics, the other threads must
+        // still end.
         let demos = scope.spawn(|| longer.map(demo).find(|(code, ..)| *code != 0).expect("a demo that fails"));
         let ended = demos.join();
         over_now.store(true, Ordering::Relaxed);

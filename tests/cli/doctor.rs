@@ -41,7 +41,7 @@ async fn beside_clients_the_doctor_writes_nothing_either() {
     assert!(finding(&object, "members")["what"].as_str().unwrap().contains("in force on 3 of 3 nodes"), "{object:#}");
 }
 
-/// What a doctor says that finds no fault, and leaves all as it was.
+/// The report of a doctor that finds no fault, and changes nothing on the servers.
 fn looked(clinic: &Clinic) -> Value {
     let changes = || clinic.servers().map(changes).collect::<Vec<_>>();
     let mut said = Value::Null;
@@ -87,8 +87,7 @@ async fn fault_2_a_replica_of_another_node_is_one_finding() {
     super::until("the replica is connected", || {
         clinic.server(2).command(&["INFO", "replication"]).contains("master_link_status:up")
     });
-    // With its master's data it has its users too: those are not replicated, so the doctor still
-    // logs in.
+    // Users are not replicated, so the replica keeps its users, and the doctor can log in.
     let object = finds(&mut clinic.doctor(), 1, &["bare-quorum", "replica"]);
     let what = format!("It is a replica of {}.", clinic.server(0).url());
     assert_eq!(finding(&object, "replica")["what"], what, "{object:#}");
@@ -122,7 +121,7 @@ async fn fault_5_a_wrong_password_is_told_and_not_repeated() {
     assert!(!done(&mut doctor(&urls)).1.contains("secretive"));
 }
 
-/// fred cannot send a password with a space.
+/// One reason is a password with a space, which fred cannot send.
 #[tokio::test]
 async fn each_reason_why_a_node_is_not_reached_has_an_advice_of_its_own() {
     let clinic = Clinic::open(1).await;
@@ -143,7 +142,7 @@ async fn each_reason_why_a_node_is_not_reached_has_an_advice_of_its_own() {
     });
 }
 
-/// Before anything is asked.
+/// The password is refused before the command connects to a node.
 #[test]
 fn a_password_that_the_transport_cannot_send_is_refused_and_not_shown() {
     for arguments in [&["doctor"][..], &["status"], &["run", "job", "--", "true"]] {
@@ -187,8 +186,8 @@ async fn fault_9_a_restart_guard_that_is_off_is_unsafe() {
 async fn fault_10_a_clock_that_is_stepped_is_told() {
     let clinic = Clinic::open(3).await;
     let mut doctor = Background::start(clinic.doctor().arg("--json"));
-    // Further ahead for as long as it looks, so that it cannot miss it. Where a clock goes there and back,
-    // all readings may be of one side.
+    // Set the clock further ahead until the doctor has ended, so that the doctor must see a step.
+    // If the clock went forward and back, the doctor might read one of the two values only.
     let mut ahead = 0;
     super::until("the doctor has ended", || {
         ahead += 20;
@@ -265,7 +264,8 @@ async fn fault_14_a_server_that_refuses_writes_is_told() {
     for index in [0, 1] {
         assert_eq!(clinic.server(index).command(&["CONFIG", "SET", "min-replicas-to-write", "0"]), "OK");
     }
-    // It refuses PING too, which follows a subscription: that is no missing right.
+    // The server also refuses PING, which the doctor sends after a subscription. This is no missing
+    // right.
     without_a_disk(clinic.server(2));
     let object = finds(&mut clinic.doctor(), 1, &["bare-quorum", "write-error"]);
     assert!(
@@ -274,7 +274,7 @@ async fn fault_14_a_server_that_refuses_writes_is_told() {
     );
 }
 
-/// What it says to each command.
+/// The reply of a fake server to each command.
 type Says = fn(&[String]) -> Vec<u8>;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -340,7 +340,7 @@ async fn new_servers_are_quarantined_which_is_a_warning_that_ends() {
     assert_eq!((code, faults(&object)), (1, vec!["no-quorum", "quarantine"]), "{object:#}");
 }
 
-/// It has run for long, so that only INFO tells it from one that was never used.
+/// The server has run for a long time, so only INFO shows that it is not a new server.
 #[tokio::test]
 async fn a_server_that_was_flushed_is_told_to_have_forgot_and_not_to_be_new() {
     let clinic = Clinic::open(3).await;
@@ -362,7 +362,7 @@ async fn a_server_that_was_flushed_is_told_to_have_forgot_and_not_to_be_new() {
     let object: Value = serde_json::from_str(&out).unwrap();
     let counts: Vec<_> = object["nodes"].as_array().unwrap().iter().map(|node| &node["counts"]).collect();
     assert_eq!((counts, &object["votes"]), (vec![&true.into(), &true.into(), &false.into()], &2.into()), "{out}");
-    // Once a client has made its record, all know when it votes.
+    // Once a client has made the node's record, every client can tell when the node votes.
     super::until("it has a record", || {
         let (code, _, err) = of_clinic(&["run", "job", "--timeout", "50s", "--", "true"]);
         assert_eq!(code, 0, "{err}");

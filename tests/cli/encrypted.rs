@@ -1,5 +1,5 @@
-//! TLS by options, the environment and a file, with a user whose password is in a file: what
-//! docs/deploy.md, "TLS and users", says.
+//! Checks docs/deploy.md, "TLS and users": TLS by options, by the environment and by a file, with a
+//! user whose password is in a file.
 
 use quorumlock::{Credentials, CredentialsProvider, PasswordFile};
 
@@ -7,7 +7,7 @@ use super::{bare, done};
 use crate::common::certificates::Certificates;
 use crate::common::server::Server;
 
-/// What docs/deploy.md gives to the user for locks.
+/// The rights that docs/deploy.md gives to the user for locks.
 const RIGHTS: [&str; 6] = ["on", ">passw0rd", "~quorumlock:*", "&quorumlock:*", "+@all", "-@dangerous"];
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn a_lock_under_tls_and_a_user_is_reached_as_the_readme_says() {
     }
     command.env("QUORUMLOCK_TLS_SERVER_NAME", "redis.internal");
     assert_eq!(done(command.args(["run", "job", "--", "true"])).0, 0);
-    // By a file, beside which the others are.
+    // By a configuration file. The other files are in the same folder.
     let node = format!("[[nodes]]\nurl = \"rediss://127.0.0.1:{port}\"\nuser = \"locks\"\n");
     let tls = "tls_ca = \"ca.pem\"\ntls_cert = \"client.pem\"\ntls_key = \"client.key\"\ntls_server_name = \"redis.internal\"\n";
     std::fs::write(made.path("nodes.toml"), format!("max_ttl = \"0\"\npassword_file = \"password\"\n{tls}{node}"))

@@ -1,4 +1,4 @@
-//! What the environment says, where the command line does not.
+//! Settings that come from the environment if the command line does not give them.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +9,7 @@ use super::{Background, IN_VAIN, bare, done, over, run, until};
 use crate::common::server::Server;
 use crate::common::servers;
 
-/// A file that names these nodes, without the restart guard, and says more.
+/// A configuration file with these nodes, without a quarantine, and with the settings in `more`.
 fn written(servers: &[Server], more: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("nodes.toml");
@@ -19,7 +19,7 @@ fn written(servers: &[Server], more: &str) -> (TempDir, PathBuf) {
     (folder, file)
 }
 
-/// Whether nobody has locked anything there.
+/// Whether no client has acquired a lock on this server.
 fn empty(server: &Server) -> bool {
     server.command(&["KEYS", "*"]) == "quorumlock:node" && server.record("high") == "0"
 }
@@ -113,7 +113,7 @@ async fn workers_have_what_who_starts_them_has() {
     let (given, others) = (servers(1).await, servers(1).await);
     let (_folder, file) = written(&others, "key_prefix = \"app:\"");
     let demo = ["demo", "--seconds", "1", "--json", "--nodes", &given[0].url()];
-    // Its second begins before its workers do.
+    // The second of the demo begins before its workers do, so repeat it until they got the lock.
     until("they have had the lock", || {
         let (code, out, err) = done(bare().env("QUORUMLOCK_CONFIG", &file).args(demo));
         assert_eq!(code, 0, "{out}{err}");

@@ -1,4 +1,4 @@
-//! `quorumlock init`: new servers vote at once, and no others.
+//! `quorumlock init`: only new servers vote at once.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use super::{EACH_NODE, IN_VAIN, bare, done};
 use crate::common::new_servers;
 use crate::common::server::Server;
 
-/// The command over these servers with the restart guard, as everybody has it.
+/// The command over these servers, with the default quarantine.
 fn guarded(servers: &[Server], words: &[&str]) -> Command {
     let nodes: Vec<_> = servers.iter().map(Server::url).collect();
     let mut command = bare();
@@ -28,7 +28,7 @@ async fn new_servers_vote_at_once_by_the_operators_word() {
     assert_eq!((code, out.as_str()), (0, "inside\n"), "{err}");
     let (code, out, _) = done(guarded(&servers, &["status"]).args(EACH_NODE));
     assert!(code == 0 && out.contains("3 of 3 nodes vote"), "{out}");
-    // Their records are not as old as they say, and no server is.
+    // `members` shows that the age of these records comes from `init`.
     let (_, out, _) = done(&mut guarded(&servers, &["members"]));
     assert_eq!(out.split_whitespace().filter(|word| *word == "init").count(), 3, "{out}");
 }

@@ -1,4 +1,4 @@
-//! `quorumlock run` on a terminal: who reads it, and what its keys do.
+//! `quorumlock run` on a terminal: which process reads the terminal, and what Ctrl-C and Ctrl-Z do.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,12 +12,13 @@ use super::{Background, comes_true, command, line_of, over, run, runs, until};
 use crate::common::server::Server;
 use crate::common::{PATIENCE, servers};
 
-/// What Ctrl-C and Ctrl-Z type.
+/// The characters that Ctrl-C and Ctrl-Z send.
 pub(super) const INTERRUPT: &str = "\u{3}";
 const SUSPEND: &str = "\u{1a}";
 
-/// A shell with a terminal of its own. Its script runs the command as `"$@"`, away from the terminal
-/// unless /dev/tty is opened, and has the folder in `$0`.
+/// A shell with a terminal of its own. In the shell's script, `"$@"` is the command, and `$0` is
+/// the folder. The script redirects the command's input and output, so the command uses the
+/// terminal only by /dev/tty.
 pub(super) fn shell(own: &Command, script: &str, folder: &Path) -> Screen {
     let mut shell = command("bash");
     shell.args(["-c", script]).arg(folder).arg(own.get_program()).args(own.get_args());
@@ -32,10 +33,10 @@ pub(super) fn shell(own: &Command, script: &str, folder: &Path) -> Screen {
 
 /// The command in the foreground.
 pub(super) const FOREGROUND: &str = r#""$@" < /dev/null > $0/out 2> $0/err; echo $? > $0/code"#;
-/// The same under job control. What is suspended goes on once a line was typed.
+/// The same under job control. After the command was suspended, a typed line continues it.
 const JOB: &str = r#"set -m; "$@" < /dev/null > $0/out 2> $0/err; echo $? > $0/suspended; read; fg; echo $? > $0/code"#;
 
-/// Says its pid and its parent's, and goes on until it is ended.
+/// Writes its own pid and its parent's pid to files, and runs until it is ended.
 const FOR_EVER: &str = "echo $$ > $0/pid; echo $PPID > $0/run; exec sleep 100";
 /// The same by a shell that starts one program after the other.
 const BUSY: &str = "echo $$ > $0/pid; echo $PPID > $0/run; while :; do sleep 0.02; done";
@@ -49,7 +50,7 @@ fn state(pid: &str) -> Option<char> {
     stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
 }
 
-/// Ends a session of its own, which would outlive a test that fails.
+/// Kills a process group. Its session would outlive a test that fails.
 fn ends_session(pid: &str) {
     kill_process_group(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
 }
@@ -80,7 +81,7 @@ async fn a_command_reads_the_terminal_and_ctrl_c_ends_it() {
 #[tokio::test]
 async fn ctrl_z_stops_both_and_fg_continues_both() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
-    // A child that the terminal does not reach.
+    // The child is in a session of its own, so signals of the terminal do not reach it.
     let script = &format!("setsid sh -c 'echo $$ > $0/child; exec sleep 100' $0 & {FOR_EVER}");
     let own = run(&servers, "job", &["--ttl", "60s"], script, folder.path());
     let mut terminal = shell(&own, JOB, folder.path());
@@ -158,7 +159,7 @@ async fn what_is_started_during_a_suspension_stops_too() {
     told.send(Signal::TSTP);
     until("run is stopped", || is_stopped(&run));
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    // `seq` may have ended. Its parent is stopped, and cannot reap it.
+    // `seq` may have ended before. Its stopped parent cannot reap it, so it is a zombie.
     let rests = |pid| matches!(state(pid), Some('T' | 'Z'));
     let all_rest = comes_true(|| children.split_whitespace().chain([pid.as_str()]).all(rests));
     if !all_rest {
@@ -170,7 +171,7 @@ async fn what_is_started_during_a_suspension_stops_too() {
     assert_eq!(told.done().0, 143);
 }
 
-/// A supervisor that pauses it for a moment. Nobody sends another SIGCONT.
+/// A supervisor pauses `run` for a moment. Nobody sends another SIGCONT.
 #[tokio::test]
 async fn sigcont_right_behind_sigtstp_is_not_lost() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
@@ -183,7 +184,7 @@ async fn sigcont_right_behind_sigtstp_is_not_lost() {
     let mut told = Background::start(&mut session);
     let [run, pid, _] = ["run", "pid", "started"].map(|name| line_of(&folder.path().join(name)));
     told.send(Signal::TSTP);
-    // It is stopped by SIGSTOP, while `run` stops all before itself.
+    // Wait until `run` stops the processes by SIGSTOP. It stops itself last.
     let began = Instant::now();
     while !is_stopped(&pid) && !is_stopped(&run) && began.elapsed() < PATIENCE {}
     told.send(Signal::CONT);
@@ -203,7 +204,7 @@ async fn sigcont_right_behind_sigtstp_is_not_lost() {
 async fn a_background_job_that_reads_the_terminal_stops_as_a_whole() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "echo $$ > $0/pid; echo $PPID > $0/run; read line < /dev/tty; echo $line > $0/line";
-    // Bash continues a job only once it has seen it stop.
+    // Bash can continue a job only after it has noticed that the job stopped.
     let background = r#"set -m; "$@" < /dev/null > $0/out 2> $0/err &
         until [ -n "$(jobs -s)" ]; do sleep 0.02; done; echo > $0/seen; read; fg; echo $? > $0/code"#;
     let mut terminal = shell(&run(&servers, "job", &[], script, folder.path()), background, folder.path());

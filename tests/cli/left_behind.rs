@@ -1,4 +1,4 @@
-//! What a command of `quorumlock run` leaves behind.
+//! Processes that a command of `quorumlock run` leaves behind.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use super::{Background, at_once, done, line_of, over, run, runs, until};
 use crate::common::server::Server;
 use crate::common::servers;
 
-/// A child, a session of its own, an orphan and a daemon. They heed no SIGTERM, and write their pids
-/// into the folder. The command itself ends at once when it is asked to.
+/// Starts a child, a session leader, an orphan and a daemon. They ignore SIGTERM, and write their
+/// pids into the folder. The command itself ends at once by SIGTERM.
 const FAMILY: &str = r#"
     stay='trap "" TERM; echo $$ > $0; while :; do sleep 0.05; done'
     sh -c "$stay" $0/child &
@@ -21,7 +21,7 @@ const FAMILY: &str = r#"
     (setsid sh -c "$stay" $0/daemon &)
     wait"#;
 
-/// Waits until all of the family run.
+/// Waits until all processes of the family run, and returns their pids.
 fn family(folder: &Path) -> Vec<String> {
     let pids = ["child", "session", "orphan", "daemon"].map(|name| line_of(&folder.join(name))).to_vec();
     assert!(pids.iter().all(|pid| runs(pid)));
@@ -74,7 +74,7 @@ async fn a_lost_lock_ends_all_of_it_on_a_terminal_too() {
     robbed.ends();
 }
 
-/// Asks a worker to end, which needs a second for it. Its shell ends at once.
+/// The worker needs a second to clear up after SIGTERM. The command's shell ends at once.
 const CLEARS_UP: &str = r#"
     sh -c 'trap "sleep 1; echo > $0/cleared; exit" TERM; echo $$ > $0/worker; while :; do sleep 0.02; done' $0
     true"#;
@@ -94,7 +94,7 @@ async fn nobody_enters_while_what_a_signal_ended_clears_up() {
             "job" => elect(&servers, options, CLEARS_UP, folder.path()),
             _ => run(&servers, name, options, CLEARS_UP, folder.path()),
         };
-        // Its grace is 12 s.
+        // With this ttl, the processes have a grace of 12 s.
         let mut told = Background::start(&mut own);
         line_of(&folder.path().join("worker"));
         let later = [later, &["--timeout", "1h"]].concat();
@@ -163,7 +163,8 @@ async fn what_goes_on_after_the_commands_end_is_left_alone() {
     assert_eq!(servers[0].holder("job"), None);
 }
 
-/// SIGHUP may mean that it is to read its configuration again.
+/// On SIGHUP, a command may read its configuration again and go on. So `run` must not kill
+/// processes that go on long after the signal.
 #[tokio::test]
 async fn what_goes_on_long_after_a_sighup_is_left_alone() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
@@ -175,7 +176,7 @@ async fn what_goes_on_long_after_a_sighup_is_left_alone() {
     let [daemon, _] = ["session", "pid"].map(|name| line_of(&folder.path().join(name)));
     told.send(Signal::HUP);
     line_of(&folder.path().join("read"));
-    // Longer than the grace.
+    // Wait for longer than the grace.
     std::thread::sleep(Duration::from_secs(1));
     std::fs::write(folder.path().join("go"), "").unwrap();
     let (code, _, err) = told.done();
@@ -183,7 +184,7 @@ async fn what_goes_on_long_after_a_sighup_is_left_alone() {
     kill_process(Pid::from_raw(daemon.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
 }
 
-/// `run` can open no file any more, and so does not see the processes.
+/// `run` cannot open any file any more, so it cannot list the processes.
 #[tokio::test]
 async fn lock_is_kept_while_processes_cannot_be_seen() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
@@ -196,7 +197,7 @@ async fn lock_is_kept_while_processes_cannot_be_seen() {
     let before = prlimit(limited, Resource::Nofile, none).unwrap();
     told.send(Signal::TERM);
     until("the command has ended", || !runs(&command));
-    // It looks again every 500 ms.
+    // `run` lists the processes every 500 ms, so it has tried several times by then.
     std::thread::sleep(Duration::from_secs(2));
     assert!(told.child().try_wait().unwrap().is_none());
     assert!(servers.iter().filter(|server| server.holder("job").is_some()).count() >= 2);
@@ -205,7 +206,8 @@ async fn lock_is_kept_while_processes_cannot_be_seen() {
     assert!(code == 143 && !pids.iter().any(|pid| runs(pid)), "{code}: {err}");
 }
 
-/// In a session of its own, each starts the next one and ends. None heeds SIGTERM.
+/// A chain of processes in a session of its own: each process starts the next one, and ends. All
+/// ignore SIGTERM.
 const CHAIN: &str = r#"
     trap "" TERM
     next() {
@@ -229,7 +231,7 @@ async fn processes_that_start_each_other_end_with_a_lost_lock() {
     std::fs::remove_file(&beats).unwrap();
     std::thread::sleep(Duration::from_millis(500));
     let goes_on = beats.exists();
-    // It ends them.
+    // Without this file, the chain ends.
     std::fs::remove_file(&chain).unwrap();
     assert!(code == 76 && !goes_on && !err.contains("goes on"), "{code} {goes_on}: {err}");
 }

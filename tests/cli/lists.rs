@@ -1,4 +1,4 @@
-//! Clients of two lists, and two servers behind one name: the command says so, and what to do.
+//! Clients of two lists, and two servers behind one name: the command reports both, with advice.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::{Background, EACH_NODE, IN_VAIN, at_once, bare, done, line_of, over, 
 use crate::common::server::Server;
 use crate::common::servers;
 
-/// A client of these servers that stays, once it has a lock.
+/// Starts a client of these servers, which keeps its lock. Waits until it has the lock.
 fn client(servers: &[Server], options: &[&str], folder: &Path) -> Background {
     let client = Background::start(&mut run(servers, "job", options, "echo > $0/in; exec sleep 1000", folder));
     line_of(&folder.join("in"));
@@ -83,7 +83,8 @@ async fn a_holder_that_meets_another_list_of_its_name_loses_its_lock_with_that_r
     assert!(code == 76 && err.contains("another list"), "{code}: {err}");
 }
 
-/// The same list, of which the first node is another server for some.
+/// The command over a list whose first node is `first`. Clients with another `first` have the same
+/// list.
 fn with_first(first: &Server, others: &[Server], words: &[&str]) -> Command {
     let others: Vec<_> = others.iter().map(Server::url).collect();
     let mut command = bare();
@@ -106,7 +107,7 @@ async fn two_servers_behind_one_name_are_found_out_and_lose_their_vote() {
     });
     let doctor = || done(&mut with_first(first, others, &["doctor", "--json"])).1;
     assert!(doctor().contains("\"two-servers\""), "{}", doctor());
-    // Not a try: a quorum of connections may be one with the node that has no vote.
+    // Do not use a try: the first quorum of connections may include the node without a vote.
     let (code, _, err) = done(&mut with_first(first, others, &["run", "job", "--timeout", "1h", "--", "true"]));
     assert_eq!(code, 0, "the other two are a quorum: {err}");
     drop(other);

@@ -1,4 +1,4 @@
-//! `--log-format json`: what is said on standard error, for programs.
+//! `--log-format json`: messages on standard error, for programs.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use super::{Background, IN_VAIN, bare, done, line_of, over, run};
 use crate::common::server::Server;
 use crate::common::servers;
 
-/// Every line as an object, all of which have a time, a level and a message.
+/// The lines as objects. Each must have a time, a level and a message.
 fn objects(text: &str) -> Vec<Value> {
     let objects: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     let whole = |object: &Value| ["timestamp", "level", "message"].iter().all(|key| object[key].is_string());
@@ -17,13 +17,13 @@ fn objects(text: &str) -> Vec<Value> {
     objects
 }
 
-/// Its code, and what it said on standard error.
+/// The command's exit code, and its messages on standard error.
 fn logged(command: &mut Command) -> (i32, Vec<Value>) {
     let (code, _, err) = done(command);
     (code, objects(&err))
 }
 
-/// The object whose message begins so.
+/// The first object whose message begins with `message`.
 fn find<'a>(objects: &'a [Value], message: &str) -> &'a Value {
     let begins = |object: &&Value| object["message"].as_str().unwrap().starts_with(message);
     objects.iter().find(begins).unwrap_or_else(|| panic!("no {message:?} in {objects:#?}"))
@@ -40,7 +40,7 @@ async fn events_have_their_fields_beside_the_message() {
     let up: Vec<_> = said.iter().filter(|object| object["message"] == "up").map(|object| &object["node"]).collect();
     assert!(nodes.into_iter().all(|node| up.contains(&&Value::from(node))), "{said:#?}");
     let (code, mut said) = logged(over(&servers).args(["run", "job", "--log-format=json", "--", "true"]));
-    // A note, on a busy machine.
+    // On a busy machine, `run` also writes this note.
     said.retain(|object| !object["message"].as_str().unwrap().starts_with("waiting for a quorum of nodes, "));
     assert!(code == 0 && said.iter().all(|object| object["level"] == "WARN"), "-v tells more: {said:#?}");
 }

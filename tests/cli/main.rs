@@ -63,21 +63,22 @@ use common::server::Server;
 use quorumlock::Transport;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A timeout that passes in vain, of a command that has something else to do before it passes: long
-/// enough for that on a busy machine. What is to succeed gets an hour.
+/// A timeout that must pass. The command must do something else before that, and this is long
+/// enough for it on a busy machine. A command that must succeed gets an hour.
 const IN_VAIN: &str = "5s";
 
-/// For what tells of each node where none hangs: it waits until it knows how all of them are. Not where a
-/// quorum is down, which it would wait for.
+/// Options for commands that report each node, if no node hangs: the commands wait until they know
+/// the state of all nodes. If a quorum is down, do not use them: the commands would wait for the
+/// quorum.
 const EACH_NODE: [&str; 4] = ["--connect-timeout", "50s", "--node-timeout", "20s"];
 
-/// The command without nodes: nothing of the caller's environment reaches it but which transport is
-/// tested.
+/// The command without nodes. Of the variables `QUORUMLOCK_*` of the caller, it gets only the
+/// transport.
 fn bare() -> Command {
     bare_at(env!("CARGO_BIN_EXE_quorumlock").as_ref())
 }
 
-/// The same where its executable is that file.
+/// The same with this executable.
 fn bare_at(executable: &Path) -> Command {
     let mut command = command(executable);
     let ours = |(name, _): &(OsString, OsString)| name.to_string_lossy().starts_with("QUORUMLOCK_");
@@ -92,7 +93,7 @@ fn bare_at(executable: &Path) -> Command {
     command
 }
 
-/// The command over `servers`, without the restart guard: one that restarts votes at once.
+/// The command over `servers`, without a quarantine: a server that restarts votes at once.
 fn over(servers: &[Server]) -> Command {
     with_nodes(bare(), servers)
 }
@@ -103,8 +104,9 @@ fn with_nodes(mut command: Command, servers: &[Server]) -> Command {
     command
 }
 
-/// `quorumlock run NAME OPTIONS -- sh -c SCRIPT FOLDER`, so that the script has the folder in `$0`. In a
-/// background group, should the tests have a terminal: it passes on whatever signal comes.
+/// `quorumlock run NAME OPTIONS -- sh -c SCRIPT FOLDER`: in the script, `$0` is the folder. The
+/// command has a process group of its own. So if the tests run on a terminal, it gets no signals
+/// from there.
 fn run(servers: &[Server], name: &str, options: &[&str], script: &str, folder: &Path) -> Command {
     let mut command = over(servers);
     command.args(["run", name]).args(options).args(["--", "sh", "-c", script]).arg(folder);
@@ -112,12 +114,12 @@ fn run(servers: &[Server], name: &str, options: &[&str], script: &str, folder: &
     command
 }
 
-/// How it ended, and what it said on its pipes.
+/// Runs the command. Returns its exit code, its standard output and its standard error.
 fn done(command: &mut Command) -> (i32, String, String) {
     Background::start(command).done()
 }
 
-/// What a file says once it says something whole: a line.
+/// Waits until a file has a whole line, and returns this line.
 fn line_of(file: &Path) -> String {
     let mut text = String::new();
     until(&format!("{} has a line", file.display()), || {
@@ -145,7 +147,7 @@ fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Tests each case, all at once: most of them wait.
+/// Tests all cases at the same time, since most cases wait.
 fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
     let test = &test;
     std::thread::scope(|scope| cases.into_iter().for_each(|case| _ = scope.spawn(move || test(case))));
@@ -156,32 +158,33 @@ fn send(child: &Child, signal: Signal) {
 }
 
 thread_local! {
-    /// When the processes began whose pids this test has read: a pid may be another's later.
+    /// The start time of each process whose pid this test has read. Later, another process may have
+    /// this pid.
     static BEGAN: RefCell<HashMap<String, String>> = RefCell::default();
 }
 
-/// Remembers which process has that pid now, if it is one.
+/// Stores the start time of the process with this pid. Does nothing if the text is no pid.
 fn note(pid: &str) {
     if let Some((_, began)) = stat(pid) {
         BEGAN.with_borrow_mut(|noted| noted.insert(pid.to_owned(), began));
     }
 }
 
-/// Whether a process runs, the same as when its pid was read: a zombie that its parent has not noticed
-/// yet does not.
+/// Whether the process runs whose pid was read before. A zombie does not count, and neither does
+/// another process with this pid.
 fn runs(pid: &str) -> bool {
     let is_noted = |began| BEGAN.with_borrow(|noted| noted.get(pid).is_none_or(|noted| *noted == began));
     stat(pid).is_some_and(|(state, began)| !["Z", "X"].contains(&&*state) && is_noted(began))
 }
 
-/// The state of a process, and when it began.
+/// The state of a process, and its start time.
 fn stat(pid: &str) -> Option<(String, String)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit_once(") ")?.1.split(' ').map(str::to_owned);
     Some((fields.next()?, fields.nth(18)?))
 }
 
-/// A child of a test, killed with it.
+/// A child process of a test. Dropping this kills the child.
 struct Background {
     child: Child,
     out: Option<Said>,
@@ -205,7 +208,7 @@ impl Background {
         send(self.child(), signal);
     }
 
-    /// What it writes to standard output. Its pipe is read from the first call on.
+    /// The child's standard output. The first call begins to read the pipe.
     fn out(&mut self) -> &Said {
         self.out.get_or_insert_with(|| Said::by(self.child.stdout.take()))
     }
@@ -214,7 +217,7 @@ impl Background {
         self.err.get_or_insert_with(|| Said::by(self.child.stderr.take()))
     }
 
-    /// Waits until standard error has this. What it has by then.
+    /// Waits until standard error contains `what`. Returns standard error so far.
     fn says(&mut self, what: &str) -> String {
         self.err().comes_to(what)
     }
@@ -225,12 +228,12 @@ impl Background {
         text.lines().next().unwrap().to_owned()
     }
 
-    /// Waits for its end, and for that of whoever else writes where it wrote.
+    /// Waits until the child has ended, and until no other process has its pipes open.
     fn done(mut self) -> (i32, String, String) {
         let mut ended: Option<ExitStatus> = None;
         let in_time = comes_true(|| {
             ended = ended.or_else(|| self.child.try_wait().unwrap());
-            // Both are read from the beginning on: a pipe that is full would keep it from ending.
+            // Read both pipes from the start: a full pipe would keep the child from ending.
             let whole = [self.out().is_whole(), self.err().is_whole()];
             ended.is_some() && whole == [true, true]
         });
@@ -247,7 +250,7 @@ impl Drop for Background {
     }
 }
 
-/// What a child writes to one of its pipes, read as it comes.
+/// The text that a child writes to one of its pipes. A thread reads it at once.
 struct Said {
     bytes: Arc<Mutex<Vec<u8>>>,
     reading: Option<JoinHandle<()>>,

@@ -9,14 +9,14 @@ fn example(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(path)).unwrap()
 }
 
-/// The words of the CronJob's command, one a line.
+/// The words of the CronJob's command. Each word is a line of the file.
 fn cron_job() -> Vec<String> {
     let manifest = example("kubernetes/cronjob.yaml");
     let command = manifest.lines().map(str::trim).skip_while(|line| *line != "command:").skip(1);
     command.map_while(|line| line.strip_prefix("- ")).map(str::to_owned).collect()
 }
 
-/// The words of the service's command, of which some are in quotation marks.
+/// The words of the service's command. Some words are in quotation marks.
 fn service() -> Vec<String> {
     let unit = example("systemd/quorumlock-job.service");
     let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
@@ -36,7 +36,7 @@ async fn of_two_hosts_that_start_it_one_does_the_job_and_both_succeed() {
         let host = |job: &str| done(over(&servers).args(arguments).arg(job));
         let (code, _, err) = host("true");
         assert_eq!(code, 0, "{words:?}: {err}");
-        // It would fail if it ran.
+        // The second host must not run its job: `false` would fail.
         let (code, _, err) = host("false");
         assert_eq!(code, 0, "{words:?}: {err}");
     }

@@ -1,4 +1,4 @@
-//! `quorumlock members`, and docs/members.md: its commands work.
+//! `quorumlock members`, and the commands of docs/members.md.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn shown(servers: &[Server]) -> (i32, Value) {
     json(over(servers).args(["members", "--json"]))
 }
 
-/// A client of these servers that stays, once it has a lock.
+/// Starts a client of these servers, which keeps its lock. Waits until it has the lock.
 fn client(servers: &[Server], folder: &Path) -> Background {
     let _ = std::fs::remove_file(folder.join("in"));
     let client =

@@ -1,4 +1,4 @@
-//! `--metrics`: what a Prometheus finds.
+//! `--metrics`: the page and the file for Prometheus.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use super::{Background, done, line_of, run, until};
 use crate::common::port::Port;
 use crate::common::servers;
 
-/// The body of a page, empty if nobody serves it.
+/// The body of a page. Empty if no program serves the page.
 pub(crate) fn page(port: u16, path: &str) -> String {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return String::new() };
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
@@ -56,7 +56,7 @@ async fn run_goes_on_without_metrics_if_their_port_is_in_use() {
     assert!(std::fs::read_to_string(&file).unwrap().contains("outcome=\"acquired\"} 1\n"));
 }
 
-/// A folder of node_exporter's textfile collector, and what a run leaves there.
+/// The file is for node_exporter's textfile collector.
 #[tokio::test]
 async fn a_short_run_leaves_its_metrics_in_a_file_whatever_it_came_to() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());

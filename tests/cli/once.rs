@@ -30,7 +30,7 @@ async fn the_first_runs_and_the_others_say_so_and_exit_as_they_are_told() {
     assert_eq!((code, out.as_str()), (3, ""));
     let (code, out, _) = done(over(&servers).args(["status", "report"]));
     assert!(code == 0 && out.contains("held by"), "{out}");
-    // Whoever wants it done again before that forces it.
+    // To run the job again in the same period, an operator releases the name by force.
     let (code, _, err) = done(over(&servers).args(["release", "report", "--force", "--now", "--yes"]));
     assert_eq!(code, 0, "{err}");
     let (code, out, _) = done(&mut run(&servers, &HOURLY, "echo again"));

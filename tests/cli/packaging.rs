@@ -6,7 +6,7 @@ use std::process::Stdio;
 use super::{bare, done};
 use crate::common::program::command;
 
-/// What a shell says of a script that it only parses. `None` where there is no such shell.
+/// Whether a shell can parse a script. `None` if this shell is not installed.
 fn parsed_by(shell: &str, script: &str) -> Option<bool> {
     let mut shell = command(shell);
     let mut child = shell.arg("-n").stdin(Stdio::piped()).spawn().ok()?;
@@ -27,7 +27,7 @@ fn each_shell_gets_a_script_that_knows_the_subcommands() {
     }
 }
 
-/// Bash itself says what it would complete.
+/// Asks bash itself which words it would complete.
 #[test]
 fn bash_completes_a_subcommand() {
     let (_, script, _) = done(bare().args(["completions", "bash"]));

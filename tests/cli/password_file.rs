@@ -1,4 +1,4 @@
-//! `--password-file`, and what else names such a file.
+//! `--password-file`, and the other settings that name such a file.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::{Background, IN_VAIN, bare, done};
 use crate::common::server::Server;
 use crate::common::servers;
 
-/// A folder with the file `password` that says this.
+/// A folder with the file `password`, which has this content.
 fn said(text: impl AsRef<[u8]>) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("password");
@@ -23,7 +23,7 @@ fn urls(servers: &[Server]) -> String {
     servers.iter().map(Server::url).collect::<Vec<_>>().join(",")
 }
 
-/// The command over servers whose password these addresses do not say. It tells what it can.
+/// The command over these servers, with `-v`. The addresses do not contain the password.
 fn told(servers: &[Server], arguments: &[&str]) -> Command {
     let mut command = bare();
     let (first, rest) = arguments.split_at(1);
@@ -59,10 +59,11 @@ async fn the_environment_or_the_configuration_names_it_too() {
     std::fs::write(&config, "password_file = \"password\"\n").unwrap();
     let status = || told(&servers, &["status"]);
     assert_eq!(silent(status().env("QUORUMLOCK_PASSWORD_FILE", &file)).0, 0);
-    // Its path begins at the configuration's folder.
+    // A relative path starts at the configuration's folder.
     assert_eq!(silent(status().env("QUORUMLOCK_CONFIG", &config).current_dir("/")).0, 0);
     assert_eq!(silent(status().args(["--config", "nodes.toml"]).current_dir(folder.path())).0, 0);
-    // The command line goes before the environment, and that before the configuration.
+    // The command line has precedence over the environment, and the environment over the
+    // configuration.
     let (code, said) = silent(status().arg("--config").arg(&config).env("QUORUMLOCK_PASSWORD_FILE", &wrong));
     assert!(code == 69 && said.contains("WRONGPASS"), "{said}");
     let mut command = status();
@@ -71,7 +72,7 @@ async fn the_environment_or_the_configuration_names_it_too() {
     assert_eq!(silent(command.env("QUORUMLOCK_PASSWORD_FILE", "")).0, 0);
 }
 
-/// Who waits for nodes that refuse the login waits in vain.
+/// Waiting does not help if all nodes refuse the login.
 #[tokio::test]
 async fn where_all_nodes_refuse_the_login_it_ends_at_once_and_says_what_to_give() {
     let mut servers = guarded().await;
@@ -89,14 +90,16 @@ async fn where_all_nodes_refuse_the_login_it_ends_at_once_and_says_what_to_give(
             "{err}"
         );
     }
-    // Another one may come back: it is waited for, and that is not said to help.
+    // The killed node may come back, so the command waits. The message must not advise a longer
+    // wait.
     servers[2].kill();
     let (code, _, err) = run(&urls(&servers), &["--timeout", IN_VAIN]);
     assert!(code == 69 && err.contains("no quorum within 5 s"), "{code}: {err}");
     assert!(err.contains("--password-file FILE") && !err.contains("waits longer"), "{err}");
 }
 
-/// The server knows a user, and the default one too. What `run` says is handed on line by line.
+/// The server has the user `locks`, and the default user. Returns the lines that `run` writes to
+/// standard error.
 async fn in_a_rotation(text: Option<&str>) -> (Server, PathBuf, Background, impl Iterator<Item = String>, TempDir) {
     let server = Server::start().await;
     server.command(&["ACL", "SETUSER", "locks", "on", &format!(">{PASSWORD}"), "~*", "&*", "+@all"]);
@@ -147,7 +150,7 @@ async fn an_address_keeps_the_password_that_it_has() {
     assert!(code == 0 && said.contains("2 of 2 nodes vote"), "{said}");
 }
 
-/// A user for locks, and nobody else.
+/// A server with a user for locks, and without the default user.
 async fn with_user() -> Server {
     let server = Server::start().await;
     server.command(&["ACL", "SETUSER", "locks", "on", &format!(">{PASSWORD}"), "~*", "&*", "+@all"]);
@@ -211,7 +214,7 @@ async fn servers_that_are_started_here_are_not_told_it() {
     assert_eq!(code, 0, "{err}");
 }
 
-/// How such a file is refused, by whoever names it.
+/// Checks that the command refuses the file with this hint, whichever setting names the file.
 fn refused(file: &Path, hint: &str) {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("nodes.toml");
@@ -246,7 +249,8 @@ fn what_is_no_password_file_is_refused_with_what_would_be_right() {
     }
 }
 
-/// Before any node is asked, as a password in an address is.
+/// The command refuses the password before it connects to a node, as it does for a password in an
+/// address.
 #[test]
 fn a_password_that_the_transport_cannot_send_is_refused_at_once() {
     let (_folder, file) = said("two words\n");

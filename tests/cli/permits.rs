@@ -14,7 +14,7 @@ fn run(servers: &[Server], options: &[&str], script: &str, folder: &std::path::P
 #[tokio::test]
 async fn so_many_commands_run_together_and_no_more() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
-    // Each has a number that the other does not have.
+    // The two commands have different permit numbers.
     let script = "touch $0/$QUORUMLOCK_PERMIT; until [ -e $0/go ]; do sleep 0.01; done";
     let options = ["pool", "--permits", "2"];
     let both = [(), ()].map(|()| Background::start(&mut run(&servers, &options, script, folder.path())));
@@ -23,7 +23,7 @@ async fn so_many_commands_run_together_and_no_more() {
         let (code, _, err) = done(&mut run(&servers, &[&options, more].concat(), "true", folder.path()));
         assert!(code == 75 && err.contains("1 of the 2 permits of \"pool\""), "{code}: {err}");
     }
-    // Nodes do not know how many there are.
+    // This client uses another number of permits. Nodes do not know the number.
     let (code, _, err) = done(&mut run(&servers, &["pool", "--permits", "1", "-n"], "true", folder.path()));
     assert!(code == 75 && err.contains("1 of the 1 permits of \"pool\""), "{code}: {err}");
     let (code, out, _) = done(over(&servers).args(["status", "pool"]));

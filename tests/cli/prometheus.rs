@@ -1,5 +1,5 @@
-//! A real Prometheus, which scripts/test fetches: it scrapes the command and a program with the
-//! library, evaluates the alerts, and is asked what the dashboard asks.
+//! A real Prometheus, which scripts/test installs, scrapes the command and a program with the
+//! library, and evaluates the alerts. The tests send it the dashboard's queries.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -21,13 +21,14 @@ use crate::common::server::Server;
 use crate::common::servers;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Of all locks here.
+/// The ttl of all locks in this file.
 const TTL: Duration = Duration::from_secs(6);
-/// What the dashboard asks that has no answer while all is well. One node that is slow for once gives it
-/// an answer for a minute.
+/// The panels that have no data while all nodes are well. If a node is slow once, such a panel has
+/// data for a minute.
 const EMPTY_WHILE_WELL: [&str; 1] = ["Failed operations"];
 
-/// One that scrapes these every second, and evaluates the alerts more often.
+/// A Prometheus that scrapes both programs every second, and evaluates the alerts five times a
+/// second.
 struct Prometheus {
     port: Port,
     _process: Background,
@@ -62,8 +63,7 @@ impl Prometheus {
         serde_json::from_str(&page(self.port.number(), &format!("/api/v1/{path}"))).unwrap_or_default()
     }
 
-    /// The numbers that a query comes to, one a series. Those that are none are left out: a quantile
-    /// of nothing.
+    /// The results of a query, one for each series, without NaN: a quantile of no values is NaN.
     fn ask(&self, query: &str) -> Vec<f64> {
         let answer = self.api(&format!("query?query={}", utf8_percent_encode(query, NON_ALPHANUMERIC)));
         assert!(answer.is_null() || answer["status"] == "success", "{query}: {answer}");
@@ -76,7 +76,7 @@ impl Prometheus {
         self.ask(query).first().copied().unwrap_or(f64::NAN)
     }
 
-    /// The titles of the dashboard's panels of which some query has no answer.
+    /// The titles of the panels that have a query without a result.
     fn empty_panels(&self, queries: &[(String, String)]) -> BTreeSet<String> {
         let empty = queries.iter().filter(|(_, query)| self.ask(query).is_empty());
         empty.map(|(panel, _)| panel.clone()).collect()
@@ -89,7 +89,7 @@ impl Prometheus {
     }
 }
 
-/// The dashboard's queries, with the panels that they are of.
+/// The dashboard's queries, each with its panel's title.
 fn dashboard() -> Vec<(String, String)> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docker/grafana/dashboards/quorumlock.json");
     let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
@@ -105,7 +105,8 @@ fn dashboard() -> Vec<(String, String)> {
     queries
 }
 
-/// A program with the library: its recorder's metrics over HTTP, as long as the test runs.
+/// Serves the metrics of this process's recorder over HTTP while the test runs, as a program with
+/// the library does.
 fn serve(handle: PrometheusHandle) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -126,8 +127,8 @@ fn serve(handle: PrometheusHandle) -> u16 {
     port
 }
 
-/// Takes turns on one lock, of which each is long enough for a renewal of what was handed over:
-/// that is after a third of the ttl.
+/// Acquires the lock again and again. Holds it for more than a third of the ttl each time, so that
+/// the lock is renewed.
 async fn works(lock: QuorumLock) {
     loop {
         let guard = lock.acquire(60 * SECOND).await;
@@ -136,7 +137,7 @@ async fn works(lock: QuorumLock) {
     }
 }
 
-/// The keys are deleted from every node, as by an eviction.
+/// Deletes the lock's key from every node, as an eviction would, and waits for the loss.
 async fn loses(quorum: &Quorum, servers: &[Server]) {
     let guard = quorum.lock("deleted").acquire(60 * SECOND).await.unwrap();
     until("all nodes hold it", || servers.iter().all(|server| server.hold("deleted").is_some()));

@@ -1,5 +1,5 @@
-//! What docker/compose.yaml is made of: services that keep working under one lock, and relays that
-//! put servers at a distance.
+//! The parts of docker/compose.yaml: services that work under one lock, and relays that delay the
+//! messages to servers.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::common::port::Port;
 use crate::common::server::Server;
 use crate::common::servers;
 
-/// A relay at these ports, one before each server.
+/// Starts a relay that listens at these ports, with one port for each server.
 pub(super) fn far(servers: &[Server], ports: &[Port], round_trip: &str) -> Background {
     let routes = ports.iter().zip(servers).map(|(port, server)| {
         let (listens, leads_to) = (port.number(), server.port());
@@ -40,7 +40,7 @@ fn service(nodes: &str, folder: &Path) -> Command {
     command
 }
 
-/// What the counter says, which all services of the folder share.
+/// The value of the counter, which all services of the folder share.
 fn counter(folder: &Path) -> u64 {
     let text = std::fs::read_to_string(folder.join("counter")).unwrap_or_default();
     text.split_whitespace().next().map_or(0, |count| count.parse().unwrap())
@@ -51,7 +51,7 @@ fn grows(folder: &Path, by: u64) {
     until("the counter grows", || counter(folder) >= enough);
 }
 
-/// Its summary, after SIGTERM.
+/// Ends a service by SIGTERM, and returns its summary.
 fn ended(mut service: Background) -> Value {
     service.send(Signal::TERM);
     let (code, out, err) = service.done();
@@ -88,7 +88,7 @@ async fn services_near_and_far_work_under_one_lock_until_sigterm_and_tell_what_t
 async fn a_service_that_is_killed_leaves_nobody_inside() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     for _ in 0..5 {
-        // What it leaves behind ends soon.
+        // With a short ttl, the locks that the killed service leaves behind end soon.
         let mut killed = Background::start(service(&near(&servers), folder.path()).env("QUORUMLOCK_TTL", "1s"));
         grows(folder.path(), 3);
         killed.send(Signal::KILL);
@@ -98,7 +98,7 @@ async fn a_service_that_is_killed_leaves_nobody_inside() {
     assert_eq!(number(&ended(next), "overlaps"), 0);
 }
 
-/// A counter that others write to behind its back is what an unsafe lock would look like.
+/// Another process holds the file lock `inside`, as a second holder of an unsafe lock would.
 #[tokio::test]
 async fn a_service_that_meets_somebody_inside_fails() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
@@ -112,7 +112,7 @@ async fn a_service_that_meets_somebody_inside_fails() {
     assert!(number(&serde_json::from_str(&out).unwrap(), "overlaps") > 0, "{out}");
 }
 
-/// What docker/redis.conf says of its user, and how that one logs in at `server`.
+/// Gives the server the user of docker/redis.conf, and returns the address with this user.
 fn least_rights(server: &Server) -> String {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docker/redis.conf");
     let text = std::fs::read_to_string(file).unwrap();
@@ -149,7 +149,7 @@ async fn no_command_needs_more_rights_than_the_compose_file_gives() {
             assert_eq!(server.command(&["ACL", "LOG"]), "", "{words}");
         }
     }
-    // The log would tell.
+    // This check can fail: a wrong password is in the log.
     let (code, out, _) = done(bare().args(["status", "--nodes", &nodes[0].replace("locks:", "locks:x")]));
     assert_eq!(code, 69, "{out}");
     assert!(servers[0].command(&["ACL", "LOG"]).contains("auth"));

@@ -40,7 +40,8 @@ async fn it_asks_and_no_means_no_and_yes_means_that_the_old_holder_learns_of_it(
     assert!(fence > token, "the old token is dead");
 }
 
-/// The words of a command that holds, of the next one that waits for it, and the name that is revoked.
+/// The words of a command that holds a lock, the words of the next command, which waits, and the
+/// name to revoke.
 const PAIRS: [(&[&str], &[&str], &str); 5] = [
     (&["run", "lock"], &["run", "lock"], "lock"),
     (&["run", "permit", "--permits", "1"], &["run", "permit", "--permits", "1"], "permit/0"),
@@ -49,15 +50,16 @@ const PAIRS: [(&[&str], &[&str], &str); 5] = [
     (&["elect", "office"], &["elect", "office"], "office"),
 ];
 
-/// It does not end by SIGTERM, so it is killed when its grace is over, and the next one waits for that.
+/// The holder's command ignores SIGTERM, so it is killed when its grace is over. The next command
+/// waits for that.
 #[tokio::test]
 async fn whatever_is_revoked_lets_the_next_in_when_its_command_has_ended() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let start = |words: &[&str], script: &str| {
         let folder = folder.path().join(words[1]);
         std::fs::create_dir_all(&folder).unwrap();
-        // The grace, 2.4 s, is just below what a hand-over lasts: the next command must not be told to end
-        // before the first renewal.
+        // The grace of 2.4 s is shorter than a hand-over. Otherwise `run` would end the next
+        // command before its first renewal.
         let options = ["--ttl", "12s", "--timeout", "1h"];
         Background::start(over(&servers).args(words).args(options).args(["--", "sh", "-c", script]).arg(folder))
     };
@@ -90,7 +92,7 @@ async fn now_frees_the_name_under_its_holder_and_says_what_that_may_do() {
     assert!(code == 0 && out.contains("\"job\" released"), "{out}{err}");
     assert!(err.contains("two may hold the lock"), "{err}");
     assert_eq!(servers[0].holder("job"), None);
-    // The ninth point of "What is not promised".
+    // Point 9 of "What is not promised": there may be two holders.
     assert_eq!(done(over(&servers).args(["run", "job", "-n", "--", "true"])).0, 0);
     assert!(holder.child().try_wait().unwrap().is_none(), "two were inside");
     holder.child().kill().unwrap();
@@ -116,7 +118,7 @@ async fn without_a_quorum_nothing_is_claimed_to_be_released() {
         done(over(&servers).args(["release", "job", "--force", "--yes", "--connect-timeout", IN_VAIN]));
     assert_eq!((code, out.as_str()), (69, ""));
     assert!(err.ends_with("\n  nothing was released\n"), "{err}");
-    // Long before its time is over.
+    // The message comes long before the timeout.
     until("it says at once what it waits for", || {
         let brief = ["--connect-timeout", "900ms"];
         let (code, _, err) = done(over(&servers).args(["release", "job", "--force", "--yes"]).args(brief));
@@ -154,7 +156,7 @@ async fn without_a_terminal_it_does_not_ask_nor_read() {
     let servers = servers(3).await;
     servers.iter().for_each(|server| server.take("job", "somebody"));
     let mut command = over(&servers);
-    // Open and silent, as in many a pipeline.
+    // Standard input is open and has no data, as in many pipelines.
     let mut silent = Background::start(command.args(["release", "job", "--force", "--json"]).stdin(Stdio::piped()));
     let stdin = silent.child().stdin.take();
     let (code, out, err) = silent.done();
@@ -199,7 +201,7 @@ async fn an_answer_is_about_the_holder_that_was_asked_about() {
     assert!(told["fence"].as_u64().unwrap() >= servers[0].fence("job"), "{told}");
 }
 
-/// Too few name it for a quorum, and it may be on its way to one.
+/// Only one node names the new holder, which may be about to get a quorum.
 #[tokio::test]
 async fn nor_is_it_about_who_came_meanwhile_on_one_node() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
@@ -230,12 +232,13 @@ async fn who_is_named_by_too_few_nodes_is_told_and_asked_about() {
     let (code, out, err) = done(over(&servers).args(["release", "job", "--force"]).args(EACH_NODE));
     assert!(code == 1 && out.is_empty() && err.contains("others name somebody"), "{out}{err}");
     let (code, out, err) = done(over(&servers).args(["release", "job", "--force", "--yes"]));
-    // A quorum is enough: the node that names somebody may not be among those that were heard in time.
+    // A quorum of replies is enough for the command. The node that names somebody may not have
+    // replied by then.
     let told = ["it is taken from somebody", "was free"].iter().any(|told| out.contains(told));
     assert!(code == 0 && told, "{out}{err}");
 }
 
-/// A client that keeps its list in force for as long as a test asks: it ends with its standard input.
+/// A client that keeps its list in force. It ends when its standard input is closed.
 fn client(servers: &[Server]) -> Background {
     let mut command = over(servers);
     command.args(["run", "other", "--", "sh", "-c", "echo runs; cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -244,7 +247,8 @@ fn client(servers: &[Server]) -> Background {
     client
 }
 
-/// Its nodes know of nobody, and clients that may hold it are clients of others.
+/// On these nodes nobody holds the name. But clients of the other list may hold the name on other
+/// nodes.
 #[tokio::test]
 async fn over_a_list_that_is_not_the_clients_no_name_is_told_to_be_free() {
     let servers = servers(5).await;
@@ -261,7 +265,7 @@ async fn over_a_list_that_is_not_the_clients_no_name_is_told_to_be_free() {
     assert!(code == 69 && out.contains("nobody can tell who holds it"), "{out}");
 }
 
-/// A shell that says another max_ttl than the clients looks with another list.
+/// A shell with another max_ttl than the clients has another list.
 #[tokio::test]
 async fn a_shell_with_another_max_ttl_is_told_so_and_calls_nothing_free() {
     let servers = servers(3).await;

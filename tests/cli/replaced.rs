@@ -1,4 +1,4 @@
-//! The executable is replaced while it runs, as by an upgrade of its package.
+//! The executable is replaced while the command runs, as by an upgrade of its package.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -8,13 +8,15 @@ use tempfile::TempDir;
 use super::{Background, bare_at, until, with_nodes};
 use crate::common::servers;
 
-/// The command's executable by another name, which can be replaced.
+/// A second name (a hard link) of the command's executable. Tests can replace the file at this
+/// name.
 struct Executable {
     folder: TempDir,
 }
 
 impl Executable {
-    /// A link: a copy that is being written could not be started by a test that runs at that moment.
+    /// Use a link and no copy: while another test starts a process, a file that was just written
+    /// may be busy.
     fn new() -> Self {
         let original = Path::new(env!("CARGO_BIN_EXE_quorumlock"));
         let executable = Self { folder: tempfile::tempdir_in(original.parent().unwrap()).unwrap() };
@@ -26,7 +28,7 @@ impl Executable {
         self.folder.path().join("quorumlock")
     }
 
-    /// Puts another file into its place, which is no program.
+    /// Replaces the executable by a file that is no program.
     fn replace(&self) {
         let other = self.folder.path().join("other");
         std::fs::write(&other, "another version").unwrap();

@@ -11,10 +11,11 @@ use crate::common::program::command;
 use crate::common::server::Server;
 use crate::common::{new_servers, servers};
 
-/// A script that says its pid, and goes on until it is ended.
+/// A script that writes its pid to a file, and runs until it is ended.
 const FOR_EVER: &str = "echo $$ > $0/pid; while :; do sleep 0.02; done";
 
-/// The lines that it said, but for those of settings, and of nodes that take long to connect to.
+/// The lines of standard error, without the warning on max_ttl and the note on nodes that connect
+/// slowly.
 fn said(err: &str) -> Vec<&str> {
     let others = ["max_ttl is zero", "waiting for a quorum of nodes, "];
     err.lines().filter(|line| !others.iter().any(|other| line.contains(other))).collect()
@@ -79,7 +80,7 @@ async fn names_that_cannot_be_locked_are_refused_before_any_node_is_asked() {
     }
 }
 
-/// What a set has is kept from others while it waits for the rest.
+/// While `run a b` waits for `b`, it keeps `a`.
 #[tokio::test]
 async fn who_waits_behind_a_set_is_told_so() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
@@ -107,7 +108,8 @@ async fn a_command_that_does_not_start_frees_the_lock() {
 async fn missing_interpreter_of_a_script_is_named() {
     let (servers, folder) = (servers(1).await, tempfile::tempdir().unwrap());
     let script = folder.path().join("job");
-    // Written by another process: no test that starts one at this moment hands the open file on.
+    // Let another process write the file. Otherwise a process that another test starts now could
+    // inherit the open file, and the file could not be executed.
     let write = "printf '#!/no/such-interpreter -x\\n' > $0 && chmod +x $0";
     assert!(command("sh").args(["-c", write]).arg(&script).status().unwrap().success());
     let (code, _, err) = done(over(&servers).args(["run", "job", "--"]).arg(&script));
@@ -125,7 +127,7 @@ async fn a_signals_end_is_told_as_128_and_its_number() {
 async fn eight_at_a_time_lose_no_increment_of_a_plain_file() {
     let (servers, folder) = (servers(5).await, tempfile::tempdir().unwrap());
     std::fs::write(folder.path().join("n"), "0\n").unwrap();
-    // Read, wait, write: without the lock most increments are lost.
+    // Each run reads, waits and writes. Without the lock, most increments would be lost.
     let script = "n=$(cat $0/n); sleep 0.01; echo $((n + 1)) > $0/n";
     let path = folder.path();
     std::thread::scope(|scope| {
@@ -229,7 +231,7 @@ fn its_timeout_bounds_connecting_too() {
     let (code, _, err) = done(bare().args(["run", "job", "--nodes", nodes, "--timeout", "500ms", "--", "true"]));
     assert!(code == 69 && err.contains("no quorum within 500 ms"), "{err}");
     assert!(err.contains("\n  --timeout waits longer for nodes"), "{err}");
-    // The time for connecting, which ends this elsewhere.
+    // 15 s is the default time for connecting. `--timeout` must end the command sooner.
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
 }
 
@@ -253,7 +255,7 @@ async fn an_explanation_that_several_nodes_share_is_given_once() {
     };
     let explained = |said: &str| {
         assert_eq!(said.matches("this server is new, has restarted or forgot").count(), 1, "{said}");
-        // Two decide. The third may not be connected yet.
+        // A quorum is two nodes. The third node may not be connected yet.
         assert!((2..=3).contains(&said.matches("quarantined for").count()), "{said}");
     };
     let (code, _, err) = done(&mut quarantined("1min"));
@@ -292,7 +294,7 @@ async fn a_signal_while_waiting_ends_the_wait_and_leaves_nothing() {
     let mut holder = Background::start(&mut run(&servers, "job", &[], FOR_EVER, folder.path()));
     line_of(&folder.path().join("pid"));
     let mut waiter = Background::start(over(&servers).args(["run", "job", "--timeout", "60s", "--", "echo", "ran"]));
-    // It is waiting once it is connected: two clients by our name on a node.
+    // The waiter waits once it is connected. The node then has two clients of this library.
     until("the waiter is connected", || {
         servers[0].command(&["CLIENT", "LIST"]).matches("name=quorumlock").count() == 2
     });
@@ -346,7 +348,8 @@ async fn a_lock_lost_behind_the_commands_back_is_76_though_it_ended_by_itself() 
     let script = "echo $$ > $0/pid; until [ -e $0/go ]; do sleep 0.02; done";
     let robbed = Background::start(&mut run(&servers, "job", &["--ttl", "60s"], script, folder.path()));
     line_of(&folder.path().join("pid"));
-    // Two decide: the third holds nothing before the first renewal if it was not connected yet.
+    // A quorum is two nodes. If the third node was not connected, it does not hold the lock before
+    // the first renewal.
     let held = servers.iter().filter(|server| server.forget("job")).count();
     assert!(held >= 2, "{held}");
     std::fs::write(folder.path().join("go"), "").unwrap();
@@ -354,13 +357,14 @@ async fn a_lock_lost_behind_the_commands_back_is_76_though_it_ended_by_itself() 
     assert!(code == 76 && err.contains("was lost while the command ran"), "{code}: {err}");
 }
 
-/// When the keys end, by the servers' clocks, which are ours. In milliseconds since the epoch.
+/// When the holds end, in milliseconds since the epoch, by the servers' clocks. (All clocks here
+/// are the machine's.)
 fn ends(servers: &[Server]) -> Vec<u128> {
     servers.iter().map(|server| server.ends("job")).collect()
 }
 
-/// Stops all servers soon after a renewal, so that the next does not come between. When the first
-/// key ends.
+/// Stops all servers soon after a renewal, before the next renewal. Returns when the first hold
+/// ends.
 fn stop_after_renewal(servers: &[Server], renewal: Duration) -> u128 {
     loop {
         let before = ends(servers);
@@ -386,7 +390,7 @@ fn times(file: &Path) -> Vec<u128> {
 async fn when_all_nodes_hang_the_command_is_dead_before_the_first_key_ends() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "trap 'date +%s%N >> $0/asked' TERM; while :; do date +%s%N >> $0/alive; sleep 0.01; done";
-    // A round has failed well before the grace begins.
+    // With this node timeout, a renewal has failed well before the grace begins.
     let options = ["--ttl", "6s", "--kill-grace", "2s", "--node-timeout", "1s"];
     let mut stubborn = Background::start(&mut run(&servers, "job", &options, script, folder.path()));
     line_of(&folder.path().join("alive"));
@@ -396,7 +400,7 @@ async fn when_all_nodes_hang_the_command_is_dead_before_the_first_key_ends() {
     let (code, _, err) = stubborn.done();
     let (asked, killed) = err.split_once("quorumlock: the command did not end by SIGTERM").expect(&err);
     assert!(code == 76 && asked.contains("could not be renewed") && killed.contains("SIGKILL"), "{code}: {err}");
-    // No answer, or down since several did not come.
+    // The message names each node: it did not answer, or is down after several timeouts.
     assert!(servers.iter().all(|server| asked.contains(&format!("\n  {}: ", server.url()))), "{err}");
     let (asked, alive) = (times(&folder.path().join("asked")), times(&folder.path().join("alive")));
     let (asked, last) = (asked.first().unwrap(), alive.last().unwrap());

@@ -1,4 +1,4 @@
-//! `quorumlock sandbox`: nothing of it outlives it.
+//! `quorumlock sandbox`: its servers end with the command.
 
 use std::io::{BufRead, BufReader};
 
@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use super::{Background, bare, done, line_of, note, runs, until};
 
-/// The processes that serve a list of addresses.
+/// The pids of the servers at these addresses.
 fn serving(nodes: &str) -> Vec<String> {
     nodes.split(',').map(|node| pid_at(node.strip_prefix("redis://").unwrap())).inspect(|pid| note(pid)).collect()
 }
@@ -19,7 +19,7 @@ fn pid_at(address: &str) -> String {
     lines.find_map(|line| line.strip_prefix("process_id:").map(|pid| pid.trim().to_owned())).unwrap()
 }
 
-/// Starts a sandbox, and tells which processes serve it.
+/// Starts a sandbox, and returns it with its servers' pids.
 fn started(masters: &str) -> (Background, Vec<String>) {
     let mut sandbox = Background::start(bare().args(["sandbox", "--masters", masters]));
     let line = sandbox.first_line();
@@ -56,7 +56,7 @@ fn no_server_outlives_its_end_by_sigkill() {
     until("the servers are gone", || !servers.iter().any(|pid| runs(pid)));
 }
 
-/// A command in a sandbox that tells its nodes and then does something.
+/// A sandbox with a command, which writes the nodes' addresses to a file and then runs `then`.
 fn with(folder: &std::path::Path, then: &str) -> std::process::Command {
     let mut command = bare();
     let script = format!("echo $QUORUMLOCK_NODES > $0/nodes; sleep 1000 & echo $! > $0/left; {then}");

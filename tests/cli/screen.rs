@@ -1,4 +1,4 @@
-//! A terminal for commands that draw: a pseudo-terminal, and what it would show.
+//! A terminal for commands that draw: a pseudo-terminal, and a parser that knows what it shows.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use super::{Background, until};
 use crate::common::{PATIENCE, program};
 
-/// A command that has a terminal for its own.
+/// A command with a terminal of its own.
 pub(super) struct Screen {
     command: Option<Background>,
     keyboard: File,
@@ -26,7 +26,7 @@ pub(super) struct Screen {
     gone: Arc<AtomicBool>,
 }
 
-/// What was written, and what it looks like.
+/// The bytes that were written, and the screen that they draw.
 struct Shown {
     parser: vt100::Parser,
     written: Vec<u8>,
@@ -53,7 +53,7 @@ impl Screen {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// As whoever drags the corner of a window.
+    /// Changes the terminal's size, as a user who drags the corner of a window.
     pub(super) fn resize(&self, columns: u16, rows: u16) {
         self.shown.lock().unwrap().parser.screen_mut().set_size(rows, columns);
         tcsetwinsize(&self.terminal, size(columns, rows)).unwrap();
@@ -67,17 +67,17 @@ impl Screen {
         self.shown.lock().unwrap().parser.screen().contents()
     }
 
-    /// Everything that was ever written to it.
+    /// All text that was written to the terminal.
     pub(super) fn written(&self) -> String {
         String::from_utf8_lossy(&self.shown.lock().unwrap().written).into_owned()
     }
 
-    /// Waits until that is shown.
+    /// Waits until the screen shows `what`.
     pub(super) fn shows(&self, what: &str) {
         self.comes_to(what, |text| text.contains(what));
     }
 
-    /// Waits until what is shown is `right`.
+    /// Waits until the text on the screen is `right`.
     pub(super) fn comes_to(&self, what: &str, right: impl Fn(&str) -> bool) {
         let began = Instant::now();
         while !right(&self.text()) {
@@ -86,7 +86,7 @@ impl Screen {
         }
     }
 
-    /// Waits for its end. The exit code, once the terminal is as it was before.
+    /// Waits until the command has ended and the terminal is as before. Returns the exit code.
     pub(super) fn ends(mut self) -> i32 {
         let (code, ..) = self.command.take().unwrap().done();
         until("the terminal is given back", || {
@@ -99,7 +99,7 @@ impl Screen {
         code
     }
 
-    /// Closes both ends of it here, as a window does. The exit code.
+    /// Closes the terminal, as a window that is closed. Returns the command's exit code.
     pub(super) fn goes(mut self) -> i32 {
         let command = self.command.take().unwrap();
         self.gone.store(true, Ordering::Relaxed);
@@ -107,7 +107,7 @@ impl Screen {
         command.done().0
     }
 
-    /// Whether it is drawn on, rather than written to.
+    /// Whether the command draws on the whole screen (and does not just write lines).
     pub(super) fn is_taken_over(&self) -> bool {
         let raw = !tcgetattr(&self.terminal).unwrap().local_modes.contains(LocalModes::ICANON);
         raw && self.shown.lock().unwrap().parser.screen().alternate_screen()
@@ -118,7 +118,8 @@ pub(super) const fn size(columns: u16, rows: u16) -> Winsize {
     Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
-/// The command with the terminal as its controlling one: that is where it learns of a new size.
+/// The command, with this terminal as its controlling terminal: a program learns of a new size only
+/// from there.
 fn with_terminal(command: &Command, terminal: &OwnedFd) -> Command {
     let mut own = program::command("setsid");
     own.arg("-c").arg(command.get_program()).args(command.get_args()).env("TERM", "xterm-256color");
@@ -133,7 +134,7 @@ fn with_terminal(command: &Command, terminal: &OwnedFd) -> Command {
     own
 }
 
-/// Reads what is written to the terminal, until that has gone.
+/// Starts a thread that reads the terminal's output until the terminal is gone.
 fn read(mut terminal: File, shown: Arc<Mutex<Shown>>, gone: Arc<AtomicBool>) {
     std::thread::spawn(move || {
         let (mut bytes, now_and_then) = ([0; 4096], Timespec { tv_sec: 0, tv_nsec: 20_000_000 });

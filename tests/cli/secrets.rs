@@ -1,4 +1,4 @@
-//! Passwords appear nowhere.
+//! No output of the command contains a password.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,8 @@ use crate::common::server::Server;
 pub(super) const PASSWORD: &str = "hunter2@/:secret";
 pub(super) const ENCODED: &str = "hunter2%40%2F%3Asecret";
 
-/// Runs, and returns the code and everything that was said, having looked for the password in it.
+/// Runs the command, and checks that its output has no password. Returns the exit code and the
+/// output.
 pub(super) fn silent(command: &mut Command) -> (i32, String) {
     let (code, out, err) = done(command);
     let said = out + &err;
@@ -73,8 +74,8 @@ async fn a_password_in_an_address_is_not_told_even_where_the_address_is_wrong() 
     assert_eq!(silent(environment.arg("--help")).0, 0);
 }
 
-/// The list is split at commas: what is in front of one lacks the `@` by which a password could be
-/// told apart.
+/// The list is split at commas. A part before a comma may lack the `@` that marks the end of a
+/// password.
 #[test]
 fn a_password_that_is_not_percent_encoded_is_not_told_either() {
     for password in
@@ -96,7 +97,7 @@ fn a_password_that_is_not_percent_encoded_is_not_told_either() {
     }
 }
 
-/// Where a name, an option or nothing at all belongs.
+/// The address stands in the place of a name or an option, or in a place where no argument belongs.
 #[test]
 fn a_password_of_an_address_at_the_wrong_place_is_not_told() {
     let address = format!("rediss://locks:{ENCODED}@eu:6380");
@@ -135,7 +136,7 @@ fn a_password_of_an_address_at_the_wrong_place_is_not_told() {
     }
     let (code, _) = silent(bare().args(["status"]).env("QUORUMLOCK_CONFIG", &address));
     assert_eq!(code, 64);
-    // Where nobody reads it.
+    // Standard error cannot be written here.
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let status = bare().args(["doctor", &address]).stderr(full).status().unwrap();
     assert_eq!(status.code(), Some(64));

@@ -1,4 +1,4 @@
-//! What becomes of signals that `quorumlock run` gets, and of those that its parent ignores.
+//! Signals that `quorumlock run` gets, and signals that its parent ignores.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,23 +10,25 @@ use super::elect::elect;
 use super::{Background, command, done, line_of, over, run, runs, until};
 use crate::common::servers;
 
-/// All whose default ends a process, by Linux's numbers, except SIGKILL, SIGPIPE, which Rust programs
-/// ignore, and the faults of a program itself: SIGILL, SIGBUS, SIGFPE, SIGSEGV.
+/// Linux's numbers of all signals that end a process by default. Leaves out SIGKILL, SIGPIPE (Rust
+/// programs ignore it), and the faults of the program itself: SIGILL, SIGBUS, SIGFPE, SIGSEGV.
 fn ending() -> Vec<u32> {
     let named = [1, 2, 3, 5, 6, 10, 12, 14, 15, 16, 24, 25, 26, 27, 29, 30, 31];
-    // The C library keeps 32 and 33 for itself, and musl 34.
+    // The C library uses 32 and 33 itself, and musl also uses 34.
     named.into_iter().chain(35..=64).collect()
 }
 
 fn send(runs: &mut [Background], signal: u32) {
     let pids = runs.iter_mut().map(|run| run.child().id().to_string());
-    // As rustix cannot: it knows no real-time signals.
+    // Send by the shell: rustix does not support real-time signals.
     let mut kill = command("sh");
     assert!(kill.args(["-c", "kill -$0 $*", &signal.to_string()]).args(pids).status().unwrap().success());
 }
 
-/// Has the script's `read` return: a signal that comes between its look for signals and the wait for a line
-/// would be heeded with the next line only. Opened for both, since there may be no reader any more.
+/// Sends a line, so that the script's `read` returns. A signal may come just after the shell has
+/// checked for signals, and before it waits for a line. Then the shell runs the trap only after the
+/// next line. Opens the fifo for reading too: there may be no reader any more, and opening must not
+/// wait.
 fn wake(folder: &Path) {
     let mut fifo = File::options().read(true).write(true).open(folder.join("fifo")).unwrap();
     fifo.write_all(b"\n").unwrap();
@@ -36,7 +38,8 @@ fn wake(folder: &Path) {
 async fn every_signal_that_would_end_it_is_passed_on() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let traps: String = ending().iter().map(|signal| format!("trap 'echo {signal} > $0/got' {signal}; ")).collect();
-    // It starts nothing meanwhile: what dash has started by vfork takes signals that are for dash.
+    // The script starts no program while it waits: a child that dash starts by vfork may take
+    // dash's signals.
     let wait = "until [ -e $0/go ]; do read line <&3; done; exit 7";
     let script = format!("mkfifo $0/fifo; exec 3<> $0/fifo; {traps} echo $$ > $0/pid; {wait}");
     let held: [(&str, &[&str]); 4] = [("a", &[]), ("b", &["--shared"]), ("c", &["--permits", "1"]), ("d", &["e"])];
@@ -100,7 +103,8 @@ async fn command_that_outlives_sigterm_is_named_once() {
     send(slice::from_mut(&mut told), 15);
     until("this server holds it too", || servers[0].ends("job") > 0);
     let ends = servers[0].ends("job");
-    // The last renewal was 2 s ago at most. So a note on the second signal would have come.
+    // This takes 3 s at least, since the last renewal was at most 2 s ago. A message on the second
+    // signal would have come by then.
     until("the lock is renewed for 3 s", || servers[0].ends("job") > ends + 5_000);
     std::fs::write(folder.path().join("go"), "").unwrap();
     let (code, _, err) = told.done();
@@ -122,7 +126,7 @@ async fn a_signal_ends_the_wait_whichever_it_is() {
 
 const IGNORED: &str = "--ignore-signal=CHLD";
 
-/// The command under a parent that ignores signals for it, or blocks them.
+/// The command, started by `env` with an option that ignores or blocks signals.
 fn under(option: &str, own: &Command) -> Command {
     let mut parent = command("env");
     parent.arg(option).arg(own.get_program()).args(own.get_args());

@@ -1,4 +1,4 @@
-//! A terminal for commands that ask: a pseudo-terminal, whose other end answers.
+//! A pseudo-terminal for commands that ask questions. The test answers at the other end.
 
 use std::fs::File;
 use std::io::Write;
@@ -26,7 +26,7 @@ impl Asked {
         Self { command: Background::start(command.stdin(terminal)), keyboard: File::from(keyboard) }
     }
 
-    /// Types it; `\u{4}` at the start of a line ends the input.
+    /// Types an answer. `\u{4}` at the start of a line ends the input.
     pub(super) fn answers(&mut self, answer: &str) {
         self.keyboard.write_all(answer.as_bytes()).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Which client library the command reaches nodes with.
+//! The client library (transport) that the command uses.
 
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use quorumlock::Transport;
 use super::{bare, done};
 use crate::common::fake::{Fake, well};
 
-/// A server that notes whether a client asked what only fred asks.
+/// A server that notes whether a client sent a command that only fred sends.
 async fn listening() -> (Fake, Arc<Mutex<bool>>) {
     let noted = Arc::new(Mutex::new(false));
     let note = noted.clone();
@@ -20,13 +20,13 @@ async fn listening() -> (Fake, Arc<Mutex<bool>>) {
     (fake, noted)
 }
 
-/// Whether the command reached the server over fred.
+/// Whether the command connects to the server by fred.
 async fn over_fred(change: impl FnOnce(&mut Command)) -> bool {
     let (fake, noted) = listening().await;
     let mut command = bare();
     command.env_remove("QUORUMLOCK_TRANSPORT").env("QUORUMLOCK_NODES", fake.url()).args(["status", "--max-ttl", "0"]);
     change(&mut command);
-    // What it shows of a server that knows no script does not matter here.
+    // The server knows no scripts. The report on that does not matter here.
     let (_, out, err) = tokio::task::spawn_blocking(move || done(&mut command)).await.unwrap();
     assert!(out.contains("7.0.0"), "the server told its version: {out}{err}");
     let noted = noted.lock().unwrap();

@@ -1,4 +1,4 @@
-//! `quorumlock run` where votes are split at one moment, or where no quorum votes in time.
+//! `quorumlock run` if votes are split, or if no quorum votes in time.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,8 +10,8 @@ use crate::common::port::Port;
 use crate::common::server::Server;
 use crate::common::{new_servers, servers};
 
-/// `run OPTIONS` in the region of server number `home`, 40 ms away from the others. The command
-/// goes on until it is told to end.
+/// Starts `run OPTIONS` in the region of server `home`. The other servers are 40 ms away. The
+/// command runs until the file `go` exists.
 fn in_region(home: usize, servers: &[Server], ports: &[Port], options: &[&str], folder: &Path) -> Background {
     let far = |node: usize| format!("redis://127.0.0.1:{}", ports[node].number());
     let address = |node: usize| if node == home { servers[node].url() } else { far(node) };

@@ -1,4 +1,4 @@
-//! `quorumlock status` where something is wrong: it says what, and fails where `run` would.
+//! `quorumlock status` names the fault if something is wrong, and fails if `run` would fail.
 
 use std::process::Command;
 
@@ -8,7 +8,8 @@ use super::{Background, EACH_NODE, IN_VAIN, at_once, bare, done, over};
 use crate::common::server::Server;
 use crate::common::{new_servers, servers};
 
-/// Gives each server a user of its own; returns the command over them, logged in as that user.
+/// Makes the user `locks` on each server. Returns the command over the servers, logged in as this
+/// user.
 fn limited(servers: &[Server], rights: &[&str]) -> Command {
     let words = [&["ACL", "SETUSER", "locks", "on", ">pw"], rights].concat();
     servers.iter().for_each(|server| assert_eq!(server.command(&words), "OK"));
@@ -22,12 +23,13 @@ fn nodes(urls: &[String]) -> Command {
     command
 }
 
-/// What `status` says of a name, once it knows how each node is: its code, its text, and its object.
+/// Runs `status job`, which waits until it knows the state of each node. Returns its exit code, its
+/// text and its object.
 fn status(command: &mut Command) -> (i32, String, Value) {
     told(command.args(["status", "job"]).args(EACH_NODE))
 }
 
-/// The same where a quorum is down.
+/// The same for a quorum that is down.
 fn status_of_few(command: &mut Command) -> (i32, String, Value) {
     told(command.args(["status", "job"]))
 }
@@ -47,7 +49,7 @@ async fn a_quorum_that_refuses_to_answer_is_69_and_the_missing_right_is_named() 
         (&["resetkeys", "~*", "&*", "+@all", "-evalsha"], "+evalsha"),
         (&["resetkeys", "~*", "&*", "+@all", "-script", "-eval"], "+eval"),
     ] {
-        // Scripts that are known need not be loaded.
+        // Make the server forget the scripts: otherwise the client would not have to load them.
         servers.iter().for_each(|server| assert_eq!(server.command(&["SCRIPT", "FLUSH"]), "OK"));
         let (code, said, object) = status_of_few(&mut limited(&servers, rights));
         assert_eq!((code, &object["votes"], &object["quorum_votes"]), (69, &0.into(), &false.into()), "{said}");
@@ -59,7 +61,7 @@ async fn a_quorum_that_refuses_to_answer_is_69_and_the_missing_right_is_named() 
     }
 }
 
-/// Not even for the time of one ttl: what it asked for is refused before anything is written.
+/// The claim is refused before it writes anything. So it does not even hold the name for one ttl.
 #[tokio::test]
 async fn who_lacks_a_right_that_acquiring_needs_keeps_nobody_out() {
     let servers = servers(3).await;
@@ -114,13 +116,13 @@ async fn one_server_behind_two_addresses_is_64_as_it_is_for_run() {
     assert_eq!(done(nodes(&urls).args(["run", "job", "--", "true"])).0, 64);
 }
 
-/// Of a command that succeeds.
+/// The warnings of `status`, which must succeed.
 fn warnings(command: &mut Command) -> String {
     let (code, said, object) = status(command);
     assert_eq!((code, &object["quorum_votes"]), (0, &true.into()), "{said}");
     let warnings = object["warnings"].as_array().unwrap().iter().map(|warning| warning.as_str().unwrap());
     let told = warnings.inspect(|warning| assert!(said.contains(&format!("warning: {warning}")), "{said}"));
-    // These tests have no restart guard, since servers that are new would be quarantined.
+    // These tests set max_ttl to 0, since otherwise new servers would be in quarantine.
     told.filter(|warning| !warning.starts_with("max_ttl is 0 here: ")).collect()
 }
 
@@ -148,10 +150,11 @@ async fn an_even_number_of_nodes_is_warned_of() {
     assert!(said.contains("with 4 nodes, at most 1 may fail, as with 3; use an odd number"), "{said}");
 }
 
-/// Servers whose records a client has just made, which asked for a quarantine of an hour.
+/// Servers whose records a client with a max_ttl of an hour has just made.
 pub(super) async fn quarantined(count: usize) -> Vec<Server> {
     let servers = new_servers(count).await;
-    // It fails as soon as a quorum is known to be quarantined: the others may have no record then.
+    // The command fails once it knows that a quorum is in quarantine. By then, the other nodes may
+    // have no record.
     super::until("each has a record", || {
         let (code, _, err) = done(guarded(&servers).args(["run", "job", "--timeout", "50s", "--", "true"]));
         assert!(code == 69 && err.contains("quarantined for"), "{code} {err}");
@@ -160,7 +163,7 @@ pub(super) async fn quarantined(count: usize) -> Vec<Server> {
     servers
 }
 
-/// The command over servers that do not vote for an hour after they have restarted.
+/// The command with a max_ttl of an hour: a server that restarts does not vote for an hour.
 pub(super) fn guarded(servers: &[Server]) -> Command {
     let mut command = over(servers);
     command.env("QUORUMLOCK_MAX_TTL", "1h");
@@ -185,7 +188,8 @@ async fn new_servers_are_told_to_be_new_and_when_they_will_vote() {
 async fn servers_that_have_run_for_longer_than_max_ttl_vote_with_their_first_client() {
     let servers = new_servers(3).await;
     let tells = |words: &[&str]| done(over(&servers).env("QUORUMLOCK_MAX_TTL", "6s").args(words));
-    // The third may have been asked for its uptime a moment too early.
+    // Two votes are enough: the third server may have been too young when it was asked for its
+    // uptime.
     let (code, out, err) = tells(&["status", "--wait"]);
     assert!(code == 0 && out.contains(" of 3 nodes vote") && out.contains("no record"), "{code}: {out}{err}");
     let (code, _, err) = tells(&["run", "job", "-n", "--ttl", "6s", "--", "true"]);
@@ -271,11 +275,12 @@ async fn nodes_without_memory_vote_on_no_claim_and_know_who_holds() {
     assert!(code == 69 && err.contains("OOM"), "{code} {err}");
     servers[0].command(&["CONFIG", "SET", "maxmemory", "0"]);
     assert_eq!(status(&mut over(&servers)).0, 0);
-    // Not at once: it may be connected to the other two first, of which one has no memory.
+    // Allow time: the command may first connect to the other two nodes, one of which has no memory.
     assert_eq!(done(over(&servers).args(["run", "job", "--timeout", "1h", "--", "true"])).0, 0);
 }
 
-/// It cannot replace the file that it saves to, and refuses writes from then on.
+/// Lets saving fail: a folder has the name of the server's file. From then on, the server refuses
+/// writes.
 pub(super) fn without_a_disk(server: &Server) {
     std::fs::create_dir(server.folder().join("dump.rdb")).unwrap();
     assert_eq!(server.command(&["CONFIG", "SET", "save", "3600 1"]), "OK");
@@ -287,7 +292,7 @@ pub(super) fn without_replicas(server: &Server) {
     assert_eq!(server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]), "OK");
 }
 
-/// To look is to read, which they allow.
+/// `status` only reads, and these nodes allow reads.
 #[tokio::test]
 async fn nodes_that_refuse_writes_vote_on_no_claim_and_run_says_why() {
     let cases = [

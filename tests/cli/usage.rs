@@ -1,9 +1,9 @@
-//! Bad input: 64, and words that help.
+//! Bad input: exit code 64, and a message that helps.
 
 use super::{EACH_NODE, IN_VAIN, bare, done, over};
 use crate::common::servers;
 
-/// Asserts that arguments are refused, with words that help.
+/// Asserts that arguments are refused, with a message that helps.
 fn refused(arguments: &[&str], hint: &str) {
     let (code, out, err) = done(bare().args(arguments));
     assert_eq!((code, out.as_str()), (64, ""), "{arguments:?}: {err}");
@@ -46,7 +46,7 @@ fn help_says_what_is_so_for_each_command() {
     let help = |words: &[&str]| {
         let (code, out, err) = done(bare().args(words).arg("--help"));
         assert_eq!(code, 0, "{err}");
-        // Wherever lines are broken.
+        // Ignore line breaks.
         out.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let all = help(&[]);

@@ -1,5 +1,5 @@
-//! An operation of any verb with the fields that some verb has: for tests that ask for several
-//! things in one form, or look at what was asked whatever the verb is.
+//! One type for the operations of all verbs, with the fields of all verbs. For tests that send
+//! operations of several verbs, or check operations of any verb.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 use std::sync::Arc;
@@ -8,34 +8,35 @@ use std::time::Duration;
 use quorumlock::node::operation::Hello;
 use quorumlock::node::{Claim, Kind, Name, Note, Operation, Release, Renew, Revoke, Scan, Verb, Waiter};
 
-/// What a verb has no use for is left out of its operation, and is zero where it comes from one.
+/// An operation with the fields of all verbs. A field that the verb does not use is ignored, and is
+/// zero or empty if this was made from an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     pub verb: Verb,
     pub names: Arc<[Name]>,
-    /// Of a scan where it begins.
+    /// The owner; for a scan, the cursor at which it begins.
     pub owner: Arc<str>,
-    /// Of a claim: the hash of its list, or nothing.
+    /// For a claim: the hash of its list, or empty.
     pub list: Arc<str>,
     pub ttl: Duration,
     pub ballot: u64,
-    /// Of a scan about how many keys are looked at.
+    /// The count of guards; for a scan, about how many keys the node checks.
     pub count: u32,
     pub waiter: Option<Waiter>,
     pub next: u64,
-    /// Of a release; of a renewal, 0 if it is its ballot; of a claim of a reader that was the writer, the
-    /// one that it follows.
+    /// For a release: the token. For a renewal: the token, or 0 if the token is the ballot. For a
+    /// downgrade: the token of the writer that the reader follows.
     pub token: u64,
     pub kind: Kind,
-    /// Of a renewal.
+    /// For a renewal.
     pub note: Option<Note>,
-    /// Of a claim of permits.
+    /// For a claim of permits.
     pub gate: Option<Name>,
     pub hello: Option<Hello>,
 }
 
 impl Asked {
-    /// A question about these names, which other verbs may begin with.
+    /// An `inspect` of these names. Tests make other operations from this value.
     pub fn inspect(names: Arc<[Name]>) -> Self {
         Self {
             verb: Verb::Inspect,
@@ -55,19 +56,19 @@ impl Asked {
         }
     }
 
-    /// The same with another verb, and without a place in line: a release is of what was held with
-    /// that ballot.
+    /// The same with another verb, and without a place in a queue. A release gets the ballot as its
+    /// token.
     pub fn with_verb(&self, verb: Verb) -> Self {
         let token = if verb == Verb::Release { self.ballot } else { 0 };
         Self { verb, waiter: None, next: 0, token, ..self.clone() }
     }
 
-    /// How long a hand-over to it lasts; zero if it does not wait.
+    /// How long a hand-over to this waiter lasts; zero if the claim does not wait.
     pub fn hand(&self) -> Duration {
         self.waiter.map_or(Duration::ZERO, |waiter| waiter.lasts)
     }
 
-    /// About a node.
+    /// An operation on a node, without names.
     fn node(verb: Verb) -> Self {
         Self { verb, ..Self::inspect([].into()) }
     }

@@ -1,4 +1,4 @@
-//! Listening to what is logged, by one thread of a test program that has many.
+//! Captures the log of one thread of a test program that has many threads.
 
 use std::sync::OnceLock;
 
@@ -6,9 +6,9 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{DefaultGuard, set_default};
 use tracing::{Dispatch, Event, Metadata, Subscriber};
 
-/// Somebody else who listens. With one listener alone, tracing asks the thread that is first at a
-/// place in the code whether anybody wants what is logged there, and never again: that may be
-/// another test's, which has none.
+/// A second subscriber, which wants nothing. With a single subscriber, tracing asks only once, for
+/// each place in the code that logs, whether the log is wanted. The first thread at this place may
+/// belong to another test, which has no subscriber.
 static BESIDE: OnceLock<Dispatch> = OnceLock::new();
 
 struct Nobody;
@@ -33,7 +33,7 @@ impl Subscriber for Nobody {
     fn exit(&self, _: &Id) {}
 }
 
-/// `listener` gets all that this thread logs, until what is returned is dropped.
+/// `listener` gets all that this thread logs, until the returned guard is dropped.
 pub fn listens(listener: impl Subscriber + Send + Sync + 'static) -> DefaultGuard {
     BESIDE.get_or_init(|| Dispatch::new(Nobody));
     set_default(listener)

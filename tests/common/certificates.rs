@@ -9,14 +9,14 @@ use super::port::Port;
 use super::program::command;
 use super::server::Server;
 
-/// Keys that take a millisecond to make.
+/// Keys of this kind are made within a millisecond.
 const KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
 
-/// A folder with the authorities `ca` and `other`, of which the second signed nothing here but
-/// `stranger`, and certificates with their keys.
+/// A folder with certificates and their keys, and with two authorities. `ca` signed `client`, and
+/// `other` signed `stranger`.
 ///
-/// All are signed half a day ago by openssl's clock: of nine days, eight whole ones are left for as
-/// long as a test runs.
+/// openssl's clock is half a day late. So a certificate for nine days has eight whole days left
+/// while a test runs.
 pub struct Certificates(TempDir);
 
 impl Certificates {
@@ -31,12 +31,12 @@ impl Certificates {
         this
     }
 
-    /// A certificate for the host `host`, signed by `authority`, that lasts for so many days.
+    /// Makes a certificate for `host` that is signed by `authority` and valid for this many days.
     pub fn sign(&self, name: &str, authority: &str, host: &str, days: i32) {
         self.sign_as(name, authority, host, days, &format!("subjectAltName=DNS:{host}\nbasicConstraints=CA:FALSE\n"));
     }
 
-    /// The same, with these extensions. Without any it is of version 1.
+    /// The same, with these extensions. A certificate without extensions has version 1.
     pub fn sign_as(&self, name: &str, authority: &str, host: &str, days: i32, extensions: &str) {
         std::fs::write(self.path(&format!("{name}.ext")), extensions).unwrap();
         self.openssl(&format!("req {KEY} -keyout {name}.key -out {name}.csr -subj /CN={host}"));
@@ -45,7 +45,7 @@ impl Certificates {
         self.openssl(&format!("x509 -req -in {name}.csr -out {name}.pem -days {days} {by}"));
     }
 
-    /// A certificate for `localhost` that signed itself.
+    /// Makes a self-signed certificate for `localhost`.
     pub fn sign_itself(&self, name: &str, days: i32) {
         let made = format!("req -x509 {KEY} -keyout {name}.key -out {name}.pem -days {days}");
         self.openssl(&format!("{made} -subj /CN=localhost -addext subjectAltName=DNS:localhost"));
@@ -59,8 +59,7 @@ impl Certificates {
         self.path(name).to_str().unwrap().to_owned()
     }
 
-    /// A server that speaks TLS on a port of its own, beside the plain one, with the certificate
-    /// `name`.
+    /// A server with the certificate `name`. Besides its plain port, it has a port for TLS.
     pub async fn server(&self, name: &str, clients: &str) -> (Server, u16) {
         self.server_with(name, clients, &[]).await
     }

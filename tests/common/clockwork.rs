@@ -9,12 +9,12 @@ use futures::future::join_all;
 use super::eventually;
 use super::server::Server;
 
-/// A server whose clock shows what a file says: `+5` is five seconds ahead, `+0 x1.01` runs a
-/// hundredth fast.
+/// A server whose clock is set by a file: with `+5` it is five seconds ahead, with `+0 x1.01` it
+/// runs 1 % fast.
 pub struct Clockwork {
     pub server: Server,
     file: PathBuf,
-    /// What a clock shows that stands still.
+    /// The time of a clock that stands still.
     shows: Mutex<Duration>,
 }
 
@@ -24,14 +24,14 @@ impl Clockwork {
         let environment = |folder: &Path| {
             std::fs::write(folder.join("clock"), clock).unwrap();
             [
-                // libc comes next so that its allocator is found before jemalloc, which reads the
-                // clock before it can be faked.
+                // libc comes next, so that libc's allocator is found before jemalloc. jemalloc
+                // reads the clock before the library can fake the clock.
                 ("LD_PRELOAD", format!("{}:libc.so.6", library.display())),
                 ("FAKETIME_TIMESTAMP_FILE", folder.join("clock").display().to_string()),
                 ("FAKETIME_NO_CACHE", "1".to_owned()),
-                // A clock without a sign is one that stands still: seconds since the epoch.
+                // A time without a sign is a clock that stands still, in seconds since the epoch.
                 ("FAKETIME_FMT", "%s".to_owned()),
-                // Only the wall clock: the monotonic one drives the server's own timers.
+                // Fake the wall clock only: the server's timers use the monotonic clock.
                 ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
             ]
             .map(|(name, value)| (name.to_owned(), value))
@@ -42,10 +42,12 @@ impl Clockwork {
         Self { server, file, shows: Mutex::default() }
     }
 
-    /// A clock that stands still until the test moves it: nothing ends because the test is late.
+    /// A server whose clock stands still until the test moves it. So no hold ends because the test
+    /// is slow.
     pub async fn still() -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        // In the middle of a millisecond, so that no rounding makes another one of it.
+        // Start in the middle of a millisecond, so that rounding cannot lead to another
+        // millisecond.
         let shows = Duration::from_secs(now) + Duration::from_micros(500);
         let this = Self::start(&text(shows)).await;
         Self { shows: Mutex::new(shows), ..this }
@@ -58,7 +60,7 @@ impl Clockwork {
         self.set(&text(*shows));
     }
 
-    /// Sets a clock back that stands still.
+    /// Sets back a clock that stands still.
     pub fn set_back(&self, time: Duration) {
         let mut shows = self.shows.lock().unwrap();
         *shows -= time;
@@ -66,19 +68,20 @@ impl Clockwork {
     }
 
     pub fn set(&self, clock: &str) {
-        // Renamed into place, so that it is never read half written.
+        // Write another file and rename it, so that the server never reads half of a time.
         let fresh = self.file.with_extension("fresh");
         std::fs::write(&fresh, clock).unwrap();
         std::fs::rename(&fresh, &self.file).unwrap();
     }
 
-    /// After it has started an hour ago by its clock.
+    /// Call this after the server has started with a clock that is an hour late. Corrects the
+    /// clock, so that the server has been up for an hour.
     async fn becomes_aged(&self) {
         self.set("+0");
         eventually("it has been up for an hour", async || uptime(&self.server) > 3_000).await;
     }
 
-    /// Ends it with SIGKILL and starts it again: an hour ago, by its clock.
+    /// Kills the server, and starts it again with an uptime of an hour by its clock.
     pub async fn restart_aged(&mut self) {
         self.set("-3600");
         self.server.restart().await;
@@ -94,7 +97,7 @@ fn text(shows: Duration) -> String {
     format!("{}.{:06}", shows.as_secs(), shows.subsec_micros())
 }
 
-/// Servers that have been up for an hour by their clocks, whose quarantine is over.
+/// Servers that have been up for an hour by their clocks, and whose quarantine is over.
 pub async fn aged(count: usize) -> Vec<Clockwork> {
     let start = async |_| {
         let clockwork = Clockwork::start("-3600").await;
@@ -105,7 +108,7 @@ pub async fn aged(count: usize) -> Vec<Clockwork> {
     join_all((0..count).map(start)).await
 }
 
-/// The same where nobody sets their clocks any more.
+/// The same, for tests that set no clocks.
 pub async fn aged_servers(count: usize) -> Vec<Server> {
     aged(count).await.into_iter().map(|clockwork| clockwork.server).collect()
 }

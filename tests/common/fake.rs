@@ -1,4 +1,4 @@
-//! Something on a port that is no Redis, or none that is well.
+//! A fake server, which is no Redis or is not well.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// A server that answers each command with whatever bytes a function makes of it.
+/// A server that answers each command with the bytes that a function returns.
 pub struct Fake {
     port: u16,
     _tasks: JoinSet<()>,
@@ -27,7 +27,7 @@ impl Fake {
         Self { port, _tasks: tasks }
     }
 
-    /// A server that seems to be a Redis master, but for what it answers to scripts.
+    /// A server that acts as a Redis master, except that it answers `answer` to scripts.
     pub async fn scripted(answer: &'static str) -> Self {
         Self::start(move |words| match &*words[0] {
             "EVALSHA" | "EVAL" if !is_hello(words) => answer.as_bytes().to_vec(),
@@ -41,7 +41,7 @@ impl Fake {
     }
 }
 
-/// What a Redis master answers to what a client asks before its first script.
+/// The replies of a Redis master to the commands that a client sends before its first script.
 pub fn well(words: &[String]) -> Vec<u8> {
     match &*words[0] {
         "HELLO" => b"%1\r\n$5\r\nproto\r\n:3\r\n".to_vec(),
@@ -68,7 +68,7 @@ fn hello(words: &[String]) -> Vec<u8> {
     [format!("*3\r\n+1 0 1 fake\r\n$0\r\n\r\n*{}\r\n:1\r\n", 1 + record.len()).into_bytes(), parts].concat()
 }
 
-/// A bulk string, as the protocol has it.
+/// A bulk string of the Redis protocol.
 pub fn bulk(text: &str) -> Vec<u8> {
     format!("${}\r\n{text}\r\n", text.len()).into_bytes()
 }
@@ -82,8 +82,8 @@ async fn serve<A: Fn(&[String]) -> Vec<u8>>(stream: TcpStream, answer: Arc<A>) {
     }
 }
 
-/// Reads one line of words, which is how fred says HELLO, or `*count` and then for each word
-/// `$length` and the word.
+/// Reads one command. Its form is one line of words (fred sends HELLO like this), or `*count`, and
+/// then `$length` and the word for each word.
 async fn command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
     let line = line(stream).await?;
     let Some(count) = line.strip_prefix('*') else {

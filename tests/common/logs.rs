@@ -1,4 +1,4 @@
-//! What the library logs, kept for tests to read.
+//! Captures the log, for tests to read.
 
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
@@ -10,21 +10,21 @@ use tracing::{Event, Metadata, Subscriber};
 
 use super::beside::listens;
 
-/// All that is logged by this thread while this lives, down to trace level and from every crate.
+/// All that this thread logs while this value lives, from every crate and at all levels.
 pub struct Logs {
     lines: Arc<Mutex<String>>,
     _default: DefaultGuard,
 }
 
 impl Logs {
-    /// Starts to listen, on this thread.
+    /// Starts to capture the log of this thread.
     pub fn capture() -> Self {
         let lines = Arc::<Mutex<String>>::default();
         let _default = listens(Listener(lines.clone()));
         Self { lines, _default }
     }
 
-    /// What has been logged so far, a line each.
+    /// The log so far, with one line for each event.
     pub fn text(&self) -> String {
         self.lines.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! What tests share: real servers, and waiting for conditions.
+//! Code that tests share: real servers, and waiting for conditions.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -27,12 +27,13 @@ use std::time::{Duration, Instant};
 use quorumlock::{Error, Quorum, QuorumBuilder, Transport};
 use server::Server;
 
-/// How long a condition may take before the test fails. Far longer than it ever should, since
-/// machines stall.
+/// How long a condition may take before the test fails. Much longer than usual, since machines may
+/// stall.
 pub const PATIENCE: Duration = Duration::from_secs(50);
 
-/// Waits until a caller that asks now comes behind all that wait. Nodes order waiters by tickets, which
-/// clients make from the clocks of nodes. A client knows these clocks to half a round trip.
+/// Waits, so that a caller that begins now comes behind all present waiters. Nodes order waiters by
+/// tickets, which clients make from the clocks of nodes. A client's estimate of a node's clock may
+/// be wrong by half a round trip.
 pub async fn later() {
     tokio::time::sleep(Duration::from_secs(2)).await;
 }
@@ -46,8 +47,8 @@ pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: imp
     }
 }
 
-/// Why nobody connects: in the end this, however long the machine takes to get there. Each try has
-/// twice the time of the one before.
+/// Tries to connect until the error contains `says`, and returns this error. On a slow machine,
+/// another error may come first. Each try has twice the time of the try before.
 pub async fn refused(builder: QuorumBuilder, says: &str) -> Error {
     let mut patience = Duration::from_millis(500);
     loop {
@@ -72,7 +73,7 @@ pub async fn new_servers(count: usize) -> Vec<Server> {
     futures::future::join_all((0..count).map(|_| Server::start())).await
 }
 
-/// The transport that is tested: `QUORUMLOCK_TEST_TRANSPORT` names another than the default.
+/// The transport to test: the default, or the transport that `QUORUMLOCK_TEST_TRANSPORT` names.
 pub fn transport() -> Transport {
     let named = std::env::var("QUORUMLOCK_TEST_TRANSPORT");
     named.map_or_else(
@@ -81,18 +82,18 @@ pub fn transport() -> Transport {
     )
 }
 
-/// A builder for quorums over that transport.
+/// A builder for quorums over the transport to test.
 pub fn builder() -> QuorumBuilder {
     Quorum::builder().transport(transport())
 }
 
-/// A builder for a quorum of `servers` without the restart guard: one that restarts votes at once.
+/// A builder for a quorum of `servers` without a quarantine: a server that restarts votes at once.
 pub fn unguarded(servers: &[Server]) -> QuorumBuilder {
     builder().nodes(servers.iter().map(Server::url)).max_ttl(Duration::ZERO)
 }
 
-/// [`QuorumBuilder::connect`] returns when a quorum of nodes is admitted. A test that says what each node
-/// does waits for all of them.
+/// [`QuorumBuilder::connect`] returns when a quorum of nodes is admitted. A test that checks each
+/// node must wait for all nodes.
 pub trait ConnectAll {
     async fn connect_all(self) -> Quorum;
 }

@@ -1,4 +1,4 @@
-//! One node asked directly, without a quorum around it.
+//! One node that tests use directly, without a quorum.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::server::Server;
 use super::{eventually, transport};
 
-/// Keeps a client's hints, and the names of which there was news.
+/// Stores a client's hints, and the names for which a node published news.
 #[derive(Debug)]
 pub struct Recorder {
     client: &'static str,
@@ -27,12 +27,12 @@ impl Recorder {
         Arc::new(Self { client, hints: Mutex::default(), news: Mutex::default() })
     }
 
-    /// The hints that came since the last time.
+    /// The hints that came since the last call.
     pub fn take(&self) -> Vec<Hint> {
         std::mem::take(&mut self.hints.lock().unwrap())
     }
 
-    /// The names of which there was news since the last time.
+    /// The names for which news came since the last call.
     pub fn news(&self) -> Vec<Name> {
         std::mem::take(&mut self.news.lock().unwrap())
     }
@@ -59,18 +59,19 @@ pub async fn real(server: &Server) -> RedisNode {
     heard(&server.url(), Recorder::of("nobody")).await
 }
 
-/// The same at any address, with its hints. The server has a record then, and no list is in force.
+/// The same for any address, and with a listener for hints. Makes the server's record, and puts no
+/// list in force.
 pub async fn heard(address: &str, listener: Arc<Recorder>) -> RedisNode {
     let host: Arc<dyn Host> = Arc::new(System::new(Handle::current()));
     let node = RedisNode::alone(address, transport(), host, listener).unwrap();
     eventually("the node is up", async || node.status().state.is_admitted()).await;
     let process = node.known().map_or_else(|| "".into(), |known| known.process);
-    // A server may refuse that.
+    // A server may refuse the hello, so ignore its reply.
     let _ = ask(&node, &initial(process, Duration::from_secs(60))).await;
     node
 }
 
-/// Makes a record that is old at once, and synced, of a node of that process that has none.
+/// A hello for a node without a record. It makes a record that is old at once and synced.
 pub fn initial(process: Arc<str>, max_ttl: Duration) -> Hello {
     Hello {
         intent: Intent::Make,

@@ -1,15 +1,15 @@
-//! Ports that no other test takes.
+//! Ports that no other test uses.
 
 use std::net::{TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Where they begin, and how many there are: below the range from which Linux takes a port where
-/// none is asked for, so that nobody else is given one of these by chance.
+/// The first port, and the number of ports. They are below the range from which Linux chooses a
+/// port for a program that asks for none. So no program gets one of these ports by chance.
 const FIRST: u16 = 10_000;
 const COUNT: u16 = 22_000;
 
-/// A port for a server, also while the server is down: for as long as this lives, no other test of
-/// this machine gets it. The same port of UDP, which nobody uses, says that it is taken.
+/// A port for a server. While this value lives, no other test of this machine gets the port, even
+/// if the server is down. A socket at the same UDP port marks the port as taken.
 pub struct Port {
     number: u16,
     _taken: UdpSocket,
@@ -17,7 +17,7 @@ pub struct Port {
 
 impl Port {
     pub fn take() -> Self {
-        // Processes begin in different places.
+        // Each process begins at another port.
         static NEXT: AtomicU16 = AtomicU16::new(0);
         let own = std::process::id().wrapping_mul(97);
         for _ in 0..COUNT {

@@ -1,5 +1,5 @@
-//! A real PostgreSQL on loopback: a free port, a folder of its own, gone with its handle. It is no
-//! service of the system.
+//! A real PostgreSQL on loopback, with a free port and a folder of its own. It ends with its
+//! handle, and is no service of the system.
 
 use std::fs::{File, read_dir, read_to_string};
 use std::os::unix::fs::chown;
@@ -29,7 +29,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// The one that the tests of this process share for as long as one of them uses it.
+    /// The server that the tests of this process share. It runs while a test uses it.
     pub async fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<Postgres>> = Mutex::const_new(Weak::new());
         let mut shared = SHARED.lock().await;
@@ -47,7 +47,7 @@ impl Postgres {
         let mut initdb = command(&programs, "initdb", folder.path());
         initdb.args(["-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]);
         assert!(initdb.status().expect(MISSING).success(), "{}", log(&folder));
-        // What is no test may have taken the port meanwhile: then try another.
+        // If a program that is no test has taken the port meanwhile, try another port.
         for _ in 0..20 {
             let port = Port::take();
             let process = launch(&programs, folder.path(), port.number());
@@ -63,12 +63,12 @@ impl Postgres {
         self.port.number()
     }
 
-    /// Where one of its databases is.
+    /// The URL of one of its databases.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port())
     }
 
-    /// Waits until it says so itself, or has ended.
+    /// Waits until the server reports that it is ready. Returns false if it has ended.
     async fn is_ready(&mut self, folder: &Path) -> bool {
         let began = Instant::now();
         while began.elapsed() < PATIENCE && self.process.try_wait().unwrap().is_none() {
@@ -83,15 +83,15 @@ impl Postgres {
 }
 
 impl Drop for Postgres {
-    /// At once, with all processes that it has started.
+    /// Ends the server at once, with all its processes.
     fn drop(&mut self) {
         let _ = kill_process(Pid::from_child(&self.process), Signal::QUIT);
         let _ = self.process.wait();
     }
 }
 
-/// The folder of `initdb` and `postgres`: in PATH, where Debian has them, or where scripts/test has
-/// put them.
+/// The folder of `initdb` and `postgres`. Tries PATH, Debian's folder, and the folder into which
+/// scripts/test unpacks them.
 fn programs() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let test = std::env::current_exe().unwrap();
@@ -116,12 +116,12 @@ fn folder() -> TempDir {
     folder
 }
 
-/// One of its programs, in `folder`, as a user that is not root.
+/// A program of PostgreSQL, which runs in `folder` as a user that is not root.
 fn command(programs: &Path, program: &str, folder: &Path) -> Command {
     let mut command = program::command(programs.join(program));
     let log = || File::options().create(true).append(true).open(folder.join("log")).unwrap();
     command.current_dir(folder).stdin(Stdio::null()).stdout(log()).stderr(log());
-    // A package that was unpacked and not installed has its libraries beside it.
+    // If scripts/test unpacked the package, the libraries are in the same folder.
     if let Some(libraries) = programs.ancestors().nth(3).filter(|lib| lib.ends_with("tools/usr/lib")) {
         let all = read_dir(libraries).into_iter().flatten().flatten().map(|entry| entry.path());
         command.env("LD_LIBRARY_PATH", std::env::join_paths(all).unwrap());
@@ -135,7 +135,7 @@ fn command(programs: &Path, program: &str, folder: &Path) -> Command {
 fn launch(programs: &Path, folder: &Path, port: u16) -> Child {
     let mut server = command(programs, "postgres", folder);
     server.args(["-D", "data", "-h", "127.0.0.1", "-p", &port.to_string(), "-k", ""]);
-    // Nothing outlives it; and no library that is loaded for it alone.
+    // `-F`: its data need not survive. `jit=off`: a library for JIT need not be loaded.
     server.args(["-F", "-c", "jit=off", "-c", "timezone=GMT", "-c", "log_timezone=GMT"]);
     server.spawn().expect(MISSING)
 }

@@ -23,17 +23,17 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
 fn handle_ignored() {
     let runtime = Builder::new_current_thread().enable_io().build().unwrap();
     let inside = runtime.enter();
-    // The standard library ignores SIGPIPE itself, and undoes that in children.
+    // The standard library ignores SIGPIPE itself, and restores the default action in children.
     let pipe = Signal::PIPE.as_raw();
     for number in ignored().filter(|number| *number != pipe) {
-        // The handler stays when the listener goes.
+        // The handler stays installed after the listener is dropped.
         let _ = signal(SignalKind::from_raw(number));
     }
     drop(inside);
     runtime.shutdown_background();
 }
 
-/// The numbers of the signals that this process ignores, as Linux tells them.
+/// The numbers of the signals that this process ignores, from /proc.
 fn ignored() -> impl Iterator<Item = i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

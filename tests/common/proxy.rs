@@ -1,5 +1,5 @@
-//! A TCP proxy on loopback that fails on demand: each direction can be delayed, held or slowed,
-//! connections can be cut, and the server behind them exchanged.
+//! A TCP proxy on loopback that fails on demand. Each direction can be delayed, held or slowed.
+//! Connections can be cut, and another server can be put behind them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub enum Way {
     Delay(Duration),
     /// They arrive one by one, this far apart.
     Drip(Duration),
-    /// They arrive when the way is no longer held: a partition, as TCP sees one.
+    /// They arrive when the direction is no longer held, as after a partition.
     Held,
 }
 
@@ -80,12 +80,12 @@ impl Proxy {
         self.replies(way);
     }
 
-    /// Switches what clients send.
+    /// Switches the direction from clients to the server.
     pub fn requests(&self, way: Way) {
         self.switch.requests.send_replace(way);
     }
 
-    /// Switches what clients get.
+    /// Switches the direction from the server to clients.
     pub fn replies(&self, way: Way) {
         self.switch.replies.send_replace(way);
     }
@@ -100,7 +100,7 @@ impl Proxy {
         let _ = self.switch.events.send(Event::Reset);
     }
 
-    /// Closes the server's end of every open connection; clients are not told.
+    /// Closes the server's end of every open connection. Clients do not notice.
     pub fn half_open(&self) {
         let _ = self.switch.events.send(Event::HalfOpen);
     }
@@ -141,7 +141,7 @@ impl Switch {
     }
 }
 
-/// What the tasks of a proxy look at. It ends with the proxy.
+/// The state that a proxy's tasks read.
 struct Plan {
     requests: watch::Receiver<Way>,
     replies: watch::Receiver<Way>,
@@ -226,7 +226,7 @@ fn reset(from_client: OwnedReadHalf, to_client: OwnedWriteHalf) {
     }
 }
 
-/// Reads what the client sends and says nothing, until it gives up or the connection is reset.
+/// Reads the client's bytes without an answer, until the client closes or the connection is reset.
 async fn swallow(mut from_client: OwnedReadHalf, to_client: OwnedWriteHalf, mut plan: Plan) {
     let mut buffer = [0; 4_096];
     loop {
@@ -239,8 +239,8 @@ async fn swallow(mut from_client: OwnedReadHalf, to_client: OwnedWriteHalf, mut 
     }
 }
 
-/// Carries bytes from one end to the other, the way that is set at the time, until either end
-/// closes.
+/// Carries bytes from one end to the other until an end closes. `way` says how, and may change
+/// meanwhile.
 async fn pump(
     from: &mut OwnedReadHalf,
     to: &mut OwnedWriteHalf,
@@ -275,7 +275,7 @@ async fn pump(
                 return;
             }
         }
-        // A partition hides the close as well.
+        // A partition also hides that the connection was closed.
         let _ = way.wait_for(|way| *way != Way::Held).await;
     };
     tokio::join!(reading, writing);

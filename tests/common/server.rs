@@ -1,4 +1,5 @@
-//! A real redis-server on loopback: a free port, no persistence, gone with its handle.
+//! A real redis-server on loopback, with a free port and without persistence. It ends with its
+//! handle.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -17,7 +18,7 @@ use super::program::command;
 /// A redis-server process. Dropping it kills it.
 pub struct Server {
     port: Port,
-    /// Others that its options name.
+    /// The other ports that the server's options name.
     more_ports: Vec<Port>,
     options: Vec<String>,
     environment: Vec<(String, String)>,
@@ -25,7 +26,8 @@ pub struct Server {
     process: Option<Child>,
 }
 
-/// The owner of a name, its count, and what is left: see scripts/lua/name.lua.
+/// Returns the owner of a name, the count of its guards, and the time that is left: see
+/// scripts/lua/name.lua.
 const HOLD: &str = "local time = redis.call('TIME')
     local owner, count, ends = unpack(redis.call('HMGET', KEYS[1], 'owner', 'count', 'until'))
     local now = math.floor(time[1] * 1000 + time[2] / 1000)
@@ -46,11 +48,12 @@ const TAKE: &str = "local time = redis.call('TIME')
     redis.call('PEXPIRE', KEYS[1], 900000)
     return 'OK'";
 
-/// Whether there was an owner. What else is stored stays.
+/// Removes the owner and the readers of a name, and no other fields. Returns whether anything was
+/// removed.
 const FORGET: &str = "return redis.call('HDEL', KEYS[1], 'owner', 'until', 'ttl', 'count')
     + redis.call('DEL', KEYS[1] .. ':readers')";
 
-/// The record of a server that never forgot anything, where no list is in force: see
+/// Writes the record of a server that never forgot anything, without a list in force: see
 /// scripts/lua/hello.lua.
 const OLD: &str = "local time = redis.call('TIME')
     local now = math.floor(time[1] * 1000 + time[2] / 1000)
@@ -85,7 +88,7 @@ impl Server {
     /// folder.
     pub async fn within(options: &[&str], environment: impl Fn(&Path) -> Vec<(String, String)>) -> Self {
         let options: Vec<_> = options.iter().map(|&option| option.to_owned()).collect();
-        // What is no test may have taken the port meanwhile: then try another.
+        // If a program that is no test has taken the port meanwhile, try another port.
         for _ in 0..20 {
             let folder = TempDir::new().expect("a temporary folder");
             let environment = environment(folder.path());
@@ -112,7 +115,7 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port())
     }
 
-    /// Keeps a port that its options name for as long as it lives.
+    /// Keeps a port that the server's options name, until the server is dropped.
     pub fn keep(&mut self, port: Port) {
         self.more_ports.push(port);
     }
@@ -122,8 +125,8 @@ impl Server {
         self.folder.path()
     }
 
-    /// Starts it again on the same port, after a kill. It has forgotten everything unless its
-    /// options say otherwise.
+    /// Kills the server, and starts it again on the same port. Without options for persistence, it
+    /// has forgotten everything.
     pub async fn restart(&mut self) {
         self.kill();
         for _ in 0..100 {
@@ -135,24 +138,25 @@ impl Server {
         panic!("redis-server does not start again on port {}", self.port());
     }
 
-    /// It votes at once from now on, whatever `max_ttl` its first client has.
+    /// Makes an old record, so that the server votes at once, whatever `max_ttl` its first client
+    /// has.
     pub fn make_old(&self) {
         let info = self.command(&["INFO", "server"]);
         let run = info.split_whitespace().find_map(|line| line.strip_prefix("run_id:")).expect("its run id");
         assert_eq!(self.command(&["EVAL", OLD, "1", "quorumlock:node", &run[..16], run]), "OK");
     }
 
-    /// A list of that text is in force there for so many ms, as clients of it put it.
+    /// Puts another list with this text in force for `ms`, as clients of this list would.
     pub fn put_in_force(&self, says: &str, ms: u64) {
         assert_eq!(self.command(&["EVAL", IN_FORCE, "1", "quorumlock:node", says, &ms.to_string()]), "OK");
     }
 
-    /// A field of its record; empty if there is none.
+    /// A field of the node's record; empty if there is no such field.
     pub fn record(&self, field: &str) -> String {
         self.command(&["HGET", "quorumlock:node", field])
     }
 
-    /// Deletes its files, while it is down: it comes back empty whatever it persisted.
+    /// Deletes the files of a server that is down. So the server starts again without data.
     pub fn wipe(&self) {
         assert!(self.process.is_none(), "it runs");
         for entry in std::fs::read_dir(self.folder.path()).unwrap().flatten() {
@@ -161,7 +165,7 @@ impl Server {
         }
     }
 
-    /// Ends it with SIGKILL.
+    /// Ends the server with SIGKILL.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             let _ = process.kill();
@@ -169,12 +173,12 @@ impl Server {
         }
     }
 
-    /// Whether it was not killed.
+    /// Whether the server was not killed.
     pub const fn is_alive(&self) -> bool {
         self.process.is_some()
     }
 
-    /// Stops it: connections stay open and nothing answers.
+    /// Stops the server: its connections stay open, and it does not answer.
     pub fn stop(&self) {
         self.signal(Signal::STOP);
     }
@@ -184,8 +188,8 @@ impl Server {
         self.signal(Signal::CONT);
     }
 
-    /// Who holds a name by what is stored and by the server's clock, with the hold count and the
-    /// milliseconds that are left.
+    /// The holder of a name, the count of its guards, and the milliseconds that are left by the
+    /// server's clock.
     pub fn hold(&self, name: &str) -> Option<(String, u32, u64)> {
         let said = self.command(&["EVAL", HOLD, "1", &key(name)]);
         let mut words = said.split(' ');
@@ -193,7 +197,7 @@ impl Server {
         Some((owner.to_owned(), words.next()?.parse().ok()?, words.next()?.parse().ok()?))
     }
 
-    /// Who holds a name.
+    /// The holder of a name.
     pub fn holder(&self, name: &str) -> Option<String> {
         self.hold(name).map(|(owner, ..)| owner)
     }
@@ -208,8 +212,8 @@ impl Server {
         self.command(&["HGET", &format!("{prefix}node"), "high"]).parse().expect("it has a record")
     }
 
-    /// When the hold of a name ends, by the server's clock, in milliseconds since the epoch; 0 as long as
-    /// nobody holds it here: a quorum of servers may be enough.
+    /// When the hold of a name ends, in milliseconds since the epoch by the server's clock. 0 if
+    /// this server does not hold the name: the lock may be on a quorum of the other servers.
     pub fn ends(&self, name: &str) -> u128 {
         self.command(&["HGET", &key(name), "until"]).parse().unwrap_or(0)
     }
@@ -218,12 +222,12 @@ impl Server {
         self.command(&["HSET", &key(name), "fence", &fence.to_string()]);
     }
 
-    /// Somebody else holds a name, for ten minutes.
+    /// Makes `owner` the holder of a name, for ten minutes.
     pub fn take(&self, name: &str, owner: &str) {
         assert_eq!(self.command(&["EVAL", TAKE, "1", &key(name), owner]), "OK");
     }
 
-    /// Nobody holds a name, or held it; its fence stays. Whether it was stored.
+    /// Removes the hold of a name, and keeps its fence. Returns whether there was a hold.
     pub fn forget(&self, name: &str) -> bool {
         self.command(&["EVAL", FORGET, "1", &key(name)]) != "0"
     }
@@ -250,7 +254,7 @@ impl Server {
         let port = self.port().to_string();
         let process = command("redis-server")
             .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            // Replicas do not wait for others to join them.
+            // Do not wait for further replicas before a replica is synchronized.
             .args(["--repl-diskless-sync-delay", "0", "--dir"])
             .arg(self.folder.path())
             .args(&self.options)
@@ -274,7 +278,8 @@ impl Server {
         false
     }
 
-    /// Whether the server at the port is this process, and not another that took the port first.
+    /// Whether the server at the port is this process: another process may have taken the port
+    /// first.
     fn is_ours(&self) -> bool {
         let pid = self.process.as_ref().map_or(0, Child::id);
         let Ok(info) = ask(self.port(), &["INFO", "server"], PATIENCE) else { return false };
@@ -293,7 +298,7 @@ impl Drop for Server {
     }
 }
 
-/// Sends one command to whatever answers at `port`, and returns the raw reply's lines, joined by
+/// Sends one command to the server at `port`, and returns the lines of the raw reply, joined by
 /// spaces.
 pub fn ask(port: u16, words: &[&str], patience: Duration) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;

@@ -1,4 +1,5 @@
-//! Clocks that are wrong. Mostly in memory: of real servers only the wall clock can be turned.
+//! Wrong clocks. Most of these tests run in memory, since tests can set only the wall clock of real
+//! servers.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,8 +20,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-/// Tokio's clock, that can jump ahead as if the machine had been suspended, and a wall clock that
-/// shows anything.
+/// Tokio's clock, which can also jump ahead, as if the machine had been suspended; and a wall clock
+/// that tests set.
 #[derive(Debug)]
 struct Warped {
     time: TokioTime,
@@ -35,12 +36,13 @@ impl Warped {
         Arc::new(Self { time, slept: Mutex::default(), wall })
     }
 
-    /// The machine was suspended for so long: its monotonic clock counts that, its timers do not.
+    /// Suspends the machine for this time. Its monotonic clock counts this time, and its timers do
+    /// not.
     fn suspend(&self, time: Duration) {
         *self.slept.lock().unwrap() += time;
     }
 
-    /// A node's clock is set back: it takes its wall clock from here.
+    /// Sets back the clock from which a node takes its TIME.
     fn set_back(&self, time: Duration) {
         *self.slept.lock().unwrap() -= time;
     }
@@ -73,7 +75,7 @@ fn store(host: &Arc<Warped>) -> Arc<dyn Node> {
     Arc::new(MemoryNode::new("memory://", host.clone()))
 }
 
-/// A node that answers after the machine has slept: the round took that long.
+/// A node that suspends the client's machine during each claim. So the round takes this long.
 #[derive(Debug)]
 struct Sleepy {
     node: MemoryNode,
@@ -98,7 +100,7 @@ impl Node for Sleepy {
     }
 }
 
-/// Somebody holds a name for a minute, and dies. Then the node's clock is set back by an hour.
+/// An owner holds a name for a minute, and dies. Then the node's clock is set back by an hour.
 async fn hold_does_not_outlast_a_clock_that_is_set_back(node: &dyn Node, set_back: impl FnOnce()) {
     let names: Arc<[Name]> = [Name::new("", "hold").unwrap()].into();
     let asked = async |verb: Verb, owner: &str, ballot: u64| {
@@ -156,7 +158,7 @@ mod memory {
         }
     }
 
-    /// Issue 8, item 5: places in line are by the nodes' clocks.
+    /// Issue 8, item 5: the order of a queue depends on the nodes' clocks.
     #[tokio::test(start_paused = true)]
     async fn clients_whose_wall_clocks_are_an_hour_wrong_are_served_in_the_order_they_came() {
         for (early_is_fast, late_is_slow) in [(HOUR, Duration::ZERO), (Duration::ZERO, HOUR)] {
@@ -185,7 +187,7 @@ mod memory {
         let world = Memory::start(3).await;
         let host = Warped::new();
         let guard = client(&world, &host).await.lock("asleep").acquire(PATIENCE).await.unwrap();
-        // Timers are set by now.
+        // By now, the timers of the lease are set.
         tokio::time::sleep(Duration::from_millis(10)).await;
         host.suspend(5 * SECOND);
         assert!(guard.is_held() && guard.remaining() < 5 * SECOND);
@@ -216,7 +218,7 @@ mod memory {
         world.freed("over").await;
     }
 
-    /// What says that it is lost says also that it is free: then it is released by then.
+    /// A call that reports the loss must also cancel the tokens and release the name.
     #[tokio::test(start_paused = true)]
     async fn who_is_told_past_the_deadline_that_it_is_lost_finds_it_ended() {
         let world = Memory::start(3).await;
@@ -246,7 +248,7 @@ mod memory {
         let outer = client.lock("twice").acquire(PATIENCE).await.unwrap();
         let inner = outer.reenter().unwrap();
         host.suspend(outer.remaining());
-        // Another hold is left, and no timer has said anything yet.
+        // The other guard is left, and no timer has reported the loss yet.
         assert_eq!(inner.release().await.unwrap(), Released::AlreadyExpired);
         assert_eq!(outer.release().await.unwrap(), Released::AlreadyExpired);
         client.quiet().await;
@@ -268,8 +270,7 @@ mod memory {
     async fn a_majority_that_grants_after_the_validity_grants_nothing() {
         for (sleeps, wins) in [(SECOND, true), (20 * SECOND, false)] {
             let host = Warped::new();
-            // The nodes' own time goes on without a jump: they would hold the name for the whole
-            // ttl.
+            // The node's own clock does not jump: it would hold the name for the whole ttl.
             let time: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
             let node = MemoryNode::new("memory://0", time);
             let sleepy: Arc<dyn Node> = Arc::new(Sleepy { node, host: host.clone(), sleeps });

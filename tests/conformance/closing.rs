@@ -1,4 +1,4 @@
-//! The end: of a quorum, of its last handle, of its process.
+//! The end of a quorum: by a shutdown, with its last handle, or with its process.
 
 use std::time::Duration;
 
@@ -127,7 +127,7 @@ mod killed {
         })
         .await;
         println!("holding");
-        // Ends by itself if whoever started it is gone.
+        // If the parent has ended, this process ends by itself.
         tokio::time::sleep(60 * SECOND).await;
         drop(guard);
     }

@@ -1,4 +1,4 @@
-//! Who leads, and what it proclaims.
+//! Elections: leaders, and the values that they proclaim.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -20,12 +20,12 @@ fn observed(client: &Quorum, name: &str) -> Leaders {
     client.election(name).observe().unwrap().boxed()
 }
 
-/// The next leader, or value, that is seen.
+/// The next leader or value that the observer sees.
 async fn next(leaders: &mut Leaders) -> Leadership {
     tokio::time::timeout(PATIENCE, leaders.next()).await.expect("somebody leads").expect("it goes on")
 }
 
-/// What is seen until it is this value, in its order.
+/// All that the observer sees until this value, in order.
 async fn until(leaders: &mut Leaders, token: u64, value: &str) -> Vec<Leadership> {
     let mut seen = vec![next(leaders).await];
     while seen.last().is_none_or(|last| (last.token, &*last.value) != (token, value)) {
@@ -90,8 +90,8 @@ async fn leaders_and_values_are_seen_in_their_order(world: impl World) {
     drop(leader);
 }
 
-/// Were it only asked for, each would be seen after more than two seconds, or with questions
-/// between.
+/// If observers only asked nodes now and then, each change would be seen more than two seconds
+/// later, or nodes would be asked more often.
 async fn changes_are_pushed_and_nodes_are_asked_for_them_alone(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let mut leaders = observed(&other, "a");
@@ -106,7 +106,7 @@ async fn changes_are_pushed_and_nodes_are_asked_for_them_alone(world: impl World
     };
     let began = Instant::now();
     tokio::time::timeout(PATIENCE, seen).await.expect("they are pushed");
-    // The hints of the last one may still be on their way.
+    // The hints of the last value may still be on their way.
     tokio::time::timeout(SECOND, leaders.next()).await.unwrap_err();
     let looks = || world.all().iter().map(|&node| world.looks(node)).max().unwrap();
     let before = looks();
@@ -131,7 +131,7 @@ async fn an_observer_leaves_nothing_in_its_client(world: impl World) {
     assert_eq!(client.in_use(), (0, 0, 0));
 }
 
-/// Hints come twice, late, or not at all.
+/// Here, hints come twice, late, or not at all.
 #[tokio::test(start_paused = true)]
 async fn leaders_are_seen_in_their_order_whatever_becomes_of_hints() {
     let world = Memory::start(3).await;

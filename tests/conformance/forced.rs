@@ -1,4 +1,4 @@
-//! Taking a name away by force, and nodes that make that hard.
+//! Revoking a name and releasing it by force, also from nodes that make this hard.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
-/// No token below 2^53 is above it.
+/// The highest possible token: no token below 2^53 is above it.
 const CORRUPT: u64 = (1 << 53) - 1;
 const DAY: u64 = 24 * 3_600 * 1_000_000;
 
@@ -67,7 +67,8 @@ async fn more_readers_than_nodes_name_are_all_released(world: impl World) {
     for _ in 0..30 {
         readers.push(lock.read(PATIENCE).await.unwrap());
     }
-    // Two nodes decide. On the third a claim that comes behind the release of its reader is granted.
+    // A quorum is two nodes, and the third node may still get claims. A claim that comes after its
+    // reader's release would be granted there. So wait for all claims.
     for node in world.all() {
         eventually("the node has all readers", async || world.look(node, "read").await.count == 30).await;
     }
@@ -88,12 +89,12 @@ both! {
         more_readers_than_nodes_name_are_all_released;
 }
 
-/// In memory only: requests are lost.
+/// In memory only, since requests are lost here.
 mod lost {
     use super::*;
     use crate::world::Memory;
 
-    /// It takes longer than one round may.
+    /// Releasing all readers takes longer than a round may take.
     #[tokio::test(start_paused = true)]
     async fn readers_that_far_nodes_name_one_by_one_are_all_released() {
         let world = Memory::start(3).await;
@@ -114,7 +115,7 @@ mod lost {
         let client = world.client_with(|builder| builder.ttl(600 * SECOND).max_ttl(600 * SECOND)).await;
         let guard = client.lock("forced").acquire(PATIENCE).await.unwrap();
         world.held_everywhere("forced").await;
-        // What is asked first, and the release.
+        // The node loses the first question and the release.
         world.faults[0].lose_requests(2);
         assert!(client.force_release("forced").await.unwrap().left.is_some());
         tokio::time::timeout(60 * SECOND, world.freed("forced")).await.expect("long before its ttl ends");

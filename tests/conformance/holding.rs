@@ -1,4 +1,4 @@
-//! Holding a lock: entering it again, giving it up, and doing work under it.
+//! Holding a lock: reentering it, releasing it, and working under it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -111,7 +111,7 @@ async fn run_releases_after_the_body_and_returns_what_it_returned(world: impl Wo
     world.freed("run").await;
 }
 
-/// What an application's own functions fail with.
+/// The error type of an application's own functions.
 #[derive(Debug)]
 enum Failed {
     Lock(quorumlock::Error),
@@ -139,7 +139,7 @@ async fn try_run_has_one_result_for_the_lock_and_the_body_and_releases_either_wa
     world.freed("run").await;
 }
 
-/// Tells when it is dropped.
+/// Sets the flag when it is dropped.
 struct Dropped(Arc<AtomicBool>);
 
 impl Drop for Dropped {

@@ -1,4 +1,4 @@
-//! What is lost keeps others out until its last guard is dropped, or until its old deadline.
+//! A lock that is lost keeps others out until its last guard is dropped, or until its old deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,18 +18,18 @@ const MS: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Lock,
-    /// The next is a caller of the same client.
+    /// The next holder is another caller of the same client.
     Beside,
-    /// One of its names is revoked, and the next wants the other.
+    /// One name of the set is revoked, and the next holder wants the other name.
     Set,
     Reentered,
-    /// The next is the same owner.
+    /// The next holder is the same owner.
     Owned,
     Reader,
     Writer,
     Permit,
     Office,
-    /// One of its locks is revoked, and the next wants the other.
+    /// One lock of the session is revoked, and the next holder wants the other lock.
     Session,
 }
 
@@ -46,12 +46,12 @@ const KINDS: [Kind; 10] = [
     Kind::Session,
 ];
 
-/// What is held.
+/// A lock of some kind that is held.
 struct Hold {
     lost: BoxFuture<'static, ()>,
-    /// Releases it, or drops it where this is dropped.
+    /// Calling this releases the lock. Dropping this drops the guard.
     guard: Box<dyn FnOnce() -> BoxFuture<'static, Released> + Send>,
-    /// Its deadline as it began: renewals move it to later.
+    /// The first deadline. Renewals move the deadline to later.
     deadline: Instant,
 }
 
@@ -59,7 +59,7 @@ fn told(lost: impl Future<Output = LostReason> + Send + 'static) -> BoxFuture<'s
     lost.map(|reason| assert_eq!(reason, LostReason::Revoked)).boxed()
 }
 
-/// A hold of a guard that has a lease.
+/// Makes a `Hold` of a guard that has a lease.
 macro_rules! hold {
     ($guard:expr, $release:ident) => {{
         let guard = $guard;
@@ -82,7 +82,7 @@ impl Kind {
         }
     }
 
-    /// The name that the next one wants.
+    /// The name that the next holder wants.
     fn wanted(self) -> String {
         if matches!(self, Self::Set | Self::Session) { self.name() + "/a" } else { self.name() }
     }
@@ -118,7 +118,7 @@ impl Kind {
         }
     }
 
-    /// Enters as the next one does, and leaves at once. When it has entered.
+    /// Acquires the lock as the next holder, and drops it at once. Returns when it was acquired.
     async fn enter(self, holder: &Quorum, other: &Quorum, owner: &Owner) -> Instant {
         let (name, wait) = (self.wanted(), 6 * PATIENCE);
         match self {
@@ -136,7 +136,7 @@ impl Kind {
     }
 }
 
-/// How a holder goes on that was told of its loss.
+/// What the holder does after it has learned of its loss.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Drops,
@@ -144,15 +144,15 @@ enum End {
     Stays,
 }
 
-/// Holds, is revoked while the next one waits, and ends. The next one enters behind that, or behind
-/// the deadline.
+/// A holder is revoked while the next holder waits, and then ends as `end` says. The next holder
+/// must get the lock after this end, or after the deadline.
 async fn revoked(world: &impl World, kind: Kind, end: End, (holder, other): (&Quorum, &Quorum)) {
     let owner = Owner::new();
     let Hold { lost, guard, deadline } = kind.hold(holder, &owner).await;
     let (gone, told) = (Arc::new(AtomicBool::new(false)), Notify::new());
     let next = async {
         if let Kind::Owned = kind {
-            // Until then it would hold it once more.
+            // The same owner could reenter the lock until its loss is known.
             told.notified().await;
         }
         let entered = kind.enter(holder, other, &owner).await;
@@ -164,7 +164,7 @@ async fn revoked(world: &impl World, kind: Kind, end: End, (holder, other): (&Qu
         other.revoke(&kind.revoked()).await.unwrap();
         timeout(PATIENCE, lost).await.expect("the loss is told");
         told.notify_one();
-        // The next one had time to come in too early.
+        // Give the next holder time to enter too early.
         sleep(300 * MS).await;
         gone.store(end != End::Stays, Ordering::SeqCst);
         match end {
@@ -175,7 +175,7 @@ async fn revoked(world: &impl World, kind: Kind, end: End, (holder, other): (&Qu
         None
     };
     let (entered, _guard) = tokio::join!(next, ends);
-    // Real machines stall.
+    // Check times in memory only: real machines may stall.
     if world.slack().is_zero() {
         let by = if end == End::Stays { deadline + world.ttl() } else { deadline };
         assert!(entered < by, "{kind:?} that {end:?} lets the next one in");

@@ -1,9 +1,10 @@
-//! One suite of scenarios over memory nodes and over real servers: what docs/protocol.md says must
-//! be true of both.
+//! One suite of scenarios over memory nodes and over real servers: docs/protocol.md must be true of
+//! both.
 //!
 //! Each scenario is a function over a [`world::World`] and becomes two tests, `memory::` (on a
-//! paused clock) and `redis::` (in real time). A scenario about time alone is in `memory` only: real
-//! servers would add seconds and a race. Scenarios that need what only one of them can do say so.
+//! paused clock) and `redis::` (in real time). A scenario about time alone is in `memory` only:
+//! real servers would add seconds and a race. A scenario that only one kind of node can run says
+//! so.
 #![allow(unreachable_pub, missing_debug_implementations, reason = "these are tests")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
@@ -13,7 +14,8 @@ mod common;
 mod fault;
 mod world;
 
-/// Makes two tests of each scenario, over so many nodes; of those behind `memory` one.
+/// Makes two tests of each scenario, over this many nodes. Scenarios after `memory` become one
+/// test.
 macro_rules! both {
     (
         $($nodes:literal nodes: $($scenario:ident),+;)+

@@ -1,4 +1,4 @@
-//! When one node publishes that there is news of a name.
+//! When a node publishes that there is news of a name.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::common::eventually;
 use crate::common::node::{Recorder, ask, heard};
 use crate::common::server::Server;
 
-/// One node, and the news of `a`.
+/// One node, and a recorder of its news.
 struct Bench {
     node: Arc<dyn Node>,
     recorder: Arc<Recorder>,
@@ -23,13 +23,13 @@ fn name(text: &str) -> Name {
     Name::new("p:", text).unwrap()
 }
 
-/// Of a hold that may have a note.
+/// An operation of an owner whose hold may have a note.
 fn asked(verb: Verb, text: &str, owner: &str) -> Asked {
     let (ttl, kind) = (Duration::from_secs(60), Kind::Noted);
     Asked { verb, owner: owner.into(), kind, ttl, ballot: 5, count: 1, ..Asked::inspect([name(text)].into()) }
 }
 
-/// A renewal with a note of that number.
+/// A renewal with a note that has this number.
 fn said(text: &str, owner: &str, number: u32) -> Asked {
     let note = Some(Note { number, age: Duration::ZERO, says: "why".into() });
     Asked { note, ..asked(Verb::Renew, text, owner) }
@@ -44,7 +44,8 @@ impl Bench {
         ask(&*self.node, operation).await.unwrap()
     }
 
-    /// How often there was news since the last time. What is published last comes last.
+    /// How often news of `a` came since the last call. Messages come in order, so all earlier news
+    /// has come when the news of `mark` comes.
     async fn told(&self) -> usize {
         self.ask(&asked(Verb::Claim, "mark", "it/1")).await;
         self.ask(&said("mark", "it/1", self.marks.fetch_add(1, Ordering::Relaxed))).await;
@@ -115,12 +116,13 @@ async fn a_lock_without_a_note_publishes_nothing() {
     assert!(published());
 }
 
-/// What was published while nobody was subscribed is looked at, as is what comes afterwards.
+/// News may be missed while the connection is down. So the end and the beginning of a connection
+/// count as news.
 #[tokio::test]
 async fn a_subscription_survives_the_end_of_its_connection() {
     let (server, bench) = real().await;
     for _ in 0..2 {
-        // A connection that ended may be news, and so may the next one, which subscribes.
+        // The end of a connection counts as news, and so does the next subscription.
         eventually("no news is left", async || bench.told().await == 0).await;
         assert_ne!(server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]), "0");
         eventually("there may be news", async || bench.recorder.news().contains(&name("a"))).await;
@@ -128,7 +130,7 @@ async fn a_subscription_survives_the_end_of_its_connection() {
     }
 }
 
-/// Both names are followed.
+/// A node that follows both names.
 async fn real() -> (Server, Bench) {
     let (server, recorder) = (Server::start().await, Recorder::of("host/1/uuid"));
     let node = heard(&server.url(), recorder.clone()).await;

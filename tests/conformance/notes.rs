@@ -1,4 +1,4 @@
-//! What a holder says of itself.
+//! Notes: texts in which holders describe themselves.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn says(client: &Quorum, name: &str) -> Option<String> {
     described(client, name).await.map(|told| told.says.to_string())
 }
 
-/// Waits until every node knows what the holder says.
+/// Waits until every node has stored the holder's note.
 async fn known_everywhere(client: &Quorum, name: &str, expected: &str) {
     eventually("every node knows it", async || {
         let nodes = looked_at(client, name).await.nodes;
@@ -72,7 +72,8 @@ async fn whoever_is_refused_is_told_what_the_holder_says(world: impl World) {
     known_everywhere(&other, "a", "deploy #812").await;
     let told = |error: &Error| error.is_timeout() && error.holder_says() == Some("deploy #812");
     for patience in [Duration::ZERO, 100 * MS] {
-        // Nodes that take longer than 500 ms to tell it are not waited for.
+        // Try again: a caller does not wait for nodes that take longer than 500 ms to return the
+        // note.
         eventually("it is told", async || {
             let error = other.lock("a").acquire(patience).await.unwrap_err();
             told(&error) && error.to_string().contains("says \"deploy #812\", and has held it for ")
@@ -150,10 +151,10 @@ async fn a_lock_without_a_note_costs_no_operation_more(world: impl World) {
     let guard = client.lock("a").acquire(PATIENCE).await.unwrap();
     assert!(other.lock("a").acquire(Duration::ZERO).await.unwrap_err().is_timeout());
     guard.release().await.unwrap();
-    // A claim, a claim that is refused, and a release.
+    // The three operations are a claim, a claim that is refused, and a release.
     let three_more: Vec<_> = before.iter().map(|before| before + 3).collect();
     eventually("each node was asked", async || asked().iter().zip(&three_more).all(|(now, then)| now >= then)).await;
-    // Of each client.
+    // Each of the two clients may send hellos.
     let most = |then: &u64| then + 2 * world.hellos();
     assert!(asked().iter().zip(&three_more).all(|(now, then)| *now <= most(then)), "{before:?}, {:?}", asked());
 }
@@ -208,7 +209,7 @@ async fn keys_of_other_programs_are_no_names_that_are_held() {
     assert_eq!(found.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["a"]);
 }
 
-/// Nodes keep it for 105 s after the end of the hold as the last renewal left it.
+/// Nodes keep a note for 105 s after the end of the hold with which it was stored last.
 #[tokio::test]
 async fn a_note_outlasts_the_hold_that_it_was_stored_with_and_no_more() {
     let world = Redis::start(3).await;

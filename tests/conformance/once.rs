@@ -1,4 +1,4 @@
-//! The first in each period gets a permit, and all others skip.
+//! `once`: the first caller in each period gets a permit, and all others skip.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -75,12 +75,12 @@ async fn work_that_fails_is_given_back_and_work_that_is_done_is_not(world: impl 
     assert!(is_done(&other).await);
 }
 
-/// Some error that is none of the nodes'.
+/// An error that does not come from nodes.
 async fn quorumlock_error() -> quorumlock::Error {
     Quorum::in_memory(1).unwrap().lock("").acquire(SECOND).await.unwrap_err()
 }
 
-/// Renewals neither shorten nor lengthen it: nodes hold it until an hour after the claim.
+/// Renewals do not change the period: nodes hold the name until an hour after the claim.
 async fn the_period_is_counted_from_the_claim_whatever_renewals_say(world: impl World) {
     let client = client(&world).await;
     let began = Instant::now();
@@ -103,7 +103,7 @@ async fn the_period_is_counted_from_the_claim_whatever_renewals_say(world: impl 
     check("when it is done").await;
 }
 
-/// What was renewed right before the end lasts no longer than the period.
+/// A hold that was renewed right before the end of the period ends with the period.
 async fn the_period_ends_in_time_where_the_work_ends_right_before_it(world: impl World) {
     let client = client(&world).await;
     let (period, began) = (world.ttl() * 2, Instant::now());
@@ -174,7 +174,7 @@ async fn of_many_that_claim_at_once_one_wins_at_most_and_the_others_leave_nothin
     assert!(is_done(&clients[0].once("a", HOUR)).await);
 }
 
-/// One of three nodes has a grant of somebody who died, and another hangs.
+/// Of three nodes, one has a grant of an owner that died, and another hangs.
 async fn what_nobody_is_known_to_have_is_not_said_to_be_done(world: impl World) {
     let client = client(&world).await;
     world.take(0, "a").await;
@@ -186,8 +186,7 @@ async fn what_nobody_is_known_to_have_is_not_said_to_be_done(world: impl World) 
         .await;
 }
 
-/// One of three nodes has a grant of somebody who died, another one of whoever else did, and the
-/// third knows of nothing.
+/// Of three nodes, two have grants of different owners, which are gone. The third node has none.
 async fn what_several_who_died_were_granted_is_not_said_to_be_done(world: impl World) {
     let (client, other) = (client(&world).await, client(&world).await);
     world.take(0, "a").await;
@@ -195,14 +194,14 @@ async fn what_several_who_died_were_granted_is_not_said_to_be_done(world: impl W
     world.delete(2, "a").await;
     let error = client.once("a", HOUR).claim().await.unwrap_err();
     assert!(error.is_unavailable() && error.to_string().contains("no quorum of nodes names one"), "{error}");
-    // What it was granted it has given back.
+    // The failed claim releases its own grant.
     eventually("one node is free", async || world.look(2, "a").await.holder.is_none()).await;
     world.delete(0, "a").await;
     assert!(client.once("a", HOUR).claim().await.unwrap().is_some());
 }
 
-/// A node hangs while those were refused who asked it too. For as long as a ttl lasts the releases
-/// are sent to it often, and in the end once or twice a minute.
+/// A caller is refused while a node hangs, and its claim was sent to this node too. At first the
+/// client repeats the release often, and after a ttl only once or twice a minute.
 #[tokio::test(start_paused = true)]
 async fn who_was_refused_is_released_rarely_where_a_node_is_gone_for_long() {
     let world = Memory::start(3).await;
@@ -224,7 +223,7 @@ async fn who_was_refused_is_released_rarely_where_a_node_is_gone_for_long() {
 
 async fn a_claim_is_one_call_a_node_and_its_end_none(world: impl World) {
     let client = client(&world).await;
-    // Whatever connecting asks for has been asked for.
+    // Claim another name first, so that operations for connecting are not counted.
     client.once("first", HOUR).claim().await.unwrap().unwrap().done().await.unwrap();
     world.held_everywhere("first").await;
     let before: Vec<_> = world.all().into_iter().map(|node| world.asked(node)).collect();
@@ -264,7 +263,8 @@ async fn whoever_is_forced_out_makes_room_for_the_next_in_the_period(world: impl
     assert!(!is_done(&client.once("a", HOUR)).await);
 }
 
-/// Nobody has done it, so it is not said to be done.
+/// The name is held as a lock. So nobody has done the work, and the client must not report it as
+/// done.
 async fn what_is_held_as_a_lock_is_not_said_to_be_done(world: impl World) {
     let (one, two) = (client(&world).await, client(&world).await);
     let held = one.lock("a").describe("a deploy").acquire(PATIENCE).await.unwrap();
@@ -280,7 +280,7 @@ async fn what_is_held_as_a_lock_is_not_said_to_be_done(world: impl World) {
     let permit = two.once("a", HOUR).describe("invoices").claim().await.unwrap().unwrap();
     assert!(is_done(&one.once("a", HOUR)).await, "with a note too");
     drop(permit);
-    // A lock waits for the period's end.
+    // The name cannot be locked before the period ends.
     assert!(one.lock("a").try_acquire().await.unwrap().is_none());
 }
 
@@ -289,7 +289,7 @@ async fn nobody_can_tell_where_no_quorum_answers(world: impl World) {
     (0..2).for_each(|node| world.hang(node));
     assert!(client.once("a", HOUR).claim().await.unwrap_err().is_unavailable());
     (0..2).for_each(|node| world.resume(node));
-    // What they were asked for is given back, so the period has not begun.
+    // The client withdraws its claims, so the period has not begun.
     eventually("the next one wins", async || client.once("a", HOUR).claim().await.is_ok_and(|permit| permit.is_some()))
         .await;
 }

@@ -11,8 +11,8 @@ use crate::common::asked::Asked;
 use crate::common::clockwork::Clockwork;
 use crate::common::node::{Recorder, ask, heard};
 
-/// One node, and operations under one name unless told otherwise. A real one has a clock that stands
-/// still until time is made to pass.
+/// One node, for operations on the name `a` by default. The clock of a real server stands still
+/// until the test moves it.
 pub struct Bench {
     node: Arc<dyn Node>,
     clock: Option<Clockwork>,
@@ -34,12 +34,12 @@ const fn granted(fence: u64) -> Outcome {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A list that is put in force for 75 s, and again if less than 65 s are left.
+/// A list that hellos put in force for 75 s, and again if less than 65 s are left.
 fn list(name: &str) -> Arc<List> {
     Arc::new(List::new(name, ["a:1", "b:1", "c:1"], 60 * SECOND))
 }
 
-/// Of a client of the list `default`.
+/// A hello of a client of the list `default`.
 fn hello(intent: Intent) -> Hello {
     let (new, process, list) = ("0123456789abcdef".into(), "".into(), list("default"));
     Hello { intent, new, process, list, old: None, knew: None, sync: None, seen: Vec::new() }
@@ -57,7 +57,7 @@ impl Bench {
         ask(&*self.node, operation).await.unwrap()
     }
 
-    /// What the record is after that.
+    /// Sends a hello, and returns the record after it.
     async fn hello(&self, hello: Hello) -> Record {
         match self.ask(&hello).await {
             Outcome::Hello(Some(record)) => record,
@@ -65,7 +65,7 @@ impl Bench {
         }
     }
 
-    /// The node forgot, as far as it knows itself, and was synced up to a ballot since.
+    /// The node learns that it may have forgotten, and is then synced to this ballot.
     async fn forgets_and_is_synced(&self, ballot: u64) -> Record {
         let forgot = self.hello(Hello { process: "another".into(), ..hello(Intent::Keep) }).await;
         assert!(!forgot.synced);
@@ -95,7 +95,7 @@ impl Bench {
         }
     }
 
-    /// Claims for a tenth of a second, and waits until that has ended.
+    /// Claims for a tenth of a second, and waits until this hold has ended.
     async fn expired_claim(&self, owner: &str, ballot: u64) {
         let claim = Asked { ttl: Duration::from_millis(100), ..operation(Verb::Claim, owner, ballot) };
         assert_eq!(self.ask(&claim).await, granted(ballot));
@@ -163,7 +163,7 @@ async fn a_note_is_the_holders_and_one_that_was_overtaken_changes_nothing(node: 
 }
 
 async fn a_page_tells_names_and_none_of_their_other_keys(node: Bench) {
-    // The key prefix of this node is empty.
+    // The names here have an empty key prefix.
     let named = |asked: Asked| Asked { names: [Name::new("", "{a}:queue").unwrap()].into(), ..asked };
     let scan = Asked { names: [].into(), count: 1_000, ..operation(Verb::Scan, "0", 0) };
     let page = async || match node.ask(&scan).await {
@@ -251,7 +251,7 @@ async fn a_renewal_that_comes_after_its_release_revives_nothing(node: Bench) {
     node.claim("me", 5).await;
     node.release("me", 5).await;
     assert_eq!(node.renew("me", 5).await, Outcome::Lost { holder: String::new() });
-    // Nor where the name was not held when it was released.
+    // The same is true if the owner did not hold the name at its release.
     node.release("third", 7).await;
     assert_eq!(node.renew("third", 7).await, Outcome::Lost { holder: String::new() });
     assert_eq!(node.look("a").await.holder, None);
@@ -368,7 +368,7 @@ async fn a_late_withdrawal_of_an_earlier_ask_undoes_no_later_one(node: Bench) {
     assert_eq!(node.withdraw("me", 5).await, Outcome::Released { held: 1 });
     node.claim("me", 6).await;
     assert_eq!(node.withdraw("me", 5).await, Outcome::Released { held: 0 });
-    // The token that other nodes granted.
+    // 8 is the token that other nodes granted.
     assert_eq!(node.renew("me", 8).await, Outcome::Extended);
     assert_eq!(node.withdraw("me", 7).await, Outcome::Released { held: 0 });
     assert_eq!(node.look("a").await.holder.as_deref(), Some("me"));
@@ -376,7 +376,7 @@ async fn a_late_withdrawal_of_an_earlier_ask_undoes_no_later_one(node: Bench) {
     assert_eq!(node.renew("me", 8).await, Outcome::Healed, "its owner goes on");
 }
 
-/// A claim that waits, by the ticket, and is handed the name for so long.
+/// A claim that waits with this ticket. A hand-over to it lasts for `lasts`.
 fn waits(owner: &str, ticket: u64, lasts: Duration) -> Asked {
     let waiter = Some(Waiter { ticket, lasts, again: TTL });
     Asked { waiter, ..operation(Verb::Claim, owner, 1) }
@@ -388,7 +388,7 @@ fn hands_over(owner: &str, ballot: u64, next: u64) -> Asked {
 }
 
 impl Bench {
-    /// Its place in the queue.
+    /// Sends a claim that must wait. Returns its place in the queue.
     async fn joins(&self, claim: &Asked) -> u32 {
         match self.ask(claim).await {
             Outcome::Held { queued: Some(Queued { rank, .. }), .. } => rank,
@@ -420,7 +420,7 @@ async fn a_release_that_freed_nothing_hands_nothing_over(node: Bench) {
     node.joins(&waits("c/1", 7, TTL)).await;
     assert_eq!(node.ask(&hands_over("other", 6, 9)).await, Outcome::Released { held: 0 });
     assert_eq!(node.look("a").await.holder.as_deref(), Some("me"));
-    // Over by itself: nobody knows who counts it still.
+    // A hold that ended by itself: its former owner may still count the grant.
     node.ask(&hands_over("me", 6, 0)).await;
     node.joins_after_expiry().await;
     assert_eq!(node.ask(&hands_over("other", 8, 9)).await, Outcome::Released { held: 0 });
@@ -428,7 +428,7 @@ async fn a_release_that_freed_nothing_hands_nothing_over(node: Bench) {
 }
 
 impl Bench {
-    /// A hold ends by itself while `c/1` waits for it.
+    /// A hold expires while `c/1` waits for the name.
     async fn joins_after_expiry(&self) {
         let claim = Asked { ttl: Duration::from_millis(100), ..operation(Verb::Claim, "brief", 7) };
         assert_eq!(self.ask(&claim).await, granted(7));
@@ -475,7 +475,8 @@ async fn a_ballot_up_to_the_bar_hands_nothing_over(node: Bench) {
     }
 }
 
-/// The fence is below it still: it may have been granted for a name that is forgotten.
+/// The ballot is above the fence, but not above the floor: another owner may have got the ballot
+/// before the node forgot.
 async fn a_ballot_up_to_what_the_node_was_synced_to_hands_nothing_over(node: Bench) {
     node.claim("me", 5).await;
     node.joins(&waits("c/1", 7, TTL)).await;
@@ -506,8 +507,8 @@ async fn withdrawal_leaves_the_place(node: Bench) {
     assert_eq!(node.look("a").await, Inspection::free(8));
 }
 
-/// c/1 withdraws, and takes its place again. It is not handed what it gives up: if it comes first,
-/// the name stays free for it. Otherwise the first waiter gets the name.
+/// c/1 withdraws, and takes its place again. The hand-over does not go to c/1 itself: if c/1 is
+/// first, the name stays free for c/1. Otherwise the first waiter gets the name.
 async fn withdrawal_takes_its_owners_place_again(node: Bench) {
     for (ballot, ticket, holder, waiting) in [(5, 8, Some("c/2"), 1), (25, 1, None, 2)] {
         assert_eq!(node.claim("c/1", ballot).await, granted(ballot));
@@ -577,7 +578,7 @@ async fn claim_of_permits_looks_at_the_gate(node: Bench) {
     for (owner, ticket) in [("deaf/3", 8), ("c/4", 9)] {
         node.joins(&gate(waits(owner, ticket, TTL))).await;
     }
-    // Nobody is handed the gate.
+    // A release without a hand-over leaves the gate free.
     node.ask(&hands_over("c/2", 6, 0)).await;
     assert_eq!(at_gate(10).await, ("c/4".to_owned(), false), "it waits for it");
     node.release("c/4", 10).await;
@@ -607,7 +608,7 @@ async fn a_question_writes_nothing(node: Bench) {
     assert_eq!((told, node.look("nobody's").await), (Inspection::free(0), Inspection::free(0)));
 }
 
-/// The text of the list in force, and for how long it is.
+/// The text of the list in force, and the time that is left.
 fn in_force(record: &Record) -> Option<(&str, Duration)> {
     record.in_force.as_ref().map(|list| (&*list.says, list.left))
 }

@@ -1,4 +1,4 @@
-//! What a lock's and a quorum's options promise: default waits, bounded rounds, formats of keys.
+//! Options of locks and quorums: default timeouts, the bound on rounds, and key formats.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -35,7 +35,7 @@ async fn a_caller_whose_rounds_are_used_up_gives_up_and_says_so(world: impl Worl
         assert!(error.to_string().contains(&format!("max_rounds ({most}) ended the wait")), "{error}");
         assert_eq!(error.nodes().len(), 3, "{error}");
         assert!(lock.try_acquire().await.unwrap().is_none());
-        // Its time ended first.
+        // The timeout ended the wait before `max_rounds`.
         let error = lock.acquire(Duration::ZERO).await.unwrap_err();
         assert!(error.is_timeout() && !error.to_string().contains("max_rounds"), "{error}");
     }
@@ -49,7 +49,7 @@ async fn a_caller_whose_rounds_are_used_up_gives_up_and_says_so(world: impl Worl
     eventually("it is free again", async || lock.acquire(60 * SECOND).await.is_ok()).await;
 }
 
-/// In memory, where claims are counted by themselves.
+/// In memory only: tests count claims there apart from other operations.
 #[tokio::test(start_paused = true)]
 async fn each_node_is_asked_once_a_round_and_in_no_more_rounds_than_allowed() {
     let world = Memory::start(3).await;
@@ -103,7 +103,7 @@ async fn a_key_format_keeps_tenants_apart_on_the_same_nodes(world: impl World) {
     let error = acme.lock_all(["it", ""]).acquire(SECOND).await.unwrap_err();
     assert!(error.is_config() && error.to_string().contains("name is empty"), "{error}");
     drop(theirs);
-    // It is handed over under this name too.
+    // A hand-over of this name works too.
     let (waits, lock) = (tenant("acme/{name}").await, plain.lock("acme/it"));
     let waits = waits.lock("it");
     let mut next = pin!(waits.acquire(30 * SECOND));

@@ -1,4 +1,4 @@
-//! Owners: a lock that is acquired again by whoever holds it, from anywhere in the process.
+//! Owners: the owner that holds a lock can acquire it again, anywhere in the process.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What nodes know of semaphores: permits are names, and a gate is no lock.
+//! Semaphores on nodes: permits are names, and a gate is no lock.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -28,13 +28,13 @@ async fn a_name_is_held_as_a_lock_or_as_a_gate(world: impl World) {
     for error in [semaphore.try_acquire(1).await.unwrap_err(), semaphore.acquire(1, 60 * SECOND).await.unwrap_err()] {
         assert!(error.is_config() && error.to_string().contains("\"it\" is held as a lock"), "{error}");
     }
-    // Also where the lock is held by this client itself, which then asks no node for the name.
+    // The same if this client holds the lock itself: then it asks no node for the name.
     let error = client.semaphore("it", 2).try_acquire(1).await.unwrap_err();
     assert!(error.is_config() && error.to_string().contains("\"it\" is held as a lock"), "{error}");
     assert!(lock.is_held());
     lock.release().await.unwrap();
     let both = semaphore.acquire(2, PATIENCE).await.unwrap();
-    // Nobody is at the gate.
+    // The gate is free, so the name can be locked.
     client.lock("it").acquire(PATIENCE).await.unwrap().release().await.unwrap();
     let mut waits = pin!(semaphore.acquire(1, 60 * SECOND));
     tokio::select! {
@@ -58,7 +58,7 @@ async fn a_name_is_held_as_a_lock_or_as_a_gate(world: impl World) {
     }
     both.release().await.unwrap();
     waits.await.unwrap().release().await.unwrap();
-    // A permit is a name as any other: whoever locks it takes it out of service.
+    // A permit is a name like any other: locking it takes the permit out of service.
     let out = client.lock("it/1").acquire(PATIENCE).await.unwrap();
     let last = one(&semaphore).await;
     assert!(semaphore.try_acquire(1).await.unwrap().is_none() && out.is_held() && last.is_held());

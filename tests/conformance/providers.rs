@@ -1,4 +1,4 @@
-//! Locks that a program has injected.
+//! Locks over a `LockProvider`, which a program injects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A program's own provider: its names are in a scope, and counted.
+/// A program's own provider: it puts names into a scope, and counts calls.
 #[derive(Debug)]
 struct Scoped {
     scope: &'static str,

@@ -1,4 +1,4 @@
-//! Many readers, or one writer.
+//! Reader-writer locks: many readers, or one writer.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::world::World;
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Whether as many wait for it as there are nodes to agree.
+/// Whether at least `waiting` owners wait for `a` on a quorum of nodes.
 async fn wait_for(quorum: &Quorum, waiting: u32) -> bool {
     let seen = quorum.inspect("a").await.unwrap();
     let waits = |node: &quorumlock::Inspection| node.waiting >= waiting;
@@ -72,7 +72,7 @@ async fn readers_that_come_after_a_writer_that_waits_enter_after_it(world: impl 
     assert!(late.await.is_ok());
 }
 
-/// One that gives up is in nobody's way.
+/// A writer that gives up leaves the queue, and keeps no reader out.
 async fn readers_behind_a_writer_that_gives_up_enter_beside_those_that_read(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let (prices, same) = (client.rw_lock("a"), other.rw_lock("a"));
@@ -105,7 +105,7 @@ async fn readers_that_wait_enter_together(world: impl World) {
         () = eventually("all wait", async || wait_for(&clients[0], 8).await) => {}
     }
     writer.release().await.unwrap();
-    // Nobody has released by the time that the last has it.
+    // All readers hold the name at the same time: none has released it before the last one has it.
     let readers: Vec<_> = readers.await.into_iter().map(Result::unwrap).collect();
     assert!(readers.iter().all(|reader| reader.is_held()));
 }
@@ -152,7 +152,7 @@ async fn writers_tokens_are_above_all_before_and_readers_between_those_of_writer
     }
 }
 
-/// The other keeps its own by renewing: that tells nothing of who is silent.
+/// A reader's renewals extend only its own hold, and not the hold of a silent reader.
 async fn each_reader_has_an_expiry_of_its_own(world: impl World) {
     let renews = |client: Quorum, renews| {
         let options = client.options().ttl(world.ttl()).auto_renew(renews);
@@ -198,7 +198,8 @@ async fn a_writer_becomes_a_reader_without_a_gap(world: impl World) {
         reader = writer.downgrade() => reader.unwrap(),
     };
     assert!(reader.token() > token && reader.is_held());
-    // Who waited before the other writer enters with it, and that one after both.
+    // The reader that waited before the other writer enters together with the new reader. The other
+    // writer enters after both.
     let beside = tokio::select! {
         biased;
         writer = &mut writes => panic!("it is read: {writer:?}"),
@@ -242,7 +243,7 @@ async fn a_writer_whose_time_ends_on_the_way_becomes_no_reader(world: impl World
     (0..3).for_each(|node| world.hang(node));
     let back = async {
         lease.lost().await;
-        // Every node's hold is over, and whoever comes first gets it.
+        // All holds have ended on the nodes by then, so the first claim gets the name.
         tokio::time::sleep(50 * MS).await;
         (0..3).for_each(|node| world.resume(node));
     };
@@ -261,7 +262,7 @@ async fn who_becomes_a_reader_is_not_told_that_it_was_lost(world: impl World) {
     }
     (0..4).for_each(|node| world.hang(node));
     let back = async {
-        // Until a renewal is due.
+        // Wait until a renewal is due.
         tokio::time::sleep(300 * MS).await;
         (0..2).for_each(|node| world.resume(node));
         tokio::time::sleep(100 * MS).await;
@@ -321,7 +322,7 @@ async fn a_reader_that_nobody_keeps_out_costs_each_node_a_claim_and_a_release(wo
     client.rw_lock("a").read(PATIENCE).await.unwrap().release().await.unwrap();
     let two_more: Vec<_> = before.iter().map(|before| before + 2).collect();
     eventually("each node was asked", async || asked().iter().zip(&two_more).all(|(now, then)| now >= then)).await;
-    // Of each client.
+    // Each of the two clients may send hellos.
     let most = |then: &u64| then + 2 * world.hellos();
     assert!(asked().iter().zip(&two_more).all(|(now, then)| *now <= most(then)), "{before:?}, {:?}", asked());
 }

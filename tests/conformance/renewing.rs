@@ -1,4 +1,5 @@
-//! Renewal and loss: how long a lock is believed in, and when its holder is told.
+//! Renewal and loss: how long a client counts a lock as held, and when the holder learns of the
+//! loss.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ async fn client(world: &impl World) -> Quorum {
     world.client_with(|builder| builder.ttl(world.ttl())).await
 }
 
-/// Waits until the lock is lost, which must be told by the deadline.
+/// Waits until the loss is reported, which must happen by the deadline.
 async fn lost(world: &impl World, guard: &LockGuard) -> LostReason {
     let deadline = Instant::now() + guard.remaining();
     let reason = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("the loss is told");
@@ -84,8 +85,8 @@ async fn loss_is_told_by_the_deadline_when_nodes_die(mut world: impl World) {
     .await;
 }
 
-/// `healed` and `lost` together, once N - quorum + 1: no quorum of live keys can have existed, so
-/// the lock is lost now.
+/// `healed` and `lost` count together. After N - quorum + 1 of them, no quorum of nodes can have
+/// held the lock without a break, so it is lost now.
 async fn loss_is_told_with_the_next_renewal_when_a_majority_of_keys_is_deleted(world: impl World) {
     let client = client(&world).await;
     let guard = client.lock("deleted").acquire(PATIENCE).await.unwrap();
@@ -137,8 +138,8 @@ async fn a_healed_node_counts_from_the_next_renewal_on(mut world: impl World) {
     world.held_everywhere("next").await;
     (0..2).for_each(|node| world.kill(node));
     world.delete(2, "next").await;
-    // Two extend, one heals, two are silent: no quorum yet, and none once the healed one is asked
-    // again.
+    // In the first renewal, two nodes extend, one heals and two are silent: this is no quorum. In
+    // the next renewal, the healed node extends too: three nodes are a quorum.
     passed(world.ttl() * 2).await;
     assert!(guard.is_held());
     assert_eq!(world.look(2, "next").await.holder, world.look(3, "next").await.holder);
@@ -151,8 +152,8 @@ async fn a_lock_that_expired_is_not_revived_by_nodes_that_come_back(world: impl 
     world.all().into_iter().for_each(|node| world.hang(node));
     assert_eq!(lost(&world, &guard).await, LostReason::Expired);
     world.all().into_iter().for_each(|node| world.resume(node));
-    // Renewals that were sent in time arrive now, and heal; the release behind them frees that
-    // again.
+    // Renewals that were sent in time arrive now, and heal the nodes. The release that follows
+    // frees the name again.
     client.quiet().await;
     world.freed("final").await;
     let next = world.client().await.lock("final").acquire(PATIENCE).await.unwrap();

@@ -1,5 +1,5 @@
-//! Nodes that lost their memory: no vote on a claim until every hold they could have forgotten has
-//! ended.
+//! Nodes that lost their memory do not vote on claims until every hold that they may have forgotten
+//! has ended.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ fn quarantined(client: &Quorum, node: usize) -> bool {
     matches!(client.nodes()[node].state, NodeState::Quarantined { .. })
 }
 
-/// The longest ttl, which is how long quarantines last: they are seen on a machine that stalls, too.
+/// The longest ttl. Quarantines last this long, so that tests see them even if the machine stalls.
 fn max_ttl(world: &impl World) -> Duration {
     2 * world.ttl()
 }
 
-/// A client of nodes that have been up for long enough.
+/// A client of nodes that have been up for so long that all vote.
 async fn settled(world: &impl World) -> Quorum {
     let client = world.client_with(|builder: QuorumBuilder| builder.max_ttl(max_ttl(world)).ttl(world.ttl())).await;
     eventually("all nodes vote", async || client.nodes().iter().all(|node| node.state == NodeState::Up)).await;
@@ -51,7 +51,8 @@ async fn a_node_that_forgot_does_not_grant_again_what_is_held(mut world: impl Wo
     world.delete(2, "kept").await;
     world.restart(1, max_ttl(&world)).await;
     eventually("the node is back", async || second.nodes()[1].state.is_admitted()).await;
-    // Its votes are split, so it makes rounds for two of these.
+    // The votes of this client are split, so it makes rounds for two round timeouts. Make these
+    // short.
     let options = second.options().round_timeout(Duration::from_millis(200));
     loop {
         let held = guard.is_held();
@@ -64,8 +65,8 @@ async fn a_node_that_forgot_does_not_grant_again_what_is_held(mut world: impl Wo
     assert!(second.lock("kept").acquire(PATIENCE).await.is_ok(), "after the quarantine");
 }
 
-/// Node 1 dies before node 2 comes back empty, so nothing can be renewed until the doubt is over, which
-/// is after the deadline. Whether the node was healed before that.
+/// Node 1 dies before node 2 comes back empty. So nothing can be renewed before the doubt of node 2
+/// ends, which is after the deadline. Returns whether node 2 was healed before that.
 async fn ends_by_its_deadline(world: &mut impl World) -> bool {
     let client = settled(world).await;
     let options = client.options().ttl(world.ttl() * 3 / 4);
@@ -79,7 +80,8 @@ async fn ends_by_its_deadline(world: &mut impl World) -> bool {
         () = eventually("the node is healed", healed) => true,
         _ = guard.lost() => false,
     };
-    // The node holds it and says so; but another client's round may count what it has forgotten.
+    // The node holds the name again, and replies `extended`. But another client's round may still
+    // count a grant that the node forgot.
     let lost = tokio::time::timeout(PATIENCE, guard.lost()).await;
     assert_eq!(lost.expect("it is not renewed"), LostReason::Expired);
     eventually("the node has released", async || world.look(2, "kept").await.holder.is_none()).await;
@@ -87,7 +89,7 @@ async fn ends_by_its_deadline(world: &mut impl World) -> bool {
 }
 
 async fn a_lock_does_not_outlive_its_deadline_by_a_node_that_has_just_restarted<W: World>(mut world: W) {
-    // On a machine that stalls, the node may be back too late to show anything.
+    // If the machine stalls, the node may come back after the deadline. Then try again.
     for _ in 0..5 {
         if ends_by_its_deadline(&mut world).await {
             return;

@@ -1,4 +1,4 @@
-//! Rounds of claims: who wins, who fails, and what is left behind.
+//! Rounds of claims: which rounds win, which fail, and which grants they leave behind.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::world::{FOREIGNER, Memory, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A quorum and one node less than that, for every number of nodes from 1 to 9. Nodes that are down
-/// count: half of ten are dead.
+/// Tests a quorum of nodes, and one node less, for each number of nodes from 1 to 9. A quorum is of
+/// all nodes, including the nodes that are down: five of the ten nodes here.
 async fn quorum_table_of_one_to_nine_nodes(mut world: impl World) {
     (5..10).for_each(|node| world.kill(node));
     for (nodes, quorum) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4), (8, 5), (9, 5)] {
@@ -24,13 +24,14 @@ async fn quorum_table_of_one_to_nine_nodes(mut world: impl World) {
         let name = format!("table/{nodes}");
         let guard = client.lock(&name).try_acquire().await.unwrap().expect("a quorum is up");
         assert_eq!(guard.release().await.unwrap(), Released::Released, "{nodes} nodes");
-        // One of them refuses: who holds it cannot be told where others are down, but it is not
-        // granted.
+        // Now one of these nodes refuses. Since other nodes are down, the client may not be able to
+        // tell who holds the lock. But it must not get the lock.
         eventually("it is released", async || world.look(0, &name).await.holder.is_none()).await;
         world.take(0, &name).await;
         let refused = client.lock(&name).try_acquire().await;
         assert!(!matches!(refused, Ok(Some(_))), "{nodes} nodes, {} of them agree", quorum - 1);
-        // It would put its list in force again, and keep the next client out: that has another.
+        // Shut this client down: it would put its list in force again, and the next client has
+        // another list.
         client.shutdown(PATIENCE).await;
     }
 }
@@ -94,7 +95,7 @@ async fn one_hung_and_one_dead_node_of_five_do_not_matter(mut world: impl World)
         let guard = client.lock("two out").acquire(PATIENCE).await.unwrap();
         assert_eq!(guard.release().await.unwrap(), Released::Released);
     }
-    // Twenty timeouts are 40 s.
+    // With a timeout each, twenty rounds would take 40 s.
     assert!(began.elapsed() < SECOND + world.slack(), "nobody waited for a timeout: {:?}", began.elapsed());
 }
 
@@ -109,7 +110,7 @@ async fn stale_fences_cost_one_more_round_trip_and_no_failure(world: impl World)
     assert!(guard.token() > ahead);
     for (node, before) in before.into_iter().enumerate() {
         eventually("both claims arrived", async || world.look(node, "stale").await.fence == guard.token()).await;
-        // Both may have gone to a slow server in one call.
+        // Both claims may have gone to a slow server in one call.
         let asked = world.asked(node) - before;
         assert!(
             (1..=2 + world.hellos()).contains(&asked),
@@ -144,7 +145,8 @@ async fn clients_that_split_the_votes_all_get_their_turn(world: impl World) {
     tokio::join!(work(&clients[0]), work(&clients[1]), work(&clients[2]));
 }
 
-/// Polls `future` so many times, with other tasks and a little time in between, and drops it then.
+/// Polls `future` this many times, and then drops it. Between polls, other tasks run and some time
+/// passes.
 async fn polled<F: Future>(future: F, times: u32) {
     let mut future = pin!(future);
     for turn in 0..times {
@@ -164,7 +166,8 @@ async fn an_acquisition_dropped_at_any_point_leaves_nothing_behind(world: impl W
     let lock = client.lock("dropped");
     for times in 0..40 {
         polled(lock.acquire(10 * SECOND), times).await;
-        // The same behind somebody of this process, and behind somebody of another.
+        // The same while another caller of this process holds the lock. (Below: a caller of another
+        // process.)
         let guard = lock.acquire(PATIENCE).await.unwrap();
         polled(lock.acquire(10 * SECOND), times).await;
         polled(lock.try_acquire(), times).await;
@@ -193,12 +196,12 @@ both! {
     memory 10 nodes: quorum_table_of_one_to_nine_nodes;
 }
 
-/// What needs a network that loses, reorders and delivers late on demand.
+/// Tests that need a network which loses, reorders and delays messages on demand.
 mod in_memory {
     use super::*;
 
-    /// In memory only: a real connection keeps the order, and one that broke cannot be made to
-    /// deliver late.
+    /// In memory only: a real connection keeps the order, and a test cannot make a broken
+    /// connection deliver late.
     #[tokio::test(start_paused = true)]
     async fn a_claim_that_its_own_release_overtook_is_refused() {
         let world = Memory::start(5).await;
@@ -226,7 +229,7 @@ mod in_memory {
         let lock = client.lock("rounds");
         let freed = async {
             eventually("the first round was granted", async || world.look(3, "rounds").await.holder.is_some()).await;
-            // The withdrawal of that round is on its way.
+            // By now, the withdrawal of this round is on its way.
             tokio::time::sleep(Duration::from_millis(1)).await;
             for node in 0..4 {
                 world.delete(node, "rounds").await;
@@ -241,7 +244,7 @@ mod in_memory {
         assert!(guard.is_held());
     }
 
-    /// In memory only: a reply cannot be taken from a real connection.
+    /// In memory only: a test cannot drop a single reply of a real connection.
     #[tokio::test(start_paused = true)]
     async fn a_grant_whose_reply_was_lost_is_released() {
         let world = Memory::start(3).await;
@@ -253,7 +256,7 @@ mod in_memory {
         world.freed("unheard").await;
     }
 
-    /// In memory only: a network that reorders and loses.
+    /// In memory only: it needs a network that reorders and loses messages.
     #[tokio::test(start_paused = true)]
     async fn never_two_inside_on_a_network_that_delays_loses_and_reorders() {
         let world = Memory::start(5).await;

@@ -1,5 +1,5 @@
-//! A quorum that was connected on one runtime, and used on another: that one may end, or stand
-//! still.
+//! A quorum that was connected on one runtime, and is used on another runtime. The first runtime
+//! may end, or stand still.
 
 use std::future::pending;
 use std::sync::mpsc;
@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::common::{PATIENCE, eventually};
 
 const TTL: Duration = Duration::from_millis(400);
-/// For a machine that stalls.
+/// Extra time, since machines may stall.
 const SLACK: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -20,11 +20,11 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// What becomes of the runtime that connected.
+/// What happens to the runtime on which the quorum was connected.
 #[derive(Clone, Copy, Debug)]
 enum Home {
     Ended,
-    /// It exists, and nobody drives it.
+    /// The runtime exists, and nothing drives it.
     Still,
 }
 
@@ -35,7 +35,7 @@ fn quorum(ttl: Duration) -> (Quorum, Runtime) {
     (quorum, runtime)
 }
 
-/// Something was acquired, and this becomes of the runtime.
+/// Ends the runtime, or keeps it without driving it.
 fn becomes(home: Home, runtime: Runtime) -> Option<Runtime> {
     match home {
         Home::Ended => thread::spawn(move || drop(runtime)).join().map(|()| None).unwrap(),
@@ -43,14 +43,14 @@ fn becomes(home: Home, runtime: Runtime) -> Option<Runtime> {
     }
 }
 
-/// A lock of such a quorum.
+/// A lock of a quorum whose runtime has ended or stands still.
 async fn orphan(home: Home) -> (LockGuard, Option<Runtime>) {
     let (quorum, runtime) = thread::spawn(|| quorum(TTL)).join().unwrap();
     let guard = quorum.lock("it").acquire(PATIENCE).await.unwrap();
     (guard, becomes(home, runtime))
 }
 
-/// Runs it on a runtime of its own, once for each fate of the runtime that connected.
+/// Runs the test on a runtime of its own, once for each `Home`.
 fn each<F: Future<Output = Option<Runtime>>>(test: impl Fn(Home) -> F) {
     for home in [Home::Ended, Home::Still] {
         let here = runtime();
@@ -101,8 +101,8 @@ fn a_cancellation_token_is_cancelled_by_the_deadline() {
     });
 }
 
-/// The tasks of this runtime when all tokens of one lock were given out and `end` has been done
-/// with its guard. Nobody renews it.
+/// Takes all cancellation tokens of one lock, and applies `end` to its guard. Then no task that
+/// watches the lock may be left on this runtime. Nobody renews the lock.
 fn watchers_left(ttl: Duration, end: impl AsyncFnOnce(LockGuard)) {
     let (quorum, home) = quorum(ttl);
     let here = runtime();

@@ -1,5 +1,4 @@
-//! Work under whatever is held: the same for locks, readers and writers, permits, offices and
-//! sessions.
+//! `run` and `try_run` are the same for locks, readers, writers, permits, offices and sessions.
 
 use std::future::{Future, pending};
 use std::sync::{Arc, Mutex};
@@ -17,7 +16,7 @@ use crate::world::{Redis, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What work is done under.
+/// The type under which a body works.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Face {
     Lock,
@@ -31,7 +30,7 @@ enum Face {
 const FACES: [Face; 6] = [Face::Lock, Face::Reader, Face::Writer, Face::Permit, Face::Office, Face::Session];
 
 impl Face {
-    /// What is held while its body runs.
+    /// The name that is held while the body runs.
     fn name(self) -> String {
         if self == Self::Permit { "Permit/0".to_owned() } else { format!("{self:?}") }
     }
@@ -80,7 +79,7 @@ impl Face {
     }
 }
 
-/// What an application's own functions fail with.
+/// The error type of an application's own functions.
 #[derive(Debug)]
 enum Failed {
     Lock(quorumlock::Error),
@@ -93,7 +92,7 @@ impl From<quorumlock::Error> for Failed {
     }
 }
 
-/// Bodies that have begun, and when each was dropped.
+/// Counts the bodies that have begun, and notes when each was dropped.
 #[derive(Clone)]
 struct Bodies {
     begun: Arc<Semaphore>,
@@ -122,7 +121,7 @@ impl Bodies {
         }
     }
 
-    /// Waits until so many have begun.
+    /// Waits until this many bodies have begun.
     async fn have_begun(&self, many: usize) {
         let begun = self.begun.acquire_many(u32::try_from(many).unwrap());
         timeout(PATIENCE, begun).await.expect("all begin").unwrap().forget();
@@ -133,7 +132,7 @@ impl Bodies {
     }
 }
 
-/// A body's future of any kind.
+/// Boxes the future of a body.
 fn body<T: Send + 'static>(body: impl Future<Output = T> + Send + 'static) -> BoxFuture<'static, T> {
     body.boxed()
 }
@@ -224,7 +223,7 @@ async fn a_body_that_panics_leaves_nothing(world: impl World) {
     client.quiet().await;
 }
 
-/// The nodes hang when the body has ended. Whoever acquires asks again where a round was too short.
+/// Two nodes hang once the body has ended. If a round was too short, `acquire` asks again.
 async fn a_release_that_nobody_confirms_is_a_warning(world: impl World) {
     let brief = LockOptions::default().round_timeout(SECOND / 2);
     for face in FACES {
@@ -273,7 +272,7 @@ async fn a_leaders_body_proclaims(world: impl World) {
     assert!(client.election("a").try_run(PATIENCE, proclaims).await.unwrap());
 }
 
-/// Where somebody else revokes it, nothing of it was lost.
+/// If the body revokes its own session, the session counts as released, and not as lost.
 async fn a_body_that_revokes_its_session_goes_on(world: impl World) {
     let client = world.client().await;
     let revokes = async |session: Session| {
@@ -286,7 +285,7 @@ async fn a_body_that_revokes_its_session_goes_on(world: impl World) {
     world.freed("a").await;
 }
 
-/// What the body gave away does not keep it.
+/// A handle that the body gave away does not keep the session.
 async fn who_drops_a_body_ends_its_session_for_all_its_handles(world: impl World) {
     let client = world.client().await;
     let (gives, mut given) = tokio::sync::mpsc::unbounded_channel::<Session>();
@@ -303,7 +302,7 @@ async fn who_drops_a_body_ends_its_session_for_all_its_handles(world: impl World
     world.freed("a").await;
 }
 
-/// While it keeps its thread, nobody renews anything and nobody drops it.
+/// A body that blocks its thread is not dropped, and its lock is not renewed.
 #[tokio::test]
 async fn a_body_that_ends_after_its_time_was_over_is_told_so() {
     let world = Redis::start(3).await;
@@ -320,7 +319,7 @@ async fn a_body_that_ends_after_its_time_was_over_is_told_so() {
     }
 }
 
-/// Work may be spawned: its future is `Send`.
+/// The future of `run` is `Send`, so it can be spawned.
 async fn a_task_of_its_own_runs_a_body(world: impl World) {
     let client = world.client().await;
     let (election, session) = (client.election("a"), client.session());

@@ -1,4 +1,4 @@
-//! Semaphores: at most so many at a time, in order, all or nothing.
+//! Semaphores: at most K permits at a time, in order, all or nothing.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ pub async fn one(semaphore: &QuorumSemaphore) -> PermitsGuard {
     semaphore.acquire(1, PATIENCE).await.unwrap()
 }
 
-/// Whether somebody waits for `name` on a quorum of three nodes.
+/// Whether an owner waits for `name` on a quorum of three nodes.
 pub async fn waits(client: &Quorum, name: &str) -> bool {
     let seen = client.inspect(name).await.unwrap();
     let waits = |node: &quorumlock::Inspection| node.waiting > 0;
     seen.nodes.iter().filter(|(_, said)| said.as_ref().is_ok_and(waits)).count() >= 2
 }
 
-/// Whether a quorum of nodes holds `name` for somebody.
+/// Whether a quorum of nodes holds `name`.
 async fn is_held(client: &Quorum, name: &str) -> bool {
     client.inspect(name).await.unwrap().holder().is_some()
 }
 
-/// Nobody holds or waits for anything of the semaphore `it`.
+/// Waits until no owner holds or waits for the gate or a permit of the semaphore `it`.
 async fn nothing_is_left(world: &impl World, client: &Quorum, permits: u32) {
     let names = (0..permits).map(|number| format!("it/{number}")).chain(["it".to_owned()]);
     for name in names {
@@ -97,7 +97,7 @@ async fn several_permits_are_taken_together_or_not_at_all(world: impl World) {
     assert_eq!(three.permits().len(), 3);
     assert!(another.try_acquire(2).await.unwrap().is_none());
     assert!(another.acquire(2, 100 * MS).await.unwrap_err().is_timeout());
-    // What it had meanwhile was given back.
+    // The permits that the failed caller held meanwhile are released.
     eventually("one is free", async || another.try_acquire(1).await.unwrap().is_some()).await;
     drop(three);
     let all = another.acquire(4, PATIENCE).await.unwrap();
@@ -145,14 +145,14 @@ async fn an_uncontended_permit_costs_each_node_a_claim_and_two_releases(world: i
     for many in [1, 3] {
         let before = asked();
         let guard = semaphore.acquire(many, PATIENCE).await.unwrap();
-        // It has the permits by the answers to the first claim.
+        // The first claim was enough to get the permits.
         let now = asked();
         assert!(now.iter().zip(&before).filter(|(now, before)| now > before).count() >= 2);
         guard.release().await.unwrap();
         for name in ["it", "it/0", "it/1", "it/2", "it/3", "it/4"] {
             world.freed(name).await;
         }
-        // Two releases may go in one call, and a hello may come in between.
+        // One call may have two releases, and a hello may come in between.
         let costs: Vec<_> = asked().iter().zip(&before).map(|(now, before)| now - before).collect();
         assert!(costs.iter().all(|&cost| (2..=4).contains(&cost)), "{costs:?}");
     }
@@ -167,7 +167,7 @@ async fn a_permit_that_is_free_is_found_among_many_that_are_held(world: impl Wor
         let semaphore = other.semaphore("it", most);
         let guard = match semaphore.try_acquire(1).await.unwrap() {
             Some(guard) => guard,
-            // The claim before may not be given back everywhere.
+            // The permit may not be free on all nodes yet after the previous release.
             None => one(&semaphore).await,
         };
         assert_eq!(numbers(&guard), [free]);
@@ -196,7 +196,7 @@ async fn whoever_waits_for_one_of_many_is_told_of_any(world: impl World) {
     }
 }
 
-/// For how many permits of the semaphore `it` somebody waits.
+/// For how many permits of the semaphore `it` an owner waits.
 async fn waited_for(client: &Quorum, permits: u32) -> usize {
     let names: Vec<_> = (0..permits).map(|number| format!("it/{number}")).collect();
     let waited = join_all(names.iter().map(|name| waits(client, name))).await;
@@ -220,7 +220,7 @@ async fn whoever_waits_for_more_than_it_watches_does_so_to_the_end(world: impl W
     let (client, other) = (world.client().await, world.client().await);
     let semaphore = client.semaphore("it", 17);
     let most = semaphore.acquire(16, PATIENCE).await.unwrap();
-    // Its hold ends last, so nobody stands in its queue.
+    // The hold of the last permit ends last, so no waiter joins its queue.
     tokio::time::sleep(100 * MS).await;
     let last = one(&semaphore).await;
     let another = other.semaphore("it", 17);
@@ -267,7 +267,7 @@ async fn permits_are_renewed_for_as_long_as_they_are_held(world: impl World) {
     let guard = client.semaphore("it", 2).acquire(2, PATIENCE).await.unwrap();
     assert!(other.semaphore("it", 2).acquire(1, SECOND).await.unwrap_err().is_timeout());
     assert!(guard.is_held());
-    // Nor is the gate lost by whoever waits at it for longer.
+    // A waiter that holds the gate for longer than `max_hold` does not lose the gate either.
     let short = client.semaphore_with("it", 2, &client.options().max_hold(300 * MS)).unwrap();
     let mut waiting = pin!(short.acquire(2, 60 * SECOND));
     tokio::select! {

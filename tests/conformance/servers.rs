@@ -1,5 +1,5 @@
-//! What only real servers can be: replicas, the same twice, without the script, somebody else. With
-//! real servers only.
+//! Tests over real servers only: replicas, one server at two addresses, servers without the
+//! scripts, and other servers behind an address.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -114,7 +114,7 @@ mod redis {
     }
 }
 
-/// A port behind which servers can be exchanged, as load balancers do it.
+/// A port that can lead to another server, as that of a load balancer.
 struct Proxy {
     port: u16,
     target: Arc<AtomicU16>,

@@ -1,4 +1,4 @@
-//! Sessions: many locks that are taken, renewed, lost and freed together.
+//! Sessions: many locks that are renewed, lost and released together.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn brief(world: &impl World, quorum: &Quorum) -> Session {
     quorum.session().ttl(world.ttl()).grant(PATIENCE).await.unwrap()
 }
 
-/// Whether nobody holds `name`, nor waits for it.
+/// Whether nobody holds `name` or waits for it.
 async fn is_free(quorum: &Quorum, name: &str) -> bool {
     quorum.lock(name).try_acquire().await.unwrap().is_some()
 }
@@ -209,7 +209,7 @@ async fn a_session_that_is_not_renewed_expires_and_frees_everything(world: impl 
     session.lock(["b", "c"], PATIENCE).await.unwrap();
     let token = session.cancellation();
     assert_eq!(lost(&session).await, LostReason::Expired);
-    // The others would last for a third of the ttl more.
+    // The other locks alone would last for another third of the ttl.
     let in_time = deadline + (world.ttl() / 4).max(world.slack());
     assert!(Instant::now() < in_time, "with the first of its locks");
     eventually("the token is cancelled", async || token.is_cancelled()).await;
@@ -330,7 +330,7 @@ async fn callers_of_one_session_that_want_the_same_names_share_them(world: impl 
     assert_eq!(held(&session), ["a", "b", "c"]);
 }
 
-/// A call asks for what is missing when it begins.
+/// A call acquires the names that are missing when the call begins, and no others.
 async fn what_another_caller_unlocks_while_a_call_waits_for_the_rest_is_not_held(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let session = session(&client).await;
@@ -373,7 +373,7 @@ async fn a_session_that_is_dropped_while_locks_are_acquired_leaves_nothing(world
         let session = session(&client).await;
         session.lock(["held"], PATIENCE).await.unwrap();
         let locking = tokio::spawn(async move {
-            // The only handle is within.
+            // The task has the only handle of the session.
             let asked = [session.lock(["a", "b"], 60 * SECOND), session.lock(["b", "c"], 60 * SECOND)];
             join_all(asked).await
         });
@@ -477,7 +477,8 @@ async fn a_lock_that_nobody_else_wants_costs_each_node_a_claim_and_a_release(wor
 }
 
 async fn names_that_make_no_sense_are_refused_and_nothing_is_lost(world: impl World) {
-    // A busy machine takes seconds for so many names: no answer is late, and none is renewed meanwhile.
+    // A busy machine takes seconds for this many names. With these times, no answer is late, and no
+    // lock is renewed meanwhile.
     let client = world.client_with(|builder| builder.ttl(600 * SECOND).node_timeout(20 * SECOND)).await;
     let session = session(&client).await;
     let names =
@@ -499,13 +500,15 @@ async fn names_that_make_no_sense_are_refused_and_nothing_is_lost(world: impl Wo
     drop(session.unlock(["name/4321"]).await);
     eventually("there is room", async || session.try_lock(["one more"]).await.is_ok()).await;
     assert_eq!((session.held().len(), session.is_alive()), (MAX_SESSION_NAMES, true));
-    // So many may take a slow node longer than a round: then they are released behind it.
+    // A slow node may need longer than a round to release all names. Then `revoke` fails, and the
+    // release goes on.
     drop(session.revoke().await);
     world.freed("name/9999").await;
     world.freed("one more").await;
 }
 
-/// Another that does the same the other way round may wait for it.
+/// Another session that locks the names in the other order could wait for this one, and both would
+/// wait for ever.
 async fn session_that_waits_below_what_it_holds_is_logged(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let _held = other.lock_all(["a", "z"]).acquire(PATIENCE).await.unwrap();

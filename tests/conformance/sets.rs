@@ -16,7 +16,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The longest allowed `round_timeout`.
 const LONG_ROUND: Duration = Duration::from_secs(5);
 
-/// Whether nobody holds `name`, nor waits for it.
+/// Whether nobody holds `name` or waits for it.
 async fn is_free(quorum: &Quorum, name: &str) -> bool {
     quorum.lock(name).try_acquire().await.unwrap().is_some()
 }
@@ -81,7 +81,7 @@ async fn a_set_that_waits_keeps_the_names_before_that_one(world: impl World) {
         _ = &mut set => panic!("b is held"),
         () = eventually("it holds a and waits for b", async || holds().await && waits().await) => {}
     }
-    // Whoever comes later does not get that name first.
+    // A caller that comes later does not get `a` before the set.
     assert!(late.lock("a").try_acquire().await.unwrap().is_none());
     later().await;
     let lock = late.lock("a");
@@ -172,7 +172,8 @@ async fn whoever_loses_one_name_of_a_set_loses_all(world: impl World) {
 
 async fn a_set_that_no_node_holds_as_a_whole_is_held(world: impl World) {
     let client = world.client_with(|builder| builder.ttl(world.ttl())).await;
-    // What the dead have: a on one node, c on another. Only the third has both free.
+    // Owners that died hold c on one node and a on another. Only on the third node are both names
+    // free.
     for (node, name) in [(0, "c"), (2, "a")] {
         world.take(node, name).await;
     }
@@ -229,7 +230,7 @@ async fn a_thousand_names_are_one_claim_and_more_are_refused(world: impl World) 
     assert_eq!(guard.names().count(), MAX_NAMES);
     assert!(!is_free(&other, "name/999").await);
     let began = Instant::now();
-    // On a busy machine, nodes may need longer than a round for so many names.
+    // On a busy machine, nodes may need longer than a round for this many names.
     if let Err(error) = guard.release().await {
         assert!(began.elapsed() >= LONG_ROUND && error.to_string().contains("was not confirmed"), "{error}");
     }
@@ -262,11 +263,11 @@ async fn a_set_that_nobody_else_wants_costs_each_node_a_claim_and_a_release(worl
     }
 }
 
-/// It waits for nobody, so it stands in no line meanwhile.
+/// A set without time to wait joins no queue of this process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_set_without_time_to_wait_keeps_nobody_from_one_of_its_names() {
     let quorum = Quorum::in_memory(3).unwrap();
-    // Its turn ends with the lock only.
+    // An unfair caller keeps its turn in this process until the lock is released.
     let unfair = quorum.options().fair(false);
     let b = quorum.lock_with("b", &unfair).unwrap().acquire(PATIENCE).await.unwrap();
     let set = quorum.lock_all(["a", "b"]);

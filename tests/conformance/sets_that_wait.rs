@@ -1,4 +1,4 @@
-//! Sets that met others: names that come one after the other, and what is taken away meanwhile.
+//! Sets that have to wait: their names come one after the other, and may be lost meanwhile.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Whose `name` is, by a quorum of nodes.
+/// The holder of `name` that a quorum of nodes names.
 async fn holder(quorum: &Quorum, name: &str) -> Option<String> {
     quorum.inspect(name).await.unwrap().holder().map(str::to_owned)
 }
 
-/// The set waits for b and holds a. While that is not renewed, somebody revokes it: it ends though the
-/// other name comes at once.
+/// The set holds a, and waits for b. Somebody revokes a before the set renews it. Although b comes
+/// at once, the set must acquire a again, with another owner.
 async fn revoked_name_of_a_set_that_waits_is_taken_anew(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let held = client.lock("b").acquire(PATIENCE).await.unwrap();
@@ -36,7 +36,7 @@ async fn revoked_name_of_a_set_that_waits_is_taken_anew(world: impl World) {
     assert_ne!(holder(&client, "a").await, revoked, "what was revoked is held on");
 }
 
-/// Behind a, which was held, b and c come in one claim, and d in another.
+/// The session waits for a. Then it gets the names after a together: b and c have one owner.
 async fn one_of_several_names_that_came_at_once_is_unlocked(world: impl World) {
     let client = world.client_with(|builder| builder.ttl(world.ttl())).await;
     let other = world.client().await;
@@ -75,7 +75,7 @@ both! {
         one_of_several_names_that_came_at_once_is_unlocked;
 }
 
-/// Clients with a network each.
+/// Clients that have a network of their own each.
 mod apart {
     use std::sync::Arc;
 
@@ -119,7 +119,7 @@ mod apart {
             Side { quorum: builder.over(self.host.clone(), nodes).unwrap(), links }
         }
 
-        /// Behind the library's back.
+        /// Sends an operation to a node directly, past the clients.
         async fn ask(&self, node: usize, verb: Verb, name: &str, ballot: u64) -> Outcome {
             let names = [Name::new("quorumlock:", name).unwrap()].into();
             let operation = Asked { verb, owner: "nobody".into(), ballot, ..Asked::inspect(names) };
@@ -140,7 +140,7 @@ mod apart {
             }
         }
 
-        /// The owner that all nodes name.
+        /// The owner of a name, if all nodes name the same owner.
         async fn owner(&self, name: &str) -> Option<String> {
             let mut owners = Vec::new();
             for node in 0..3 {
@@ -150,8 +150,9 @@ mod apart {
         }
     }
 
-    /// The ballots of b are an hour ahead of those of a. The client of a set is cut off when it has
-    /// both, until another has a, by a token between the two.
+    /// The ballots of b are an hour ahead of the ballots of a. A set has both names, and its client
+    /// is cut off. Another client then gets a, with a token between the tokens of a and b. The
+    /// set's late release must not end this lock.
     #[tokio::test(start_paused = true)]
     async fn set_that_failed_ends_no_later_lock_of_one_of_its_names() {
         let nodes = Nodes::start();
@@ -168,7 +169,7 @@ mod apart {
         let is_its = async || nodes.owner("b").await.is_some_and(|now| Some(now) != owner);
         set.links.iter().for_each(|link| link.hold_back(Verb::Renew));
         eventually("it has b", is_its).await;
-        // By now it knows that.
+        // By now, the client of the set knows that it has b.
         sleep(MS).await;
         assert!(nodes.look(0, "b").await.ballot > ahead, "a renewal of both names is on its way");
         set.links.iter().for_each(Faults::pause);
@@ -185,8 +186,9 @@ mod apart {
         waiting.await.unwrap().unwrap().release().await.unwrap();
     }
 
-    /// So many names, of which another client holds one in the middle until `held` has passed since
-    /// the set met that. How long the set took from then on, and how often it asked.
+    /// A set of many names meets a lock of another client, on a name in the middle. `held` later,
+    /// the other client releases this lock. Returns how long the set needed after that, and how
+    /// many claims it sent to a node.
     async fn won_after(held: Duration) -> (Duration, u64) {
         let nodes = Nodes::start();
         let (set, other) = (nodes.side(), nodes.side());

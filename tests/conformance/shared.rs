@@ -1,5 +1,5 @@
-//! What one caller does to others: a corrupt fence, a shutdown, a future that nobody polls, a wall
-//! clock that is wrong.
+//! How one caller affects others: by a corrupt fence, a shutdown, a future that nobody polls, or a
+//! wrong wall clock.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::common::PATIENCE;
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// No token below 2^53 is above it.
+/// The highest possible token: no token below 2^53 is above it.
 const CORRUPT: u64 = (1 << 53) - 1;
 const DAY: u64 = 24 * 3_600 * 1_000_000;
 
@@ -80,7 +80,7 @@ async fn a_caller_who_is_never_polled_keeps_the_lock_from_nobody_else(world: imp
     let mut next = pin!(lock.acquire(600 * SECOND));
     assert!((&mut next).now_or_never().is_none());
     guard.release().await.unwrap();
-    // Not a ttl later.
+    // The lock must be free long before a ttl has passed.
     let guard = other.lock("it").acquire(20 * SECOND).await.unwrap();
     guard.release().await.unwrap();
     assert!(next.await.unwrap().is_held());
@@ -110,7 +110,7 @@ async fn clients_with_other_prefixes_do_not_see_each_others_locks(world: impl Wo
     another.release().await.unwrap();
 }
 
-/// In memory only: how often a dead node was asked.
+/// In memory only: these tests count the operations that are sent to a dead node.
 mod down {
     use quorumlock::node::Verb;
     use tokio::time::sleep;

@@ -1,9 +1,10 @@
-//! Issue 8, item 1: a grant that is on its way for long, a node that forgets in the meantime, and a
-//! holder whose quorum hangs on that node.
+//! Issue 8, item 1: a grant is late, a node forgets meanwhile, and a holder needs this node for its
+//! quorum.
 //!
-//! A holds two of three nodes, and cannot reach one of them any more. The third grants to B, and
-//! forgets it. It holds the name for A after A's next renewal; were its `extended` a vote, A's
-//! deadline would move while B still counts what it granted.
+//! A holds the name on two of three nodes, and cannot reach one of the two any more. The third node
+//! grants to B, and forgets this grant. After A's next renewal, the third node holds the name for
+//! A. If its `extended` counted now, A's deadline would move while B still counts the forgotten
+//! grant.
 
 use std::time::Duration;
 
@@ -12,20 +13,21 @@ use quorumlock::{Lease, QuorumBuilder, QuorumLock};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A gives up a round soon.
+/// The settings of A, which gives up a round soon.
 fn hasty(builder: QuorumBuilder) -> QuorumBuilder {
     builder.options(quorumlock::LockOptions::default().round_timeout(SECOND / 5))
 }
 
-/// B waits for long.
+/// The settings of B, which waits for a long time.
 fn patient(builder: QuorumBuilder) -> QuorumBuilder {
     builder.options(quorumlock::LockOptions::default().round_timeout(SECOND * 19 / 10))
 }
 
-/// Acquires the lock; at that moment it is not held by the other any more. Returns the token.
+/// Acquires the lock, and returns the token. At this moment, the other client must not hold the
+/// lock.
 async fn believes(lock: QuorumLock, other: Lease) -> u64 {
     let guard = lock.acquire(PATIENCE).await.expect("nodes 0 and 1 grant it");
-    // In this order: each ends at its time and never begins again.
+    // Check the other client first: a lock that has ended never begins again.
     let (other, this) = (other.is_held(), guard.is_held());
     assert!(this && !other, "two hold it");
     guard.token()
@@ -83,11 +85,11 @@ mod memory {
         a.links[0].restart(fresh.clone(), MAX_TTL);
         b.links[0].restart(fresh, MAX_TTL);
 
-        // The key of A has ended on node 1.
+        // By now, A's hold on node 1 has ended.
         sleep_until(began + TTL + Duration::from_millis(60)).await;
         b.links[1].resume();
         let second = second.await.unwrap();
-        // Not in its first round: B knows that node 0 forgot what it granted in that.
+        // B wins in a later round: it knows that node 0 forgot its first grant.
         assert!(began.elapsed() < TTL + SECOND, "{:?}", began.elapsed());
         assert!(second > first.token());
         assert_eq!(first.lost().await, LostReason::Expired);
@@ -103,10 +105,10 @@ mod redis {
     use crate::common::server::Server;
     use crate::common::{eventually, servers};
 
-    /// A node votes when it is a second older than that.
+    /// A node votes once its record is a second older than this.
     const TTL: Duration = Duration::from_secs(2);
 
-    /// A client with a network of its own, of nodes that all vote.
+    /// A client with a network of its own. All nodes vote for this client.
     async fn side(servers: &[Server], settings: fn(QuorumBuilder) -> QuorumBuilder) -> (Quorum, Vec<Proxy>) {
         let proxies = futures::future::join_all(servers.iter().map(|server| Proxy::start(server.port()))).await;
         let builder = settings(crate::common::builder()).ttl(TTL).max_ttl(TTL).node_timeout(4 * SECOND);
@@ -133,7 +135,7 @@ mod redis {
         from_b[1].requests(Way::Held);
         let second = tokio::spawn(believes(b.lock("it"), first.lease()));
         eventually("node 0 grants to B", async || !free(&servers[0])).await;
-        // Its answer is on the way for a moment.
+        // Give the answer time to arrive.
         tokio::time::sleep(Duration::from_millis(100)).await;
         servers[0].restart().await;
         from_a[0].requests(Way::Open);

@@ -1,5 +1,5 @@
-//! Waiting for a lock: the order in one process, its bounds, and what a caller is told who does not
-//! get it.
+//! Waiting for a lock: the order in one process, the bounds, and the errors of callers that do not
+//! get the lock.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ async fn callers_of_one_process_are_served_in_the_order_they_came(world: impl Wo
         served.borrow_mut().push(number);
         guard.release().await.unwrap();
     };
-    // Polled first in this order, which is the order in which they come.
+    // `join!` polls the callers in this order, so they queue in this order.
     let first = async {
         tokio::task::yield_now().await;
         drop(guard);
@@ -78,7 +78,7 @@ async fn more_callers_than_allowed_are_refused_at_once(world: impl World) {
 async fn held_by_others_is_a_timeout_or_none(world: impl World) {
     let (holder, other) = (world.client().await, world.client().await);
     let guard = holder.lock("held").acquire(PATIENCE).await.unwrap();
-    // From the holder's own process, and from another.
+    // Ask from the holder's own process, and from another process.
     for client in [&holder, &other] {
         let lock = client.lock("held");
         assert!(lock.try_acquire().await.unwrap().is_none());
@@ -107,8 +107,8 @@ async fn a_majority_out_of_reach_is_never_told_as_somebody_holds_it(mut world: i
     let error = lock.try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert_eq!(error.nodes().len(), 5);
-    // The failure is told the moment it is certain, which three dead nodes make it before the
-    // others have answered.
+    // The call fails as soon as the failure is certain. Three dead nodes make it certain, possibly
+    // before the other nodes have answered.
     let said = &error.nodes()[0].said;
     assert!(said.contains("held by foreigner") || said == "no answer yet", "{error}");
     let error = lock.acquire(Duration::from_millis(300)).await.unwrap_err();

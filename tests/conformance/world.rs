@@ -1,5 +1,4 @@
-//! Where scenarios happen: nodes that can be looked at, taken from and broken behind the library's
-//! back.
+//! The nodes of a scenario. Tests can inspect, change and break them without the library.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,25 +14,25 @@ use crate::common::node::ask;
 use crate::common::server::Server;
 use crate::common::{PATIENCE, eventually, servers};
 
-/// The owner of what a scenario takes behind the library's back.
+/// The owner of the names that a scenario holds without the library.
 pub const FOREIGNER: &str = "foreigner";
 
 /// Some nodes.
 pub trait World: Sized {
-    /// Starts so many empty nodes.
+    /// Starts this many empty nodes.
     async fn start(nodes: usize) -> Self;
-    /// How many there are.
+    /// The number of nodes.
     fn size(&self) -> usize;
-    /// By how much something may come late. Real machines stall.
+    /// How late an event may come. Real machines may stall.
     fn slack(&self) -> Duration;
-    /// The ttl of locks whose end or renewal a scenario waits for. A real machine may stall for most
-    /// of it.
+    /// The ttl of locks whose end or renewal a scenario waits for. A real machine may stall for
+    /// most of this time.
     fn ttl(&self) -> Duration;
-    /// How many hellos may come in between where [`asked`](Self::asked) counts them.
+    /// How many hellos may come in between, if [`asked`](Self::asked) counts hellos.
     fn hellos(&self) -> u64;
     /// Connects another client to some of the nodes.
     async fn connect(&self, builder: QuorumBuilder, nodes: &[usize]) -> Quorum;
-    /// What a node says of a name.
+    /// Inspects a name on a node.
     async fn look(&self, node: usize, name: &str) -> Inspection;
     /// Lets a foreigner hold a name on a node, for ten minutes.
     async fn take(&self, node: usize, name: &str);
@@ -41,25 +40,24 @@ pub trait World: Sized {
     async fn delete(&self, node: usize, name: &str);
     /// Raises a name's fence.
     async fn raise(&self, node: usize, name: &str, fence: u64);
-    /// How many claims and releases a node was asked for; where that cannot be told apart, how many
-    /// script calls.
+    /// How many claims and releases a node got. On a real server, how many script calls.
     fn asked(&self, node: usize) -> u64;
-    /// How much of that the release of so many names is.
+    /// How many of these operations a release of this many names takes.
     fn releases(&self, names: usize) -> u64;
-    /// How many looks at names a node was asked for.
+    /// How many inspections a node got.
     fn looks(&self, node: usize) -> u64;
-    /// The node hangs: it keeps its connections and answers nothing.
+    /// Lets the node hang: it keeps its connections and does not answer.
     fn hang(&self, node: usize);
-    /// The node goes on.
+    /// Lets a node that hangs go on.
     fn resume(&self, node: usize);
-    /// The node dies.
+    /// Kills the node.
     fn kill(&mut self, node: usize);
-    /// The node comes back with nothing in its memory. `max_ttl` is that of the clients.
+    /// Starts a dead node again, without memory. `max_ttl` is that of the clients.
     async fn restart(&mut self, node: usize, max_ttl: Duration);
     /// How many connections a client has to a node.
     fn connections(&self, node: usize, client_name: &str) -> usize;
 
-    /// All clients have gone for so long that no list is in force.
+    /// Acts as if all clients had been gone for so long that no list is in force.
     fn forget_lists(&self) {}
 
     /// All nodes.
@@ -67,7 +65,7 @@ pub trait World: Sized {
         (0..self.size()).collect()
     }
 
-    /// Connects another client to all nodes, without the restart guard.
+    /// Connects another client to all nodes, without a quarantine.
     async fn client(&self) -> Quorum {
         self.client_with(|builder| builder).await
     }
@@ -77,7 +75,7 @@ pub trait World: Sized {
         self.connect(settings(crate::common::builder().max_ttl(Duration::ZERO)), &self.all()).await
     }
 
-    /// How many of all nodes hold a name for anybody.
+    /// On how many nodes a name is held.
     async fn holders(&self, name: &str) -> usize {
         let mut holders = 0;
         for node in self.all() {
@@ -106,7 +104,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Nodes whose time is `host`'s.
+    /// Memory nodes whose clock is `host`.
     pub fn on(host: Arc<dyn Host>, nodes: usize) -> Self {
         let mut world = Self { host: host.clone(), nodes: Vec::new(), stores: Vec::new(), faults: Vec::new() };
         for node in 0..nodes {
@@ -119,7 +117,7 @@ impl Memory {
         world
     }
 
-    /// A node as clients see it.
+    /// A node, behind its faults, as clients use it.
     pub fn node(&self, node: usize) -> Arc<dyn Node> {
         self.nodes[node].clone()
     }
@@ -253,7 +251,7 @@ impl World for Redis {
     async fn connect(&self, builder: QuorumBuilder, nodes: &[usize]) -> Quorum {
         let quorum = builder.nodes(nodes.iter().map(|&node| self.servers[node].url())).open().unwrap();
         quorum.ready(PATIENCE).await.unwrap();
-        // A quorum is enough to be ready; scenarios say what happens to each node.
+        // `connect` waits for a quorum only, but scenarios need each node.
         let alive: Vec<_> = nodes.iter().map(|&node| self.servers[node].is_alive()).collect();
         eventually("every node that is alive is admitted", async || {
             quorum.nodes().iter().zip(&alive).all(|(node, alive)| !alive || node.state.is_admitted())
@@ -287,12 +285,12 @@ impl World for Redis {
         self.calls(node, "evalsha")
     }
 
-    /// One call has them all.
+    /// One script call releases all names.
     fn releases(&self, _: usize) -> u64 {
         1
     }
 
-    /// Of whoever watches: only that adds who watches the name.
+    /// Counts calls of ZADD, by which a node stores a place in a queue.
     fn looks(&self, node: usize) -> u64 {
         self.calls(node, "zadd")
     }

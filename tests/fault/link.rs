@@ -1,5 +1,5 @@
-//! Messages on their way between a client and a node, and what the faults that were ordered do to
-//! them.
+//! Messages on their way between a client and a node, and the effects of injected faults on these
+//! messages.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,7 +12,7 @@ use quorumlock::node::{Fault, FaultKind, Node, Operation, Outcome, Reply, ReplyT
 use quorumlock::rules::Tick;
 use quorumlock::rules::doubt::Trust;
 
-/// How long an answer may take unless told otherwise, as real nodes have it by default.
+/// Default time limit for an answer, as for real nodes.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) struct Link {
@@ -32,18 +32,18 @@ pub(super) struct State {
     pub(super) down: bool,
     pub(super) held_back: Option<Verb>,
     pub(super) quarantine: Tick,
-    /// From when on its renewals count.
+    /// From this time on, the node's votes on renewals count.
     pub(super) settled: Tick,
-    /// On their way to the node, in the order of sending.
+    /// Requests on their way to the node, in the order of sending.
     pub(super) requests: VecDeque<Sent>,
-    /// On their way back.
+    /// Replies on their way back.
     pub(super) replies: VecDeque<Answer>,
-    /// Somebody moves them on; one at a time, so that the order is kept.
+    /// Whether a caller moves messages on now. Only one caller does, so that the order is kept.
     pub(super) pumping: bool,
-    /// How often the node died: answers of an earlier life never arrive.
+    /// How often the node died. Answers from before its last death never arrive.
     pub(super) life: u64,
     pub(super) asked: [u64; Verb::ALL.len()],
-    /// At how many moments something was, and the last of them.
+    /// At how many moments requests were submitted, and the last of these moments.
     pub(super) calls: (u64, Tick),
     pub(super) hints_lost: bool,
     pub(super) hints_doubled: bool,
@@ -63,13 +63,13 @@ pub(super) struct Answer {
     reply: Reply,
 }
 
-/// What happens next.
+/// The next message to move on.
 enum Step {
     Request(Arc<dyn Node>, Sent),
     Reply(Answer),
 }
 
-/// Who waits for the answer to one request; empty once that was given.
+/// The receiver of the answer to one request; empty once the answer was given.
 pub(super) struct Waiting {
     link: Weak<Link>,
     life: u64,
@@ -102,7 +102,7 @@ impl Link {
         }
     }
 
-    /// Moves on whatever is due at `due`, which may be now.
+    /// Moves messages on at `due`, which may be now.
     fn pump_at(self: &Arc<Self>, due: Tick) {
         if due <= self.host.now() {
             return self.pump();
@@ -116,8 +116,8 @@ impl Link {
         }));
     }
 
-    /// Carries out the requests that are due, and delivers the replies that are. Both may lead to
-    /// new ones, which the same loop takes.
+    /// Carries out the requests that are due, and delivers the replies that are due. Both may lead
+    /// to new messages, which the same loop moves on.
     pub(super) fn pump(self: &Arc<Self>) {
         if std::mem::replace(&mut self.state().pumping, true) {
             return;
@@ -199,7 +199,7 @@ impl State {
         }
     }
 
-    /// What is answered at once, without asking the node.
+    /// The fault with which a request is refused at once, without asking the node.
     fn refusal(&self, verb: Verb, now: Tick) -> Option<Fault> {
         if self.down {
             return Some(Fault::new(FaultKind::Down, "down: the connection ended"));
@@ -208,8 +208,8 @@ impl State {
             .then(|| Fault::new(FaultKind::Quarantined, "quarantined: it restarted, and may have forgotten locks"))
     }
 
-    /// When something sent `now` arrives: not before what was sent `before` it, unless they may
-    /// overtake each other.
+    /// When a message that is sent `now` arrives. It does not arrive earlier than the message
+    /// `before` it, unless messages may overtake each other.
     fn due(&self, now: Tick, delay: Duration, before: Option<Tick>, host: &dyn Host) -> Tick {
         if self.reorders {
             #[allow(clippy::cast_precision_loss)]
@@ -219,8 +219,8 @@ impl State {
         before.unwrap_or_default().max(now + delay)
     }
 
-    /// What is due first, replies before requests: the node's answers leave before it takes up
-    /// more.
+    /// The first message that is due. Replies come before requests, since the node sends its
+    /// answers before it carries out more requests.
     fn next(&mut self, now: Tick) -> Option<Step> {
         if self.paused {
             return None;

@@ -1,9 +1,9 @@
-//! A node that fails on demand: a decorator over any other.
+//! A node that fails on demand. It wraps any other node.
 //!
-//! It stands for the network and for the process behind it. Requests can be delayed, lost or held
-//! back, replies delayed or lost; the node can hang, go down, and come back empty. Time, randomness
-//! and tasks are the host's, so that a run can be repeated. What is not answered in time is
-//! answered with a timeout, as a real connection does it.
+//! It stands for the network, and for the server process behind the network. Requests can be
+//! delayed, lost or held back. Replies can be delayed or lost. The node can hang, go down, and come
+//! back empty. Time, randomness and tasks come from the host, so that a run can be repeated. A
+//! request without an answer in time ends with a timeout, as on a real connection.
 
 #![allow(dead_code, unreachable_pub, missing_debug_implementations, reason = "each test orders some of the faults")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "these are tests")]
@@ -22,7 +22,7 @@ use quorumlock::rules::known_nodes::{Known, MembershipState};
 use quorumlock::rules::validity::MAX_ROUND;
 use relay::{Relay, Relays};
 
-/// A node whose faults are ordered by a [`Faults`].
+/// A node whose faults are controlled by a [`Faults`].
 #[derive(Debug)]
 pub struct FaultyNode {
     label: Arc<str>,
@@ -30,7 +30,7 @@ pub struct FaultyNode {
     relays: Arc<Relays>,
 }
 
-/// Orders the faults of one node. Cheap to clone.
+/// Controls the faults of one node. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Faults {
     link: Arc<Link>,
@@ -38,7 +38,7 @@ pub struct Faults {
 }
 
 impl FaultyNode {
-    /// `node` with faults, none of them at first.
+    /// Wraps `node`. At first there are no faults.
     #[must_use]
     pub fn new(node: Arc<dyn Node>, host: Arc<dyn Host>) -> (Arc<Self>, Faults) {
         let label = node.label().clone();
@@ -48,7 +48,7 @@ impl FaultyNode {
         (Arc::new(node), Faults { link, relays })
     }
 
-    /// How many clients listen to it.
+    /// How many clients listen to this node.
     pub fn listeners(&self) -> usize {
         self.relays.all().len()
     }
@@ -65,7 +65,8 @@ impl Node for FaultyNode {
 
     fn listen(&self, index: usize, listener: Arc<dyn Listener>) {
         let relay = Relay::new(&self.link, index, &listener);
-        // At one moment: who restarts the node has the relay, or this the new node.
+        // Add the relay and read the node under one lock. Then a restart either finds this relay,
+        // or has already replaced the node that is read here.
         let state = self.link.state();
         self.relays.add(relay.clone());
         let node = state.node.clone();
@@ -146,7 +147,8 @@ impl Faults {
         self.link.state().requests_to_lose = count;
     }
 
-    /// Loses the next `count` replies: the node has done what was asked, and nobody hears of it.
+    /// Loses the next `count` replies: the node has carried out the requests, and the client does
+    /// not learn of it.
     pub fn lose_replies(&self, count: u32) {
         self.link.state().replies_to_lose = count;
     }
@@ -156,24 +158,24 @@ impl Faults {
         self.link.state().paused = true;
     }
 
-    /// The node goes on. What was sent while it hung is carried out now, in order.
+    /// The node goes on. It now carries out the requests that were sent while it hung, in order.
     pub fn resume(&self) {
         self.link.state().paused = false;
         self.link.pump();
     }
 
-    /// Holds requests of `verb` back, so that others overtake them.
+    /// Holds requests of `verb` back, so that other requests overtake them.
     pub fn hold_back(&self, verb: Verb) {
         self.link.state().held_back = Some(verb);
     }
 
-    /// Lets what was held back go on.
+    /// Moves on the requests that were held back.
     pub fn let_go(&self) {
         self.link.state().held_back = None;
         self.link.pump();
     }
 
-    /// The node dies: what is on its way is lost, and nothing can be sent.
+    /// The node dies: messages on their way are lost, and no message can be sent.
     pub fn kill(&self) {
         let mut state = self.link.state();
         state.down = true;
@@ -185,8 +187,8 @@ impl Faults {
         lost.iter().chain(&unheard).for_each(|waiting| waiting.answer(Err(closed())));
     }
 
-    /// A new process is behind the address, `node`, which votes on no claim for `quarantine`, and
-    /// whose renewals count for nothing until running rounds have ended.
+    /// The new process `node` is behind the address. It votes on no claim for `quarantine`. Its
+    /// votes on renewals do not count until rounds that run now have ended.
     pub fn restart(&self, node: Arc<dyn Node>, quarantine: Duration) {
         self.kill();
         let now = self.link.host.now();
@@ -204,7 +206,7 @@ impl Faults {
         }
     }
 
-    /// The connection is there again, to the same process as before.
+    /// The connection is up again, and leads to the same process as before.
     pub fn reconnect(&self) {
         let mut state = self.link.state();
         state.down = false;
@@ -223,7 +225,7 @@ impl Faults {
         self.link.state().hints_doubled = on;
     }
 
-    /// How many calls were made: what is submitted at one moment goes into one.
+    /// How many calls were made. All requests that are submitted at one moment go into one call.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.link.state().calls.0

@@ -6,13 +6,13 @@ use super::link::Link;
 use quorumlock::host::sleep_until;
 use quorumlock::node::{Hint, Listener, Name, Node};
 
-/// Takes the node's hints, and gives them on as late as replies, or not at all.
+/// Receives the node's hints, and passes them on as late as replies, or not at all.
 #[derive(Debug)]
 pub(super) struct Relay {
     link: Weak<Link>,
     index: usize,
     client: String,
-    /// A client that has gone needs no hints.
+    /// Weak, since a client that has gone needs no hints.
     listener: Weak<dyn Listener>,
 }
 
@@ -22,26 +22,26 @@ impl Relay {
         Arc::new(Self { link: Arc::downgrade(link), index, client, listener: Arc::downgrade(listener) })
     }
 
-    /// Takes the hints of `node`.
+    /// Receives the hints of `node` from now on.
     pub(super) fn listen_to(self: &Arc<Self>, node: &Arc<dyn Node>) {
         node.listen(self.index, self.clone());
     }
 
-    /// Its client may have missed hints.
+    /// Reports to the client that it may have missed hints.
     pub(super) fn has_missed(&self) {
         if let Some(listener) = self.listener.upgrade() {
             listener.missed(self.index);
         }
     }
 
-    /// Its client may have been granted what the node has forgotten.
+    /// Reports to the client that the node may have forgotten its grants.
     pub(super) fn has_forgotten(&self) {
         if let Some(listener) = self.listener.upgrade() {
             listener.doubted(self.index);
         }
     }
 
-    /// Gives something on, as often and as late as its node does that.
+    /// Passes a message on, as often and as late as the node's faults require.
     fn gives_on<G: FnOnce(Arc<dyn Listener>, usize) + Send + 'static>(&self, link: &Link, give: impl Fn() -> G) {
         let state = link.state();
         let times = if state.down || state.paused || state.hints_lost { 0 } else { 1 + u32::from(state.hints_doubled) };
@@ -67,7 +67,7 @@ impl Relay {
 pub(super) struct Relays(Mutex<Vec<Arc<Relay>>>);
 
 impl Relays {
-    /// Adds one, and forgets those whose clients have gone.
+    /// Adds a relay, and removes the relays of clients that have gone.
     pub(super) fn add(&self, relay: Arc<Relay>) {
         let mut relays = self.relays();
         relays.retain(|relay| relay.is_heard());
@@ -113,7 +113,7 @@ impl Listener for Relay {
         });
     }
 
-    /// A connection that hangs is one still.
+    /// True also for a connection that hangs.
     fn hears(&self) -> bool {
         self.is_heard() && self.link.upgrade().is_some_and(|link| !link.state().down)
     }

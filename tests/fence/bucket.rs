@@ -1,6 +1,6 @@
-//! A stand-in for S3 on loopback, which the S3 client of the crate `object_store` talks HTTP to:
-//! GET and PUT of single objects, with `If-Match` and `If-None-Match`. As with S3 an ETag covers
-//! the content alone, so equal contents have equal ETags.
+//! A stand-in for S3 on loopback, for the S3 client of the crate `object_store`. It supports GET
+//! and PUT of single objects, with `If-Match` and `If-None-Match`. As in S3, an ETag depends only
+//! on the content, so equal contents have equal ETags.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -24,11 +24,11 @@ use object_store::client::{
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// What it has, and what it does to the next writes.
+/// The stored objects, and how the next writes end.
 #[derive(Default)]
 struct Objects {
     content: HashMap<String, Bytes>,
-    /// The contents that each object had, one after the other.
+    /// All contents that were written, in order.
     history: Vec<Bytes>,
     conflicts: u32,
     unanswered: u32,
@@ -51,7 +51,7 @@ impl Bucket {
         Self { port, objects, _tasks: tasks }
     }
 
-    /// A client of it, as a user would have one of S3, but for the sockets.
+    /// A client of this server, configured as for S3 except for its sockets.
     pub(crate) fn client(&self) -> AmazonS3 {
         AmazonS3Builder::new()
             .with_endpoint(format!("http://127.0.0.1:{}", self.port))
@@ -64,12 +64,12 @@ impl Bucket {
             .unwrap()
     }
 
-    /// The next so many conditional writes are answered with 409, as S3 does where others write.
+    /// Answers this many conditional writes with 409, as S3 does if others write at the same time.
     pub(crate) fn conflict(&self, writes: u32) {
         self.objects.lock().unwrap().conflicts = writes;
     }
 
-    /// The next so many writes take place, and are answered with 503.
+    /// Carries out this many writes, and answers them with 503.
     pub(crate) fn leave_unanswered(&self, writes: u32) {
         self.objects.lock().unwrap().unanswered = writes;
     }
@@ -78,7 +78,7 @@ impl Bucket {
         self.objects.lock().unwrap().history.clone()
     }
 
-    /// Written by somebody who knows of no fence.
+    /// Writes an object without a fence.
     pub(crate) fn overwrite(&self, key: &str, object: &'static [u8]) {
         self.objects.lock().unwrap().content.insert(format!("/bucket/{key}"), Bytes::from_static(object));
     }
@@ -147,7 +147,7 @@ fn e_tag(object: &Bytes) -> String {
     format!("\"{:x}\"", hasher.finish())
 }
 
-/// Connects the client to the server: one connection a request.
+/// Connects the client to the server, with one connection for each request.
 #[derive(Debug)]
 struct Sockets {
     port: u16,

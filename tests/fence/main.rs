@@ -1,5 +1,4 @@
-//! Storage that refuses stale tokens: PostgreSQL and Redis as Debian has them, and stand-ins for
-//! S3.
+//! Storage that refuses stale tokens: Debian's PostgreSQL and Redis, and stand-ins for S3.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 #[path = "../common/mod.rs"]
@@ -15,7 +14,8 @@ use std::time::Duration;
 
 use quorumlock::{LockGuard, Quorum};
 
-/// A holder that was paused, and whose lock has ended meanwhile; and the next one.
+/// Returns a guard whose lock has ended while its holder was paused, and the guard of the next
+/// holder.
 async fn paused_and_next(quorum: &Quorum) -> (LockGuard, LockGuard) {
     let paused = quorum.options().ttl(Duration::from_millis(100)).auto_renew(false);
     let early = quorum.lock_with("orders/42", &paused).unwrap().acquire_default().await.unwrap();

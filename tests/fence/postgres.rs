@@ -24,7 +24,7 @@ struct Database {
 }
 
 impl Database {
-    /// With an order, number 42, that is packed.
+    /// Makes a database with order 42, whose state is `packed`.
     async fn new(name: &'static str) -> Self {
         let server = Postgres::shared().await;
         let mut first = PgConnection::connect(&server.url("postgres")).await.unwrap();
@@ -59,14 +59,14 @@ impl Database {
         guard(&mut transaction, "orders/42", token).await.map(|()| transaction)
     }
 
-    /// One that has written, too.
+    /// A transaction that has passed the fence and has written.
     async fn writing(&self, token: u64, state: &str) -> Result<Transaction<'static, Server>, Error> {
         let mut transaction = self.guarded(token).await?;
         write(&mut transaction, state).await;
         Ok(transaction)
     }
 
-    /// Waits until somebody's statement like this waits for a lock.
+    /// Waits until a statement that begins with this text waits for a lock.
     async fn waits(&self, statement: &str) {
         let waiting = format!(
             "SELECT count(*) FROM pg_stat_activity
@@ -143,7 +143,7 @@ async fn nothing_is_committed_once_the_lock_is_lost() {
     let error = commit_and_release(transaction, lock, MARGIN).await.unwrap_err();
     assert!(matches!(&error, Error::Lost(lost) if lost.is_lost()), "{error}");
     assert_eq!(database.state().await, "packed");
-    // Nor is the row of the fence locked any more.
+    // The row of the fence is not locked any more.
     database.guarded(1).await.unwrap();
 }
 
@@ -159,7 +159,7 @@ async fn nothing_is_committed_if_the_lock_ends_within_the_margin() {
     assert_eq!(database.state().await, "packed");
 }
 
-/// COMMIT would report success, though it rolls back.
+/// PostgreSQL's COMMIT succeeds, but rolls back the failed transaction.
 #[tokio::test]
 async fn a_transaction_that_has_failed_is_no_success() {
     let database = Database::new("has_failed").await;
@@ -185,7 +185,7 @@ async fn what_the_server_refuses_at_the_commit_was_not_committed() {
     assert_eq!(database.state().await, "packed");
 }
 
-/// As from a proxy that has lost its server.
+/// A proxy that has lost its server sends such errors.
 #[tokio::test]
 async fn an_error_that_decides_nothing_leaves_it_unknown() {
     for (name, code) in [("undecided", "40003"), ("disconnected", "08006")] {
@@ -248,7 +248,8 @@ async fn a_stale_transaction_that_waited_for_the_next_holder_is_refused() {
     }
 }
 
-/// At these levels a transaction reads what was there when it began, whatever the fence's row says.
+/// At these levels, a transaction reads the data from its beginning, although it reads the fence
+/// later.
 #[tokio::test]
 async fn nobody_writes_by_what_was_read_before_the_fence() {
     let database = Database::new("snapshots").await;

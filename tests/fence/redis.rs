@@ -1,4 +1,4 @@
-//! Commands of a real Redis.
+//! Fenced commands of a real Redis.
 
 use quorumlock::Quorum;
 use quorumlock::fence::redis::{Call, Error};
@@ -59,7 +59,8 @@ async fn a_read_keeps_earlier_holders_from_writing_behind_it() {
     is_stale(set(&mut connection, 8, "cancelled").await, 8, 9);
 }
 
-/// Lua's numbers have 53 bits, and texts of different lengths have another order than numbers.
+/// Lua's numbers are exact to 53 bits only. And the order of texts differs from the order of
+/// numbers if the lengths differ.
 #[tokio::test]
 async fn tokens_are_compared_exactly() {
     let server = Server::start().await;
@@ -111,7 +112,7 @@ async fn a_key_with_something_else_is_no_fence() {
     assert_eq!(connection.get::<_, Option<String>>(ORDER).await.unwrap(), None);
 }
 
-/// As by any other client: the words are sent as they are, and the reply is read by hand.
+/// The test sends the words of the call by itself, as any client could.
 #[tokio::test]
 async fn a_client_needs_no_more_than_eval() {
     let server = Server::start().await;

@@ -1,4 +1,4 @@
-//! Objects of stand-ins for S3: the memory store, and a small server that S3's client talks to.
+//! Fenced objects in stand-ins for S3: the memory store, and a small server for S3's client.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const KEY: &str = "orders/42";
 
 type Store = Arc<dyn ObjectStore>;
 
-/// Each of the stand-ins. The server ends with its handle.
+/// Both stand-ins. The server ends with its handle.
 async fn stores() -> (Bucket, [Store; 2]) {
     let bucket = Bucket::start().await;
     let client = Arc::new(bucket.client());
@@ -76,8 +76,8 @@ async fn what_was_removed_keeps_its_fence() {
     }
 }
 
-/// The early holder has read the object and is about to write. The next one writes the same content
-/// that was there. ETags of S3 cover no metadata.
+/// The early holder has read the object and is about to write. Meanwhile the next holder writes the
+/// same content again. Since ETags of S3 do not cover metadata, the content itself must differ.
 #[tokio::test]
 async fn the_next_holders_write_of_the_same_content_is_noticed() {
     let (_bucket, stores) = stores().await;
@@ -87,7 +87,7 @@ async fn the_next_holders_write_of_the_same_content_is_noticed() {
         put(store, KEY, 8, b"packed").await.unwrap();
         let late = store.put(KEY, Bytes::from_static(b"cancelled"), Condition::Matches(e_tag.clone())).await.unwrap();
         assert_eq!(late, Put::Refused);
-        // Nor does an ETag come back with the content, where one holder writes again and again.
+        // An ETag also does not come back with the content if one holder writes several times.
         let Found { e_tag, .. } = store.get(KEY).await.unwrap().unwrap();
         put(store, KEY, 8, b"shipped").await.unwrap();
         put(store, KEY, 8, b"packed").await.unwrap();
@@ -131,8 +131,8 @@ async fn a_write_without_an_answer_is_written_once() {
     assert_eq!(history, ["quorumlock fence 7 write 1\npacked ", "quorumlock fence 8 write 2\nshipped"]);
 }
 
-/// Nobody knows what became of a write. The next one with the same token has what was there before,
-/// and settles it: what is on its way still comes too late.
+/// The outcome of a write is unknown. The next write with the same token settles it, even if it
+/// writes the old content again: the first write then comes too late.
 #[tokio::test]
 async fn a_write_whose_outcome_is_unknown_comes_too_late_after_the_next_one() {
     let (_bucket, stores) = stores().await;
@@ -151,7 +151,7 @@ async fn a_write_whose_outcome_is_unknown_comes_too_late_after_the_next_one() {
     }
 }
 
-/// A client of one's own, of a store whose writes all come to the same.
+/// A user's own client. All writes to its store have the same result.
 struct Client(Result<Put, Failed>);
 
 #[derive(Clone, Copy, Debug, PartialEq)]

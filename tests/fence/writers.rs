@@ -7,22 +7,21 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-/// What a write came to, by its token.
+/// The result of a write.
 pub(crate) enum Wrote {
     Done,
     Stale { seen: u64 },
 }
 
-/// Tokens in an order that is another one each time, some of them twice, as of a holder that writes
-/// twice.
+/// Tokens in random order. Some tokens appear twice, as if a holder wrote twice.
 pub(crate) fn tokens() -> Vec<u64> {
     let tokens = proptest::collection::vec(1_u64..40, 24).new_tree(&mut TestRunner::default()).unwrap().current();
     println!("tokens: {tokens:?}");
     tokens
 }
 
-/// All write at once. Returns the highest token, which no other may have kept from writing, and the
-/// only ones that were refused had seen a higher one.
+/// Writes with all tokens at the same time, and returns the highest token. Its writes must succeed.
+/// Other writes may be refused only because of a higher token.
 pub(crate) async fn all_write<F: Future<Output = Wrote>>(tokens: &[u64], write: impl Fn(u64) -> F) -> u64 {
     let wrote = join_all(tokens.iter().map(|&token| write(token))).await;
     let highest = *tokens.iter().max().unwrap();
@@ -34,7 +33,7 @@ pub(crate) async fn all_write<F: Future<Output = Wrote>>(tokens: &[u64], write: 
     highest
 }
 
-/// What was seen, one after the other, never goes back.
+/// Checks that the values never go back.
 pub(crate) fn never_goes_back<T: PartialOrd + Debug>(seen: &[T]) {
     assert!(seen.is_sorted(), "{seen:?}");
 }

@@ -1,5 +1,5 @@
-//! Callers get their answers in time, and after the faults they get the lock: all of those of one
-//! list.
+//! Checks that callers get their answers in time, and that they get the lock after the faults. If
+//! clients have different lists, the callers of one list must get the lock.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::history::{Micros, SECOND};
 use super::processes::Processes;
 use super::rule::{Rule, Verdict};
 
-/// How long after the faults it is known which list is in force.
+/// How long after the faults it takes at most until one list is in force.
 const SETTLES: Micros = 10 * SECOND;
 
 #[derive(Debug)]
@@ -18,7 +18,7 @@ struct Ask {
     must: bool,
 }
 
-/// Who waits for an answer.
+/// The calls that wait for an answer.
 #[derive(Debug, Default)]
 pub struct Asks {
     open: BTreeMap<u32, Ask>,
@@ -26,9 +26,9 @@ pub struct Asks {
     camps: Vec<u8>,
     /// When all faults had ended.
     healed: Option<Micros>,
-    /// When clients of each list last got what they had to, and in which events processes were kept out
-    /// by others.
+    /// For each list, when one of its clients last got a lock that it must get.
     won: BTreeMap<u8, Micros>,
+    /// The events in which another list kept a process out that must get the lock.
     kept_out: Vec<(usize, u16)>,
 }
 
@@ -57,7 +57,8 @@ impl Asks {
         }
     }
 
-    /// Who is `kept_out` may have to be: that is known in the end.
+    /// A call failed. If another list has `kept_out` the caller, the end of the history decides
+    /// whether this was right.
     pub fn failed(&mut self, now: Micros, ask: u32, kept_out: bool, processes: &Processes, verdict: &mut Verdict) {
         match self.open.get(&ask).filter(|ask| ask.must) {
             Some(ask) if kept_out => self.kept_out.push((verdict.at, ask.process)),
@@ -85,7 +86,8 @@ impl Asks {
         self.healed = Some(now);
     }
 
-    /// At the end: only those of another list than has the lock are kept out.
+    /// At the end: a caller may be kept out only if clients of another list got the lock, and
+    /// clients of its own list did not.
     pub fn kept_out(&self, verdict: &mut Verdict) {
         let settled = self.healed.map_or(0, |healed| healed + SETTLES);
         for &(event, process) in &self.kept_out {

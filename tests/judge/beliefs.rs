@@ -1,4 +1,4 @@
-//! Who believed to hold what, from when until when.
+//! All leases: which process believed that it holds which name, from when until when.
 
 use std::collections::BTreeMap;
 
@@ -15,35 +15,37 @@ const ROUNDING: Micros = 5;
 #[derive(Debug)]
 pub struct Lease {
     pub process: u16,
-    /// Of its list's name: leases of two teams have nothing in common.
+    /// The number of the list's name. Leases of two teams have nothing in common.
     team: u8,
     pub name: u8,
-    /// Whose claims it came from, where nodes were watched.
+    /// The owner whose claims won the lease, if the history contains the nodes' operations.
     pub owner: Option<Owner>,
     pub token: u64,
-    /// Of a reader.
+    /// Whether the holder is a reader.
     pub shared: bool,
-    /// Of how many permits it is one, as its holder knows; 0 where it is a lock.
+    /// How many permits the semaphore has, as the holder knows it; 0 if the lease is a lock.
     permits: u32,
-    /// When it was acquired, and which event that was.
+    /// When the lease was acquired, and the number of this event.
     pub from: Micros,
     pub event: usize,
-    /// Since when it keeps writers out: of a reader that was the writer, from when it was that
-    /// last.
+    /// Since when the lease keeps writers out, and the number of this event. If a reader was the
+    /// writer before, this is the end of the writer's lease.
     alone: (Micros, usize),
-    /// When its holder certainly believed in it last, or worked under it still though it was lost.
+    /// The last time at which the holder certainly believed in the lease, or still worked under the
+    /// lost lease.
     certain: Micros,
-    /// Until when it keeps others out: what it said last of when it ends, or when its holder let go.
+    /// Until when the lease keeps others out: the deadline that it last reported, or the time at
+    /// which its holder let go.
     pub until: Micros,
-    /// When it ended, and which event that was.
+    /// When the lease ended, and the number of this event.
     over: Option<(Micros, usize)>,
-    /// Whether it has never said, before it was given up, that it is not held.
+    /// False once the lease has reported, before it was given up, that it is not held.
     held: bool,
-    /// Known to have been told late.
+    /// Whether a violation was recorded because the holder learned of the loss too late.
     late: bool,
-    /// Its token is below one that nodes forgot: see [`Tokens`].
+    /// Whether its token is below a token that nodes forgot: see [`Tokens`].
     pub fell: bool,
-    /// It was held beside another one, and nobody promised that it would not.
+    /// Whether it was held beside another lease in a case in which nothing is promised.
     pub apart: bool,
 }
 
@@ -78,18 +80,18 @@ impl Lease {
         Self { team, ..self }
     }
 
-    /// Its team and its name.
+    /// The team and the name of the lease.
     pub const fn of(&self) -> (u8, u8) {
         (self.team, self.name)
     }
 
-    /// As nodes know it.
+    /// The owner and the name by which nodes know the lease.
     pub fn of_nodes(&self) -> Option<Try> {
         Some((self.owner?, self.name))
     }
 }
 
-/// The lease of each process that was believed in for the longest time, and its number.
+/// For each process, the lease that its holder believed in until the latest time, and its number.
 type Longest<'a> = BTreeMap<u16, (u32, &'a Lease)>;
 
 /// All leases by their numbers.
@@ -98,30 +100,32 @@ pub struct Beliefs {
     leases: BTreeMap<u32, Lease>,
     live: Vec<u32>,
     tokens: Tokens,
-    /// The ballot by which a process takes a name away.
+    /// The ballot with which a process revokes a name.
     revoking: BTreeMap<(u16, u8), u64>,
     revoked: Vec<Revoked>,
     /// When nodes forgot.
     forgot: Vec<Micros>,
 }
 
-/// A name was taken away from whoever had it when that `began`, and from whoever has a token below
-/// this.
+/// A revocation of a name. It ends leases that were acquired before the revocation `began`, and
+/// leases with a token below `below`.
 #[derive(Debug)]
 struct Revoked {
-    /// Who revoked.
+    /// The process that revoked the name.
     process: u16,
     name: u8,
     began: Micros,
     below: u64,
-    /// When that must be over.
+    /// When these leases must have ended.
     by: Micros,
-    /// What was acquired before a step of a clock that the revoker cannot know of may be left out.
+    /// When a clock was stepped without the revoker's knowledge, if so. Leases that were acquired
+    /// before this step may go on.
     unknown: Option<Micros>,
 }
 
 impl Revoked {
-    /// A node that forgets after that forgets this as well: lower tokens may come again.
+    /// Whether this revocation must end the lease. A node that forgets later also forgets the
+    /// revocation, so lower tokens may be granted again.
     fn concerns(&self, lease: &Lease, forgot: &[Micros]) -> bool {
         let forgotten = forgot.iter().any(|&at| self.began <= at && at < lease.from);
         let left_out = self.unknown.is_some_and(|stepped| lease.from < stepped);
@@ -139,7 +143,7 @@ impl Beliefs {
         self.leases.get(&number)
     }
 
-    /// A lease, of which the first claim was sent at `asked`.
+    /// Adds a lease. Its token was first asked for, or handed over, at `asked`.
     pub fn acquired(&mut self, number: u32, lease: Lease, asked: Micros, promises: &Promises, verdict: &mut Verdict) {
         let (process, now) = (lease.process, lease.from);
         let apart = self.stand_apart(&lease, promises);
@@ -160,7 +164,8 @@ impl Beliefs {
         self.live.push(number);
     }
 
-    /// Whether others hold the same name at that moment, which is nobody's promise.
+    /// Whether other processes hold the same name at this moment, and nothing is promised for this
+    /// case. Marks the other leases.
     fn stand_apart(&mut self, lease: &Lease, promises: &Promises) -> bool {
         let mut apart = false;
         for number in &self.live {
@@ -173,12 +178,12 @@ impl Beliefs {
         apart
     }
 
-    /// As what nodes know a lease, if that is known.
+    /// The owner and the name by which nodes know a lease, if the history shows them.
     pub fn of_nodes(&self, number: u32) -> Option<Try> {
         self.leases.get(&number)?.of_nodes()
     }
 
-    /// Another caller has it too.
+    /// Another caller of the same session got the name, which the session holds by this lease.
     pub fn shared(&self, number: u32, verdict: &mut Verdict) {
         if self.leases.get(&number).is_none_or(|lease| lease.over.is_some()) {
             verdict
@@ -186,7 +191,8 @@ impl Beliefs {
         }
     }
 
-    /// The reader was this writer, until that ended: nobody else writes since.
+    /// The reader was this writer before. Nobody else may have written since the writer's lease
+    /// ended.
     pub fn follows(&mut self, reader: u32, writer: u32) {
         let ended = self.leases.get(&writer).and_then(|lease| lease.over);
         if let (Some((at, event)), Some(reader)) = (ended, self.leases.get_mut(&reader)) {
@@ -194,12 +200,12 @@ impl Beliefs {
         }
     }
 
-    /// What was acquired is one of so many permits.
+    /// The lease is a permit of a semaphore that has this many permits.
     pub fn counted(&mut self, number: u32, permits: u32) {
         self.leases.get_mut(&number).into_iter().for_each(|lease| lease.permits = permits);
     }
 
-    /// Asked whether it is held, it said so.
+    /// The lease reported that it is held.
     pub fn held(
         &mut self,
         now: Micros,
@@ -216,7 +222,8 @@ impl Beliefs {
         if now + ROUNDING < until && processes.awake(lease.process).is_some() {
             lease.certain = now;
         }
-        // Clients of lists that need not know of each other take nothing away from each other.
+        // If the lists of two clients need not notice each other, neither client can revoke the
+        // other's locks.
         let is_covered = |revoked: &Revoked| promises.covers(revoked.process, lease.process, revoked.began);
         let lasts = |revoked: &&Revoked| {
             revoked.concerns(lease, &self.forgot) && revoked.by < lease.certain && !is_covered(revoked)
@@ -227,14 +234,14 @@ impl Beliefs {
         }
     }
 
-    /// Asked whether it is held, it said that it is not.
+    /// The lease reported that it is not held.
     pub fn denied(&mut self, number: u32) {
         if let Some(lease) = self.leases.get_mut(&number).filter(|lease| lease.over.is_none()) {
             lease.held = false;
         }
     }
 
-    /// Whether it said that it is held when it was given up.
+    /// Whether the lease had not reported a loss before it was given up.
     pub fn was_held(&self, number: u32) -> bool {
         self.leases.get(&number).is_some_and(|lease| lease.held)
     }
@@ -253,15 +260,16 @@ impl Beliefs {
         self.revoked.push(Revoked { process, name, began, below, by, unknown });
     }
 
-    /// Nothing works under it any more, be it that it was lost. Until now, or its deadline, nobody
-    /// else was to enter.
+    /// The work under the lease has ended, even if the lease was lost before. Until now, or until
+    /// its deadline if that was earlier, the lease kept others out.
     pub fn let_go(&mut self, now: Micros, number: u32) {
         let Some(lease) = self.leases.get_mut(&number) else { return };
         lease.until = lease.until.min(now);
         lease.certain = lease.certain.max(lease.until);
     }
 
-    /// A node is asked to release it.
+    /// A release of the lease is sent to a node. At this time, the lease must not keep others out
+    /// any more.
     pub fn given_back(&self, now: Micros, number: u32, verdict: &mut Verdict) {
         if let Some(lease) = self.leases.get(&number).filter(|lease| lease.until > now + ROUNDING) {
             let early = lease.until - now;
@@ -269,8 +277,8 @@ impl Beliefs {
         }
     }
 
-    /// Its holder gave it up, or was told that it is lost; if because its time ran out, it was
-    /// believed in until then.
+    /// The holder gave the lease up, or learned that it is lost. If the lease `expired`, the holder
+    /// believed in it until its deadline.
     pub fn ended(&mut self, now: Micros, event: usize, number: u32, expired: bool) {
         let Some(lease) = self.leases.get_mut(&number) else { return };
         lease.over.get_or_insert((now, event));
@@ -285,14 +293,14 @@ impl Beliefs {
         self.live.retain(|lease| leases[lease].process != process);
     }
 
-    /// It keeps nobody out any more.
+    /// A process shuts its quorum down. From now on its leases keep nobody out.
     pub fn shut_down(&mut self, now: Micros, process: u16) {
         let held = self.leases.values_mut().filter(|lease| lease.process == process);
         held.for_each(|lease| lease.until = lease.until.min(now));
     }
 
-    /// Says that a lease is believed in for longer than the round allows from which it has its
-    /// time.
+    /// Records a violation if the holder believes in its lease for longer than its last round or
+    /// renewal allows.
     pub fn bounded(&self, now: Micros, number: u32, deadline: Option<Micros>, verdict: &mut Verdict) {
         let Some(lease) = self.leases.get(&number) else { return };
         match deadline {
@@ -305,7 +313,8 @@ impl Beliefs {
         }
     }
 
-    /// Whoever has not been told by its deadline is told late.
+    /// Records a violation for each lease whose deadline has passed before its holder learned of
+    /// the loss.
     pub fn overdue(
         &mut self,
         now: Micros,
@@ -324,8 +333,8 @@ impl Beliefs {
         }
     }
 
-    /// At the end: nobody got a permit while so many were believed in that there were more than anybody
-    /// knows of. There is one semaphore in a history.
+    /// At the end: checks that at no time more permits were held than the largest number that any
+    /// holder knows. A history has only one semaphore.
     pub fn too_many(&self, verdict: &mut Verdict) {
         let permits = || self.leases.iter().filter(|(_, lease)| lease.permits > 0);
         let most = permits().map(|(_, lease)| lease.permits).max().unwrap_or(0);
@@ -339,10 +348,10 @@ impl Beliefs {
         }
     }
 
-    /// At the end: no two beliefs in one name have a moment in common, but for those of readers, and
-    /// for those that nobody promised to keep apart.
+    /// At the end: checks that no two processes believed in one name at the same time. Exceptions
+    /// are two readers, and cases in which nothing is promised.
     pub fn two_believers(&self, promises: &Promises, verdict: &mut Verdict) {
-        // By team and name, of writers and of readers: the longest of each process.
+        // The leases so far, by team and name, and by whether they are of readers.
         let mut longest: BTreeMap<((u8, u8), bool), Longest<'_>> = BTreeMap::new();
         let mut leases: Vec<_> = self.leases.iter().collect();
         leases.sort_by_key(|(_, lease)| lease.alone.1);
@@ -364,8 +373,8 @@ impl Beliefs {
     }
 }
 
-/// Whether nobody promised that these two were not held together: but not for long where both hear of
-/// a node that tells them.
+/// Whether these two leases were held together in a case in which nothing is promised. If both
+/// clients hear from a node that they share, this case must not last for long.
 fn is_covered(lease: &Lease, before: &Lease, promises: &Promises) -> bool {
     let (one, other) = (lease.process, before.process);
     let together = (lease.alone.0, before.certain.min(lease.certain));

@@ -1,13 +1,13 @@
-//! Since when nothing has gone wrong that keeps a waiter from asking, or its votes from counting.
+//! Since when no fault has kept waiters from asking, or votes from counting.
 
 use std::collections::BTreeSet;
 
 use super::history::{Micros, SECOND, What};
 
-/// How long it takes until connections stand again, and those that wait have asked.
+/// How long after a fault it takes until connections are up again and waiters have asked.
 const SETTLES: Micros = 5 * SECOND;
 
-/// What lasts.
+/// A fault that lasts until another event ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Trouble {
     Cut(u16, u8),
@@ -21,9 +21,9 @@ enum Trouble {
 #[derive(Debug, Default)]
 pub struct Calm {
     open: BTreeSet<Trouble>,
-    /// When the last one has settled.
+    /// When the effects of the last fault are over.
     since: Micros,
-    /// For so long a node is doubted.
+    /// How long a node may be doubted.
     doubts: Micros,
 }
 
@@ -48,7 +48,7 @@ impl Calm {
                 self.lasts(now, Trouble::Split(node), split);
                 self.settles(now + self.doubts);
             }
-            // It may put its list in force first.
+            // A new process may first put its list in force.
             What::Started { .. } if now > 0 => self.settles(now + self.doubts),
             What::Forgot { .. } | What::Moved { .. } => self.settles(now + self.doubts),
             What::ClockStepped { .. } => self.settles(now + self.doubts),
@@ -57,7 +57,7 @@ impl Calm {
         }
     }
 
-    /// Whether nothing has gone wrong since then.
+    /// Whether there is no fault, and the effects of all faults were over by `since`.
     pub fn is_since(&self, since: Micros) -> bool {
         self.open.is_empty() && since >= self.since
     }

@@ -1,4 +1,5 @@
-//! What happened, in order. Written by the world, read by the judge; knows nothing of the library.
+//! What happened, in order. The world writes the history, and the judge reads it. The history knows
+//! nothing of the library.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,7 +13,7 @@ pub type Owner = u32;
 
 pub const SECOND: Micros = 1_000_000;
 
-/// How many events before a violation are shown, and how many behind.
+/// How many events before a violation are shown, and how many after it.
 const BEFORE: usize = 60;
 const BEHIND: usize = 5;
 
@@ -26,18 +27,18 @@ pub enum Verb {
     Other,
 }
 
-/// What a node answered, as far as the judge cares.
+/// A node's answer, reduced to what the judge needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// The claimant holds it.
+    /// The claimant holds the name.
     Granted,
     /// The ballot was not above the fence.
     Stale,
     Extended,
     Healed,
-    /// Somebody else holds it, or it is another's turn.
+    /// Another owner holds the name, or another waiter comes first.
     Refused,
-    /// Released or withdrawn: had it been held?
+    /// A release or withdrawal was carried out; true if the owner held the name.
     Released(bool),
     /// The node has no record, and carried nothing out.
     Forgot,
@@ -51,30 +52,30 @@ pub enum Answer {
 pub struct Op {
     pub process: u16,
     pub node: u8,
-    /// To which the node's name led.
+    /// The server to which the node's name led.
     pub server: u8,
     pub name: u8,
-    /// Which names it is about besides, a bit each.
+    /// The other names of the operation, one bit each.
     pub also: u16,
     pub verb: Verb,
     pub owner: Owner,
-    /// Whether it is to stand in line from now on, if it holds nothing.
+    /// Whether the owner takes a place in the queue if the name is not granted.
     pub waits: bool,
-    /// Of a reader.
+    /// Whether the owner is a reader.
     pub shared: bool,
     pub ballot: u64,
-    /// Of a release; 0 of one that never held it.
+    /// The token of a release; 0 if the owner never held the name.
     pub token: u64,
-    /// Milliseconds.
+    /// In milliseconds.
     pub ttl: u32,
-    /// Milliseconds that it asks to be handed over for, or is.
+    /// How long a hand-over is to last, or lasts, in milliseconds.
     pub hand: u32,
     /// When it was submitted.
     pub sent: Micros,
 }
 
 impl Op {
-    /// The same for each of its names.
+    /// One operation for each name of this operation.
     pub fn each(self) -> impl Iterator<Item = Self> {
         let also = (0..16).filter(move |name| self.also >> name & 1 == 1);
         std::iter::once(self.name).chain(also).map(move |name| Self { name, also: 0, ..self })
@@ -91,9 +92,9 @@ pub enum Memory {
 /// The result that a release returns to the holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Told {
-    /// It was held until then.
+    /// The lock was held until its release.
     Released,
-    /// It had ended before.
+    /// The lock had ended before its release.
     Expired,
     /// Too few nodes have answered.
     Unconfirmed,
@@ -109,7 +110,7 @@ pub enum What {
         by: Micros,
         must: bool,
     },
-    /// It got it: `until` is how long it believes.
+    /// The client got the name. `until` is its deadline.
     Acquired {
         process: u16,
         ask: u32,
@@ -117,48 +118,49 @@ pub enum What {
         lease: u32,
         token: u64,
         until: Micros,
-        /// As a reader.
+        /// Whether the client is a reader.
         shared: bool,
-        /// Whose claims it came from, if that is known.
+        /// The owner whose claims won the name, if known.
         owner: Option<Owner>,
     },
-    /// What it got is the first of a period.
+    /// The lease is a permit for a period: it must be the first one in this period.
     First {
         process: u16,
         lease: u32,
         name: u8,
         period: Micros,
     },
-    /// It undid its period: others may be the first.
+    /// The client undid its permit: others may get a permit for the period.
     Undone {
         process: u16,
         lease: u32,
     },
-    /// Since `began` it was told that somebody had the period, and it has nothing to do.
+    /// A claim that began at `began` got no permit: another client had one for this period.
     Skipped {
         process: u16,
         name: u8,
         began: Micros,
         period: Micros,
     },
-    /// The writer is about to become a reader: it does not believe to write any more.
+    /// The writer is about to become a reader. It no longer believes that it holds as a writer.
     Yields {
         process: u16,
         lease: u32,
     },
-    /// The reader was the writer, and nobody else wrote since that yielded.
+    /// The reader with `lease` was the `writer` before. Nobody else may have written since the
+    /// writer yielded.
     Follows {
         process: u16,
         lease: u32,
         writer: u32,
     },
-    /// The leader is about to proclaim a value, which nobody else does.
+    /// The leader is about to proclaim a value, which nobody else proclaims.
     Proclaims {
         process: u16,
         lease: u32,
         value: u32,
     },
-    /// An observer was told who leads, and what that proclaimed last, if anything.
+    /// An observer saw a leader, and the last value that this leader proclaimed, if any.
     Saw {
         process: u16,
         observer: u32,
@@ -167,61 +169,64 @@ pub enum What {
         token: u64,
         value: Option<u32>,
     },
-    /// All is quiet for long, and it was not told of the last.
+    /// The observer did not see the last value, long after all faults and all other values.
     Unseen {
         process: u16,
         observer: u32,
     },
-    /// What it got is one of so many permits, as far as it knows: no more of them are held together.
+    /// The lease is one of `permits` permits, as the client knows their number. No more permits may
+    /// be held at a time.
     Counted {
         process: u16,
         lease: u32,
         permits: u32,
     },
-    /// It got it as another caller of the same session, which has it as this lease.
+    /// The client got a name that its session already holds, by this lease.
     Shares {
         process: u16,
         ask: u32,
         name: u8,
         lease: u32,
     },
-    /// It was granted a session, which holds nothing yet.
+    /// The client was granted a session, which holds nothing yet.
     Begun {
         process: u16,
         ask: u32,
     },
-    /// The session of this process does not hold this name as it should, or does and should not.
+    /// A session of this process does not hold this name although it must, or holds it although it
+    /// must not.
     HeldAmiss {
         process: u16,
         name: u8,
     },
-    /// Nothing has gone wrong for longer than a ttl: what is held by both was renewed at one moment.
+    /// No fault has happened for longer than a ttl. So the two leases of a session must have been
+    /// renewed at one moment.
     Together {
         process: u16,
         lease: u32,
         other: u32,
     },
-    /// It did not.
+    /// The client did not get the name.
     Failed {
         process: u16,
         ask: u32,
         name: u8,
         unavailable: bool,
-        /// Because clients of another list, or another protocol, have the nodes.
+        /// Whether another list, or another version of the protocol, is in force on nodes.
         kept_out: bool,
     },
-    /// A try was told that somebody else has the name.
+    /// A try returned that another owner has the name.
     Denied {
         process: u16,
         name: u8,
     },
-    /// It went away without waiting for the answer.
+    /// The client dropped its call before the result came.
     Cancelled {
         process: u16,
         ask: u32,
         name: u8,
     },
-    /// Asked whether it is held, the lease said so.
+    /// The lease reported whether it is held, and until when.
     Sample {
         process: u16,
         name: u8,
@@ -229,20 +234,20 @@ pub enum What {
         held: bool,
         until: Micros,
     },
-    /// The holder gives it up.
+    /// The holder gives the lease up.
     Released {
         process: u16,
         name: u8,
         lease: u32,
     },
-    /// The holder is told that a quorum of nodes has freed what it gave up.
+    /// The release returned to the holder that a quorum of nodes has freed the name.
     Freed {
         process: u16,
         name: u8,
         lease: u32,
     },
-    /// A release has returned to its holder. If the release has several names, there is one event for
-    /// each name, and `more` is true for all but the last. It waits for `round` at most.
+    /// A release has returned to its holder. If the release has several names, there is one event
+    /// for each name, and `more` is true for all but the last. A release waits for `round` at most.
     ReleaseTold {
         process: u16,
         name: u8,
@@ -251,29 +256,30 @@ pub enum What {
         round: Micros,
         more: bool,
     },
-    /// The holder is told that it lost it.
+    /// The holder learned that the lease is lost.
     LostTold {
         process: u16,
         name: u8,
         lease: u32,
-        /// Because its time ran out; else something else ended it before.
+        /// Whether the lease ended at its deadline. Otherwise something ended it earlier.
         expired: bool,
     },
-    /// Nothing works any more under what was lost: its guard is dropped now.
+    /// The work under a lost lease has ended: its guard is dropped now.
     LetGo {
         process: u16,
         name: u8,
         lease: u32,
     },
-    /// A quorum of nodes has taken the name away from whoever held it when that `began`, and from
-    /// whoever has a token below the ballot of that: it is over `by` then.
+    /// A quorum of nodes has revoked the name. Leases that were acquired before the revocation
+    /// `began`, and leases with a token below its ballot, must have ended at `by`.
     Revoked {
         process: u16,
         name: u8,
         began: Micros,
         by: Micros,
     },
-    /// The holder was asked to do something only holders may, and may have been refused.
+    /// A write of the holder reached the storage. `checked`: whether this storage checks tokens.
+    /// `taken`: whether it took the write.
     Wrote {
         process: u16,
         name: u8,
@@ -283,13 +289,13 @@ pub enum What {
         checked: bool,
     },
     Submitted(Op),
-    /// A node carried it out.
+    /// A node carried out the operation.
     Did(Op, Answer),
     /// The answer reached the process.
     Delivered(Op, Answer),
-    /// A node granted the name with a release: an operation that nobody sent.
+    /// A node handed the name over to a waiter. This claim describes the grant; no client sent it.
     HandedOver(Op),
-    /// That reached the process.
+    /// The push of a hand-over reached the process.
     Pushed(Op),
     Started {
         process: u16,
@@ -304,7 +310,7 @@ pub enum What {
     Killed {
         process: u16,
     },
-    /// It shuts its quorum down, with all that it holds.
+    /// The process shuts its quorum down, and so loses all its locks.
     ShutDown {
         process: u16,
     },
@@ -344,17 +350,18 @@ pub enum What {
     Weather {
         bad: bool,
     },
-    /// What a server stores became another under its running process: nothing, or an old copy.
+    /// A running server lost its data: it now has no data, or an old copy.
     Forgot {
         node: u8,
         memory: Memory,
     },
-    /// A name leads everybody to another server.
+    /// A node's name leads all processes to another server.
     Moved {
         node: u8,
         server: u8,
     },
-    /// A name leads some processes to another server than the rest; or not any more.
+    /// A node's name begins to lead some processes to another server (`split`), or leads all
+    /// processes to one server again.
     Split {
         node: u8,
         server: u8,
@@ -362,15 +369,15 @@ pub enum What {
     },
     /// The last fault has ended.
     Healed,
-    /// At the end: something that should be gone.
+    /// At the end, a node still stores a hold.
     KeyLeft {
         node: u8,
     },
     LineLeft {
         node: u8,
     },
-    /// A name is free on a node since then, though this owner waits for it, the first of those that
-    /// live. By then it was to be somebody's: a waiter was to ask.
+    /// A name has been free on a node since `since`, although this owner, the first live waiter,
+    /// has a place there. A waiter should have asked, so that the name is held again, `by` then.
     Idle {
         node: u8,
         name: u8,
@@ -378,9 +385,9 @@ pub enum What {
         since: Micros,
         by: Micros,
     },
-    /// A node has carried out what ends a wait, and the place in line is still there.
+    /// A node has carried out an operation that ends a wait, and the owner's place is still there.
     PlaceKept(Op),
-    /// A node has granted a claim though the list that is in force there is not the client's.
+    /// A node has granted a claim although the list in force there is not the client's list.
     GrantedToOther(Op),
     TasksLeft {
         process: u16,
@@ -419,8 +426,8 @@ impl History {
         self.events.push(Event { at, what });
     }
 
-    /// The number of an owner. What is before its last slash differs between runs (it holds the
-    /// process id) and is not kept.
+    /// The number of an owner. The text before the last slash contains the process id, and so
+    /// differs between runs. It is not kept.
     pub fn owner(&mut self, process: u16, text: &str) -> Owner {
         if let Some(&known) = self.owners.get(text) {
             return known;
@@ -444,13 +451,13 @@ impl History {
         Line { history: self, event }
     }
 
-    /// What happened before the event of that number, and a little of what happened after it.
+    /// The events before the event with this number, this event, and a few events after it.
     pub fn around(&self, event: usize) -> impl Iterator<Item = String> {
         let (first, last) = (event.saturating_sub(BEFORE), (event + BEHIND).min(self.events.len() - 1));
         self.events[first..=last].iter().map(|event| self.line(event).to_string())
     }
 
-    /// The whole, as text.
+    /// The whole history as text.
     pub fn text(&self) -> String {
         use std::fmt::Write;
         let mut text = String::new();

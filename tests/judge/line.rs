@@ -1,5 +1,5 @@
-//! Places in nodes' lines: whoever took one gives it up there. A message that was late may take it
-//! again; then it ends by itself.
+//! Places in nodes' queues. An owner that took a place must give it up on the same node. A late
+//! message may take the place again; then the place ends by itself.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use super::history::{Answer, Micros, Op, Owner, Verb};
 use super::processes::Processes;
 use super::rule::{Rule, Verdict};
 
-/// A place in a node's line.
+/// A place in a node's queue.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stand {
     process: u16,
-    /// When the last message was sent that took it.
+    /// When the last message that took the place was sent.
     taken: Option<Micros>,
-    /// When the last one was sent that gives it up: a release, or what was granted the name.
+    /// When the last message that gives the place up was sent: a release, or a granted claim.
     left: Micros,
 }
 
@@ -30,9 +30,9 @@ impl Line {
         }
     }
 
-    /// Who waits takes a place; who is granted the name has left it.
+    /// A refused claim that waits takes a place, and a granted claim gives the place up.
     pub fn did(&mut self, op: Op, answer: Answer) {
-        // Another process took the name away, and nobody's place.
+        // Another process revoked the name, which removes no place.
         if op.verb == Verb::Revoke {
             return;
         }
@@ -44,13 +44,13 @@ impl Line {
         }
     }
 
-    /// Its places are gone. Who gave one up has done so: a message from before, sent again to the
-    /// process that answers now, may take it once more.
+    /// A node forgot its places. The times at which owners gave places up stay: an older message
+    /// that is sent again may reach the node's new process, and take such a place once more.
     pub fn forgot(&mut self, node: u8) {
         self.stands.iter_mut().filter(|((.., at), _)| *at == node).for_each(|(_, stand)| stand.taken = None);
     }
 
-    /// At the end.
+    /// At the end: each owner of a live process must have given its places up.
     pub fn never_left(&self, processes: &Processes, verdict: &mut Verdict) {
         for ((owner, _, node), stand) in &self.stands {
             if !processes.is_dead(stand.process) && stand.taken.is_some_and(|taken| taken > stand.left) {

@@ -1,8 +1,8 @@
-//! Reads a history and says what in it must not be. Knows the protocol's promises, and nothing of
-//! the client.
+//! Reads a history, and reports each event that breaks a promise. Knows the protocol's promises,
+//! and nothing of the client.
 //!
-//! The simulation records everything, what nodes are asked and answer included; real processes tell
-//! what they believe, and are judged by that.
+//! The simulation records everything, including requests to nodes and their answers. Real processes
+//! report only the leases that they believe in, and are judged by these reports.
 
 mod asks;
 mod beliefs;
@@ -43,7 +43,7 @@ use rounds::{Rounds, Try};
 use rule::Verdict;
 use storage::Storage;
 
-/// What a history was good for.
+/// Counts of what happened in a history.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub asked: u64,
@@ -61,30 +61,30 @@ pub struct Judgement {
     pub violations: Vec<Violation>,
 }
 
-/// What nodes were asked is in the history, and what they answered.
+/// The configuration of a world whose history contains the requests to nodes and their answers.
 #[derive(Debug)]
 pub struct Watched {
     /// By process.
     pub clients: Vec<Configured>,
-    /// Where nobody need sync nodes to what they forgot.
+    /// Set if nodes that forgot tokens need not be synced.
     pub clocks: Option<Clocks>,
-    /// Nothing is excused that is not promised.
+    /// If true, the judge excuses nothing, not even cases in which nothing is promised.
     pub strict: bool,
 }
 
-/// What a process was told before it began.
+/// The configuration of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Configured {
-    /// How many nodes its list has, and which: a bit each.
+    /// The number of nodes in its list, and these nodes, one bit each.
     pub nodes: usize,
     pub of: u64,
-    /// At how many parts per million of true time its clock ran.
+    /// The rate of its clock, in parts per million of true time.
     pub rate: u64,
-    /// The longest ttl of its list.
+    /// The `max_ttl` of its list.
     pub max_ttl: Micros,
-    /// Which list it has: while another one is in force it is kept out.
+    /// The number of its list. While another list is in force, the process is kept out.
     pub list: u8,
-    /// The number of that list's name: two names have nothing in common.
+    /// The number of the list's name. Lists with different names have nothing in common.
     pub team: u8,
 }
 
@@ -107,7 +107,7 @@ pub fn judge(events: &[Event], watched: Option<Watched>) -> Judgement {
     judge.finish()
 }
 
-/// What is found of clients of which it is known how they are configured, and not what they ask nodes.
+/// The violations in a history of clients whose configurations are known, but not their requests.
 fn judge_beliefs(events: &[Event], clients: Vec<Configured>) -> Vec<Rule> {
     let mut judge = Judge { promises: Promises::new(clients, false), ..Judge::default() };
     for (at, event) in events.iter().enumerate() {
@@ -166,7 +166,7 @@ impl Judge {
                 self.keeps(lease, true);
             }
             What::Skipped { name, began, period, .. } => self.skipped(name, began, period),
-            // One that waits in the same process may be before it.
+            // Another caller in the same process may wait before this one.
             What::Denied { process, name } if !asks.waits(process) => self.denied(process, name),
             What::Denied { .. } => {}
             What::Yields { lease, .. } => {
@@ -188,7 +188,7 @@ impl Judge {
             }
             What::Undone { lease, .. } => {
                 self.beliefs.let_go(now, lease);
-                // What is undone when its period is over is with no node any more.
+                // If the period is over when its permit is undone, no node holds the name any more.
                 if self.periods.undone(now, lease) {
                     self.keeps(lease, false);
                 }
@@ -298,7 +298,8 @@ impl Judge {
         self.periods.first(now, name, first, remembered, &mut self.verdict);
     }
 
-    /// Somebody may have had the period before it was asked for, by the slowest clock.
+    /// A claim got no permit. So another client must have had one, up to a period before this claim
+    /// began, by the slowest clock.
     fn skipped(&mut self, name: u8, began: Micros, period: Micros) {
         let since = began.saturating_sub(period + period / DRIFT);
         if self.rounds.as_ref().is_some_and(|rounds| !rounds.somebody_had(name, since)) {
@@ -312,14 +313,14 @@ impl Judge {
         }
     }
 
-    /// An observer was told that this owner leads.
+    /// An observer saw this owner lead. So a quorum must have held the name for this owner.
     fn led(&mut self, of: Try) {
         if self.rounds.as_ref().is_some_and(|rounds| !rounds.was_had(of)) {
             self.verdict.broken(Rule::SeenAmiss, "no quorum has had it for this leader");
         }
     }
 
-    /// What this lease came from is to stay with the nodes.
+    /// Sets whether nodes are to keep the name for this lease's owner after the lease has ended.
     fn keeps(&mut self, lease: u32, keeps: bool) {
         if let (Some(rounds), Some(of)) = (&mut self.rounds, self.beliefs.of_nodes(lease)) {
             rounds.keeps(of, keeps);
@@ -372,9 +373,10 @@ impl Judge {
         }
     }
 
-    /// Whoever has had it from a quorum waits no more, though a node may not know.
+    /// Records a violation if a name was free on a node while an owner waited there. An owner that
+    /// a quorum granted the name waits no more, even if this node does not know it yet.
     fn idle(&mut self, now: Micros, node: u8, of: Try, free: Range<Micros>) {
-        // The queues of a list that is not in force any more are void.
+        // The queues of a list that is not in force any more do not count.
         let waits = self.rounds.as_ref().is_some_and(|rounds| !rounds.was_had(of) && rounds.has_one_list());
         if waits && now >= free.end && self.calm.is_since(free.start) {
             let long = now - free.start;
@@ -410,7 +412,7 @@ impl Judge {
             }
             (_, Answer::Extended | Answer::Healed) => rounds.has(now, op),
             (Verb::Claim, Answer::Refused) => rounds.refused(op, self.verdict.at),
-            // What a node has forgotten it has freed.
+            // A node that forgot the name has freed it.
             (Verb::Release, Answer::Released(_) | Answer::Forgot) => rounds.released(op),
             _ => {}
         }
@@ -437,7 +439,7 @@ impl Judge {
     }
 }
 
-/// What is found at the end.
+/// Violations that are found at the end of a run.
 fn left_behind(what: What, verdict: &mut Verdict) {
     let why = match what {
         What::LineLeft { node } => format!("somebody is left in a line on n{node}"),

@@ -1,6 +1,6 @@
-//! What a client cannot know: "what happened to a node before it first connected, if no trace is
-//! left: a stepped clock" ("What is not promised" in docs/guarantees.md). The node may have ended
-//! early what it granted before that, so a client that takes the name away may not hear of it.
+//! Clock steps that a new client cannot know of, because they happened before it first connected
+//! (docs/guarantees.md, "What is not promised", 3). A node whose clock was set forward may have
+//! ended earlier holds too soon. So a client that revokes a name may not learn of such a hold.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::history::Micros;
 
 #[derive(Debug, Default)]
 pub struct Newcomers {
-    /// By process: nothing that was granted before a step is held longer than this after it.
+    /// By process: a lock that was granted before a step ends at most this long after the step.
     max_ttl: Vec<Micros>,
     /// Nodes whose clocks were set forward, and when.
     steps: Vec<(u8, Micros)>,
@@ -31,8 +31,9 @@ impl Newcomers {
         self.met.entry((process, node)).or_insert(now);
     }
 
-    /// The last step that this process cannot know of, and that may still matter to what began then:
-    /// it connected after the step, which was less than `max_ttl` ago.
+    /// The last step that this process cannot know of, and that may still matter to a revocation
+    /// that began at `began`. The process connected after this step, and the step was less than
+    /// `max_ttl` before `began`.
     pub fn unknown_step(&self, process: u16, began: Micros) -> Option<Micros> {
         let longest = self.max_ttl.get(usize::from(process)).copied()?;
         let unknown = |&&(node, at): &&(u8, Micros)| {

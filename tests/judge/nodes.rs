@@ -1,5 +1,5 @@
-//! What each node holds, as far as its answers tell. One that forgets or whose clock is stepped may
-//! do what it likes; the guard must deal with that.
+//! The holds of each node, as its answers show them. If a node forgets, or its clock is stepped,
+//! it may break its holds: the clients' rules must deal with that.
 
 use std::collections::HashMap;
 
@@ -10,27 +10,28 @@ use super::rule::{Rule, Verdict};
 struct Hold {
     owner: Owner,
     ballot: u64,
-    /// Until then at least, by a clock that runs fast.
+    /// The node holds the name until then at least, even if its clock runs fast.
     until: Micros,
 }
 
-/// A reader's ballot, and until when it reads at least.
+/// A reader's ballot, and until when its hold lasts at least.
 type Reads = (u64, Micros);
 
 #[derive(Debug, Default)]
 pub struct Nodes {
     holds: HashMap<(u8, u8), Hold>,
     reads: HashMap<(u8, u8, Owner), Reads>,
-    /// The ballot up to which an owner's claims of a name were withdrawn, or any once it has ended; but
-    /// not of readers: others that read may have kept their fence from being the name's.
+    /// The ballot up to which an owner's claims of a name were withdrawn; the highest number once
+    /// the owner has ended. Readers have no entry: beside other readers, their late claims may be
+    /// granted.
     tombs: HashMap<(u8, u8, Owner), u64>,
-    /// The token up to which an owner's locks are over.
+    /// The token up to which an owner's locks were released.
     over: HashMap<(u8, u8, Owner), u64>,
-    /// Who was granted a name with a ballot.
+    /// The owner to which a name was granted with a ballot.
     ballots: HashMap<(u8, u8, u64), Owner>,
-    /// Up to which token a name was taken away.
+    /// The token up to which a name was revoked.
     revoked: HashMap<(u8, u8), u64>,
-    /// The highest ballot by which any node granted a name to an owner.
+    /// The highest ballot with which any node granted a name to an owner.
     won: HashMap<(u8, Owner), u64>,
 }
 
@@ -51,7 +52,7 @@ impl Nodes {
                 self.hold(op, until);
             }
             Answer::Released(held) => {
-                // Of several names, a node may have held some.
+                // If a release has several names, the node may have held only some of them.
                 let kept = alone && !held && op.verb == Verb::Release && self.holds_until(op) > now;
                 if kept {
                     let why = format!("n{} holds it still for an owner that has ended", op.server);
@@ -72,13 +73,13 @@ impl Nodes {
         self.revoked.retain(|&(at, _), _| at != node);
     }
 
-    /// Its clock was stepped: when its holds end is not known any more.
+    /// A node's clock was stepped: it is no longer known when the node's holds end.
     pub fn stepped(&mut self, node: u8) {
         self.holds.iter_mut().filter(|((at, _), _)| *at == node).for_each(|(_, hold)| hold.until = 0);
         self.reads.iter_mut().filter(|((at, ..), _)| *at == node).for_each(|(_, (_, until))| *until = 0);
     }
 
-    /// With a release, the node granted the name to the next.
+    /// The node handed the name over to the next waiter.
     pub fn handed_over(&mut self, now: Micros, op: Op, verdict: &mut Verdict) {
         self.granted(op, now + lasts(op.hand), verdict);
     }
@@ -87,10 +88,10 @@ impl Nodes {
         self.revoked(op, op.ballot, verdict);
         let won = self.won.entry((op.name, op.owner)).or_default();
         *won = op.ballot.max(*won);
-        // Of readers, several may have one ballot. What it had with a higher one has ended: else the node
-        // would have called this one stale.
+        // Several readers may have one ballot. If this reader had a higher ballot, that hold has
+        // ended: otherwise the node would have replied `stale`.
         if op.shared {
-            // Its own writer, which it follows, or one whose time is over.
+            // The hold of a writer: the reader follows this writer, or the hold has expired.
             self.holds.remove(&(op.server, op.name));
             let (ballot, _) = self.reads.entry((op.server, op.name, op.owner)).or_default();
             *ballot = op.ballot;
@@ -99,8 +100,8 @@ impl Nodes {
         }
         let held = self.holds.get(&(op.server, op.name)).is_some_and(|hold| hold.owner == op.owner);
         self.hold(op, until);
-        // Who holds it, by healing perhaps, is only told so. (Clients may choose the same ballot:
-        // one of them is refused.)
+        // If the owner already holds the name, perhaps by a heal, the node only confirms that. (Two
+        // clients may choose the same ballot: then one of them is refused.)
         if held {
             self.ballots.entry((op.server, op.name, op.ballot)).or_insert(op.owner);
             return;
@@ -111,7 +112,8 @@ impl Nodes {
         }
     }
 
-    /// It holds it with this ballot, or a higher one that it had. A reader loses no time by another ask.
+    /// The owner holds the name with this ballot, or with a higher ballot that it had before.
+    /// Another ask never shortens the hold of a reader.
     fn hold(&mut self, op: Op, until: Micros) {
         let Op { server: node, name, owner, ballot, .. } = op;
         if op.shared {
@@ -130,7 +132,8 @@ impl Nodes {
     }
 
     fn late_renewal(&self, op: Op, verdict: &mut Verdict) {
-        // Whatever ballot a set has for all of its names, a name ends by that by which it was won.
+        // A set renews all names with one ballot, but a revocation ends a name by the ballot with
+        // which this name was won.
         let token = if op.token > 0 { op.token } else { op.ballot };
         let won = self.won.get(&(op.name, op.owner)).copied().unwrap_or(token);
         self.revoked(op, won.min(token), verdict);
@@ -148,7 +151,7 @@ impl Nodes {
     fn released(&mut self, op: Op, held: bool, verdict: &mut Verdict) {
         let key = (op.server, op.name, op.owner);
         if !op.shared {
-            // Whoever has ended is granted nothing any more, whatever it asked with.
+            // An owner that has ended must be granted nothing more, with any ballot.
             let ballot = if op.verb == Verb::Release { u64::MAX } else { op.ballot };
             let tomb = self.tombs.entry(key).or_default();
             *tomb = ballot.max(*tomb);
@@ -160,7 +163,7 @@ impl Nodes {
         }
     }
 
-    /// Until when its owner holds it at least; 0 if it does not.
+    /// Until when the owner holds the name at least; 0 if the owner does not hold it.
     fn holds_until(&self, op: Op) -> Micros {
         if op.shared {
             return self.reads.get(&(op.server, op.name, op.owner)).map_or(0, |(_, until)| *until);
@@ -187,7 +190,7 @@ impl Nodes {
     }
 }
 
-/// For how long a node holds what lasts so many ms, if its clock runs fast.
+/// How long a hold of `ms` milliseconds lasts at least, if the node's clock runs fast.
 fn lasts(ms: u32) -> Micros {
     Micros::from(ms) * 980
 }

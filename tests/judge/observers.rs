@@ -1,5 +1,5 @@
-//! Who leads, as observers see it: in the order of tokens and of what was proclaimed, nothing that
-//! was not, and in the end the last.
+//! Checks what observers see: leaders in the order of their tokens, each leader's values in the
+//! order in which they were proclaimed, and no other values.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,23 @@ use super::beliefs::Lease;
 use super::history::Owner;
 use super::rule::{Rule, Verdict};
 
-/// What was proclaimed.
+/// A proclaimed value.
 #[derive(Debug)]
 struct Value {
     name: u8,
     token: u64,
-    /// How many there were with these.
+    /// The number of this value among the values of its lease, counted from 1.
     nth: u32,
 }
 
 #[derive(Debug, Default)]
 pub struct Observers {
     values: BTreeMap<u32, Value>,
-    /// Whose token which is, of those that know that they have it.
+    /// The token of each owner that has learned that it holds the lock.
     tokens: BTreeMap<Owner, u64>,
     /// How many values each lease has proclaimed.
     proclaimed: BTreeMap<u32, u32>,
-    /// What each observer saw last: the token, and how many values there were under it.
+    /// What each observer saw last: a leader's token, and the number of this leader's value.
     seen: BTreeMap<u32, (u64, u32)>,
 }
 
@@ -33,14 +33,14 @@ impl Observers {
         self.tokens.extend(lease.owner.map(|owner| (owner, lease.token)));
     }
 
-    /// The leader by this lease is about to proclaim a value.
+    /// The leader with this lease is about to proclaim a value.
     pub fn proclaims(&mut self, number: u32, lease: &Lease, value: u32) {
         let nth = self.proclaimed.entry(number).or_default();
         *nth += 1;
         self.values.insert(value, Value { name: lease.name, token: lease.token, nth: *nth });
     }
 
-    /// An observer is told that this owner leads by a token, and what it proclaimed.
+    /// An observer saw this owner lead with this token, and the owner's last value.
     pub fn saw(
         &mut self,
         observer: u32,
@@ -52,7 +52,7 @@ impl Observers {
         if self.tokens.get(&owner).is_some_and(|&known| known != token) {
             return verdict.broken(Rule::SeenAmiss, format!("token {token} is another's"));
         }
-        // Before it proclaims anything a leader has the empty value.
+        // Until a leader proclaims a value, observers see the empty value, which has number 0.
         let nth = value.map_or(Some(0), |value| {
             self.values.get(&value).filter(|said| (said.name, said.token) == (name, token)).map(|said| said.nth)
         });

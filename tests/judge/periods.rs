@@ -1,30 +1,32 @@
-//! What is done once a period: who was the first in it, and whether that was undone.
+//! Jobs that run once a period: which permit was the first in a period, and whether it was undone.
 
 use std::collections::BTreeMap;
 
 use super::history::{Micros, Owner};
 use super::rule::{Rule, Verdict};
 
-/// Clocks of nodes run apart by that much at most, in parts of a period, where none is stepped.
+/// If no clock is stepped, nodes' clocks run apart by at most a fiftieth of a period.
 pub const DRIFT: Micros = 50;
-/// A period begins when a node grants it, which is no longer ago than a vote counts.
+/// A period begins when a node grants it. That is at most this long ago when the client wins, since
+/// no vote counts for longer.
 const ROUND: Micros = 5_000_000;
 
-/// The last that was the first of a period, by name.
+/// For each name, the last permit that was the first of a period.
 #[derive(Debug, Default)]
 pub struct Periods(BTreeMap<u8, First>);
 
 #[derive(Clone, Copy, Debug)]
 pub struct First {
     pub lease: u32,
-    /// Whose claims it came from, where nodes were watched.
+    /// The owner whose claims won the permit, if the history contains the nodes' operations.
     pub owner: Option<Owner>,
-    /// Until then nobody else is.
+    /// Until then, no other permit may be the first.
     until: Micros,
 }
 
 impl First {
-    /// Of a period of that length, which was asked for at a time that may be known.
+    /// The first permit of a period of this length. `asked` is the time of its first claim, if
+    /// known.
     pub fn new(lease: u32, owner: Option<Owner>, (now, asked): (Micros, Option<Micros>), period: Micros) -> Self {
         let until = asked.map_or_else(|| (now + period).saturating_sub(ROUND), |asked| asked + period);
         Self { lease, owner, until: until.saturating_sub(period / DRIFT) }
@@ -32,8 +34,8 @@ impl First {
 }
 
 impl Periods {
-    /// Whose lease this is was the first of a period at `now`. That one was before is no promise
-    /// any more where too few nodes remember it.
+    /// A permit was the first of a period at `now`. If too few nodes remember the permit before,
+    /// nothing is promised.
     pub fn first(
         &mut self,
         now: Micros,
@@ -50,7 +52,7 @@ impl Periods {
         }
     }
 
-    /// Others may be the first again. Whether the period goes on.
+    /// A permit was undone, so another may be the first. Returns whether the period goes on.
     pub fn undone(&mut self, now: Micros, lease: u32) -> bool {
         let goes_on = self.0.values().any(|first| first.lease == lease && now < first.until);
         self.0.retain(|_, first| first.lease != lease);

@@ -1,12 +1,12 @@
-//! Which processes run: one that stands still believes nothing, and cannot be told anything in
+//! Which processes run. A process that stands still believes nothing, and cannot learn of a loss in
 //! time.
 
 use super::history::{Micros, SECOND};
 
-/// How much later than a process goes on its tasks have run.
+/// How long after a process continues all its tasks have run.
 const WAKE: Micros = 3_000;
-/// How long a timer sleeps at most before it looks at the clock: a host that was suspended tells a
-/// loss that much later.
+/// How long a timer sleeps at most before it checks the clock. If the process's machine was
+/// suspended, the process reports a loss that much later.
 const SLEEP: Micros = SECOND + WAKE;
 
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ struct Process {
     paused: bool,
     dead: bool,
     suspended: bool,
-    /// From when on all its tasks run, if it is not paused.
+    /// When all its tasks have run after its last pause.
     awake: Micros,
     stood_still: Micros,
     paused_at: Micros,
@@ -50,19 +50,19 @@ impl Processes {
         self.0[process as usize].dead
     }
 
-    /// When its tasks have run since it stood still last, unless it does now.
+    /// When all its tasks have run after its last pause; `None` if the process stands still now.
     pub fn awake(&self, process: u16) -> Option<Micros> {
         let process = &self.0[process as usize];
         (!process.paused).then_some(process.awake)
     }
 
-    /// For how long it has stood still in all.
+    /// How long the process has stood still in total.
     pub fn stood_still(&self, process: u16) -> Micros {
         self.0[process as usize].stood_still
     }
 
-    /// By how much an answer may be late after pauses of that length: each suspension may make each
-    /// of three timers late.
+    /// How late an answer may be after pauses of this length. Three timers may add to the delay,
+    /// since a suspension makes timers late.
     pub const fn lateness(pauses: Micros) -> Micros {
         if pauses > 0 { pauses + 3 * SLEEP } else { 0 }
     }

@@ -1,5 +1,5 @@
-//! What is not promised (docs/guarantees.md has the list): whether one of its points covers that two
-//! held one name, or that a token is below an earlier one. Of clients of one list that is never so,
+//! What is not promised (docs/guarantees.md has the list): whether one of these points covers two
+//! holders of one name, or a token below an earlier one. For clients of one list, no point does,
 //! unless a name leads to two servers.
 
 use std::collections::BTreeMap;
@@ -7,14 +7,15 @@ use std::collections::BTreeMap;
 use super::Configured;
 use super::history::{Micros, SECOND, What};
 
-/// Behind two hellos: a connection that was lost stands again, and what is late has come.
+/// Allowance beside the time for two hellos: by then a lost connection is up again, and late
+/// messages have arrived.
 const SLACK: Micros = 4 * SECOND;
 
-/// What keeps a client from hearing of a node.
+/// A fault that keeps a client from hearing from a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Trouble {
     Cut(u16, u8),
-    /// Its connection has ended.
+    /// The connection between this process and this node has ended.
     Apart(u16, u8),
     Down(u8),
     Hung(u8),
@@ -22,20 +23,21 @@ enum Trouble {
     Weather,
 }
 
-/// From when until when.
+/// When something began, and when it ended.
 type Span = (Micros, Micros);
 
 #[derive(Debug, Default)]
 pub struct Promises {
     clients: Vec<Configured>,
-    /// Nothing is excused: a scene is about what the protocol does all the same.
+    /// If true, nothing is excused: such a scene checks cases in which the protocol works although
+    /// nothing is promised.
     strict: bool,
     troubles: BTreeMap<Trouble, Vec<Span>>,
-    /// When a server forgot, or another one had its name.
+    /// When a server forgot, or another server got its name.
     lost: BTreeMap<u8, Vec<Micros>>,
     /// When a name led to two servers.
     split: BTreeMap<u8, Vec<Span>>,
-    /// Which other servers a name has led to.
+    /// The other servers to which a name has led.
     others: BTreeMap<u8, Vec<u8>>,
     /// When processes started.
     born: Vec<Micros>,
@@ -79,19 +81,20 @@ impl Promises {
         open_or_close(now, self.troubles.entry(trouble).or_default(), lasts);
     }
 
-    /// Whether it is covered that both of these held one name at `at`, or that the later one has a
-    /// lower token.
+    /// Whether a point covers that both clients held one name at `at`, or that the later holder has
+    /// a lower token.
     pub fn covers(&self, one: u16, other: u16, at: Micros) -> bool {
         let clients = self.clients.get(usize::from(one)).zip(self.clients.get(usize::from(other)));
         let Some((mine, theirs)) = clients.filter(|_| !self.strict) else { return false };
         let shared: Vec<u8> = (0..64).filter(|node| (mine.of & theirs.of) >> node & 1 == 1).collect();
-        // 6: lists that share only nodes of which one of them has not heard lately.
+        // Point 6: the lists share only nodes from which one of the clients has not heard lately.
         let long = mine.lasts().max(theirs.lasts()) + 2 * mine.max_ttl.max(theirs.max_ttl);
         let unknown = |client| shared.iter().all(|&node| self.is_unheard(client, node, at.saturating_sub(long), at));
         if mine.list != theirs.list && (unknown(one) || unknown(other)) {
             return true;
         }
-        // 5: two servers behind one name, before that was found out, or where nothing tells of it.
+        // Point 5: two servers behind one name, until clients find out, or if no other shared node
+        // can tell the clients.
         let found = self.found(mine, theirs);
         let is_split =
             |node: u8, from| self.split.get(&node).is_some_and(|spans| spans.iter().any(|&span| meets(span, from, at)));
@@ -108,14 +111,14 @@ impl Promises {
         is_twin && (shared.iter().any(|node| fresh(&node)) || !shared.iter().any(|node| telling(&node)))
     }
 
-    /// Whether tokens of these rest on clocks alone: 7.
+    /// Whether the tokens of these two clients rest on clocks alone (point 7).
     pub fn clocks_alone(&self, one: u16, other: u16) -> bool {
         let clients = self.clients.get(usize::from(one)).zip(self.clients.get(usize::from(other)));
         !self.strict && clients.is_some_and(|(mine, theirs)| mine.list != theirs.list)
     }
 
-    /// Whether both have lists that keep each other out, and have heard of a node that both have for
-    /// so long in that time that each must know of the other.
+    /// Whether the clients have different lists, and each must have noticed the other: within this
+    /// span, both could hear from a shared node for long enough.
     pub fn must_know(&self, one: u16, other: u16, (from, until): Span) -> bool {
         let clients = self.clients.get(usize::from(one)).zip(self.clients.get(usize::from(other)));
         let Some((mine, theirs)) = clients.filter(|(mine, theirs)| mine.list != theirs.list) else { return false };
@@ -128,13 +131,13 @@ impl Promises {
         })
     }
 
-    /// In what time two clients find out by a node that both hear of.
+    /// How long it takes two clients to notice each other by a node from which both hear.
     fn found(&self, mine: &Configured, theirs: &Configured) -> Micros {
         2 * mine.every().max(theirs.every()) + SLACK
     }
 
-    /// Whether at some time from `from` to `until` the client could not hear of the node, or the node
-    /// forgot what it was told.
+    /// Whether at some time from `from` to `until` the client started, the client could not hear
+    /// from the node, or the node forgot its data.
     fn is_unheard(&self, client: u16, node: u8, from: Micros, until: Micros) -> bool {
         let born = self.born.get(usize::from(client)).is_some_and(|&born| (from..=until).contains(&born));
         let servers: Vec<u8> =
@@ -152,7 +155,7 @@ impl Promises {
         born || troubled || servers.iter().any(forgot)
     }
 
-    /// When something that kept a client from hearing of a node ended.
+    /// The times at which something ended that kept a client from hearing from a node.
     fn ends(&self, client: u16, node: u8) -> Vec<Micros> {
         let of = [
             Trouble::Cut(client, node),
@@ -177,12 +180,12 @@ impl Promises {
 }
 
 impl Configured {
-    /// How often it says hello.
+    /// How long it is from one hello of the client to the next.
     pub fn every(&self) -> Micros {
         (self.max_ttl / 5).min(5 * SECOND)
     }
 
-    /// For how long its list is in force when it has gone.
+    /// How long the client's list stays in force at most after the client has gone.
     pub fn lasts(&self) -> Micros {
         self.max_ttl + 3 * self.every()
     }

@@ -1,5 +1,5 @@
-//! What was asked of nodes for each owner and name, what a quorum of them allows it, and whether all
-//! of it was given back: of several names that one owner asked for, each by itself.
+//! For each owner and name: the requests to nodes, the deadline that a quorum's answers allow, and
+//! whether each grant was released. Each name of a set is judged by itself.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -8,70 +8,72 @@ use super::history::{Answer, Micros, Op, Owner, SECOND, Told, Verb};
 use super::processes::Processes;
 use super::rule::{Rule, Verdict};
 
-/// One try to hold a name: whose, and which name.
+/// One try to hold a name: the owner, and the name.
 pub type Try = (Owner, u8);
 
-/// How much later than its holder gave it up all nodes have been asked to release it. One that is lost
-/// by its deadline is released by a timer, of whole milliseconds, at that.
+/// How long after a holder gave its lock up all nodes must have been asked to release it. A lock
+/// that expires is released by a timer, which fires in whole milliseconds.
 const SOON: Micros = 3_000;
 
-/// How often a node calls one ballot stale before its owner asks with another: answers may be on their
-/// way when it asks again.
+/// How often a node may reply `stale` to one ballot before the owner must ask with another ballot.
+/// When the owner asks again, the first reply may still be on its way.
 const IN_VAIN: u32 = 3;
 
-/// The longest round that is not set. It may be shorter by what takes off the drift: less than a
-/// fiftieth and a millisecond.
+/// The longest default round. The drift may make a round shorter, by less than a fiftieth and a
+/// millisecond.
 const ROUND: Micros = 2 * SECOND;
 const DRIFT: Micros = 1_000;
 
 /// How late timers of whole milliseconds may end a wait.
 const TIMERS: Micros = 10_000;
 
-/// What is known of one try to hold a name.
+/// The state of one try to hold a name.
 #[derive(Debug, Default)]
 struct Claimed {
     process: u16,
-    /// The nodes that extended in each renewal: what was sent at one time.
+    /// For each renewal, by the time at which it was sent: the nodes that replied `extended`.
     renewals: BTreeMap<Micros, u64>,
-    /// The last vote for a claim of each node, by a reply or a push.
+    /// Each node's last vote for a claim: a grant or a push.
     votes: BTreeMap<u8, Vote>,
-    /// When the last claim was sent that each node has refused and that waits.
+    /// For each node: when the last claim that waits and that this node refused was sent.
     registered: BTreeMap<u8, Micros>,
-    /// When its first claim was sent.
+    /// When the first claim was sent.
     first: Option<Micros>,
-    /// When its first claim was sent that waits: nothing can have been handed over to it before.
+    /// When the first claim that waits was sent. No node can have handed the name over before.
     first_wait: Option<Micros>,
-    /// What nodes have handed over to it before it was heard that they refused that claim.
+    /// Pushes that arrived before the node's refusal of the first claim that waits.
     early: BTreeMap<u8, Op>,
-    /// When nodes refused its claims, by when those were sent, and handed the name over to it: as
-    /// parts of the history.
+    /// The number of the event at which a node refused a claim, by node and by the time at which
+    /// the claim was sent.
     refused: BTreeMap<(u8, Micros), usize>,
+    /// The number of the event at which each node last handed the name over to this owner.
     handed: BTreeMap<u8, usize>,
-    /// The ballot that each node called stale last, and how often.
+    /// The last ballot to which each node replied `stale`, and how often.
     stale: BTreeMap<u8, (u64, u32)>,
-    /// Until when its quorum lets it believe.
+    /// Until when a quorum lets the owner believe that it holds the name.
     deadline: Option<Micros>,
-    /// The lease by which it holds the lock, or has: only renewals let it believe for longer.
+    /// The lease that the owner got, if any. From then on, only renewals move the deadline.
     lease: Option<u32>,
-    /// With which ballots nodes granted it, and up to which ballots it was withdrawn there.
+    /// The highest ballot that each node granted.
     granted: BTreeMap<u8, u64>,
+    /// The ballot up to which claims were withdrawn on each node.
     withdrawn: BTreeMap<u8, u64>,
     released: u64,
-    /// The nodes that have carried a release out.
+    /// The nodes that have carried out a release.
     freed: u64,
-    /// When its first release with a token was sent, and what each node answered to that try: whether
-    /// it had held the name, and when the answer came.
+    /// When the first release with a token was sent.
     given_back: Option<Micros>,
+    /// Each node's answer to that release: whether the owner held the name, and when it came.
     answered: BTreeMap<u8, (bool, Micros)>,
-    /// The nodes that have not replied to that try, not even that they were not asked.
+    /// The nodes whose reply to that release is missing. A fault counts as a reply.
     silent: u64,
-    /// When its holder let go of it last, and how long its process had stood still by then.
+    /// When the holder last let go of the lock, and how long its process had stood still by then.
     let_go: Option<(Micros, Micros)>,
-    /// The nodes that have had it at some time, and those whose clock was set forward since it
-    /// asked.
+    /// The nodes that have held the name for this owner at some time.
     had: u64,
+    /// The nodes whose clocks were set forward since the owner asked.
     set_forward: u64,
-    /// Nodes are to hold what they granted it until its period is over.
+    /// Whether nodes are to keep the name for this owner until its period is over.
     keeps: bool,
     ended: bool,
 }
@@ -85,25 +87,27 @@ struct Vote {
 }
 
 impl Claimed {
-    /// Whether a node may hold it that was not asked to release it, and is not to keep it.
+    /// Whether a node that was not asked to free the name may still hold it, and need not keep it
+    /// for a period.
     fn is_kept(&self, processes: &Processes) -> bool {
         self.never_undone() != 0 && !self.keeps && !processes.is_dead(self.process)
     }
 
-    /// Whether the node has called this ballot stale so often that its owner knows. It is told once.
+    /// Whether the node has replied `stale` to this ballot so often that the owner must know. True
+    /// only once for a ballot.
     fn is_stale(&mut self, op: Op) -> bool {
         let known = self.stale.get_mut(&op.node).filter(|known| known.0 == op.ballot && known.1 >= IN_VAIN);
         known.is_some_and(|known| std::mem::take(&mut known.1) > 0)
     }
 
-    /// The nodes that granted it what was neither withdrawn nor released.
+    /// The nodes with a grant that was neither withdrawn nor released.
     fn never_undone(&self) -> u64 {
         let withdrawn = |node| self.withdrawn.get(node).copied().unwrap_or(0);
         let kept = self.granted.iter().filter(|(node, ballot)| **ballot > withdrawn(node));
         kept.fold(0, |nodes, (node, _)| nodes | 1 << node) & !self.released
     }
 
-    /// The highest ballot that was withdrawn, at whatever node: no vote up to it counts.
+    /// The highest ballot that was withdrawn on any node. No vote with a ballot up to it counts.
     fn void(&self) -> u64 {
         self.withdrawn.values().copied().max().unwrap_or(0)
     }
@@ -120,12 +124,13 @@ impl Claimed {
         ends.get(quorum - 1).copied()
     }
 
-    /// How many nodes have told that they had it, or that they had not, before then.
+    /// How many nodes answered `before` then that the owner held the name (`wanted`), or that it
+    /// did not.
     fn answers(&self, wanted: bool, before: Micros) -> usize {
         self.answered.values().filter(|&&(held, at)| held == wanted && at < before).count()
     }
 
-    /// It may believe until then, if it did not have to end before.
+    /// Moves the deadline forward, unless the present deadline has passed.
     fn believes(&mut self, now: Micros, deadline: Micros) {
         let alive = self.deadline.is_none_or(|known| now <= known);
         if now < deadline && alive {
@@ -138,17 +143,17 @@ impl Claimed {
 pub struct Rounds {
     clients: Vec<Configured>,
     tries: HashMap<Try, Claimed>,
-    /// What has ended a moment ago, and when.
+    /// Tries whose holder let go a moment ago, and when.
     leaving: VecDeque<(Micros, Try)>,
-    /// Whose a ballot is, and when it was first asked for with it, or handed over.
+    /// The owner that used a ballot, and when it first asked or was handed the name with it.
     by_ballot: HashMap<(u16, u8, u64), (Owner, Micros)>,
-    /// When a quorum has last been known to have one owner, by name; or to have readers: the nodes
-    /// that have had some.
+    /// By name: when a node last held it, if a quorum has held it for one owner, or for readers.
     had: HashMap<u8, Micros>,
+    /// By name: the nodes that have held it for readers.
     read: HashMap<u8, u64>,
     /// The names that somebody has waited for.
     waited: HashSet<u8>,
-    /// Whether some node's clock was set back: it may have held for any time.
+    /// Whether some node's clock was set back: holds there may have lasted for any time.
     set_back: bool,
 }
 
@@ -181,17 +186,17 @@ impl Rounds {
         self.clients[usize::from(process)].nodes / 2 + 1
     }
 
-    /// How many nodes keep a quorum from what they do not say.
+    /// How many nodes are enough to prevent a quorum.
     fn blocking(&self, process: u16) -> usize {
         self.clients[usize::from(process)].nodes - self.quorum(process) + 1
     }
 
-    /// Who claimed a name with a token.
+    /// The owner that claimed a name with this token.
     pub fn owner(&self, process: u16, name: u8, token: u64) -> Option<Owner> {
         self.by_ballot.get(&(process, name, token)).map(|&(owner, _)| owner)
     }
 
-    /// When a name was first asked for with that token, or handed over.
+    /// When a name was first asked for, or handed over, with this token.
     pub fn dealt(&self, process: u16, name: u8, token: u64) -> Option<Micros> {
         self.by_ballot.get(&(process, name, token)).map(|&(_, at)| at)
     }
@@ -206,20 +211,20 @@ impl Rounds {
         }
     }
 
-    /// The lease of whose claims an operation is, if they came to one.
+    /// The lease of the owner of an operation, if the owner got one.
     pub fn lease(&self, op: Op) -> Option<u32> {
         self.tries.get(&of(op))?.lease
     }
 
-    /// Its holder was told that it is lost. It keeps others out until its guard is dropped, or until
-    /// its deadline: nodes need not be asked to release it now.
+    /// The holder learned that its lock is lost. The lock keeps others out until its guard is
+    /// dropped, or until its deadline. So nodes need not be asked to release it now.
     pub fn lost(&mut self, of: Try) {
         if let Some(claimed) = self.tries.get_mut(&of) {
             claimed.ended = true;
         }
     }
 
-    /// Its holder lets go of it, be it that it was lost.
+    /// The holder lets go of its lock, even if the lock was lost before.
     pub fn let_go(&mut self, now: Micros, of: Try, processes: &Processes) {
         if let Some(claimed) = self.tries.get_mut(&of) {
             claimed.ended = true;
@@ -228,8 +233,8 @@ impl Rounds {
         }
     }
 
-    /// Whoever ends asks all nodes at once to release what they may hold, whether or not it waits for
-    /// what comes of that.
+    /// Records a violation for each holder that let go, and did not soon ask all nodes to release
+    /// what they may hold.
     pub fn left(&mut self, now: Micros, processes: &Processes, verdict: &mut Verdict) {
         while let Some(&(ended, of)) = self.leaving.front()
             && ended + SOON < now
@@ -240,7 +245,7 @@ impl Rounds {
         }
     }
 
-    /// Its holder was told that a quorum of nodes has freed it.
+    /// The holder learned that a quorum of nodes has freed the name.
     pub fn freed(&self, of: Try, verdict: &mut Verdict) {
         let Some(claimed) = self.tries.get(&of) else { return };
         if !self.is_quorum(claimed, claimed.freed) {
@@ -250,15 +255,15 @@ impl Rounds {
         }
     }
 
-    /// A node has carried a release out.
+    /// A node has carried out a release.
     pub fn released(&mut self, op: Op) {
         if let Some(claimed) = self.tries.get_mut(&of(op)) {
             claimed.freed |= bit(op);
         }
     }
 
-    /// The release of these names, in one call, has returned `told`. `held`: the holder believed that it
-    /// held them all when it began the release. `round`: for how long it waits at most.
+    /// One call has released these names, and returned `told`. `held`: whether the holder believed
+    /// that it held all names when the call began. `round`: how long the call waits at most.
     pub fn told(
         &self,
         now: Micros,
@@ -270,7 +275,7 @@ impl Rounds {
         let all: Option<Vec<&Claimed>> = of.iter().map(|of| self.tries.get(of)).collect();
         let Some(all) = all else { return };
         let quorum = |claimed: &Claimed| self.quorum(claimed.process);
-        // What is to stay with the nodes is held, and no node is asked.
+        // If nodes are to keep a name for a period, it counts as held, and no node is asked.
         let stays = |claimed: &Claimed| claimed.keeps && claimed.given_back.is_none();
         let was_held = |claimed: &Claimed, before| stays(claimed) || claimed.answers(true, before) >= quorum(claimed);
         let was_gone = |claimed: &Claimed, before| claimed.answers(false, before) >= self.blocking(claimed.process);
@@ -302,7 +307,7 @@ impl Rounds {
         why.into_iter().for_each(|why| verdict.broken(Rule::ToldAmiss, why));
     }
 
-    /// Whether its release is to wait still: there is time, and nodes that are silent can decide.
+    /// Whether the release should still wait: there is time left, and missing replies can decide.
     fn waits(&self, now: Micros, claimed: &Claimed, round: Micros) -> bool {
         let least = round.min(ROUND);
         let limit = |began: Micros| began + (least - least / 50).saturating_sub(DRIFT);
@@ -329,7 +334,7 @@ impl Rounds {
         if op.verb == Verb::Claim {
             self.waited.extend(op.waits.then_some(op.name));
         }
-        // Who takes a name away from an owner is another process.
+        // A revocation is sent by another process than the owner's.
         if op.verb == Verb::Revoke {
             return;
         }
@@ -349,7 +354,7 @@ impl Rounds {
                     verdict.broken(Rule::NotFinal, "it claims what it had lost or given up");
                 }
             }
-            // For no longer than its period.
+            // While nodes keep a name for its period, the ended lease may still be renewed.
             Verb::Renew if claimed.ended && !claimed.keeps => {
                 verdict.broken(Rule::NotFinal, "it renews what it had lost or released")
             }
@@ -364,7 +369,7 @@ impl Rounds {
                 let withdrawn = claimed.withdrawn.entry(op.node).or_default();
                 *withdrawn = op.ballot.max(*withdrawn);
                 let void = claimed.void();
-                // One that is sent again takes nothing from what was granted since.
+                // A withdrawal that is sent again takes back no vote that came since.
                 if void > before {
                     claimed.votes.retain(|_, vote| vote.ballot > void);
                     // Pushes with a higher ballot may have come just before.
@@ -376,13 +381,14 @@ impl Rounds {
         }
     }
 
-    /// Two processes may come to the same ballot: of two owners of one, it is the later one's.
+    /// Notes the owner that uses a ballot. If two owners of one process use the same ballot, it
+    /// belongs to the later owner.
     fn asked_with(&mut self, op: Op, at: Micros) {
         let (owner, _) = self.by_ballot.entry((op.process, op.name, op.ballot)).or_insert((op.owner, at));
         *owner = op.owner.max(*owner);
     }
 
-    /// The node has refused it, for another: it holds nothing there.
+    /// The node refused this owner, because of another owner. So this owner holds nothing there.
     pub fn refused(&mut self, op: Op, event: usize) {
         if let Some(claimed) = self.tries.get_mut(&of(op)) {
             claimed.granted.remove(&op.node);
@@ -390,7 +396,7 @@ impl Rounds {
         }
     }
 
-    /// With a release of another.
+    /// A node handed the name over to this owner.
     pub fn handed_over(&mut self, now: Micros, op: Op, event: usize) {
         self.asked_with(op, now);
         self.granted(op);
@@ -406,12 +412,13 @@ impl Rounds {
         }
     }
 
-    /// A node has the name for this owner from now on, or for longer.
+    /// A node holds the name for this owner from now on, or for longer than before.
     pub fn has(&mut self, now: Micros, op: Op) {
         let quorum = self.quorum(op.process);
         let Some(claimed) = self.tries.get_mut(&of(op)) else { return };
         claimed.had |= bit(op);
-        // Each node names one reader of all: who looks takes them for one.
+        // Each node names only one of its readers, so a client cannot tell readers apart. All
+        // readers of a name count together.
         let read = self.read.entry(op.name).or_default();
         *read |= if op.shared { bit(op) } else { 0 };
         let nodes = if op.shared { *read } else { claimed.had };
@@ -420,25 +427,26 @@ impl Rounds {
         }
     }
 
-    /// Whether a quorum of nodes has had it, at one time or another.
+    /// Whether each node of a quorum has held the name for this owner at some time.
     pub fn was_had(&self, of: Try) -> bool {
         self.tries.get(&of).is_some_and(|claimed| self.is_quorum(claimed, claimed.had))
     }
 
-    /// Whether a quorum of nodes can have had the name for somebody at that time or later.
+    /// Whether a quorum of nodes can have held the name for some owner at that time or later.
     pub fn somebody_had(&self, name: u8, since: Micros) -> bool {
         self.set_back || self.had.get(&name).is_some_and(|&last| last >= since)
     }
 
-    /// Whether a quorum, as this process counts them, has ever had the name for somebody, or
-    /// somebody has waited for it.
+    /// Whether a quorum (of the size in this process's list) has ever held the name for some owner,
+    /// or some owner has waited for the name.
     pub fn is_in_use(&self, process: u16, name: u8) -> bool {
         let quorum = self.quorum(process);
         let had = |(of, claimed): (&Try, &Claimed)| of.1 == name && claimed.had.count_ones() as usize >= quorum;
         self.waited.contains(&name) || self.had.contains_key(&name) || self.tries.iter().any(had)
     }
 
-    /// Whether a quorum of nodes knows of its grants still, and has seen no less time pass since.
+    /// Whether a quorum of nodes still knows its grants to this owner, and none of these nodes had
+    /// its clock set forward since.
     pub fn is_remembered(&self, of: Try) -> bool {
         let granted = |claimed: &Claimed| claimed.granted.keys().fold(0, |nodes, node| nodes | 1 << node);
         let known = |claimed: &Claimed| granted(claimed) & !claimed.set_forward;
@@ -449,7 +457,7 @@ impl Rounds {
         nodes.count_ones() as usize >= self.quorum(claimed.process)
     }
 
-    /// When its first claim was sent.
+    /// When the first claim of this try was sent.
     pub fn first_asked(&self, of: Try) -> Option<Micros> {
         self.tries.get(&of)?.first
     }
@@ -466,7 +474,7 @@ impl Rounds {
         self.tries.values_mut().for_each(|claimed| _ = claimed.granted.remove(&node));
     }
 
-    /// An answer reached its process: a quorum of votes within the validity lets it believe.
+    /// An answer reached its process. A quorum of votes within the validity sets the deadline.
     pub fn delivered(&mut self, now: Micros, op: Op, answer: Answer) {
         let Some(claimed) = self.tries.get_mut(&of(op)) else { return };
         match (op.verb, answer) {
@@ -476,16 +484,16 @@ impl Rounds {
                 claimed.votes.insert(op.node, Vote { ballot: op.ballot, sent: op.sent, ends });
                 self.counted(now, op);
             }
-            // What it registered before stands, and so does a vote of a later ask: an older one
-            // may come behind it.
+            // The place from an earlier ask stays. The vote for a later ask stays too: this reply
+            // to an older ask may arrive after it.
             (Verb::Claim, Answer::Stale) => {
                 claimed.votes.retain(|&node, vote| node != op.node || vote.sent > op.sent);
                 let (ballot, often) = claimed.stale.entry(op.node).or_default();
                 (*ballot, *often) = if *ballot == op.ballot { (op.ballot, *often + 1) } else { (op.ballot, 1) };
             }
             (Verb::Claim, Answer::Refused) => {
-                // Of what was said before the name was handed over, and is heard of later, the last
-                // word is the push.
+                // If the node refused this claim before it handed the name over, the push counts,
+                // even if the refusal arrives later.
                 let before = claimed.refused.get(&(op.node, op.sent)) < claimed.handed.get(&op.node);
                 if !before {
                     claimed.votes.remove(&op.node);
@@ -498,7 +506,7 @@ impl Rounds {
                 }
             }
             (Verb::Renew, Answer::Extended) => self.extended(now, op),
-            // Of a node that is asked again, only its answer to the first try tells.
+            // If a release is sent again, only the node's answer to the first one counts.
             (Verb::Release, _) if op.token > 0 && claimed.given_back == Some(op.sent) => {
                 claimed.silent &= !bit(op);
                 if matches!(answer, Answer::Released(_) | Answer::Forgot) {
@@ -509,8 +517,8 @@ impl Rounds {
         }
     }
 
-    /// It was handed over: from when the last claim was sent that its node had refused by then, for
-    /// as long as that says.
+    /// A push reached its process. The vote begins when the last claim that this node has refused
+    /// was sent, and lasts for the time of the hand-over.
     pub fn pushed(&mut self, now: Micros, op: Op) {
         self.asked_with(op, now);
         let Some(claimed) = self.tries.get_mut(&of(op)) else { return };
@@ -523,7 +531,7 @@ impl Rounds {
         self.counted(now, op);
     }
 
-    /// What a quorum of votes with one ballot carries.
+    /// Sets the deadline if a quorum of nodes has voted with the ballot of this node's vote.
     fn counted(&mut self, now: Micros, op: Op) {
         let quorum = self.quorum(op.process);
         let Some(claimed) = self.tries.get_mut(&of(op)) else { return };
@@ -546,12 +554,12 @@ impl Rounds {
         }
     }
 
-    /// What it was granted is to stay with the nodes, or not any more.
+    /// Sets whether nodes are to keep the name for this owner until its period is over.
     pub fn keeps(&mut self, of: Try, keeps: bool) {
         self.tries.entry(of).or_default().keeps = keeps;
     }
 
-    /// At the end: whatever was granted has been released.
+    /// At the end: each grant must have been released.
     pub fn never_released(&self, processes: &Processes, verdict: &mut Verdict) {
         let kept = |(_, claimed): &(&Try, &Claimed)| claimed.is_kept(processes);
         let mut forgotten: Vec<_> = self.tries.iter().filter(kept).collect();
@@ -566,7 +574,7 @@ const fn of(op: Op) -> Try {
     (op.owner, op.name)
 }
 
-/// The nodes of a set.
+/// The numbers of the nodes in a set.
 fn listed(nodes: u64) -> Vec<u64> {
     (0..64).filter(|node| nodes >> node & 1 == 1).collect()
 }
@@ -575,7 +583,7 @@ const fn bit(op: Op) -> u64 {
     1 << op.node
 }
 
-/// By true time, when a vote ends that was asked for at `sent`.
+/// When the vote for a request that was sent at `sent` ends, in true time.
 fn ends(clients: &[Configured], process: u16, sent: Micros, ttl: u32) -> Micros {
     let ttl = u64::from(ttl) * 1_000;
     sent + ttl.saturating_sub(ttl / 100 + 2_000) * 1_000_000 / clients[usize::from(process)].rate

@@ -1,62 +1,64 @@
-//! The promises, and what is said of those that were broken.
+//! The promises that the judge checks, and the violations that it finds.
 
 /// A promise that was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
-    /// Two processes that both run believe to hold one name.
+    /// Two running processes believed at the same time that they hold one name.
     TwoBelievers,
-    /// More permits of a semaphore are held together than anybody knows of.
+    /// More permits of a semaphore were held at a time than any holder knows.
     TooMany,
-    /// Two were the first of one period, which was not undone.
+    /// Two clients got a permit for one period, and the first permit was not undone.
     TwiceAPeriod,
-    /// It was told that somebody had the period, and nobody could have had it.
+    /// A claim got no permit for a period, although no other client can have had one.
     SkippedPeriod,
-    /// A try was told that somebody has the name, and nobody has ever had it, or waited for it.
+    /// A try returned that another owner has the name, but no owner has ever had it, or waited for
+    /// it.
     DeniedAmiss,
     /// An observer saw an older leader, or an older value, after a newer one.
     SeenOutOfOrder,
-    /// An observer saw a leader that no quorum has had, or a value that it had not proclaimed.
+    /// An observer saw a leader for which no quorum has held the name, or a value that this leader
+    /// had not proclaimed.
     SeenAmiss,
     /// After all faults had ended and all was quiet, an observer did not see the last leader's
     /// value.
     Unseen,
-    /// Who believed later has no higher token.
+    /// A later holder has no higher token.
     TokenOrder,
     /// A storage that checks tokens took an older holder's write.
     StaleWrite,
-    /// A storage that checks tokens refused the write of who held the name, and held it still after
+    /// A storage that checks tokens refused a write of the holder, which still held the name after
     /// that.
     HolderRefused,
-    /// A lease says that it is held past what its quorum allows: t0 + ttl - drift of its last
-    /// round.
+    /// A lease reports that it is held for longer than its quorum allows: until t0 + ttl - drift of
+    /// its last round.
     BelievedTooLong,
-    /// After a revocation it was held for longer than the revocation said, or a node granted a
-    /// token that was revoked there.
+    /// After a revocation, a lock was held for longer than the revocation reported, or a node
+    /// granted a token that was revoked there.
     RevokedGoesOn,
-    /// The holder was not told by the deadline.
+    /// The deadline passed before the holder learned of the loss.
     ToldLate,
-    /// After it was lost or released, it was held or renewed again.
+    /// After a lock was lost or released, it was held or renewed again.
     NotFinal,
-    /// What a node had granted was never released, or not as soon as its holder gave it up.
+    /// A node's grant was never released, or not soon after the holder gave the lock up.
     NeverReleased,
-    /// What its holder had still, or was told to have lost and had not let go of, was released
-    /// before its deadline.
+    /// A lock was released before its deadline, while its holder still had it, or had lost it and
+    /// not yet let go of it.
     LetInEarly,
-    /// Its holder was told that it is free, and no quorum of nodes had freed it.
+    /// A release returned that a name is free, but no quorum of nodes had freed it.
     NotFreed,
     /// A release returned a result that does not follow from the nodes' answers.
     ToldAmiss,
-    /// A session does not hold what it locked, or holds what it did not.
+    /// A session does not hold a name that it locked, or holds a name that it did not lock.
     HeldAmiss,
-    /// Of one session some names were renewed, and others were not.
+    /// Some names of a session were renewed, and others were not.
     RenewedApart,
     /// A claim was granted after its own release or withdrawal, or a renewal after its release.
     LateClaim,
-    /// A node carried out a release, and holds the name for its owner still.
+    /// A node carried out a release, and still holds the name for the release's owner.
     KeptOnNode,
-    /// A withdrawal freed what was granted with a higher ballot.
+    /// A withdrawal ended a hold with a higher ballot.
     NewerUndone,
-    /// A node took the name from one owner for another.
+    /// A node ended a hold by a release or withdrawal of another owner.
     StolenOnNode,
     /// A node granted one ballot to two owners.
     GrantedTwice,
@@ -116,20 +118,21 @@ impl Rule {
 #[derive(Clone, Debug)]
 pub struct Violation {
     pub rule: Rule,
-    /// The event at which it showed, by its place in the history.
+    /// The number of the event at which the violation was found.
     pub event: usize,
     pub why: String,
 }
 
-/// What is broken so far.
+/// The violations so far.
 #[derive(Debug, Default)]
 pub struct Verdict {
-    /// The event that is looked at.
+    /// The number of the event that is being judged.
     pub at: usize,
     violations: Vec<Violation>,
 }
 
-/// One broken promise breaks others; the first few tell enough.
+/// How many violations are reported. One violation often causes others, so the first few are
+/// enough.
 const TOLD: usize = 20;
 
 impl Verdict {
@@ -141,7 +144,7 @@ impl Verdict {
         self.violations.push(Violation { rule, event, why: why.into() });
     }
 
-    /// The first of them, in the history's order.
+    /// The first violations, in the order of the history.
     pub fn told(mut self) -> Vec<Violation> {
         self.violations.sort_by_key(|violation| violation.event);
         self.violations.truncate(TOLD);

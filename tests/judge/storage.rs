@@ -1,4 +1,4 @@
-//! What the storage behind the locks took, and what it refused.
+//! The writes that the storage behind the locks took, and the writes that it refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +7,12 @@ use super::rule::{Rule, Verdict};
 
 #[derive(Debug, Default)]
 pub struct Storage {
-    /// The event in which the holder began to believe that wrote last, by team and name; and its token, if that
-    /// is below one that nodes forgot.
+    /// By team and name: the number of the event at which the latest holder that wrote acquired the
+    /// lock, and its token if that is below a token that nodes forgot.
     latest: BTreeMap<(u8, u8), (usize, Option<u64>)>,
-    /// The highest token that wrote, by team and name.
+    /// The highest token of any write, by team and name.
     highest: BTreeMap<(u8, u8), u64>,
-    /// Leases of which a write was refused, and of which it is not known yet whether they were held
-    /// still.
+    /// Leases with a refused write, while it is not known yet whether they were still held then.
     refused: BTreeSet<u32>,
     pub rejected: u64,
     pub stale_unchecked: u64,
@@ -24,7 +23,7 @@ impl Storage {
         if !taken {
             self.rejected += 1;
             let outdated = lease.fell && self.highest.get(&lease.of()).is_some_and(|&highest| highest > lease.token);
-            // Beside another holder somebody is refused.
+            // If there are two holders, the storage refuses the writes of one of them.
             if !outdated && !lease.apart {
                 self.refused.insert(number);
             }

@@ -1,4 +1,4 @@
-//! A history as people read it.
+//! A history as text for people.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ impl Line<'_> {
     }
 }
 
-/// A node, and the server that its name led to if that is another one.
+/// A node, and the server to which its name led if this server has another number.
 struct At(Op);
 
 impl fmt::Display for At {
@@ -34,7 +34,7 @@ fn name(name: u8) -> char {
     char::from(b'a' + name)
 }
 
-/// With six digits behind the point.
+/// A time in seconds, with six decimals.
 pub fn seconds(at: Micros) -> String {
     format!("{}.{:06}", at / SECOND, at % SECOND)
 }

@@ -1,37 +1,39 @@
-//! The tokens that were dealt for each name, and which must be greater than which.
+//! The tokens that holders got for each name, and the order in which tokens must grow.
 
 use std::collections::BTreeMap;
 
 use super::history::Micros;
 
-/// Where nobody need sync nodes to what they forgot: what clocks carry all the same, since a node that
-/// forgot has no vote for a while. See "What is not promised" in docs/guarantees.md.
+/// For worlds in which nodes that forgot need not be synced. Clocks alone still make some tokens
+/// grow, since a node that forgot has no vote for a while. See "What is not promised" in
+/// docs/guarantees.md.
 #[derive(Clone, Copy, Debug)]
 pub struct Clocks {
-    /// The least that a client's clock showed at time zero.
+    /// The lowest time that a client's wall clock showed when the run began.
     pub zero: u64,
-    /// For how long at least such a node has no vote.
+    /// How long a node that forgot has no vote, at least.
     pub quarantine: Micros,
-    /// By how much no clock is ahead of a client's, where tokens must grow.
+    /// How far a token may be ahead of the clocks, when a node forgets it, so that later tokens
+    /// must still be higher.
     pub ahead: Micros,
 }
 
-/// What a token is beside those that were dealt before.
+/// How a token compares with the tokens before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dealt {
     Above,
-    /// Nodes forgot the one above it, and were not promised to be synced to it.
+    /// Only below tokens that nodes forgot, and to which nodes need not be synced.
     BelowForgotten,
-    /// Not above this, of that process.
+    /// Not above this token of this process.
     Below(u64, u16),
 }
 
-/// When it was first asked for, or handed over, the token, and whose it is.
+/// When the token was first asked for or handed over, the token, and the process that got it.
 type Token = (Micros, u64, u16);
 
 #[derive(Debug, Default)]
 pub struct Tokens {
-    /// Of each name and each team, of writers and of readers: those that were the highest so far.
+    /// By team and name: the highest tokens of writers so far, and the highest tokens of readers.
     names: BTreeMap<(u8, u8), [Vec<Token>; 2]>,
     clocks: Option<Clocks>,
     /// When nodes forgot.
@@ -43,7 +45,7 @@ impl Tokens {
         Self { clocks, ..Self::default() }
     }
 
-    /// One was first asked for, or handed over, at `asked`, and dealt to a process at `now`.
+    /// A process got a token at `now`. The token was first asked for, or handed over, at `asked`.
     pub fn dealt(
         &mut self,
         of: (u8, u8),
@@ -73,8 +75,8 @@ impl Tokens {
     }
 }
 
-/// Above what later tokens must be, for this one: less, where a node that may have granted it forgot
-/// it, and votes again.
+/// The number that later tokens must exceed because of this token. It is below the token if a node
+/// that may have granted the token forgot it, and votes again.
 fn carried((asked, token, _): Token, clocks: Option<Clocks>, forgot: &[Micros], now: Micros) -> u64 {
     let Some(Clocks { zero, quarantine, ahead }) = clocks else { return token };
     let first = forgot.iter().find(|&&at| asked <= at && at + quarantine <= now);

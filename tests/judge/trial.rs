@@ -1,10 +1,10 @@
-//! The judge on trial: histories that it must condemn, and some that it must not. A judge that
-//! cannot find anything finds nothing.
+//! Tests of the judge: histories in which it must find a violation, and histories in which it must
+//! find none. A judge that cannot fail would let every bug pass.
 
 use super::history::{Answer, Event, Memory, Micros, Op, Told, Verb, What};
 use super::{Clocks, Configured, Rule, Watched, judge};
 
-/// A lease of a process of its own, on the one name.
+/// A process with one lease, on the only name.
 #[derive(Clone, Copy)]
 struct Holder(u16);
 
@@ -43,7 +43,7 @@ const fn event(at: Micros, what: What) -> Event {
     Event { at, what }
 }
 
-/// Fails unless the judge finds what it must, and nothing else.
+/// Fails unless the judge finds the violations that it must find, and no others.
 pub fn judge_the_judge() {
     of_holders();
     of_forgotten_tokens();
@@ -66,14 +66,14 @@ fn finds(watched: Option<Watched>, events: &[Event], rule: Option<Rule>, why: &s
     assert_eq!(found, rule.into_iter().collect::<Vec<_>>(), "{why}");
 }
 
-/// Two processes over one node, of these lists.
+/// Two processes with these lists, over one node.
 fn watched(camps: [u8; 2]) -> Watched {
     let rate = 1_000_000;
     let clients = camps.map(|list| Configured { nodes: 1, of: 1, rate, max_ttl: 300, list, team: 0 }).to_vec();
     Watched { clients, clocks: None, strict: false }
 }
 
-/// What processes tell.
+/// Leases as processes report them.
 fn of_holders() {
     let (a, b) = (Holder(0), Holder(1));
     let finds = |events: &[Event], rule: Option<Rule>, why: &str| finds(None, events, rule, why);
@@ -117,7 +117,8 @@ fn of_holders() {
     );
 }
 
-/// Where nobody need sync a node to what it forgot, clocks carry tokens: those that are no further ahead.
+/// If nodes that forgot need not be synced, later tokens must still be above forgotten tokens that
+/// were not too far ahead of the clocks.
 fn of_forgotten_tokens() {
     let (a, b) = (Holder(0), Holder(1));
     let granted = |holder: Holder, token, at| {
@@ -150,7 +151,7 @@ fn of_forgotten_tokens() {
     finds(Some(10), 470, &refused, Some(Rule::HolderRefused), "its token is the highest");
     let unwritten = [&before(900, false)[..], &refused].concat();
     ends(Some(10), &unwritten, Some(Rule::HolderRefused), "nobody wrote with that token");
-    // Who waited when a node forgot has a token of after that.
+    // The waiter asked before the node forgot, but with another ballot than its later token.
     let waits = Op { ballot: 100, ..op(Verb::Claim, 0, 1) };
     let [done, heard] = did(2, waits, Answer::Refused);
     let (begin, end) = granted(a, 900, 29);
@@ -158,7 +159,7 @@ fn of_forgotten_tokens() {
     ends(Some(10), &waited, Some(Rule::TokenOrder), "no node has forgotten it");
 }
 
-/// An operation on the only node, by one owner or another. Its ballot is its owner's.
+/// An operation of an owner on the only node. Each owner has one ballot.
 const fn op(verb: Verb, owner: u32, sent: Micros) -> Op {
     let (process, ballot) = (owner as u16, owner as u64 + 1);
     let (node, server, name, also, token, waits, shared) = (0, 0, 0, 0, 0, false, false);
@@ -169,12 +170,12 @@ fn asked(op: Op) -> Event {
     event(op.sent, What::Submitted(op))
 }
 
-/// The node did it, and its answer was heard at the same time.
+/// The node carried out the operation, and its answer arrived at the same moment.
 fn did(at: Micros, op: Op, answer: Answer) -> [Event; 2] {
     [event(at, What::Did(op, answer)), event(at, What::Delivered(op, answer))]
 }
 
-/// What a node did.
+/// Operations that the node carries out.
 fn of_nodes() {
     let finds = |parts: &[&[Event]], rule: Option<Rule>, why: &str| {
         finds(Some(watched([0; 2])), &parts.concat(), rule, why);
@@ -182,7 +183,7 @@ fn of_nodes() {
     let (claim, release) = (op(Verb::Claim, 0, 10), op(Verb::Release, 0, 1_000));
     let until =
         |until| What::Acquired { process: 0, ask: 0, name: 0, lease: 0, token: 1, until, shared: false, owner: None };
-    // A hundred milliseconds less one and two, from when it was sent.
+    // 100 ms less a drift of 1 ms and 2 ms, counted from the time at which the claim was sent.
     let held = [&[asked(claim)][..], &did(20, claim, Answer::Granted), &[event(20, until(97_010))]].concat();
     let given_up =
         [&[Holder(0).released(1_000), asked(release)][..], &did(1_010, release, Answer::Released(true))].concat();
@@ -333,7 +334,7 @@ fn of_sessions() {
     finds(&[&[amiss], &gives(0, 8_000)], Some(Rule::HeldAmiss), "it does not hold what it locked");
 }
 
-/// Who takes a name away and cannot know that a clock was set forward.
+/// Revocations by a process that cannot know that a clock was set forward.
 fn of_newcomers() {
     let (claim, release) = (op(Verb::Claim, 0, 10), op(Verb::Release, 0, 1_000));
     let until = 97_010;
@@ -357,7 +358,7 @@ fn of_newcomers() {
     finds(&[met(40), revoked(50)], goes_on, "no clock was stepped");
 }
 
-/// Who may be kept out by clients of another list.
+/// Clients that another list may keep out.
 fn of_lists() {
     let must = |process: u16| event(2, What::Asked { process, ask: process.into(), name: 0, by: 10, must: true });
     let failed = |kept_out| event(9, What::Failed { process: 0, ask: 0, name: 0, unavailable: true, kept_out });
@@ -373,10 +374,10 @@ fn of_lists() {
     finds([0, 1], &[&[must(0), failed(true)]], Some(Rule::Starved), "nobody has it");
 }
 
-/// What clients of two lists, or of one where a name leads to two servers, are not promised.
+/// Cases in which nothing is promised: clients of two lists, and a name that leads to two servers.
 fn of_promises() {
     let (a, b) = (Holder(0), Holder(1));
-    // Told by processes that nobody watches as they ask nodes: each holds as long as it likes.
+    // This history has no requests to nodes, so each process may hold for any time.
     let both = [a.acquired(1, 50_000_000), b.acquired(2, 50_000_010), a.held(50_000_020), b.held(50_000_020)];
     let gone = [a.released(50_000_030), b.released(50_000_030)];
     let finds = |lists, before: &[Event], rule: Option<Rule>, why: &str| {
@@ -397,7 +398,7 @@ fn of_promises() {
     finds([0, 0], &[split(20_000_000, true), split(30_000_000, false)], two, "it did long ago");
 }
 
-/// Who was the writer, and reads then.
+/// Writers that become readers.
 fn of_readers() {
     let (a, b, c) = (Holder(0), 1, Holder(2));
     let reader = |at| {
@@ -417,7 +418,7 @@ fn of_readers() {
     finds(&[&wrote, &[reader(70), follows], &late], None, "another wrote when it may have read no more");
 }
 
-/// What is done once a period.
+/// Jobs that run once a period.
 fn of_periods() {
     let finds = |watched, parts: &[&[Event]], rule, why: &str| finds(watched, &parts.concat(), rule, why);
     let first = |lease: u16, at| {
@@ -467,7 +468,7 @@ fn of_periods() {
     finds(nodes(), &[&a, &back, &skipped(1_500_000)], None, "the node's clock was set back");
 }
 
-/// How long a push lets a waiter believe.
+/// How long a waiter may rely on a push.
 fn of_pushes() {
     let plain = op(Verb::Claim, 0, 10);
     let waits = Op { waits: true, sent: 30_000, ..plain };
@@ -485,7 +486,8 @@ fn of_pushes() {
         let known = [&begins[..], &handed, heard, &won(until)].concat();
         finds(Some(watched([0; 2])), &known, rule, why);
     };
-    // A hundred milliseconds less one and two, from when the claim was sent that waits.
+    // 100 ms less a drift of 1 ms and 2 ms, counted from the time at which the claim that waits was
+    // sent.
     finds(&[told, pushed], 127_000, None, "heard of in order");
     finds(&[pushed, told], 127_000, None, "the push was heard of first: a claim that did not wait registered nothing");
     finds(
@@ -497,7 +499,7 @@ fn of_pushes() {
     finds(&[pushed, told], 129_000, Some(Rule::BelievedTooLong), "longer than that");
 }
 
-/// Names that are free though somebody waits for them.
+/// Names that are free although somebody waits for them.
 fn of_free_names() {
     let waits = Op { waits: true, ..op(Verb::Claim, 0, 10) };
     let refused = [&[asked(waits)][..], &did(20, waits, Answer::Refused)].concat();
@@ -519,7 +521,7 @@ fn of_free_names() {
     finds(&[&had[..], &[idle(100)]].concat(), None, "it has it from a quorum");
 }
 
-/// Who leads, as others see it.
+/// Leaders as observers see them.
 fn of_observers() {
     let claim = op(Verb::Claim, 0, 10);
     let by = What::Acquired {

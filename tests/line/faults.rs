@@ -1,4 +1,4 @@
-//! The node that fails on demand, over one in memory.
+//! Tests of `FaultyNode`, which fails on demand, over a node in memory.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::fault::{Faults, FaultyNode};
 
-/// Sends replies on, with the number under which they were asked for.
+/// Passes replies on, with the numbers of their operations.
 struct Inbox(mpsc::UnboundedSender<(usize, Reply)>);
 
 impl Sink for Inbox {
@@ -20,7 +20,7 @@ impl Sink for Inbox {
     }
 }
 
-/// Of one name, for a minute, without a place in the queue.
+/// A claim of one name for a minute, without a place in the queue.
 fn claim(owner: &str, ballot: u64) -> Claim {
     Claim {
         names: [Name::new("p:", "a").unwrap()].into(),
@@ -62,7 +62,7 @@ impl Bench {
         self.submit(number, operation);
     }
 
-    /// Claims for somebody else, who waits.
+    /// Claims for another owner, which waits.
     fn wait(&self, number: usize) {
         let minute = Duration::from_secs(60);
         let waiter = Waiter { ticket: 1, lasts: minute, again: minute };
@@ -135,7 +135,7 @@ async fn a_hung_node_goes_on_in_order_and_a_dead_one_forgets() {
     assert_eq!((bench.answer().await, bench.answer().await), ((3, "quarantined"), (4, "healed")));
 }
 
-/// Keeps what it is told, in a word each.
+/// Notes each message as one word.
 #[derive(Debug)]
 struct Told(&'static str, Mutex<Vec<&'static str>>);
 

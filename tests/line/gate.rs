@@ -1,4 +1,4 @@
-//! The gate of a semaphore: who holds it for how long, and what it costs to wait for it.
+//! The gate of a semaphore: how long waiters hold it, and how many calls waiting costs.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use quorumlock::{Error, Inspected, LockOptions, Quorum};
 use super::NEAR;
 use crate::world::{MS, PATIENCE, World, millis};
 
-/// What nodes say of the gate of `pool`, as soon as somebody holds it.
+/// Waits until an owner holds the gate of `pool`. Returns the state of the gate.
 async fn at_gate(client: &Quorum) -> Inspected {
     for _ in 0..1_000 {
         let seen = client.inspect("pool").await.unwrap();
@@ -22,7 +22,7 @@ async fn at_gate(client: &Quorum) -> Inspected {
     panic!("nobody ever held the gate");
 }
 
-/// It has the gate, and its client dies. Nobody hears what it would be told.
+/// The waiter has the gate, and its client dies. The nodes do not notice that.
 #[tokio::test(start_paused = true)]
 async fn waiter_for_permits_that_is_killed_delays_the_next_by_a_hand_over() {
     let world = World::new(3, &millis(NEAR), &LockOptions::default());
@@ -41,7 +41,7 @@ async fn waiter_for_permits_that_is_killed_delays_the_next_by_a_hand_over() {
 
 #[tokio::test(start_paused = true)]
 async fn semaphore_with_a_large_drift_is_waited_for() {
-    // More than a hand-over lasts.
+    // This drift is longer than a hand-over.
     let world = World::new(2, &millis(NEAR), &LockOptions::default().drift_constant(4_000 * MS));
     let pool = |client: usize| world.clients[client].0.semaphore("pool", 1);
     let holder = pool(0).acquire(1, PATIENCE).await.unwrap();
@@ -58,7 +58,7 @@ async fn gate_outlives_a_renewal_without_an_answer() {
     let pool = |client: usize| world.clients[client].0.semaphore("pool", 1);
     let holder = pool(0).acquire(1, PATIENCE).await.unwrap();
     let faults = &world.clients[1].1;
-    // As long as real nodes may take.
+    // This is as long as the node timeout of real nodes.
     faults.iter().for_each(|faults| faults.timeout(2_000 * MS));
     let waiter = pool(1);
     let waits = tokio::spawn(async move { waiter.acquire(1, PATIENCE).await });
@@ -68,7 +68,7 @@ async fn gate_outlives_a_renewal_without_an_answer() {
     while faults[0].asked(Verb::Renew) == renewed {
         tokio::time::sleep(MS).await;
     }
-    // Until the request has arrived.
+    // Lose replies until the renewal has arrived at the nodes.
     faults[..2].iter().for_each(|faults| faults.lose_replies(u32::MAX));
     tokio::time::sleep(150 * MS).await;
     faults[..2].iter().for_each(|faults| faults.lose_replies(0));
@@ -82,14 +82,14 @@ async fn gate_outlives_a_renewal_without_an_answer() {
 async fn gate_is_held_for_longer_if_nodes_are_far() {
     let world = World::new(2, &[500 * MS; 3], &LockOptions::default());
     let pool = |client: usize| world.clients[client].0.semaphore("pool", 1);
-    // Made before it is known how far they are.
+    // Make the semaphore before the client knows the nodes' distance.
     let waiter = pool(1);
     drop(world.clients[1].0.lock("one").acquire(PATIENCE).await.unwrap());
     let holder = pool(0).acquire(1, PATIENCE).await.unwrap();
     let waits = tokio::spawn(async move { waiter.acquire(1, PATIENCE).await });
     let seen = at_gate(&world.clients[0].0).await;
     let left = seen.nodes.iter().filter_map(|(_, said)| said.as_ref().ok()?.remaining).max();
-    // Three seconds and four round trips at a time.
+    // The gate is held for 3 s and four round trips at a time.
     assert!(left > Some(4_000 * MS), "{left:?}");
     drop(holder);
     drop(waits.await.unwrap().unwrap());
@@ -98,7 +98,7 @@ async fn gate_is_held_for_longer_if_nodes_are_far() {
 const WAITERS: usize = 20;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Script calls that clients make, each of which does this for a minute and gets nothing.
+/// Lets each client wait for a minute in vain. Returns how many script calls they made.
 async fn calls<F: Future<Output = Result<(), Error>>>(world: &World, work: impl Fn(Quorum) -> F) -> u64 {
     let before = world.calls();
     let done = join_all(world.clients[1..].iter().map(|(quorum, _)| work(quorum.clone()))).await;
@@ -115,7 +115,7 @@ async fn waiters_at_a_gate_ask_hardly_more_often_than_those_for_a_lock() {
     let held = world.clients[0].0.semaphore("pool", 1).acquire(1, PATIENCE).await.unwrap();
     let pool = calls(&world, async |quorum| quorum.semaphore("pool", 1).acquire(1, MINUTE).await.map(drop)).await;
     drop(held);
-    // Its holder renews the gate, and waits for a permit beside.
+    // The holder of the gate also renews the gate and waits for a permit.
     let most = 2 * lock + 5 * 70;
     assert!(pool <= most, "{pool} calls, and not {most}: {lock} for a lock");
 }

@@ -1,5 +1,5 @@
-//! The waiting line: several clients contend over the same memory nodes, at chosen distances, on a
-//! clock that only moves when all wait.
+//! Tests of queues: several clients contend over the same memory nodes, at chosen distances. The
+//! clock moves only when all tasks wait.
 #![allow(
     unreachable_pub,
     clippy::unwrap_used,
@@ -29,12 +29,12 @@ use crate::world::{MS, PATIENCE, World, millis};
 /// How long contention lasts: forty sections for each of sixteen workers, or ten for each of 64.
 const LASTS: u64 = 10;
 
-/// What a time of contention came to.
+/// The results of a run with contention.
 #[derive(Debug)]
 struct Contention {
     sections: Vec<u32>,
     per_second: f64,
-    /// Script calls a section, on all nodes together.
+    /// Script calls for each section, on all nodes together.
     calls: f64,
 }
 
@@ -44,7 +44,7 @@ impl Contention {
     }
 }
 
-/// `workers` workers over all clients, one after the other in a section of `hold`, for `seconds`.
+/// Runs `workers` workers over all clients for `seconds`. Each section holds the lock for `hold`.
 async fn contend(world: &World, workers: usize, hold: Duration, seconds: u64) -> Contention {
     let inside = Arc::new(AtomicU32::new(0));
     let last = Arc::new(AtomicU64::new(0));
@@ -86,7 +86,7 @@ async fn sixteen(trips: [u32; 5], options: &LockOptions, clients: usize) -> Cont
     contend(&world, 16, 5 * MS, LASTS).await
 }
 
-/// Sections of `hold` that are one round trip apart, and nothing else.
+/// Sections per second, if each takes `hold` and one round trip.
 fn ideal(hold: Duration, round_trip: Duration) -> f64 {
     1.0 / (hold + round_trip).as_secs_f64()
 }
@@ -124,7 +124,7 @@ async fn the_load_on_the_nodes_does_not_grow_with_the_number_of_waiters() {
     }
 }
 
-/// Behind a long hold, with a node that nothing can be sent to.
+/// The callers wait for a long hold, and one node is down.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_down_makes_nobody_ask_more_often() {
     let world = World::new(17, &millis(NEAR), &LockOptions::default());
@@ -137,8 +137,8 @@ async fn a_node_that_is_down_makes_nobody_ask_more_often() {
     let before = world.calls();
     let done = futures::future::join_all(waiting).await;
     assert!(done.iter().all(|done| done.as_ref().is_err_and(quorumlock::Error::is_timeout)));
-    // Each joins and leaves; two ask every 760 ms, the others every 3,040 ms, and the holder
-    // renews.
+    // Each waiter joins and leaves. Two waiters ask every 760 ms and the others every 3,040 ms, and
+    // the holder renews.
     let most = 5 * (16 * 2 + 2 * 41 + 14 * 10 + 4);
     assert!(world.calls() - before <= most, "{} calls, and not {most}", world.calls() - before);
     drop(guard);
@@ -175,8 +175,8 @@ async fn a_dead_heat_on_a_free_lock_is_won_without_pauses() {
     drop(first);
 }
 
-/// A client that holds the lock, and one that waits in line for it, until all nodes have taken
-/// note.
+/// A client that holds the lock, and a client that waits in its queue. Returns when all nodes have
+/// stored both.
 async fn held_and_waiting(world: &World) -> (quorumlock::LockGuard, tokio::task::JoinHandle<quorumlock::LockGuard>) {
     let guard = world.clients[0].0.lock("one").acquire(PATIENCE).await.unwrap();
     let lock = world.clients[1].0.lock("one");
@@ -185,7 +185,7 @@ async fn held_and_waiting(world: &World) -> (quorumlock::LockGuard, tokio::task:
     (guard, waiter)
 }
 
-/// Waits until every node has `count` in line.
+/// Waits until the queue of every node has `count` waiters.
 async fn in_line(world: &World, count: u32) {
     for _ in 0..1_000 {
         let seen = world.clients[0].0.inspect("one").await.unwrap();
@@ -197,7 +197,7 @@ async fn in_line(world: &World, count: u32) {
     panic!("there never were {count} in line");
 }
 
-/// Clients that wait for one held lock, in this order, and the last of them.
+/// Clients that wait for one lock, in this order.
 struct Queued {
     world: World,
     guard: quorumlock::LockGuard,
@@ -219,14 +219,14 @@ impl Queued {
         Self { world, guard, dead: waiters, last }
     }
 
-    /// Does this to all waiters but the last, and lets them ask no more.
+    /// Applies `how` to the links of all waiters except the last, and cancels these waiters.
     fn strike(&self, how: impl Fn(&Faults)) {
         let clients = &self.world.clients[1..=self.dead.len()];
         clients.iter().for_each(|(_, faults)| faults.iter().for_each(&how));
         self.dead.iter().for_each(tokio::task::JoinHandle::abort);
     }
 
-    /// Releases the lock. How long it takes until the last waiter has it.
+    /// Releases the lock. Returns how long it takes until the last waiter has it.
     async fn released(self) -> Duration {
         let began = tokio::time::Instant::now();
         drop(self.guard);
@@ -242,7 +242,7 @@ async fn waiters_killed_at_the_head_cost_the_next_one_nothing() {
         tokio::time::sleep(age * MS).await;
         queued.strike(Faults::kill);
         let took = queued.released().await;
-        // The place may be too old for a push to count: then it asks once more.
+        // If the last ask is too old, a push does not count, and the waiter must ask again.
         assert!(took <= 25 * MS, "{dead} after {age}: {took:?}");
     }
 }
@@ -253,7 +253,7 @@ async fn waiter_cut_off_at_the_head_delays_the_next_by_a_hand_over() {
         let queued = Queued::new(dead).await;
         queued.strike(Faults::pause);
         let took = queued.released().await;
-        // Three seconds and four round trips each.
+        // Each hand-over lasts for 3 s and four round trips.
         assert!(took <= (3_040 + 60) * MS * u32::try_from(dead).unwrap(), "{dead}: {took:?}");
     }
 }
@@ -262,7 +262,7 @@ async fn waiter_cut_off_at_the_head_delays_the_next_by_a_hand_over() {
 async fn waiters_cut_off_long_ago_cost_the_next_one_nothing() {
     let queued = Queued::new(30).await;
     queued.strike(Faults::pause);
-    // Twice the time that those far behind say, of a third of 30 s.
+    // Wait for twice the announced time. Waiters far behind announce a third of 30 s.
     tokio::time::sleep(20_100 * MS).await;
     let took = queued.released().await;
     assert!(took <= 25 * MS, "{took:?}");
@@ -285,7 +285,7 @@ async fn a_thousand_waiters_in_one_process_cost_the_nodes_no_more_than_one() {
         asked.push(world.calls() - before);
         drop(guard);
     }
-    // Pauses are random: one more round may fit in.
+    // Pauses are random, so there may be one more round.
     assert!(asked[0].abs_diff(asked[1]) <= 2 * 5, "{asked:?}");
 }
 
@@ -297,7 +297,7 @@ async fn a_single_try_neither_joins_a_line_nor_overtakes_one() {
     assert!(try_lock.try_acquire().await.unwrap().is_none());
     in_line(&world, 1).await;
     drop(guard);
-    // Each node hands it over with the release.
+    // Each node hands the lock over in the call that releases it.
     while !waiter.is_finished() {
         assert!(try_lock.try_acquire().await.unwrap().is_none());
     }
@@ -312,7 +312,8 @@ async fn lost_hints_cost_time_and_never_a_hang() {
     let began = tokio::time::Instant::now();
     drop(guard);
     drop(waiter.await.unwrap());
-    // A quarter of a hand-over, and a round trip for what it was not told.
+    // The waiter asks again after a quarter of a hand-over. Then it needs round trips to learn of
+    // the push that was lost.
     assert!(began.elapsed() <= (760 + 30) * MS, "a waiter asks by itself: {:?}", began.elapsed());
 }
 

@@ -1,4 +1,4 @@
-//! Faults around a node that the test plays: it answers and notifies when it is told to.
+//! Tests of `FaultyNode` over a scripted node, which answers and sends hints when the test says so.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -74,7 +74,7 @@ impl Node for Inner {
     }
 }
 
-/// What a client is told.
+/// The messages that a client gets.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     Hint(usize, u64),
@@ -111,7 +111,7 @@ impl Sink for Inbox {
     }
 }
 
-/// Number 3 of a client's nodes.
+/// Node number 3 of a client, behind its faults.
 struct Bench {
     inner: Arc<Inner>,
     node: Arc<FaultyNode>,

@@ -1,5 +1,5 @@
-//! Tries that begin at one moment in several regions: somebody gets it, and nobody is refused
-//! because of callers that did not get it either.
+//! Tries that begin at the same moment in several regions. One of them gets the lock. No try is
+//! refused because of another try that fails too.
 
 use std::future::Future;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use tokio::time::Instant;
 
 use crate::world::{MS, World, millis};
 
-/// Starts that each test makes.
+/// How often each test starts the tries.
 const STARTS: usize = 50;
-/// The default.
+/// The default round timeout.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// So many regions, each with a node and a client, 40 ms apart.
+/// This many regions, each with a node and a client. Other regions are 40 ms away.
 fn regions(count: usize) -> World {
     let trips = |client| (0..count).map(|node| if node == client { 2 * MS } else { 40 * MS }).collect();
     World::of(&(0..count).map(trips).collect::<Vec<_>>(), &LockOptions::default())
 }
 
-/// What each region's client got of `work`, all at one moment. What they got they keep until all
-/// have an answer.
+/// Starts `work` for all clients at the same moment. Returns which clients got a lock. They keep
+/// the locks until all have an answer.
 async fn at_once<T, F: Future<Output = Result<Option<T>>>>(world: &World, work: impl Fn(Quorum) -> F) -> Vec<bool> {
     let began = Instant::now();
     let got = join_all(world.clients.iter().map(|(quorum, _)| work(quorum.clone()))).await;
@@ -89,7 +89,7 @@ async fn of_tries_for_several_names_one_gets_them() {
     }
 }
 
-/// Each of them has a node of its own.
+/// Each of the three clients is near a node of its own.
 #[tokio::test(start_paused = true)]
 async fn of_tries_to_read_and_to_write_somebody_gets_it() {
     for start in 0..STARTS {
@@ -128,8 +128,8 @@ async fn of_tries_for_fewer_permits_so_many_get_one() {
     }
 }
 
-/// A world of three near nodes, of which two hold something for clients that died while they tried
-/// it, each for another.
+/// A world of three near nodes. Two of them hold the names that two clients tried to get before
+/// they died, each for another client.
 async fn split_for_good(tried: impl AsyncFn(&Quorum) -> bool) -> World {
     let world = World::new(3, &millis([10; 3]), &LockOptions::default());
     for (node, (quorum, faults)) in world.clients[1..].iter().enumerate() {
@@ -152,7 +152,7 @@ async fn a_try_whose_votes_stay_split_ends_in_time_as_unavailable() {
     let error = quorum.lock("job").try_acquire().await.unwrap_err();
     assert!(error.is_unavailable() && error.to_string().contains("the votes were split"), "{error}");
     assert!(began.elapsed() <= 2 * ROUND_TIMEOUT, "{:?}", began.elapsed());
-    // Pauses grow to 250 ms, of which half is waited on average.
+    // The ceiling of the random pauses grows to 250 ms, so the average pause is half of this.
     assert!((10..=70).contains(&faults[2].asked(Verb::Claim)), "{} rounds", faults[2].asked(Verb::Claim));
     quorum.quiet().await;
     assert!(quorum.inspect("job").await.unwrap().nodes[2].1.as_ref().unwrap().holder.is_none(), "given back");

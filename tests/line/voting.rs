@@ -1,4 +1,4 @@
-//! Waiting while no quorum votes: no node is asked for what it cannot grant.
+//! Waiting while no quorum votes: waiters send no claims, since nodes could not grant them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::world::{MS, World, millis};
 
 const QUARANTINE: Duration = Duration::from_secs(58);
 
-/// A world of two clients, for which two of three nodes have just restarted.
+/// A world of two clients and three nodes. Two of the nodes have just restarted.
 fn quarantined() -> World {
     let world = World::new(2, &millis([10; 3]), &LockOptions::default());
     let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
@@ -53,7 +53,7 @@ async fn a_waiter_for_a_permit_claims_nothing_until_a_quorum_votes() {
     let world = quarantined();
     let (quorum, faults) = &world.clients[0];
     drop(quorum.semaphore("slots", 2).acquire(1, 2 * QUARANTINE).await.unwrap());
-    // With the gate, behind it, and the permit.
+    // There are claims for the gate, behind the gate, and for the permit.
     assert!(claims(faults) <= 4 * 3, "{} claims", claims(faults));
 }
 
@@ -82,7 +82,7 @@ async fn who_cannot_wait_until_a_quorum_votes_is_told_so_at_once() {
     assert!(error.is_unavailable() && said.contains("58 s") && said.contains("quorumlock init"), "{said}");
 }
 
-/// By the time that it gives up, what the caller before it was told is old (seed 435).
+/// When the second waiter gives up, the replies that the first waiter got are outdated (seed 435).
 #[tokio::test(start_paused = true)]
 async fn waiter_behind_one_that_no_quorum_answers_says_how_nodes_are_by_now() {
     let world = World::new(1, &millis([10; 3]), &LockOptions::default());
@@ -103,7 +103,7 @@ async fn waiter_behind_one_that_no_quorum_answers_says_how_nodes_are_by_now() {
     }
 }
 
-/// A node that takes hellos, as servers do.
+/// A node that supports hellos, as real servers do.
 #[derive(Debug)]
 struct Listed {
     node: Arc<FaultyNode>,
@@ -112,14 +112,14 @@ struct Listed {
     standing: Mutex<MembershipState>,
 }
 
-/// What its hellos were answered with.
+/// The answers to the hellos.
 #[derive(Debug, Default)]
 struct Heard {
     known: Mutex<Option<Known>>,
     listener: Mutex<Option<(usize, Arc<dyn Listener>)>>,
 }
 
-/// Takes the answer to a hello that was sent then.
+/// Stores the answer to a hello that was sent at this time.
 struct PushOutcome(Arc<Heard>, Tick);
 
 impl Sink for PushOutcome {
@@ -153,7 +153,7 @@ impl Node for Listed {
     fn listen(&self, index: usize, listener: Arc<dyn Listener>) {
         self.node.listen(index, listener.clone());
         *self.heard.listener.lock().unwrap() = Some((index, listener));
-        // Its connection begins with one.
+        // A connection begins with a hello.
         let list = Arc::new(List::new("default", [&**self.label()], Duration::ZERO));
         let (intent, new, seen) = (Intent::Look, "".into(), Vec::new());
         let hello = Hello { intent, new, process: "".into(), list, old: None, knew: None, sync: None, seen };
@@ -185,7 +185,7 @@ impl Node for Listed {
     }
 }
 
-/// A client whose list is these nodes.
+/// A client whose list consists of these nodes.
 fn listed(host: &Arc<dyn Host>, nodes: &[Arc<MemoryNode>]) -> (Quorum, Vec<Faults>) {
     let (nodes, faults): (Vec<_>, Vec<_>) =
         nodes.iter().map(|node| FaultyNode::new(node.clone(), host.clone())).unzip();
@@ -197,7 +197,8 @@ fn listed(host: &Arc<dyn Host>, nodes: &[Arc<MemoryNode>]) -> (Quorum, Vec<Fault
     (Quorum::builder().max_ttl(Duration::ZERO).over(host.clone(), nodes).unwrap(), faults)
 }
 
-/// A client of three nodes that has had a lock, and one of these and two more.
+/// A client of three nodes that has had a lock, and a client with a list of these three nodes and
+/// two more.
 async fn kept_out() -> (Quorum, Quorum, Vec<Faults>) {
     let host: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
     let node = |number| Arc::new(MemoryNode::new(&format!("memory://{number}"), host.clone()));

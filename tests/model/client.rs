@@ -25,7 +25,7 @@ pub struct Message {
     pub verb: Verb,
     pub owner: Owner,
     pub ballot: u64,
-    /// The number of its client's ask or renewal that this request belongs to.
+    /// The number of the client's ask or renewal that this request belongs to.
     pub number: u8,
     pub sent: Ticks,
     /// For a release or withdrawal: the ballot for a hand-over.
@@ -237,7 +237,7 @@ impl Client {
         vec![(NodeSet::first(NODES as u32), Message { number: self.sent, ..self.undo(verb, ballot, 0, now) })]
     }
 
-    /// Delivers a reply: first what it shows of the node, then what it shows of the name.
+    /// Delivers a reply: first judges the node, and then counts the vote.
     pub fn hear(&mut self, scope: &Scope, node: usize, answer: &Answer, now: Ticks) {
         let guard = &mut self.guards[node];
         // If no clock is stepped, observing clocks has no effect, and would only multiply the

@@ -1,7 +1,7 @@
 //! A model of records and lists, all of whose states are explored. Two clients hold one name once
-//! each, and a third may only say hello. There are three or five servers, and at most one fault.
-//! Time passes in ticks of about a second, and `max_ttl` is 5 s. Two clients never hold together,
-//! and tokens grow.
+//! each, and some scopes have a third client that only says hello. There are three or five servers,
+//! and at most one fault. Time passes in ticks of about a second, and `max_ttl` is 5 s. The model
+//! checks that two clients never hold together, and that tokens grow.
 //!
 //! The servers' stores are real, and so are the rules for one node
 //! ([`RestartGuard`](quorumlock::rules::RestartGuard)) and for all nodes
@@ -11,7 +11,8 @@
 //!
 //! * Hellos take no time. They are lost while a node is silent for their client. A client says
 //!   hello as soon as it is due; a slow client says none.
-//! * A claim reaches a node of only one list at once, and a node of both lists at any later time.
+//! * A claim reaches a node at once if the node is in one list only. If the node is in both lists,
+//!   the claim reaches it at any later time.
 //! * Each client claims once, sends no renewal, and lets its lock expire.
 //! * Clients reach a restarted server again at once.
 
@@ -70,9 +71,9 @@ impl Scope {
         self.lists[0] == self.lists[1]
     }
 
-    /// Whether the exploration showed what its scope is for. With one list, both clients must get
-    /// the lock in one run. Otherwise each must get it in some run, and some client must be shut
-    /// out.
+    /// Whether the exploration reached the cases that its scope is about. With one list, both
+    /// clients must get the lock in one run. Otherwise each must get it in some run, and some
+    /// client must be shut out.
     pub fn is_alive(&self, shown: &dyn Fn(&str) -> bool) -> bool {
         let each = shown("first_got_it") && shown("second_got_it");
         if self.is_alike() { shown("both_got_it") } else { each && shown("shut_out") }
@@ -91,7 +92,8 @@ pub fn scopes(size: Size) -> Vec<Scope> {
         end: if small { 6 } else { 12 },
     };
     let lists = |name, fault, end| Scope { name, fault, end, ..base };
-    // The first client holds the name on 1 and 2, the second reaches 0 and 1, the third all.
+    // The first client holds the name on servers 1 and 2, the second client reaches servers 0 and
+    // 1, and the third client reaches all servers.
     let records = |name, fault| {
         let end = if size == Size::Full { 13 } else { 9 };
         let cut = [&[0][..], &[2]];
@@ -160,7 +162,8 @@ impl Model for Scope {
         vec![
             Property::always("two_holders", |scope: &Self, world: &World| !world.both_hold(scope)),
             Property::always("tokens_grow", |_: &Self, world: &World| !world.fell),
-            // Each must happen in some run: a model in which nobody gets the lock finds nothing.
+            // `is_alive` requires some of these: a model in which nobody gets the lock finds
+            // nothing.
             Property::sometimes("both_got_it", |_: &Self, world: &World| world.has_won(0) && world.has_won(1)),
             Property::sometimes("first_got_it", |_: &Self, world: &World| world.has_won(0)),
             Property::sometimes("second_got_it", |_: &Self, world: &World| world.has_won(1)),

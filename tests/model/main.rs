@@ -50,14 +50,15 @@ fn main() -> ExitCode {
     if bad == 0 && !results.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Whether the exploration showed what its scope is for.
+/// Whether the exploration reached the cases that its scope is about.
 fn is_alive(scope: &Scope, shown: &dyn Fn(&str) -> bool) -> bool {
     shown("both_got_it")
         && (shown("taken_away") || scope.revokes == Revokes::Never)
         && (shown("rests_on_nodes") || scope.ahead.is_zero())
 }
 
-/// Explores all of a scope. Returns whether nothing is wrong in it.
+/// Explores all states of a scope. Returns whether no rule was broken, all states were explored,
+/// and the cases that the scope is about were reached.
 fn exhaust<M>(scope: M, name: &str, is_alive: impl Fn(&dyn Fn(&str) -> bool) -> bool, limit: Option<Duration>) -> bool
 where
     M: Model<State: Clone + Debug + Hash + PartialEq + Send + Sync, Action: Clone + Debug + PartialEq>

@@ -38,7 +38,7 @@ pub struct Taking {
     left: Duration,
 }
 
-/// The result that the revoker returned: a holder with a token up to `up_to` stops at `by`.
+/// The result that the revoker returned: each lock with a token up to `up_to` ends at `by`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Told {
     pub up_to: u64,
@@ -59,7 +59,7 @@ impl Revoker {
 }
 
 impl World {
-    /// Whether a revoked holder holds the lock for longer than the revoker returned, or a node
+    /// Whether a revoked holder holds the lock for longer than the revoker's result says, or a node
     /// granted a ballot that it had revoked.
     pub fn goes_on(&self) -> bool {
         let long = |told: Told| {

@@ -1,5 +1,5 @@
-//! How much of the protocol each exploration covers: few enough states to explore them all, and
-//! enough to find planted bugs.
+//! How much of the protocol each exploration covers: few enough states to explore all of them, and
+//! enough states to find planted bugs.
 
 use std::time::Duration;
 
@@ -90,8 +90,8 @@ pub enum Size {
     Full,
 }
 
-/// Client 0 is slow to nodes 0 and 1, and client 1 is slow to node 1. This is what two holders need
-/// to count a node that has forgotten one of them.
+/// Client 0 is slow to nodes 0 and 1, and client 1 is slow to node 1. Only with such connections
+/// can there be two holders that both count a node which has forgotten one of them.
 const CROSSED: Slow = Slow::These(0b010_011);
 
 /// The same scopes with one reader and one writer, which may begin in any order.
@@ -155,8 +155,8 @@ pub fn scopes(size: Size) -> Vec<Scope> {
     // Revocations node by node add many states, so only one connection is slow.
     let revokes = if size == Size::Small { Revokes::AtOnce } else { Revokes::NodeByNode };
     let revocation = Scope { name: "revocation", revokes, end: 2, slow: Slow::AtMost(1), ..base };
-    // Two moments of a hand-over: one node has not received the release; or two have not, and the
-    // revoked client still waits for them.
+    // The next two scopes revoke during a hand-over. In the first, one node has not received the
+    // release. In the second, two nodes have not, and the revoked waiter still waits for these two.
     let (name, revokes) = ("revocation, hand-over", Revokes::AtOnce);
     let passes = Scope { name, revokes, end: 1, rounds: [1, 1], slow: Slow::These(0b000_001), ..hand };
     let (name, slow) = ("revocation, waiter", Slow::These(0b000_110));

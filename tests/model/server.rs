@@ -21,9 +21,9 @@ static LIST: LazyLock<Arc<List>> = LazyLock::new(|| Arc::new(List::new("it", ["n
 #[derive(Clone, Debug)]
 pub struct Server {
     store: Store,
-    /// What the store shows of the name, and when. Two nodes for which this is the same are equal
-    /// if no client waits. Their stores may differ only in when they forget a fence, which is long
-    /// after the last moment here.
+    /// The last inspection of the name, and its time. If no client waits, two nodes with the same
+    /// inspection are equal: their stores may differ only in the time at which they forget a fence,
+    /// and this time is long after the last moment of the model.
     says: Option<(Inspection, Duration)>,
     /// The number of the node's process.
     pub epoch: u8,

@@ -149,8 +149,8 @@ impl Model for Scope {
     }
 }
 
-/// Explores only one of several equal worlds. Nodes 1 and 2 are alike, so their slow connections
-/// must be in order; so must those of node 0 if it is like them.
+/// Keeps only one of several equal worlds. Nodes 1 and 2 are alike, so only worlds in which their
+/// slow connections are in order are explored. If node 0 is `alike`, it is ordered too.
 const fn canonical(slow: u8, alike: bool) -> bool {
     const fn of_node(slow: u8, node: usize) -> u8 {
         (slow >> node & 1) + (slow >> (NODES + node) & 1) * 2
@@ -323,7 +323,7 @@ impl World {
         self.settle(scope, client);
     }
 
-    /// Sends a message. Without a slow connection, the answer is there at once. Messages to a
+    /// Sends a message. If the connection is not slow, the answer arrives at once. Messages to a
     /// process that is gone are lost.
     fn send_one(&mut self, scope: &Scope, client: usize, node: usize, message: Message) {
         let connection = &self.connections[client][node];

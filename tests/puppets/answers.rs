@@ -1,21 +1,21 @@
-//! What nodes may answer.
+//! Answers that nodes may give.
 
 use std::time::Duration;
 
 use quorumlock::node::{Fault, FaultKind, Kind, Operation, Outcome, Queued, Reply};
 use quorumlock::rules::handover::Stamp;
 
-/// What a node says, or nothing yet.
+/// A node's answer; `None` if it does not answer yet.
 pub type Answer = Option<Reply>;
 
 pub const SILENCE: Answer = None;
 
-/// What was asked for: a claim is granted with its own ballot.
+/// The claim is granted with its own ballot.
 pub const fn granted() -> Answer {
     Some(Ok(Outcome::Granted { fence: OWN }))
 }
 
-/// Stands for the ballot of whatever is answered.
+/// Stands for the ballot of the operation that is answered.
 const OWN: u64 = 0;
 
 /// An answer to this operation.
@@ -26,7 +26,7 @@ pub fn to(operation: &Operation, reply: Reply) -> Reply {
     }
 }
 
-/// Held by somebody else, for so many seconds more. A waiter is the third.
+/// Another owner holds the name for this many seconds more. A waiter has the third place.
 pub fn held(seconds: u64) -> Answer {
     let remaining = Some(Duration::from_secs(seconds));
     let queued = Some(Queued { rank: 3, stamp: Stamp { generation: 1, time: Duration::from_secs(100) } });
@@ -41,7 +41,7 @@ pub const fn released() -> Answer {
     Some(Ok(Outcome::Released { held: 1 }))
 }
 
-/// Nothing was held there.
+/// The owner held nothing on this node.
 pub const fn nothing_held() -> Answer {
     Some(Ok(Outcome::Released { held: 0 }))
 }

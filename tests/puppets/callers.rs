@@ -1,4 +1,5 @@
-//! Callers of one process: only the first asks nodes, and the others learn how it fares.
+//! Callers of one process: only the first asks nodes, and the others learn the results of its
+//! rounds.
 
 use quorumlock::LockOptions;
 use quorumlock::node::{FaultKind, Verb};
@@ -43,7 +44,7 @@ async fn a_single_try_behind_a_caller_whom_no_node_answers_is_unavailable_and_no
     let error = stage.try_acquire().await.unwrap().unwrap_err();
     assert!(error.is_unavailable(), "{error}");
     assert!(began.elapsed() <= 2_002 * MS, "{:?}", began.elapsed());
-    // The first has ended its round in the meantime, and knows nothing still.
+    // Meanwhile the first caller has ended its round, and still has no answer.
     stage.round(Verb::Withdraw, |_, _| SILENCE).await;
 }
 
@@ -54,7 +55,7 @@ async fn a_single_try_with_a_short_round_of_its_own_does_not_call_silence_conten
     stage.round(Verb::Claim, |_, _| SILENCE).await;
     let options = stage.quorum.options().round_timeout(100 * MS);
     let began = Instant::now();
-    // The first is in its first round still, so nobody has heard anything.
+    // The first caller is still in its first round, so nobody has an answer yet.
     let error = stage.quorum.lock_with("it", &options).unwrap().try_acquire().await.unwrap_err();
     assert!(error.is_unavailable(), "{error}");
     assert!(began.elapsed() <= 102 * MS, "{:?}", began.elapsed());
@@ -67,7 +68,7 @@ async fn who_waits_behind_one_who_reaches_no_quorum_is_told_that() {
     let second = stage.acquire(SECOND);
     stage.pause_long();
     stage.round(Verb::Claim, |_, _| fault(FaultKind::Down)).await;
-    // Until the second gives up, the first goes on.
+    // Until the second caller gives up, the first caller goes on asking.
     while !second.is_finished() {
         stage.round(Verb::Claim, |_, _| fault(FaultKind::Down)).await;
     }
@@ -77,13 +78,13 @@ async fn who_waits_behind_one_who_reaches_no_quorum_is_told_that() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_comes_when_the_callers_time_has_ended_is_the_next_ones() {
-    // Who barges asks only when the one before has gone.
+    // A caller that is not fair asks only when the caller before it has gone.
     let stage = Stage::with(3, true, |builder| builder.options(LockOptions::default().fair(false)));
     let (guard, _) = stage.won().await;
     let late = stage.acquire(100 * MS);
     sleep(MS).await;
     let next = stage.acquire(60 * SECOND);
-    // Both happen before either caller runs again.
+    // The timeout passes and the guard is dropped before either caller runs again.
     tokio::time::advance(100 * MS).await;
     drop(guard);
     assert!(late.await.unwrap().unwrap_err().is_timeout());

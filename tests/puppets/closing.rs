@@ -1,4 +1,5 @@
-//! The end of a quorum: connections are closed when what it may hold was released, and not before.
+//! The end of a quorum: connections are closed once all its possible holds were released, and not
+//! before.
 
 use std::sync::mpsc::{Receiver, channel};
 
@@ -16,8 +17,8 @@ fn shutdown(stage: &Stage) -> JoinHandle<()> {
     tokio::spawn(async move { quorum.shutdown(10 * SECOND).await })
 }
 
-/// Another thread begins to shut down when the client reads its clock and `moment` is true, and
-/// goes on as a task.
+/// When the client reads its clock and `moment` is true, another thread begins a shutdown. The
+/// shutdown then goes on as a task.
 fn shutdown_when(stage: &Stage, moment: impl Fn() -> bool + Send + 'static) -> Receiver<JoinHandle<()>> {
     let (begun, closing) = channel();
     let quorum = stage.quorum.clone();
@@ -40,7 +41,7 @@ fn shutdown_when(stage: &Stage, moment: impl Fn() -> bool + Send + 'static) -> R
     closing
 }
 
-/// What was asked to release answers now; until then nothing is closed.
+/// Checks that nothing is closed before the nodes answer the releases, and all is closed after.
 async fn closes_when_released(stage: &Stage, closing: JoinHandle<()>) {
     sleep(MS).await;
     assert!(!closing.is_finished() && !stage.closed());
@@ -66,8 +67,8 @@ async fn a_lock_that_is_won_while_another_thread_shuts_down_is_released_before_c
     let stage = Stage::new(3);
     let acquiring = stage.acquire(60 * SECOND);
     let claim = stage.round(Verb::Claim, |_, _| SILENCE).await;
-    // The caller looks at the time when it has its votes; from there on it asks nobody whether it
-    // may go on.
+    // The caller reads the clock when it has its votes. After that, it does not check again whether
+    // the quorum was shut down.
     let closing = shutdown_when(&stage, || true);
     (0..3).for_each(|node| stage.answer(node, granted));
     assert!(acquiring.await.unwrap().unwrap_err().is_closed());
@@ -76,8 +77,8 @@ async fn a_lock_that_is_won_while_another_thread_shuts_down_is_released_before_c
     closes_when_released(&stage, closing.recv().unwrap()).await;
 }
 
-/// Its renewal is under way, and its deadline's timer has just fired and is about to be set anew:
-/// no timer is set for it.
+/// The lock's renewal is under way. The timer of its deadline has just fired, and is about to be
+/// set anew. So at this moment the lock has no timer.
 #[tokio::test(start_paused = true)]
 async fn a_lock_whose_timer_is_just_set_anew_while_another_thread_shuts_down_is_lost_too() {
     let stage = Stage::with(3, true, |builder| builder.ttl(9 * SECOND));
@@ -94,7 +95,8 @@ async fn a_lock_whose_timer_is_just_set_anew_while_another_thread_shuts_down_is_
     closes_when_released(&stage, closing.recv().unwrap()).await;
 }
 
-/// Its timers are gone, by which a shutdown finds a lock, and its release has not been sent yet.
+/// A shutdown finds locks by their timers. The timers of this lock are gone, and its release has
+/// not been sent yet.
 #[tokio::test(start_paused = true)]
 async fn a_guard_that_is_dropped_while_another_thread_shuts_down_is_released_before_connections_end() {
     let stage = Stage::new(3);

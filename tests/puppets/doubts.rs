@@ -1,5 +1,5 @@
-//! Nodes that may have forgotten what they granted: a holder whose deadline rests on them renews at
-//! once.
+//! Nodes that may have forgotten their grants: if a holder's deadline needs such a node, the holder
+//! renews at once.
 
 use std::time::Duration;
 
@@ -75,7 +75,8 @@ async fn a_doubt_that_comes_before_the_winning_vote_makes_the_new_holder_renew_a
     }
 }
 
-/// The same with a renewal: its node was no one's that the deadline rested on before.
+/// The doubt comes between two votes of a renewal. The deadline did not rest on the doubted node
+/// before.
 #[tokio::test(start_paused = true)]
 async fn a_doubt_that_comes_before_the_last_vote_of_a_renewal_makes_the_holder_renew_again_at_once() {
     let (stage, _guard, _) = holder(LockOptions::default()).await;
@@ -107,7 +108,8 @@ async fn a_doubt_that_comes_with_a_renewals_answers_does_not_double_all_later_re
     stage.round(Verb::Renew, |_, _| SILENCE).await;
     stage.doubted(0);
     let (mut answers, mut readings) = (stage.answers(extended), 0);
-    // With the first it sets the timer that the doubt asks for, with the second it takes it out.
+    // At the first reading of the clock, the client sets the timer that the doubt asks for. At the
+    // second reading, the client takes this timer out.
     stage.meanwhile(Reading::Now, move || {
         readings += 1;
         if readings == 2 {

@@ -1,4 +1,5 @@
-//! Fences that are wrong: one may lift the acquisition that met it, and no other.
+//! Wrong fences: such a fence may raise the ballots of the acquisition that met it, and of no other
+//! acquisition.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +8,7 @@ use quorumlock::node::Verb;
 use crate::answers::{SILENCE, granted, released, stale};
 use crate::stage::{SECOND, Stage};
 
-/// No ballot below 2^53 is above it.
+/// No ballot is above this fence, since all ballots are below 2^53.
 const CORRUPT: u64 = (1 << 53) - 1;
 const DAY: u64 = 24 * 3_600 * 1_000_000;
 
@@ -16,7 +17,7 @@ fn now() -> u64 {
     u64::try_from(wall.as_micros()).unwrap()
 }
 
-/// Acquires another name; its ballot is about now.
+/// Acquires another name, and checks that its ballot is about the present time.
 async fn others_go_on(stage: &Stage) {
     let acquiring = stage.acquire_other("other", SECOND);
     let claim = stage.round(Verb::Claim, |_, _| granted()).await;
@@ -81,8 +82,8 @@ async fn corrupt_fences_on_a_quorum_are_an_error_that_says_what_to_do_and_others
     others_go_on(&stage).await;
 }
 
-/// Where the answer to the second ask comes too late, the next round begins above what it asked with:
-/// else each would begin with a ballot that is stale by then, and none might end in time.
+/// If the answer to the second ask comes too late, the next round begins above the ballot of this
+/// ask. Otherwise each round would begin with a stale ballot, and no round might end in time.
 #[tokio::test(start_paused = true)]
 async fn a_round_begins_above_what_the_one_before_was_lifted_to() {
     let stage = Stage::new(1);
@@ -96,7 +97,8 @@ async fn a_round_begins_above_what_the_one_before_was_lifted_to() {
     assert_eq!(acquiring.await.unwrap().unwrap().token(), fence + 2);
 }
 
-/// One node has granted it, and another says at once that its fence is higher. The third is silent.
+/// One node grants the claim, and another replies at once that its fence is higher. The third node
+/// is silent.
 async fn two_of_three_answer(stage: &Stage, fence: u64) {
     stage.round(Verb::Claim, |_, _| SILENCE).await;
     stage.quiet_for(Duration::from_millis(50)).await;

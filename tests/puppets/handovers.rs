@@ -1,4 +1,4 @@
-//! What nodes hand over: what it is worth, and what becomes of it where that is too little.
+//! Hand-overs: when a waiter may count them, and how it gives back hand-overs that are no quorum.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::answers::{Answer, SILENCE, fault, granted, held, released, stale};
 use crate::asked::Asked;
 use crate::stage::{MS, SECOND, Stage};
 
-/// When nodes say something: always over the same connection.
+/// The stamp of a node's message: this node time, and always the same connection.
 const fn at(seconds: u64) -> Stamp {
     Stamp { generation: 1, time: Duration::from_secs(seconds) }
 }
 
-/// Held by somebody else; the asker has this place in the queue.
+/// Another owner holds the name, and the waiter has this place in the queue.
 pub fn queued(rank: u32) -> Answer {
     let (holder, remaining) = ("somebody".to_owned(), Some(60 * SECOND));
     Some(Ok(Outcome::Held {
@@ -31,7 +31,7 @@ pub fn queued(rank: u32) -> Answer {
     }))
 }
 
-/// What a node hands over to whoever made `claim`.
+/// A node's hand-over to the owner of `claim`.
 pub fn handed(claim: &Asked, ballot: u64) -> HandedOver {
     let (owner, name, lasts) = (claim.owner.clone(), claim.names[0].clone(), claim.hand());
     HandedOver { owner, ballot, lasts, name, stamp: at(101), counts: true }
@@ -41,7 +41,7 @@ fn long(builder: QuorumBuilder) -> QuorumBuilder {
     builder.ttl(30 * SECOND)
 }
 
-/// A caller that stands in the queues of these nodes.
+/// A caller that has a place in the queues of these nodes.
 async fn waiter(stage: &Stage, answer: impl Fn(usize) -> Answer) -> (JoinHandle<Result<LockGuard>>, Asked) {
     let waiting = stage.acquire(60 * SECOND);
     let claim = stage.round(Verb::Claim, |node, _| answer(node)).await;
@@ -129,7 +129,7 @@ async fn what_only_a_minority_hands_over_is_claimed_with_its_ballot() {
     assert_eq!(waiting.await.unwrap().unwrap().token(), ballot);
 }
 
-/// What the node that pushed says to the claim is not known by then: it is far away.
+/// The node that pushed is far away, so its answer to the claim is not known yet.
 #[tokio::test(start_paused = true)]
 async fn who_gives_a_minority_back_does_not_wait_for_hints_that_cannot_come() {
     let stage = Stage::with(3, true, long);
@@ -164,7 +164,8 @@ async fn waiter_takes_no_place_again_each_fourth_time() {
     stage.round(Verb::Release, |_, _| released()).await;
 }
 
-/// The withdrawal is repeated, and may arrive behind a release that is not.
+/// The withdrawal is sent again, and may arrive after the release. If the release was not sent
+/// again too, the owner would keep a place.
 #[tokio::test(start_paused = true)]
 async fn release_is_repeated_where_a_withdrawal_takes_a_place_again() {
     let stage = Stage::with(3, true, long);
@@ -176,7 +177,7 @@ async fn release_is_repeated_where_a_withdrawal_takes_a_place_again() {
     stage.only(&[2], Verb::Release, |_, _| released()).await;
 }
 
-/// Its votes come too late, so it would keep the name from others.
+/// The waiter's votes come too late, so it would keep the name from others.
 #[tokio::test(start_paused = true)]
 async fn waiter_takes_no_place_again_after_a_round_without_enough_answers() {
     let stage = Stage::with(3, true, long);
@@ -222,7 +223,7 @@ async fn a_ballot_that_was_pushed_and_called_stale_is_not_asked_with() {
     assert!(higher.ballot > far && higher.owner == claim.owner);
 }
 
-/// A push that does not count may tell of a hold all the same.
+/// A push that does not count may still show that the node holds the name for this owner.
 #[tokio::test(start_paused = true)]
 async fn what_does_not_count_is_asked_for_and_given_back() {
     let stage = Stage::with(3, true, long);
@@ -242,7 +243,7 @@ async fn what_does_not_count_is_asked_for_and_given_back() {
     assert!(release.owner == claim.owner && release.ballot == ballot && release.next > ballot);
 }
 
-/// Else that node would be kept from others for as long as a hand-over lasts.
+/// Otherwise the doubted node would keep others out for as long as a hand-over lasts.
 #[tokio::test(start_paused = true)]
 async fn what_a_doubted_node_hands_over_is_given_back() {
     let stage = Stage::with(3, true, long);
@@ -255,8 +256,8 @@ async fn what_a_doubted_node_hands_over_is_given_back() {
     assert!(stage.asked_after().await <= 50 * MS);
 }
 
-/// As where it is received in the same bytes as the answer that registers, and looked at before
-/// that.
+/// For example, a push is received together with the answer that confirms the place, and is read
+/// before this answer.
 #[tokio::test(start_paused = true)]
 async fn what_comes_before_the_answers_to_the_first_claim_counts_with_them() {
     let stage = Stage::with(3, true, long);
@@ -285,8 +286,8 @@ async fn what_a_quorum_hands_over_before_it_may_count_is_claimed_at_once() {
     assert!(waiting.await.unwrap().unwrap().is_held());
 }
 
-/// A node holds the name for as long as the last claim said that it has carried out, and the client
-/// counts from the last one that was confirmed.
+/// A node holds the name for the time in the last claim that it carried out. The client counts from
+/// the last claim that the node confirmed. So all claims must have the same time.
 #[tokio::test(start_paused = true)]
 async fn all_claims_of_an_owner_name_the_same_time_whatever_round_trips_are_measured() {
     let stage = Stage::with(3, true, long);
@@ -302,7 +303,7 @@ async fn all_claims_of_an_owner_name_the_same_time_whatever_round_trips_are_meas
     assert_eq!((next.hand(), &next.owner), (claim.hand(), &claim.owner));
 }
 
-/// Of the way to the nodes that tells nothing.
+/// Such a round tells nothing about the time that messages take to the nodes.
 #[tokio::test(start_paused = true)]
 async fn a_round_in_which_the_process_stood_still_is_not_measured() {
     let stage = Stage::with(3, true, long);
@@ -331,8 +332,8 @@ async fn what_is_handed_over_to_an_owner_that_has_ended_is_released() {
     assert_eq!(again.next, release.next, "chosen once");
 }
 
-/// A far node pushes before the release of a short section has reached it, which frees the name
-/// there.
+/// The holder releases soon. A far node pushes before this release has reached it. The release
+/// frees the name there.
 #[tokio::test(start_paused = true)]
 async fn what_comes_while_a_release_of_its_owner_is_under_way_needs_no_other() {
     let stage = Stage::with(3, true, long);
@@ -343,7 +344,7 @@ async fn what_comes_while_a_release_of_its_owner_is_under_way_needs_no_other() {
     stage.round(Verb::Release, |node, _| if node == 2 { SILENCE } else { released() }).await;
     stage.push(2, handed(&claim, ballot));
     stage.quiet_for(100 * MS).await;
-    // That one may have been carried out before.
+    // Node 1 may have carried out the release before it pushed, so it is asked to release again.
     stage.push(1, handed(&claim, ballot));
     stage.only(&[1], Verb::Release, |_, _| released()).await;
     stage.answer(2, released);
@@ -351,8 +352,7 @@ async fn what_comes_while_a_release_of_its_owner_is_under_way_needs_no_other() {
     stage.only(&[2], Verb::Release, |_, _| released()).await;
 }
 
-/// What it pushes with a ballot up to what was withdrawn may count for nobody, and what it pushes with
-/// a higher one does.
+/// A push counts only if its ballot is above the ballots that were withdrawn on any node.
 #[tokio::test(start_paused = true)]
 async fn push_up_to_what_was_withdrawn_elsewhere_is_asked_above() {
     for above in [0, 1] {
@@ -368,7 +368,7 @@ async fn push_up_to_what_was_withdrawn_elsewhere_is_asked_above() {
     }
 }
 
-/// Else no node hands the name over: what was pushed is a fence too.
+/// Otherwise no node would hand the name over: a pushed ballot is a fence too.
 #[tokio::test(start_paused = true)]
 async fn release_after_a_withdrawal_hands_over_above_what_was_pushed_since() {
     let stage = Stage::with(3, true, long);
@@ -382,7 +382,8 @@ async fn release_after_a_withdrawal_hands_over_above_what_was_pushed_since() {
     assert!(release.next > ballot, "{} is not above {ballot}", release.next);
 }
 
-/// A caller may be given up by the nodes that it asked, and by those that it asks.
+/// Some nodes hand the name over because of the withdrawal, others because of the release. The next
+/// waiter needs the same ballot from all of them.
 #[tokio::test(start_paused = true)]
 async fn release_after_a_withdrawal_hands_over_with_the_same_ballot() {
     let stage = Stage::with(3, true, long);
@@ -393,7 +394,7 @@ async fn release_after_a_withdrawal_hands_over_with_the_same_ballot() {
     assert_eq!(release.next, withdrawal.next);
 }
 
-/// Else nodes drop it while a node that does not answer keeps its round open.
+/// Otherwise nodes would drop the waiter while a node that does not answer keeps its round open.
 #[tokio::test(start_paused = true)]
 async fn waiter_says_that_it_asks_again_no_sooner_than_a_round_may_last() {
     for (rank, says) in [(1, 2 * SECOND), (3, 10 * SECOND)] {
@@ -405,7 +406,7 @@ async fn waiter_says_that_it_asks_again_no_sooner_than_a_round_may_last() {
     }
 }
 
-/// Far nodes say so when what it has sent is on its way to them.
+/// Far nodes may send a hint while the waiter's new claim is on its way to them.
 #[tokio::test(start_paused = true)]
 async fn who_has_just_registered_again_does_not_do_so_for_every_node_that_says_so() {
     let stage = Stage::with(3, true, long);
@@ -420,7 +421,7 @@ async fn who_has_just_registered_again_does_not_do_so_for_every_node_that_says_s
     stage.quiet_for(400 * MS).await;
 }
 
-/// Else whoever comes next would be handed ballots of which none has a quorum.
+/// Otherwise the next waiter would be handed the name with several ballots, none with a quorum.
 #[tokio::test(start_paused = true)]
 async fn what_several_nodes_handed_over_to_an_owner_that_has_ended_is_given_on_with_one_ballot() {
     let stage = Stage::with(3, true, long);
@@ -438,7 +439,7 @@ async fn what_several_nodes_handed_over_to_an_owner_that_has_ended_is_given_on_w
     assert!(next[2] > u64::MAX >> 12, "above what was pushed there: {next:?}");
 }
 
-/// Pushes of nodes that come when the lock is held already.
+/// A push that comes when its owner already holds the lock.
 #[tokio::test(start_paused = true)]
 async fn what_comes_after_the_quorum_is_the_holders() {
     let stage = Stage::with(3, true, long);
@@ -466,7 +467,7 @@ async fn the_first_two_ask_again_with_the_same_ballot_and_the_others_seldom() {
     }
 }
 
-/// A node that the name is called stale on has not registered the claim.
+/// A node that replies `stale` gives the claim no place.
 #[tokio::test(start_paused = true)]
 async fn who_is_called_stale_by_some_nodes_asks_again_soon_with_a_higher_ballot() {
     let stage = Stage::with(3, true, long);
@@ -477,7 +478,7 @@ async fn who_is_called_stale_by_some_nodes_asks_again_soon_with_a_higher_ballot(
     assert!(again.ballot > far && again.owner == claim.owner);
 }
 
-/// Of all that an acquisition keeps, its ear keeps most.
+/// Not even the waiter's registration for hints is left, which refers to most of an acquisition.
 #[tokio::test(start_paused = true)]
 async fn nothing_of_an_acquisition_is_left_when_its_lock_was_released() {
     let stage = Stage::with(3, true, long);
@@ -493,7 +494,7 @@ async fn nothing_of_an_acquisition_is_left_when_its_lock_was_released() {
     assert_eq!(owner.strong_count(), 0);
 }
 
-/// Two nodes are others' for ever, and the third grants when each round has failed.
+/// Other owners hold two nodes for ever, and the third node grants after each round has failed.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_grants_late_again_and_again_is_asked_less_and_less_often() {
     let stage = Stage::with(3, true, long);

@@ -1,4 +1,4 @@
-//! Which names are held, as nodes say it page by page.
+//! The list of held names, which nodes return page by page.
 
 use quorumlock::node::{Inspection, Name, Outcome, Scan, Verb};
 use quorumlock::{HeldNames, Inspected};
@@ -16,7 +16,7 @@ fn turned(mut names: HeldNames) -> JoinHandle<Page> {
     })
 }
 
-/// The last page, with so many names.
+/// The last page, with this many names.
 fn page(names: u32) -> Answer {
     let name = |number| Name::new("quorumlock:", &format!("{number:05}")).unwrap();
     Some(Ok(Outcome::Scanned { next: Scan::FIRST.to_owned(), names: (0..names).map(name).collect() }))

@@ -1,4 +1,5 @@
-//! Hellos: the client keeps its list in force, and stops where another list of that name is.
+//! Hellos: the client keeps its list in force, and stops if another list of the same name is in
+//! force.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ fn theirs() -> List {
     List::new("default", ["puppet://2", "puppet://3", "puppet://4"], MINUTE)
 }
 
-/// The hello that these nodes are sent, and no others.
+/// The hello that is sent to these nodes, and to no others.
 async fn hello(stage: &Stage, nodes: &[usize], answer: impl Fn(usize) -> Answer) -> Hello {
     let asked = stage.only(nodes, Verb::Hello, |node, _| answer(node)).await;
     asked.hello.expect("what a hello has")
@@ -60,7 +61,7 @@ async fn another_list_of_this_name_takes_all_locks_away_until_it_is_gone() {
     stage.told(2, Some(record(2, &theirs())));
     assert_eq!(guard.lost().await, LostReason::OtherList);
     stage.quiet_for(Duration::ZERO).await;
-    // Somebody may work under it still.
+    // Until the guard is dropped, somebody may still work under the lost lock.
     drop(guard);
     stage.round(Verb::Release, |_, _| released()).await;
     let trying = stage.try_acquire();
@@ -74,7 +75,7 @@ async fn another_list_of_this_name_takes_all_locks_away_until_it_is_gone() {
     drop(guard);
 }
 
-/// So it is when this process stood still: no vote counts before the next hello.
+/// For example, the process stood still before: then no vote counts before the next hello.
 #[tokio::test(start_paused = true)]
 async fn try_waits_for_hellos_that_are_due() {
     let stage = Stage::new(3);

@@ -1,5 +1,5 @@
-//! What a client says to its nodes, message by message: the test gives every answer by hand, on a
-//! clock that only moves when everybody waits.
+//! Tests of the messages that a client sends to its nodes. The test gives every answer by hand, on a
+//! clock that moves only when all tasks wait.
 #![allow(unreachable_pub, missing_debug_implementations, reason = "each file is a part of one program")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 

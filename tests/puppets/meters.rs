@@ -1,4 +1,4 @@
-//! What is counted of waiters and of late grants.
+//! Metrics of waiters, late grants and held locks.
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use quorumlock::node::{Outcome, Verb};
@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use crate::answers::{SILENCE, granted, held, nothing_held, released};
 use crate::stage::{MS, SECOND, Stage};
 
-/// Records what is done on this thread, which is all of a test.
+/// Records the metrics of this thread. A test runs on one thread.
 fn recorder() -> (PrometheusRecorder, PrometheusHandle) {
     let recorder = PrometheusBuilder::new().build_recorder();
     let handle = recorder.handle();

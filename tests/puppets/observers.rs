@@ -1,4 +1,5 @@
-//! Who observes an election: when it looks, and that it believes nothing that no quorum says.
+//! Observers of an election: when they ask the nodes, and that they report only leaders that a
+//! quorum names.
 
 use std::time::Duration;
 
@@ -25,8 +26,8 @@ fn observe(stage: &Stage) -> (JoinHandle<()>, mpsc::UnboundedReceiver<Leadership
     (task, seen)
 }
 
-/// What a node says where somebody leads with this token for so long, and has proclaimed so many
-/// values.
+/// A node's answer if a leader holds the name with this token for this ttl, and has proclaimed this
+/// many values.
 fn led_for(ttl: Duration, token: u64, values: u32) -> Answer {
     let (mut store, now) = (Store::made("record"), SECOND);
     let names = [Name::new("quorumlock:", "it").unwrap()].into();
@@ -86,7 +87,7 @@ async fn news_is_believed_no_more_than_a_quorum_says() {
     stage.news(1, "it");
     stage.round(Verb::Inspect, |node, _| if node == 0 { led(5, 0) } else { led(9, 0) }).await;
     assert_eq!(seen.recv().await.unwrap().token, 9);
-    // It comes late.
+    // These answers are late: they name the leader before.
     stage.news(0, "it");
     stage.round(Verb::Inspect, |_, _| led(5, 7)).await;
     stage.quiet_for(MS).await;
@@ -109,7 +110,7 @@ async fn without_news_an_observer_looks_every_five_seconds() {
     }
 }
 
-/// Nobody publishes that a hold ends by itself.
+/// Nodes publish nothing when a hold expires.
 #[tokio::test(start_paused = true)]
 async fn an_observer_looks_when_a_hold_ends() {
     let stage = Stage::new(3);
@@ -143,7 +144,7 @@ async fn much_news_costs_few_looks_and_the_first_is_looked_at_at_once() {
         }
     }
     assert!((10..=26).contains(&looks), "one each 20 to 50 ms for half a second: {looks}");
-    // What was published last is looked at as well.
+    // The observer also asks after the last message.
     stage.round(Verb::Inspect, |_, _| led(5, 500)).await;
     while seen.recv().await.unwrap().value != "value 500" {}
     stage.quiet_for(2 * SECOND).await;

@@ -1,4 +1,4 @@
-//! Releases: on whom they are insisted, when they are tried again, and when no longer.
+//! Releases: which nodes get a release again, when, and for how long.
 
 use quorumlock::node::{FaultKind, Outcome, Verb};
 use quorumlock::{LockGuard, Released};
@@ -59,7 +59,7 @@ async fn a_release_that_all_confirm_leaves_nothing_to_be_done() {
     assert_eq!(stage.quorum.in_use(), (0, 0, 0));
 }
 
-/// Issue 8, item 15: the node that does not answer decides whether two of three had held it.
+/// Issue 8, item 15: the silent node decides whether two of three nodes held the name.
 #[tokio::test(start_paused = true)]
 async fn one_held_it_and_one_did_not_and_one_is_silent_is_unknown_and_not_expired() {
     for silent in [fault(FaultKind::Timeout), SILENCE] {
@@ -93,7 +93,7 @@ async fn lock_on_two_names(stage: &Stage) -> LockGuard {
     acquiring.await.unwrap().unwrap()
 }
 
-/// Another has one of its names since, by force.
+/// Meanwhile another owner has got one of the lock's names, after a release by force.
 #[tokio::test(start_paused = true)]
 async fn lock_on_two_names_of_which_one_was_taken_away_had_expired() {
     let stage = Stage::new(3);
@@ -104,7 +104,7 @@ async fn lock_on_two_names_of_which_one_was_taken_away_had_expired() {
     assert_eq!(releasing.await.unwrap().unwrap(), Released::AlreadyExpired);
 }
 
-/// The release of its other name was not confirmed.
+/// The release of the lock's other name was not confirmed.
 #[tokio::test(start_paused = true)]
 async fn lock_of_which_one_name_was_surely_gone_had_expired() {
     let stage = Stage::new(3);
@@ -119,7 +119,7 @@ async fn lock_of_which_one_name_was_surely_gone_had_expired() {
     assert_eq!(releasing.await.unwrap().unwrap(), Released::AlreadyExpired);
 }
 
-/// A caller that exits with the answer would leave the other name held.
+/// If the call returned at once and the caller exited, the other name would stay held.
 #[tokio::test(start_paused = true)]
 async fn lock_of_which_one_name_was_surely_gone_waits_for_the_other() {
     let stage = Stage::new(3);
@@ -131,7 +131,8 @@ async fn lock_of_which_one_name_was_surely_gone_waits_for_the_other() {
     assert!(began.elapsed() >= SECOND);
 }
 
-/// No node but one held both: others hold the names there for claims that failed.
+/// Only one node held both names. Each of the other nodes held one of the names for a failed claim
+/// of another owner.
 #[tokio::test(start_paused = true)]
 async fn lock_whose_names_were_held_by_different_quorums_was_held() {
     let stage = Stage::new(3);
@@ -141,7 +142,7 @@ async fn lock_whose_names_were_held_by_different_quorums_was_held() {
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
 }
 
-/// One without a record carries nothing out, and has nothing that could stay.
+/// A node without a record carries nothing out, and holds nothing.
 #[tokio::test(start_paused = true)]
 async fn release_that_nodes_without_a_record_answer_is_confirmed() {
     let stage = Stage::new(3);
@@ -160,12 +161,12 @@ async fn what_a_lower_ballot_was_granted_is_withdrawn_though_the_higher_one_was_
     let answer = |node, _: &_| if node == 0 { fault(FaultKind::Down) } else { held(60) };
     let second = stage.round(Verb::Claim, answer).await;
     assert_eq!(first.owner, second.owner);
-    // They called it stale, and may have held it with a higher one.
+    // Nodes that replied `stale` may hold the name with a higher ballot.
     let withdrawal = stage.round(Verb::Withdraw, |node, _| if node == 0 { fault(FaultKind::Down) } else { released() });
     let withdrawal = withdrawal.await;
     assert_eq!((&withdrawal.owner, withdrawal.ballot), (&second.owner, second.ballot));
     assert!(trying.await.unwrap().unwrap().is_none());
-    // It may hold it still, so it is asked again.
+    // Node 0 may still hold the name, so it is asked again.
     stage.only(&[0], Verb::Withdraw, |_, _| released()).await;
 }
 
@@ -206,7 +207,7 @@ async fn a_node_that_never_heard_of_the_claim_is_asked_once() {
     for (kind, insists) in [(FaultKind::Down, false), (FaultKind::Quarantined, false), (FaultKind::Timeout, true)] {
         let stage = Stage::new(3);
         let (guard, _) = stage.won_with(|node| if node == 2 { fault(kind) } else { granted() }).await;
-        // Its answer may come after the quorum's.
+        // The answer of node 2 may come after those of the quorum.
         drop(guard);
         stage.round(Verb::Release, |node, _| if node == 2 { fault(FaultKind::Down) } else { released() }).await;
         if insists {
@@ -230,7 +231,7 @@ async fn who_waits_for_all_releases_is_told_of_the_last() {
     waiting.await.unwrap();
 }
 
-/// A later holder's release ends the token of the one before, as a revocation does.
+/// The release of a later holder ends all earlier tokens, as a revocation does.
 #[tokio::test(start_paused = true)]
 async fn writer_that_nodes_call_lost_after_its_deadline_has_expired() {
     let stage = Stage::new(3);

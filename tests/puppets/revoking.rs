@@ -1,4 +1,4 @@
-//! Taking a name away from a holder.
+//! Revocations, and releases by force.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::answers::{Answer, SILENCE, fault, nothing_held, released};
 use crate::asked::Asked;
 use crate::stage::{MINUTE, SECOND, Stage, record};
 
-/// The highest fence that nodes tell.
+/// The highest fence that nodes return.
 const FENCE: u64 = 1 << 52;
 
 fn revoke(stage: &Stage) -> JoinHandle<Result<Taken>> {
@@ -19,13 +19,13 @@ fn revoke(stage: &Stage) -> JoinHandle<Result<Taken>> {
     tokio::spawn(async move { quorum.revoke("it").await })
 }
 
-/// Nodes tell their fences.
+/// Lets the nodes return their fences.
 async fn look(stage: &Stage) {
     let said = |node: usize| Inspection::free(if node == 1 { FENCE } else { 7 });
     stage.round(Verb::Inspect, |node, _| Some(Ok(Outcome::Inspected(vec![said(node)])))).await;
 }
 
-/// They are asked to let holds end, and none has answered.
+/// A revocation in which all nodes were asked to revoke, and none has answered yet.
 async fn asked(stage: &Stage) -> (JoinHandle<Result<Taken>>, Asked) {
     let revoking = revoke(stage);
     look(stage).await;
@@ -70,7 +70,7 @@ async fn name_that_nobody_holds_is_told_to_be_free() {
     assert_eq!((taken.left, taken.from, taken.fence), (None, vec![], operation.ballot));
 }
 
-/// Its token is that of other nodes, and may be lower.
+/// The holder's token comes from other nodes, and may be lower than its ballot here.
 #[tokio::test(start_paused = true)]
 async fn holder_with_higher_ballot_is_not_named_and_its_time_counts() {
     let stage = Stage::new(3);
@@ -81,7 +81,7 @@ async fn holder_with_higher_ballot_is_not_named_and_its_time_counts() {
     assert_eq!((taken.left, taken.from), (Some(8 * SECOND), vec!["one".to_owned()]));
 }
 
-/// It may have forgotten who holds the name, be it that its own answer shows that.
+/// A doubted node may have forgotten the holder, even if only its own answer raises the doubt.
 #[tokio::test(start_paused = true)]
 async fn node_in_doubt_is_none_of_the_quorum_that_tells() {
     for before in [true, false] {
@@ -115,8 +115,8 @@ async fn too_few_that_vote_are_an_error_that_tells_from_whom_it_was_taken() {
     }
 }
 
-/// Two of three nodes name somebody, and neither votes: that tells who holds it alone, and not who
-/// reads it.
+/// Two of three nodes name a holder, and neither of them votes. If both name the same writer, the
+/// answer is conclusive. If they name readers, there may be more readers.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_do_not_vote_tell_of_one_holder_and_not_of_all_readers() {
     let readers = ["c/1/x/s1", "c/1/x/s2"];
@@ -133,7 +133,7 @@ async fn nodes_that_do_not_vote_tell_of_one_holder_and_not_of_all_readers() {
     }
 }
 
-/// Who holds it goes on with the nodes that this list lacks.
+/// The holder may go on with nodes that are not in this client's list.
 #[tokio::test(start_paused = true)]
 async fn client_that_met_another_list_does_not_say_that_a_name_was_taken_away() {
     for answer in [held_by("one", 7, 9 * SECOND), free()] {
@@ -161,7 +161,7 @@ async fn where_nodes_refuse_it_the_error_says_why() {
     assert_eq!(why.len(), 2, "{error}");
 }
 
-/// A name is freed by force, and nodes are asked to revoke it.
+/// Begins to free a name by force, and lets nodes answer the revocation.
 async fn forced(stage: &Stage, revoked: impl Fn(usize) -> Answer) -> (JoinHandle<Result<Taken>>, u64) {
     let quorum = stage.quorum.clone();
     let freeing = tokio::spawn(async move { quorum.force_release("it").await });
@@ -170,13 +170,14 @@ async fn forced(stage: &Stage, revoked: impl Fn(usize) -> Answer) -> (JoinHandle
     (freeing, revocation.ballot)
 }
 
-/// Held with this ballot, where all up to `over` are revoked.
+/// This owner holds the name with this ballot, and all tokens up to `over` are revoked.
 fn named(owner: &str, ballot: u64, over: u64) -> Answer {
     let held = Inspection::held(owner.to_owned(), 1, Some(9 * SECOND), over).with_ballots(ballot, over);
     Some(Ok(Outcome::Inspected(vec![held])))
 }
 
-/// Of readers, each node names one at a time. What came later is left alone.
+/// A node names only one of its readers at a time. Owners that came after the revocation keep the
+/// name.
 #[tokio::test(start_paused = true)]
 async fn name_that_is_freed_by_force_is_freed_until_no_node_names_whom_it_revoked() {
     let stage = Stage::new(3);
@@ -204,7 +205,8 @@ async fn name_of_which_too_few_nodes_tell_is_not_said_to_be_freed() {
     }
 }
 
-/// A quorum that votes said that nobody holds it, so nobody waited for the third.
+/// A quorum of voting nodes replied that nobody holds the name, so the client did not wait for the
+/// third node.
 #[tokio::test(start_paused = true)]
 async fn what_one_node_holds_for_an_owner_that_died_is_freed_by_force() {
     let stage = Stage::new(3);
@@ -212,7 +214,7 @@ async fn what_one_node_holds_for_an_owner_that_died_is_freed_by_force() {
     let nobody = || Some(Ok(Outcome::Inspected(vec![Inspection::free(over)])));
     let told = |node| if node < 2 { nobody() } else { named("one", 7, over) };
     stage.round(Verb::Inspect, |node, _| told(node)).await;
-    // That one node is down is no reason not to know it: those that are left are a quorum.
+    // One node does not answer, but the other two nodes are a quorum.
     let answer = |node| {
         if node == 1 {
             SILENCE
@@ -229,7 +231,8 @@ async fn what_one_node_holds_for_an_owner_that_died_is_freed_by_force() {
     assert_eq!((taken.left, taken.from), (Some(Duration::ZERO), vec!["one".to_owned()]));
 }
 
-/// The others confirm the release, so it is asked again by itself.
+/// The other nodes are a quorum, and free the name. So the call ends although one node frees
+/// nothing.
 #[tokio::test(start_paused = true)]
 async fn node_that_frees_nothing_is_not_asked_without_end() {
     let stage = Stage::new(3);
@@ -246,7 +249,7 @@ async fn node_that_frees_nothing_is_not_asked_without_end() {
     assert_eq!((taken.left, taken.from), (Some(Duration::ZERO), vec!["one".to_owned()]));
 }
 
-/// The others are down by now.
+/// The third node does not answer any more.
 #[tokio::test(start_paused = true)]
 async fn name_that_one_of_two_nodes_holds_still_is_not_said_to_be_free() {
     let stage = Stage::new(3);
@@ -279,7 +282,7 @@ async fn holder_at_a_node_that_the_revocation_has_not_reached_is_freed_too() {
     assert_eq!(freeing.await.unwrap().unwrap().left, Some(Duration::ZERO));
 }
 
-/// A node names one reader, and rather one that was not revoked.
+/// A node names only one reader, and prefers a reader that was not revoked.
 #[tokio::test(start_paused = true)]
 async fn reader_that_came_since_may_hide_one_that_was_revoked() {
     let stage = Stage::new(3);
@@ -289,7 +292,7 @@ async fn reader_that_came_since_may_hide_one_that_was_revoked() {
     assert_eq!(taken.left, Some(9 * SECOND), "it may be held still");
 }
 
-/// The two others may renew it still.
+/// The two other nodes may still renew the lock.
 #[tokio::test(start_paused = true)]
 async fn lock_that_was_revoked_on_one_of_three_nodes_is_not_said_to_be_revoked() {
     let stage = Stage::new(3);

@@ -1,5 +1,5 @@
-//! Rounds of claims: when another follows, how long they last, and what a failed one leaves to be
-//! released.
+//! Rounds of claims: when another round follows, how long a round lasts, and what is withdrawn after
+//! a failed round.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn after_a_failed_round_what_may_have_been_granted_is_withdrawn() {
         _ => SILENCE,
     };
     let claim = stage.round(Verb::Claim, answer).await;
-    // One that calls the ballot stale may hold it with a higher one.
+    // A node that replies `stale` may hold the name with a higher ballot.
     let withdrawal = stage.only(&[6, 7, 8, 10], Verb::Withdraw, |_, _| released()).await;
     assert!(withdrawal.owner == claim.owner && withdrawal.ballot >= claim.ballot);
     assert!(trying.await.unwrap().unwrap().is_none());
@@ -65,7 +65,7 @@ async fn later_rounds_end_with_the_callers_time() {
     let acquiring = stage.acquire(500 * MS);
     stage.round(Verb::Claim, |_, _| held(60)).await;
     stage.round(Verb::Claim, |_, _| SILENCE).await;
-    // Too little time was left to tell more than the round before did.
+    // Too little time was left to learn more than in the round before.
     assert!(acquiring.await.unwrap().unwrap_err().is_timeout());
     assert!((500 * MS..=502 * MS).contains(&began.elapsed()), "{:?}", began.elapsed());
 }
@@ -85,7 +85,7 @@ async fn the_next_round_waits_for_nobody_who_is_silent() {
 async fn a_try_waits_until_it_is_known_whether_nodes_are_silent() {
     let stage = Stage::new(5);
     let trying = stage.try_acquire();
-    // No quorum can be had, and the fifth says why.
+    // No quorum can grant any more. The answer of the fifth node decides which error is returned.
     let answer = |node, _: &_| match node {
         0 => granted(),
         1 => held(60),
@@ -93,15 +93,15 @@ async fn a_try_waits_until_it_is_known_whether_nodes_are_silent() {
         _ => fault(FaultKind::Timeout),
     };
     stage.round(Verb::Claim, answer).await;
-    // What it was granted does not wait for that.
+    // The withdrawal does not wait for the fifth node.
     stage.only(&[0, 2, 3, 4], Verb::Withdraw, |_, _| released()).await;
     assert!(!trying.is_finished());
     stage.answer(4, || fault(FaultKind::Timeout));
     assert!(trying.await.unwrap().unwrap_err().is_unavailable());
 }
 
-/// A try of which one node grants the first round, two name one holder, one is silent, and the last
-/// answers later.
+/// A try in whose first round one node grants, two nodes name one holder, one node is silent, and
+/// the last node answers later.
 async fn refused_by_two() -> (Stage, JoinHandle<Result<Option<LockGuard>>>, u64) {
     let stage = Stage::new(5);
     let trying = stage.try_acquire();
@@ -166,8 +166,8 @@ async fn looking_at_a_name_waits_for_all_nodes_and_no_longer() {
     assert!(seen.nodes.iter().all(|(_, said)| said.as_ref().is_ok_and(|said| said.fence == 7)));
 }
 
-/// Votes are counted while the caller's thread stands still behind its look at the clock: the time
-/// that counts is the time after them.
+/// The caller's thread reads the clock, and stands still before the votes are counted. So the
+/// decision must use the time after the votes were counted.
 #[tokio::test(start_paused = true)]
 async fn who_stands_still_between_the_clock_and_the_votes_has_won_nothing() {
     let stage = Stage::new(3);

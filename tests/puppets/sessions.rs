@@ -1,4 +1,4 @@
-//! What a session says to its nodes.
+//! The requests that a session sends to its nodes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -102,8 +102,8 @@ async fn a_part_of_a_set_is_released_by_itself_and_the_rest_is_renewed() {
     }
 }
 
-/// On another connection than the release, a renewal that names what was given up comes behind it:
-/// nodes say that it is lost, and must not take it again.
+/// A renewal of a name that was given up arrives after the release, on another connection. Nodes
+/// reply that this name is lost. The session must not be lost by these replies.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_is_overtaken_by_the_release_of_a_part_loses_nothing() {
     let (stage, session) = begun().await;
@@ -120,7 +120,7 @@ async fn a_renewal_that_is_overtaken_by_the_release_of_a_part_loses_nothing() {
     assert_eq!(names(&again), ["b"], "the rest is renewed at once");
     sleep(MS).await;
     assert!(session.is_alive() && session.remaining() > 8 * SECOND);
-    // What was sent later counts against it.
+    // The replies to a later renewal count against the session.
     stage.round(Verb::Renew, |_, _| lost()).await;
     stage.round(Verb::Release, |_, _| released()).await;
     assert!(!session.is_alive());
@@ -156,7 +156,7 @@ async fn what_could_not_be_renewed_is_tried_again_at_one_moment() {
     assert_eq!(again, ["a", "c"]);
     sleep(MS).await;
     assert!(session.failed_renewal().is_empty() && session.is_alive());
-    // And from then on all together, in the order in which they would have been due.
+    // From then on all locks are renewed together, in the order in which they would have been due.
     let (mut together, mut moments) = (Vec::new(), BTreeSet::new());
     for _ in 0..3 {
         together.push(names(&stage.round(Verb::Renew, |_, _| extended()).await)[0].to_owned());
@@ -205,7 +205,7 @@ async fn what_is_handed_over_to_a_session_is_renewed_soon_and_alone() {
     }
 }
 
-/// Of 2,048 renewals that are under way, each of a lock that ends sooner.
+/// 2,048 renewals are under way, and each is of a lock that ends sooner.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_waits_for_its_turn_goes_by_what_is_handed_over_to_it_meanwhile() {
     let stage = Stage::with(3, true, |builder| builder.ttl(600 * SECOND).max_ttl(600 * SECOND));
@@ -278,7 +278,8 @@ async fn a_release_that_a_node_does_not_confirm_is_sent_again_for_that_part() {
     assert!(session.is_alive());
 }
 
-/// The process stands still between the votes and its note of them, at each step that it may.
+/// The process stands still after the votes, before the session has added the lock. The test tries
+/// each step at which this may happen.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_over_before_it_is_added_is_released_and_the_session_goes_on() {
     let mut over = 0;
@@ -316,7 +317,7 @@ async fn a_doubt_that_comes_while_another_renewal_is_open_is_acted_on_before_tha
     }
     stage.doubted(2);
     sleep(MS).await;
-    // Of node 0, what is open is both renewals: the other waits for one more vote.
+    // Node 0 answers both renewals. The renewal of "b" then still waits for one more vote.
     stage.answer(0, extended);
     assert!(stage.asked_after().await <= MS, "only node 0 stands behind it");
     assert_eq!(names(&stage.round(Verb::Renew, |_, _| extended()).await), ["a"]);

@@ -1,4 +1,4 @@
-//! What a subscriber of `tracing` sees of acquisitions, renewals and releases.
+//! The spans of acquisitions, renewals and releases, as a subscriber of `tracing` sees them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +34,7 @@ impl Visit for Seen {
     }
 }
 
-/// Keeps all spans of the library, and panics at what it is told to.
+/// Keeps all spans of the library, and panics at one kind of event if a test asks for that.
 #[derive(Clone)]
 struct Spans(Arc<Mutex<Book>>, LevelFilter);
 
@@ -58,7 +58,7 @@ impl Spans {
         self.seen().into_iter().filter(|seen| seen.name == name).collect()
     }
 
-    /// Such a field of the only span of that name.
+    /// The value of this field in the only span of that name.
     fn field(&self, name: &str, field: &str) -> Option<String> {
         let [seen] = &*self.named(name) else { panic!("{:#?}", self.seen()) };
         seen.fields.get(field).cloned()
@@ -68,7 +68,7 @@ impl Spans {
         self.0.lock().unwrap().panics_at = Some(what);
     }
 
-    /// Not under the lock, which would be poisoned.
+    /// Panics outside of the lock: a panic under the lock would poison it.
     fn passes(&self, what: &str) {
         let panics = self.0.lock().unwrap().panics_at == Some(what);
         assert!(!panics, "{what}");
@@ -139,7 +139,7 @@ fn stage(options: LockOptions) -> Stage {
     Stage::with(3, true, |builder| builder.name("orders").options(options.ttl(3 * SECOND)))
 }
 
-/// Acquires, renews, releases.
+/// Acquires, renews and releases a lock.
 async fn section(stage: &Stage) -> u64 {
     let (guard, _) = stage.won().await;
     let token = guard.token();
@@ -222,7 +222,7 @@ async fn nobody_who_did_not_ask_for_spans_gets_any() {
     assert!(spans.seen().is_empty(), "{:#?}", spans.seen());
 }
 
-/// Neither what is sent nor what comes back is lost by it.
+/// A panic loses neither requests nor replies.
 #[tokio::test(start_paused = true)]
 async fn a_subscriber_that_panics_keeps_no_lock_from_being_renewed_and_no_node_from_being_asked() {
     for what in ["renew", "release", "node_call", "record", "close"] {

@@ -1,4 +1,4 @@
-//! Nodes whose answers the test gives, and a client of them.
+//! Nodes whose answers the test gives, and a client of these nodes.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -54,20 +54,20 @@ pub struct Puppet {
     asked: Mutex<VecDeque<Request>>,
     listener: Mutex<Option<Arc<dyn Listener>>>,
     hints: AtomicBool,
-    /// What is known of its clock.
+    /// How far its clock is ahead of the client's, if known.
     ahead: Mutex<Option<i128>>,
     closed: AtomicBool,
     /// The names whose news the client wants.
     followed: Mutex<BTreeSet<Name>>,
     state: Mutex<NodeState>,
-    /// What its last hello told, if it takes any.
+    /// The result of the last hello, if the node takes hellos.
     known: Mutex<Option<Known>>,
     standing: Mutex<MembershipState>,
-    /// Done by the node as soon as it is asked.
+    /// An action that the node runs as soon as it is asked.
     reflex: Mutex<Option<Reflex>>,
 }
 
-/// Returns whether it was done, and is not to be done again.
+/// Returns true if the action is done, and must not run again.
 type Reflex = Box<dyn FnMut(&Asked) -> bool + Send>;
 
 impl Puppet {
@@ -141,19 +141,19 @@ impl Node for Puppet {
     }
 }
 
-/// Tokio's clock, and one and the same random number.
+/// Tokio's clock, and a random source that always returns the same number.
 struct Clock {
     time: TokioTime,
     random: AtomicU64,
     meanwhile: Mutex<Option<(Reading, Happens)>>,
-    /// For how many milliseconds its process has stood still in all.
+    /// How many milliseconds the process has stood still in total.
     still: Arc<AtomicU64>,
 }
 
-/// Returns whether it has happened.
+/// Returns true if the action is done, and must not run again.
 type Happens = Box<dyn FnMut() -> bool + Send>;
 
-/// A clock that is read.
+/// The clock that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     Now,
@@ -163,7 +163,7 @@ pub enum Reading {
 impl Clock {
     fn read(&self, reading: Reading) {
         let meanwhile = self.meanwhile.lock().unwrap().take_if(|(awaited, _)| *awaited == reading);
-        // Not under the lock: what happens may read clocks.
+        // Run the action outside of the lock: the action may read clocks.
         if let Some((_, mut happens)) = meanwhile
             && !happens()
         {
@@ -202,12 +202,12 @@ pub struct Stage {
     pub quorum: Quorum,
     clock: Arc<Clock>,
     puppets: Vec<Arc<Puppet>>,
-    /// What has no answer yet, with its node.
+    /// Requests that have no answer yet, each with its node.
     open: Mutex<Vec<(usize, Request)>>,
 }
 
 impl Stage {
-    /// So many nodes, which give hints.
+    /// A stage of this many nodes, which give hints.
     pub fn new(nodes: usize) -> Self {
         Self::with(nodes, true, |builder| builder)
     }
@@ -216,7 +216,7 @@ impl Stage {
         Self::of(nodes, hints, None, settings)
     }
 
-    /// So many nodes, on which this client's list is in force.
+    /// A stage of this many nodes, on which the client's list is in force.
     pub fn of_list(nodes: usize) -> Self {
         let list = List::new("default", (0..nodes).map(label), MINUTE);
         Self::of(nodes, true, Some(&list), |builder| builder)
@@ -262,7 +262,7 @@ impl Stage {
         tokio::spawn(async move { lock.acquire(timeout).await })
     }
 
-    /// The same for another name.
+    /// As `acquire`, for another name.
     pub fn acquire_other(&self, name: &str, timeout: Duration) -> JoinHandle<Result<LockGuard>> {
         let lock = self.quorum.lock(name);
         tokio::spawn(async move { lock.acquire(timeout).await })
@@ -284,20 +284,20 @@ impl Stage {
         (acquiring.await.unwrap().unwrap(), claim)
     }
 
-    /// Waits until every node is asked for `verb`, and lets them answer, in the order of their
-    /// numbers.
+    /// Waits until every node has a request of `verb`, and lets the nodes answer, in the order of
+    /// their numbers.
     pub async fn round(&self, verb: Verb, answer: impl Fn(usize, &Asked) -> Answer) -> Asked {
         self.some(0..self.puppets.len(), verb, answer).await
     }
 
-    /// The same where only some nodes are asked, and all others are not.
+    /// As `round`, for some nodes. No other node may be asked.
     pub async fn only(&self, nodes: &[usize], verb: Verb, answer: impl Fn(usize, &Asked) -> Answer) -> Asked {
         let operation = self.some(nodes.iter().copied(), verb, answer).await;
         self.quiet_for(Duration::ZERO).await;
         operation
     }
 
-    /// The same where some nodes are asked, and what the others are asked is another matter.
+    /// As `round`, for some nodes. The other nodes may be asked anything.
     pub async fn some(
         &self,
         nodes: impl Iterator<Item = usize>,
@@ -321,7 +321,7 @@ impl Stage {
         operation
     }
 
-    /// Lets a node that was silent answer all that is open.
+    /// Lets a node that was silent answer all its open requests.
     pub fn answer(&self, node: usize, answer: impl Fn() -> Answer) {
         let open = std::mem::take(&mut *self.open.lock().unwrap());
         let (its, others): (Vec<_>, Vec<_>) = open.into_iter().partition(|(silent, _)| *silent == node);
@@ -332,7 +332,7 @@ impl Stage {
         }
     }
 
-    /// Answers all that is open, for whoever does so later.
+    /// A function that answers all requests that are open now, when it is called.
     pub fn answers(&self, answer: impl Fn() -> Answer + Send + 'static) -> impl FnMut() + Send + 'static {
         let mut open = std::mem::take(&mut *self.open.lock().unwrap());
         move || open.drain(..).for_each(|(_, request)| request.reply.send(answer().expect("an answer")))
@@ -348,18 +348,18 @@ impl Stage {
         panic!("node {node} is asked nothing");
     }
 
-    /// No node is asked anything for so long.
+    /// Checks that no node is asked anything for this long.
     pub async fn quiet_for(&self, time: Duration) {
         sleep(time.max(MS)).await;
         for puppet in &self.puppets {
-            // Not under the lock: what is dropped by a failed test may ask something.
+            // Assert outside of the lock: values that a failed test drops may send requests.
             let asked = puppet.asked.lock().unwrap().front().map(|request| request.operation.clone());
             assert!(asked.is_none(), "{} is asked {asked:?}", puppet.label);
         }
     }
 
-    /// Whether every node has a request of `verb` that nobody has looked at, for whoever wants to
-    /// know later.
+    /// A function that returns whether every node has a request of `verb` that the test has not
+    /// taken yet.
     pub fn asked(&self, verb: Verb) -> impl Fn() -> bool + Send + 'static {
         let puppets = self.puppets.clone();
         let asks = move |puppet: &Arc<Puppet>| {
@@ -378,7 +378,7 @@ impl Stage {
         began.elapsed()
     }
 
-    /// A node asks whoever made `claim` to ask again after so long.
+    /// A node asks the owner of `claim` to ask again after this long.
     pub fn hint(&self, node: usize, claim: &Asked, after: Duration) {
         self.hint_to(node, &claim.owner, after);
     }
@@ -405,7 +405,8 @@ impl Stage {
         self.listener(node).hint(node, &Hint::granted(granted));
     }
 
-    /// Waits until every node is asked to grant, and lets it answer; withdrawals are confirmed.
+    /// Waits until every node has a claim, and lets each node answer its claim. Confirms withdrawals
+    /// that come before.
     pub async fn until_claimed(&self, answer: impl Fn(usize) -> Answer) -> Asked {
         let mut claim = None;
         for node in 0..self.puppets.len() {
@@ -429,7 +430,7 @@ impl Stage {
         claim.expect("there are nodes")
     }
 
-    /// Lets all nodes that were silent answer.
+    /// Lets all nodes that were silent answer their open requests.
     pub fn answer_all(&self, answer: impl Fn(usize) -> Answer) {
         let open = std::mem::take(&mut *self.open.lock().unwrap());
         for (node, Request { operation, reply }) in open {
@@ -447,30 +448,30 @@ impl Stage {
         self.listener(node).doubted(node);
     }
 
-    /// From now on a node says that it is in this state.
+    /// From now on a node reports this state.
     pub fn turns(&self, node: usize, state: NodeState) {
         *self.puppets[node].state.lock().unwrap() = state;
     }
 
-    /// A hello has told that a node has this record, or none.
+    /// A hello has shown that a node has this record, or none.
     pub fn told(&self, node: usize, record: Option<Record>) {
         *self.puppets[node].known.lock().unwrap() = Some(known(record, self.clock.now()));
         self.listener(node).heard(node);
     }
 
-    /// A node's clock is so many microseconds ahead of the client's.
+    /// A node's clock is this many microseconds ahead of the client's.
     pub fn clock_ahead(&self, node: usize, micros: i128) {
         *self.puppets[node].ahead.lock().unwrap() = Some(micros);
     }
 
-    /// Another thread does something while the client reads a clock the next time, and again until
-    /// that returns true.
+    /// Runs an action, as another thread would, when the client reads a clock. Runs it at each
+    /// reading until it returns true.
     pub fn meanwhile(&self, reading: Reading, happens: impl FnMut() -> bool + Send + 'static) {
         *self.clock.meanwhile.lock().unwrap() = Some((reading, Box::new(happens)));
     }
 
-    /// The process stands still for so many seconds before it reads its clock for the time of that
-    /// number from now on.
+    /// The process stands still for this many seconds before reading number `reading` of its clock,
+    /// counted from now on.
     pub fn stand_still_before(&self, reading: u32, seconds: u64) {
         let (still, mut readings) = (self.clock.still.clone(), 0);
         self.meanwhile(Reading::Now, move || {

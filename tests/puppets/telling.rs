@@ -1,5 +1,5 @@
-//! What watches the client from outside: logs and metrics come after what they tell of, and one
-//! that panics stops nothing.
+//! Logs and metrics: they come after the events that they report, and a logger or recorder that
+//! panics stops nothing.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, mpsc};
@@ -18,7 +18,7 @@ use crate::answers::{Answer, fault, granted, released};
 use crate::beside::listens;
 use crate::stage::{MS, SECOND, Stage};
 
-/// Does something for each metric that is recorded, and each line that is logged.
+/// Runs a function for each metric that is recorded, and for each line that is logged.
 #[derive(Clone, Default)]
 struct Watcher(Arc<Mutex<Option<Watch>>>);
 
@@ -26,7 +26,7 @@ type Watch = Box<dyn FnMut(&str) + Send>;
 
 impl Watcher {
     fn sees(&self, what: &str) {
-        // Not under the lock: it may panic, and what it looks at may be recorded too.
+        // Run the function outside of the lock: it may panic, and it may cause further metrics.
         let watch = self.0.lock().unwrap().take();
         if let Some(mut watch) = watch {
             watch(what);
@@ -136,7 +136,7 @@ impl Subscriber for Watcher {
     fn exit(&self, _: &Id) {}
 }
 
-/// A quorum that is watched as a whole: by this thread, which is all of a test.
+/// A quorum of which all logs and metrics are watched. A test runs on one thread.
 struct Watched {
     stage: Stage,
     watcher: Watcher,
@@ -151,14 +151,14 @@ impl Watched {
         Self { stage, watcher, _log }
     }
 
-    /// Makes each sight of `what` a panic.
+    /// Panics each time that `what` is logged or recorded.
     fn panics_at(&self, what: &'static str) {
         let again = self.watcher.clone();
         self.watcher.begin(panicking(again, what));
     }
 }
 
-/// It is put back first: a watch that panics is gone.
+/// Sets the next watch before it panics, since a watch that panics is not put back.
 fn panicking(watcher: Watcher, what: &'static str) -> impl FnMut(&str) + Send + 'static {
     move |seen| {
         let again = watcher.clone();
@@ -175,7 +175,7 @@ fn taken() -> Answer {
     Some(Ok(Outcome::Lost { holder: "somebody".to_owned() }))
 }
 
-/// Lets a lock be lost for that reason. Where nobody answers its renewals, that is at its deadline.
+/// Lets a lock be lost for this reason. If no node answers its renewals, it is lost at its deadline.
 async fn lose(stage: &Stage, guard: &LockGuard, reason: LostReason) {
     match reason {
         LostReason::Forgotten => drop(stage.round(Verb::Renew, |_, _| taken()).await),
@@ -185,7 +185,8 @@ async fn lose(stage: &Stage, guard: &LockGuard, reason: LostReason) {
     assert_eq!(guard.lost().await, reason);
 }
 
-/// Whoever watches may block or panic: the holder knows by then, and a shutdown's release was sent.
+/// A logger or recorder may block or panic. By then the holder must know of the loss, and a shutdown
+/// must have sent its releases.
 #[tokio::test(start_paused = true)]
 async fn a_loss_is_counted_and_logged_after_its_holder_was_told() {
     for reason in [LostReason::Forgotten, LostReason::Expired, LostReason::Closed] {
@@ -271,7 +272,7 @@ async fn session(stage: &Stage, names: &[&'static str]) -> Session {
     session
 }
 
-/// The same as for a lock.
+/// As `lose`, for a session.
 async fn lose_session(stage: &Stage, session: &Session, reason: LostReason) {
     match reason {
         LostReason::Forgotten => drop(stage.round(Verb::Renew, |_, _| taken()).await),
@@ -324,7 +325,7 @@ async fn whoever_panics_at_the_loss_of_a_session_keeps_nobody_from_being_told() 
     }
 }
 
-/// Of the renewals that were sent at one moment, each is heard of.
+/// Several renewals were sent at one moment. The replies to each of them must be used.
 #[tokio::test(start_paused = true)]
 async fn a_recorder_that_panics_at_each_renewal_keeps_no_lock_of_a_session_from_being_renewed() {
     for what in ["quorumlock_renewals_total{default}{extended}", "quorumlock_renewal_margin_ratio{default}"] {
@@ -340,8 +341,8 @@ async fn a_recorder_that_panics_at_each_renewal_keeps_no_lock_of_a_session_from_
     }
 }
 
-/// Where a caller notices that the time of a session is over, others' code runs in its call, and may
-/// wait for whoever else uses the session.
+/// When a caller notices that the time of a session is over, loggers run within its call. They may
+/// wait for another user of the session.
 #[tokio::test(start_paused = true)]
 async fn whoever_watches_a_loss_that_a_caller_notices_may_wait_for_another_caller_to_go() {
     let Watched { stage, watcher, _log } = Watched::new();
@@ -362,7 +363,7 @@ async fn whoever_watches_a_loss_that_a_caller_notices_may_wait_for_another_calle
             noted.lock().unwrap().push(hears.recv_timeout(10 * SECOND).is_ok());
         }
     });
-    // Nothing of this process runs before the call.
+    // No task of this process runs before the next call.
     assert!(futures::poll!(Box::pin(tokio::time::advance(60 * SECOND))).is_pending());
     assert!(session.try_lock(["c"]).await.unwrap_err().is_lost());
     assert_eq!(*gone.lock().unwrap(), [true]);

@@ -1,4 +1,5 @@
-//! The place in line: by the nodes' clocks, whatever the client's wall clock shows.
+//! Tickets, the order of waiters: they follow the nodes' clocks, whatever the client's wall clock
+//! shows.
 
 use quorumlock::node::Verb;
 
@@ -6,7 +7,7 @@ use crate::answers::held;
 use crate::asked::Asked;
 use crate::stage::{SECOND, Stage};
 
-/// An hour and more by any of these nodes' clocks.
+/// An hour, in microseconds.
 const HOUR: i128 = 3_600 * 1_000_000;
 
 async fn ticket(ahead: [Option<i128>; 3]) -> u64 {
@@ -28,13 +29,14 @@ fn about(hours: i128) -> std::ops::Range<u64> {
 
 #[tokio::test(start_paused = true)]
 async fn ticket_is_the_median_of_the_nodes_clocks_and_ones_own() {
-    // That shows the year, which is far ahead of these; of two in the middle the later one counts.
+    // The client's own clock shows the present year, which is far ahead of these clocks. Of the two
+    // times in the middle, the later one counts.
     assert!(about(9).contains(&ticket([Some(9 * HOUR), Some(HOUR), Some(2 * HOUR)]).await));
 }
 
 #[tokio::test(start_paused = true)]
 async fn ticket_is_not_before_most_clocks_where_one_is_behind() {
-    // The client's own clock shows the year, which is far ahead of these.
+    // The client's own clock shows the present year, which is far ahead of these clocks.
     assert!(about(3).contains(&ticket([Some(HOUR), Some(3 * HOUR), Some(3 * HOUR)]).await));
     assert!(about(7).contains(&ticket([Some(7 * HOUR), None, Some(3 * HOUR)]).await));
 }

@@ -1,4 +1,4 @@
-//! Waiting in line: what makes a waiter ask, and what does not.
+//! Waiters: what makes a waiter ask again, and what does not.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn waiter(stage: &Stage, answer: impl Fn(usize) -> Answer) -> (JoinHandle<
     let waiting = stage.acquire(60 * SECOND);
     let claim = stage.round(Verb::Claim, |node, _| answer(node)).await;
     assert!(claim.waiter.is_some() && claim.next > claim.ballot);
-    // By then it listens.
+    // By then the waiter is registered for hints.
     sleep(MS).await;
     (waiting, claim)
 }
@@ -47,12 +47,12 @@ async fn waiter_whose_place_is_old_asks_at_once() {
     stage.hint(0, &claim, Duration::ZERO);
     assert!(stage.asked_after().await <= MS);
     stage.round(Verb::Claim, |_, _| held(60)).await;
-    // What it has asked is on its way to the others.
+    // The waiter's new claim is on its way to the other nodes.
     (1..3).for_each(|node| stage.hint(node, &claim, Duration::ZERO));
     stage.quiet_for(500 * MS).await;
 }
 
-/// What it asked may have come to the node before.
+/// The node may have sent the hint after the waiter's claim reached it.
 #[tokio::test(start_paused = true)]
 async fn waiter_that_has_just_asked_does_so_again_a_quarter_of_a_hand_over_later() {
     let stage = Stage::with(3, true, ttl);
@@ -112,7 +112,7 @@ async fn where_no_turn_is_to_be_had_pauses_are_random() {
     let _waiting = unreachable(&stage);
     stage.round(Verb::Claim, |_, _| fault(FaultKind::Down)).await;
     assert!(stage.asked_after().await <= 6 * MS);
-    // A minority that gives hints: nodes that answer and give none.
+    // Nodes that answer, and give no hints.
     let stage = Stage::with(3, false, ttl);
     let _waiting = unreachable(&stage);
     for ceiling in [5, 10, 20, 40, 80, 160, 250, 250] {
@@ -143,7 +143,7 @@ async fn what_a_failed_round_was_granted_is_withdrawn_until_that_is_confirmed() 
     let higher = stage.round(Verb::Claim, |_, _| SILENCE).await;
     let again = stage.only(&[0], Verb::Withdraw, |_, _| fault(FaultKind::Timeout)).await;
     assert_eq!(again, withdrawal);
-    // Its owner has ended, and the withdrawal is sent again all the same.
+    // The owner has ended, but the withdrawal is still sent again.
     waiting.abort();
     let release = stage.round(Verb::Release, |_, _| released()).await;
     assert_eq!((&release.owner, release.ballot), (&claim.owner, higher.ballot));
@@ -151,7 +151,8 @@ async fn what_a_failed_round_was_granted_is_withdrawn_until_that_is_confirmed() 
     stage.quiet_for(10 * SECOND).await;
 }
 
-/// A withdrawal may come when the owner holds the name by a higher ballot, which it does not end.
+/// A withdrawal may arrive when the owner holds the name with a higher ballot. It does not end this
+/// hold.
 #[tokio::test(start_paused = true)]
 async fn withdrawal_is_sent_again_when_the_lock_was_won_with_a_higher_ballot() {
     let stage = Stage::with(3, true, ttl);

@@ -13,7 +13,7 @@ use crate::{MAX_TTL, guarded, voting};
 
 const NOW: Duration = Duration::ZERO;
 
-/// Uses the node, so that its clock is seen.
+/// Sends an operation to the node, so that the client sees its clock.
 async fn look(quorum: &Quorum) {
     let _ = quorum.inspect("anything").await.unwrap();
 }
@@ -41,12 +41,12 @@ async fn a_clock_stepped_forward_gives_nobody_a_lock_that_is_held() {
     assert!(second.token() > guard.token());
 }
 
-/// Issue 8, item 2: the hold may have ended early, and every moment counts in which another client
-/// may find that out.
+/// Issue 8, item 2: the hold may have ended early, and another client may get the name. So the
+/// holder must renew at once.
 #[tokio::test]
 async fn a_holder_renews_at_once_when_the_clock_of_its_node_was_stepped() {
     let node = Clockwork::start("+0").await;
-    // By that, it has been up for long.
+    // By this clock, the server has been up for two minutes, so its quarantine is over.
     node.set("+120");
     let minute = Duration::from_secs(60);
     let quorum = voting(guarded([node.server.url()]).ttl(minute).max_ttl(minute)).await;
@@ -87,7 +87,7 @@ async fn a_clock_that_was_set_back_between_two_connections_is_quarantined() {
     eventually("it votes again", async || quorum.lock("a").acquire(NOW).await.is_ok()).await;
 }
 
-/// The fourth point of "What is not promised".
+/// Point 4 of "What is not promised".
 #[tokio::test]
 async fn a_step_that_is_undone_before_the_next_answer_is_not_seen() {
     let (node, minute) = (Clockwork::start("+0").await, Duration::from_secs(60));
@@ -99,7 +99,7 @@ async fn a_step_that_is_undone_before_the_next_answer_is_not_seen() {
     other.shutdown(PATIENCE).await;
     proxy.requests(Way::Held);
     node.set("+90");
-    // It is new, so it has seen no step.
+    // This client is new, so it has not seen the step.
     let next = voting(client(node.server.url())).await;
     let second = next.lock("a").acquire(NOW).await.unwrap();
     assert!(guard.is_held() && second.is_held(), "two hold it");
@@ -123,7 +123,7 @@ async fn the_bound_is_the_drift_factor_of_the_quorum() {
     assert_eq!(steps_seen("+0 x1.1", 0.2).await, 0);
 }
 
-/// Looks at a clock for some seconds; returns how often its node was seen quarantined.
+/// Checks a node every 100 ms for some seconds. Returns how often the node was in quarantine.
 async fn steps_seen(clock: &str, drift_factor: f64) -> usize {
     let node = Clockwork::start(clock).await;
     node.server.make_old();
@@ -133,7 +133,7 @@ async fn steps_seen(clock: &str, drift_factor: f64) -> usize {
     let mut seen = 0;
     while began.elapsed() < Duration::from_secs(5) {
         let _ = quorum.inspect("anything").await;
-        // On a busy machine a node may also be down.
+        // On a busy machine, the node may also be down. Do not count that.
         seen += usize::from(crate::quarantined(&quorum, 0));
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

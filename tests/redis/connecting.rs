@@ -1,5 +1,4 @@
-//! Getting connected: far nodes, what is asked and when, who is refused, servers that change
-//! places.
+//! Connecting: far nodes, the commands of the greeting, and servers that answer slowly or refuse.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -28,22 +27,22 @@ async fn nodes_that_are_a_second_away_connect_and_vote_by_default() {
     let servers = servers(3).await;
     let far = join_all(servers.iter().map(|server| Proxy::start(server.port()))).await;
     far.iter().for_each(|proxy| proxy.both(Way::Delay(SECOND / 2)));
-    // Each try has the time that it has by default; there may be more of them.
+    // Each try to connect has the default time, but there may be more tries.
     let lasting = builder(far.iter().map(Proxy::url)).ttl(600 * SECOND);
     let quorum = lasting.connect_timeout(2 * PATIENCE).connect().await.unwrap();
     let guard = quorum.lock("far").acquire(PATIENCE).await.unwrap();
-    // It is confirmed within two seconds, or later and nobody is told.
+    // The release is confirmed within two seconds, or later: then `release` returns an error.
     let released = guard.release().await;
     assert!(released.map_or_else(|error| error.is_unavailable(), |released| released == Released::Released));
     eventually("it is free", async || servers.iter().all(|server| server.holder("far").is_none())).await;
 }
 
-/// Grants a claim with the ballot that it asked with.
+/// The reply to a script call that grants a claim.
 fn granted(words: &[String]) -> Vec<u8> {
     if is_hello(words) { well(words) } else { bulk("1 0 1 fake") }
 }
 
-/// A master that answers nothing of the greeting until it has heard the last word of what can be sent
+/// A master that does not answer the greeting before it got all commands that a client can send
 /// together.
 async fn patient() -> Fake {
     let held = Mutex::new((false, Vec::new()));
@@ -74,7 +73,7 @@ async fn when_a_shutdown_returns_connections_have_ended() {
     assert!(quorum.nodes().iter().all(|node| !node.state.is_admitted()), "{:?}", quorum.nodes());
 }
 
-/// A master that answers `silent` with nothing.
+/// A master that does not answer the command `silent`.
 async fn silent_at(silent: &'static str) -> Fake {
     let state = Mutex::new((false, false));
     Fake::start(move |words| {
@@ -84,7 +83,8 @@ async fn silent_at(silent: &'static str) -> Fake {
             (*greeted, *quiet) = (false, silent == "HELLO");
         }
         *greeted |= words[0] == "CLIENT" && words[1] == "SETNAME";
-        // fred asks for INFO too, before; and what comes behind has to wait.
+        // fred also sends INFO before that, which is answered. The commands after `silent` are not
+        // answered either.
         *quiet |= *greeted && words[0] == silent;
         if *quiet { Vec::new() } else { well(words) }
     })
@@ -116,7 +116,7 @@ async fn the_reply_too_many_after_a_refused_subscription_is_taken_for_no_other()
                 *late = Some(Vec::new());
                 return b"-NOPERM this user has no permissions to access one of the channels\r\n".to_vec();
             }
-            // From then on each answer comes with the next command.
+            // From then on, each answer comes one command late.
             (_, Some(late)) => return std::mem::replace(late, answer),
             _ => {}
         }

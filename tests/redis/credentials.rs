@@ -1,4 +1,4 @@
-//! Passwords that are asked for at each connection.
+//! Credentials that a provider returns for each connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
@@ -16,12 +16,13 @@ async fn guarded(password: &str) -> Vec<Server> {
     futures::future::join_all((0..3).map(|_| Server::with(&options))).await
 }
 
-/// Gives the servers another password, over connections that know the old one, and ends all others.
+/// Gives the servers another password, over connections with the old password. Ends the clients'
+/// connections.
 fn rotate(servers: &[Server], old: &str, new: &str) {
     for server in servers {
         let mut admin = Admin::of(server, old);
         assert_eq!(admin.ask(&format!("CONFIG SET requirepass {new}")), "+OK");
-        // Those that listen are of that type.
+        // The clients' connections are of this type, since they subscribe.
         assert!(admin.ask("CLIENT KILL TYPE pubsub").starts_with(':'));
     }
 }
@@ -78,7 +79,7 @@ async fn a_password_that_is_rotated_in_its_file_needs_no_restart() {
     eventually("each says why", told).await;
 }
 
-/// Does one of several things, and counts how often it was asked.
+/// A provider that acts by its mood, and counts its calls.
 #[derive(Clone, Default)]
 struct Moody {
     mood: Arc<AtomicU8>,

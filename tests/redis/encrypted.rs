@@ -1,4 +1,4 @@
-//! TLS options: whom to trust, who this client is, and which name a server has.
+//! TLS options: trusted authorities, client certificates, and server names.
 
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ async fn what_is_wrong_with_the_options_is_told_before_anything_is_sent() {
     }
 }
 
-/// What openssl makes unless told more.
+/// The certificate that openssl makes by default.
 #[tokio::test]
 async fn what_is_wrong_with_a_beginners_certificate_is_told_with_what_to_do() {
     let made = Certificates::new();

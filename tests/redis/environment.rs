@@ -1,4 +1,4 @@
-//! Settings from the environment. That needs processes of their own, which have another one.
+//! Settings from the environment. Each case needs a process of its own, with another environment.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use crate::common::server::Server;
 
 const PASSWORD: &str = "p@ss/w:rd,";
 
-/// What a process says that connects with these variables.
+/// Runs a process that connects with these variables. Returns its output.
 fn child(variables: &[(&str, &str)]) -> String {
     let known =
         ["NODES", "LIST", "TTL", "TIMEOUT", "MAX_TTL", "KEY_PREFIX", "KEY_FORMAT", "PASSWORD_FILE", "TRANSPORT"];

@@ -1,4 +1,4 @@
-//! Clients whose lists of nodes differ find each other out by the nodes that they share.
+//! Clients with different lists of nodes notice each other by the nodes that they share.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::common::{ConnectAll, PATIENCE, eventually, refused, servers, unguarde
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A client whose list lapses soon: 9.6 s after its last client has gone.
+/// A client whose list lapses soon: 9.6 s after the last client of the list has gone.
 fn brief(servers: &[&Server]) -> QuorumBuilder {
     of(servers.iter().map(|server| server.url()))
 }
@@ -61,7 +61,7 @@ async fn lists_of_another_length_and_another_max_ttl_are_other_lists() {
     refused(brief(&[a, b, c]).max_ttl(60 * SECOND), "another list").await;
 }
 
-/// As an upgrade meets it.
+/// An upgrade may lead to this.
 #[tokio::test]
 async fn the_same_nodes_with_another_protocol_are_another_list() {
     let all = servers(1).await;
@@ -95,7 +95,7 @@ async fn a_holder_that_meets_another_list_of_its_name_loses_its_lock() {
     assert!(client.lock("other").acquire(PATIENCE).await.is_ok(), "it has lapsed");
 }
 
-/// As regions have addresses of their own for one server.
+/// Regions may use different addresses for the same server.
 #[tokio::test]
 async fn servers_with_one_name_are_one_list_whatever_their_addresses_are() {
     let all = servers(3).await;
@@ -113,7 +113,7 @@ async fn servers_with_one_name_are_one_list_whatever_their_addresses_are() {
     eventually("all vote for both", async || all_vote(&here) && all_vote(&there)).await;
 }
 
-/// The same list, of which the first node is another server for some.
+/// A client of a list whose first node is `first`. Clients with another `first` have the same list.
 fn with_first(first: &Server, others: &[Server]) -> QuorumBuilder {
     of(others.iter().map(Server::url)).node_named("one", first.url())
 }
@@ -133,7 +133,7 @@ async fn two_servers_behind_one_name_are_found_out_and_vote_for_nobody() {
     eventually("it votes again", async || all_vote(&one)).await;
 }
 
-/// The fifth point of "What is not promised": no node tells either side of the other.
+/// Point 5 of "What is not promised": no node can tell the two clients of each other.
 #[tokio::test]
 async fn two_servers_behind_one_name_with_no_other_node_in_common_are_not_found_out() {
     let all = servers(2).await;
@@ -169,7 +169,7 @@ async fn of_many_clients_one_keeps_the_list_in_force() {
         ends.insert(all[0].record("until"));
         tokio::time::sleep(SECOND / 20).await;
     }
-    // It is written again when 1.2 s of 9.6 s are over.
+    // A hello writes the list again after 1.2 s of its 9.6 s.
     let most = began.elapsed().as_secs_f64() / 1.2 + 2.0;
     assert!(ends.len() > 1 && (ends.len() as f64) < most, "{ends:?} in {:?}", began.elapsed());
     eventually("all vote", async || clients.iter().all(all_vote)).await;
@@ -194,7 +194,7 @@ async fn an_onlooker_sees_the_list_and_puts_none_in_force() {
     assert!(client.lock("a").acquire(PATIENCE).await.is_ok(), "it is not in its way");
 }
 
-/// A quorum that waited for it would wait for a minute.
+/// A client that waited for the node would wait for a minute.
 #[tokio::test]
 async fn nobody_waits_for_a_machine_that_hangs() {
     let all = servers(3).await;
@@ -210,7 +210,7 @@ async fn nobody_waits_for_a_machine_that_hangs() {
     all[2].resume();
 }
 
-/// The sixth point of "What is not promised".
+/// Point 6 of "What is not promised".
 #[tokio::test]
 async fn lists_that_share_only_a_node_that_is_down_do_not_find_each_other_out_until_it_is_back() {
     let mut all = servers(5).await;
@@ -225,7 +225,7 @@ async fn lists_that_share_only_a_node_that_is_down_do_not_find_each_other_out_un
     eventually("one of them has found the other out", async || !first.is_held() || !second.is_held()).await;
 }
 
-/// The sixth point, too: the shared node forgot one list before the other one came.
+/// Also point 6: the shared node forgot one list before the other list came.
 #[tokio::test]
 async fn lists_that_share_only_a_node_that_restarted_empty_do_not_find_each_other_out_at_once() {
     let mut all = servers(5).await;
@@ -274,7 +274,7 @@ async fn a_foreign_key_in_the_records_place_is_named() {
     refused(brief(&[server]), "the key quorumlock:node is a string").await;
 }
 
-/// Three servers, and a way to the second one that takes much longer than those to the others.
+/// Three servers, and a proxy for the second one, which makes it much slower than the others.
 async fn one_is_far() -> (Vec<Server>, Proxy) {
     let all = servers(3).await;
     let far = Proxy::start(all[1].port()).await;
@@ -314,6 +314,6 @@ async fn a_connected_client_asks_once_for_a_lock() {
         guard.release().await.unwrap();
         quorum.shutdown(PATIENCE).await;
     }
-    // On a machine that stalls, its next hello comes in between.
+    // If the machine stalls, the client's next hello comes in between.
     assert!(asked.iter().filter(|&&calls| calls == 1).count() > 5, "{asked:?}");
 }

@@ -1,4 +1,4 @@
-//! Real servers that restart, change places and get their clocks stepped.
+//! Real servers that restart, are replaced, or have their clocks stepped.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod clock;
@@ -24,10 +24,10 @@ use std::time::Duration;
 use common::eventually;
 use quorumlock::{NodeState, Quorum, QuorumBuilder};
 
-/// Short, so that a quarantine is. Long enough for a machine that stalls.
+/// Short, so that quarantines are short. Long enough for a machine that stalls.
 const MAX_TTL: Duration = Duration::from_secs(3);
 
-/// A builder whose locks last as long as the guard allows.
+/// A builder with a quarantine. Its locks have the longest allowed ttl.
 fn guarded<A: Into<String>>(nodes: impl IntoIterator<Item = A>) -> QuorumBuilder {
     common::builder().nodes(nodes).ttl(MAX_TTL).max_ttl(MAX_TTL)
 }

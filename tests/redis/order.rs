@@ -18,7 +18,7 @@ fn wall() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// A process whose wall clock is an hour slow, and which acquires the lock.
+/// Starts a process whose wall clock is an hour slow. It acquires the lock.
 fn slow(servers: &[Server]) -> Child {
     let urls: Vec<_> = servers.iter().map(Server::url).collect();
     command(std::env::current_exe().unwrap())
@@ -32,9 +32,9 @@ fn slow(servers: &[Server]) -> Child {
         .unwrap()
 }
 
-/// The token that the process got, and what its wall clock showed.
+/// The token that the process got, and the time of its wall clock.
 fn told(output: ChildStdout) -> (u64, u64) {
-    // To its end, so that the process can say the rest.
+    // Read to the end, so that the process can write all its output.
     let lines: Vec<_> = BufReader::new(output).lines().map(Result::unwrap).collect();
     let line = lines.iter().find(|line| line.starts_with("acquired")).expect("it acquires");
     let numbers: Vec<_> = line.split(' ').skip(1).map(|number| number.parse().unwrap()).collect();
@@ -69,7 +69,7 @@ async fn a_process_whose_wall_clock_is_an_hour_slow_is_served_behind_who_came_ea
     assert!(child.wait().unwrap().success());
 }
 
-/// The seventh point of "What is not promised".
+/// Point 7 of "What is not promised".
 #[tokio::test]
 async fn where_all_nodes_forgot_the_token_of_a_process_whose_wall_clock_is_slow_is_lower() {
     let servers = servers(3).await;

@@ -1,4 +1,4 @@
-//! Servers that refuse for a while: what they refused is tried again.
+//! Servers that refuse operations for a while: clients try refused operations again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ async fn a_release_that_a_busy_server_refused_is_tried_again() {
     is_released(&quorum, server).await;
 }
 
-/// From now on it refuses writes, and PING.
+/// Lets the server refuse writes and PING from now on.
 async fn lose_the_disk(server: &Server) {
     let folder = server.folder().join("gone");
     std::fs::create_dir(&folder).unwrap();
@@ -54,7 +54,7 @@ async fn lose_the_disk(server: &Server) {
     eventually("it refuses writes", async || server.command(&["SET", "any", "thing"]).contains("MISCONF")).await;
 }
 
-/// It subscribes all the same, so nothing is said of rights; and hears of others when it is well.
+/// The client subscribes although PING is refused, so it logs nothing about missing rights.
 #[tokio::test]
 async fn who_connects_to_a_server_without_a_disk_is_woken_by_it_later() {
     let logs = Logs::capture();
@@ -93,14 +93,13 @@ async fn a_server_without_memory_cannot_now_and_may_later() {
     assert!(crate::common::node::ask(&node, &claim).await.is_ok());
 }
 
-/// What one owner asks, for a minute.
+/// An operation of one owner, with a ttl of a minute.
 fn operation(verb: Verb, name: &str, ballot: u64) -> Asked {
     let names = [Name::new("quorumlock:", name).unwrap()].into();
     Asked { verb, ballot, owner: "c/1/x/1".into(), ttl: 60 * SECOND, count: 1, ..Asked::inspect(names) }
 }
 
-/// What one client asks of one server at once, in one call: a claim of a name that is free, a
-/// renewal, and a release.
+/// Sends three operations in one call: a claim of a free name, a renewal, and a release.
 async fn a_claim_before_a_renewal_and_a_release(node: &RedisNode) -> Vec<Reply> {
     let asked = [
         operation(Verb::Claim, "free", 9),
@@ -131,8 +130,8 @@ async fn without_memory_a_claim_keeps_no_renewal_and_no_release_behind_it_from_b
     assert_eq!(server.holder("released"), None);
 }
 
-/// The same where the record is to be moved on: nothing is written for that before what may be
-/// refused.
+/// The same if the call must also rotate the record's ballots. This write must not come before the
+/// write that Redis may refuse.
 #[tokio::test]
 async fn without_memory_a_claim_that_finds_an_old_record_keeps_nothing_behind_it_from_being_done() {
     let server = Server::start().await;
@@ -169,7 +168,7 @@ async fn what_another_program_stored_is_refused_alone() {
     assert!(said.contains("the key node is a string") && said.contains("delete this key"), "{said}");
 }
 
-/// Two claims of names that are free, and renewals and releases of what is held.
+/// Two claims of free names, and renewals and releases of held names.
 fn many() -> Vec<Asked> {
     let held = |number| [format!("renewed{number}"), format!("released{number}")];
     let renewed = (0..3).map(|number| operation(Verb::Renew, &held(number)[0], 5));
@@ -234,7 +233,7 @@ async fn a_record_of_another_type_lets_nothing_be_done() {
     }
 }
 
-/// Wherever it is among them.
+/// The result is the same if the claims come first in the call.
 #[tokio::test]
 async fn what_is_refused_for_want_of_memory_in_a_call_of_many_changes_no_reply_beside_it() {
     for claims_first in [false, true] {
@@ -257,7 +256,7 @@ async fn what_is_refused_for_want_of_memory_in_a_call_of_many_changes_no_reply_b
     }
 }
 
-/// A claim that waits for the name, and may be handed it.
+/// A claim that waits for the name, so that the node may hand the name to it.
 fn waits(number: u32, ballot: u64) -> Asked {
     Asked {
         owner: format!("c/1/x/{number}").into(),
@@ -266,8 +265,8 @@ fn waits(number: u32, ballot: u64) -> Asked {
     }
 }
 
-/// What is first written of a hand-over may be refused to nobody, and of a place in the queue is
-/// refused before anything is.
+/// Redis must not refuse the first write of a hand-over. It must refuse the first write of a claim
+/// that waits, before the claim has written anything.
 #[tokio::test]
 async fn without_memory_a_release_hands_over_all_the_same_and_a_claim_takes_no_place() {
     let server = Server::start().await;
@@ -285,7 +284,7 @@ async fn without_memory_a_release_hands_over_all_the_same_and_a_claim_takes_no_p
     eventually("it is told", async || hears.take().iter().any(|hint| hint.granted.is_some())).await;
 }
 
-/// The dead are dropped by what comes first, which would be the first write.
+/// A claim first drops dead waiters, so this is its first write.
 #[tokio::test]
 async fn without_memory_a_claim_behind_dead_waiters_is_refused_and_drops_none() {
     for permits in [false, true] {
@@ -308,7 +307,7 @@ async fn without_memory_a_claim_behind_dead_waiters_is_refused_and_drops_none() 
     }
 }
 
-/// More than a script reads at once.
+/// There are more dead waiters than a script reads at a time.
 #[tokio::test]
 async fn waiter_behind_many_dead_ones_is_handed_the_name_in_one_call() {
     let server = Server::start().await;
@@ -335,12 +334,12 @@ async fn waiter_behind_many_dead_ones_is_handed_the_name_in_one_call() {
     assert_eq!((&*told[1].acquisition, told[1].after.as_secs()), ("c/1/x/3", 29), "half of a hand-over");
 }
 
-/// A user whose rights were taken from it while it held: what it hands over would count, and be
-/// written nowhere. And what was done before it in the call is told.
+/// A user loses a right while it holds the name. If the node published a hand-over that it cannot
+/// write, the push would count. Operations before it in the call still have replies.
 #[tokio::test]
 async fn who_may_not_write_a_hand_over_tells_nobody_of_it() {
     let missing = ["zrem", "hset", "hdel", "pexpire"];
-    // What the record knows, and further ahead.
+    // The first ballot is not above the record's `high`, and the second ballot is.
     let all = missing.into_iter().flat_map(|command| [20, 10_000_000].map(|next| (command, next)));
     for (owner, command, next) in all.flat_map(|(command, next)| ["1", "s1"].map(|owner| (owner, command, next))) {
         let owner = format!("c/1/y/{owner}");
@@ -360,13 +359,13 @@ async fn who_may_not_write_a_hand_over_tells_nobody_of_it() {
     }
 }
 
-/// A node as a user that has all rights, until some are taken from it.
+/// A node with a connection of the user `locks`, which has all rights at first.
 async fn as_a_user(server: &Server, hears: Arc<Recorder>) -> RedisNode {
     server.command(&["ACL", "SETUSER", "locks", "on", ">pw", "~*", "&*", "+@all"]);
     heard(&format!("redis://locks:pw@127.0.0.1:{}", server.port()), hears).await
 }
 
-/// The notes of two names stay behind, and the names do not.
+/// The notes of the two names stay, but the names are freed.
 #[tokio::test]
 async fn who_may_not_delete_a_note_gives_back_what_it_is_about() {
     let names: Vec<_> = ["wanted", "beside"].iter().map(|name| Name::new("quorumlock:", name).unwrap()).collect();
@@ -384,7 +383,7 @@ async fn who_may_not_delete_a_note_gives_back_what_it_is_about() {
     assert_eq!((server.holder("wanted"), server.holder("beside")), (None, None));
 }
 
-/// The same of a place in the queue.
+/// The same for a place in a queue.
 #[tokio::test]
 async fn who_may_not_wait_is_told_so_and_what_came_before_in_the_call_is_told() {
     for command in ["zadd", "hset", "pttl", "pexpire", "zrank"] {
@@ -393,15 +392,15 @@ async fn who_may_not_wait_is_told_so_and_what_came_before_in_the_call_is_told() 
         ask_all(&node, &[operation(Verb::Claim, "released", 5), operation(Verb::Claim, "wanted", 9)]).await;
         server.command(&["ACL", "SETUSER", "locks", &format!("-{command}")]);
         let replies = ask_all(&node, &[operation(Verb::Release, "released", 5), waits(2, 10)]).await;
-        // A release stores up to which token locks are over.
+        // A release needs HSET too, to store `over`.
         assert_eq!(replies[0].is_ok(), command != "hset", "{command}: {replies:?}");
         assert_eq!(server.holder("released"), None, "{command}");
         assert!(replies[1].is_err(), "{command}: {replies:?}");
     }
 }
 
-/// The queue is of another type, or who is registered in it: a claim is refused, and nothing else
-/// of its call.
+/// The key of the queue or of the waiters has a wrong type. Then the node refuses the waiting
+/// claim, and no other operation of the call.
 #[tokio::test]
 async fn a_queue_of_another_type_is_refused_alone() {
     for (key, kind) in [("quorumlock:{wanted}:queue", "zset"), ("quorumlock:{wanted}:waiting", "hash")] {
@@ -422,7 +421,7 @@ async fn a_queue_of_another_type_is_refused_alone() {
     }
 }
 
-/// Of those that wait nobody can tell how: they ask again.
+/// The node cannot read the waiters' arguments, so it drops the waiters. They ask again.
 #[tokio::test]
 async fn a_name_is_given_back_though_a_foreign_key_has_come_where_waiters_were_registered() {
     let server = Server::start().await;
@@ -460,12 +459,12 @@ async fn claims_refused_for_want_of_memory_leave_the_record_as_it_was() {
     assert_eq!(server.high(""), 8_250_000);
 }
 
-/// It may be a master again, with another's memory, before the next probe.
+/// Before the client's next check, the server may be a master again, with another server's data.
 #[tokio::test]
 async fn a_write_that_reaches_a_replica_ends_the_connection() {
     let server = Server::start().await;
     let node = holding(&server).await;
-    // A master that sends nothing: a copy of its data would replace the record.
+    // Use a master that sends nothing: otherwise a copy of its data would replace the record.
     let master = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     server.command(&["REPLICAOF", "127.0.0.1", &master.local_addr().unwrap().port().to_string()]);
     let replies = a_claim_before_a_renewal_and_a_release(&node).await;
@@ -474,8 +473,8 @@ async fn a_write_that_reaches_a_replica_ends_the_connection() {
     eventually("it is known as a replica", async || !node.status().state.is_admitted()).await;
 }
 
-/// Issue 9: what was too far ahead for the record when it was granted is kept until the record
-/// knows it. And one client's clock must not make the keys of all names live for a day.
+/// Issue 9: a fence that is too far ahead for `high` is kept until `high` includes it. But one
+/// client's clock must not make the keys of all names live for a day.
 #[tokio::test]
 async fn a_fence_ahead_of_the_clock_is_kept_for_long_only_while_the_record_may_not_know_it() {
     let clock = Clockwork::start("+0").await;
@@ -498,7 +497,7 @@ async fn a_fence_ahead_of_the_clock_is_kept_for_long_only_while_the_record_may_n
     assert_eq!(high(), far);
 }
 
-/// The second point of "What is not promised": a node that forgets also forgets a revocation.
+/// Point 2 of "What is not promised": a node that forgets also forgets a revocation.
 #[tokio::test]
 async fn a_node_that_forgot_a_revocation_renews_what_was_revoked() {
     let server = Server::start().await;
@@ -510,8 +509,8 @@ async fn a_node_that_forgot_a_revocation_renews_what_was_revoked() {
     assert_eq!([renew().await, renew().await], [Outcome::Healed, Outcome::Extended]);
 }
 
-/// A renewal that was on its way for so long would heal the name, and the next one count. What was
-/// released is remembered for no longer than fences are.
+/// If the node forgot the revocation, a late renewal would heal the name, and the next renewal
+/// would count. A release is remembered only as long as a fence.
 #[tokio::test]
 async fn a_revocation_is_remembered_for_25_hours_if_nobody_uses_the_name() {
     let clock = Clockwork::start("+0").await;

@@ -1,4 +1,4 @@
-//! Servers that lack a command, by `rename-command`, or whose user may not load scripts.
+//! Servers without a command, because of `rename-command`, and users that may not load scripts.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn works(quorum: &Quorum) {
     quorum.lock("it").acquire(30 * SECOND).await.unwrap().release().await.unwrap();
 }
 
-/// Why nothing can be acquired there.
+/// Returns why nothing can be acquired on this server.
 async fn refused(url: String) -> String {
     let quorum = builder(url).open().unwrap();
     let state = || quorum.nodes().swap_remove(0).state;
@@ -45,7 +45,7 @@ async fn a_command_that_was_taken_away_is_named_with_what_to_do() {
     }
 }
 
-/// Nothing of the script is shown.
+/// The message must not contain the script's text.
 #[tokio::test]
 async fn scripts_that_can_be_neither_loaded_nor_run_are_told_briefly() {
     let server = Server::with(&["--rename-command", "SCRIPT", "", "--rename-command", "EVAL", ""]).await;

@@ -1,4 +1,4 @@
-//! The restart guard: a server that may have forgotten does not vote on claims.
+//! The quarantine: a server that may have forgotten does not vote on claims.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,13 @@ use crate::{MAX_TTL, guarded, is_quarantined, quarantined, voting};
 const NOW: Duration = Duration::ZERO;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Quarantines last twice as long as leases: they are seen on a machine that stalls, too.
+/// Quarantines last twice as long as leases, so that tests see them even if the machine stalls.
 fn careful(url: String) -> QuorumBuilder {
     guarded([url]).max_ttl(2 * MAX_TTL)
 }
 
-/// A client of a server that votes at once, whose locks are held without renewal while a test runs.
+/// A client of a server that votes at once. The client's locks last longer than a test, even
+/// without renewals.
 async fn lasting(server: &Server) -> Quorum {
     voting(guarded([server.url()]).ttl(MINUTE).max_ttl(MINUTE)).await
 }
@@ -41,7 +42,7 @@ async fn is_doubted(quorum: &Quorum, why: Doubt) {
     .await;
 }
 
-/// Nobody gets a lock by it, until its quarantine is over.
+/// Checks that the server grants no lock until its quarantine is over.
 async fn votes_only_later(quorum: &Quorum) {
     assert_eq!(quorum.lock("b").acquire(NOW).await.unwrap_err().kind(), ErrorKind::Unavailable);
     eventually("it votes again", async || quorum.lock("b").acquire(NOW).await.is_ok()).await;
@@ -104,7 +105,7 @@ async fn servers_that_are_said_to_be_new_vote_at_once() {
     assert!(error.is_unavailable() && error.to_string().contains("it has a record"), "{error}");
 }
 
-/// They may have forgotten a lock that it holds.
+/// The client holds a lock that the restarted servers have forgotten.
 #[tokio::test]
 async fn a_client_that_knew_the_servers_takes_the_operators_word_back() {
     let mut servers = servers(3).await;
@@ -116,7 +117,7 @@ async fn a_client_that_knew_the_servers_takes_the_operators_word_back() {
     for server in &mut servers {
         server.restart().await;
     }
-    // It may come too late: a client that is connected makes records.
+    // This `init` may fail: the connected client may have made the records before.
     let _ = guarded(urls(&servers)).onlooker().open().unwrap().init().await;
     eventually("no record is old", async || servers.iter().all(|server| !server.record("id").is_empty())).await;
     eventually("and none is by a word", async || servers.iter().all(|server| server.record("word").is_empty())).await;
@@ -151,7 +152,7 @@ async fn a_server_that_is_emptied_while_it_runs_is_found_out() {
     }
 }
 
-/// The second point of "What is not promised".
+/// Point 2 of "What is not promised".
 #[tokio::test]
 async fn a_server_that_forgets_a_lock_and_not_its_record_grants_it_twice() {
     let server = old(&[]).await;
@@ -163,7 +164,7 @@ async fn a_server_that_forgets_a_lock_and_not_its_record_grants_it_twice() {
     assert!(second.token() > guard.token(), "and storage that checks tokens refuses the first");
 }
 
-/// The third point: the keys were there before the client came, and nothing tells that they have gone.
+/// Point 3: the keys were deleted before the client came, and left no trace.
 #[tokio::test]
 async fn a_new_client_cannot_know_that_a_server_was_emptied_and_made_old_before_it_came() {
     let server = old(&[]).await;
@@ -176,7 +177,7 @@ async fn a_new_client_cannot_know_that_a_server_was_emptied_and_made_old_before_
     assert!(other.lock("a").acquire(NOW).await.is_ok() && guard.is_held());
 }
 
-/// The eighth point.
+/// Point 8.
 #[tokio::test]
 async fn what_is_done_once_may_be_done_again_after_a_quorum_forgot_it() {
     let servers = servers(3).await;
@@ -191,7 +192,7 @@ async fn what_is_done_once_may_be_done_again_after_a_quorum_forgot_it() {
     again.expect("it is done twice in the period").done().await.unwrap();
 }
 
-/// A proxy before the first server, of which a client knows, and one more that nobody has used.
+/// A server that votes, a new server that nobody has used, and a proxy in front of the first one.
 async fn two_behind_one() -> (Server, Server, Proxy) {
     let (first, second) = (old(&[]).await, Server::start().await);
     let proxy = Proxy::start(first.port()).await;
@@ -235,7 +236,7 @@ async fn a_snapshot_from_before_the_lock_lets_nobody_in_while_it_is_held() {
         let held = guard.is_held();
         match other.lock("a").acquire(NOW).await {
             Ok(second) => break second,
-            // Held before the nodes were asked and after: nobody else may have got it.
+            // A lock that was lost must not become held again.
             Err(_) => assert!(held || !guard.is_held()),
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -256,8 +257,8 @@ async fn a_replica_promoted_at_the_same_address_is_quarantined_from_when_it_is_s
     proxy.retarget(replica.port());
     proxy.reset();
     is_doubted(&quorum, Doubt::Restarted).await;
-    // The holder's key came over, so renewals go on; claims are refused though the replica has been
-    // up for long.
+    // The replica has the holder's key, so renewals go on. But claims are refused, although the
+    // replica has been up for a long time.
     assert_eq!(quorum.lock("b").acquire(NOW).await.unwrap_err().kind(), ErrorKind::Unavailable);
     drop(guard);
 }
@@ -292,7 +293,7 @@ async fn a_replica_that_joins_a_master_changes_nothing() {
 #[tokio::test]
 async fn a_lock_whose_only_node_forgot_it_is_told_lost_at_the_next_renewal() {
     let mut server = old(&[]).await;
-    // Most of it is left when the server is back.
+    // Most of this ttl must be left when the server is back.
     let quorum = voting(guarded([server.url()]).ttl(3 * MAX_TTL).max_ttl(3 * MAX_TTL)).await;
     let guard = quorum.lock("a").acquire(PATIENCE).await.unwrap();
     server.restart().await;

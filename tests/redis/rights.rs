@@ -1,4 +1,4 @@
-//! What a node's user may not do, and what that costs.
+//! Missing rights of a node's user, and what fails without them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::sessions::calls_of;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Quorums of one client each that log in as a user with `rights`, without the restart guard.
+/// Clients that log in as a user with `rights`, without a quarantine.
 async fn clients<const N: usize>(servers: &[Server], rights: &[&str]) -> [Quorum; N] {
     let mut words = vec!["ACL", "SETUSER", "locks", "on", ">pw", "~quorumlock:*", "+@all"];
     words.extend(rights);
@@ -57,7 +57,7 @@ async fn client_without_the_right_to_its_channel_waits_in_no_queue() {
     assert!(waits.await.unwrap().unwrap().is_held());
 }
 
-/// The ids of the connections of that user.
+/// The ids of the connections of the user `locks`.
 fn connections(server: &Server) -> Vec<String> {
     let list = server.command(&["CLIENT", "LIST"]);
     let ours = list.lines().filter(|line| line.contains("user=locks"));
@@ -100,7 +100,7 @@ async fn with_the_rights_that_the_readme_names_waiters_are_woken() {
     assert!(!logs.text().contains("no wake-ups"), "{}", logs.text());
 }
 
-/// What this client sees of who leads, until it is this value.
+/// Waits until this client sees this leader with this value.
 async fn seen(looks: &Quorum, leader: &Leader, value: &str) {
     let mut leaders = looks.election("it").observe().unwrap().boxed();
     let until = async {
@@ -109,7 +109,8 @@ async fn seen(looks: &Quorum, leader: &Leader, value: &str) {
     tokio::time::timeout(30 * SECOND, until).await.unwrap();
 }
 
-/// It asks every 5 s. The refusal is said once, and tried again seldom.
+/// Without news, the observer asks every 5 s. The client logs the refusal once for each node, and
+/// rarely tries again.
 #[tokio::test]
 async fn without_the_right_to_channels_leaders_are_seen_later() {
     let logs = Logs::capture();
@@ -132,7 +133,8 @@ async fn without_the_right_to_channels_leaders_are_seen_later() {
 
 #[tokio::test]
 async fn a_leader_that_may_not_publish_proclaims_and_is_seen() {
-    // Whoever listens elsewhere hears nothing that is logged first where nobody listens.
+    // Capture the log here too. Otherwise a log line that runs first in this test would stay
+    // disabled for other tests.
     let _logs = Logs::capture();
     let servers = servers(3).await;
     let [leads] = clients(&servers, &["resetchannels"]).await;
@@ -154,7 +156,7 @@ fn least() -> Vec<&'static str> {
     line.unwrap().split(' ').skip(5).collect()
 }
 
-/// As Redis 6.2 does, which refuses a channel beside all of them.
+/// Redis 6.2 gives new users all channels, and then refuses a rule for a single channel.
 #[tokio::test]
 async fn documented_users_are_taken_where_new_ones_have_all_channels() {
     let server = Server::with(&["--acl-pubsub-default", "allchannels"]).await;

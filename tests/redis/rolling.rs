@@ -11,7 +11,7 @@ use crate::common::server::Server;
 use crate::common::{PATIENCE, eventually, servers};
 use crate::{MAX_TTL, guarded, voting};
 
-/// What contenders share: how many are inside, and how many sections there were.
+/// The state that contenders share: how many are inside, and how many sections there were.
 #[derive(Default)]
 struct Watch {
     inside: AtomicU32,
@@ -20,7 +20,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Enters again and again until `stop`, and fails when it meets anybody inside.
+    /// Acquires the lock again and again until `stop`. Fails if another contender is inside.
     async fn contend(self: Arc<Self>, quorum: Quorum, stop: CancellationToken) {
         let lock = quorum.lock("a");
         while !stop.is_cancelled() {
@@ -43,8 +43,8 @@ fn record(quorum: &Quorum, node: usize) -> Option<Arc<str>> {
     quorum.nodes().swap_remove(node).record.map(|record| record.id)
 }
 
-/// Restarts it, and waits until a client has seen that. The node may vote again by then, since other
-/// clients may have seen it earlier.
+/// Restarts a server, and waits until a client has seen the restart. The node may vote again by
+/// then, since other clients may have seen the restart earlier.
 async fn restart(server: &mut Server, quorum: &Quorum, node: usize) {
     let before = record(quorum, node);
     server.restart().await;
@@ -91,12 +91,13 @@ async fn nobody_acquires_while_the_guard_keeps_a_majority_out() {
     let long = MAX_TTL * 2;
     let mut servers = servers(5).await;
     let (watch, stop, tasks) = contenders(&servers, long).await;
-    // When the first of them votes again, a majority does.
+    // Three of five nodes restart. When the first of them votes again, a majority votes.
     let restarting = std::time::Instant::now();
     servers[0].restart().await;
     servers[1].restart().await;
     servers[2].restart().await;
-    // What was acquired before the third restart may go on; after that, nobody gets in.
+    // Sections that began before the third restart may go on. After that, no contender gets the
+    // lock.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let before = watch.sections();
     while restarting.elapsed() < long - Duration::from_millis(100) {
@@ -112,7 +113,7 @@ async fn nobody_acquires_while_the_guard_keeps_a_majority_out() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_keeps_its_lock_through_a_rolling_restart() {
-    // Twice as long as elsewhere: it is renewed all the time, also on a machine that stalls.
+    // Twice as long as in other tests, so that renewals succeed even if the machine stalls.
     let long = MAX_TTL * 2;
     let mut servers = servers(3).await;
     let holder = voting(guarded(servers.iter().map(Server::url)).ttl(long).max_ttl(long)).await;

@@ -1,4 +1,4 @@
-//! What a large session costs its nodes.
+//! How many script calls a large session costs its nodes.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use crate::common::server::Server;
 use crate::common::{ConnectAll, PATIENCE, eventually, servers, unguarded};
 
 const TTL: Duration = Duration::from_secs(30);
-/// Enough for a busy machine: what is sent again is counted again.
+/// Long enough for a busy machine: an operation that is sent again would be counted again.
 const ANSWERS: Duration = Duration::from_millis(4_500);
 /// How many operations go into one call, and how many calls all locks take.
 const BATCH: usize = 128;
 const CALLS: u64 = 16;
 
-/// How many script calls each has carried out of those that were sent: what is asked now comes behind
-/// them.
+/// How many script calls each server has carried out. The inspection comes after all operations
+/// that were sent before, so these are counted.
 async fn calls(quorum: &Quorum, servers: &[Server]) -> Vec<u64> {
     let seen = quorum.inspect("name/0").await.unwrap();
     assert!(seen.nodes.iter().all(|(_, said)| said.is_ok()), "{seen:?}");
@@ -29,8 +29,7 @@ pub(crate) fn calls_of(server: &Server) -> u64 {
     line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
 }
 
-/// Waits until all locks were renewed once more. When they end tells it for as long as they are held;
-/// that a renewal is due is to be seen for a moment only.
+/// Waits until all locks were renewed once more. The deadline shows this until the next renewal.
 async fn renewed(session: &Session) {
     let ends = || Instant::now() + session.remaining();
     let before = ends();
@@ -47,13 +46,13 @@ async fn many_locks_are_renewed_and_released_by_a_call_for_128_of_them() {
     for some in names.chunks(BATCH) {
         try_join_all(some.iter().map(|name| session.lock([name], PATIENCE))).await.unwrap();
     }
-    // Whenever they were acquired, they go together from then on.
+    // After the first renewal, all locks are renewed together.
     renewed(&session).await;
     let before = calls(&quorum, &servers).await;
     renewed(&session).await;
     let after = calls(&quorum, &servers).await;
     let spent: Vec<_> = after.iter().zip(before).map(|(after, before)| after - before).collect();
-    // And the question; some hellos may come in between.
+    // One more call is the inspection. Some hellos may come in between.
     assert!(spent.iter().all(|calls| (CALLS + 1..=CALLS + 8).contains(calls)), "{spent:?}");
     assert_eq!(session.held().len(), names.len());
     session.revoke().await.unwrap();

@@ -1,4 +1,4 @@
-//! What a node stores, as a person sees it with redis-cli.
+//! The keys that a node stores, as redis-cli shows them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which client library carries the bytes.
+//! The client library (transport) that sends the commands.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use quorumlock::{Quorum, Transport};
 use crate::common::fake::{Fake, well};
 use crate::common::{eventually, servers};
 
-/// What a client sends before it is admitted: fred asks for more than this library does.
+/// The commands that a client sends until it is connected. fred sends some of its own.
 async fn greeting_of(transport: Transport) -> Vec<String> {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let all = heard.clone();
@@ -34,7 +34,7 @@ async fn the_transport_that_is_chosen_is_the_one_that_is_used() {
     }
 }
 
-/// Clients of one lock need not have the same.
+/// Clients of one lock may use different transports.
 #[tokio::test]
 async fn a_lock_passes_between_clients_over_different_transports() {
     let servers = servers(3).await;

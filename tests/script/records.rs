@@ -1,6 +1,6 @@
-//! A node's record, in memory and from the scripts: random hellos, claims of clients of several lists,
-//! clocks that are set forth and back, and FLUSHALL. After each step all that is stored of the record
-//! is the same.
+//! Compares the record of the memory node and of the scripts. Steps are random hellos, claims of
+//! clients of several lists, clocks that are set forward and back, and FLUSHALL. After each step,
+//! both records must be the same.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -22,25 +22,26 @@ const CASES: u32 = 192;
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: i64 = 86_400_000_000;
 
-/// What happens next.
+/// A step of a case.
 #[derive(Clone, Debug)]
 enum Step {
     Hello(Sketch),
-    /// By how much its ballot is ahead of the clock, in microseconds, and of which client's list it is.
+    /// How far its ballot is ahead of the clock, in microseconds, and the number of the client's
+    /// list.
     Claim(i64, Option<usize>),
     Renew(i64),
     Release(i64),
     Revoke(i64),
-    /// All keys are removed, and perhaps the server's counts of what it executed.
+    /// Removes all keys. With `reset`, also resets the server's counts of commands.
     Flush {
         reset: bool,
     },
-    /// The clock goes forth, or is set back.
+    /// Moves the clock forward.
     Forth(Duration),
     Back(Duration),
 }
 
-/// A hello, by numbers of what it names.
+/// A hello, with numbers in place of ids, processes and lists.
 #[derive(Clone, Debug)]
 struct Sketch {
     intent: Intent,
@@ -57,7 +58,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
     let intent =
         prop_oneof![1 => Just(Intent::Look), 3 => Just(Intent::Keep), 1 => Just(Intent::Make), 3 => Just(Intent::Put)];
     let old = prop_oneof![2 => Just(None), 1 => Just(Some(OldAtOnce::Init)), 1 => Just(Some(OldAtOnce::FirstUse))];
-    // Mostly the same process and list.
+    // Most hellos have the same process and list.
     let process = prop_oneof![1 => Just(0), 6 => Just(1), 1 => 2usize..4];
     let list = prop_oneof![4 => Just(0), 1 => 1usize..3];
     let sync = proptest::option::weighted(0.3, ballot());
@@ -76,7 +77,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
     )
 }
 
-/// By how much it is ahead of the clock.
+/// How far a ballot is ahead of the clock, in microseconds.
 fn ballot() -> impl Strategy<Value = i64> {
     prop_oneof![
         4 => -1_000_000i64..1_000_000,
@@ -88,7 +89,7 @@ fn ballot() -> impl Strategy<Value = i64> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // About as long as ids are kept, lists stay in force, and ballots move on; or anything else.
+    // Times around which ids expire, lists lapse and ballots rotate, and some others.
     let time = || {
         let seconds = [0.001, 1.0, 4.9, 5.1, 6.0, 14.9, 15.1, 21.0, 34.9, 35.1, 70.1, 76.0, 400.0];
         proptest::sample::select(seconds.map(Duration::from_secs_f64).to_vec())
@@ -105,7 +106,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// No server of a test has been up for longer than the longest ttl of the last.
+/// The lists. The max_ttl of the last list is longer than any test server has been up.
 fn lists() -> [Arc<List>; 3] {
     [("default", "a", 20), ("default", "b", 10), ("team", "a", 86_400)]
         .map(|(name, node, max_ttl)| Arc::new(List::new(name, [node], SECOND * max_ttl)))
@@ -132,13 +133,13 @@ fn ahead_of(now: Duration, ahead: i64) -> u64 {
     u64::try_from(now.as_micros()).unwrap().saturating_add_signed(ahead)
 }
 
-/// The memory node and the real one. Both clocks stand still except for steps of the test.
+/// The memory node and the real node. Their clock moves only by steps of the test.
 struct Twins {
     clock: Clockwork,
     node: RedisNode,
-    /// Whether the server counts commands by which nobody knows what it forgot.
+    /// Whether the server's counts show a FLUSHALL.
     flushed: Cell<bool>,
-    /// How many names were used.
+    /// How many names this test has used.
     names: Cell<u32>,
 }
 
@@ -156,14 +157,15 @@ impl Twins {
             let told = format!("{step:?}");
             let now = self.make(step, &mut store).await?;
             let real = self.stored();
-            // What has expired is gone on the real node, since it was just looked at.
+            // Remove expired fields in memory. On the real node, reading has just removed expired
+            // keys.
             store.expire_all(now);
             prop_assert_eq!(store.stored_record(), real, "stored after {}", told);
         }
         Ok(())
     }
 
-    /// Makes a step. The time behind it.
+    /// Makes a step on both nodes. Returns the time after it.
     async fn make(&self, step: Step, store: &mut Store) -> Result<Duration, TestCaseError> {
         let now = self.now();
         let claim = |ahead| self.claim(ahead_of(now, ahead));
@@ -201,7 +203,7 @@ impl Twins {
         Ok(now)
     }
 
-    /// Of a name that nobody used.
+    /// A claim of a name that was not used before.
     fn claim(&self, ballot: u64) -> Claim {
         self.names.set(self.names.get() + 1);
         let name = Name::new("", &self.names.get().to_string()).unwrap();
@@ -228,7 +230,7 @@ impl Twins {
         self.flushed.set(!reset);
     }
 
-    /// What the script finds out by INFO.
+    /// What the script concludes from INFO: whether no client can have used the server before.
     fn keeps_all(&self, age: Duration) -> bool {
         let info = self.clock.server.command(&["INFO", "server"]);
         let uptime = |line: &str| line.strip_prefix("uptime_in_seconds:")?.parse::<i64>().ok();
@@ -243,7 +245,7 @@ impl Twins {
         Duration::from_secs(seconds.parse().unwrap()) + Duration::from_micros(micros.parse().unwrap())
     }
 
-    /// The two hashes of its record.
+    /// The real node's record, and the ids that clients saw: two hashes.
     fn stored(&self) -> [BTreeMap<String, String>; 2] {
         const JOIN: &str = "local record, seen = redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', KEYS[2])
             return table.concat(record, '|') .. '#' .. table.concat(seen, '|')";
@@ -256,7 +258,7 @@ impl Twins {
     }
 }
 
-/// A hash has no order.
+/// Sorts the ids in the reply, since a hash has no order.
 fn sorted(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Hello(Some(mut record)) => {

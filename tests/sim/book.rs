@@ -1,4 +1,4 @@
-//! The sessions of each process, and what the clients that share a session know of it.
+//! The sessions of each process, and the locks that each session must hold by the results of calls.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -11,11 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clients::Watch;
 
-/// A session's locks, as all clients that have a handle of the session know them.
+/// A session's locks, by the results of calls. All clients that have a handle of the session share
+/// this record.
 #[derive(Debug)]
 pub struct Book {
     pub id: Arc<str>,
-    /// The longest that one round of the session's locks may take.
+    /// The longest time that one round of the session's locks may take.
     pub round: Duration,
     /// The locks that the session holds, by name. To the judge, each is a lease of its own.
     pub held: Mutex<BTreeMap<u8, Watch>>,
@@ -25,7 +26,7 @@ pub struct Book {
     pub handles: AtomicU32,
     /// Whether a separate task waits for the loss of the session.
     pub apart: bool,
-    /// The session was lost, and a client learned of that.
+    /// Whether a client has learned that the session was lost.
     pub lost: AtomicBool,
     /// Cancelled when no client has a handle any more.
     pub over: CancellationToken,
@@ -89,7 +90,8 @@ impl Sessions {
     }
 }
 
-/// A name that a session holds. An observer can use it without a handle of the session.
+/// A name that a session holds. With this value, the simulation can check the lock without a handle
+/// of the session.
 #[derive(Clone, Debug)]
 pub struct Locked {
     pub quorum: Quorum,

@@ -106,7 +106,7 @@ impl World {
         let mut core = self.core.lock().unwrap();
         let Some(mixed) = core.plan.mixed.clone().filter(|_| now < micros(core.plan.length)) else { return };
         let Change::Rolling { every, back, .. } = mixed.change else { return };
-        // From then on, the new processes are replaced by old ones again.
+        // From `back` on, new processes are replaced by old ones again.
         if side == 1 && back.is_some_and(|back| now >= micros(back)) {
             return;
         }
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// Whether a process that was scheduled to begin must not begin any more.
+    /// Whether it is too late for a scheduled process to begin.
     pub fn comes_too_late(&self, deployment: usize, clients: usize) -> bool {
         let now = self.now();
         let mut core = self.core.lock().unwrap();

@@ -33,7 +33,7 @@ pub struct Watch {
     lease: Held,
     /// Whether the holder is a reader.
     shared: bool,
-    /// The longest that its release may wait.
+    /// How long the release may wait at most.
     round: Duration,
 }
 
@@ -102,7 +102,7 @@ impl Leases {
         drop(gone);
     }
 
-    /// The process of the last lease in the table, which mostly is the lease acquired last.
+    /// The process of the last lease in the table. This is mostly the newest lease.
     pub fn some_holder(&self) -> Option<usize> {
         self.watched.lock().unwrap().last().map(|watch| watch.process)
     }
@@ -159,7 +159,8 @@ impl Watch {
     }
 }
 
-/// A body that runs under a lock. If the lock is lost, its drop records that the work has ended.
+/// A body that runs under a lock. If the lock was lost, the drop of this value records that the
+/// work has ended.
 struct Inside {
     world: Arc<World>,
     watch: Watch,
@@ -261,7 +262,7 @@ impl Client {
         }
     }
 
-    /// What to ask for next, if the plan has other things than locks.
+    /// The kind of lock to ask for next, if the plan has several kinds.
     fn face(&mut self) -> Face {
         let core = self.world.core.lock().unwrap();
         let shares = [
@@ -408,7 +409,7 @@ impl Client {
         most.mul_f64(least + (1.0 - least) * self.dice.share())
     }
 
-    /// Records a call for these names, whose rounds last for `round` at most.
+    /// Records a call for these names. Each round of the call lasts for `round` at most.
     pub fn ask_for(
         &self,
         names: &[u8],
@@ -423,8 +424,9 @@ impl Client {
         let lock = if shared { lock.as_reader() } else { lock };
         let number = |&name: &u8| (name, self.world.leases.asks.fetch_add(1, Ordering::Relaxed));
         let ask = Ask { parts: names.iter().map(number).collect(), lock, timeout, shared, round };
-        // The turn in this process and a split of the votes take two whole rounds, and a look at
-        // the holder takes one more. The rest allows for slow clocks and whole milliseconds.
+        // After `timeout`, the call may take three more rounds: two for the turn in this process
+        // and a split of the votes, and one to ask who holds the name. The rest allows for slow
+        // clocks and whole milliseconds.
         let by = self.world.now() + micros((timeout + 3 * round + self.listens()).mul_f64(1.006) + 8 * MS);
         self.record_each(&ask, |process, name, ask| What::Asked { process, ask, name, by, must });
         ask
@@ -450,7 +452,7 @@ impl Client {
         self.record_each(ask, |process, name, ask| What::Cancelled { process, ask, name });
     }
 
-    /// Records that a try returned that others hold the name.
+    /// Records a try that returned `None`, which means that others hold the name.
     pub fn denied(&self, ask: &Ask) {
         self.refused(ask);
         if let [(name, _)] = ask.parts[..] {

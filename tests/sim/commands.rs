@@ -109,7 +109,7 @@ fn script(core: &mut Core, now: Micros, connection: usize, whole: bool, said: &d
     Script { operations, ..script }
 }
 
-/// Names and scripts that were decoded before. This saves making them again.
+/// A cache of decoded names and scripts.
 #[derive(Debug, Default)]
 pub struct Names {
     names: Vec<Arc<[Name]>>,
@@ -165,7 +165,8 @@ fn named(script: &str) -> &'static str {
     MARKS.iter().find(of).map(|(name, _)| *name).expect("a script that is known here")
 }
 
-/// Reads the arguments of a script call one by one. The head of each script describes them.
+/// Reads the arguments of a script call one by one. The comment at the head of each script lists
+/// its arguments.
 struct Reader<'a> {
     script: Script,
     names: &'a mut Names,
@@ -278,7 +279,7 @@ impl<'a> Reader<'a> {
         Asked { verb, owner, ..Asked::inspect([].into()) }
     }
 
-    /// The next `many` names, each of which has this number of keys.
+    /// The next `many` names. Each name has `keys` keys.
     fn names(&mut self, many: usize, keys: usize) -> Arc<[Name]> {
         let found: Vec<_> = self.found.drain(..many * keys).step_by(keys).map(|key| self.names.by_key(&key)).collect();
         if let [one] = &found[..] { one.clone() } else { found.iter().map(|one| one[0].clone()).collect() }
@@ -376,7 +377,8 @@ impl Core {
             return (Err(refused("NOSCRIPT No matching script. Please use EVAL.")), Vec::new());
         }
         let (time, count) = (server.time(now), script.operations.len());
-        // No reason for an unpublished message: in the simulation every user may publish.
+        // The second reply says why messages were not published. In the simulation, every user may
+        // publish, so this reply is empty.
         let mut replies = vec![Value::Null, "".into()];
         let (mut hints, mut told) = (Vec::new(), Vec::new());
         for (number, (operation, op)) in (1..).zip(&script.operations) {
@@ -482,7 +484,7 @@ fn refused(said: impl Into<String>) -> Fault {
     Fault::new(FaultKind::Rejected, said)
 }
 
-/// Whether the script returns nothing for this outcome, because all went as asked.
+/// Whether the script returns nothing for this outcome, because the operation succeeded in full.
 fn is_as_asked(operation: &Operation, outcome: &Outcome) -> bool {
     match (operation, outcome) {
         (Operation::Claim(claim), Outcome::Granted { fence }) => claim.ballot == *fence,
@@ -493,7 +495,7 @@ fn is_as_asked(operation: &Operation, outcome: &Outcome) -> bool {
     }
 }
 
-/// What the script returns for any other outcome.
+/// The values that the script returns for all other outcomes.
 fn written(outcome: &Outcome) -> Vec<Value> {
     let fence = |fence: &u64| Value::from(fence.to_string());
     let rank = |queued: &Option<Queued>| Value::Integer(queued.map_or(0, |queued| i64::from(queued.rank)));

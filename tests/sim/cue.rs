@@ -1,4 +1,4 @@
-//! Cues: what a scene's script or a directed fault does to the world at a moment. Also the moments
+//! Cues: the actions of a scene's script, or of a directed fault, on the world. Also the moments
 //! for which a cue may wait.
 
 use std::ops::Range;
@@ -30,7 +30,7 @@ pub enum Cue {
     },
     /// FLUSHALL on a running server.
     Flush(usize),
-    /// All keys of a server are deleted by hand, which leaves no trace.
+    /// All keys of a server are deleted by hand. INFO shows no trace of this.
     Wipe(usize),
     /// A server saves its present state as an old copy on disk.
     Save(usize),
@@ -42,7 +42,7 @@ pub enum Cue {
         process: usize,
         server: usize,
     },
-    /// The server `to` gets the data of the server `from`, as if it had been its replica.
+    /// The server `to` gets the data of the server `from`, as if `to` had been a replica of `from`.
     Copies {
         from: usize,
         to: usize,
@@ -90,9 +90,9 @@ pub enum Cue {
     Awaits(Moment, Box<Cue>),
 }
 
-/// Messages in one direction between a process and a node that are held back. A message that leaves
-/// within `sent` arrives at `until` at the earliest, or never. Later messages on its connection
-/// wait behind it.
+/// Holds back messages in one direction between a process and a node. A message that leaves within
+/// `sent` arrives at `until` at the earliest, or never if `until` is `None`. Later messages on the
+/// same connection wait behind this message.
 #[derive(Clone, Debug)]
 pub struct HeldBack {
     pub process: usize,
@@ -106,7 +106,8 @@ pub struct HeldBack {
     pub verb: Option<Verb>,
 }
 
-/// A moment in the history: event number `nth` of its kind, counted from 0.
+/// A moment in the history: the event number `nth`, counted from 0, of all events that match the
+/// other fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     pub seen: Seen,
@@ -198,15 +199,16 @@ impl Core {
         !self.cues.held_back.is_empty()
     }
 
-    /// Whether a message that leaves now is held back: until when, or for ever (`None`).
+    /// `None` if a message that leaves now is not held back. Otherwise the time until which the
+    /// message is held back; `Some(None)` means for ever.
     pub fn held_back(&self, now: Micros, process: usize, node: usize, way: usize) -> Option<Option<Micros>> {
         let of = |held: &&HeldBack| (held.process, held.node, held.way) == (process, node, way);
         let whole = |held: &&HeldBack| of(held) && held.verb.is_none();
         self.cues.held_back.iter().rfind(|held| whole(held) && held.sent.contains(&now)).map(|held| held.until)
     }
 
-    /// The same for a request with operations of these verbs that is held back as if on an earlier
-    /// connection.
+    /// As `held_back`, for a request with operations of these verbs. Such a request is held back as
+    /// if on an earlier connection.
     pub fn strays(&self, now: Micros, process: usize, node: usize, verbs: &[Verb]) -> Option<Option<Micros>> {
         let of = |held: &&HeldBack| (held.process, held.node) == (process, node);
         let strays = |held: &&HeldBack| of(held) && held.verb.is_some_and(|verb| verbs.contains(&verb));
@@ -218,7 +220,8 @@ impl Core {
         while let Some(event) = self.history.events.get(self.cues.looked) {
             let what = event.what;
             self.cues.looked += 1;
-            // At `Delivered` the process has run already. `answered` has these replies in time.
+            // When `Delivered` is recorded, the process has already run. `answered` has the same
+            // replies before the process runs.
             if !matches!(what, What::Delivered(..)) {
                 due.append(&mut self.cues.after(what));
                 due.append(&mut self.directed(now, what));
@@ -291,7 +294,7 @@ impl World {
         core.history.record(now, What::WallStepped { process: process as u16, by_ms });
     }
 
-    /// Replaces the data of a running server, which leaves no trace.
+    /// Replaces the data of a running server. INFO shows no trace of this.
     fn change_memory(&self, node: usize, memory: Memory) {
         let now = self.now();
         let mut core = self.core.lock().unwrap();

@@ -13,7 +13,8 @@ impl Dice {
         dice
     }
 
-    /// Separate dice. What one part draws from its own dice does not change what other parts draw.
+    /// Separate dice for one part of the simulation. Draws from these dice do not change the draws
+    /// of other parts.
     pub fn fork(&mut self) -> Self {
         Self::new(self.next())
     }

@@ -1,6 +1,6 @@
 //! Faults that wait for their moment: after a grant, between two grants of one round, between a
-//! release and the next claim, or between the last vote and the decision. Also the fault that
-//! leaves a process with a quorum that depends on one node.
+//! release and the next claim, or between the last vote and the decision. Also `squeeze`, which
+//! leaves a process with exactly a quorum.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use crate::faults::Action;
 use crate::judge::history::{Answer, Memory, Micros, Op, What};
 use crate::world::{Core, World, micros};
 
-/// A fault on the node that granted, extended or released a lock, or on the process it answers.
+/// A fault on the node that granted, extended or released a lock, or on the process that gets the
+/// reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Directed {
     Forget,
@@ -115,9 +116,9 @@ impl Core {
 }
 
 impl World {
-    /// Leaves one process with exactly a quorum. Later cuts it off from one node of this quorum,
-    /// and reconnects it to a spare node, which may restart empty at that moment. Sometimes holds
-    /// back what other processes send to the lost node, until holds there may have expired.
+    /// Leaves one process with exactly a quorum. Later cuts the process off from one node of this
+    /// quorum, and reconnects it to a spare node, which may restart empty at that moment. Sometimes
+    /// holds back other processes' requests to the lost node until holds there may have expired.
     pub fn squeeze(self: &Arc<Self>, last: Duration) -> bool {
         let (now, holder) = (self.now(), self.leases.some_holder());
         let mut core = self.core.lock().unwrap();

@@ -20,10 +20,10 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 /// All elections of a run are on this name.
 const NAME: u8 = 0;
-/// An observer that receives no news looks every 5 s.
+/// An observer that receives no news asks the nodes every 5 s.
 const RARELY: Duration = Duration::from_millis(5_100);
 
-/// The time in which all clients ask INFO again, which they do every 5 s.
+/// Within this time, every client asks INFO again: a client asks it every 5 s.
 const PROBED: Duration = Duration::from_millis(6_100);
 
 /// The values and observers of a run.
@@ -230,7 +230,7 @@ impl Client {
         }
     }
 
-    /// Waits until all observers have seen the last value. Records those that are too late.
+    /// Waits until all observers have seen the last value. Records the observers that are too late.
     async fn shows(&self, patience: Duration) {
         let end = self.world.now() + micros(patience);
         while !self.world.looking().is_empty() && self.world.now() < end {
@@ -249,8 +249,8 @@ pub async fn finale(world: &Arc<World>, plan: &Plan) {
     drop(quorums);
     let (dice, patience) = (world.core.lock().unwrap().dice.fork(), plan.patience());
     if plan.proxied {
-        // Behind a proxy, clients learn only from INFO that another process answers. Until all
-        // clients know, those that know doubt the node's answers.
+        // Behind a proxy, clients learn only from INFO that another server process answers. Clients
+        // that have learned this doubt the node's answers. So wait until all have learned it.
         world.run(world.now() + micros(PROBED), || false).await;
     }
     let mut client = Client::new(world.clone(), process, quorum, dice);

@@ -159,8 +159,8 @@ impl Exec {
     }
 
     /// Ends a pause. Returns two lists of tasks that were woken meanwhile: tasks to make ready now,
-    /// and tasks to wake later. The second list has tasks that only a timer woke, if timers stood
-    /// still too.
+    /// and tasks to wake later. If timers stood still too, the second list has the tasks that a
+    /// timer woke; otherwise it is empty.
     pub fn resume(&self, process: usize, timers_stood_still: bool) -> (Vec<usize>, Vec<usize>) {
         let mut state = self.state.lock().unwrap();
         let gate = &mut state.gates[process];
@@ -187,7 +187,7 @@ impl Exec {
         }
     }
 
-    /// Drops all tasks of a process, as SIGKILL does. None of its code runs any more.
+    /// Drops all tasks of a process, as SIGKILL does. No task of the process runs any more.
     pub fn kill(&self, process: usize) {
         let mut state = self.state.lock().unwrap();
         state.gates[process].dead = true;

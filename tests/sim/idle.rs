@@ -1,7 +1,6 @@
-//! Checks that a name does not stay free on a node while a live waiter waits for it there. An
-//! operation on such a name hands it over, and waiters also ask by themselves: the first two every
-//! H / 4, the other waiters after the time that they announced. A new first or second waiter gets a
-//! hint.
+//! Checks that no name stays free on a node while a live waiter has a place there. Any operation on
+//! such a name hands the name over. Waiters also ask by themselves: the first two every H / 4, the
+//! other waiters after the time that they announced. A new first or second waiter gets a hint.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,11 +28,12 @@ struct Waited {
     /// When the simulation checks the name next.
     looks: Option<Micros>,
     channel: Arc<str>,
-    /// The server's process that has these waiters.
+    /// The number of the server process that has these waiters.
     epoch: u32,
 }
 
-/// When a waiter asked last, and after what time it asks again: by itself, and if told to.
+/// When a waiter asked last, and how long until it asks again: without a hint (`itself`), and after
+/// a hint (`told`).
 #[derive(Debug)]
 struct Asks {
     last: Micros,
@@ -91,7 +91,7 @@ impl Core {
         }
     }
 
-    /// Records a violation if a name is still free that must be held by now.
+    /// Records a violation if a name that must be held by now is still free.
     pub fn look_at_idle(&mut self, now: Micros, node: usize, name: &Name) {
         let Some(waited) = self.idle.0.get_mut(&(node, name.clone())) else { return };
         waited.looks = None;
@@ -108,7 +108,7 @@ impl Core {
         }
     }
 
-    /// How long until a name is free for its first waiter, and all its live waiters.
+    /// How long until a name is free for its first waiter, and a list of its live waiters.
     fn waiters(&self, now: Micros, node: usize, channel: &str, name: &Name) -> (Micros, Vec<Arc<str>>) {
         let alive = |number: usize| !self.processes[self.connections[number].process].dead;
         self.servers[node].waited_for(name, now, channel, alive)

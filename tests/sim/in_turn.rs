@@ -14,18 +14,20 @@ use crate::judge::history::Memory;
 use crate::plan::Plan;
 use crate::world::{Core, Weather, World, micros};
 
-/// How long a crash that must wait for its turn waits before it tries again.
+/// The time after which a crash that may not happen yet is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Plan {
-    /// How many nodes may be unsynced at a time. The others are a quorum, enough to sync a node.
+    /// How many nodes may be unsynced at a time. The other nodes are a quorum, which is enough to
+    /// sync a node.
     fn pupils(&self) -> usize {
         self.nodes - (self.nodes / 2 + 1)
     }
 }
 
 impl Core {
-    /// How many nodes, except `node`, are down, not synced, or have not rested since their restart.
+    /// How many nodes, except `node`, are down, not synced, or restarted less than the plan's time
+    /// `in_turn` ago.
     fn pupils(&self, now: u64, node: Option<usize>) -> usize {
         let Some(rest) = self.plan.in_turn else { return 0 };
         let pending = |at: &usize| {
@@ -35,8 +37,8 @@ impl Core {
         (0..self.servers.len()).filter(|&at| Some(at) != node).filter(pending).count()
     }
 
-    /// Whether this process is undisturbed and syncs nodes: the first live process, while any node
-    /// is not synced.
+    /// Whether faults must spare this process, so that it can sync nodes. While any node is not
+    /// synced, this is the first live process.
     pub fn syncs(&self, now: u64, process: usize) -> bool {
         self.disturbed_by(now) && self.live().first() == Some(&process)
     }

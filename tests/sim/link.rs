@@ -38,8 +38,8 @@ pub struct Connection {
     epoch: Option<u32>,
     /// False once the client has given the connection up, or knows that it has ended.
     pub open: bool,
-    /// The library has asked for the record. It uses the clock only after all answers to the
-    /// greeting.
+    /// The library has asked for the record. The library uses the node's clock only after all
+    /// answers to the greeting.
     greeted: bool,
     /// The greeting is over: from now on the library reads the node's clock.
     admitted: bool,
@@ -160,7 +160,8 @@ impl Core {
         timeout: Duration,
     ) -> oneshot::Receiver<Reply> {
         let due = now + micros(timeout);
-        // A connection that only subscribes to news sends no name.
+        // Only the connection for operations sends a name, and so becomes the link's connection. A
+        // connection that only subscribes to news sends none.
         if matches!(command, Command::Name) {
             let Connection { process, node, .. } = self.connections[number];
             self.link(process, node).connection = Some(number);
@@ -245,7 +246,7 @@ impl Core {
         }
         let timed = matches!(arrival.command, Command::Info(_) | Command::Script(_));
         let (reply, told) = self.carry_out(now, number, arrival.command);
-        // The client has given up this connection, so nobody reads the answer.
+        // If the client has given up this connection, nobody reads the answer.
         if self.connections[number].open {
             self.answer(now, number, Completed::Reply { call, reply, timed, told });
         }

@@ -34,19 +34,19 @@ pub struct Deployment {
     pub list: Vec<usize>,
     pub ttl: Duration,
     pub max_ttl: Duration,
-    /// The index of its list's name in `TEAMS`.
+    /// The index of the list's name in `TEAMS`.
     pub team: u8,
     /// 0 for the old configurations, 1 for the new ones.
     pub side: usize,
 }
 
 impl Deployment {
-    /// The name of its list.
+    /// The name of the list.
     pub const fn name(&self) -> &'static str {
         TEAMS[self.team as usize]
     }
 
-    /// Its list, in the library's type.
+    /// The list, as the library's type.
     pub fn listed(&self) -> List {
         List::new(self.name(), self.list.iter().map(|node| format!("n{node}")), self.max_ttl)
     }
@@ -57,11 +57,12 @@ impl Deployment {
 pub enum Change {
     /// Processes of both sides run from the beginning.
     Together,
-    /// All old processes are stopped at one time, and new ones start at another: correctly, too
-    /// early, or at once. One old process may stand still at the stop, and come back later.
+    /// All old processes stop at `stop`, and new processes start at `start`. `start` is before the
+    /// stop, at the stop, or late enough (the old list has lapsed). One old process may stand still
+    /// at the stop, and come back later.
     Cold { stop: Duration, start: Duration, stalled: Option<Duration> },
-    /// Old processes are replaced one by one. From `back` on, new ones are replaced by old ones
-    /// again.
+    /// Old processes are replaced one by one. From `back` on, new processes are replaced by old
+    /// ones again.
     Rolling { from: Duration, every: Duration, back: Option<Duration> },
     /// A new process runs beside the old ones for a while, as a canary or a stray client does.
     Beside { from: Duration, last: Duration },
@@ -162,8 +163,8 @@ impl Lists {
     }
 }
 
-/// Excludes faults that different lists do not survive. Nodes of one list do not know the tokens of
-/// another list, so tokens grow by wall clocks there: these must agree.
+/// Excludes faults under which different lists promise nothing. Nodes of one list do not know the
+/// tokens of another list. So tokens grow only if wall clocks agree.
 fn bound_faults(plan: &mut Plan) {
     plan.wall_skew = plan.wall_skew.min(SECOND);
     plan.wall_behind = Duration::ZERO;
@@ -180,7 +181,7 @@ enum Shape {
     Apart(usize),
     /// Lists of different sizes.
     Sizes,
-    /// One list of nodes with another `max_ttl`.
+    /// The same nodes with another `max_ttl`.
     Ttls,
     /// A list with another name.
     Foreign,
@@ -212,7 +213,7 @@ fn shuffled(nodes: &[usize], dice: &mut Dice) -> Vec<usize> {
     nodes
 }
 
-/// Slows a world down: lists stay in force for many seconds.
+/// Slows a world down, since lists stay in force for many seconds.
 pub fn slow_down(plan: &mut Plan, dice: &mut Dice) {
     plan.ttl = whole(dice.log(400 * MS, 5 * SECOND));
     plan.max_ttl = whole(dice.log(6 * SECOND, 20 * SECOND));

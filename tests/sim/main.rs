@@ -98,7 +98,8 @@ fn differing(args: &Args) -> Vec<Item> {
 }
 
 /// Parses the arguments. Without arguments, as in a plain `cargo test`, some hundred seeds run, and
-/// some run twice. Unoptimized code is ten times slower, so then 16 seeds (one of each kind) run.
+/// some run twice. Unoptimized code is ten times slower, so a debug build runs 16 seeds, one of
+/// each kind.
 fn parse(args: impl Iterator<Item = String>) -> Result<Args, String> {
     let (seeds, scenes, twice) = if cfg!(debug_assertions) { (16, 2, 0) } else { (400, 200, 6) };
     let mut parsed = Args { seeds, scenes, first: 0, one: None, scene: None, json: false, twice, until_found: false };

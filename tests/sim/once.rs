@@ -10,8 +10,8 @@ use crate::scenes::part::Part;
 use crate::world::micros;
 
 const MS: Duration = Duration::from_millis(1);
-/// How many more rounds a claim may take than other calls: the further tries, the last round, and
-/// looks at who holds the period.
+/// How many more rounds a claim may take than other calls: for further tries, for the last round,
+/// and to ask who holds the period.
 const ROUNDS: u32 = 5;
 /// The longest pause before the last of these tries.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -85,11 +85,12 @@ impl Client {
         watch
     }
 
-    /// After all faults, each client must get a permit. It undoes the permit, for the next client.
+    /// After all faults, each client must get a permit. The client then undoes the permit, so that
+    /// the next client gets one.
     pub async fn last_period(&mut self, patience: Duration) {
         let (name, (options, _)) = (self.some_name(), self.options(true));
         // A claim is one round. If its client's clock is behind, the claim needs two asks. Two asks
-        // take less than a third of the ttl: nodes are near compared to any ttl of a plan.
+        // take less than a third of the ttl, since round trips are short compared to a plan's ttls.
         let round = (self.ttl() - self.ttl() / 100 - 2 * MS) / 3;
         let options = options.round_timeout(round);
         let ask = self.ask_for(&[name], false, &options, round, patience + ROUNDS * round + PAUSE, true);
@@ -128,7 +129,7 @@ impl Client {
     /// A part of a scene: claims the period, works for a while, and keeps or undoes it.
     pub async fn play_once(&mut self, part: Part, period: Duration, round: Duration) {
         let options = part.options(self.ttl());
-        // A claim may make a whole round after the two in which it tries.
+        // After two rounds of tries, a claim may make one more whole round.
         let ask = self.ask_for(part.names, false, &options, round, 2 * round, part.must);
         let once = self.quorum.once_with("lock-a", period, &options).expect("the scene's period makes sense");
         match once.claim().await {

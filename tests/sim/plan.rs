@@ -95,8 +95,8 @@ impl FaultKind {
         }
     }
 
-    /// Whether a server gets an old state with its old record. The library does not promise to
-    /// notice that behind connections that stay open (a proxy).
+    /// Whether this fault gives a server an old state with its old record. Behind a proxy, whose
+    /// connections stay open, the library does not promise to notice this.
     const fn is_unseen(self) -> bool {
         matches!(self, Self::CrashOld | Self::Promote)
     }
@@ -106,7 +106,7 @@ impl FaultKind {
     }
 }
 
-/// Hints are never delivered, not even after all faults.
+/// Weights for `Plan::hints` with which no hint is delivered, not even after all faults.
 pub const LOST: [(u32, u32); 3] = [(1, 0), (0, 1), (0, 2)];
 
 #[derive(Clone, Debug)]
@@ -114,7 +114,7 @@ pub struct Plan {
     pub nodes: usize,
     /// Servers to which no name leads when a run begins.
     pub spares: usize,
-    /// The servers that start when a run begins. All other servers have run for long.
+    /// The servers that start when a run begins. All other servers have run for a long time.
     pub young: Vec<usize>,
     /// The nodes in each process's list. A process without an entry has all nodes.
     pub lists: Vec<Vec<usize>>,
@@ -177,7 +177,8 @@ pub struct Plan {
     /// When all faults end. After that, each client makes only one last call.
     pub length: Duration,
     pub think: Duration,
-    /// Weights of sections: short, medium, several ttl, to the edge of the validity, until lost.
+    /// Weights of how long a client works under its lock: short, medium, several ttl, to the edge
+    /// of the validity, until lost.
     pub sections: [u32; 5],
     pub auto_renew: f64,
 }
@@ -297,7 +298,8 @@ impl Plan {
         if plan.proxied {
             plan.faults.retain(|fault| !fault.is_unseen());
         }
-        // The draws below use dice of their own, so that other worlds do not change.
+        // The draws below use dice of their own, so that worlds without these features stay the
+        // same.
         let mut own = dice.clone().fork();
         let mut faces = own.fork();
         plan.sets = faces.pick(&[0.0, 0.2, 0.5]);
@@ -320,8 +322,8 @@ impl Plan {
         self.mixed.is_none() && self.twin.is_none()
     }
 
-    /// In some worlds one or two nodes are on another continent. There, leases last for several
-    /// round trips, and a node may take several round trips to answer.
+    /// In some worlds one or two nodes are on another continent. In these worlds, leases last for
+    /// many round trips, and a node may take several round trips to answer.
     fn draw_distant(&mut self, mut dice: Dice) {
         if !dice.chance(0.15) {
             return;
@@ -363,7 +365,7 @@ impl Plan {
     fn draw_faults(&mut self, dice: &mut Dice) {
         let share = dice.pick(&[0.15, 0.3, 0.6]);
         self.faults = FaultKind::ALL.into_iter().filter(|_| dice.chance(share)).collect();
-        // This fault is the most frequent in practice: one client, one node, one direction.
+        // A cut is the most frequent fault in practice: one client, one node, one direction.
         if !self.faults.contains(&FaultKind::Cut) && dice.chance(0.6) {
             self.faults.push(FaultKind::Cut);
         }
@@ -378,7 +380,8 @@ impl Plan {
     /// by more than a quarantine, because tokens rest on these clocks. If nodes restart in turn, no
     /// wall clock may be a day ahead.
     ///
-    /// If no node forgets, a node keeps a fence until its clock has passed the fence.
+    /// If no node forgets, wall clocks may be days apart: a node keeps each fence until the node's
+    /// clock has passed the fence.
     fn draw_wall_clocks(&mut self, dice: &mut Dice) {
         const HOUR: Duration = Duration::from_secs(3_600);
         let forgets = self.forgets();
@@ -395,15 +398,15 @@ impl Plan {
         }
     }
 
-    /// Makes nodes restart in turn. Their quarantines are longer than 10 s, so that all clients
-    /// notice a restart (5 s behind a proxy), wait for MAX_ROUND, and can sync the node in one of
-    /// two tries.
+    /// Makes nodes restart in turn. Their quarantines are longer than 10 s. So all clients have
+    /// time to notice a restart (5 s behind a proxy), to wait for MAX_ROUND, and to sync the node
+    /// in one of two tries.
     fn draw_turns(&mut self, dice: &mut Dice) {
         self.max_ttl = self.ttl.max(16 * SECOND) + 8 * SECOND.mul_f64(dice.share());
         self.in_turn = Some(self.max_ttl.mul_f64(dice.pick(&[0.0, 0.5, 1.2])));
         self.length = self.length.max(3 * self.max_ttl);
-        // Without a quorum, calls fail at once: without pauses there would be some hundred thousand
-        // calls.
+        // If no quorum votes, calls fail at once. Pauses keep clients from making some hundred
+        // thousand calls.
         self.think = self.think.max(self.length / 5_000);
     }
 
@@ -467,7 +470,7 @@ impl Plan {
     /// How long a client may have to wait after the faults: for holds that were left behind, for
     /// quarantines, and for its turn.
     pub fn patience(&self) -> Duration {
-        // Also until another list has lapsed, perhaps after the client's own list.
+        // Two lists may have to lapse one after the other: the client's own list and another list.
         let lists = if self.mixed.is_some() { 2 * Lists::lasts(self.max_ttl) } else { Duration::ZERO };
         // If nodes are distant: each earlier waiter takes two asks and a release.
         let ways = if self.distant.is_empty() { 0 } else { 8 * self.clients as u32 };
@@ -475,7 +478,8 @@ impl Plan {
         20 * SECOND + 4 * self.max_ttl + self.longest_delay + self.step() + lists + ways * self.farthest() + periods
     }
 
-    /// How far a node's clock is stepped at most, on average: further than any hold lasts.
+    /// The time on which steps of nodes' clocks are based: longer than any hold lasts. Zero if no
+    /// fault steps a clock.
     pub fn step(&self) -> Duration {
         if self.steps() { 2 * self.max_ttl + SECOND } else { Duration::ZERO }
     }

@@ -1,4 +1,4 @@
-//! Records what the library submits to a node and what it gets back: a wrapper around the node.
+//! A wrapper around a node, which records the library's requests and the node's replies.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -53,8 +53,9 @@ impl Submitted {
         known.cloned().unwrap_or_else(|| text.into())
     }
 
-    /// The open operation that a command on the wire corresponds to: the oldest equal one that was
-    /// not sent yet, otherwise the oldest equal one (it is sent again).
+    /// The open operation that a command on the wire corresponds to: the oldest equal operation
+    /// that was not sent yet. If there is none, the command is sent again, for the oldest equal
+    /// operation.
     pub fn sent(&mut self, operation: &Operation) -> Option<Op> {
         let same = |entry: &&mut Entry| alike(&entry.operation, operation);
         let first = self.open.iter_mut().filter(|entry| !entry.sent).find(same);
@@ -123,7 +124,7 @@ impl Core {
     fn delivered(&mut self, now: Micros, process: usize, node: usize, number: u64, reply: &Reply) {
         let op = self.link(process, node).submitted.take(number);
         let told = reply.as_ref().map_or_else(|fault| !fault.nothing_ran(), |_| true);
-        // A release counts each reply: it waits for no node that was not asked.
+        // Record every reply to a release: a release also counts nodes to which nothing was sent.
         let told = |op: &Op| told || op.verb == history::Verb::Release;
         if let Some(op) = op.filter(|op| told(op) && !self.processes[process].dead) {
             self.history.record(now, What::Delivered(op, answer(op, reply)));
@@ -137,7 +138,7 @@ pub fn answer(to: Op, reply: &Reply) -> Answer {
         Ok(Outcome::Stale { .. }) => Answer::Stale,
         Ok(Outcome::Extended) => Answer::Extended,
         Ok(Outcome::Healed) => Answer::Healed,
-        // True if all its names were held.
+        // True if all names of the release were held.
         Ok(Outcome::Released { held }) => Answer::Released(*held == 1 + to.also.count_ones()),
         Ok(Outcome::Inspected(_) | Outcome::Scanned { .. } | Outcome::Hello(_)) => Answer::Other,
         // The node carried out nothing.
@@ -168,7 +169,8 @@ impl Sink for Passing {
 }
 
 impl Recorder {
-    /// Records a request. Returns it with a reply path that records, or `None` in a dead process.
+    /// Records a request. Returns the request, with a reply path that records the reply too;
+    /// `None` if the process is dead.
     fn recorded(&self, Request { operation, reply }: Request) -> Option<Request> {
         let now = self.world.now();
         let mut core = self.world.core.lock().unwrap();

@@ -134,7 +134,8 @@ impl Summary {
         }
     }
 
-    /// Whether no promise was broken. Fails if a scene acquired nothing: it could not find a bug.
+    /// Whether no promise was broken, no two histories differed, and every scene acquired a lock. A
+    /// scene without an acquisition could not find a bug.
     pub fn is_clean(&self) -> bool {
         let idle = self.tally.acquired == 0 || self.scenes.values().any(|played| played.acquired == 0);
         self.found.is_empty() && self.differing.is_empty() && !idle
@@ -148,7 +149,7 @@ impl Summary {
         }
     }
 
-    /// Acquisitions a second of processor time.
+    /// Acquisitions per second of processor time.
     fn rate(&self) -> u64 {
         (self.tally.acquired as f64 / self.computed.as_secs_f64().max(1e-9)) as u64
     }

@@ -8,13 +8,13 @@ use quorumlock::Quorum;
 use crate::judge::history::What;
 use crate::world::{World, micros};
 
-/// The revocations that are under way, by process and name. A process revokes a name only once at a
-/// time, so a ballot belongs to one known revocation.
+/// The revocations that are under way, by process and name. A process never runs two revocations of
+/// one name at once, so a ballot belongs to one known revocation.
 #[derive(Debug, Default)]
 pub struct Revoking(Mutex<BTreeSet<(usize, u8)>>);
 
 impl World {
-    /// Begins to revoke the holders of a name. Returns false if this process already does that.
+    /// Begins to revoke the holders of a name. Returns false if this process already revokes them.
     pub fn revoke(self: &Arc<Self>, process: usize, name: u8) -> bool {
         let Some(quorum) = self.quorums.of(process) else { return false };
         if !self.revoking.0.lock().unwrap().insert((process, name)) {

@@ -35,8 +35,8 @@ pub fn run(seed: u64) -> Run {
     of(seed, plan, dice.fork(), false, async move |world| live(world, &drawn, &mut dice).await)
 }
 
-/// Gives some worlds something else than locks. The seed's number decides that, so the dice of all
-/// other worlds stay as they are.
+/// Gives some worlds semaphores, elections or other uses of locks. The seed's number decides which,
+/// so the dice of all other worlds stay as they are.
 fn with_a_face(seed: u64, plan: Plan) -> Plan {
     let (dice, alike) = (&mut Dice::new(!seed), plan.is_plain());
     match seed % 16 {
@@ -81,8 +81,8 @@ pub fn of(seed: u64, plan: Plan, dice: Dice, strict: bool, live: impl AsyncFnOnc
     Run { seed, plan, simulated: world.now(), history, faults, judgement }
 }
 
-/// Limits for tokens in worlds in which tokens may rest on clocks: nodes forget at any time. `None`
-/// if all forgetful nodes are synced in turn, or no node forgets.
+/// Limits for tokens in worlds in which nodes forget at any time, so that tokens may rest on
+/// clocks. `None` if nodes restart in turn and are synced, or if no node forgets.
 fn clocks(plan: &Plan, clients: &[Configured]) -> Option<Clocks> {
     let max_ttl = clients.iter().map(|client| client.max_ttl).min()?;
     let quarantine = max_ttl - max_ttl / 100;
@@ -121,7 +121,7 @@ pub async fn end(world: &Arc<World>, plan: &Plan, missing: u64) {
     }
 }
 
-/// How many clients must finish, with clients of processes that have not begun yet.
+/// How many clients must finish, including clients of processes that have not begun yet.
 fn expected(world: &World) -> u64 {
     let core = world.core.lock().unwrap();
     core.expected
@@ -160,7 +160,7 @@ async fn settle(world: &Arc<World>, plan: &Plan) {
     drop(quorums);
     world.quorums.clear();
     let gone = |process: &usize| world.exec.tasks(*process) == 0;
-    // A closed connection still waits for an answer, for as long as one may take.
+    // The task of a closed connection may still wait for an answer, for up to `node_timeout`.
     world.run(world.now() + SECOND + micros(plan.node_timeout), || live.iter().all(gone)).await;
     for process in live.iter().filter(|process| !gone(process)) {
         let tasks = world.exec.tasks(*process) as u32;
@@ -183,9 +183,9 @@ async fn keys(world: &Arc<World>, plan: &Plan) {
     // If a clock was stepped back, holds last longer.
     let stepped = |event: &&Event| matches!(event.what, What::ClockStepped { .. });
     let steps = world.core.lock().unwrap().history.events.iter().filter(stepped).count() as u64;
-    // A place may be taken while its owner leaves the queue. By the slowest clock, it then stays
-    // for twice the time after which its owner would have asked again, plus the delay of the
-    // request.
+    // A late claim may take a place while its owner leaves the queue. By the slowest clock, this
+    // place stays for twice the time after which the owner would have asked again, plus the delay
+    // of the request.
     let again = plan.ttl.min(MAX_ROUND).max(plan.ttl / 3);
     let place = micros((again * 2).mul_f64(1.005) + plan.farthest() * 2);
     let limit = micros(plan.length + longest).max(world.now() + place) + micros(2 * plan.step()) * steps;

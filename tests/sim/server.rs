@@ -11,12 +11,12 @@ use quorumlock::rules::list::{List, Record};
 
 use crate::judge::history::{Memory, Micros, SECOND};
 
-/// The time that servers' clocks show when a run begins, which is that of the processes' wall
-/// clocks; and the time at which servers were started.
+/// The time that servers' clocks and processes' wall clocks show when a run begins, and the time at
+/// which servers were started.
 const EPOCH: u64 = crate::process::EPOCH as u64;
 const BORN: u64 = EPOCH - 100_000_000_000;
 
-/// Reads the record, and writes nothing.
+/// An operation that reads the record, and writes nothing.
 static LOOK: LazyLock<Operation> = LazyLock::new(|| {
     let (list, none) = (Arc::new(List::new("look", ["node"], Duration::ZERO)), Arc::<str>::from(""));
     let (new, process) = (none.clone(), none);
@@ -36,7 +36,7 @@ pub struct Server {
     born: u64,
     /// When the server last restarted.
     pub started_at: Option<Micros>,
-    /// The number of the server's process, a part of its run id.
+    /// The number of the server's process, which is a part of the run id.
     pub epoch: u32,
     pub down: bool,
     pub hung: bool,
@@ -134,8 +134,8 @@ impl Server {
         self.store.apply_heard(operation, time, &hears)
     }
 
-    /// Whether INFO shows hello.lua that no client can have used this process before. (The
-    /// simulation evicts no keys.)
+    /// Whether INFO shows hello.lua that this process cannot have lost a record: the process has
+    /// run for long, was never a replica, and flushed nothing. (The simulation evicts no keys.)
     fn kept_all(&self, now: Micros, list: &List) -> bool {
         let up = Duration::from_secs(self.uptime(now).try_into().unwrap_or(0));
         !self.promoted && self.flushed == 0 && up > list.old() + Duration::from_secs(1)
@@ -164,7 +164,7 @@ impl Server {
         leaves && operation.owner().is_some_and(|owner| operation.names().iter().any(|name| waits(owner, name)))
     }
 
-    /// How long until a name is free for its first waiter, and all its live waiters.
+    /// How long until a name is free for its first waiter, and a list of its live waiters.
     pub fn waited_for(
         &self,
         name: &Name,
@@ -214,7 +214,7 @@ impl Server {
         if self.promoted { format!("{}/{epoch:020x}{number:020x}", self.run_id()) } else { self.run_id() }
     }
 
-    /// Saves the present data as an old copy on disk.
+    /// Saves the present data on disk, as an old copy that may be loaded later.
     pub fn save(&mut self) {
         self.snapshot = self.store.clone();
     }
@@ -225,7 +225,7 @@ impl Server {
         self.flushed += 1;
     }
 
-    /// All keys are deleted by hand, which leaves no trace.
+    /// Deletes all keys, as an operator may do by hand. INFO shows no trace of this.
     pub fn wipe(&mut self) {
         self.store = Store::default();
     }
@@ -249,7 +249,7 @@ impl Server {
         }
     }
 
-    /// The same, but a replica takes over, whose process has been up for long.
+    /// Crashes, and then a replica takes over. The replica's process has been up for a long time.
     pub fn fail_over(&mut self, memory: Memory) {
         self.crash(memory);
         self.promoted = true;

@@ -21,7 +21,7 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 /// How often a client joins a session of another client of its process, if there is one.
 const SHARES: f64 = 0.5;
-/// How often a separate task waits for the loss of a session, instead of its clients.
+/// The share of sessions for which a separate task, and not the clients, waits for the loss.
 const APART: f64 = 0.4;
 
 /// One call that locks names of a session.
@@ -60,7 +60,7 @@ pub enum Does {
     Holds(u64, u64),
     /// Waits for this many milliseconds, even if the session has ended.
     Keeps(u64),
-    /// Records that all its locks must have been renewed at one moment.
+    /// Records that all locks of the session must have been renewed at one moment.
     Together,
     Revokes,
     Drops,
@@ -242,7 +242,7 @@ impl Client {
         self.came(hand, &asked, got);
     }
 
-    /// Records the result of a call: all its names are held, or no further names.
+    /// Records the result of a call: either all names of the call are held, or the call added none.
     fn came(&self, hand: &Hand, asked: &Asked, got: Option<quorumlock::Result<()>>) {
         match got {
             Some(Ok(())) => self.has(hand, asked),
@@ -252,7 +252,7 @@ impl Client {
         self.agrees(hand);
     }
 
-    /// Records that these names are held: as a new lease, or as one that another call got before.
+    /// Records that these names are held: by a new lease, or by a lease of an earlier call.
     fn has(&self, hand: &Hand, asked: &Asked) {
         let is_new = |&(name, _): &(u8, u32)| hand.book.lease(name).is_none();
         let new: Vec<_> = asked.parts.iter().copied().filter(is_new).collect();
@@ -431,8 +431,8 @@ impl Client {
         names.iter().map(|&name| self.text(name)).collect()
     }
 
-    /// Records a call that locks names. It must end by then: a turn in this process, two whole
-    /// rounds, and a look at the holder.
+    /// Records a call that locks names. After `timeout`, the call may take three more rounds: two
+    /// for the turn in this process and a split of the votes, and one to ask who holds the name.
     fn asks_session(&self, hand: &Hand, names: &[u8], timeout: Duration, must: bool) -> Asked {
         Asked { parts: self.asks(names, timeout + 3 * hand.book.round, must), since: hand.book.over() }
     }
@@ -457,12 +457,12 @@ impl Client {
     }
 }
 
-/// Locks names in the session of the current scope, which the caller does not pass on.
+/// Locks names in the session of the current scope. The caller does not pass the session.
 async fn below(texts: Vec<String>, timeout: Duration) -> quorumlock::Result<()> {
     Session::current().expect("it is called within a scope").lock(texts, timeout).await
 }
 
-/// Waits for `work`, or with `waits` false only polls it once.
+/// Waits for `work`. If `waits` is false, polls `work` only once.
 async fn begun<T>(work: impl Future<Output = T>, waits: bool) -> Option<T> {
     if waits {
         return Some(work.await);

@@ -42,7 +42,7 @@ impl World {
         drop(core);
         // Sample the leases first: code may check them when the process continues.
         self.leases.sample(self, |watch| watch.process == process);
-        // The library's timers look at the clock after a second at most.
+        // The library's timers check the clock at least once a second.
         let late = Duration::from_micros(now - since).min(Duration::from_secs(1));
         let (parked, asleep) = self.exec.resume(process, suspended);
         for task in asleep {

@@ -14,7 +14,8 @@ use crate::world::World;
 const SECOND: Duration = Duration::from_secs(1);
 /// The share of random worlds with two servers behind one name.
 const SHARE: f64 = 0.05;
-/// The time from the new server's start to the first restart of a process, and between restarts.
+/// The time from the new server's start to the first restart of a process, and the time between two
+/// restarts.
 const RESTARTS: [Duration; 2] = [Duration::from_secs(25), Duration::from_secs(6)];
 
 /// Longer than any run.
@@ -38,7 +39,7 @@ enum How {
     Replaced { back: Option<Duration> },
 }
 
-/// One step of what happens.
+/// One step of a `Twin`.
 #[derive(Clone, Copy, Debug)]
 pub enum Move {
     /// The name now leads some processes, or all, to this server.
@@ -176,7 +177,8 @@ impl World {
         core.history.record(now, What::Split { node: node as u8, server: server as u8, split: false });
     }
 
-    /// Gives a server all data of another server, as if it had been its replica.
+    /// Gives the server `to` all data of the server `from`, as if `to` had been a replica of
+    /// `from`.
     pub fn copy(&self, from: usize, to: usize) {
         let mut core = self.core.lock().unwrap();
         let copied = core.servers[from].copied();

@@ -100,7 +100,7 @@ pub struct Core {
     pub processes: Vec<Process>,
     pub history: History,
     pub faults: BTreeMap<&'static str, u64>,
-    /// All connections, with those that have ended.
+    /// All connections, including ended ones.
     pub connections: Vec<Connection>,
     /// The names and scripts that commands have contained.
     pub names: Names,

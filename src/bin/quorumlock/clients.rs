@@ -20,7 +20,7 @@ use crate::words::{counted, harmless};
 
 /// How many bytes one server's list of connections may have: enough for some 50,000 connections.
 const LONGEST: usize = 16 << 20;
-/// How long one node may take for everything, including name resolution.
+/// The time limit for all requests to one node, including name resolution.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn clients(args: Clients) -> Outcome {
@@ -162,8 +162,8 @@ impl Seen {
         lines
     }
 
-    /// Makes one row for all clients of a process whose rows would be equal, with the number of
-    /// these clients and the age of the oldest one.
+    /// Makes the rows of the table. Clients of one process whose rows would be equal share a row.
+    /// It shows how many clients these are, and the age of the oldest client.
     fn rows(&self, clients: &[Client<'_>]) -> Vec<Vec<String>> {
         let mut rows = BTreeMap::new();
         for client in clients {

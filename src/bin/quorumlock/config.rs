@@ -40,10 +40,10 @@ impl File {
         !self.says.nodes.is_empty()
     }
 
-    /// The nodes' addresses with their passwords. Only this function reads the variables that hold
-    /// passwords. They may be unset if the command line names other nodes, since this function is
-    /// not called then. With `later`, an address may have a user without a password, since the
-    /// caller adds the password later.
+    /// The nodes' addresses with their passwords. Only this function reads the environment
+    /// variables that hold passwords. It is not called if the command line names the nodes, so
+    /// these variables may be unset then. With `later`, an address may have a user without a
+    /// password, since the caller adds the password later.
     pub(crate) fn addresses(&self, later: bool) -> Result<Vec<String>, Failure> {
         let variable = |name: &str| std::env::var(name).ok();
         addresses(&self.says.nodes, variable, later).map_err(|why| Failure::usage(format!("{}: {why}", self.shown)))

@@ -14,9 +14,9 @@ use crate::status::told;
 
 /// How often to check the nodes' states, or the password file, while waiting.
 const LOOK: Duration = Duration::from_millis(20);
-/// Makes a builder with the password of the file `secret`. If the file is missing or empty,
-/// somebody may be about to replace it, so this reads it again for up to `patience`. Also returns
-/// the part of `patience` that is left.
+/// Makes a builder with the password of the file `secret`. If the file is missing or its password
+/// cannot be used, somebody may be replacing the file. Then this reads the file again and again,
+/// for up to `patience`. Also returns the part of `patience` that is left.
 pub(crate) async fn with_password(
     settings: &Settings,
     secret: Option<&PasswordFile>,
@@ -42,9 +42,9 @@ pub(crate) async fn with_password(
 }
 
 /// Waits until a quorum of nodes is connected and checked (`NodeState::is_admitted`), for
-/// `patience` at most. Errors name `option`, which sets this time. If all nodes refuse the login,
-/// this fails at once, since they would refuse the same login again. If the password `rotates`,
-/// this keeps waiting, since the next login may have another password.
+/// `patience` at most. Errors name `option`, the option that sets `patience`. If all nodes refuse
+/// the login, this fails at once, since they would refuse the same login again. If the password
+/// `rotates`, this keeps waiting, since the next login may have another password.
 pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str, rotates: bool) -> Result<(), Failure> {
     let lacking = |node: &NodeStatus| !node.state.is_admitted();
     let what = async { waits_for_nodes(patience, quorum, lacking) };

@@ -84,8 +84,8 @@ impl From<io::Error> for Failure {
 fn node_by_node(error: &Error) -> String {
     let whole = error.to_string();
     let said: Vec<_> = error.nodes().iter().map(|report| format!("{}: {}", report.node, report.said)).collect();
-    // The reports begin at the first node's address. Do not look for the whole first report: the
-    // error explains another list only once, so the report may be shorter here.
+    // The reports begin at the first node's address. Do not search for the whole first report: if
+    // the message explains another list already, the error's text shortens this report.
     let begins = error.nodes().first().and_then(|first| whole.find(&format!(": {}: ", first.node)));
     let Some(message) = begins.map(|at| &whole[..at]) else { return whole };
     format!("{message}\n  {}", explained_below(message, said).join("\n  "))
@@ -102,7 +102,8 @@ pub(crate) enum Login {
     Unwanted,
 }
 
-/// Texts in error messages of servers and of the library, and why they refuse the login.
+/// Texts in error messages of servers and of the library. Each text shows why a server refuses the
+/// login.
 const REFUSED: [(&str, Login); 5] = [
     ("without any password configured", Login::Unwanted),
     ("NOAUTH", Login::Missing),

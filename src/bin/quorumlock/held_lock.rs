@@ -42,8 +42,8 @@ impl Wanted {
         Ok(Self::Lock(note.map_or_else(|| lock.clone(), |note| lock.describe(note))))
     }
 
-    /// Acquires the lock. A leader then sends its value to the nodes. `None` if the job was done in
-    /// this period, or is being done.
+    /// Acquires the lock. A leader then sends its value to the nodes. For a job that is done once
+    /// in a period: `None` if the job was done in this period, or is being done.
     pub(crate) async fn acquire(&self, timeout: Duration) -> Result<Option<Held>, Error> {
         Ok(Some(match self {
             Self::Lock(lock) => Held::Lock(lock.acquire(timeout).await?),

@@ -103,7 +103,7 @@ fn wait(node: &NodeStatus) -> Option<Duration> {
     }
 }
 
-/// Declares servers new that this command has just started, as `quorumlock init` does.
+/// Declares that servers are new, as `quorumlock init` does. This command has just started them.
 pub(crate) async fn of_our_own(settings: &Settings) -> Result<(), Failure> {
     let quorum = settings.onlooker()?.open()?;
     all_answer(&quorum, settings).await;

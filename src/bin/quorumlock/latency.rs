@@ -15,13 +15,14 @@ use crate::failure::Failure;
 
 /// How many bytes are read at a time.
 const CHUNK: usize = 16 << 10;
-/// How many chunks a relay holds for one direction. If it holds more, the sender has to wait.
+/// How many chunks a relay holds for one direction. If this queue is full, the sender has to wait.
 const QUEUE: usize = 1_024;
 /// The stack size of the relay's threads. A host lookup needs the most.
 const STACK: usize = 256 << 10;
 /// How many connections a relay has at a time. It closes further connections.
 const CONNECTIONS: usize = 256;
-/// How long a server may take to accept a connection. A server that is cut off never accepts it.
+/// How long a server may take to accept a connection. A server that is cut off accepts no
+/// connection.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The pause after a connection failed, for example since there are no more file descriptors.
 const PAUSE: Duration = Duration::from_millis(20);

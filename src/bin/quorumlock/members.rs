@@ -210,7 +210,8 @@ fn of_record(record: &Record) -> Value {
     json!({ "id": &*record.id, "age_ms": age, "old_at_once": old, "synced": record.synced })
 }
 
-/// Why a node with a new record voted at once. The record's age does not show the reason.
+/// Why a node with a new record voted at once. The table shows this reason in place of the record's
+/// age.
 const fn of_word(word: OldAtOnce) -> &'static str {
     match word {
         OldAtOnce::Init => "init",

@@ -64,8 +64,8 @@ pub(crate) fn to_stdout(bytes: &[u8]) -> io::Result<()> {
 
 /// A command that waits for nodes for longer than this writes a note on the nodes that are missing.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
-/// The note is written earlier if checks report for `CERTAIN` that the wait will be long. `LOOK` is
-/// the pause between two checks.
+/// The note on missing nodes is written earlier if checks report for `CERTAIN` that the wait will
+/// be long. `LOOK` is the pause between two checks.
 const LOOK: Duration = Duration::from_millis(20);
 const CERTAIN: Duration = Duration::from_millis(200);
 
@@ -82,7 +82,8 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Is set once, before the first note. It is global, since all modules write notes.
+/// The format of standard error. It is set once, before the first note. It is global, since all
+/// modules write notes.
 static FORMAT: OnceLock<Format> = OnceLock::new();
 
 /// Whether messages on standard error are JSON.
@@ -147,12 +148,14 @@ fn answered(prompt: &str) -> io::Result<bool> {
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
-/// Waits for `future`. Writes the note `what` after [`SILENCE`], without a delay of the result.
+/// Waits for `future`. Writes the note `what` if `future` takes longer than [`SILENCE`]. The note
+/// does not delay the result.
 pub(crate) async fn telling<F: Future>(future: F, what: impl Future<Output = String>) -> F::Output {
     telling_once(future, SILENCE, || false, what).await
 }
 
-/// As `telling`, but writes the note after `silence`, or earlier if `certain` stays true.
+/// As `telling`, but writes the note after `silence`, or earlier once `certain` has been true for
+/// [`CERTAIN`].
 pub(crate) async fn telling_once<F: Future>(
     future: F,
     silence: Duration,
@@ -175,8 +178,9 @@ pub(crate) async fn telling_once<F: Future>(
     }
 }
 
-/// In a text about a node, an explanation follows the first text of a pair. If an earlier node has
-/// the same explanation, the second text of the pair replaces the first text and the explanation.
+/// In the text about a node, an explanation follows the first string of a pair. If the text about
+/// an earlier node has the same explanation, the second string replaces the first string and the
+/// explanation.
 const EXPLAINED: [(&str, &str); 2] = [(" more: ", " more"), ("other list: ", "another list, as above")];
 
 /// Shortens the texts of several nodes: omits an explanation if an earlier text has it. The
@@ -234,8 +238,8 @@ pub(crate) fn terminal() -> Term {
     Term::read_write_pair(io::stdin(), Stderr)
 }
 
-/// Logs the library's events to standard error. Never logs other crates: they do not hide
-/// passwords.
+/// Logs the library's events to standard error. Never logs events of other crates, which do not
+/// hide passwords.
 pub(crate) fn log(format: Format, verbose: bool, default: LevelFilter) {
     let _ = FORMAT.set(format);
     let level = if verbose { LevelFilter::DEBUG } else { default };

@@ -23,7 +23,8 @@ pub(crate) struct OutputQueue {
 }
 
 impl OutputQueue {
-    /// A queue for at most `room` bytes. If there are more, it drops the oldest messages.
+    /// A queue for at most `room` bytes. If there are more bytes, the queue drops its oldest
+    /// messages.
     pub(crate) const fn new(room: usize, write: fn(&[u8]) -> io::Result<()>, dropped: fn(u64)) -> Self {
         Self { queue: Mutex::new(Queue::new(room)), changed: Condvar::new(), write, dropped }
     }
@@ -49,7 +50,8 @@ impl OutputQueue {
         queue.failed.take().map_or_else(|| Ok(queue.is_empty()), Err)
     }
 
-    /// Waits until all is written, for a second at most. If there is no thread, writes by itself.
+    /// Waits until all messages are written, for a second at most. If there is no writer thread,
+    /// writes the messages itself.
     pub(crate) fn wait(&self) {
         let waited = self.changed.wait_timeout_while(self.lock(), FLUSH, |queue| queue.has_writer && !queue.is_empty());
         let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -83,7 +85,7 @@ struct Queue {
     bytes: usize,
     dropped: u64,
     has_writer: bool,
-    /// Whether the writer is at work.
+    /// Whether the writer thread is writing messages that it took from the queue.
     writing: bool,
     /// Why the last write failed.
     failed: Option<io::Error>,

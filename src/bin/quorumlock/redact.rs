@@ -9,8 +9,8 @@ pub(crate) fn hidden(said: &str) -> String {
     given.fold(said.to_owned(), |said, given| without(said, &given.to_string_lossy()))
 }
 
-/// Hides the logins that occur in the argument `given`. A login is the text before an `@`, if it
-/// follows the scheme of an address or has a `:` between user and password.
+/// Hides the logins that occur in the argument `given`. A login is the text before an `@`, if this
+/// text follows the scheme of an address or has a `:` between user and password.
 fn without(said: String, given: &str) -> String {
     given.split(',').fold(said, |said, part| {
         let Some((before, _)) = part.rsplit_once('@') else { return said };

@@ -224,8 +224,8 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Makes the failure of an acquisition. If others hold the lock, it has the exit code that the
-    /// user chose with `-E`. All other errors keep their own exit code.
+    /// Makes the failure of an acquisition. If others hold the lock, the failure has the exit code
+    /// that the user chose with `-E`. All other errors keep their own exit code.
     fn not_acquired(&self, error: Error) -> Failure {
         let names = &self.args.names;
         match (error.kind(), self.args.conflict_exit_code.unwrap_or(NOT_ACQUIRED)) {
@@ -278,8 +278,8 @@ impl<'a> Job<'a> {
         Ok(process::code(status))
     }
 
-    /// With `--once-per`, undoes the failed job, so that another client may do it in this period.
-    /// Other locks are released when `held` is dropped.
+    /// With `--once-per`, releases the name, so that another client may do the failed job in this
+    /// period. Other locks are released when `held` is dropped.
     async fn give_back(&self, held: Held) {
         let name = listed(&held.view().names());
         if held.is_once()

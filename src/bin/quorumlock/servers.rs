@@ -58,7 +58,7 @@ impl Servers {
         ports.iter().map(|port| format!("redis://127.0.0.1:{port}")).collect()
     }
 
-    /// How many calls of scripts all servers have run. The servers count them.
+    /// How many script calls all servers together have run. The servers count these calls.
     pub(crate) fn script_calls(&self) -> io::Result<u64> {
         self.list.iter().map(|server| script_calls(server.port)).sum()
     }

@@ -174,7 +174,8 @@ impl Settings {
         Ok(with(builder, self.ttl.or(longest), QuorumBuilder::ttl))
     }
 
-    /// The list of nodes with these settings, and with these names of nodes.
+    /// The list of the nodes with these names. The list's own name and its max_ttl come from these
+    /// settings.
     pub(crate) fn own_list<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> List {
         List::new(self.list.as_deref().unwrap_or(DEFAULT_LIST), names, self.max_ttl.unwrap_or(DEFAULT_MAX_TTL))
     }
@@ -288,7 +289,7 @@ fn transport() -> Result<Option<Transport>, Failure> {
     transport.transpose().map_err(|error| Failure::usage(format!("{TRANSPORT}: {error}")))
 }
 
-/// Reads a path from a variable. Paths may be other than UTF-8.
+/// Reads a path from a variable. A path need not be UTF-8.
 fn path(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from)
 }

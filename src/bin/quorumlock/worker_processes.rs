@@ -29,7 +29,8 @@ pub(crate) trait Report: Clone + Default + DeserializeOwned + Send + 'static {
 /// Worker processes that send reports of type `R`.
 pub(crate) struct WorkerProcesses<R>(Vec<Process<R>>);
 
-/// One worker process. It ends when its standard input ends, so also if this process is killed.
+/// One worker process. The worker process ends when its standard input ends, so it also ends if
+/// this process is killed.
 struct Process<R> {
     child: Child,
     last: Arc<Mutex<R>>,
@@ -37,8 +38,9 @@ struct Process<R> {
 }
 
 impl<R: Report> WorkerProcesses<R> {
-    /// Starts up to `processes` processes, and spreads `workers` workers over them. Calls
-    /// `arguments` with each process's command and its number of workers, to add the arguments.
+    /// Starts up to `processes` processes, and spreads `workers` workers over them. `arguments`
+    /// adds the arguments to the command of one process, and gets the number of workers of this
+    /// process.
     pub(crate) fn start(
         workers: u32,
         processes: u32,

@@ -25,7 +25,7 @@ impl Envelope {
         object.freeze()
     }
 
-    /// Reads an object; `None` if it does not begin with a line of this form.
+    /// Reads an object; `None` if it does not begin with a line as `sealed` writes it.
     pub(super) fn open(object: &Bytes) -> Option<Self> {
         let end = object.iter().take(MAX_LINE).position(|&byte| byte == b'\n')?;
         let line = std::str::from_utf8(&object[..end]).ok()?;

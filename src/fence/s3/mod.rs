@@ -76,7 +76,7 @@ pub trait Bucket: Sync {
 /// An object as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// All of its content.
+    /// The whole content of the object.
     pub object: Bytes,
     /// Its ETag as the store returned it, including the quotes.
     pub e_tag: String,
@@ -157,8 +157,8 @@ enum Change<'a> {
 
 /// Changes the data, and returns the new data.
 ///
-/// A change always writes, even if the data is the same. This changes the ETag. So the store
-/// refuses an earlier write of the same token, if it comes later.
+/// A change always writes, even if the data is the same. This changes the ETag. So if an earlier
+/// write of the same token arrives after this write, the store refuses it.
 async fn replace<B: Bucket + ?Sized>(
     bucket: &B,
     key: &str,
@@ -172,8 +172,8 @@ async fn replace<B: Bucket + ?Sized>(
         check(token, before.token).map_err(Error::Stale)?;
         let body = match change {
             Change::Nothing if before.token == token => return Ok(before.body),
-            // The object is what this call sent. So an answer was lost, and the HTTP client sent
-            // the write again, which was refused.
+            // The object is the one that this call sent. So the store's answer was lost, and the
+            // HTTP client sent the write again. The store refused this second write.
             _ if sent.as_ref() == Some(&before) => return Ok(before.body),
             Change::Nothing => before.body,
             Change::To(body) => body.map(Bytes::copy_from_slice),

@@ -61,7 +61,8 @@ impl Kept {
     }
 }
 
-/// A name. On a real node this is a hash and some other keys, which may be kept a little longer.
+/// A name. On a real node this is a hash and some other keys. These keys may be kept a little
+/// longer than the hash.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
     hold: Option<Hold>,
@@ -72,7 +73,7 @@ pub(super) struct Entry {
     /// If a lock was revoked: the entry is kept at least until this time.
     revoked_till: Duration,
     pub(super) line: Line,
-    /// The last note. Its owner may not hold the name any more.
+    /// The last note. Perhaps the owner of the note no longer holds the name.
     note: Option<Noted>,
     pub(super) readers: Readers,
     /// When the node forgets the name, except for its queue.
@@ -118,12 +119,12 @@ impl Entry {
         self.holder(now).is_some_and(|hold| Operation::shares(&hold.owner, owner))
     }
 
-    /// The fence for this owner: its ballot must be higher. Readers ignore the readers' fence.
+    /// The fence that a ballot of this owner must exceed. Readers ignore the readers' fence.
     pub(super) fn fence_of(&self, owner: &str) -> u64 {
         if Operation::is_shared(owner) { self.fence } else { self.highest() }
     }
 
-    /// Drops what has expired. Returns whether nothing is left.
+    /// Drops the expired parts of this entry. Returns whether nothing is left of the entry.
     pub(super) fn expire(&mut self, now: Duration) -> bool {
         self.line.expire(now);
         if let Some(hold) = &mut self.hold {
@@ -145,7 +146,7 @@ impl Entry {
         self.fence = self.fence.max(self.readers.expire(now).unwrap_or_default());
     }
 
-    /// Sets the expiry after a change: the time `KEEP` after the last hold ends, or after now if
+    /// Sets the expiry after a change: `KEEP` after the end of the last hold, or `KEEP` from now if
     /// there is no hold. The entry never expires before `revoked_till`. If the fence is too far
     /// ahead for the record, `KEEP` counts from the moment when the clock reaches the fence.
     pub(super) fn keep(&mut self, precise: Duration) {
@@ -194,8 +195,8 @@ impl Entry {
     }
 
     /// Adds a reader, or extends its hold. Removes the writer's hold. Either the writer becomes
-    /// this reader, or the writer's hold has expired, and must not come back if the clock is set
-    /// back.
+    /// this reader, or the writer's hold has expired, and must not become valid again if the clock
+    /// is set back.
     pub(super) fn read(&mut self, owner: &Arc<str>, ttl: Duration, ballot: u64, precise: Duration) {
         self.hold = None;
         self.readers.read(owner, millis(precise), millis(ttl), ballot);
@@ -248,7 +249,8 @@ impl Entry {
         }
         let noted = self.is_described_by(owner);
         self.note.take_if(|_| noted);
-        // `u64::MAX`: a hand-over may have given this owner a ballot that it does not know yet.
+        // `u64::MAX` ends the hold whatever its ballot is: a hand-over may have used a ballot that
+        // the owner does not know yet.
         self.let_go(owner, u64::MAX, ballot, precise)
     }
 

@@ -20,7 +20,8 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// The list in force after `hello`, which is no `Look`. `before` was in force until then.
+    /// The list in force after `hello`, whose intent must not be `Look`. `before` was in force
+    /// until then.
     pub(super) fn behind(hello: &Hello, before: Option<Self>, now: Duration) -> Option<Self> {
         let (list, lasts) = (&hello.list, millis(hello.list.lasts()));
         let (hash, says) = (list.hash().clone(), list.says().clone());

@@ -1,5 +1,4 @@
-//! A node's record: since when the node remembers its grants, its floor, and the list in force on
-//! it.
+//! A node's record: its floor, its list in force, and how far back it remembers its grants.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,12 +17,13 @@ const PERIOD: Duration = Duration::from_secs(35);
 /// A limit in microseconds. A ballot that is further ahead of the clock comes from a broken clock,
 /// so it must not raise the floor.
 const FAR: u64 = 86_400_000_000;
-/// How far `high` runs ahead of a ballot, in microseconds, so that not every ballot changes `high`.
-/// A ballot that is this far ahead of the clock gets no margin.
+/// The margin, in microseconds, by which `high` is raised above a ballot. It saves writes, since
+/// not every ballot changes `high` then. A ballot that is this far ahead of the clock gets no
+/// margin.
 const AHEAD: u64 = 250_000;
 
 /// What a node stores apart from its names. A name that is not stored was last changed at least
-/// [`KEEP`] ago, so every ballot that the node granted for the name has moved down to `floor`.
+/// [`KEEP`] ago, so `floor` covers every ballot that the node granted for the name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Record {
     id: Arc<str>,
@@ -39,7 +39,7 @@ pub(super) struct Record {
     high: u64,
     mid: u64,
     floor: u64,
-    /// When `high` and `mid` moved last.
+    /// When `high` last moved to `mid`, and `mid` to `floor`.
     rotated: Duration,
     list: Option<Listed>,
 }
@@ -57,15 +57,16 @@ impl Record {
         Self { synced: true, ..Self::new(&id.into(), &"".into(), Duration::ZERO, word, age) }
     }
 
-    /// The record that this hello makes; `None` if the hello may not make one. `kept_all` says that
-    /// nobody can have used the node before.
+    /// The record that this hello makes; `None` if the hello may not make one. `kept_all` means
+    /// that no client can have used the node before.
     pub(super) fn made(hello: &Hello, kept_all: bool, now: Duration) -> Option<Self> {
         let makes = hello.intent >= Intent::Make && !hello.process.is_empty();
         let word = hello.old.filter(|old| kept_all || *old == OldAtOnce::Init);
         makes.then(|| Self::new(&hello.new, &hello.process, now, word, millis(hello.list.old())))
     }
 
-    /// Updates the record after a hello that is no `Look`. `is_new`: this hello made the record.
+    /// Updates the record after a hello whose intent is not `Look`. `is_new`: this hello made the
+    /// record.
     pub(super) fn meet(&mut self, hello: &Hello, is_new: bool, precise: Duration) {
         let now = millis(precise);
         if !hello.process.is_empty() && !self.is_of(&hello.process) {
@@ -89,7 +90,7 @@ impl Record {
         list && hello.knew.as_ref() == Some(&self.id)
     }
 
-    /// Whether the record is of this process. INFO may show `RUN_ID` where the record still says
+    /// Whether the record is of this process. INFO may show `RUN_ID` while the record still says
     /// `RUN_ID/REPLICATION_ID`: after a time, INFO no longer shows that the server was promoted.
     fn is_of(&self, process: &str) -> bool {
         self.process.strip_prefix(process).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -147,8 +148,8 @@ impl Record {
     }
 
     /// Moves `high` to `mid` and `mid` to `floor`, once a period. If the clock was set back, the
-    /// age of these bounds is unknown. Then `high` is lowered to what the new clock allows, and
-    /// `mid` and `floor` become `high`.
+    /// age of these bounds is unknown. Then `high` is lowered to at most a day ahead of the clock,
+    /// and `mid` and `floor` become `high`.
     pub(super) fn rotate(&mut self, precise: Duration) {
         let now = millis(precise);
         match now.checked_sub(self.rotated) {
@@ -281,7 +282,8 @@ mod tests {
         assert_eq!(written, 3);
     }
 
-    /// With the full margin, `high` and later the floor would rise above each new ballot.
+    /// If a ballot ahead of the clock got the full margin, `high` and later the floor would rise
+    /// above each new ballot.
     #[test]
     fn ballot_that_leads_the_clock_is_led_by_less_and_less() {
         for (lead, ahead) in [(0, AHEAD), (1_000, AHEAD - 1_000), (AHEAD, 0), (2 * AHEAD, 0)] {

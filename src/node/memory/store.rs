@@ -101,13 +101,13 @@ impl Store {
         (live.first().map_or(Duration::ZERO, |first| entry.free_in(first, now)), live)
     }
 
-    /// Drops what has expired, as a real node also does between operations.
+    /// Drops expired data, as a real node also does between operations.
     pub fn expire_all(&mut self, now: Duration) {
         self.entries.retain(|_, entry| !entry.expire(millis(now)));
         self.seen.expire(millis(now));
     }
 
-    /// Drops what has expired, once there are enough entries.
+    /// Drops expired entries, but only if the number of entries has reached `sweep_at`.
     pub(super) fn expire(&mut self, now: Duration) {
         if self.entries.len() >= self.sweep_at {
             self.entries.retain(|_, entry| !entry.expire(now));
@@ -138,7 +138,7 @@ mod tests {
         Some(Waiter { ticket, lasts: Duration::from_secs(3), again: Duration::from_secs(10) })
     }
 
-    /// A waiting claim for two seconds.
+    /// A claim that may wait, with a ttl of two seconds.
     fn claim(name: &str, owner: &str, ballot: u64) -> Claim {
         let claim = Claim::sample(name, owner, ballot);
         Claim { ttl: 2 * SECOND, waiter: waiter(ballot), next: ballot + 100, ..claim }
@@ -281,7 +281,7 @@ mod tests {
         let mut store = Store::made("m");
         store.apply(&waits("a", "c/1", 7), SECOND);
         store.apply(&waits("a", "c/2", 8), SECOND);
-        // c/2 waits, is handed the name, and leaves the queue.
+        // c/2 waits, gets the name by a hand-over, and leaves the queue.
         store.apply(&Release { next: 20, ..Release::of(&claim("a", "c/1", 7)) }.into(), SECOND);
         store.apply(&waits("a", "c/3", 9), SECOND);
         store.hints();
@@ -295,8 +295,9 @@ mod tests {
         assert_eq!(handed(&mut store), None);
     }
 
-    /// The waiter with the oldest ticket gives up the name and takes its place again: the name stays
-    /// free for it. A later waiter gives up the name, and the first waiter is handed it.
+    /// If the waiter with the oldest ticket withdraws and takes its place again, the name stays
+    /// free for this waiter. If a later waiter withdraws, the node hands the name to the first
+    /// waiter.
     #[test]
     fn withdrawal_takes_its_owners_place_again() {
         let name = Name::new("p:", "a").unwrap();
@@ -447,7 +448,7 @@ mod tests {
         }
     }
 
-    /// The new second waiter must ask before its last ask is older than half of a hand-over.
+    /// The new second waiter must ask again, at the latest when its last ask is `lasts / 2` old.
     #[test]
     fn waiter_that_becomes_the_second_is_told_to_ask_again() {
         for (leaves, told_to) in [("c/2", vec![("c/4", 500)]), ("c/3", vec![("c/4", 500)]), ("c/4", vec![])] {
@@ -474,7 +475,8 @@ mod tests {
         (1..4).for_each(|number| drop(store.apply(&waits("a", &format!("dead/{number}"), 8), SECOND)));
         store.apply(&waits("a", "c/5", 10), SECOND);
         store.apply(&waits("a", "c/6", 11), SECOND);
-        // The reader's ticket is older, so its claim only looks for a writer that came earlier.
+        // The claim of the reader with the oldest ticket searches for earlier writers. This search
+        // drops dead waiters.
         let reads = shared("a", "c/s2", 9, Some(1));
         assert!(granted(&store.apply_heard(&reads, SECOND, &|client| client != "dead")));
         assert_eq!(told(&mut store), [("c/5".to_owned(), 1_500), ("c/6".to_owned(), 1_500)]);
@@ -571,7 +573,7 @@ mod tests {
         assert_eq!(owners.map(|granted| granted.owner.to_string()).collect::<Vec<_>>(), ["d/s1"]);
     }
 
-    /// The writer holds the name on other nodes, where the revocation ended its lock.
+    /// The writer held the name on other nodes only, and the revocation ended its lock there.
     #[test]
     fn writer_that_was_revoked_becomes_no_reader_where_it_held_nothing() {
         let mut store = Store::made("m");
@@ -633,7 +635,7 @@ mod tests {
         assert_eq!(renews(&mut store, 21), Outcome::Healed, "the reader came later");
     }
 
-    /// Seed 223504554 found this: the node told a second revoker that the name was free.
+    /// Seed 223504554 found this: the reply to a second revocation said that the name was free.
     #[test]
     fn readers_that_were_revoked_are_told_to_the_next_who_revokes() {
         let mut store = Store::made("m");

@@ -75,12 +75,12 @@ impl Work<'_> {
         }
     }
 
-    /// Hands a name that no writer holds to the first live waiter, or to all readers at the head
-    /// together. Returns true if the name is free and was not handed over, since `next` is too low
-    /// for the first waiter.
+    /// Hands a name that no writer holds to the first live waiter, or to all readers at the head of
+    /// the queue together. Returns true if `next` was too low for the first waiter, so that the
+    /// name stayed free.
     ///
-    /// If the operation's owner is the first waiter, nothing is handed over: the owner withdraws, and
-    /// would get back what it gives up.
+    /// If the operation's owner is the first waiter, nothing is handed over: the owner is
+    /// withdrawing, and must not get back the name that it gives up.
     pub(super) fn hand_over(&mut self, name: &Name, next: u64) -> bool {
         let (now, mut is_free) = (self.now, false);
         while !is_free && self.entry(name).holder(now).is_none() {
@@ -98,8 +98,9 @@ impl Work<'_> {
         is_free
     }
 
-    /// Sends hints to waiters that became first or second. They must ask before their last ask is
-    /// older than half of a hand-over. If the name is free for the first, both must ask now.
+    /// Sends hints to waiters that became first or second. Each must ask again, at the latest when
+    /// its last ask is `lasts / 2` old. If the name is free for the first waiter, both must ask
+    /// now.
     fn tell(&mut self, name: &Name, is_free: bool) {
         let (now, moved_up) = (self.now, self.moved_up.remove(name.key()).unwrap_or_default());
         let knows = if is_free { 0 } else { 2usize.saturating_sub(moved_up) };

@@ -56,7 +56,7 @@ pub(super) struct Work<'a> {
     pub(super) owner: Option<&'a Arc<str>>,
     /// Whether a client receives the messages on its channel.
     pub(super) hears: &'a dyn Fn(&str) -> bool,
-    /// By name, how many waiters have left the first two places of its queue.
+    /// For each name, how many waiters have left the first two places of the name's queue.
     pub(super) moved_up: BTreeMap<Arc<str>, usize>,
 }
 
@@ -142,7 +142,8 @@ impl Work<'_> {
         self.leave(name, &claim.owner);
     }
 
-    /// Refuses a claim of permits while another owner holds their gate or waits for it.
+    /// Refuses a claim of permits while another owner holds the semaphore's gate or waits for the
+    /// gate.
     fn refusal_at_gate(&mut self, claim: &Claim) -> Option<Outcome> {
         let (gate, now) = (claim.gate.as_ref()?, self.now);
         let (fence, entry) = (self.bar(gate, &claim.owner), self.entry(gate));
@@ -172,7 +173,8 @@ impl Work<'_> {
         let follows = shared && entry.is_followed_by(&claim.owner, now);
         match entry.kept(&claim.owner, now).filter(|_| !follows) {
             // The floor can be above the ballot of a hold: the node granted the hold in quarantine,
-            // and was synced since then. A withdrawn ballot is not above the fence.
+            // and was synced since then. A ballot up to the fence may have been withdrawn, unless
+            // it is the hold's own ballot.
             Some(Kept { owner, ballot, .. }) if owner == claim.owner => {
                 let late = claim.ballot < ballot || claim.ballot <= floor.max(entry.over);
                 let stale = late || claim.ballot <= entry.fence && claim.ballot != ballot;
@@ -346,7 +348,8 @@ impl Work<'_> {
         }
     }
 
-    /// Names a reader that was not revoked, if there is one.
+    /// Reports on a name that no writer holds. If readers hold the name, names one that was not
+    /// revoked, if possible.
     fn look_at_readers(entry: &Entry, bar: u64, now: Duration) -> Inspection {
         let named = entry.readers.last_above(entry.over, now).or_else(|| entry.readers.last(now));
         let Some(holder) = named else { return Inspection::free(bar).with_ballots(0, entry.over) };

@@ -28,8 +28,9 @@ pub struct Claim {
     pub gate: Option<Name>,
     /// The place that the claim takes or renews if it must wait. Only a claim of one name can wait.
     pub waiter: Option<Waiter>,
-    /// If another waiter comes first, the node hands the free name to this waiter, with the ballot
-    /// `next`. It is above the claim's own ballot. If `next` is 0, the claim overtakes all waiters.
+    /// If another waiter comes first, the node hands the free name to that waiter, with the ballot
+    /// `next`. `next` is above the claim's own ballot. If `next` is 0, the claim overtakes all
+    /// waiters.
     pub next: u64,
 }
 
@@ -57,7 +58,7 @@ pub struct Renew {
     pub token: u64,
     /// The minimum ballot of the hold from now on: the token, or the common ballot of a set.
     pub ballot: u64,
-    /// The hold count from now on.
+    /// The hold count from now on: the number of guards of this lock.
     pub count: u32,
     /// The holder's note, if the kind allows one. The lock does not depend on the note.
     pub note: Option<Note>,
@@ -88,8 +89,8 @@ pub struct Note {
 /// over. Its late claims with ballots up to `ballot` are refused, and it leaves the queues.
 ///
 /// As a withdrawal: takes back the owner's grants with ballots up to `ballot`. Asks with such
-/// ballots that arrive later are refused. The owner continues. It keeps its places in queues, and
-/// takes `place` again where its hold was ended.
+/// ballots that arrive later are refused. The owner continues. It keeps its places in queues. If
+/// the node ends the owner's hold, the owner takes `place` again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     /// The names to free.
@@ -127,7 +128,8 @@ impl Release {
 pub struct Revoke {
     /// The names whose locks end.
     pub names: Arc<[Name]>,
-    /// Locks with tokens up to this one end. It is above every bar that nodes have returned.
+    /// Locks with tokens up to this ballot end. The ballot is above every bar that nodes have
+    /// returned.
     pub ballot: u64,
 }
 

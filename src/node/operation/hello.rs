@@ -22,11 +22,12 @@ pub struct Hello {
     /// If this hello makes the record: why the node may vote at once. For `FirstUse`, the node
     /// checks for itself that no client used the node before.
     pub old: Option<OldAtOnce>,
-    /// The id of the last record that this client saw; `held` if it saw none and holds a lock.
+    /// The id of the last record that this client saw; `held` if this client saw no record and
+    /// holds a lock.
     pub knew: Option<Arc<str>>,
-    /// The node raises `floor`, `mid` and `high` to this ballot, unless it is synced. It does so
-    /// only if this hello makes a record that counts as old at once, or if the hello's list is in
-    /// force and `knew` is the record's id.
+    /// The node raises `floor`, `mid` and `high` to this ballot, unless it is already synced. It
+    /// does so only if this hello makes a record that counts as old at once, or if the hello's list
+    /// is in force and `knew` is the record's id.
     pub sync: Option<u64>,
     /// For each node's name, the id of the record that the client sees on that node.
     pub seen: Vec<(Arc<str>, Arc<str>)>,

@@ -1,4 +1,5 @@
-//! Checks the server behind each new connection. Only then do votes of the connection count.
+//! Checks the server behind each new connection. Votes over the connection count only after these
+//! checks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +64,8 @@ pub(super) struct Guest<'a> {
     pub(super) channel: Option<&'a str>,
     /// The time limit for each reply.
     pub(super) timeout: Duration,
-    /// The first hello reads the record. It names no process, since INFO has no reply yet.
+    /// The first hello reads the record. It names no process, since the reply to INFO has not come
+    /// yet.
     pub(super) hello: &'a Operation,
 }
 
@@ -138,7 +140,7 @@ fn heard(said: Result<Value, Fault>, hello: &Operation) -> Result<Said, Fault> {
     }
 }
 
-/// Whether the server did not have the script. Then it carried nothing out.
+/// Whether the server lacks the script. If so, the server carried nothing out.
 pub(super) fn is_unknown_script(fault: &Fault) -> bool {
     fault.to_string().starts_with("NOSCRIPT")
 }

@@ -1,7 +1,8 @@
 //! Makes script calls from the operations that are queued for a node, and delivers the replies.
 //!
 //! Queued operations are sent at once, and do not wait for more operations. Calls are pipelined: a
-//! call does not wait for the replies to earlier calls. A queued operation is never withdrawn.
+//! call does not wait for the replies to earlier calls. A queued operation stays queued even if its
+//! caller goes away.
 
 mod landing;
 
@@ -27,20 +28,22 @@ use crate::node::operation::Operation;
 use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Tick;
 
-/// The most calls in flight. Further operations wait in the queue, so later calls carry more.
+/// The most calls in flight. Further operations wait in the queue, so later calls carry more
+/// operations.
 const FLIGHTS: usize = 16;
 
 /// Makes the calls of one connection.
 pub(super) struct Batcher {
     shared: Arc<Shared>,
     connection: Box<dyn Connection>,
-    /// Declared before `flights`, and so dropped before: when a call is dropped, its callers submit
-    /// again, and these operations must fail at once.
+    /// Declared before `flights`, and so dropped first. When a call in flight is dropped, its
+    /// callers may submit new operations, which must fail at once.
     queue: mpsc::Receiver<Job>,
     answers: Answers,
     /// The run id that the server had when the connection began.
     run_id: String,
-    /// When the last call was sent; `None` after the first probe.
+    /// When the last call was sent, to see how long the connection was idle; `None` after the first
+    /// probe.
     unprobed: Option<Tick>,
     flights: InFlightQueue,
     patience: Patience,

@@ -19,7 +19,7 @@ pub(super) struct Returned<'a> {
     pub(super) time: Duration,
     /// The id of the node's record; `None` if the node has no record.
     pub(super) id: Option<&'a str>,
-    /// The error of publishing wake-ups for waiters, if there was an error. Without wake-ups,
+    /// Why the node could not publish wake-ups for waiters; `None` if it could. Without wake-ups,
     /// waiters ask again after a pause.
     pub(super) unheard: Option<String>,
     pub(super) replies: Replies<'a>,
@@ -89,7 +89,7 @@ fn numbered(value: &Value) -> Option<(usize, &[Value])> {
     Some((usize::try_from(unsigned(number)?).ok()?, items))
 }
 
-/// The outcome of an operation that went as asked, for which scripts send no reply.
+/// The outcome of an operation that fully succeeded. Scripts send no reply for such an operation.
 fn as_asked(operation: &Operation) -> Reply {
     match operation {
         Operation::Claim(claim) => Ok(Outcome::Granted { fence: claim.ballot }),
@@ -181,7 +181,7 @@ fn unsigned(value: &Value) -> Option<u64> {
     value.integer().and_then(|number| u64::try_from(number).ok())
 }
 
-/// Parses a fence. It must be below 2^53, as all ballots are, so that a ballot can be above it.
+/// Parses a fence. Like all ballots, it must be below 2^53.
 fn fence(value: &Value) -> Option<u64> {
     unsigned(value).filter(|&fence| fence < ballot::LIMIT)
 }

@@ -1,8 +1,8 @@
 //! Finds the IP addresses of a server's host, and picks one that accepts connections.
 //!
-//! If there are several addresses, some may not respond. So after a share of the time, the next
-//! address is tried too, while the first attempt goes on. The address that worked last is tried
-//! first.
+//! If there are several addresses, some may not respond. So each address gets a share of the time
+//! limit. After that, the next address is tried too, while the earlier attempts go on. The address
+//! that worked last is tried first.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -168,7 +168,8 @@ fn place(waiter: Option<Waiter>) -> [Argument<'static>; 3] {
     [integer(ticket), millis(lasts), integer(next_ask(again))]
 }
 
-/// The place that the owner of a withdrawal takes again. It is one argument, since it is rare.
+/// The place that the owner of a withdrawal takes again. It is one argument, since few withdrawals
+/// have a place.
 fn place_again((kind, waiter): (Kind, Waiter)) -> String {
     let Waiter { ticket, lasts, again } = waiter;
     format!("{ticket} {} {} {}", whole(lasts), next_ask(again), kind.code())

@@ -60,8 +60,8 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// Like [`parse`](Self::parse), but allows a user without a password: the client has a provider
-    /// of passwords.
+    /// Like [`parse`](Self::parse), but allows a user without a password, for clients that have a
+    /// provider of passwords.
     pub(crate) fn parse_for(text: &str) -> Result<Self> {
         let hosted = hosted(text.trim());
         let url = Url::parse(hosted.as_deref().unwrap_or(text.trim())).map_err(|error| no_url(text, error))?;

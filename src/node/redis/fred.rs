@@ -92,8 +92,8 @@ impl FredConnection {
     }
 
     /// Waits until fred has connected. If fred fails, returns the error, and whether fred had
-    /// reached the server. fred's error does not show that, so the time decides: fred fails at the
-    /// limit `reach` unless it has reached the server.
+    /// reached the server. fred's error does not show that, so the time decides: if fred still runs
+    /// after the limit `reach`, fred has reached the server.
     async fn connected(&mut self, limits: &Limits) -> Result<(), (FredError, bool)> {
         let connected = self.client.wait_for_connect();
         let reaching = tokio::time::sleep(limits.reach + limits.step / 2);

@@ -1,5 +1,5 @@
-//! Receives the wake-ups that a server pushes to waiters, with limits. A flood of messages must not
-//! delay replies, and must not make all waiters ask again and again.
+//! Receives the wake-ups that a server pushes to waiters, and limits their effect. A flood of
+//! messages must not delay replies, and must not make all waiters ask again and again.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -89,7 +89,7 @@ pub(crate) struct Settings {
     /// The intent of a connection's first hello. `Look` changes nothing on the node, since another
     /// list may be in force there. `Put` is for a node without a quorum, whose votes always count.
     pub(crate) greets: Intent,
-    /// The share by which two clocks may run apart.
+    /// By what fraction two clocks may run apart, such as 0.01.
     pub(crate) drift: f64,
     /// The argument of `CLIENT SETNAME`.
     pub(crate) client_name: Arc<str>,
@@ -140,7 +140,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first hello on a connection. This hello names no process, since INFO has no reply yet.
+    /// The first hello on a connection. This hello names no process, since the reply to INFO has
+    /// not come yet.
     fn first_hello(&self) -> Operation {
         let intent = self.settings.greets;
         let knew = self.state().guard.id().cloned();

@@ -1,7 +1,7 @@
 //! Receives *news*: messages about changes of the names that this client observes.
 //!
-//! While a client observes any name, news have a connection of their own. After a refused
-//! SUBSCRIBE, fred assigns replies to the wrong commands. That must not happen to votes.
+//! While a client observes any name, news has a connection of its own. After a refused SUBSCRIBE,
+//! fred assigns replies to the wrong commands. That must not happen to votes.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -31,8 +31,8 @@ type Names = BTreeSet<Name>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Followed {
     pub(super) names: Names,
-    /// How many connections for votes there were. A new one means that the last one had ended. Then
-    /// the connection for news, which is never probed, may be dead too.
+    /// How many connections for votes there have been. A new one means that the last one had ended.
+    /// Then the connection for news, which is never probed, may be dead too.
     pub(super) generation: u64,
 }
 

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use super::transport::digest;
 use crate::node::operation::Verb;
 
-/// A file in scripts/lua, after the files that it needs. The comment at the head of the file
+/// A file in scripts/lua, preceded by the files that it needs. The comment at the head of the file
 /// documents the script's keys, arguments and replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
@@ -29,8 +29,8 @@ macro_rules! joined {
     };
 }
 
-/// A script for operations on names. The function `more()`, which name.lua declares, is defined
-/// after the first two files.
+/// A script for operations on names. name.lua declares the function `more()`. Its first call runs
+/// readers.lua, waiters.lua and queue.lua, which few operations need.
 macro_rules! of_names {
     ($file:literal) => {
         concat!(

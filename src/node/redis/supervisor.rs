@@ -164,7 +164,7 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
 }
 
 /// The state of a node after an attempt to connect failed. If the client was connected to the
-/// server before, the port does not expect TLS, so the hint at TLS is left out.
+/// server before, the port does not expect TLS, so the advice about TLS is left out.
 fn down(shared: &Shared, fault: &Fault) -> NodeState {
     let (why, known) = (fault.to_string(), shared.state().server.is_some());
     NodeState::Down { why: if known { without_tls(&why).to_owned() } else { why } }

@@ -52,8 +52,8 @@ pub struct Tls {
     reading: Reading,
 }
 
-/// Allows one read at a time. So a file system that hangs blocks only one thread, and not another
-/// thread at each attempt to connect.
+/// Allows one read at a time. Otherwise a file system that hangs would block one more thread at
+/// each attempt to connect.
 #[derive(Clone)]
 struct Reading(Arc<Semaphore>);
 

@@ -49,7 +49,7 @@ pub type Answer<T> = BoxFuture<'static, Result<T, Fault>>;
 /// One connection to one server. It never reconnects. Dropping this value ends the connection.
 pub trait Connection: fmt::Debug + Send + Sync + 'static {
     /// Sends a command after all earlier commands. When this method returns, the command is being
-    /// sent. It is never withdrawn, even if the answer is dropped. The answer has no time limit.
+    /// sent. Dropping the answer does not stop the command. The answer has no time limit.
     fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value>;
 
     /// Subscribes to more channels. Messages that are published after the answer are pushed over

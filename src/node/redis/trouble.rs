@@ -84,7 +84,8 @@ const ALERTS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// An alert that may mean a missing client certificate: TLS before 1.3 has no other alert for it.
+/// An alert that may mean a missing client certificate: TLS before 1.3 has no other alert for this
+/// cause.
 const NAMELESS: &[(&str, &str, &str)] = &[(
     "HandshakeFailure",
     "the server and this client have no cipher in common, or the server asks for a client certificate",

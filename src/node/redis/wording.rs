@@ -3,7 +3,7 @@
 
 /// The reason if a connection's task or transport panicked.
 pub(super) const PANICKED: &str = "its connection panicked, which is a bug; please report it";
-/// The hint if a connection without TLS ends at once.
+/// The advice if a connection without TLS ends at once.
 pub(super) const TO_TLS: &str = "; if this port expects TLS, write rediss://";
 /// The reason if replies cannot be parsed.
 pub(super) const STRANGER: &str =

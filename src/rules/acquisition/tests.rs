@@ -265,7 +265,7 @@ fn pushes_of_nodes_that_may_not_vote_when_it_is_decided_do_not_count() {
     assert_eq!(acquisition.decide_by(at(950), &two, NodeSet::of(0)), Some(Decision::Failed(Cause::Contended)));
 }
 
-/// The withdrawn claim did not wait, so nothing had been handed over by then.
+/// The withdrawn claim did not wait, so no node had handed the name over before the withdrawal.
 #[test]
 fn pushes_up_to_a_withdrawn_ballot_count_for_nothing() {
     for (pushed, wins) in [(9, false), (10, true)] {

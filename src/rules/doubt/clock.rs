@@ -91,7 +91,7 @@ impl Offset {
     }
 }
 
-/// The result is below 2^85, so a sum of several does not overflow.
+/// The result is below 2^85, so a sum of several such numbers does not overflow.
 pub(super) fn micros(duration: Duration) -> i128 {
     duration.as_micros().cast_signed()
 }

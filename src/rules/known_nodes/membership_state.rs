@@ -37,10 +37,14 @@ impl KnownNodes {
         Some((format!("another list is in force on {}", node.name), node.other(now)?))
     }
 
-    /// Returns a message if clients of this list reach two servers by a node's name. A client's
-    /// report of another id than this record's counts only if it came `List::overlap` after this
-    /// record began (an earlier report may show the record before), and a `pause` before the hello
-    /// that read this record (a later report may show the record after).
+    /// Returns a message if clients of this list reach two servers by a node's name. The evidence
+    /// is a client's report of an id that differs from this record's id. Such a report counts only
+    /// if both of these hold:
+    ///
+    /// - It came more than `List::overlap` after this record began. An earlier report may show the
+    ///   record before this one.
+    /// - It came at least a `pause` before the hello that read this record. A later report may show
+    ///   the record after this one.
     fn twins(&self, number: usize, now: Tick) -> Option<Arc<str>> {
         let node = &self.nodes[number];
         let (own, asked) = (node.record()?, node.answer()?.at);

@@ -37,8 +37,9 @@ pub(super) struct Node {
     /// The id of the last record that was seen on this node, over any connection.
     pub(super) id: Option<Arc<str>>,
     other: Option<Other>,
-    /// When the first unanswered hello (`owes`) and the last one (`sent`) were sent.
+    /// When the first hello without an answer was sent.
     owes: Option<Tick>,
+    /// When the last hello was sent. `None` after its answer, or if it was not carried out.
     sent: Option<Tick>,
     /// When the next regular hello is due.
     next: Tick,
@@ -72,7 +73,7 @@ impl Node {
         let at = answer.at;
         self.failures = 0;
         // A record that counts as old at once is wrong if this client knew another record. So keep
-        // the known id: a hello that shows this id makes the node doubt the new record.
+        // the known id: if a hello has this id, the node makes the new record young.
         if let Some(record) = answer.record.as_ref().filter(|record| record.word.is_none() || self.id.is_none()) {
             self.id = Some(record.id.clone());
         }

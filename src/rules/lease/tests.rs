@@ -54,7 +54,8 @@ fn votes(votes: &[(usize, RenewVote)]) -> RenewalTally {
     tally
 }
 
-/// A margin is a share of the validity; after a hand-over, of the time that the hand-over lasts.
+/// A margin is a share of the validity. After a hand-over, it is a share of the time that was left
+/// when the lease began.
 #[test]
 fn a_margin_is_part_of_what_the_lease_was_extended_or_won_for() {
     let mut tenure = tenure(None);

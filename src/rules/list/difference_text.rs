@@ -9,8 +9,8 @@ use crate::words::{counted, exact, left};
 const NAMED: usize = 3;
 
 /// One line that says how the list in force on a node differs from the client's list, and what to
-/// do. `says` is the text of the list in force. `ends` is the time after which that list ends
-/// without clients, if the time is known.
+/// do. `says` is the text of the list in force. `ends` is how long that list stays in force if no
+/// client extends it; `None` if this is not known.
 #[must_use]
 pub fn difference(ours: &List, says: &str, ends: Option<Duration>) -> String {
     let Some(theirs) = List::parse(says) else {

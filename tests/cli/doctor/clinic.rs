@@ -1,4 +1,4 @@
-//! Servers to be examined, and what the doctor says of them.
+//! Servers for the doctor to examine, and the doctor's report.
 
 use std::process::Command;
 
@@ -8,10 +8,10 @@ use crate::common::clockwork::{Clockwork, aged};
 use crate::common::server::Server;
 use crate::{bare, done};
 
-/// A user as docs/deploy.md, "Access rights", has it.
+/// The rights of the user in docs/deploy.md, "Access rights".
 pub(super) const RIGHTS: [&str; 5] = ["~quorumlock:*", "&quorumlock:*", "+@all", "-@dangerous", "+info"];
 
-/// Servers that have been up for an hour and vote, with a user for locks.
+/// Servers that have been up for an hour and vote. They have a user for locks.
 pub(super) struct Clinic(pub(super) Vec<Clockwork>);
 
 impl Clinic {
@@ -33,7 +33,7 @@ impl Clinic {
         self.0.iter().map(|node| url(&node.server)).collect()
     }
 
-    /// The doctor over all of them, each in a domain of its own.
+    /// The doctor over all servers, each in a failure domain of its own.
     pub(super) fn doctor(&self) -> Command {
         doctor(&self.urls())
     }
@@ -55,7 +55,7 @@ pub(super) fn doctor(urls: &[String]) -> Command {
     command
 }
 
-/// How it ended, and the object that it told.
+/// The exit code of the doctor, and the object that it printed.
 pub(super) fn report(command: &mut Command) -> (i32, Value) {
     let (code, out, err) = done(command.arg("--json"));
     let object: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {code} {out}{err}"));
@@ -63,14 +63,14 @@ pub(super) fn report(command: &mut Command) -> (i32, Value) {
     (code, object)
 }
 
-/// Those that are worse than a hint, in their order.
+/// The ids of the findings that are worse than a hint, in the order of the report.
 pub(super) fn faults(object: &Value) -> Vec<&str> {
     let findings = object["findings"].as_array().unwrap().iter();
     let bad = findings.filter(|finding| ["unsafe", "warning"].contains(&finding["level"].as_str().unwrap()));
     bad.map(|finding| finding["id"].as_str().unwrap()).collect()
 }
 
-/// What the doctor could not find out.
+/// The findings that say what the doctor could not find out.
 pub(super) fn unknown(object: &Value) -> Vec<&Value> {
     object["findings"].as_array().unwrap().iter().filter(|finding| finding["level"] == "cannot tell").collect()
 }

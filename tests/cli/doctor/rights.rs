@@ -1,4 +1,5 @@
-//! What a user may not do: what `doctor`, `status` and `run` make of it, and docs/rights.md.
+//! Missing rights of a user: how `doctor`, `status` and `run` report them, and whether
+//! docs/rights.md is right.
 
 use std::process::Command;
 
@@ -13,7 +14,8 @@ use crate::{Background, EACH_NODE, IN_VAIN, at_once, bare, done};
 async fn fault_6_a_missing_right_is_named_command_by_command() {
     let clinic = Clinic::open(3).await;
     for (rights, missing) in [
-        // First: where no record was begun yet, it is missed there too.
+        // Test this right first, while the node has no record: making the record needs this right
+        // too.
         (&["-hset"][..], "+hset"),
         (&["-zadd"], "+zadd"),
         (&["-evalsha"], "+evalsha"),
@@ -22,7 +24,7 @@ async fn fault_6_a_missing_right_is_named_command_by_command() {
     ] {
         user(clinic.server(0), &[&RIGHTS[..], rights].concat());
         let ids = ["bare-quorum", "right-command"];
-        // Without the right to put waiters into a queue, the node votes on.
+        // Without the right to put waiters into a queue, the node still votes.
         let object = finds(&mut clinic.doctor(), 1, &ids[usize::from(missing == "+zadd")..]);
         assert!(finding(&object, "right-command")["what"].as_str().unwrap().contains(missing), "{object:#}");
     }
@@ -93,7 +95,8 @@ async fn each_of_the_least_rights_is_named_where_it_is_missing() {
     };
     let nothing = lacking("all", "");
     assert!(!nothing.to_string().contains("\"right-"), "{nothing:#}");
-    // A database and a name are those of users who want them, and not asked for.
+    // Leave out the rights to choose a database and to name a connection: only users with these
+    // settings need them.
     let asked: Vec<_> = all.iter().copied().filter(|right| !["+select", "+client|setname"].contains(right)).collect();
     assert!(asked.len() > 25, "{asked:?}");
     at_once(asked.chunks(asked.len().div_ceil(8)).enumerate(), |(index, part)| {
@@ -128,7 +131,7 @@ async fn where_a_quorum_lacks_a_right_that_acquiring_needs_nothing_says_that_it_
     assert!(code == 69 && out.contains("1 of 3 nodes vote"), "{out}");
 }
 
-/// How the command ended, and what it said.
+/// The exit code of the command, and its output.
 fn asked(urls: &[String], prefix: &str, words: &[&str]) -> (i32, String, String) {
     done(command(urls, prefix).args(words))
 }
@@ -139,7 +142,7 @@ fn command(urls: &[String], prefix: &str) -> Command {
     command
 }
 
-/// Without which `run` acquires nothing, by trying; docs/rights.md says the same.
+/// The rights without which `run` acquires nothing. docs/rights.md names the same rights.
 const TO_ACQUIRE: [&str; 7] = ["+evalsha", "+info", "+time", "+hgetall", "+hmget", "+hset", "+pexpire"];
 
 #[tokio::test]
@@ -152,20 +155,21 @@ async fn run_status_and_doctor_agree_on_what_each_missing_right_costs() {
         let mut words = vec!["ACL", "SETUSER", &name, "reset", "resetchannels", "on", ">pw", "~*", "&*"];
         words.extend(all.iter().copied().filter(|known| *known != right));
         assert_eq!(server.command(&words), "OK");
-        // Each begins with a record of its own.
+        // Each case uses a prefix of its own, and so a record of its own.
         let (urls, prefix) = ([format!("redis://{name}:pw@127.0.0.1:{}", server.port())], format!("{name}:"));
-        // What waits, and who looks, needs to count who waits.
+        // Waiters and observers need this right to count the waiters of a name.
         let counts = right == "+zcard";
         let votes = !TO_ACQUIRE.contains(&right);
         let timeout = if votes { "1h" } else { IN_VAIN };
-        // Longer than a third of its lease, after which it is renewed.
+        // The job runs longer than a third of its ttl, so its lock is renewed.
         let job = ["run", "--ttl", "6s", "--timeout", timeout, "job", "--", "sleep", "2.1"];
         let (run, _, said) = asked(&urls, &prefix, &job);
-        // Where the node is down, it would be waited for.
+        // If the node does not vote, `EACH_NODE` would wait for it.
         let patience = if votes { &EACH_NODE[..] } else { &["--node-timeout", "20s"] };
         let (status, ..) = asked(&urls, &prefix, &[&["status"], patience].concat());
         let (doctor, object) = report(command(&urls, &prefix).arg("doctor").args(patience));
-        // 75: a claim that was refused midway is in its own way until its lease has expired.
+        // 75 is possible too: a claim that failed midway may hold the name until its ttl has
+        // passed.
         let refused = [69, 75].contains(&run);
         assert!(if votes { run == 0 } else { refused }, "{right}: {run} {said}");
         assert_eq!(status, if votes && !counts { 0 } else { 69 }, "{right}");

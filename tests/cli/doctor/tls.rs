@@ -1,4 +1,4 @@
-//! Certificates that expire, or are not trusted, and what to do about each.
+//! Certificates that expire or are not trusted, and the doctor's advice.
 
 use std::process::Command;
 
@@ -40,7 +40,7 @@ async fn each_failure_of_tls_has_an_advice_of_its_own() {
     let option = |name: &str, file: &str| [format!("--tls-{name}"), made.file(file)];
     let pair = |name: &str| [option("cert", &format!("{name}.pem")), option("key", &format!("{name}.key"))].concat();
     let (ca, other) = (option("ca", "ca.pem"), option("ca", "other.pem"));
-    // It has no alert for a certificate that is missing.
+    // TLS 1.2 has no alert for a client certificate that is missing.
     let (_old, old) = made.server_with("server", "yes", &["--tls-protocols", "TLSv1.2"]).await;
     let (asks, late) = (format!("rediss://localhost:{asks}"), format!("rediss://localhost:{late}"));
     let old = format!("rediss://localhost:{old}");
@@ -91,7 +91,7 @@ async fn this_clients_own_certificate_and_the_authorities_are_looked_at_too() {
     let (_, object) = examined(&asks, &options("long"));
     assert_eq!(finding(&object, "authority")["what"], "The last authority in tls_ca expires in 8 days.", "{object:#}");
     assert!(!faults(&object).contains(&"client-certificate"), "{object:#}");
-    // Who has followed that advice is not warned any more.
+    // The doctor does not warn any more if its advice was followed.
     made.sign_itself("new", 90);
     let both = ["ca.pem", "new.pem"].map(|name| std::fs::read_to_string(made.path(name)).unwrap()).concat();
     std::fs::write(made.path("ca.pem"), both).unwrap();

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use quorumlock::Config;
 
-/// A file is refused with an error, or describes a quorum, as far as that can be known before it
-/// connects.
+/// A file either describes a quorum, or is refused with an error, without a connection to nodes.
 pub(crate) fn any(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     built(toml::from_str(&text).ok());
@@ -13,7 +12,7 @@ pub(crate) fn any(bytes: &[u8]) {
 }
 
 fn built(config: Option<Config>) {
-    // Files that a configuration names are read: none of this machine.
+    // A configuration may name files, which are read. Do not read files of this machine.
     let Some(config) = config.map(|config| config.relative_to(Path::new("/nowhere"))) else { return };
     let shown = format!("{config:?}");
     let secrets = config.nodes.iter().filter_map(|node| node.password.clone());

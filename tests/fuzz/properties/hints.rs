@@ -1,9 +1,9 @@
-//! What a server pushes over the channel for wake-ups.
+//! Messages that a server pushes on a client's wake-up channel.
 
 use quorumlock::node::Hint;
 use quorumlock::rules::ballot::LIMIT;
 
-/// It is no hint, or one for this client, and never a vote by itself.
+/// Such a message is no hint, or a hint for this client, and never a vote by itself.
 pub(crate) fn any(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Some(hint) = Hint::parse("host/1/uuid", &text) else { return };

@@ -1,6 +1,7 @@
-//! What holds for whatever comes from outside: addresses, configuration files, and what servers
-//! reply and push. Each takes bytes that mean nothing: `tests/fuzzed.rs` throws them by proptest, and
-//! the targets beside this by libFuzzer, which learns which bytes lead further.
+//! Properties of the code that reads outside data: addresses, configuration files, and servers'
+//! replies and pushes. Each property takes random bytes. `tests/fuzzed.rs` runs them with proptest.
+//! The targets in `tests/fuzz/targets` run them with libFuzzer, which learns which bytes reach new
+//! code.
 
 pub(crate) mod config;
 pub(crate) mod hints;

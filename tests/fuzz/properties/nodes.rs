@@ -12,10 +12,11 @@ use tokio::runtime::{Builder, Handle};
 use super::server::{NODES, Way, deal};
 
 const WAIT: Duration = Duration::from_secs(2);
-/// More than everything may take together, by the paused clock.
+/// A bound on the time of a whole case, by the paused clock.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// Nothing panics or hangs, and nobody holds a lock that a majority may not have granted.
+/// Checks that nothing panics or hangs, and that no lock is held if no majority of nodes can have
+/// granted it.
 pub(crate) fn any(bytes: &[u8]) {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -44,7 +45,7 @@ async fn used(bytes: &[u8]) {
     quorum.shutdown(WAIT).await;
 }
 
-/// Whether the lock was held at the end of what was tried.
+/// Tries one operation. Returns whether the lock was held in the end.
 async fn held(quorum: &Quorum, what: u8) -> bool {
     match what % 8 {
         0 => kept(quorum.lock("a").acquire(WAIT)).await,
@@ -58,7 +59,7 @@ async fn held(quorum: &Quorum, what: u8) -> bool {
     }
 }
 
-/// Holds what was acquired for long enough that it is renewed.
+/// Holds the lock for so long that it is renewed.
 async fn kept<T>(acquiring: impl Future<Output = quorumlock::Result<T>>) -> bool {
     let Ok(guard) = acquiring.await else { return false };
     tokio::time::sleep(WAIT * 3).await;

@@ -1,4 +1,4 @@
-//! A server that answers at random, well formed often enough that much of it is believed.
+//! A server that answers at random. Many answers are well formed, so that the client accepts them.
 
 use std::fmt;
 use std::future::ready;
@@ -12,7 +12,7 @@ use quorumlock::List;
 use quorumlock::node::redis::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
 use quorumlock::node::{Fault, FaultKind, Verb};
 
-/// What servers say, and what they never should.
+/// Words of servers' replies, and words that are wrong there.
 const WORDS: [&str; 45] = [
     "",
     "k",
@@ -60,7 +60,7 @@ const WORDS: [&str; 45] = [
     "12 1 3 hello",
     "record-0",
 ];
-/// What they push.
+/// Messages that servers push.
 const PUSHED: [&str; 8] = [
     "1 0",
     "1 1",
@@ -72,7 +72,7 @@ const PUSHED: [&str; 8] = [
     "garbage",
 ];
 
-/// The clients' list.
+/// The number of nodes in the clients' list.
 pub(super) const NODES: usize = 3;
 const MAX_TTL: Duration = Duration::from_secs(60);
 
@@ -82,7 +82,7 @@ pub(crate) struct Server {
     granted: AtomicBool,
 }
 
-/// Servers that share the dice.
+/// Makes servers that share the random bytes.
 pub(crate) fn deal(bytes: &[u8], many: usize) -> Vec<Arc<Server>> {
     let hand = |number| bytes.iter().copied().skip(number).step_by(many).rev().collect();
     let server = |number| Server { number, bytes: Mutex::new(hand(number)), granted: AtomicBool::new(false) };
@@ -90,7 +90,7 @@ pub(crate) fn deal(bytes: &[u8], many: usize) -> Vec<Arc<Server>> {
 }
 
 impl Server {
-    /// Whether anything that it said can be taken for a grant.
+    /// Whether the client may take a reply of this server for a grant.
     pub(crate) fn may_have_granted(&self) -> bool {
         self.granted.load(Relaxed)
     }
@@ -109,7 +109,7 @@ impl Server {
         self.tell(&text)
     }
 
-    /// What can be taken for a grant is, from here on.
+    /// Returns the text as a reply. Notes whether the text can count as a grant.
     fn tell(&self, text: &[u8]) -> Value {
         let text = String::from_utf8_lossy(text).into_owned();
         let grants = text == "granted" || text.starts_with(|first: char| first.is_ascii_digit());
@@ -126,7 +126,8 @@ impl Server {
         }
     }
 
-    /// As a server would that has nothing, and grants everything: that is said by nothing more.
+    /// The reply of a server without any holds, which grants everything. `None` for verbs whose
+    /// success has no reply of its own.
     fn right(&self, number: i64, verb: Verb) -> Option<Value> {
         let free = || {
             let none = || [0.into(), "".into()];
@@ -142,7 +143,7 @@ impl Server {
         Some(Value::Array([number.into()].into_iter().chain(items).collect()))
     }
 
-    /// Its record is old, and the list of these clients is in force.
+    /// A reply to a hello: the record is old, and the clients' list is in force.
     fn hello(&self) -> Vec<Value> {
         let list = List::new("default", (0..NODES).map(|node| format!("{node}:6379")), MAX_TTL);
         let (id, process) = (self.id(), self.number.to_string());
@@ -168,7 +169,7 @@ impl Server {
                 let operations = if self.byte() % 8 < 7 { 1 } else { self.byte() % 4 };
                 let done = Value::from(format!("1 {} {operations} {}", self.byte(), self.id()));
                 let others: Vec<_> = (1..=i64::from(operations)).filter_map(reply).collect();
-                // Of the rest nothing is told: it went as asked.
+                // A missing reply means success: so it may be a grant.
                 self.granted.fetch_or(verb == Verb::Claim && others.len() < usize::from(operations), Relaxed);
                 match others.is_empty() {
                     true => done,
@@ -208,8 +209,8 @@ impl Server {
     }
 }
 
-/// What the operations of a call are, which have one name each: by how many keys and arguments they
-/// have, or by the word that names them.
+/// The verb of the operations of a call. (Each has one name.) Finds it by the numbers of keys and
+/// arguments, or by a word in the call.
 fn verb(call: &dyn Arguments) -> Verb {
     let (mut at, mut keys, mut verb) = (0_usize, 0_usize, None);
     call.each(&mut |argument| {
@@ -233,7 +234,7 @@ fn verb(call: &dyn Arguments) -> Verb {
     verb.or(by_form.map(|(verb, ..)| verb)).unwrap_or(Verb::Hello)
 }
 
-/// The way to a server.
+/// A dialer that connects to such a server.
 #[derive(Debug)]
 pub(crate) struct Way(pub(crate) Arc<Server>);
 

@@ -100,17 +100,18 @@ impl Client {
         Size::of(u32::try_from(self.links.len()).unwrap_or(u32::MAX))
     }
 
-    /// The server that is this node of the client.
+    /// The server behind this node of the client.
     pub fn server(&self, node: usize) -> usize {
         self.links[node].server
     }
 
-    /// The client's node that is this server, if any.
+    /// The client's node behind which this server is, if any.
     pub fn node(&self, server: usize) -> Option<usize> {
         self.links.iter().position(|link| link.server == server)
     }
 
-    /// Makes a node silent, or ends that. Then connects to the node if there is no connection.
+    /// Makes a node silent, or ends its silence. When the silence ends, connects to the node if
+    /// there is no connection.
     pub fn silence(&mut self, nodes: &mut Nodes, node: usize, silent: bool) {
         self.links[node].silent = silent;
         if !silent && self.since.is_some() && self.links[node].at.is_none() {

@@ -50,7 +50,7 @@ impl World {
         (0..2).all(|client| of(&client) || won(&client))
     }
 
-    /// Whether both clients hold the lock, and one of them should have noticed.
+    /// Whether both clients hold the lock, and one of them should have noticed the other's list.
     pub fn both_hold(&self, scope: &Scope) -> bool {
         self.clients[..2].iter().all(|client| client.holds(self.nodes.now)) && !self.is_excused(scope)
     }

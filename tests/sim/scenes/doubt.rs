@@ -13,9 +13,9 @@ fn cut_off_holder(script: &mut Script, n0_until: u64) {
     script.asks(0, 0, Part { round_timeout: Some(millis(200)), ..Part::default() });
 }
 
-/// n0 grants B, and forgets that. A heals n0, and counts `extended` from n0 and n2: A's deadline
-/// moves by a ttl. A's hold on n1 ends, and B's request arrives there. B counts n1, and n0, which
-/// forgot. (docs/protocol.md, "Why `extended` must wait".)
+/// n0 grants B, and forgets this grant. A's renewal heals n0. If A now counted `extended` from n0
+/// and n2, A's deadline would move by a ttl. Then A's hold on n1 ends, B's request arrives there,
+/// and B counts n1 and the forgotten grant. (docs/protocol.md, "Why `extended` must wait".)
 pub fn healed_while_a_vote_is_counted(script: &mut Script) {
     script.world(3, 2, 9_000, 20_000);
     script.node_timeout(5_000);
@@ -27,9 +27,9 @@ pub fn healed_while_a_vote_is_counted(script: &mut Script) {
     script.once_done(Verb::Claim, 1, 0, Answer::Granted, forgets(0));
 }
 
-/// The same, but A waits until n0 has been in doubt for longer than MAX_ROUND. B's machine is
-/// suspended in the middle of B's round. When it continues, n1's vote is there, and B's timer has
-/// not run.
+/// As `healed_while_a_vote_is_counted`, but A waits until n0 has been in doubt for longer than
+/// MAX_ROUND. B's machine is suspended in the middle of B's round. When the machine continues, n1's
+/// vote has arrived, and B's timer has not run yet.
 pub fn a_vote_older_than_a_round_may_last(script: &mut Script) {
     script.world(3, 2, 9_000, 12_000);
     script.node_timeout(20_000);

@@ -5,8 +5,8 @@ use super::script::{Script, millis};
 use crate::cue::Cue;
 use crate::plan::LOST;
 
-/// n0 stores and publishes the last value first. Observers see it, and then cannot reach n0 any
-/// more. n1 and n2 still have the former value, which n1 publishes late.
+/// n0 is the first node that stores and publishes the last value. Observers see this value, and
+/// then cannot reach n0 any more. n1 and n2 still have the former value, which n1 publishes late.
 pub fn a_node_that_knows_the_last_value_cannot_be_reached(script: &mut Script) {
     script.world(3, 3, 4_000, 5_000);
     script.plan.elections = 1.0;

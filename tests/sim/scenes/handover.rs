@@ -12,7 +12,7 @@ fn once(round: u64) -> Part {
     Part { timeout: millis(0), round_timeout: Some(millis(round)), ..Part::default() }
 }
 
-/// A waiter is handed the lock some time after its last ask. Its time counts from this ask.
+/// A waiter is handed the lock some time after its last ask. The lock's time counts from this ask.
 pub fn handed_over_a_while_after_it_asked(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
     let hold = script.about(100, 900);
@@ -45,13 +45,13 @@ pub fn whoever_was_handed_the_lock_dies(script: &mut Script) {
     }
     let dies = script.about(560, 100);
     script.at(dies, Cue::Kill(1));
-    // C asks late. A waiter would learn B's ballot from the replies to its asks.
+    // C asks late: if C already waited, the replies to its asks would show C the ballot of B.
     script.asks(800, 2, Part { hold: millis(200), ..Part::default() });
 }
 
-/// C holds n0 for a moment and hands it over to B, and B stands still. n0 forgets that. A heals n0,
-/// and counts n0 once no round can still rest on the forgotten grant. A's hold on n1 ends, and n1
-/// grants B, with the ballot of n0's push. But this push is older than MAX_ROUND.
+/// C holds n0 for a moment and hands it over to B, and B stands still. n0 forgets this hand-over. A
+/// heals n0, and counts n0's votes once no round can still rest on the forgotten grant. A's hold on
+/// n1 ends, and n1 grants B, with the ballot of n0's push. But this push is older than MAX_ROUND.
 pub fn handed_over_longer_ago_than_a_round_may_last(script: &mut Script) {
     script.world(3, 3, 8_000, 12_000);
     script.node_timeout(20_000);
@@ -62,7 +62,7 @@ pub fn handed_over_longer_ago_than_a_round_may_last(script: &mut Script) {
     script.hold_one_way(0, &[0], 0, 300..800, 800);
     script.hold_back(0, &[1], 300..NEVER, NEVER);
     script.asks(0, 0, Part { round_timeout: Some(millis(200)), ..Part::default() });
-    // C learns that others hold n1 and n2 only when B waits.
+    // The replies of n1 and n2, which refuse C, arrive only when B already waits.
     script.hold_one_way(2, &[1, 2], 1, 0..500, 600);
     script.asks(40, 2, once(5_000));
     let (ttl, round_timeout) = (Some(millis(12_000)), Some(millis(5_000)));
@@ -117,7 +117,7 @@ pub fn claimed_where_it_was_handed_over_with_another_ballot(script: &mut Script)
 
 /// A releases when B has a place on n0 and n1 only, and C on n2 and n3 only. So B and C are handed
 /// two of four nodes each, and a quorum is three. D waits behind them. The three must not pass the
-/// two halves round among themselves: each must soon get the lock.
+/// two halves among themselves for ever: each must soon get the lock.
 pub fn handed_over_half_and_half(script: &mut Script) {
     script.world(4, 4, 10_000, 12_000);
     script.jitter = 2;

@@ -26,7 +26,7 @@ pub fn two_lists_of_one_name(script: &mut Script) {
     script.at(40_000, Cue::Kill(1));
 }
 
-/// Both start at the same moment, and ask again and again. In the end one of them stops, and the
+/// A and B start at the same moment, and ask again and again. In the end one of them stops, and the
 /// other gets the name in bounded time.
 pub fn two_lists_share_a_node(script: &mut Script) {
     script.two_lists(3_000, 5_000);
@@ -122,7 +122,8 @@ pub fn lists_that_hold_each_other_up_lapse(script: &mut Script) {
     two_lists_hold_each_other_up(script, 0);
 }
 
-/// The same, and the clocks of the nodes that are not shared are behind.
+/// As `lists_that_hold_each_other_up_lapse`, but the clocks of the two nodes that are not shared
+/// are behind.
 pub fn lists_that_hold_each_other_up_lapse_whatever_clocks_show(script: &mut Script) {
     two_lists_hold_each_other_up(script, 3_000);
 }
@@ -167,7 +168,8 @@ pub fn other_servers_of_another_list(script: &mut Script) {
     script.at(35_000, Cue::Kill(1));
 }
 
-/// n0 leads B to another server. A has n0, n1 and n2. B has this other server, n3 and n4.
+/// The name n0 leads B to another server. A uses n0, n1 and n2. B uses this other server, n3 and
+/// n4.
 fn two_servers_behind_one_name(script: &mut Script, copied: bool) {
     world(script, 5, 2);
     script.plan.spares = 1;
@@ -194,8 +196,8 @@ pub fn a_replica_takes_over_beside_its_master(script: &mut Script) {
     two_servers_behind_one_name(script, true);
 }
 
-/// A process cannot reach n0, which restarts. Others must soon ignore the old id that it still
-/// knows.
+/// A process cannot reach n0, which restarts. Other clients must soon ignore the old id of n0 that
+/// this process still knows.
 pub fn who_cannot_reach_a_node_does_not_show_its_record(script: &mut Script) {
     world(script, 3, 2);
     cut(script, 1, 5_000..NEVER, &[0]);
@@ -237,7 +239,8 @@ pub fn a_newcomer_beside_a_restart(script: &mut Script) {
     script.asks(starts + 100, 1, Part { must: true, ..asks_for(4_500, 500) });
 }
 
-/// A process starts beside a running one while a machine is dead. The process must not wait for it.
+/// A process starts beside a running one while a node's machine is dead. The new process must not
+/// wait for this node.
 pub fn a_newcomer_while_a_machine_is_dead(script: &mut Script) {
     script.world(3, 1, 3_000, 20_000);
     let node = script.dice.index(3);
@@ -272,8 +275,8 @@ pub fn revoked_by_who_is_kept_out(script: &mut Script) {
     script.at(35_000, Cue::Kill(1));
 }
 
-/// A holder stands still until its list has lapsed and another list is in force. It must not hold
-/// the name any more.
+/// A holder stands still until its list has lapsed and another list is in force. When the holder
+/// continues, it must not hold the name any more.
 pub fn who_stands_still_holds(script: &mut Script) {
     world(script, 5, 1);
     script.plan.lists = vec![vec![0, 1, 2], vec![2, 3, 4]];

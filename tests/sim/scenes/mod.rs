@@ -1,6 +1,6 @@
-//! Scenes: scripts for moments that random worlds rarely meet. Each scene runs some hundred times
-//! with other times, and the judge checks each run. In comments, A, B and C mostly are the
-//! processes 0, 1 and 2, and n0 is node 0.
+//! Scenes: scripts for moments that random worlds rarely meet. Each scene runs some hundred times,
+//! each time with other delays, and the judge checks each run. In comments, A, B and C are mostly
+//! the processes 0, 1 and 2, and n0 is node 0.
 
 mod doubt;
 mod elections;
@@ -35,7 +35,8 @@ use script::Script;
 pub struct Scene {
     pub name: &'static str,
     pub write: fn(&mut Script),
-    /// Whether the judge excuses nothing, not even what the library does not promise.
+    /// If true, the judge excuses nothing: it also reports failures that the library's promises
+    /// exclude.
     pub strict: bool,
 }
 

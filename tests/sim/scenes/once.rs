@@ -51,8 +51,8 @@ pub fn many_claim_a_period_at_once(script: &mut Script) {
     }
 }
 
-/// A claims the period but reaches only one node, so it gets nothing. B needs this node. B must be
-/// the first then.
+/// A claims the period but reaches only one node, so A gets nothing. B needs this node, and must
+/// get the period later.
 pub fn who_was_not_first_keeps_no_period(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
     script.hold_back(0, &[1, 2], 0..3_000, NEVER);

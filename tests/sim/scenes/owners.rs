@@ -8,7 +8,7 @@ use crate::judge::history::Verb;
 const HOUR: u64 = 3_600_000;
 
 /// A holds n0 and n1. B waits there, is granted n2 and withdraws from n2. This withdrawal arrives
-/// late: after B was handed n0 and n1, cannot reach n1 any more, and depends on n0 and n2.
+/// late. By then, B was handed n0 and n1, cannot reach n1 any more, and depends on n0 and n2.
 fn withdrawn_late(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.jitter = 2;
@@ -28,15 +28,15 @@ pub fn a_withdrawal_comes_when_its_owner_holds(script: &mut Script) {
     script.strays(1, 2, Verb::Claim, 590..1_000, NEVER);
 }
 
-/// The same, but B's wall clock is ahead. So B withdraws ballots above the pushed one, and must ask
-/// with a higher ballot.
+/// As `withdrawn_late`, but B's wall clock is ahead. So B withdraws ballots above the pushed
+/// ballot, and must ask with a higher ballot.
 pub fn a_push_is_below_what_was_withdrawn_elsewhere(script: &mut Script) {
     script.at(0, Cue::StepWall { process: 1, by_ms: 60_000 });
     withdrawn_late(script);
 }
 
-/// All nodes hand the name over to B. B reads one push, and asks with its ballot. Before B's claims
-/// arrive, C revokes the name with a token above this ballot.
+/// All nodes hand the name over to B. B reads one push, and asks with the pushed ballot. Before B's
+/// claims arrive, C revokes the name with a token above this ballot.
 pub fn revoked_while_its_pushed_ballot_is_asked_with(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.jitter = 2;
@@ -62,7 +62,7 @@ pub fn a_claim_comes_behind_the_release_of_a_lower_token(script: &mut Script) {
 }
 
 /// B's wall clock is ahead, so B has asked with a higher ballot than its token. B stands still
-/// until its lock has ended. C gets a token between the two numbers. Then B releases.
+/// until its lock has ended. C gets a token between B's token and this ballot. Then B releases.
 pub fn released_when_another_has_a_token_below_what_was_asked_with(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.jitter = 2;

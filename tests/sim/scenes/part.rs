@@ -11,7 +11,7 @@ use crate::judge::history::{Micros, What};
 use crate::sessions::Does;
 use crate::world::{World, micros};
 
-/// One part. By default it waits for a minute, renews its lock, and holds it until a loss.
+/// One part. By default it waits for up to a minute, renews its lock, and holds it for a minute.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     pub ttl: Option<Duration>,
@@ -31,15 +31,15 @@ pub struct Part {
     pub must: bool,
     /// The names that the part asks for.
     pub names: &'static [u8],
-    /// Whether it acquires as a reader.
+    /// Whether the part acquires as a reader.
     pub shared: bool,
     /// Asks for permits instead of a lock: how many, and how many the semaphore has.
     pub permits: Option<(u32, u32)>,
     /// Claims a period instead of a lock. Then `dropped` means that the part undoes its permit.
     pub once_per: Option<Duration>,
-    /// Campaigns instead, and proclaims this many values with this pause between them.
+    /// Campaigns in an election instead, and proclaims this many values with this pause after each.
     pub proclaims: Option<(u32, Duration)>,
-    /// Acquires as a writer, and then becomes a reader. Each lasts for `hold`.
+    /// Acquires as a writer, holds for `hold`, then becomes a reader, and holds for `hold` again.
     pub downgrades: bool,
     /// Uses a session instead of a lock, and takes these steps in it.
     pub session: Option<&'static [Does]>,
@@ -136,8 +136,8 @@ pub fn init(world: &Arc<World>, process: usize) {
     world.clone().exec.spawn(
         process,
         Box::pin(async move {
-            // The call fails unless all nodes answer and none has served before. Scenes expect
-            // that.
+            // The call fails if a node does not answer, or has served before. Scenes expect such
+            // failures.
             let _ = quorum.init().await;
             world.parts.ended(number);
         }),

@@ -23,7 +23,8 @@ pub fn permits_are_asked_for_by_many(script: &mut Script) {
     }
 }
 
-/// The same, while nodes forget one after the other, and a holder stands still.
+/// Several processes ask for permits while nodes forget one after the other, and a process stands
+/// still.
 pub fn permits_while_nodes_forget(script: &mut Script) {
     semaphore(script, 5, 2);
     for nth in 0..40u64 {
@@ -39,8 +40,8 @@ pub fn permits_while_nodes_forget(script: &mut Script) {
     script.at(at, super::script::pause(1, last));
 }
 
-/// Three processes each reach another two of three nodes. Each node knows of two holders at most.
-/// So if nodes only counted permits, there could be three holders.
+/// Each of three processes reaches a different pair of the three nodes. Each node knows of two
+/// holders at most. So if nodes only counted permits, there could be three holders.
 pub fn each_of_three_reaches_two_of_three_nodes(script: &mut Script) {
     semaphore(script, 3, 2);
     for process in 0..3 {
@@ -50,8 +51,8 @@ pub fn each_of_three_reaches_two_of_three_nodes(script: &mut Script) {
     }
 }
 
-/// A process that waits for permits and holds the gate dies. Processes behind it must be served
-/// once its hold of the gate has ended.
+/// A process that waits for permits and holds the gate dies. Processes that wait behind it must get
+/// permits once the dead process's hold of the gate has ended.
 pub fn whoever_has_the_gate_dies(script: &mut Script) {
     semaphore(script, 3, 2);
     script.asks(0, 0, Part { must_keep: true, ..takes(1, 2, 5_000, 6_000) });

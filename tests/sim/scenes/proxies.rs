@@ -8,7 +8,7 @@ use crate::cue::Cue;
 use crate::judge::history::Memory;
 
 /// A holds n0 and n1. n0 restarts empty behind a proxy, so no connection ends. B asks n0 and
-/// notices. What B does then must not hide the restart from C, which asks right after B.
+/// notices the restart. B's next requests must not hide it from C, which asks right after B.
 pub fn one_client_notices_and_the_next_must_too(script: &mut Script) {
     script.world(3, 3, 2_000, 3_000);
     script.plan.proxied = true;
@@ -21,8 +21,8 @@ pub fn one_client_notices_and_the_next_must_too(script: &mut Script) {
     }
 }
 
-/// A holds n0 and n1. B connects to n0 again. Once B has read which process answers, another
-/// process takes over, which has forgotten A. It carries out B's next request.
+/// A holds n0 and n1. B connects to n0 again. Once B has read which server process answers, another
+/// server process without data takes over, and carries out B's next request.
 pub fn replaced_while_it_is_greeted(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
     script.plan.proxied = true;

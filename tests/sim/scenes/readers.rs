@@ -44,7 +44,7 @@ pub fn a_writer_gives_up_between_two_readers(script: &mut Script) {
 }
 
 /// A reader waits, and its pushes are lost. In reply to its asks, nodes must show the ballot with
-/// which they hold the name for it.
+/// which they handed the name over to this reader.
 pub fn handed_over_with_a_ballot_that_it_does_not_know(script: &mut Script) {
     script.world(3, 2, 4_000, 5_000);
     script.plan.hints = LOST;

@@ -1,5 +1,5 @@
-//! Nodes that forgot in different ways, and what their records show of that. In comments, A holds
-//! the name on n0 and n1, B reaches n0 and n2, and M only says hello.
+//! Nodes that forget in different ways, and the records by which clients notice this. In comments,
+//! A holds the name on n0 and n1, B reaches n0 and n2, and M only says hello.
 
 use super::part::Part;
 use super::script::{NEVER, Script, forgets, millis};
@@ -58,7 +58,7 @@ pub fn a_young_record(script: &mut Script) {
     script.asks(12_500, b, waits());
 }
 
-/// The same, but n0 restarts with an old copy of its data.
+/// n0 restarts with an old copy of its data, and then B starts.
 pub fn restarted_with_an_old_copy(script: &mut Script) {
     let b = beside_m(script, 11_000);
     script.at(1_750, Cue::Save(0));
@@ -217,7 +217,8 @@ pub fn init_is_taken_back(script: &mut Script) {
     script.asks(19_000, 3, waits());
 }
 
-/// A's clock is ahead. n0 forgets A's high token. When n0 votes again, n1, which has it, is down.
+/// A's clock is ahead. n0 forgets A's high token. n1 knows this token, but is down when n0 votes
+/// again.
 pub fn a_node_that_forgot_is_synced(script: &mut Script) {
     world(script, 3, 2);
     script.at(1_500, Cue::StepWall { process: 0, by_ms: 100_000 });
@@ -230,8 +231,8 @@ pub fn a_node_that_forgot_is_synced(script: &mut Script) {
     script.asks(41_000, 2, brief());
 }
 
-/// The same with five nodes. Two nodes forgot, and the only reachable node that knows the token is
-/// away for a while. The two nodes must not sync each other.
+/// As `a_node_that_forgot_is_synced`, with five nodes. Two nodes forget the token. The only other
+/// node that knows it is down for a while. The two nodes must not sync each other.
 pub fn who_forgot_syncs_nobody(script: &mut Script) {
     world(script, 5, 2);
     script.at(1_500, Cue::StepWall { process: 0, by_ms: 100_000 });
@@ -253,7 +254,8 @@ pub fn clocks_of_a_quorum_are_set_back(script: &mut Script) {
     script.asks(60_000, 0, must());
 }
 
-/// FLUSHALL on n0, and another client makes the record. B, still connected, asks before a hello.
+/// FLUSHALL on n0, and another client makes the record. B is still connected, and asks n0 before
+/// B's next hello.
 pub fn a_reply_shows_another_id(script: &mut Script) {
     world(script, 3, 3);
     script.asks(2_000, 0, holds());
@@ -268,7 +270,7 @@ pub fn a_reply_shows_another_id(script: &mut Script) {
     script.asks(at + 1_500, 1, waits());
 }
 
-/// A replica takes over for n0. It has run for long, and never got the record.
+/// A replica takes over for n0. The replica has run for a long time, and never got the record.
 pub fn a_replica_without_data_takes_over(script: &mut Script) {
     world(script, 3, 1);
     script.asks(2_000, 0, holds());

@@ -1,6 +1,6 @@
 //! The language of scenes: a world without faults of its own, and events at given times. Times are
-//! milliseconds from the moment at which all connections are up. In each run, each event is later
-//! by another random delay.
+//! milliseconds from the moment at which all connections are up. Each run delays each event by
+//! another random time.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -72,7 +72,7 @@ impl Script {
         self.hold_one_way(process, nodes, 1, sent, until);
     }
 
-    /// The same for one direction: 0 is to the node, 1 is from the node.
+    /// As `hold_back`, in one direction: 0 is to the node, 1 is from the node.
     pub fn hold_one_way(&mut self, process: usize, nodes: &[usize], way: usize, sent: Range<u64>, until: u64) {
         for &node in nodes {
             let sent = real(sent.start)..real(sent.end);
@@ -88,20 +88,21 @@ impl Script {
         self.held_back.push(HeldBack { process, node, way: 0, sent, until, verb: Some(verb) });
     }
 
-    /// Gives the cue when the node has answered an operation of this kind and process like this.
+    /// Gives the cue when the node has carried out an operation of this verb and process, with this
+    /// answer.
     pub fn once_done(&mut self, verb: Verb, process: usize, node: usize, answer: Answer, then: Cue) {
         self.once(Seen::Done, verb, process, Some(node), answer, 0, then);
     }
 
-    /// The same, but for the first such operation after `at`.
+    /// As `once_done`, for the first such operation after `at`.
     pub fn once_done_after(&mut self, at: u64, verb: Verb, process: usize, node: usize, answer: Answer, then: Cue) {
         let (process, node, answer) = (Some(process), Some(node), Some(answer));
         let moment = Moment { seen: Seen::Done, process, node, verb, answer, nth: 0 };
         self.at(at, Cue::Awaits(moment, Box::new(then)));
     }
 
-    /// Gives the cue when the `nth` such answer (counted from 0) has reached the process, from any
-    /// node, and before the process runs.
+    /// Gives the cue when answer number `nth` (counted from 0) of this kind has reached the
+    /// process, from any node. The process has not run since.
     pub fn once_answered(&mut self, verb: Verb, process: usize, answer: Answer, nth: u32, then: Cue) {
         self.once(Seen::Answered, verb, process, None, answer, nth, then);
     }
@@ -121,7 +122,8 @@ impl Script {
         self.waiting.when(moment, vec![then]);
     }
 
-    /// When all cues were given, all held messages have arrived, and two more ttls have passed.
+    /// The end of the scene: all cues were given, all messages that are held back until some time
+    /// have arrived, and two more ttls have passed.
     pub fn ends(&self) -> Duration {
         let last = self.cues.iter().map(|(at, _)| *at).max().unwrap_or(ms(BEGIN));
         let late = self.held_back.iter().filter_map(|held| held.until).max().unwrap_or(0);

@@ -31,8 +31,9 @@ pub fn one_of_three_names_is_unlocked_while_a_renewal_is_under_way(script: &mut 
     script.asks(300, 1, Part { must_keep: true, ..must(&[1], 1_500, 4_000) });
 }
 
-/// The same, but the renewal reaches some nodes after the release, on a connection that was
-/// replaced. By then another owner holds the name there, or nobody.
+/// A session unlocks one of three names. A renewal of all three reaches some nodes after this
+/// release, on a connection that was replaced. By then another owner holds the name there, or
+/// nobody.
 pub fn a_renewal_comes_behind_the_release_of_a_part(script: &mut Script) {
     names(script, 2);
     let late = [&[0][..], &[1, 2], &[0, 1, 2]][script.dice.index(3)];
@@ -118,7 +119,7 @@ pub fn one_name_of_a_session_is_taken_away(script: &mut Script) {
 }
 
 /// A machine is suspended until a session's time is over. Before any timer reports this, the
-/// session unlocks a name, and reports it as free. So all its names must be free.
+/// session unlocks a name, and reports it as free. So all names of the session must be free.
 pub fn unlocked_when_the_time_of_the_session_is_over(script: &mut Script) {
     names(script, 1);
     script.at(2_760, suspend(0, 400));

@@ -16,8 +16,8 @@ fn asks_for(names: &'static [u8], timeout: u64, hold: u64) -> Part {
     Part { names, timeout: millis(timeout), hold: millis(hold), ..Part::default() }
 }
 
-/// Callers ask for each of three names more often than it can be held. A caller that asks for all
-/// three must get them before callers that asked later.
+/// Callers ask for each of three names faster than they can hold it one after the other. A caller
+/// that asks for all three must get them before callers that asked later.
 pub fn a_set_among_locks_on_its_names(script: &mut Script) {
     names(script, 3);
     for nth in 0..200 {
@@ -95,7 +95,7 @@ pub fn one_name_of_a_set_is_taken_away_while_it_waits(script: &mut Script) {
 }
 
 /// A set loses a name while it waits for another. Later callers wait for the lost name. The set
-/// begins anew, and must get it before these callers.
+/// begins anew, and must get this name before these callers.
 pub fn a_set_that_begins_anew_keeps_its_place(script: &mut Script) {
     names(script, 6);
     script.asks(0, 1, asks_for(&[1], 5_000, 2_000));
@@ -117,7 +117,7 @@ pub fn one_name_of_a_set_is_taken_away(script: &mut Script) {
 }
 
 /// A set gets its names one after the other, and its holder dies soon after the last one. The next
-/// holder of the first name has a clock that is behind. Its token must still be higher.
+/// holder of the first name has a clock that is behind, but must still get a higher token.
 pub fn the_holder_of_a_set_that_was_gathered_dies(script: &mut Script) {
     names(script, 3);
     script.at(0, Cue::StepWall { process: 2, by_ms: -3_600_000 });

@@ -45,7 +45,8 @@ pub fn the_common_node_is_synced(script: &mut Script) {
     script.asks(votes, 1, brief());
 }
 
-/// The same, but a floor period (35 s) ends after the sync. The floor must keep the synced ballot.
+/// As `the_common_node_is_synced`, but a floor period (35 s) ends after the sync. The floor must
+/// keep the synced ballot.
 pub fn a_period_is_over_after_a_sync(script: &mut Script) {
     the_common_node_forgets(script, 3);
     // One period has passed, but not two.
@@ -53,8 +54,8 @@ pub fn a_period_is_over_after_a_sync(script: &mut Script) {
     script.asks(votes, 1, brief());
 }
 
-/// The same, but the node stores a low fence for the name: a fourth process gave up its wait while
-/// the node was quarantined.
+/// As `the_common_node_is_synced`, but the node stores a low fence for the name: a fourth process
+/// gave up its wait while the node was quarantined.
 pub fn a_sync_is_about_names_that_are_stored_too(script: &mut Script) {
     the_common_node_forgets(script, 4);
     script.hold_back(3, &[2], 0..NEVER, NEVER);
@@ -64,8 +65,8 @@ pub fn a_sync_is_about_names_that_are_stored_too(script: &mut Script) {
     script.asks(votes, 1, brief());
 }
 
-/// The clock of the node that two quorums share is set forward, and later back. While it is wrong,
-/// the fence expires, long before its time.
+/// The clock of the node that two quorums share is set forward, and later back. While the clock is
+/// wrong, the fence expires, long before its time.
 pub fn fences_expire_while_a_clock_is_wrong(script: &mut Script) {
     script.world(3, 2, 1_000, 1_500);
     ahead(script, 0);

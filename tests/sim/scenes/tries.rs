@@ -3,8 +3,8 @@
 use super::part::Part;
 use super::script::{Script, millis};
 
-/// Three processes try at one moment. Each reaches another node first, and gets only this grant. So
-/// nobody gets the name, and all three must try again.
+/// Three processes try at one moment. Each process reaches a different node first, and only this
+/// node grants it. So nobody gets the name, and all three must try again.
 pub fn tries_at_one_moment_split_the_votes(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.jitter = 3;

@@ -1,4 +1,4 @@
-//! Releases and hand-overs at moments at which messages overtake each other.
+//! Releases and hand-overs while messages are late or overtake each other.
 
 use super::part::Part;
 use super::script::{NEVER, Script, forgets, millis, pause};
@@ -175,7 +175,7 @@ pub fn tokens_grow_though_wall_clocks_do_not(script: &mut Script) {
     script.hold_back(0, &[0], 0..NEVER, NEVER);
     script.hold_back(1, &[2], 0..NEVER, NEVER);
     script.asks(30, 0, Part { hold: millis(100), ..Part::default() });
-    // The second process asks after the release: a refused claim would learn the fence.
+    // The second process asks after the release: the refusal of a claim would show it the fence.
     script.asks(300, 1, Part { hold: millis(100), ..Part::default() });
 }
 
@@ -230,8 +230,8 @@ pub fn revoked_while_it_is_handed_over(script: &mut Script) {
     script.hold_one_way(2, &[2], 1, 425..550, 560);
 }
 
-/// The same. A third waiter, whose clock is ahead, gives up before the revocation arrives. Its
-/// release raises the fence of the name that B holds.
+/// As `revoked_while_it_is_handed_over`. Also, another waiter, whose clock is ahead, gives up
+/// before the revocation arrives. This waiter's release raises the fence of the name that B holds.
 pub fn revoked_while_another_raises_the_fence(script: &mut Script) {
     script.world(3, 4, 2_000, 2_500);
     script.jitter = 2;
@@ -276,8 +276,8 @@ pub fn revoked_by_a_clock_that_is_ahead(script: &mut Script) {
     script.at(at, Cue::Revokes { process: 2, name: 0 });
 }
 
-/// A's round fails, and its withdrawal is late, on a connection that has been replaced. It must not
-/// free a name that was granted with a higher ballot since.
+/// A's round fails, and its withdrawal is late, on a connection that has been replaced. The late
+/// withdrawal must not free a name that was granted with a higher ballot since.
 pub fn a_withdrawal_comes_behind_the_next_round(script: &mut Script) {
     script.world(3, 2, 3_000, 4_000);
     script.jitter = 2;
@@ -291,8 +291,8 @@ pub fn a_withdrawal_comes_behind_the_next_round(script: &mut Script) {
     script.asks(300, 1, Part { hold: millis(400), ..Part::default() });
 }
 
-/// A name is revoked while its holder still uses it. Another caller asks at once. It must get the
-/// name only after the holder has dropped its guard.
+/// A name is revoked while its holder still uses it. Another caller asks at once, and must get the
+/// name, but only after the holder has dropped its guard.
 pub fn revoked_and_asked_for(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.asks(0, 0, Part::default());

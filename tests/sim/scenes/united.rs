@@ -14,7 +14,7 @@ fn waits(script: &mut Script, ttl: u64, until: u64) {
 }
 
 /// B, whose clock is an hour ahead, hands the second name over to A. From then on A's messages are
-/// held back, until C holds the first name with a token between the two.
+/// held back, until C holds the first name with a token between the tokens of A's two names.
 pub fn a_set_that_was_cut_off_ends_when_another_has_one_of_its_names(script: &mut Script) {
     waits(script, 2_000, 400);
     script.at(300, Cue::StepWall { process: 1, by_ms: 3_600_000 });
@@ -23,7 +23,7 @@ pub fn a_set_that_was_cut_off_ends_when_another_has_one_of_its_names(script: &mu
     script.asks(500, 2, Part { hold: millis(4_000), must: true, must_keep: true, ..Part::default() });
 }
 
-/// C revokes the first name from A before A renews the set, and A gets the second name.
+/// C revokes the first name from A just before A gets the second name and renews the set.
 pub fn one_name_of_a_set_is_taken_away_right_before_the_last_comes(script: &mut Script) {
     waits(script, 9_000, 500);
     let at = script.about(300, 180);

@@ -1,5 +1,5 @@
-//! The begin and end times of critical sections, by the machine's clock. They show overlaps of two
-//! sections even if the lock is wrong.
+//! The begin and end times of critical sections, by the machine's clock. So an overlap of two
+//! sections shows even if quorumlock has a bug.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(super) struct Section {
     pub(super) left: u64,
 }
 
-/// The sections of all workers, sorted by their begin.
+/// The sections of all workers, sorted by their start.
 pub(super) struct Course(Vec<Section>);
 
 impl Course {
@@ -34,8 +34,8 @@ impl Course {
         overlaps
     }
 
-    /// A percentile of the times from the end of a section to the begin of the next section.
-    /// `share` of these times are no longer than the result.
+    /// A percentile of the gaps between the end of a section and the start of the next section. The
+    /// fraction `share` of these gaps is no longer than the result.
     pub(super) fn handover(&self, share: f64) -> Duration {
         let handovers = self.0.windows(2).map(|pair| pair[1].entered.saturating_sub(pair[0].left));
         percentile(handovers.collect(), share)

@@ -48,8 +48,8 @@ impl Course {
         self.trips.iter_mut().zip(nodes).for_each(|(trips, node)| trips.extend(node.round_trip));
     }
 
-    /// The median round trip to each node. Leaves out nodes without one, and fails if most have
-    /// none.
+    /// The median round trip to each node. Leaves out nodes that reported no round trip. Fails if
+    /// at least half of the nodes reported none.
     fn round_trips(&mut self) -> Result<Vec<Duration>, Failure> {
         let median = |trips: &mut Vec<Duration>| {
             trips.sort_unstable();

@@ -21,7 +21,7 @@ use crate::process::{self, Signals};
 use crate::servers::Servers;
 use crate::settings::Settings;
 
-/// How long to wait for a lock that nobody else wants.
+/// How long an acquisition may wait for its lock.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long to wait for all nodes to vote.
 const SETTLE: Duration = Duration::from_secs(5);

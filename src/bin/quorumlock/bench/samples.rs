@@ -36,7 +36,8 @@ impl Samples {
         self.acquire.len()
     }
 
-    /// A percentile: `share` of all acquisitions took at most this long. `None` without samples.
+    /// A percentile: the fraction `share` of all acquisitions took at most this long. `None`
+    /// without samples.
     pub(super) fn acquired(&self, share: f64) -> Option<Duration> {
         percentile(&self.acquire, share)
     }
@@ -60,7 +61,7 @@ impl Samples {
         .collect()
     }
 
-    /// The same values as cells of a table, for people.
+    /// p50 and p99 of acquisitions and of releases, as cells of a table.
     pub(super) fn cells(&self) -> Vec<String> {
         let times = [self.acquired(0.5), self.acquired(0.99), self.released(0.5), self.released(0.99)];
         times.into_iter().map(|time| time.map_or_else(|| "-".to_owned(), crate::duration::show)).collect()

@@ -69,8 +69,8 @@ impl Summary {
         sorted.get(sorted.len() / 2).copied().unwrap_or_default()
     }
 
-    /// The measured rate of sections, divided by an ideal rate. Ideally, the gap between two
-    /// sections is as long as `round_trips` round trips to a quorum.
+    /// The measured rate of sections, divided by an ideal rate. At the ideal rate, the gap between
+    /// two sections takes `round_trips` round trips to a quorum.
     fn share(&self, round_trips: u32) -> f64 {
         self.rate() * (self.course.hold() + self.round_trip() * round_trips).as_secs_f64()
     }

@@ -48,7 +48,7 @@ impl Phase {
         progress: &Progress,
         name: impl Fn(u32) -> String,
     ) -> Result<Self, Failure> {
-        // Do not measure the first pair: an idle node may answer it more slowly.
+        // Do not measure the first pair: an idle node may answer more slowly.
         Samples::default().add_pair(&quorum.lock(name(pairs))).await?;
         let began = Instant::now();
         let mut samples = Samples::default();

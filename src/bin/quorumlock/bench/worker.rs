@@ -27,11 +27,12 @@ use crate::worker_processes;
 
 /// The lock's name.
 const LOCK: &str = "quorumlock-bench";
-/// The pause after a failure. Without it workers would retry at full speed while no quorum votes.
+/// The pause after a failure. Without this pause, workers would retry at full speed while no quorum
+/// votes.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A thread may wake up late by this much. So `rest` sleeps less by this time, then polls the
-/// clock.
+/// A sleeping thread may wake up this much too late. So `rest` ends its sleep this much earlier,
+/// and then polls the clock.
 const SLACK: Duration = Duration::from_micros(150);
 
 /// The report of a worker process. A process reports once when it is ready, and once at its end.
@@ -66,14 +67,16 @@ impl worker_processes::Report for Report {
     }
 }
 
-/// The measured time, by the machine's monotonic clock. Only sections that begin in it count.
+/// The measured time, by the machine's monotonic clock. Only sections that begin in this time
+/// count.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     begin: Duration,
     end: Duration,
 }
 
-/// The machine's monotonic clock, which all processes share. `Instant` does not promise that.
+/// The machine's monotonic clock, which all processes share. `Instant` does not promise that
+/// processes can compare its values.
 pub(super) fn now() -> Duration {
     let time = clock_gettime(ClockId::Monotonic);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -174,7 +177,7 @@ impl Worker<'_> {
         rest(self.hold).await;
         let section = Section { entered: micros(entered), left: micros(now()) };
         self.report.borrow_mut().sections.push(section);
-        // If no quorum confirmed the release (`Err`), that does not show that the lock was lost.
+        // Do not count `Err`: no quorum confirmed the release, but the lock may not have been lost.
         if let Ok(Released::AlreadyExpired) = guard.release().await {
             self.report.borrow_mut().lost += 1;
         }
@@ -209,7 +212,7 @@ enum Order {
     Stop,
 }
 
-/// Waits for the order that has the window. `None` if standard input ends first.
+/// Waits for `Order::Work`, and returns its window. `None` if standard input ends first.
 async fn opened(orders: &mut watch::Receiver<Order>) -> Option<Window> {
     let order = orders.wait_for(|order| !matches!(order, Order::Wait)).await.ok()?;
     if let Order::Work(window) = *order { Some(window) } else { None }

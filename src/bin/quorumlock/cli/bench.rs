@@ -23,7 +23,8 @@ pub(crate) enum Bench {
     Contention(Contention),
 }
 
-// The nodes of a benchmark. clap would show a doc comment here instead of the subcommand's help.
+// The nodes of a benchmark. This is not a doc comment: clap would show a doc comment instead of the
+// subcommand's help.
 #[derive(Args)]
 pub(crate) struct Place {
     #[command(flatten)]

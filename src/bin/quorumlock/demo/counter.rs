@@ -1,6 +1,6 @@
-//! The resource that the lock protects: a counter in a file. A second file has a lock of the
-//! kernel, which shows whether two workers are in their sections at once, even if quorumlock is
-//! wrong.
+//! The resource that the lock protects: a counter in a file. In its section, a worker also locks a
+//! second file with `flock`. So the kernel shows whether two workers are in their sections at once,
+//! even if quorumlock has a bug.
 
 use std::fs;
 use std::io;
@@ -32,8 +32,8 @@ impl Counter {
         Self { file: path("counter"), scratch: path(&format!("counter.{worker}")), inside: path("inside") }
     }
 
-    /// Enters the critical section: takes the kernel's lock on the file. The kernel unlocks the
-    /// file even if the process is killed. `None` if another worker is in its section.
+    /// Enters the critical section: takes the kernel's lock on the file `inside`. The kernel
+    /// unlocks the file even if the process is killed. `None` if another worker is in its section.
     pub(super) fn enter(&self) -> io::Result<Option<Inside>> {
         let file = fs::File::options().create(true).append(true).open(&self.inside)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -29,8 +29,8 @@ const ONE_IN: u64 = 40;
 /// The ttl if none is set.
 const TTL: Duration = Duration::from_secs(6);
 
-/// Works until a signal, and then prints its counts as one JSON object. The exit code is 1 if two
-/// sections overlapped.
+/// Works until a signal comes, and then prints its counts as one JSON object. The exit code is 1 if
+/// two sections overlapped.
 pub(crate) async fn service(args: DemoService) -> Outcome {
     let mut signals = Signals::ending()?;
     exporter::start(args.metrics.as_deref(), None)?;

@@ -25,7 +25,8 @@ use crate::worker_processes;
 
 /// The timeout of one acquisition.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The pause after a failure. Without it workers would retry at full speed while no quorum votes.
+/// The pause after a failure. Without this pause, workers would retry at full speed while no quorum
+/// votes.
 const PAUSE: Duration = Duration::from_millis(20);
 const REPORT: Duration = Duration::from_millis(200);
 
@@ -94,7 +95,7 @@ impl Pace {
     const BUSY: Self =
         Self { usual: Duration::ZERO, long: Duration::from_millis(1), one_in: 10, pause: Duration::ZERO };
 
-    /// How long the next section takes, if there were `sections` before it.
+    /// How long the next section takes, after `sections` earlier sections.
     const fn section(&self, sections: u64) -> Duration {
         if (sections + 1).is_multiple_of(self.one_in) { self.long } else { self.usual }
     }
@@ -149,7 +150,7 @@ impl Workers<'_> {
     async fn hold(&self, guard: LockGuard, took: Duration, counter: &Counter) -> io::Result<()> {
         self.report.borrow_mut().latencies.record(took);
         self.section(&guard, counter).await?;
-        // If no quorum confirmed the release (`Err`), that does not show that the lock was lost.
+        // Do not count `Err`: no quorum confirmed the release, but the lock may not have been lost.
         if let Ok(Released::AlreadyExpired) = guard.release().await {
             self.report.borrow_mut().lost += 1;
         }
@@ -185,7 +186,7 @@ async fn timed(lock: &QuorumLock) -> Option<(LockGuard, Duration)> {
     Some((guard, began.elapsed()))
 }
 
-/// Prints a report after each [`REPORT`]. Returns only if printing fails.
+/// Prints a report whenever [`REPORT`] has passed. Returns only if printing fails.
 async fn telling(report: &RefCell<Report>, counters: &Counters) -> io::Result<()> {
     loop {
         sleep(REPORT).await;

@@ -30,8 +30,9 @@ impl Sample {
     }
 }
 
-/// Finds the largest step of the clock between two readings. Returns by how many seconds it exceeds
-/// the allowed drift; `None` if there is no step. Does not find steps shorter than the round trips.
+/// Finds the largest step of the clock between two readings. Returns by how many seconds this step
+/// exceeds the allowed drift; `None` if there is no step. Does not find steps shorter than the
+/// round trips.
 pub(super) fn step(samples: &[Sample]) -> Option<f64> {
     let pairs =
         samples.iter().enumerate().flat_map(|(index, one)| samples[index + 1..].iter().map(move |next| (one, next)));
@@ -47,9 +48,9 @@ fn left(one: &Sample, next: &Sample) -> Option<f64> {
     (over != 0.0).then_some(over)
 }
 
-/// By how many seconds, at least, the server's clock is ahead of this machine's clock; negative if
-/// the server's clock is behind. Returns 0 if the reading with the shortest round trip shows no
-/// difference. The other readings do not count.
+/// The difference between the server's clock and this machine's clock, in seconds; negative if the
+/// server's clock is behind. This is the smallest difference that agrees with the reading that has
+/// the shortest round trip. The other readings do not count.
 pub(super) fn ahead(samples: &[Sample]) -> f64 {
     let Some(best) = samples.iter().min_by_key(|sample| sample.trip()) else { return 0.0 };
     let most = best.there.as_secs_f64() - (best.here.as_secs_f64() - best.trip().as_secs_f64());

@@ -14,7 +14,8 @@ const HERE: &str = "this machine";
 pub(super) struct Domains(Vec<String>);
 
 impl Domains {
-    /// The domains that the user gave. If there are none, each node's domain is its host. Blocks.
+    /// The domains that the user gave. If there are none, each node's domain is its host. Blocks
+    /// while it resolves names of hosts.
     pub(super) fn of(told: &[String], targets: &[Target]) -> Self {
         Self::with(told, targets, resolved)
     }
@@ -52,7 +53,7 @@ impl Domains {
         failed
     }
 
-    /// The number of nodes in each domain, the largest first.
+    /// The number of nodes in each domain, the largest number first.
     fn sizes(&self) -> Vec<usize> {
         let mut sizes = BTreeMap::new();
         self.0.iter().for_each(|domain| *sizes.entry(domain).or_insert(0) += 1);
@@ -62,8 +63,8 @@ impl Domains {
     }
 }
 
-/// The host of a node. If a name has several addresses, this is the lowest address, so different
-/// names of one machine give the same host.
+/// The host of a node, as its lowest IP address, so that different names of one machine give the
+/// same host. Without an address, this is the name itself.
 fn host(place: &Place, resolved: fn(&str) -> Vec<IpAddr>) -> String {
     match place {
         Place::Unix(_) => HERE.to_owned(),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// How much a finding matters, the worst first.
+/// How much a finding matters. The worst level comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     /// Two clients may hold one lock, or nobody can acquire locks. This does not end by itself.

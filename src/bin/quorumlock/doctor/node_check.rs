@@ -43,7 +43,8 @@ impl NodeCheck {
         }
         let info = info.map(|info| info.lines().map(harmless).collect::<Vec<_>>().join("\n"));
         let clock = readings(&mut connection).map_err(failed)?;
-        // Ask for rights last: this subscribes, and a subscribed connection accepts few commands.
+        // Ask for rights last: `Lacks::ask` subscribes, and a subscribed connection accepts few
+        // commands.
         let lacks = Lacks::ask(&mut connection, names).map_err(|error| said(&error));
         Ok(Self { info, clock, lacks, days, unguarded })
     }

@@ -1,4 +1,5 @@
-//! All observations, which come from the library and from the doctor's own connections.
+//! All observations of the nodes: those of the library, and those over the doctor's own
+//! connections.
 
 use std::time::Duration;
 

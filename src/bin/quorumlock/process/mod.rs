@@ -25,15 +25,15 @@ pub(crate) use signals::{Signals, asks_for_end, ends};
 
 /// The first argument of this executable when it is to become another program: see [`tied`].
 const TIED: &str = "__tied";
-/// The same, if this executable must write errors as JSON.
+/// As [`TIED`], for an executable that must write errors as JSON.
 const TIED_JSON: &str = "__tied-json";
 
-/// A command for `program`. On Linux, the kernel kills the program when this process ends, even by
-/// SIGKILL. Other systems start the program directly.
+/// A command for `program`. On Linux, the kernel kills the program when this process ends, even if
+/// SIGKILL ends this process. Other systems start the program directly.
 ///
 /// The kernel kills the program as soon as the *thread* that started it ends, so start it from the
-/// main thread. A process can request that signal only for itself. So the command first runs this
-/// executable, which requests the signal and then becomes the program: see [`become_tied`].
+/// main thread. A process can request this SIGKILL only for itself. So the command first runs this
+/// executable, which requests SIGKILL and then becomes the program: see [`become_tied`].
 pub(crate) fn tied(program: &OsStr) -> io::Result<Command> {
     if !cfg!(target_os = "linux") {
         return Ok(Command::new(program));

@@ -21,7 +21,8 @@ pub(super) fn reap() {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
-/// Reaps all ended children, and calls `reaped` with each. If `child` is one, returns its status.
+/// Reaps all ended children, and calls `reaped` with each. If `child` is one of them, returns its
+/// exit status.
 pub(super) fn reap_with(child: Pid, mut reaped: impl FnMut(Pid)) -> io::Result<Option<ExitStatus>> {
     let mut ended = None;
     loop {

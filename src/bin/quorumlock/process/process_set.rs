@@ -95,8 +95,8 @@ impl ProcessSet {
         if self.leads { kill_process_group(self.pid, signal) } else { kill_process(self.pid, signal) }
     }
 
-    /// Sends SIGTERM to the processes that have left our process group. The signals that keys of
-    /// the terminal send do not reach them.
+    /// Sends SIGTERM to the processes that have left our process group. Signals from the terminal's
+    /// keys do not reach these processes.
     pub(super) fn terminate_outside_our_group(&self) {
         let unreached = |member: &&Member| member.group != Some(getpgrp());
         let descendants = self.descendants();

@@ -38,8 +38,8 @@ pub(super) struct Descendants {
     /// The process groups whose processes are all descendants. Empty if some process could not be
     /// read, since that process may be in any group.
     pub(super) groups: HashSet<Pid>,
-    /// Whether living descendants may be missing: a process could not be read, or an ended child is
-    /// not reaped yet, which may have left children behind.
+    /// Whether living descendants may be missing: a process could not be read, or an ended child,
+    /// which may have left children behind, is not reaped yet.
     pub(super) may_lack: bool,
 }
 
@@ -106,7 +106,7 @@ pub(super) fn described(pid: Pid) -> String {
 }
 
 /// Reads each process once, and once more if its parent was not found. Also returns whether all
-/// processes could be read. Processes that start during the scan do not make it longer.
+/// processes could be read. Processes that start during the scan do not make the scan longer.
 fn seen(
     names: impl FnOnce() -> io::Result<Vec<Pid>>,
     look: impl Fn(Pid) -> io::Result<Option<Member>>,

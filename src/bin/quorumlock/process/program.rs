@@ -18,9 +18,11 @@ use super::suspension::Suspension;
 use super::{Signals, orphans, process_tree, terminal, tied};
 use crate::failure::Failure;
 
-/// The longest pause between two checks of the processes: SIGCHLD may be blocked by a parent.
+/// The longest pause between two checks of the processes. SIGCHLD alone is not enough, since a
+/// parent may have blocked this signal.
 const LOOK: Duration = Duration::from_millis(500);
-/// How often to send the stop signal at most: a process can fork between two scans.
+/// How often to send the stop signal at most. Once is not enough, since a process can fork between
+/// two scans.
 const STOPS: u32 = 50;
 
 /// A command of the user, with all processes that it started.
@@ -30,8 +32,8 @@ pub(crate) struct Program {
     changed: Signals,
     suspension: Suspension,
     end_request: EndRequest,
-    /// If the command ends this soon after a signal that may ask for its end, the signal has ended
-    /// it.
+    /// If the command ends this soon after a signal that may ask for its end, the signal counts as
+    /// the cause.
     grace: Duration,
 }
 
@@ -113,7 +115,8 @@ impl Program {
         passed
     }
 
-    /// Asks the command to end, even if it is stopped. False if this user may not signal it.
+    /// Asks the command to end, even if it is stopped. False if this user may not send signals to
+    /// the command.
     pub(crate) fn terminate(&mut self) -> bool {
         self.suspension.cancel();
         self.processes.signal_telling(&[Signal::TERM, Signal::CONT])
@@ -131,8 +134,8 @@ impl Program {
             if self.suspension.is_due(&self.processes) {
                 // Also stop the processes that a signal of the terminal does not reach.
                 self.stop().await;
-                // Let the caller poll signals first: it drops this future if a signal has come.
-                // Otherwise this process could stop for ever, just after its only SIGCONT.
+                // Let the caller poll signals first: the caller drops this future if a signal has
+                // come. Otherwise this process could stop for ever, just after its only SIGCONT.
                 yield_now().await;
                 if self.has_ended() {
                     continue;
@@ -145,8 +148,8 @@ impl Program {
     }
 
     /// Waits until the command has ended. If a signal asked the command to end, also waits for all
-    /// processes that it started: a shell ends at once by a signal, but its children may need
-    /// longer.
+    /// processes that the command started: a shell ends at once by a signal, but its children may
+    /// need longer.
     ///
     /// # Cancel safety
     /// Safe.
@@ -226,8 +229,8 @@ impl Program {
         }
     }
 
-    /// Sends the stop signal to all processes. Returns whether a scan after that finds none
-    /// running.
+    /// Sends the stop signal to all processes. Returns whether a scan after that finds no running
+    /// process.
     fn all_rest(&mut self) -> bool {
         let refused = self.processes.signal(&[Signal::STOP]);
         let _ = self.look();

@@ -28,10 +28,11 @@ const UNHEARD: [Signal; 9] = [
 /// Signals by which people and supervisors ask a program to end. Other signals may be messages:
 /// SIGHUP often means that a program should read its configuration again.
 const ASKING: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
-/// Stop signals. A terminal sends them for a key, or if a background process uses the terminal.
+/// Stop signals. A terminal sends them because of a key, or if a background process uses the
+/// terminal.
 const STOPPING: [Signal; 3] = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
 
-/// Signals that are caught from now on. A caught signal has no other effect on this process.
+/// The signals that this value catches. A caught signal has no other effect on this process.
 pub(crate) struct Signals(Vec<(Signal, Stream)>);
 
 impl Signals {

@@ -14,7 +14,8 @@ const GENERALIZED_TIME: u8 = 0x18;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CertificateExpiry {
     pub(crate) client: Option<i64>,
-    /// The days of the configured authority that expires first, and of the one that expires last.
+    /// The days until the first of the configured authorities expires, and until the last one
+    /// expires.
     pub(crate) authorities: Option<(i64, i64)>,
 }
 
@@ -39,7 +40,7 @@ fn ends(der: &[u8]) -> Option<i64> {
     let (_, signed, _) = element(certificate)?;
     let (tag, _, rest) = element(signed)?;
     let mut fields = if tag == CONTEXT_0 { rest } else { signed };
-    // Serial number, signature and issuer.
+    // Skip the serial number, the signature and the issuer.
     for _ in 0..3 {
         (_, _, fields) = element(fields)?;
     }

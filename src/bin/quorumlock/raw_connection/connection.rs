@@ -6,7 +6,8 @@ use crate::words::harmless;
 
 /// The most bytes of one reply with all its parts. INFO, the longest reply, is shorter.
 const LONGEST: usize = 1 << 20;
-/// The most elements of an array in a reply. The commands that are sent here get fewer.
+/// The most elements of an array in a reply. The commands that use this connection get fewer
+/// elements.
 const MOST: usize = 64;
 
 pub(crate) trait Stream: Read + Write {}
@@ -137,7 +138,7 @@ fn stranger() -> io::Error {
 pub(super) mod tests {
     use super::*;
 
-    /// A stream that returns these bytes to every reader, whatever is written to the stream.
+    /// A stream from which these bytes are read, whatever is written to the stream.
     pub(crate) struct Says(pub(crate) io::Cursor<Vec<u8>>);
 
     impl Read for Says {

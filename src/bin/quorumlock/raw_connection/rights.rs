@@ -23,8 +23,8 @@ const PREFIX: &str = "quorumlock:";
 const PATIENCE: Duration = Duration::from_secs(10);
 const NO_SCRIPT: &str = "0000000000000000000000000000000000000000";
 
-/// What fails without a right. docs/rights.md says the same. A test checks, with `quorumlock run`,
-/// that this type and that page are true.
+/// What fails if a right is missing. docs/rights.md says the same. A test takes away each right,
+/// and checks the results of `run`, `status` and `doctor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Effect {
     /// The node grants no lock: the client cannot use the node at all, or cannot make its record,
@@ -34,7 +34,7 @@ pub(crate) enum Effect {
     Some,
     /// Waiters are not notified.
     WakeUps,
-    /// Only listing all names fails, and `init`, which lists all names first.
+    /// Only listing all names fails, and so does `init`, which lists all names first.
     Listing,
     Nothing,
 }
@@ -152,7 +152,8 @@ impl Lacks {
         let mut lacks = Self { emptied: emptied(&history.join("\n")), ..Self::default() };
         for ((effect, command), reply) in commands.zip(replies) {
             match reply {
-                // The server refused this before it checked rights, so the rights are unknown.
+                // The server refused this command before it checked rights, so the rights are
+                // unknown.
                 Reply::Refused(why) if refuses_connection(&why) || why.starts_with("ERR unknown command") => {
                     return Err(io::Error::other(why));
                 }
@@ -215,7 +216,8 @@ impl Lacks {
 /// the node could not be asked.
 pub(crate) type Asked = Result<Option<Lacks>, String>;
 
-/// Asks the nodes whose entry in `worth` is true.
+/// Finds the missing rights on the nodes whose entry in `worth` is true. Does not ask the other
+/// nodes.
 pub(crate) async fn asked(settings: &Settings, step: Duration, worth: &[bool]) -> Vec<Asked> {
     let (tls, names) = (settings.encryption.own(), Names::of(settings));
     let nodes = settings.logged_in();

@@ -34,8 +34,8 @@ pub(super) fn encrypted(tls: &Tls, host: &str, mut stream: TcpStream) -> io::Res
     Ok((StreamOwned::new(connection, stream), days))
 }
 
-/// For how many whole days the chain will be accepted. This verifies the chain at later times, so
-/// that it need not parse certificates.
+/// For how many whole days the chain will be accepted. Verifies the chain at later times, which
+/// needs no parser for certificates.
 fn days(verifier: &dyn ServerCertVerifier, chain: &[CertificateDer<'_>], name: &ServerName<'_>) -> u32 {
     let Some((first, rest)) = chain.split_first() else { return 0 };
     let now = Duration::from_secs(UnixTime::now().as_secs());

@@ -19,7 +19,9 @@ use crate::words::listed;
 const LOOK: Duration = Duration::from_millis(500);
 /// If the command still runs this long after a signal that asks for its end, a note says so.
 const SILENCE: Duration = Duration::from_secs(2);
-/// SIGKILL is sent this long before the validity ends, or a quarter of the grace if that is less.
+/// SIGKILL is sent this long before the validity or the grace ends, whichever is earlier. If a
+/// quarter of the grace is shorter than this time, SIGKILL is sent a quarter of the grace before
+/// that end.
 const MARGIN: Duration = Duration::from_millis(500);
 /// How long to wait for killed processes to end, even if the validity ends before.
 const DYING: Duration = Duration::from_secs(5);
@@ -65,7 +67,8 @@ impl Supervisor {
             }
             tokio::select! {
                 biased;
-                // Check signals first: if the same signal ended the command, `asked` must be set.
+                // Check signals first: the signal may also have ended the command, and then `asked`
+                // must be set.
                 signal = signals.next() => {
                     let asks = process::asks_for_end(signal);
                     asked |= asks;
@@ -97,8 +100,8 @@ impl Supervisor {
         let deadline = end.min(Instant::now() + self.grace);
         let kill = deadline.checked_sub(MARGIN.min(self.grace / 4)).unwrap_or(deadline);
         let time = kill.saturating_duration_since(Instant::now());
-        // If no time is left, send no SIGTERM: it comes with SIGCONT and continues a stopped
-        // command.
+        // If no time is left, send no SIGTERM: `terminate` also sends SIGCONT, and a stopped
+        // command would continue.
         let asked = !time.is_zero() && program.terminate();
         let what = if asked { "; the command got SIGTERM" } else { "" };
         output::note(&below(&format!("{why}{what}"), &self.lease.failed_renewal()));

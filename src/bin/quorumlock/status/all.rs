@@ -40,7 +40,7 @@ pub(super) async fn all(quorum: &Quorum, settings: &Settings, limit: usize, as_j
     Ok(if lacks.is_none() { ExitCode::SUCCESS } else { ExitCode::from(UNAVAILABLE) })
 }
 
-/// Why held names may be missing from the list; `None` if no name is missing.
+/// Why held names may be missing from the list; `None` if no name can be missing.
 fn lacks(quorum: &Quorum, names: &HeldNames) -> Option<&'static str> {
     if !names.is_complete() {
         return Some("no quorum of nodes has listed its names");

@@ -22,7 +22,8 @@ pub(super) fn says(inspected: &Inspected) -> Option<String> {
     })
 }
 
-/// Adds the holder's note, and for how long the holder has held the name, for programs.
+/// Adds to the JSON `object` the holder's note, the time for which the holder has held the name,
+/// and the token.
 pub(super) fn describe(object: &mut Value, inspected: &Inspected) {
     let told = inspected.description();
     object["says"] = json!(told.map(|told| &*told.says));
@@ -105,7 +106,8 @@ pub(super) fn left_over(inspected: &Inspected) -> String {
     if few.is_empty() { String::new() } else { format!(" on a quorum of nodes, and others name {}", few.join(" and ")) }
 }
 
-/// The holder as text. If readers hold the name, this is their number and one of them.
+/// The holder as text. If readers hold the name, this is the number of readers and the name of one
+/// reader.
 pub(super) fn with_readers(inspected: &Inspected, holder: &str) -> String {
     match inspected.readers() {
         None => holder.to_owned(),

@@ -83,7 +83,7 @@ async fn look(quorum: &Quorum, settings: &Settings, name: Option<String>) -> Res
     let nodes = quorum.nodes();
     let list = own_list(settings, &nodes);
     // Use the states that the output shows. So a node that was admitted during the inspection is
-    // asked, too.
+    // asked for rights, too.
     let rights = rights(&nodes, settings).await;
     Ok(Seen { nodes, inspected, permits, name, list, rights, waited: None })
 }
@@ -109,9 +109,10 @@ pub(crate) fn waits(quorum: &Quorum) -> String {
     )
 }
 
-/// Waits until the states of all nodes are known. Once a quorum votes, the other nodes get as much
-/// time as has passed, and at least two seconds. So this waits long enough for a node that is far
-/// away, but not long for a node that hangs. If the user set a time (`told`), that is the limit.
+/// Waits until the states of all nodes are known. Once a quorum votes, the other nodes get the same
+/// time again, and at least two seconds. So a node that is far away has enough time, and a node
+/// that hangs delays the command only a little. If the user set a time (`told`), this time is the
+/// limit instead.
 pub(crate) async fn wait(quorum: &Quorum, told: Option<Duration>) {
     let began = Instant::now();
     let mut end = told.unwrap_or(FAR);

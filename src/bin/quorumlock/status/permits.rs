@@ -17,7 +17,8 @@ pub(crate) struct Permits(pub(crate) Vec<(String, Inspected)>);
 
 impl Permits {
     /// Inspects the first [`TOLD`] permits that a semaphore of this name would have. If one of them
-    /// is held, inspects the next [`TOLD`], and so on. A name that is held as a lock has none.
+    /// is held, inspects the next [`TOLD`], and so on. A name that is held as a lock has no
+    /// permits.
     pub(crate) async fn look(quorum: &Quorum, name: &str, gate: &Inspected) -> Result<Self, Error> {
         let mut all = Self::default();
         if !named(gate).is_empty() && !gate.is_gate() {

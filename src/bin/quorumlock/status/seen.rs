@@ -138,7 +138,8 @@ impl Seen {
                 "{title} is a semaphore, and permits of it are held; its gate's tokens so far are at most {fence}"
             ),
             (None, Some(false)) => format!("{title} is free{few}; its tokens so far are at most {fence}"),
-            // Nodes name different holders for a moment, or began to vote after they replied.
+            // Either nodes name different holders for a moment, or they began to vote after their
+            // replies.
             (None, None) if verdict.quorum_knows() => {
                 yellow(&format!("{name}: no quorum of nodes names the same holder; look again"))
             }

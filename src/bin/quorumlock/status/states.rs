@@ -15,8 +15,8 @@ const FORGOT: &str = "it forgot while it ran, and may have forgotten locks";
 /// A node and its state, as a part of a sentence.
 pub(crate) fn told(node: &NodeStatus) -> String {
     match &node.state {
-        // `why` is left out: the command's final error says how that list differs from ours. It may be
-        // in force on other nodes only.
+        // Leave out `why`: the command's final error says how the other list differs from ours. The
+        // other list may be in force only on other nodes.
         NodeState::OtherList { .. } => format!("{} does not vote while another list is in force", node.node),
         NodeState::Twins { .. } => format!("{}: {}", node.node, node.state),
         NodeState::Connecting if node.run.is_some() => {

@@ -51,7 +51,8 @@ impl<'a> Verdict<'a> {
         self
     }
 
-    /// Notes that the command waited for nodes. `told` is the time for this, if the user set it.
+    /// Notes that the command waited for nodes. `told` is the user's limit for this wait, if the
+    /// user set one.
     pub(super) fn waited(mut self, told: Option<Duration>) -> Self {
         self.silence = match told {
             None => format!("{}; --connect-timeout {}s says which", self.silence, FAR.as_secs()),
@@ -152,7 +153,8 @@ impl<'a> Verdict<'a> {
         self.are_quorum(|vote| matches!(vote, Vote::Now | Vote::GrantsNothing(_)))
     }
 
-    /// Whether a quorum would vote on other names: only the data under this name prevents it.
+    /// Whether a quorum would vote on other names. Then only the data under this name prevents the
+    /// lock.
     fn only_this_name(&self) -> bool {
         self.are_quorum(|vote| matches!(vote, Vote::Now | Vote::NotThisName(_)))
     }
@@ -168,7 +170,7 @@ impl<'a> Verdict<'a> {
         self.counted().filter(|(_, vote)| matches!(vote, Vote::AfterAClient(_))).count()
     }
 
-    /// Whether nothing shows that any node ever had a client.
+    /// Whether all nodes look new: no node shows a sign of an earlier client.
     pub(crate) fn is_new(&self) -> bool {
         self.nodes.iter().all(|node| is_unused(node.status) && node.forgot().is_none())
     }
@@ -275,7 +277,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A node that answers, with a record of this process.
+    /// A node that answers. Its record names the server process `process`.
     fn node(state: NodeState, process: &str) -> NodeStatus {
         let mut node = NodeStatus::new("redis://n".into(), state);
         node.run = Some("run".to_owned());

@@ -131,7 +131,8 @@ pub(super) fn goes_on(before: &Hold, now: Hold) -> Hold {
     Hold { most: if same { before.most.max(now.told) } else { now.told }, ..now }
 }
 
-/// The hold `before` after the time `elapsed`, if no quorum agrees any more: less time is left.
+/// The hold `before`, as it is `elapsed` later if no quorum agrees any more. Its time left is
+/// shorter by `elapsed`.
 pub(super) fn ages(before: &Hold, elapsed: Duration) -> Hold {
     Hold { agreed: false, left: before.left.map(|left| left.saturating_sub(elapsed)), ..before.clone() }
 }

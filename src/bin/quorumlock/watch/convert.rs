@@ -10,17 +10,19 @@ use crate::status::verdict::Verdict;
 use crate::status::{cut, is_idle, is_unused, labels, left, plain, plainly, waiting, why, word};
 use crate::words::counted;
 
-/// A node that takes longer to answer is shown as slow. A search for names waits only this long.
+/// A node that takes longer to answer is shown as slow. A search for names waits for a node only
+/// this long.
 pub(super) const SLOW: Duration = Duration::from_millis(500);
 
 /// The times of one node's polls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    /// The time at which the unanswered request was sent; `None` if there is none.
+    /// When the request that has no answer yet was sent; `None` if there is no such request.
     pub(super) asked: Option<Instant>,
     /// When the last request was answered, or failed.
     pub(super) answered: Option<Instant>,
-    /// How long the last answer took; or a later request, if it failed and took longer.
+    /// How long the last answer took. If later requests failed after a longer time, the longest of
+    /// these times.
     pub(super) took: Option<Duration>,
 }
 
@@ -37,7 +39,8 @@ impl Pace {
         waits.max(self.took.unwrap_or_default()) > SLOW
     }
 
-    /// The greatest possible age of the node's last answer: the age of its request.
+    /// The greatest possible age of the node's last answer: the node cannot have answered before
+    /// the request was sent.
     fn age(&self, now: Instant) -> Duration {
         let since = self.answered.map_or(Duration::ZERO, |answered| now.saturating_duration_since(answered));
         since + self.took.unwrap_or_default()

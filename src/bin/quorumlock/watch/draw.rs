@@ -73,14 +73,14 @@ impl Rooms {
     /// `verdict` is how many lines the verdict has.
     fn of(model: &Model, height: usize, verdict: usize) -> Self {
         let gaps = height >= ROOMY;
-        // The other two lines are title and help.
+        // Two rows are for the title and the help.
         let room = height - 2 - verdict - if gaps { 3 } else { 0 };
         let wanted = model.seen.as_ref().map_or(0, |(_, seen)| seen.nodes.len() + 1);
         if model.name.is_some() {
             let semaphore = model.seen.iter().any(|(_, seen)| seen.hold.iter().any(|hold| hold.gate));
             let middle = HOLD + usize::from(semaphore && gaps);
             let nodes = wanted.min(room - middle - if gaps { 5 } else { 1 });
-            // In less than three rows, nodes are only counted, in one row.
+            // If fewer than three rows are left, one row only counts the nodes.
             let nodes = if nodes < 3 && nodes + 1 < wanted { nodes.min(1) } else { nodes };
             return Self { nodes, middle, events: room - middle - nodes, gaps };
         }

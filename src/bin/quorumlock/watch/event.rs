@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use super::seen::Mood;
 
-/// How many events are kept. Events of nodes matter most, so the oldest other event is removed
-/// first. If more than half of the events are of nodes, the oldest event of a node is removed.
+/// How many events are kept. Events of nodes matter most, so the oldest event of another kind is
+/// removed first. If more than half of the events are of nodes, the oldest event of a node is
+/// removed.
 pub(super) const KEPT: usize = 500;
 
 /// What an event is about.

@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const ANSWERS: usize = 256;
 /// The shortest pause between two requests to a node, even if nodes push many changes.
 const REST: Duration = Duration::from_millis(50);
-/// How often to look for nodes that came up, to ask them for rights.
+/// How often to look for nodes that came up, to ask them which rights are missing.
 const RIGHTS: Duration = Duration::from_millis(500);
 /// The least pause between two searches for all names.
 const SEARCHES: Duration = Duration::from_secs(5);
@@ -150,7 +150,8 @@ async fn together(quorum: Quorum, name: String, told: mpsc::Sender<Answer>) {
     }
 }
 
-/// Asks all nodes that are up for the user's rights. Asks again when another node comes up.
+/// Asks each node that is up which of the user's rights are missing. Asks all of them again when
+/// another node comes up.
 async fn rights(settings: Settings, quorum: Quorum, told: mpsc::Sender<Answer>) {
     let (step, mut known) = (settings.node_timeout.unwrap_or(NODE_TIMEOUT), Vec::new());
     loop {
@@ -164,8 +165,8 @@ async fn rights(settings: Settings, quorum: Quorum, told: mpsc::Sender<Answer>) 
     }
 }
 
-/// A quorum for searches. It waits for a node for about [`SLOW`], which is a third of its ttl. It
-/// acquires nothing, so its ttl has no other effect.
+/// A quorum for searches. A search waits for a node for about [`SLOW`], which is a third of this
+/// quorum's ttl. The quorum acquires nothing, so its ttl has no other effect.
 fn searching(settings: &Settings) -> Result<Quorum, Failure> {
     let longest = settings.max_ttl.filter(|longest| !longest.is_zero());
     let ttl = longest.map_or(3 * SLOW, |longest| longest.min(3 * SLOW));

@@ -139,7 +139,7 @@ fn a_name_on_a_small_terminal() {
     assert_eq!(lines, expected);
 }
 
-/// The screen if the nodes have these addresses, in front of the digits 1 to 5.
+/// The screen if each node's address is `begins`, followed by a digit from 1 to 5.
 fn with_addresses(begins: &str, width: u16) -> Vec<String> {
     let (mut model, mut seen) = (of_a_name(), seen(Some(held())));
     for (number, node) in (1..).zip(&mut seen.nodes) {
@@ -224,7 +224,7 @@ fn on_what_is_too_small_it_says_so() {
     assert_eq!(drawn(&mut of_a_name(), 80, 7)[0], "too small: 36x8 is the least");
 }
 
-/// Widths near those at which a column appears or disappears.
+/// Widths near the widths at which a column appears or disappears.
 fn widths() -> impl Iterator<Item = u16> {
     (0..4).chain(33..44).chain(58..62).chain(66..70).chain([79, 80, 110])
 }

@@ -13,25 +13,25 @@ pub(super) enum Mood {
 /// One node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Node {
-    /// Its address, without user and password.
+    /// The node's address, without user and password.
     pub(super) label: String,
-    /// Its state in one word. States with the same word count as equal.
+    /// The node's state in one word. States with the same word count as equal.
     pub(super) word: &'static str,
-    /// Its state as the table shows it.
+    /// The node's state as the table shows it.
     pub(super) state: String,
     pub(super) mood: Mood,
     /// What keeps the node from voting.
     pub(super) why: Option<String>,
-    /// How long its last answer took.
+    /// How long the node's last answer took.
     pub(super) round_trip: Option<Duration>,
-    /// Whether its last answer took long, or the pending request already takes long.
+    /// Whether the node's last answer took long, or the pending request already takes long.
     pub(super) slow: bool,
-    /// Whether its last inspection failed.
+    /// Whether the node's last inspection failed.
     pub(super) fails: bool,
-    /// The id of its record; empty if the node has no record. If the id changes, the node may have
-    /// forgotten locks.
+    /// The id of the node's record; empty if there is no record. If the id changes, the node may
+    /// have forgotten locks.
     pub(super) memory: String,
-    /// How many nodes the list of its clients has, or why this number is unknown.
+    /// How many nodes are in the list of the node's clients, or why this number is unknown.
     pub(super) record: String,
     /// The holder that the node names.
     pub(super) holder: String,

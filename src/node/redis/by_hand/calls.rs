@@ -225,7 +225,8 @@ async fn a_push_that_an_answer_may_have_overtaken_does_not_count_and_later_ones_
     assert_eq!(stage.counted(), before + 1);
 }
 
-/// The reply may have come while the process stood still. A task reads the reply after that.
+/// The reply may have come while the process stood still. It must be read after that, and not count
+/// as timed out.
 #[tokio::test(start_paused = true)]
 async fn what_was_asked_before_the_process_stood_still_is_heard_after_that() {
     for late in [20 * MS, 60 * SECOND] {

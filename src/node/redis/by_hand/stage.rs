@@ -232,7 +232,7 @@ impl Stage {
 }
 
 /// The reply to a call of one operation. `time` is the server's clock in microseconds. Without
-/// `words`, the operation went as asked.
+/// `words`, the operation succeeded.
 pub(super) fn replied(time: i64, words: &[&'static str]) -> Value {
     let reply = [Value::Integer(1)].into_iter().chain(words.iter().map(|&word| word.into())).collect();
     let done = format!("{} {} 1 {ID}", time / 1_000_000, time % 1_000_000);

@@ -14,7 +14,7 @@ use fred::types::{CustomCommand, Resp3Frame, Value as FredValue};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-/// How many idle slots are kept at most. More slots exist only while a server does not reply.
+/// The most idle slots that are kept. More slots exist only while a server does not reply.
 const KEPT: usize = 32;
 
 type Reply = Result<Resp3Frame, FredError>;

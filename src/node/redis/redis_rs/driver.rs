@@ -1,8 +1,8 @@
 //! Runs a connection's input and output in the tasks that wait for replies.
 //!
 //! redis-rs returns a future that does all input and output of a connection. If this future ran in
-//! a task of its own, each command and each reply would have to wake that task. Here, `send` writes
-//! the command itself, and a task that waits for a reply reads it itself.
+//! a task of its own, each command and each reply would have to wake that task. Here, `send` itself
+//! writes the command, and the task that waits for a reply also reads the reply.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -11,7 +11,7 @@ use crate::duration::{exact, left};
 use crate::status::Vote;
 use crate::words::counted;
 
-/// A shorter quarantine may end before the node has learned the other nodes' tokens.
+/// A quarantine that is not longer than this may end before clients have synced the node.
 const SYNCING: Duration = Duration::from_secs(10);
 
 pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
@@ -77,7 +77,8 @@ fn size(nodes: usize) -> Finding {
     }
 }
 
-/// The finding about failure domains. One or two nodes get none, since no node may fail anyway.
+/// The finding about failure domains. Lists of one or two nodes get no such finding: they have no
+/// quorum if any node fails.
 fn hosts(seen: &Seen) -> Option<Finding> {
     if seen.nodes.len() <= 2 {
         return None;

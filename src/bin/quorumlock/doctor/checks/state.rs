@@ -13,7 +13,7 @@ use crate::status::{has_restarted_unseen, is_idle, is_unused};
 
 /// The remedy if the doctor reached the node and the library did not.
 const REACHED: &str = "Run the doctor again. The library did not reach the node, but the doctor did.";
-/// The remedy if the node was reached a moment ago.
+/// The remedy if the node was reached a moment ago, but not now.
 const GONE: &str = "Check whether the server still runs, and see its log.";
 /// The remedy for a replica whose master is a node of the list, too.
 const DETACH: &str = "Make it a master (REPLICAOF NO ONE), or name another server instead.";
@@ -66,7 +66,7 @@ fn state(node: Node<'_>) -> Option<Finding> {
         NodeState::Duplicate { of } => duplicate(of),
         // `lists.rs` reports these states.
         NodeState::OtherList { .. } | NodeState::Twins { .. } => return None,
-        // The doctor's own attempt to connect may show why.
+        // The doctor's own attempt to connect may show why the library has not reached the node.
         _ => {
             return node.check.as_ref().err().map_or_else(
                 || Some(unreachable(&format!("It is {state}."), REACHED)),
@@ -92,7 +92,7 @@ fn down(node: Node<'_>, why: &str) -> Option<Finding> {
                 .why("Its address names a database, which needs this right. So the node is down.")
                 .mend(mend),
         ),
-        // `encryption.rs` reports this client's own certificate.
+        // `encryption.rs` reports that this client's own certificate has expired.
         Kind::Tls if node.certificates.client.is_some_and(|days| days < 0) && own.contains(OWN_CERTIFICATE) => None,
         Kind::Tls => Some(
             Finding::new(Level::Warning, "tls", format!("It cannot be reached over TLS: {own}."))
