@@ -131,3 +131,30 @@ lab_program() {
   cargo build --locked --quiet --release --manifest-path benches/lab/Cargo.toml --target-dir "$target" >&2
   echo "$target/release/quorumlock-lab"
 }
+
+# run_tests [STARTER..]: runs the test programs that standard input lists, one with its arguments on each line. Runs
+# several programs at a time, since most tests wait. Prints the output of each program that fails, and a line about each
+# other program. If SILENT is set, prints no such line, and begins each failure with this text. Fails if a program fails.
+run_tests() {
+  RUST_TEST_THREADS=12 xargs -P 4 -d '\n' -I '{}' bash -c 'run_test "$@"' run_test '{}' "$@"
+}
+
+# run_test COMMAND [STARTER..]: runs one test program, with STARTER in front of COMMAND.
+run_test() {
+  local command name output began=$SECONDS failed=0
+  read -ra command <<<"$1"
+  shift
+  name=$(basename "${command[0]}")
+  # Not a pipe: a process that a failed test left behind would keep it open.
+  output=$(mktemp)
+  "$@" "${command[@]}" --quiet >"$output" 2>&1 </dev/null || failed=1
+  if [ $failed = 1 ]; then
+    printf '%s%s failed\n%s\n' "${SILENT:-}" "${command[*]}" "$(<"$output")" >&2
+  elif [ -z "${SILENT:-}" ]; then
+    printf '   %-28s %4d s  %s\n' "${name%-*}" $((SECONDS - began)) "$(sed -n 's/^test result: //p' "$output" | tail -n 1)" >&2
+  fi
+  rm "$output"
+  return $failed
+}
+# Export the function, since the shells that xargs starts call it.
+export -f run_test

@@ -74,6 +74,8 @@ async fn one_server_that_is_not_new_keeps_all_from_voting_at_once() {
     servers[0].kill();
     let (code, _, err) = init(&servers);
     assert!(code == 69 && err.contains("Connection refused"), "{code} {err}");
+    let (code, _, err) = done(&mut guarded(&servers, &["init", "--connect-timeout", IN_VAIN]));
+    assert!(code == 69 && err.contains("Connection refused") && !err.contains("say --yes"), "it asks in vain: {err}");
     assert!(have_no_record(&servers[1..]), "nothing was written");
 }
 

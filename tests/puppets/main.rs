@@ -1,5 +1,5 @@
-//! Tests of the messages that a client sends to its nodes. The test gives every answer by hand, on a
-//! clock that moves only when all tasks wait.
+//! Tests of the messages that a client sends to its nodes. The test gives every answer by hand, on
+//! a clock that moves only when all tasks wait.
 #![allow(unreachable_pub, missing_debug_implementations, reason = "each file is a part of one program")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 

@@ -1,5 +1,5 @@
-//! Rounds of claims: when another round follows, how long a round lasts, and what is withdrawn after
-//! a failed round.
+//! Rounds of claims: when another round follows, how long a round lasts, and what is withdrawn
+//! after a failed round.
 
 use std::error::Error as _;
 use std::time::Duration;

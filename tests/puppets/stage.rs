@@ -405,8 +405,8 @@ impl Stage {
         self.listener(node).hint(node, &Hint::granted(granted));
     }
 
-    /// Waits until every node has a claim, and lets each node answer its claim. Confirms withdrawals
-    /// that come before.
+    /// Waits until every node has a claim, and lets each node answer its claim. Confirms
+    /// withdrawals that come before.
     pub async fn until_claimed(&self, answer: impl Fn(usize) -> Answer) -> Asked {
         let mut claim = None;
         for node in 0..self.puppets.len() {

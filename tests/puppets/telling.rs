@@ -175,7 +175,8 @@ fn taken() -> Answer {
     Some(Ok(Outcome::Lost { holder: "somebody".to_owned() }))
 }
 
-/// Lets a lock be lost for this reason. If no node answers its renewals, it is lost at its deadline.
+/// Lets a lock be lost for this reason. If no node answers its renewals, the lock is lost at its
+/// deadline.
 async fn lose(stage: &Stage, guard: &LockGuard, reason: LostReason) {
     match reason {
         LostReason::Forgotten => drop(stage.round(Verb::Renew, |_, _| taken()).await),
@@ -185,8 +186,8 @@ async fn lose(stage: &Stage, guard: &LockGuard, reason: LostReason) {
     assert_eq!(guard.lost().await, reason);
 }
 
-/// A logger or recorder may block or panic. By then the holder must know of the loss, and a shutdown
-/// must have sent its releases.
+/// A logger or recorder may block or panic. By then the holder must know of the loss, and a
+/// shutdown must have sent its releases.
 #[tokio::test(start_paused = true)]
 async fn a_loss_is_counted_and_logged_after_its_holder_was_told() {
     for reason in [LostReason::Forgotten, LostReason::Expired, LostReason::Closed] {

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use quorumlock::{Doubt, ErrorKind, LostReason, NodeState, Quorum, QuorumBuilder};
 
+use crate::common::logs::Logs;
 use crate::common::proxy::Proxy;
 use crate::common::server::Server;
 use crate::common::{ConnectAll, PATIENCE, eventually, new_servers, servers};
@@ -147,8 +148,10 @@ async fn a_server_that_is_emptied_while_it_runs_is_found_out() {
         server.command(emptied);
         assert_eq!(other.lock("a").acquire(NOW).await.unwrap_err().kind(), ErrorKind::Unavailable, "{emptied:?}");
         is_doubted(&other, Doubt::Forgot).await;
+        let logs = Logs::capture();
         drop(guard);
         votes_only_later(&other).await;
+        eventually("the log says so", async || logs.text().contains("the quarantine is over")).await;
     }
 }
 

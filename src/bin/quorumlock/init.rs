@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use quorumlock::{NodeState, NodeStatus, Quorum};
+use quorumlock::{Members, NodeMembers, NodeState, NodeStatus, Quorum};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -33,6 +33,10 @@ pub(crate) async fn init(args: Init) -> Outcome {
     }
     let names: Vec<_> = members.nodes.iter().map(|node| &*node.name).collect();
     let what = format!("{} will vote at once", names.join(", "));
+    if !args.yes {
+        // `Quorum::init` checks the same again. Ask only if it can succeed.
+        can_be_new(&members)?;
+    }
     if !args.yes && !output::confirmed(&what, QUESTION).await? {
         return said(&args, &quorum, Done::Refused(output::refused(&what))).await;
     }
@@ -73,6 +77,20 @@ async fn said(args: &Init, quorum: &Quorum, done: Done) -> Outcome {
         Done::Before if 2 * voters <= nodes => ExitCode::from(UNAVAILABLE),
         Done::Before | Done::Now => ExitCode::SUCCESS,
     })
+}
+
+/// Fails unless every node answered and has no record.
+fn can_be_new(members: &Members) -> Result<(), Failure> {
+    let why = |node: &NodeMembers| match &node.record {
+        Ok(None) => None,
+        Ok(Some(_)) => Some(format!("\n  {}: it has a record: clients have used it", node.node)),
+        Err(why) => Some(format!("\n  {}: {why}", node.node)),
+    };
+    let unfit: String = members.nodes.iter().filter_map(why).collect();
+    if unfit.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(UNAVAILABLE, format!("nothing was written: all nodes must answer, and be empty{unfit}")))
 }
 
 fn votes(node: &NodeStatus) -> bool {

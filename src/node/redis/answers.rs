@@ -80,7 +80,11 @@ impl Answers {
         state.heard(record, sent, received);
         let quarantined = state.guard.quarantined(received).is_some();
         let doubted = state.guard.take_news();
+        let is_over = !quarantined && std::mem::take(&mut state.warned);
         drop(state);
+        if is_over {
+            tracing::warn!(node = %self.shared.label, "the quarantine is over");
+        }
         self.shared.meters.quarantined(quarantined);
         self.shared.tell_doubt(doubted);
         self.shared.settings.listener.heard(self.shared.index);

@@ -225,7 +225,10 @@ impl Shared {
             return;
         }
         let now = self.host.now();
-        let doubt = self.state().guard.quarantined(now);
+        let mut state = self.state();
+        let doubt = state.guard.quarantined(now);
+        state.warned |= doubt.is_some();
+        drop(state);
         if let Some((left, doubt)) = doubt {
             self.meters.doubted(doubt);
             tracing::warn!(node = %self.label, reason = doubt.as_str(), "{}", NodeState::Quarantined { left, doubt });

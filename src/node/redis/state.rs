@@ -24,6 +24,8 @@ pub(super) struct State {
     pub(super) hinting: bool,
     /// Why wake-ups failed for the first time, if they ever failed.
     pub(super) silent: Option<String>,
+    /// Whether the log says that the node is quarantined, and does not say yet that this is over.
+    pub(super) warned: bool,
     /// Whether a warning was logged that the server refuses subscriptions to news of names.
     pub(super) newsless: bool,
     /// The earliest time of the next report of lost messages.
@@ -116,6 +118,7 @@ impl State {
             unreadable: None,
             hinting: false,
             silent: None,
+            warned: false,
             newsless: false,
             missed_next: now,
             round_trip: None,

@@ -146,6 +146,7 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     state.hinting = hinting.unwrap_or(false);
     let lost = !matches!(&state.link, Link::Out(NodeState::Connecting));
     state.link = Link::Up(queue);
+    state.warned = lost && quarantined.is_some();
     let told = state.memory(now);
     drop(state);
     // The loss of the connection was logged as a warning, so log the new one as a warning too.

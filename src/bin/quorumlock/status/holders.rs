@@ -83,6 +83,13 @@ pub(crate) fn cut(holder: &str) -> String {
     characters[..6].iter().chain(&['.', '.']).chain(&characters[characters.len() - 10..]).collect()
 }
 
+/// The holder that one node names, for a table. `?` behind it means that the node does not vote, and
+/// that no quorum names this holder: it may be a waiter that was handed the name there.
+pub(crate) fn in_cell(inspected: &Inspected, holder: &str, votes: bool) -> String {
+    let is_known = votes || inspected.readers().is_some() || inspected.holder() == Some(holder);
+    if is_known { cut(holder) } else { format!("{}?", cut(holder)) }
+}
+
 /// A name in a form that is safe on a terminal: a name may contain control characters.
 pub(crate) fn shown(name: &str) -> String {
     name.escape_debug().to_string()
@@ -140,7 +147,19 @@ pub(crate) fn held_by(inspected: &Inspected) -> String {
 
 #[cfg(test)]
 mod tests {
+    use quorumlock::Quorum;
+
     use super::*;
+
+    #[tokio::test]
+    async fn holder_that_only_a_node_without_a_vote_names_is_in_doubt() {
+        let mut inspected = Quorum::in_memory(3).unwrap().inspect("job").await.unwrap();
+        let held = || Ok(Inspection::held("a".to_owned(), 1, None, 7));
+        inspected.nodes[0].1 = held();
+        assert_eq!([true, false].map(|votes| in_cell(&inspected, "a", votes)), ["a", "a?"]);
+        inspected.nodes[1].1 = held();
+        assert_eq!([true, false].map(|votes| in_cell(&inspected, "a", votes)), ["a", "a"]);
+    }
 
     #[test]
     fn an_owner_in_short_keeps_its_host_its_pid_and_its_number() {

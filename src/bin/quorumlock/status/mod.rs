@@ -23,7 +23,7 @@ use crate::output;
 use crate::raw_connection::rights::{Asked, asked};
 use crate::settings::Settings;
 pub(crate) use all::gather;
-pub(crate) use holders::{cut, held_by, left, line, named, shown, waiting};
+pub(crate) use holders::{cut, held_by, in_cell, left, line, named, shown, waiting};
 pub(crate) use idle::{has_restarted_unseen, is_idle, is_unused};
 pub(crate) use permits::Permits;
 use seen::Seen;

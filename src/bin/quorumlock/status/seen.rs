@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorumlock::{Inspected, Inspection, List, NodeState, NodeStatus, Record};
 use serde_json::{Value, json};
 
-use super::holders::{cut, describe, known, left_over, line, said, says, shown, waiting, with_readers};
+use super::holders::{describe, in_cell, known, left_over, line, said, says, shown, waiting, with_readers};
 use super::permits::Permits;
 use super::states::{in_short, labels, why, word};
 use super::verdict::Verdict;
@@ -104,7 +104,7 @@ impl Seen {
         let (node, said) = (&self.nodes[index], &self.inspected.nodes[index].1);
         let mut row = vec![label.to_owned()];
         if self.name.is_some() {
-            row.extend(holder_cells(node.state == NodeState::Up && verdict.counts(index), said));
+            row.extend(self.holder_cells(node.state == NodeState::Up && verdict.counts(index), said));
         } else {
             let [round_trip, uptime] = [node.round_trip, node.uptime].map(|time| time.map_or_else(dash, show));
             row.extend([round_trip, node.version.clone().unwrap_or_else(dash), uptime]);
@@ -112,6 +112,19 @@ impl Seen {
         let refused = verdict.refusal(index).map(|_| red("no vote"));
         row.push(refused.unwrap_or_else(|| in_short(verdict, index, node)));
         row
+    }
+
+    /// The cells for holder, time left, fence and number of waiters.
+    fn holder_cells(&self, votes: bool, said: &Result<Inspection, String>) -> [String; 4] {
+        let Ok(said) = said else { return ["?".to_owned(), dash(), dash(), dash()] };
+        let holder = match &said.holder {
+            Some(holder) if said.count > 1 => format!("{} x{}", in_cell(&self.inspected, holder, votes), said.count),
+            Some(holder) => in_cell(&self.inspected, holder, votes),
+            None if votes => "free".to_owned(),
+            // A node that does not vote may have forgotten the holder, so the name may not be free.
+            None => "?".to_owned(),
+        };
+        [holder, said.remaining.map_or_else(dash, show), said.fence.to_string(), said.waiting.to_string()]
     }
 
     /// Whether the name or any of its permits is held; `None` if that is unknown. The name is known
@@ -237,19 +250,4 @@ fn record_json(record: &Record) -> Value {
         "list": list.map(|list| &*list.says),
         "list_left_ms": list.map(|list| milliseconds(list.left)),
     })
-}
-
-/// The cells for holder, time left, fence and number of waiters.
-fn holder_cells(votes: bool, said: &Result<Inspection, String>) -> [String; 4] {
-    // A node that does not vote may have forgotten the holder, so the name may not be free.
-    let nobody = if votes { "free" } else { "?" };
-    match said {
-        Err(_) => ["?".to_owned(), dash(), dash(), dash()],
-        Ok(said) => {
-            let holder = said.holder.as_deref().map_or_else(|| nobody.to_owned(), cut);
-            let holder =
-                if said.count > 1 && said.holder.is_some() { format!("{holder} x{}", said.count) } else { holder };
-            [holder, said.remaining.map_or_else(dash, show), said.fence.to_string(), said.waiting.to_string()]
-        }
-    }
 }

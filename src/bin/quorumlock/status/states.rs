@@ -38,7 +38,7 @@ pub(crate) fn why(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> Opt
         )),
         _ if is_idle(node) => Some("idle: it votes once the next client has sent it the tokens in use".to_owned()),
         NodeState::Up => None,
-        NodeState::Connecting => Some(format!("connecting: {}", verdict.silence())),
+        NodeState::Connecting => Some(verdict.silence().to_owned()),
         NodeState::Quarantined { left: time, .. } => Some(verdict.forgot(index).map_or_else(
             || node.state.to_string(),
             |how| format!("quarantined for {} more: {FORGOT} ({how})", left(*time)),
@@ -69,6 +69,7 @@ pub(super) fn in_short(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -
 pub(crate) fn plainly(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> String {
     match verdict.forgot(index) {
         Some(_) if is_unused(node) => "forgot".to_owned(),
+        _ if node.state == NodeState::Connecting && !is_unused(node) => "no answer".to_owned(),
         _ => plain(node),
     }
 }

@@ -159,6 +159,15 @@ impl<'a> Verdict<'a> {
         self.are_quorum(|vote| matches!(vote, Vote::Now | Vote::NotThisName(_)))
     }
 
+    /// Whether a quorum of nodes renews held locks. A quarantined node renews locks, too.
+    fn a_quorum_renews(&self) -> bool {
+        let renews = |node: &&Node<'_>| {
+            let writes = node.lacks().is_none_or(|lacks| lacks.writes.is_none());
+            node.status.state.is_admitted() && node.said.is_ok() && writes
+        };
+        self.nodes.iter().filter(renews).count() >= self.quorum()
+    }
+
     /// Whether a quorum of nodes is up, with votes that pass the test `like`.
     fn are_quorum(&self, like: fn(&Vote) -> bool) -> bool {
         let up = |node: &NodeStatus| node.state == NodeState::Up && !is_unused(node);
@@ -240,6 +249,7 @@ impl<'a> Verdict<'a> {
                 left(wait)
             ),
             _ if self.only_this_name() => ": this name cannot be locked, others can".to_owned(),
+            _ if !self.a_quorum_renews() => ": no lock can be acquired, and held locks end within their ttl".to_owned(),
             _ => ": no lock can be acquired".to_owned(),
         }
     }
@@ -311,6 +321,17 @@ mod tests {
         inspected.nodes.iter_mut().for_each(|(_, said)| *said = Ok(Inspection::free(0)));
         let verdict = Verdict::new(nodes, &inspected, &list);
         (verdict.sentence(), (0..nodes.len()).map(|node| verdict.refusal(node).is_some()).collect())
+    }
+
+    #[tokio::test]
+    async fn held_locks_end_only_if_no_quorum_renews_them() {
+        let down = || node(NodeState::Down { why: "gone".to_owned() }, "run");
+        let ends = async |nodes: &[NodeStatus]| told(nodes).await.0.contains("held locks end within their ttl");
+        assert!(ends(&[node(NodeState::Up, "run"), down(), down()]).await);
+        assert!(ends(&[full(node(NodeState::Up, "run")), down(), down()]).await);
+        assert!(!ends(&[node(NodeState::Up, "run"), quarantined(30, "run"), down()]).await);
+        assert!(!ends(&[node(NodeState::Up, "run"), full(node(NodeState::Up, "run")), down()]).await);
+        assert!(!ends(&[node(NodeState::Up, "run"), node(NodeState::Up, "run"), down()]).await);
     }
 
     #[tokio::test]

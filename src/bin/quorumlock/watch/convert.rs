@@ -7,7 +7,7 @@ use quorumlock::{Doubt, HeldNames, Inspected, Inspection, NodeState, NodeStatus,
 use super::seen::{Hold, Mood, Names, Node, Seen};
 use crate::output::dash;
 use crate::status::verdict::Verdict;
-use crate::status::{cut, is_idle, is_unused, labels, left, plain, plainly, waiting, why, word};
+use crate::status::{in_cell, is_idle, is_unused, labels, left, plain, plainly, waiting, why, word};
 use crate::words::counted;
 
 /// A node that takes longer to answer is shown as slow. A search for names waits for a node only
@@ -127,7 +127,7 @@ fn node(reports: &Reports<'_>, index: usize, label: String, now: Instant) -> Nod
         fails: said.is_err(),
         memory: memory(node),
         record: record(node),
-        holder: holder(said, node),
+        holder: holder(inspected, said, node),
         left: left.map(|left| left.saturating_sub(pace.age(now))),
     }
 }
@@ -170,9 +170,9 @@ fn record(node: &NodeStatus) -> String {
 
 /// The holder that the node names. A node that does not vote may have forgotten a holder, so the
 /// name is not shown as free.
-fn holder(said: &Result<Inspection, String>, node: &NodeStatus) -> String {
+fn holder(inspected: &Inspected, said: &Result<Inspection, String>, node: &NodeStatus) -> String {
     match said {
-        Ok(Inspection { holder: Some(holder), .. }) => cut(holder),
+        Ok(Inspection { holder: Some(holder), .. }) => in_cell(inspected, holder, node.state == NodeState::Up),
         Ok(_) if node.state == NodeState::Up => "free".to_owned(),
         _ => "?".to_owned(),
     }
