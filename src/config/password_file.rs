@@ -47,7 +47,9 @@ impl PasswordFile {
         named.read().map_err(Error::config)?;
         match named.is_regular() {
             true => Ok(Self::of(named)),
-            false => Err(Error::config("the password file is no regular file, and cannot be read at each connection")),
+            false => Err(Error::config(
+                "the password file is not a regular file, so it cannot be read again at each connection",
+            )),
         }
     }
 

@@ -196,7 +196,7 @@ impl fmt::Display for Error {
             Self::Unknown { transaction: None, source } => {
                 write!(f, "the transaction had nothing to write, and its end was not confirmed: {source}")
             }
-            Self::TooLarge(token) => write!(f, "{token} does not fit a BIGINT, so it is no lock's fencing token"),
+            Self::TooLarge(token) => write!(f, "{token} does not fit a BIGINT, so no lock has this fencing token"),
         }
     }
 }

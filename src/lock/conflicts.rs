@@ -46,7 +46,7 @@ const TOLD: usize = 3;
 fn told(conflicts: &[Conflict]) -> String {
     let one = |conflict: &Conflict| {
         let Conflict { name, holder, left: lasts, .. } = conflict;
-        let lasts = lasts.map_or_else(String::new, |lasts| format!(" for {} still", left(lasts)));
+        let lasts = lasts.map_or_else(String::new, |lasts| format!(" for {} more", left(lasts)));
         format!("{name:?} is held by {holder}{lasts}")
     };
     let first = conflicts.iter().take(TOLD).map(one).collect::<Vec<_>>().join(", ");

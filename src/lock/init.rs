@@ -107,7 +107,7 @@ fn all(
 const fn is_unused(record: Option<&Record>) -> Result<&'static str, &'static str> {
     match record {
         None => Ok("it has no record"),
-        Some(_) => Err("it has a record: clients have used it, or one has connected just now"),
+        Some(_) => Err("it has a record: clients have used this node, or a client has connected just now"),
     }
 }
 

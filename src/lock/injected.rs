@@ -162,7 +162,7 @@ pub(super) struct Without(pub(super) &'static str);
 
 impl Without {
     pub(super) fn refused<T: Send + 'static>(&self) -> Locking<'_, T> {
-        Box::pin(ready(Err(Error::config(format!("this LockProvider has no {}: it must implement them", self.0)))))
+        Box::pin(ready(Err(Error::config(format!("this LockProvider does not implement {}", self.0)))))
     }
 }
 

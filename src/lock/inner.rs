@@ -53,7 +53,9 @@ impl Inner {
     pub(super) fn in_memory(&self) -> Result<()> {
         match self.registry {
             None => Ok(()),
-            Some(_) => Err(Error::config("this quorum is on servers; this call needs one of Quorum::in_memory")),
+            Some(_) => {
+                Err(Error::config("this quorum is on servers; this call needs a quorum in memory (Quorum::in_memory)"))
+            }
         }
     }
 

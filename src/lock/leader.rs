@@ -43,7 +43,7 @@ impl LeaderLease {
         if value.len() > MAX_VALUE {
             let length = value.len();
             return Err(Error::config(format!(
-                "a leader's value has {length} bytes; use at most {MAX_VALUE}, or proclaim where to fetch it"
+                "a leader's value has {length} bytes; use at most {MAX_VALUE}, or proclaim an address from which to fetch the value"
             )));
         }
         if value.contains('\0') {

@@ -85,6 +85,6 @@ pub(super) fn look(voters: &Voters) -> Operation {
 pub(super) fn record(reply: Reply) -> Result<Option<Record>, Fault> {
     match reply? {
         Outcome::Hello(record) => Ok(record),
-        _ => Err(Fault::new(FaultKind::Garbled, "the reply is to another question")),
+        _ => Err(Fault::new(FaultKind::Garbled, "the reply belongs to another operation")),
     }
 }

@@ -166,7 +166,7 @@ impl Once {
             }
             sleep_until(&inner.host, next).await;
         }
-        let message = format!("no quorum says who has {name:?} in this period; try again");
+        let message = format!("no quorum names the holder of {name:?} in this period; try again");
         Err(Error::new(ErrorKind::Unavailable, message))
     }
 

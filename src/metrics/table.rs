@@ -116,12 +116,12 @@ table! {
     HINTS = "quorumlock_hints_total", Counter, Count, &[], ["quorum", "outcome"],
         "Messages of nodes to waiters: heard, or wasted if the acquisition had ended";
     LATE_GRANTS = "quorumlock_late_grants_total", Counter, Count, &[], ["quorum"],
-        "Grants that came after their round had failed, so that the client released them";
+        "Grants that came after their round had failed. The client released them";
     NODE_UP = "quorumlock_node_up", Gauge, Count, &[], ["quorum", "node"], "1 while the node is connected and checked";
     NODE_QUARANTINED = "quorumlock_node_quarantined", Gauge, Count, &[], ["quorum", "node"],
         "1 while the node votes on no claim, because it may have forgotten locks, or ended locks early";
     NODE_DOUBTS = "quorumlock_node_doubts_total", Counter, Count, &[], ["quorum", "node", "reason"],
-        "How often the node came into doubt: it restarted, forgot, or its clock was stepped";
+        "Number of times that the node came into doubt: it restarted, forgot, or its clock was stepped";
     NODE_TWINS = "quorumlock_node_twins", Gauge, Count, &[], ["quorum", "node"],
         "1 while two servers answer under the node's name, so that no vote of the node counts";
     OTHER_LIST = "quorumlock_other_list", Gauge, Count, &[], ["quorum"],

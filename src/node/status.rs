@@ -94,7 +94,7 @@ impl fmt::Display for NodeState {
 const fn suspicion(doubt: Doubt) -> &'static str {
     match doubt {
         Doubt::Restarted => "this server is new, has restarted or forgot, and may have forgotten locks",
-        Doubt::Forgot => "it forgot what it had granted (FLUSHALL, a deleted key, an old state)",
+        Doubt::Forgot => "it forgot its grants (FLUSHALL, a deleted key, an old snapshot)",
         Doubt::ClockStepped => "its clock was stepped, so it may have ended locks early",
         Doubt::Unsynced => "it waits until a client sends it the highest tokens in use",
     }

@@ -324,7 +324,7 @@ impl Claimant<'_> {
                 let holder = if let HeadStatus::Contended(holder) = head { holder } else { None };
                 let why = match place.is_held() {
                     true => OURS,
-                    false => "others in this process are before this caller",
+                    false => "other callers in this process come before this caller",
                 };
                 self.error(patience.out_of_time(), why, patience, "").with_holder(holder)
             }
@@ -440,9 +440,9 @@ impl Claimant<'_> {
             Cause::Contended if split => (ErrorKind::Unavailable, SPLIT),
             Cause::Contended if defeat.is_held_by(self.voters.wakeups.client()) => (patience.out_of_time(), OURS),
             Cause::Contended if defeat.names_one(self.voters) => (patience.out_of_time(), "others hold it"),
-            Cause::Contended => (patience.out_of_time(), "others hold it or split the votes"),
+            Cause::Contended => (patience.out_of_time(), "other owners hold it, or the votes were split"),
             Cause::Unavailable | Cause::Undecided if defeat.how == How::Late => {
-                (ErrorKind::Unavailable, "the nodes granted too late")
+                (ErrorKind::Unavailable, "the nodes granted it, but too late to count")
             }
             Cause::Unavailable | Cause::Undecided => (ErrorKind::Unavailable, &*out_of_reach),
         };

@@ -38,8 +38,8 @@ fn entry(reply: Reply) -> Result<Inspection, Fault> {
             entries.into_iter().next().ok_or_else(|| Fault::new(FaultKind::Garbled, "the reply is empty"))
         }
         Outcome::Forgot => {
-            Err(Fault::new(FaultKind::Rejected, "it has no record: no client has come since it started or forgot"))
+            Err(Fault::new(FaultKind::Rejected, "it has no record: no client has used it since it started or forgot"))
         }
-        _ => Err(Fault::new(FaultKind::Garbled, "the reply is to another question")),
+        _ => Err(Fault::new(FaultKind::Garbled, "the reply belongs to another operation")),
     }
 }

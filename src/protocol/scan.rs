@@ -86,7 +86,7 @@ fn read(voters: &Voters, node: usize, reply: &Reply) -> (Place, Vec<Name>) {
         Ok(Outcome::Scanned { next, names }) if next == Scan::FIRST => (Place::Ended(None), names.clone()),
         Ok(Outcome::Scanned { next, names }) => (Place::At(next.as_str().into()), names.clone()),
         Ok(_) => {
-            let report = NodeReport::new(label, NodeCause::Rejected, "the reply is to another question");
+            let report = NodeReport::new(label, NodeCause::Rejected, "the reply belongs to another operation");
             (Place::Ended(Some(report)), Vec::new())
         }
         Err(_) => (Place::Ended(Some(NodeReport::of_reply(label, Some(reply)))), Vec::new()),

@@ -139,8 +139,10 @@ impl<'a> Taking<'a> {
 
     /// The error if too few voting nodes have revoked: other nodes may know another holder.
     fn unknown(&self, taken: &Revocation) -> Error {
-        let done = all_of(&taken.from)
-            .map_or_else(|| "the nodes name no holder".to_owned(), |owners| format!("it was taken away from {owners}"));
+        let done = all_of(&taken.from).map_or_else(
+            || "the nodes name no holder".to_owned(),
+            |owners| format!("the name was taken away from {owners}"),
+        );
         let message = match self.voters.other_list() {
             // Put the text about the other list first: it says what to do.
             Some(other) => format!("{other}; until then nobody can tell who holds {:?}; {done}", self.name),
@@ -177,5 +179,5 @@ fn all_of(owners: &[String]) -> Option<String> {
 }
 
 fn refused(name: &Name) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("{name:?} was not taken away on a quorum of nodes"))
+    Error::new(ErrorKind::Unavailable, format!("{name:?} was not taken away: no quorum of nodes confirmed it"))
 }

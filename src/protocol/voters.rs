@@ -172,9 +172,9 @@ impl Voters {
     pub(crate) fn may_acquire(&self) -> Result<()> {
         match self.membership.onlooker {
             false => Ok(()),
-            true => {
-                Err(Error::config("this client only inspects; to acquire, connect one without QuorumBuilder::onlooker"))
-            }
+            true => Err(Error::config(
+                "this client only inspects; to acquire locks, connect a client without QuorumBuilder::onlooker",
+            )),
         }
     }
 

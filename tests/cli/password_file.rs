@@ -82,7 +82,7 @@ async fn where_all_nodes_refuse_the_login_it_ends_at_once_and_says_what_to_give(
         Background::start(&mut command).done()
     };
     let wrong = urls(&servers).replace("redis://", "redis://:wr0ng@");
-    for (nodes, why) in [(urls(&servers), "it needs a password"), (wrong, "WRONGPASS")] {
+    for (nodes, why) in [(urls(&servers), "the server needs a password"), (wrong, "WRONGPASS")] {
         let (code, _, err) = run(&nodes, &["--timeout", "1h"]);
         assert!(code == 69 && err.contains("all 3 nodes refuse the login") && err.contains(why), "{code}: {err}");
         assert!(

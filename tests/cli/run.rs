@@ -193,7 +193,7 @@ async fn that_another_holds_it_is_told_by_the_code_that_was_asked_for() {
         assert!(err.contains("others hold it") && !err.contains("split the votes"), "a quorum names one: {err}");
     }
     let (code, _, err) = tried(&["--no-wait", "--conflict-exit-code=0"]);
-    assert_eq!((code, said(&err)), (0, vec!["quorumlock: \"job\" is held elsewhere: the command is not run"]));
+    assert_eq!((code, said(&err)), (0, vec!["quorumlock: \"job\" is held by another client: the command is not run"]));
 }
 
 #[test]
@@ -455,6 +455,6 @@ fn a_run_without_a_quorum_says_so_at_once() {
 async fn a_password_that_is_missing_is_asked_for_and_no_user() {
     let server = Server::with(&["--requirepass", "pw"]).await;
     let (code, _, err) = done(bare().args(["run", "job", "--nodes", &server.url(), "--", "true"]));
-    assert!(code == 69 && err.contains("it needs a password"), "{err}");
+    assert!(code == 69 && err.contains("the server needs a password"), "{err}");
     assert!(err.contains("\n  give the password: ") && !err.contains("right user"), "{err}");
 }

@@ -99,7 +99,10 @@ async fn a_node_that_is_not_waited_for_is_told_to_need_more_time() {
     servers[1].stop();
     let (code, out, err) = done(over(&servers).args(["status", "--connect-timeout", IN_VAIN]));
     assert!(code == 0 && out.contains(&format!("{}: no answer within 5 s", servers[1].url())), "{out}{err}");
-    assert!(out.contains("; a longer --connect-timeout says which") && !out.contains("timeout 10s"), "{out}");
+    assert!(
+        out.contains("; use a longer --connect-timeout to find out which") && !out.contains("timeout 10s"),
+        "{out}"
+    );
 }
 
 #[tokio::test]
@@ -172,7 +175,7 @@ async fn new_servers_are_told_to_be_new_and_when_they_will_vote() {
     let servers = new_servers(3).await;
     let (code, said, _) = status(&mut guarded(&servers));
     assert_eq!(code, 69);
-    assert!(said.contains("no record: no client has come since it started or forgot"), "{said}");
+    assert!(said.contains("no record: no client has used it since it started or forgot"), "{said}");
     assert!(said.contains("the first one waits for 60 min") && said.contains("`quorumlock init`"), "{said}");
     let servers = quarantined(3).await;
     let (code, said, _) = status(&mut guarded(&servers));
@@ -229,7 +232,7 @@ async fn a_name_with_another_programs_key_in_the_way_is_told_apart_from_a_node_t
     let (code, said, object) = status(&mut over(&servers));
     assert_eq!((code, &object["votes"], &object["agreed"]), (69, &0.into(), &false.into()), "{said}");
     let why = "up, but cannot lock this name: WRONGTYPE the key quorumlock:{job} is a string";
-    assert!(said.contains(why) && said.contains("this name cannot be locked, others can"), "{said}");
+    assert!(said.contains(why) && said.contains("this name cannot be locked, but other names can"), "{said}");
     assert_eq!(done(over(&servers).arg("status")).0, 0, "other names can be locked");
 }
 

@@ -110,8 +110,8 @@ async fn a_provider_that_fails_hangs_or_panics_is_told_and_asked_again() {
     for (mood, says) in [
         (1, "the credentials for this node could not be had: the vault is sealed"),
         (2, "the credentials for this node did not come within node_timeout"),
-        (3, "could not be had: their provider panicked"),
-        (4, "could not be had: their provider panicked"),
+        (3, "could not be fetched: the provider panicked"),
+        (4, "could not be fetched: the provider panicked"),
     ] {
         eventually("it is up", async || all_up(&quorum)).await;
         provider.mood.store(mood, SeqCst);

@@ -50,7 +50,7 @@ async fn a_certificate_must_be_for_the_name_that_is_given_or_that_of_the_address
     let trusted = || Tls::new().ca_file(made.path("ca.pem"));
     for host in ["localhost", "127.0.0.1"] {
         let url = format!("rediss://{host}:{port}");
-        unavailable(&url, trusted(), "its certificate is for other host names than that of the address").await;
+        unavailable(&url, trusted(), "its certificate is not for the host name in the address").await;
         unavailable(&url, trusted().server_name("redis.us.internal"), "for other host names").await;
         votes(&url, trusted().server_name("redis.eu.internal")).await;
         votes(&format!("{url}?server_name=redis.eu.internal"), trusted().server_name("redis.us.internal")).await;

@@ -79,7 +79,7 @@ fn named(address: String, name: Option<&str>) -> Result<String, String> {
     let Some(name) = name else { return Ok(address) };
     let query = address.split_once('?').map(|(_, query)| query);
     if query.is_some_and(|query| query.split('&').any(|part| part.starts_with("name="))) {
-        return Err("it has a name in its url and another one beside that; remove one of them".to_owned());
+        return Err("its url has a name, and the field `name` has another; remove one of the two".to_owned());
     }
     let joint = if query.is_some() { '&' } else { '?' };
     Ok(format!("{address}{joint}name={}", utf8_percent_encode(name, NON_ALPHANUMERIC)))

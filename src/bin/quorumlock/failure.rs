@@ -107,7 +107,7 @@ pub(crate) enum Login {
 const REFUSED: [(&str, Login); 5] = [
     ("without any password configured", Login::Unwanted),
     ("NOAUTH", Login::Missing),
-    ("it needs a password", Login::Missing),
+    ("the server needs a password", Login::Missing),
     ("WRONGPASS", Login::Wrong),
     ("invalid password", Login::Wrong),
 ];
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn a_refused_login_is_told_by_what_is_wrong_with_it() {
         for (why, login, mend) in [
-            ("down: it needs a password", Login::Missing, "Give its password"),
+            ("down: the server needs a password", Login::Missing, "Give its password"),
             ("NOAUTH Authentication required.", Login::Missing, "Give its password"),
             (
                 "WRONGPASS invalid username-password pair or user is disabled.",

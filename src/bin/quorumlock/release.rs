@@ -101,7 +101,7 @@ async fn asked(args: &Release, quorum: &Quorum, mut before: Inspected) -> Result
 
 const fn question(now: bool) -> &'static str {
     if now {
-        "Its holder learns of this with its next renewal; until then two may hold the lock. Free it at once?"
+        "Its holder learns of this with its next renewal; until then two clients may hold the lock. Free it at once?"
     } else {
         "Take the lock away, and make its token stale?"
     }
@@ -140,7 +140,7 @@ async fn kept(args: &Release, seen: &Inspected, what: &str) -> Outcome {
 async fn at_once(quorum: &Quorum, name: &str) -> Result<Taken, Failure> {
     let taken = quorum.force_release(name).await?;
     if taken.left.is_some() {
-        output::note("the holder learns of this with its next renewal; until then two may hold the lock");
+        output::note("the holder learns of this with its next renewal; until then two clients may hold the lock");
     }
     Ok(taken)
 }

@@ -233,7 +233,7 @@ impl<'a> Job<'a> {
             // since a scheduler may send it by mail.
             (ErrorKind::Contended | ErrorKind::Timeout, 0) => {
                 let verb = if names.len() == 1 { "is" } else { "are" };
-                Failure::new(0, format!("{} {verb} held elsewhere: the command is not run", listed(names)))
+                Failure::new(0, format!("{} {verb} held by another client: the command is not run", listed(names)))
             }
             (ErrorKind::Contended | ErrorKind::Timeout, conflict) => Failure::from(error).with_code(conflict),
             _ => error.into(),

@@ -79,7 +79,7 @@ fn of_code(said: &str) -> String {
                 .to_owned();
         }
         // Drop the server's own text: it explains how a person types the command.
-        "NOAUTH" => return "it needs a password".to_owned(),
+        "NOAUTH" => return "the server needs a password".to_owned(),
         "WRONGPASS" => "check user and password; in an address they must be percent-encoded",
         "BUSY" => "another script blocks the server; see SCRIPT KILL",
         "MISCONF" => "the server cannot save its data, so it refuses writes; see its log",
@@ -158,6 +158,6 @@ mod tests {
             let told = advice(said);
             assert!(told.starts_with(said.trim_end_matches('x')) && told.contains(hint), "{told}");
         }
-        assert_eq!([advice("ERR x"), advice("NOAUTH HELLO must be called")], ["ERR x", "it needs a password"]);
+        assert_eq!([advice("ERR x"), advice("NOAUTH HELLO must be called")], ["ERR x", "the server needs a password"]);
     }
 }

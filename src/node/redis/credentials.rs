@@ -127,8 +127,8 @@ impl Site {
         };
         match fetched {
             Ok(Ok(Credentials { user, password })) => Ok(Cow::Owned(self.endpoint.entered_by(user, password))),
-            Ok(Err(error)) => Err(lacking(&format!("could not be had: {error}"))),
-            Err(_) => Err(lacking("could not be had: their provider panicked")),
+            Ok(Err(error)) => Err(lacking(&format!("could not be fetched: {error}"))),
+            Err(_) => Err(lacking("could not be fetched: the provider panicked")),
         }
     }
 }

@@ -72,7 +72,7 @@ impl Route {
             return Ok(Some(Reached { address: SocketAddr::new(literal, *port), stream: None }));
         }
         let found = within(step, self.look_up(host, *port)).await;
-        let mut found = found.ok_or_else(|| down("its host's name was not looked up within node_timeout"))??;
+        let mut found = found.ok_or_else(|| down("the look-up of the host name did not end within node_timeout"))??;
         let last = *locked(&self.last);
         found.sort_by_key(|address| match last {
             Some((used, true)) if used == *address => 0,

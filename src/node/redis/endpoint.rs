@@ -87,7 +87,7 @@ impl Endpoint {
     /// `Config` if the address itself contains a name, or if the name is invalid.
     pub(crate) fn named(self, name: &str) -> Result<Self> {
         match self.name {
-            Some(_) => Err(Error::config("a node has a name, and another name in its address; give one")),
+            Some(_) => Err(Error::config("a node has two names, and one of them is in its address; give only one")),
             None => Ok(Self { name: Some(checked(name)?), ..self }),
         }
     }

@@ -260,7 +260,7 @@ fn add_system(roots: &mut RootCertStore) -> Result<(), String> {
 fn unfit(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InconsistentKeys(_) => {
-            "the private key is not that of the client certificate; name the two that belong together".to_owned()
+            "the private key does not belong to the client certificate; name a matching pair".to_owned()
         }
         rustls::Error::InvalidCertificate(rustls::CertificateError::Other(error))
             if format!("{error:?}").contains("UnsupportedCertVersion") =>
@@ -289,7 +289,7 @@ impl Pem {
         PrivateKeyDer::from_pem_slice(&self.bytes(what)?).map_err(|_| {
             self.wrong(
                 what,
-                "it has no private key without a passphrase; name a PEM file with -----BEGIN PRIVATE KEY-----",
+                "it has no private key, or the key has a passphrase; name a PEM file with -----BEGIN PRIVATE KEY-----",
             )
         })
     }

@@ -43,7 +43,7 @@ const DISTRUST: &[(&str, &str, &str)] = &[
 const ALERTS: &[(&str, &str, &str)] = &[
     (
         "CertificateRequired",
-        "the server takes only clients with a certificate",
+        "the server accepts only clients with a certificate",
         "give a certificate and its key (client_certificate; in the command --tls-cert and --tls-key)",
     ),
     (
@@ -164,7 +164,7 @@ fn other_name(why: &str) -> Trouble {
         ),
         names => {
             let listed = names.map_or_else(String::new, |names| format!(" (it is for {})", names.join(", ")));
-            let what = format!("its certificate is for other host names than that of the address{listed}");
+            let what = format!("its certificate is not for the host name in the address{listed}");
             Trouble::new(what, "name one of them (server_name; --tls-server-name), or correct the address")
         }
     }

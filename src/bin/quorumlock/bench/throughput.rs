@@ -20,7 +20,7 @@ pub(super) async fn measured(args: &Throughput) -> Outcome {
     let target = Target::set(&args.place)?;
     let quorum = target.connected().await?;
     let length = Duration::from_secs(u64::from(args.seconds));
-    let progress = Progress::steps("crowds measured", args.tasks.len() as u64);
+    let progress = Progress::steps("numbers of tasks measured", args.tasks.len() as u64);
     let mut crowds = Vec::new();
     for &tasks in &args.tasks {
         crowds.push(Crowd::run(&quorum, tasks, length).await?);

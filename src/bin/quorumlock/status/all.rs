@@ -113,7 +113,7 @@ fn found(count: usize, whole: bool, lacks: Option<&str>) -> String {
     match (count, lacks) {
         _ if !whole => format!("more than {count} {are} held; --limit shows more"),
         (0, Some(lacks)) => format!("nobody can tell which names are held: {lacks}"),
-        (_, Some(lacks)) => format!("{count} {are} held, and nobody can tell which others: {lacks}"),
+        (_, Some(lacks)) => format!("{count} {are} held, and nobody can tell which other names are held: {lacks}"),
         (_, None) => format!("{count} {are} held"),
     }
 }
@@ -163,6 +163,9 @@ mod tests {
         assert_eq!(found(1, true, None), "1 name is held");
         assert_eq!(found(1, false, None), "more than 1 name is held; --limit shows more");
         assert_eq!(found(0, true, Some("why")), "nobody can tell which names are held: why");
-        assert_eq!(found(2, true, Some("why")), "2 names are held, and nobody can tell which others: why");
+        assert_eq!(
+            found(2, true, Some("why")),
+            "2 names are held, and nobody can tell which other names are held: why"
+        );
     }
 }

@@ -55,9 +55,9 @@ impl<'a> Verdict<'a> {
     /// user set one.
     pub(super) fn waited(mut self, told: Option<Duration>) -> Self {
         self.silence = match told {
-            None => format!("{}; --connect-timeout {}s says which", self.silence, FAR.as_secs()),
+            None => format!("{}; use --connect-timeout {}s to find out which", self.silence, FAR.as_secs()),
             Some(told) if told < FAR => format!(
-                "no answer within {}, so it hangs or is far away; a longer --connect-timeout says which",
+                "no answer within {}, so it hangs or is far away; use a longer --connect-timeout to find out which",
                 exact(told)
             ),
             Some(told) => format!("no answer within {}, so it hangs", exact(told)),
@@ -248,7 +248,7 @@ impl<'a> Verdict<'a> {
                  {}",
                 left(wait)
             ),
-            _ if self.only_this_name() => ": this name cannot be locked, others can".to_owned(),
+            _ if self.only_this_name() => ": this name cannot be locked, but other names can".to_owned(),
             _ if !self.a_quorum_renews() => ": no lock can be acquired, and held locks end within their ttl".to_owned(),
             _ => ": no lock can be acquired".to_owned(),
         }

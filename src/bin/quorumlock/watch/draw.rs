@@ -272,7 +272,7 @@ fn found(names: &Names, age: Duration) -> String {
     let held = names.held.len();
     let are = if held == 1 { "name is" } else { "names are" };
     let count = format!("{}{held} {are} held", if names.whole { "" } else { "more than " });
-    let missing = if names.complete { "" } else { "; some may be missing: too few nodes know all names" };
+    let missing = if names.complete { "" } else { "; names may be missing: too few nodes know all names" };
     format!("{count}, {} ago{missing}", ago(age))
 }
 

@@ -167,7 +167,7 @@ fn a_failed_handshake_is_not_blamed_on_a_port_without_tls_where_it_has_some() {
     let told = handshake("Custom { kind: InvalidData, error: AlertReceived(CertificateRequired) }", false);
     assert_eq!(
         told,
-        "TLS failed: the server takes only clients with a certificate; give a certificate and its key (client_certificate; in the command --tls-cert and --tls-key)"
+        "TLS failed: the server accepts only clients with a certificate; give a certificate and its key (client_certificate; in the command --tls-cert and --tls-key)"
     );
 }
 

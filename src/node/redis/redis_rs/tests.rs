@@ -205,7 +205,7 @@ async fn a_server_that_sends_without_end_keeps_nobody_from_their_turn_and_fills_
 async fn a_server_that_cannot_be_used_is_told_with_its_reason() {
     for (answer, told) in [
         ("-WRONGPASS invalid username-password pair or user is disabled.\r\n", "check user and password"),
-        ("-NOAUTH HELLO must be called with the client already authenticated\r\n", "it needs a password"),
+        ("-NOAUTH HELLO must be called with the client already authenticated\r\n", "the server needs a password"),
         ("-ERR unknown command `HELLO`, with args beginning with: `3`\r\n", "Redis 6 or later"),
         ("-ERR unknown command 'HELLO', with args beginning with: '3'\r\n", "Redis 6 or later"),
         ("HTTP/1.1 400 Bad Request\r\n", "If it expects TLS, write rediss://"),

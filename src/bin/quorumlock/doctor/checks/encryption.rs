@@ -46,7 +46,7 @@ fn authority(first: i64, last: i64) -> Option<Finding> {
     if last < RENEW {
         return Some(
             Finding::new(Level::Warning, "authority", format!("The last authority in tls_ca {}.", ends(last)))
-                .why("Other programs then refuse certificates that it signed. This client ignores authorities' dates.")
+                .why("Once this authority expires, other programs refuse the certificates that it signed. This client ignores authorities' dates.")
                 .mend("Add a new authority to tls_ca (--tls-ca), and sign the certificates with the new authority."),
         );
     }

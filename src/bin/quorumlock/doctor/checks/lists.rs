@@ -54,7 +54,7 @@ fn another(conflict: &str, whose: Whose) -> Finding {
 /// The finding about a server without a record. `all` is true if no server has a record. Only then
 /// does `quorumlock init` help.
 fn unused(all: bool) -> Finding {
-    Finding::new(Level::Hint, "unused", "It has no record: no client has come since it started or forgot.")
+    Finding::new(Level::Hint, "unused", "It has no record: no client has used it since it started or forgot.")
         .why(
             "It votes max_ttl after its first client has come. But it votes at once if it has run for longer than \
              1.25 max_ttl, and was never flushed, never evicted keys and never was a replica.",

@@ -141,7 +141,7 @@ fn quarantined(state: &NodeState, time: std::time::Duration) -> Finding {
 
 fn unseen(time: std::time::Duration) -> Finding {
     Finding::new(Level::Warning, "quarantine", "It has restarted or was promoted, and no client has come since.")
-        .why("It does not vote on new locks until forgotten locks have expired. The time begins with its first client.")
+        .why("It does not vote on new locks until forgotten locks have expired. This time begins when its first client comes.")
         .mend(format!("The first client waits for {}. Restart one server at a time.", left(time)))
 }
 
