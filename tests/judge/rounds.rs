@@ -93,8 +93,8 @@ impl Claimed {
         self.never_undone() != 0 && !self.keeps && !processes.is_dead(self.process)
     }
 
-    /// Whether the node has replied `stale` to this ballot so often that the owner must know. True
-    /// only once for a ballot.
+    /// Whether the node has replied `stale` to this ballot so often that the owner must know. If
+    /// so, begins to count anew.
     fn is_stale(&mut self, op: Op) -> bool {
         let known = self.stale.get_mut(&op.node).filter(|known| known.0 == op.ballot && known.1 >= IN_VAIN);
         known.is_some_and(|known| std::mem::take(&mut known.1) > 0)

@@ -164,8 +164,8 @@ async fn waiter_takes_no_place_again_each_fourth_time() {
     stage.round(Verb::Release, |_, _| released()).await;
 }
 
-/// The withdrawal is sent again, and may arrive after the release. If the release was not sent
-/// again too, the owner would keep a place.
+/// The withdrawal is sent again, and may arrive after the release. Then only a repeated release
+/// removes the place that the withdrawal takes.
 #[tokio::test(start_paused = true)]
 async fn release_is_repeated_where_a_withdrawal_takes_a_place_again() {
     let stage = Stage::with(3, true, long);

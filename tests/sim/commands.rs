@@ -377,8 +377,8 @@ impl Core {
             return (Err(refused("NOSCRIPT No matching script. Please use EVAL.")), Vec::new());
         }
         let (time, count) = (server.time(now), script.operations.len());
-        // The second reply says why messages were not published. In the simulation, every user may
-        // publish, so this reply is empty.
+        // The second part of the reply says why messages were not published. In the simulation,
+        // every user may publish, so this part is empty.
         let mut replies = vec![Value::Null, "".into()];
         let (mut hints, mut told) = (Vec::new(), Vec::new());
         for (number, (operation, op)) in (1..).zip(&script.operations) {

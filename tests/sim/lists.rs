@@ -163,8 +163,8 @@ impl Lists {
     }
 }
 
-/// Excludes faults under which different lists promise nothing. Nodes of one list do not know the
-/// tokens of another list. So tokens grow only if wall clocks agree.
+/// Excludes faults under which nothing is promised to clients of different lists. Nodes of one list
+/// do not know the tokens of another list. So tokens grow only if wall clocks agree.
 fn bound_faults(plan: &mut Plan) {
     plan.wall_skew = plan.wall_skew.min(SECOND);
     plan.wall_behind = Duration::ZERO;
