@@ -7,7 +7,7 @@
 //!
 //! * `lost` takes a timeout, and returns why the lock was lost, or `None`: [`Lease::lost`].
 //! * `run` and `try_run` call a closure. Unlike a future, a closure cannot be stopped when the lock
-//!   is lost: the closure must ask its lease whether the lock is still held.
+//!   is lost. So the closure must ask its lease whether the lock is still held.
 //! * [`Election::observe`] and [`Quorum::held_names`] are iterators.
 //! * [`Session::current`] is the current session of the thread.
 //! * With the feature `testing`, the module `testing` has helpers for tests of your own code.
@@ -15,7 +15,7 @@
 //!   [`QuorumBuilder`](crate::QuorumBuilder).
 //!
 //! **Within a Tokio runtime, every call that waits is refused** with a `Config` error, even in
-//! [`spawn_blocking`](https://docs.rs/tokio/latest/tokio/task/fn.spawn_blocking.html): the call
+//! [`spawn_blocking`](https://docs.rs/tokio/latest/tokio/task/fn.spawn_blocking.html). Such a call
 //! would keep the runtime's thread from all other work. Use [`quorumlock::Quorum`](crate::Quorum)
 //! within a runtime. If a refused call takes its guard, as [`LockGuard::release`] does, the lock is
 //! released in the background. Quorums and guards may be dropped everywhere. Calls that send no

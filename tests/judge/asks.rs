@@ -86,8 +86,8 @@ impl Asks {
         self.healed = Some(now);
     }
 
-    /// At the end: a caller may be kept out only if clients of another list got the lock, and
-    /// clients of its own list did not.
+    /// At the end: checks that each caller that was kept out had to be. Clients of another list
+    /// must have got the lock, and clients of its own list must not.
     pub fn kept_out(&self, verdict: &mut Verdict) {
         let settled = self.healed.map_or(0, |healed| healed + SETTLES);
         for &(event, process) in &self.kept_out {

@@ -222,7 +222,7 @@ impl Beliefs {
         if now + ROUNDING < until && processes.awake(lease.process).is_some() {
             lease.certain = now;
         }
-        // If the lists of two clients need not notice each other, neither client can revoke the
+        // If two clients of different lists need not notice each other, neither can revoke the
         // other's locks.
         let is_covered = |revoked: &Revoked| promises.covers(revoked.process, lease.process, revoked.began);
         let lasts = |revoked: &&Revoked| {

@@ -44,8 +44,8 @@ impl Line {
         }
     }
 
-    /// A node forgot its places. The times at which owners gave places up stay: an older message
-    /// that is sent again may reach the node's new process, and take such a place once more.
+    /// A node forgot its places. The times at which owners gave places up stay. So if an older
+    /// message is sent again and takes such a place, this place counts as given up.
     pub fn forgot(&mut self, node: u8) {
         self.stands.iter_mut().filter(|((.., at), _)| *at == node).for_each(|(_, stand)| stand.taken = None);
     }

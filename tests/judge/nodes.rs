@@ -1,5 +1,5 @@
 //! The holds of each node, as its answers show them. If a node forgets, or its clock is stepped,
-//! it may break its holds: the clients' rules must deal with that.
+//! the node may end holds early: the clients' rules must deal with that.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Checks what observers see: leaders in the order of their tokens, each leader's values in the
-//! order in which they were proclaimed, and no other values.
+//! Checks what observers see. Leaders must come in the order of their tokens, and the values of a
+//! leader in the order in which it proclaimed them. Observers must see no other values.
 
 use std::collections::BTreeMap;
 

@@ -1,14 +1,14 @@
-//! What is not promised (docs/guarantees.md has the list): whether one of these points covers two
-//! holders of one name, or a token below an earlier one. For clients of one list, no point does,
-//! unless a name leads to two servers.
+//! The points of "What is not promised" (docs/guarantees.md). Some points cover two holders of one
+//! name, or a token below an earlier token. For clients of one list, no point does, unless a name
+//! leads to two servers.
 
 use std::collections::BTreeMap;
 
 use super::Configured;
 use super::history::{Micros, SECOND, What};
 
-/// Allowance beside the time for two hellos: by then a lost connection is up again, and late
-/// messages have arrived.
+/// Added to the time for two hellos: by then a lost connection is up again, and late messages have
+/// arrived.
 const SLACK: Micros = 4 * SECOND;
 
 /// A fault that keeps a client from hearing from a node.
@@ -117,7 +117,7 @@ impl Promises {
         !self.strict && clients.is_some_and(|(mine, theirs)| mine.list != theirs.list)
     }
 
-    /// Whether the clients have different lists, and each must have noticed the other: within this
+    /// Whether clients of different lists must have noticed each other. They must if, within this
     /// span, both could hear from a shared node for long enough.
     pub fn must_know(&self, one: u16, other: u16, (from, until): Span) -> bool {
         let clients = self.clients.get(usize::from(one)).zip(self.clients.get(usize::from(other)));
@@ -136,8 +136,8 @@ impl Promises {
         2 * mine.every().max(theirs.every()) + SLACK
     }
 
-    /// Whether at some time from `from` to `until` the client started, the client could not hear
-    /// from the node, or the node forgot its data.
+    /// Whether at some time from `from` to `until` the client could not hear from the node. Also
+    /// true if the client started then, or if the node forgot its data.
     fn is_unheard(&self, client: u16, node: u8, from: Micros, until: Micros) -> bool {
         let born = self.born.get(usize::from(client)).is_some_and(|&born| (from..=until).contains(&born));
         let servers: Vec<u8> =
@@ -180,7 +180,7 @@ impl Promises {
 }
 
 impl Configured {
-    /// How long it is from one hello of the client to the next.
+    /// The time from one hello of the client to the next.
     pub fn every(&self) -> Micros {
         (self.max_ttl / 5).min(5 * SECOND)
     }

@@ -437,8 +437,8 @@ impl Rounds {
         self.set_back || self.had.get(&name).is_some_and(|&last| last >= since)
     }
 
-    /// Whether a quorum (of the size in this process's list) has ever held the name for some owner,
-    /// or some owner has waited for the name.
+    /// Whether a quorum has ever held the name for some owner, or some owner has waited for it. The
+    /// size of the quorum is that of this process's list.
     pub fn is_in_use(&self, process: u16, name: u8) -> bool {
         let quorum = self.quorum(process);
         let had = |(of, claimed): (&Try, &Claimed)| of.1 == name && claimed.had.count_ones() as usize >= quorum;

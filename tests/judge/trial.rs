@@ -117,8 +117,8 @@ fn of_holders() {
     );
 }
 
-/// If nodes that forgot need not be synced, later tokens must still be above forgotten tokens that
-/// were not too far ahead of the clocks.
+/// Worlds in which nodes that forgot need not be synced. A later token must still be above a
+/// forgotten token that was not too far ahead of the clocks.
 fn of_forgotten_tokens() {
     let (a, b) = (Holder(0), Holder(1));
     let granted = |holder: Holder, token, at| {

@@ -92,8 +92,8 @@ pub fn scopes(size: Size) -> Vec<Scope> {
         end: if small { 6 } else { 12 },
     };
     let lists = |name, fault, end| Scope { name, fault, end, ..base };
-    // The first client holds the name on servers 1 and 2, the second client reaches servers 0 and
-    // 1, and the third client reaches all servers.
+    // The first client holds the name on servers 1 and 2. The second client reaches servers 0 and
+    // 1. The third client reaches all servers.
     let records = |name, fault| {
         let end = if size == Size::Full { 13 } else { 9 };
         let cut = [&[0][..], &[2]];

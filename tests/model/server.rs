@@ -22,8 +22,8 @@ static LIST: LazyLock<Arc<List>> = LazyLock::new(|| Arc::new(List::new("it", ["n
 pub struct Server {
     store: Store,
     /// The last inspection of the name, and its time. If no client waits, two nodes with the same
-    /// inspection are equal: their stores may differ only in the time at which they forget a fence,
-    /// and this time is long after the last moment of the model.
+    /// inspection are equal. Their stores may differ only in the time at which they forget a fence.
+    /// This time is long after the last moment of the model.
     says: Option<(Inspection, Duration)>,
     /// The number of the node's process.
     pub epoch: u8,

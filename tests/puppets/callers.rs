@@ -78,7 +78,7 @@ async fn who_waits_behind_one_who_reaches_no_quorum_is_told_that() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_comes_when_the_callers_time_has_ended_is_the_next_ones() {
-    // A caller that is not fair asks only when the caller before it has gone.
+    // A caller with `fair` off asks only when the caller before it has gone.
     let stage = Stage::with(3, true, |builder| builder.options(LockOptions::default().fair(false)));
     let (guard, _) = stage.won().await;
     let late = stage.acquire(100 * MS);

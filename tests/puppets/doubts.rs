@@ -100,8 +100,8 @@ async fn a_doubt_renews_nothing_that_is_not_to_be_renewed() {
     stage.quiet_for(SECOND).await;
 }
 
-/// Found by seed 86 of commit 5e30884 with plant 17 (`left_behind`): the doubt came with the
-/// answers of a renewal, and from then on two timers renewed the lease in turns.
+/// Found by seed 86 of commit 5e30884 with plant 17 (`left_behind`). The doubt came together with
+/// the answers of a renewal. From then on, two timers renewed the lease in turns.
 #[tokio::test(start_paused = true)]
 async fn a_doubt_that_comes_with_a_renewals_answers_does_not_double_all_later_renewals() {
     let (stage, guard, _) = holder(LockOptions::default()).await;

@@ -85,7 +85,7 @@ async fn the_next_round_waits_for_nobody_who_is_silent() {
 async fn a_try_waits_until_it_is_known_whether_nodes_are_silent() {
     let stage = Stage::new(5);
     let trying = stage.try_acquire();
-    // No quorum can grant any more. The answer of the fifth node decides which error is returned.
+    // No quorum can grant any more. The answer of the fifth node decides what the try returns.
     let answer = |node, _: &_| match node {
         0 => granted(),
         1 => held(60),

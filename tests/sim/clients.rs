@@ -424,9 +424,9 @@ impl Client {
         let lock = if shared { lock.as_reader() } else { lock };
         let number = |&name: &u8| (name, self.world.leases.asks.fetch_add(1, Ordering::Relaxed));
         let ask = Ask { parts: names.iter().map(number).collect(), lock, timeout, shared, round };
-        // After `timeout`, the call may take three more rounds: two for the turn in this process
-        // and a split of the votes, and one to ask who holds the name. The rest allows for slow
-        // clocks and whole milliseconds.
+        // After `timeout`, the call may take three more rounds. Two are for the turn in this
+        // process and a split of the votes, and one is to ask who holds the name. The rest allows
+        // for slow clocks and whole milliseconds.
         let by = self.world.now() + micros((timeout + 3 * round + self.listens()).mul_f64(1.006) + 8 * MS);
         self.record_each(&ask, |process, name, ask| What::Asked { process, ask, name, by, must });
         ask

@@ -117,8 +117,9 @@ impl Core {
 
 impl World {
     /// Leaves one process with exactly a quorum. Later cuts the process off from one node of this
-    /// quorum, and reconnects it to a spare node, which may restart empty at that moment. Sometimes
-    /// holds back other processes' requests to the lost node until holds there may have expired.
+    /// quorum, and reconnects it to a spare node. The spare node may restart empty at that moment.
+    /// Sometimes holds back other processes' requests to the lost node until holds there may have
+    /// expired.
     pub fn squeeze(self: &Arc<Self>, last: Duration) -> bool {
         let (now, holder) = (self.now(), self.leases.some_holder());
         let mut core = self.core.lock().unwrap();

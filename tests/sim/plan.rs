@@ -398,9 +398,9 @@ impl Plan {
         }
     }
 
-    /// Makes nodes restart in turn. Their quarantines are longer than 10 s. So all clients have
-    /// time to notice a restart (5 s behind a proxy), to wait for MAX_ROUND, and to sync the node
-    /// in one of two tries.
+    /// Makes nodes restart in turn. Their quarantines are longer than 10 s. This leaves time to
+    /// notice a restart (5 s behind a proxy), to wait for MAX_ROUND, and to sync the node in two
+    /// tries.
     fn draw_turns(&mut self, dice: &mut Dice) {
         self.max_ttl = self.ttl.max(16 * SECOND) + 8 * SECOND.mul_f64(dice.share());
         self.in_turn = Some(self.max_ttl.mul_f64(dice.pick(&[0.0, 0.5, 1.2])));

@@ -169,8 +169,8 @@ async fn settle(world: &Arc<World>, plan: &Plan) {
     keys(world, plan).await;
 }
 
-/// Checks that holds and places of killed processes and late messages end by themselves: a hold
-/// after a ttl, a place a little later.
+/// Checks that holds and places that killed processes or late messages leave behind end by
+/// themselves. A hold ends after a ttl, and a place a little later.
 async fn keys(world: &Arc<World>, plan: &Plan) {
     let find = |left: fn(&Server, Micros) -> bool| {
         let now = world.now();
@@ -183,9 +183,9 @@ async fn keys(world: &Arc<World>, plan: &Plan) {
     // If a clock was stepped back, holds last longer.
     let stepped = |event: &&Event| matches!(event.what, What::ClockStepped { .. });
     let steps = world.core.lock().unwrap().history.events.iter().filter(stepped).count() as u64;
-    // A late claim may take a place while its owner leaves the queue. By the slowest clock, this
-    // place stays for twice the time after which the owner would have asked again, plus the delay
-    // of the request.
+    // A late claim may take a place while its owner leaves the queue. This place stays for twice
+    // the time after which the owner would have asked again. The rest allows for the slowest clock
+    // and for the delay of the request.
     let again = plan.ttl.min(MAX_ROUND).max(plan.ttl / 3);
     let place = micros((again * 2).mul_f64(1.005) + plan.farthest() * 2);
     let limit = micros(plan.length + longest).max(world.now() + place) + micros(2 * plan.step()) * steps;

@@ -134,8 +134,9 @@ impl Server {
         self.store.apply_heard(operation, time, &hears)
     }
 
-    /// Whether INFO shows hello.lua that this process cannot have lost a record: the process has
-    /// run for long, was never a replica, and flushed nothing. (The simulation evicts no keys.)
+    /// Whether INFO shows hello.lua that this process cannot have lost a record. For this, the
+    /// process must have run for a long time, was never a replica, and flushed nothing. (The
+    /// simulation evicts no keys.)
     fn kept_all(&self, now: Micros, list: &List) -> bool {
         let up = Duration::from_secs(self.uptime(now).try_into().unwrap_or(0));
         !self.promoted && self.flushed == 0 && up > list.old() + Duration::from_secs(1)

@@ -431,8 +431,9 @@ impl Client {
         names.iter().map(|&name| self.text(name)).collect()
     }
 
-    /// Records a call that locks names. After `timeout`, the call may take three more rounds: two
-    /// for the turn in this process and a split of the votes, and one to ask who holds the name.
+    /// Records a call that locks names. After `timeout`, the call may take three more rounds. Two
+    /// are for the turn in this process and a split of the votes, and one is to ask who holds the
+    /// name.
     fn asks_session(&self, hand: &Hand, names: &[u8], timeout: Duration, must: bool) -> Asked {
         Asked { parts: self.asks(names, timeout + 3 * hand.book.round, must), since: hand.book.over() }
     }

@@ -57,8 +57,8 @@ impl Nodes {
         self.servers[server].epoch + u8::from(self.servers[server].flushed)
     }
 
-    /// Whether INFO shows that the server cannot have lost a record: it has run for long, and has
-    /// flushed nothing.
+    /// Whether INFO shows that the server cannot have lost a record: it has run for a long time,
+    /// and has flushed nothing.
     fn kept_all(&self, server: usize, list: &List) -> bool {
         let it = &self.servers[server];
         let up = it.born.map_or(UP + self.now, |born| self.now - born);

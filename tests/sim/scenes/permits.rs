@@ -76,7 +76,7 @@ pub fn the_gate_is_renewed_while_its_holder_waits(script: &mut Script) {
 }
 
 /// The gate is revoked from A, which waits for both permits. B then queues before A. One permit
-/// becomes free after A was cut off for long, and the other when A is back.
+/// becomes free when A has been cut off for a while, and the other when A is back.
 pub fn the_gate_is_taken_away(script: &mut Script) {
     semaphore(script, 3, 2);
     let (one, other) = (script.about(3_600, 200), script.about(4_900, 300));

@@ -122,8 +122,8 @@ impl Script {
         self.waiting.when(moment, vec![then]);
     }
 
-    /// The end of the scene: all cues were given, all messages that are held back until some time
-    /// have arrived, and two more ttls have passed.
+    /// The end of the scene: all cues were given, and all messages that were only delayed have
+    /// arrived. Then two more ttls have passed.
     pub fn ends(&self) -> Duration {
         let last = self.cues.iter().map(|(at, _)| *at).max().unwrap_or(ms(BEGIN));
         let late = self.held_back.iter().filter_map(|held| held.until).max().unwrap_or(0);

@@ -14,7 +14,7 @@ fn waits(script: &mut Script, ttl: u64, until: u64) {
 }
 
 /// B, whose clock is an hour ahead, hands the second name over to A. From then on A's messages are
-/// held back, until C holds the first name with a token between the tokens of A's two names.
+/// held back. Meanwhile C gets the first name, with a token between the tokens of A's two names.
 pub fn a_set_that_was_cut_off_ends_when_another_has_one_of_its_names(script: &mut Script) {
     waits(script, 2_000, 400);
     script.at(300, Cue::StepWall { process: 1, by_ms: 3_600_000 });
