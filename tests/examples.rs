@@ -14,7 +14,6 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
 use common::postgres::Postgres;
 use common::program::command;
@@ -56,6 +55,8 @@ impl Example {
         if !servers.is_empty() {
             let nodes: Vec<_> = servers.iter().map(Server::url).collect();
             command.env("QUORUMLOCK_NODES", nodes.join(",")).env("QUORUMLOCK_MAX_TTL", "0");
+            // How long `acquire_default` waits. The machine may stall.
+            command.env("QUORUMLOCK_TIMEOUT", "50s");
         }
         command.envs(environment.iter().copied());
         let mut process = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
@@ -188,7 +189,7 @@ async fn a_request_is_refused_while_another_ships_the_order() {
     let service = Example::start("web_service", &["127.0.0.1:0"], &servers);
     let address = service.line().strip_prefix("listening on http://").unwrap().to_owned();
     let quorum = unguarded(&servers).connect_all().await;
-    let other = quorum.lock("orders/42").acquire(Duration::from_secs(10)).await.unwrap();
+    let other = quorum.lock("orders/42").acquire(PATIENCE).await.unwrap();
     assert_eq!(post(&address, "/orders/42/ship"), (409, "another request is shipping it\n".to_owned()));
     assert_eq!(post(&address, "/orders/43/ship").0, 200);
     other.release().await.unwrap();

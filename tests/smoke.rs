@@ -5,24 +5,28 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use common::{ConnectAll, servers, unguarded};
+use common::{ConnectAll, released, servers, unguarded};
 use quorumlock::Released;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_real_servers_grant_one_lock_at_a_time() {
     let servers = servers(5).await;
-    let quorum = unguarded(&servers).connect_all().await;
+    let quorum = unguarded(&servers).ttl(Duration::from_secs(600)).connect_all().await;
     let inside = Arc::new(AtomicU32::new(0));
     let task = |_| {
         let (lock, inside) = (quorum.lock("orders/42"), inside.clone());
         async move {
-            let guard = lock.acquire(Duration::from_secs(30)).await.unwrap();
+            let guard = lock.acquire(Duration::from_secs(3_600)).await.unwrap();
+            let (left, began) = (guard.remaining(), Instant::now());
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
             tokio::task::yield_now().await;
             inside.fetch_sub(1, Ordering::SeqCst);
-            assert_eq!(guard.release().await.unwrap(), Released::Released);
+            // A lock that was handed over begins with a short validity. It ends if the machine
+            // stalls.
+            let ended = released(guard.release()).await;
+            assert!(ended == Released::Released || began.elapsed() >= left, "{ended:?}");
         }
     };
     futures::future::join_all((0..100).map(task).map(tokio::spawn)).await.into_iter().for_each(|done| done.unwrap());

@@ -49,7 +49,7 @@ impl PasswordFile {
         std::fs::metadata(&self.path).is_ok_and(|file| file.is_file())
     }
 
-    #[allow(dead_code, reason = "for the command, which reads it by the library")]
+    #[allow(dead_code, reason = "used only by the command, which gives the path to the library")]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

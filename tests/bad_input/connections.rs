@@ -69,7 +69,7 @@ async fn a_unix_socket_is_a_node() {
     let _server = Server::with(&["--unixsocket", socket.to_str().unwrap()]).await;
     let url = format!("redis+unix://{}?db=2", socket.display());
     let quorum = builder(&[url]).connect().await.unwrap();
-    assert!(quorum.lock("socket").try_acquire().await.unwrap().is_some());
+    assert!(quorum.lock("socket").acquire(PATIENCE).await.is_ok());
     let missing = builder(&[format!("redis+unix://{}/none.sock", folder.path().display())]);
     assert!(refused(missing, "none.sock").await.is_unavailable());
 }

@@ -14,7 +14,7 @@ use crate::common::beside::listens;
 use crate::common::logs::Logs;
 use crate::common::program::command;
 use crate::common::server::Server;
-use crate::common::{ConnectAll, PATIENCE, eventually, servers, unguarded};
+use crate::common::{ConnectAll, PATIENCE, eventually, inspected, servers, unguarded};
 use crate::{SECOND, builder};
 
 #[test]
@@ -58,8 +58,8 @@ fn orphaned(servers: &[Server]) -> (Quorum, quorumlock::LockGuard, quorumlock::S
     let runtime = Runtime::new().unwrap();
     runtime.block_on(async {
         let quorum = unguarded(servers).wait(PATIENCE).connect_all().await;
-        let guard = quorum.lock("held").acquire(SECOND).await.unwrap();
-        let session = quorum.session().grant(SECOND).await.unwrap();
+        let guard = quorum.lock("held").acquire(PATIENCE).await.unwrap();
+        let session = quorum.session().grant(PATIENCE).await.unwrap();
         (quorum, guard, session)
     })
 }
@@ -104,12 +104,12 @@ fn a_quorum_whose_runtime_has_ended_says_so_at_once() {
 fn a_caller_that_waits_when_the_quorums_runtime_ends_is_told_so() {
     let (runtime, home) = (Runtime::new().unwrap(), Runtime::new().unwrap());
     let servers = runtime.block_on(servers(3));
-    let other = runtime.block_on(unguarded(&servers).connect()).unwrap();
-    let _held = runtime.block_on(other.lock("it").acquire(SECOND)).unwrap();
+    let other = runtime.block_on(unguarded(&servers).ttl(600 * SECOND).connect()).unwrap();
+    let _held = runtime.block_on(other.lock("it").acquire(PATIENCE)).unwrap();
     let quorum = home.block_on(unguarded(&servers).connect()).unwrap();
     let waits = runtime.spawn(async move { quorum.lock("it").acquire(10 * PATIENCE).await.unwrap_err() });
     let waiting = async || {
-        let seen = other.inspect("it").await.unwrap();
+        let seen = inspected(&other, "it").await;
         seen.nodes.iter().all(|(_, said)| said.as_ref().is_ok_and(|said| said.waiting > 0))
     };
     runtime.block_on(eventually("it waits", waiting));
@@ -138,7 +138,7 @@ fn main_returns() {
 /// The `main` of this program: it returns with two guards in scope.
 async fn main_on(nodes: &str, transport: &str) -> quorumlock::Result<()> {
     let builder = Quorum::builder().nodes(nodes.split(',')).transport(transport.parse().unwrap());
-    let quorum = builder.max_ttl(Duration::ZERO).ttl(600 * SECOND).connect().await?;
+    let quorum = builder.connect_timeout(PATIENCE).max_ttl(Duration::ZERO).ttl(600 * SECOND).connect().await?;
     let also = quorum.lock("also").acquire(PATIENCE).await?;
     let guard = quorum.lock("it").acquire(PATIENCE).await?;
     also.ensure(SECOND).and(guard.ensure(SECOND))
@@ -229,8 +229,8 @@ fn main_returns_since_it_timed_out() {
     let logs = Logs::capture();
     let error = runtime.block_on(async {
         let builder = Quorum::builder().nodes(nodes.split(',')).transport(transport.parse().unwrap());
-        let quorum = builder.max_ttl(Duration::ZERO).connect().await?;
-        quorum.lock("it").acquire(SECOND).await.map(drop)
+        let quorum = builder.connect_timeout(PATIENCE).max_ttl(Duration::ZERO).connect().await?;
+        quorum.lock("it").acquire(5 * SECOND).await.map(drop)
     });
     assert!(error.unwrap_err().is_timeout());
     drop(runtime);
@@ -242,7 +242,7 @@ fn main_returns_since_it_timed_out() {
 fn a_claim_that_timed_out_as_main_returns_is_not_warned_of() {
     let runtime = Runtime::new().unwrap();
     let servers = runtime.block_on(servers(3));
-    let other = runtime.block_on(unguarded(&servers).connect()).unwrap();
+    let other = runtime.block_on(unguarded(&servers).ttl(600 * SECOND).connect()).unwrap();
     let _held = runtime.block_on(other.lock("it").acquire(PATIENCE)).unwrap();
     let told = child_of("main_returns_since_it_timed_out", &servers, Transport::Fred, "one");
     assert!(!told.contains("not confirmed"), "{told}");

@@ -1,7 +1,7 @@
 //! The blocking part of `quorumlock::testing`, on which users' tests rely.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quorumlock::LostReason;
 use quorumlock::blocking::testing::{hold, lose};
@@ -13,13 +13,21 @@ use crate::world::{SECOND, eventually, servers};
 
 #[test]
 fn a_foreign_holder_keeps_the_lock_beyond_its_ttl_until_it_is_dropped() {
-    let builder = quorumlock::Quorum::builder().max_ttl(3 * SECOND).ttl(3 * SECOND);
+    // The ttl is long: the process may stall when a renewal is due.
+    let builder = quorumlock::Quorum::builder().max_ttl(24 * SECOND).ttl(24 * SECOND);
     let quorum = Quorum::in_memory_with(builder, 3).unwrap();
     let other = hold(&quorum, "it").unwrap();
     assert!(format!("{other:?}").contains("\"it\""));
     let lock = quorum.lock("it");
     assert!(lock.try_acquire().unwrap().is_none());
-    assert!(lock.acquire(4 * SECOND).unwrap_err().is_timeout(), "it is renewed");
+    let left = || quorum.inspect("it").unwrap().nodes[0].1.as_ref().unwrap().remaining.unwrap();
+    for _ in 0..2 {
+        let ends = || Instant::now() + left();
+        // A second is much more than the time between the two reads.
+        let before = ends();
+        eventually("it is renewed", || ends() > before + SECOND);
+    }
+    assert!(lock.acquire(SECOND / 50).unwrap_err().is_timeout());
     assert!(!lose(&quorum, "it").unwrap(), "it is not this quorum's");
     let (token, waits) = (other.token(), thread::spawn(move || lock.acquire(PATIENCE)));
     eventually("somebody waits", || {

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quorumlock::QuorumBuilder;
 use quorumlock::blocking::Quorum;
+use quorumlock::{LockOptions, QuorumBuilder};
 use tokio::runtime::Runtime;
 
 use crate::common::server::Server;
@@ -45,9 +45,10 @@ pub fn servers(count: usize) -> Vec<Server> {
 }
 
 /// A builder for clients whose locks do not end by themselves while a test runs, even on a busy
-/// machine.
+/// machine. Calls that need a quorum have the longest round timeout.
 pub fn lasting(servers: &[Server]) -> QuorumBuilder {
-    unguarded(servers).ttl(600 * SECOND).node_timeout(20 * SECOND)
+    let options = LockOptions::default().ttl(600 * SECOND).round_timeout(5 * SECOND);
+    unguarded(servers).options(options).node_timeout(20 * SECOND)
 }
 
 pub fn eventually(what: &str, condition: impl Fn() -> bool) {

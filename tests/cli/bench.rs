@@ -28,9 +28,10 @@ fn number(summary: &Value, field: &str) -> f64 {
 #[test]
 fn it_tells_how_the_lock_passes_from_one_to_the_next() {
     let options = ["--workers", "4", "--processes", "2", "--masters", "3", "--hold", "2ms", "--latency", "4ms"];
-    // On a busy machine, a second may be too short for each worker to get the lock.
-    let mut summaries = [1, 2, 4, 8, 16].into_iter().map(|seconds| contention(seconds, &options));
-    let summary = summaries.find(|summary| number(summary, "least_sections") > 0.0).expect("each has had its turn");
+    // On a busy machine, a second may be too short for each worker to get the lock. Averages over a
+    // few sections would say little.
+    let mut summaries = [1, 2, 4, 8, 16, 16].into_iter().map(|seconds| contention(seconds, &options));
+    let summary = summaries.find(|summary| number(summary, "least_sections") >= 3.0).expect("each has had its turn");
     for field in ["acquire_p50_ms", "acquire_p99_ms", "acquire_max_ms", "most_sections", "least_sections"] {
         assert!(number(&summary, field) > 0.0, "{field} in {summary}");
     }
@@ -63,11 +64,10 @@ async fn the_users_own_nodes_are_measured_by_names_that_nobody_else_has() {
         assert!(number(phase, "acquire_p50_ms") > 0.0 && number(phase, "release_p99_ms") > 0.0, "{found}");
         assert_eq!(number(phase, "pairs"), 5.0, "{found}");
     }
-    for server in &servers {
-        let keys = server.command(&["KEYS", "*"]);
-        let locks: Vec<_> = keys.split(' ').filter(|key| key.contains('{')).collect();
-        assert!(locks.iter().all(|key| key.contains("{quorumlock-bench/")) && locks.len() >= 6, "{keys}");
-    }
+    let keys: Vec<_> = servers.iter().map(|server| server.command(&["KEYS", "*"])).collect();
+    let locks: Vec<_> = keys.iter().flat_map(|keys| keys.split(' ')).filter(|key| key.contains('{')).collect();
+    // Each of the six names is on a quorum, which is two nodes.
+    assert!(locks.iter().all(|key| key.contains("{quorumlock-bench/")) && locks.len() >= 12, "{keys:?}");
     let (code, out, err) = said(&["uncontended", "--pairs", "5"]);
     assert!(code == 0 && out.contains("acquire p50") && out.lines().count() == 3, "{out}{err}");
 }
@@ -97,7 +97,8 @@ fn what_a_lock_takes_is_told_by_the_round_trip_that_decides() {
 #[tokio::test]
 async fn a_command_can_be_run_without_waiting_in_line() {
     let servers = crate::common::servers(3).await;
-    let (code, out, err) = done(super::over(&servers).args(["run", "job", "--unfair", "--", "echo", "inside"]));
+    let run = ["run", "job", "--unfair", "--timeout", "1h", "--", "echo", "inside"];
+    let (code, out, err) = done(super::over(&servers).args(run));
     assert_eq!((code, out.as_str()), (0, "inside\n"), "{err}");
 }
 

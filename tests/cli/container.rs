@@ -47,7 +47,7 @@ async fn as_the_first_process_it_reaps_orphans() {
         until [ $(cat $0/orphans | wc -l) = 5 ]; do sleep 0.02; done
         for pid in $(cat $0/orphans); do while [ -e /proc/$pid ]; do sleep 0.02; done; done
         echo $PPID; exit 7";
-    let own = run(&servers, "job", &[], script, folder.path());
+    let own = run(&servers, "job", &["--timeout", "1h"], script, folder.path());
     let (code, out, err) = done(within(&mut first, &own));
     assert_eq!((code, out.as_str()), (7, "1\n"), "{err}");
 }
@@ -58,7 +58,8 @@ async fn as_the_first_process_it_reaps_orphans() {
 async fn processes_of_the_host_are_not_waited_for() {
     let Some(mut first) = container(&[]) else { return };
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
-    let own = run(&servers, "job", &[], "echo $PPID > $0/run; while :; do sleep 0.02; done", folder.path());
+    let script = "echo $PPID > $0/run; while :; do sleep 0.02; done";
+    let own = run(&servers, "job", &["--timeout", "1h"], script, folder.path());
     let mut told = Background::start(within(&mut first, &own));
     assert_eq!(line_of(&folder.path().join("run")), "1");
     let orphan = command("sh").args(["-c", "setsid sleep 100 > /dev/null 2>&1 & echo $!"]).output().unwrap().stdout;
@@ -86,7 +87,7 @@ async fn number_of_a_former_child_that_comes_again_is_the_commands() {
         echo $((other - 1)) > /proc/sys/kernel/ns_last_pid
         sh -c 'trap "sleep 1; echo > $0/cleared; exit" TERM; echo $$ > $0/again; while :; do sleep 0.02; done' $0 &
         wait"#;
-    let own = run(&servers, "job", &["--ttl", "60s"], script, folder.path());
+    let own = run(&servers, "job", &["--ttl", "60s", "--timeout", "1h"], script, folder.path());
     let becomes = r#"(until [ -e $0/runs ]; do sleep 0.02; done) & echo $! > $0/other; exec "$@""#;
     first.args(["sh", "-c", becomes]).arg(folder.path());
     let mut told = Background::start(within(&mut first, &own));

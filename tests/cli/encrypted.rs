@@ -23,7 +23,9 @@ async fn a_lock_under_tls_and_a_user_is_reached_as_the_readme_says() {
     // By options.
     for words in [&["run", "job"][..], &["status"], &["doctor"]] {
         let mut command = bare();
-        command.env("QUORUMLOCK_MAX_TTL", "0").args(words).args([
+        command.env("QUORUMLOCK_MAX_TTL", "0").env("QUORUMLOCK_TIMEOUT", "1h").args(words).args([
+            "--node-timeout",
+            "20s",
             "--nodes",
             &url,
             "--tls-server-name",
@@ -49,6 +51,7 @@ async fn a_lock_under_tls_and_a_user_is_reached_as_the_readme_says() {
     let mut command = bare();
     command
         .env("QUORUMLOCK_MAX_TTL", "0")
+        .env("QUORUMLOCK_TIMEOUT", "1h")
         .env("QUORUMLOCK_NODES", &url)
         .env("QUORUMLOCK_PASSWORD_FILE", file("password"));
     for (name, path) in names {

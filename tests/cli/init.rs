@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::terminal::Asked;
-use super::{EACH_NODE, IN_VAIN, bare, done};
+use super::{EACH_NODE, IN_VAIN, bare, done, until};
 use crate::common::new_servers;
 use crate::common::server::Server;
 
@@ -22,24 +22,31 @@ fn have_no_record(servers: &[Server]) -> bool {
 #[tokio::test]
 async fn new_servers_vote_at_once_by_the_operators_word() {
     let servers = new_servers(3).await;
-    let (code, out, err) = done(&mut guarded(&servers, &["init", "--yes"]));
+    let (code, out, err) = done(guarded(&servers, &["init", "--yes"]).args(EACH_NODE));
     assert_eq!((code, out.as_str()), (0, "3 nodes vote as of now\n"), "{err}");
-    let (code, out, err) = done(&mut guarded(&servers, &["run", "job", "-n", "--", "echo", "inside"]));
+    let (code, out, err) = done(&mut guarded(&servers, &["run", "job", "--timeout", "1h", "--", "echo", "inside"]));
     assert_eq!((code, out.as_str()), (0, "inside\n"), "{err}");
     let (code, out, _) = done(guarded(&servers, &["status"]).args(EACH_NODE));
     assert!(code == 0 && out.contains("3 of 3 nodes vote"), "{out}");
     // `members` shows that the age of these records comes from `init`.
-    let (_, out, _) = done(&mut guarded(&servers, &["members"]));
-    assert_eq!(out.split_whitespace().filter(|word| *word == "init").count(), 3, "{out}");
+    until("all records have this mark", || {
+        let (_, out, _) = done(guarded(&servers, &["members"]).args(EACH_NODE));
+        out.split_whitespace().filter(|word| *word == "init").count() == 3
+    });
 }
 
 #[tokio::test]
 async fn a_run_over_new_servers_says_both_ways_out_at_once() {
     let servers = new_servers(3).await;
-    let (code, _, err) = done(&mut guarded(&servers, &["run", "job", "--timeout", "50s", "--", "true"]));
-    assert!(code == 69 && err.contains("quarantined for"), "{code} {err}");
-    assert!(err.contains("use a longer timeout") && err.contains("`quorumlock init`"), "{err}");
-    let (code, out, _) = done(&mut guarded(&servers, &["init", "--yes"]));
+    // The command fails once it knows that a quorum is in quarantine. By then, the other node may
+    // have no record.
+    until("each has a record", || {
+        let (code, _, err) = done(&mut guarded(&servers, &["run", "job", "--timeout", "30s", "--", "true"]));
+        assert!(code == 69 && err.contains("quarantined for"), "{code} {err}");
+        assert!(err.contains("use a longer timeout") && err.contains("`quorumlock init`"), "{err}");
+        servers.iter().all(|server| !server.record("id").is_empty())
+    });
+    let (code, out, _) = done(guarded(&servers, &["init", "--yes"]).args(EACH_NODE));
     let told = "nothing was done, since a client came before: 0 of 3 nodes vote; a quorum votes in ";
     assert!(code == 69 && out.starts_with(told), "{code} {out}");
 }
@@ -50,11 +57,11 @@ async fn servers_that_all_have_a_record_are_left_as_they_are() {
     servers.iter().for_each(Server::make_old);
     let ids = || servers.iter().map(|server| server.record("id")).collect::<Vec<_>>();
     let before = ids();
-    let (code, out, _) = done(&mut guarded(&servers, &["init", "--yes", "--json"]));
+    let (code, out, _) = done(guarded(&servers, &["init", "--yes", "--json"]).args(EACH_NODE));
     assert!(code == 0 && out.contains("\"done\":false") && out.contains("\"refused\":null"), "{out}");
     assert!(out.contains("\"votes\":3"), "{out}");
     assert_eq!(ids(), before);
-    let (code, out, _) = done(&mut guarded(&servers, &["init", "--yes"]));
+    let (code, out, _) = done(guarded(&servers, &["init", "--yes"]).args(EACH_NODE));
     let told = "nothing was done: all nodes have been used before, and 3 of 3 nodes vote\n";
     assert_eq!((code, out.as_str()), (0, told));
 }
@@ -82,16 +89,16 @@ async fn one_server_that_is_not_new_keeps_all_from_voting_at_once() {
 #[tokio::test]
 async fn it_asks_first_and_does_nothing_without_an_answer() {
     let servers = new_servers(3).await;
-    let (code, out, err) = done(&mut guarded(&servers, &["init"]));
+    let (code, out, err) = done(guarded(&servers, &["init"]).args(EACH_NODE));
     assert!(code == 1 && out.is_empty() && err.contains("say --yes") && err.contains("nothing was done"), "{err}");
-    let (code, out, _) = done(&mut guarded(&servers, &["init", "--json"]));
+    let (code, out, _) = done(guarded(&servers, &["init", "--json"]).args(EACH_NODE));
     assert!(code == 1 && out.contains("\"done\":false") && out.contains("say --yes"), "{out}");
-    let mut asked = Asked::start(&mut guarded(&servers, &["init"]));
+    let mut asked = Asked::start(guarded(&servers, &["init"]).args(EACH_NODE));
     asked.answers("n\n");
     let (code, out, err) = asked.done();
     assert!(code == 1 && out.is_empty() && err.contains("Are these servers new"), "{err}");
     assert!(have_no_record(&servers));
-    let mut asked = Asked::start(&mut guarded(&servers, &["init"]));
+    let mut asked = Asked::start(guarded(&servers, &["init"]).args(EACH_NODE));
     asked.answers("y\n");
     let (code, out, err) = asked.done();
     assert!(code == 0 && out.contains("3 nodes vote as of now"), "{out}{err}");

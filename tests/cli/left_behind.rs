@@ -7,7 +7,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, pr
 
 use super::elect::elect;
 use super::job_control::{FOREGROUND, shell};
-use super::{Background, at_once, done, line_of, over, run, runs, until};
+use super::{Background, at_once, done, line_of, over, run, runs, until, until_released};
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -41,11 +41,11 @@ pub(super) fn exists(pid: &str) -> bool {
 async fn a_lost_lock_ends_all_that_the_command_started() {
     let servers = servers(3).await;
     let held: [(&str, &str, &[&str]); 5] = [
-        ("plain", "plain", &["--ttl", "6s"]),
-        ("job", "elect", &["--ttl", "6s"]),
-        ("shared", "shared", &["--ttl", "6s", "--shared"]),
-        ("permits/0", "permits", &["--ttl", "6s", "--permits", "1"]),
-        ("one", "one", &["other", "--ttl", "6s"]),
+        ("plain", "plain", &["--ttl", "15s"]),
+        ("job", "elect", &["--ttl", "15s"]),
+        ("shared", "shared", &["--ttl", "15s", "--shared"]),
+        ("permits/0", "permits", &["--ttl", "15s", "--permits", "1"]),
+        ("one", "one", &["other", "--ttl", "15s"]),
     ];
     at_once(held, |(name, given, options)| {
         let folder = tempfile::tempdir().unwrap();
@@ -66,7 +66,7 @@ async fn a_lost_lock_ends_all_that_the_command_started() {
 #[tokio::test]
 async fn a_lost_lock_ends_all_of_it_on_a_terminal_too() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
-    let robbed = shell(&run(&servers, "job", &["--ttl", "6s"], FAMILY, folder.path()), FOREGROUND, folder.path());
+    let robbed = shell(&run(&servers, "job", &["--ttl", "15s"], FAMILY, folder.path()), FOREGROUND, folder.path());
     let pids = family(folder.path());
     take_away(&servers, "job");
     assert_eq!(line_of(&folder.path().join("code")), "76");
@@ -83,10 +83,10 @@ const CLEARS_UP: &str = r#"
 async fn nobody_enters_while_what_a_signal_ended_clears_up() {
     let servers = servers(3).await;
     let held: [(&str, &[&str], &[&str]); 4] = [
-        ("plain", &["--ttl", "60s"], &[]),
-        ("job", &["--ttl", "60s"], &[]),
-        ("permits", &["--ttl", "60s", "--permits", "1"], &["--permits", "1"]),
-        ("shared", &["--ttl", "60s", "--shared"], &[]),
+        ("plain", &["--ttl", "120s"], &[]),
+        ("job", &["--ttl", "120s"], &[]),
+        ("permits", &["--ttl", "120s", "--permits", "1"], &["--permits", "1"]),
+        ("shared", &["--ttl", "120s", "--shared"], &[]),
     ];
     at_once(held, |(name, options, later)| {
         let folder = tempfile::tempdir().unwrap();
@@ -94,7 +94,7 @@ async fn nobody_enters_while_what_a_signal_ended_clears_up() {
             "job" => elect(&servers, options, CLEARS_UP, folder.path()),
             _ => run(&servers, name, options, CLEARS_UP, folder.path()),
         };
-        // With this ttl, the processes have a grace of 12 s.
+        // With this ttl, the processes have a grace of 24 s.
         let mut told = Background::start(&mut own);
         line_of(&folder.path().join("worker"));
         let later = [later, &["--timeout", "1h"]].concat();
@@ -115,7 +115,7 @@ async fn what_does_not_clear_up_in_its_grace_is_killed() {
     told.send(Signal::TERM);
     let (code, _, err) = told.done();
     assert!(code == 143 && !pids.iter().any(|pid| runs(pid)), "{code}: {err}");
-    assert_eq!(servers[0].holder("job"), None);
+    until_released(&servers, "job");
 }
 
 #[tokio::test]
@@ -133,13 +133,13 @@ async fn processes_that_outlive_sigterm_are_told_of() {
         kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
     }
     assert_eq!(told.done().0, 143);
-    assert_eq!(servers[0].holder("job"), None);
+    until_released(&servers, "job");
 }
 
 #[tokio::test]
 async fn what_a_lost_command_started_has_its_grace() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
-    let options = ["--ttl", "18s", "--kill-grace", "8s"];
+    let options = ["--ttl", "45s", "--kill-grace", "20s"];
     let robbed = Background::start(&mut run(&servers, "job", &options, CLEARS_UP, folder.path()));
     line_of(&folder.path().join("worker"));
     take_away(&servers, "job");
@@ -160,7 +160,7 @@ async fn what_goes_on_after_the_commands_end_is_left_alone() {
         assert!(runs(&pid), "{name}");
         kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
     }
-    assert_eq!(servers[0].holder("job"), None);
+    until_released(&servers, "job");
 }
 
 /// On SIGHUP, a command may read its configuration again and go on. So `run` must not kill
@@ -224,7 +224,7 @@ async fn processes_that_start_each_other_end_with_a_lost_lock() {
     let [chain, beats] = ["chain", "chain.beats"].map(|name| folder.path().join(name));
     std::fs::write(&chain, CHAIN).unwrap();
     let script = "setsid sh $0/chain > /dev/null 2>&1 & while :; do sleep 0.05; done";
-    let robbed = Background::start(&mut run(&servers, "job", &["--ttl", "6s"], script, folder.path()));
+    let robbed = Background::start(&mut run(&servers, "job", &["--ttl", "15s"], script, folder.path()));
     until("they run", || beats.exists());
     take_away(&servers, "job");
     let (code, _, err) = robbed.done();

@@ -5,7 +5,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Background, IN_VAIN, bare, done, line_of, over, run};
+use super::{Background, IN_VAIN, bare, done, line_of, over, run, until};
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -15,6 +15,12 @@ fn objects(text: &str) -> Vec<Value> {
     let whole = |object: &Value| ["timestamp", "level", "message"].iter().all(|key| object[key].is_string());
     assert!(objects.iter().all(whole), "{text}");
     objects
+}
+
+/// The messages so far, without a line that is still being written.
+fn whole_lines(command: &mut Background) -> Vec<Value> {
+    let said = command.err().text();
+    objects(said.rsplit_once('\n').map_or("", |(whole, _)| whole))
 }
 
 /// The command's exit code, and its messages on standard error.
@@ -31,15 +37,27 @@ fn find<'a>(objects: &'a [Value], message: &str) -> &'a Value {
 
 #[tokio::test]
 async fn events_have_their_fields_beside_the_message() {
-    let servers = servers(3).await;
-    let (code, said) = logged(over(&servers).args(["--log-format", "json", "run", "job", "-v", "--", "true"]));
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let mut own = over(&servers);
+    own.args(["--log-format", "json", "run", "job", "-v", "--timeout", "1h", "--", "sh", "-c"]);
+    let mut own = Background::start(own.arg("until [ -e $0/go ]; do sleep 0.02; done").arg(folder.path()));
+    // The lock is acquired when a quorum is up. The third node may come up later.
+    until("all nodes are up", || {
+        let said = whole_lines(&mut own);
+        let is_up = |node: &Server| said.iter().any(|said| said["message"] == "up" && said["node"] == node.url());
+        servers.iter().all(is_up)
+    });
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    let (code, _, err) = own.done();
+    let said = objects(&err);
     assert_eq!(code, 0, "{said:#?}");
     let acquired = find(&said, "lock acquired");
     assert!(acquired["level"] == "INFO" && acquired["name"] == "job" && acquired["token"].is_u64(), "{acquired}");
     let nodes = servers.iter().map(Server::url);
     let up: Vec<_> = said.iter().filter(|object| object["message"] == "up").map(|object| &object["node"]).collect();
     assert!(nodes.into_iter().all(|node| up.contains(&&Value::from(node))), "{said:#?}");
-    let (code, mut said) = logged(over(&servers).args(["run", "job", "--log-format=json", "--", "true"]));
+    let run = ["run", "job", "--log-format=json", "--timeout", "1h", "--", "true"];
+    let (code, mut said) = logged(over(&servers).args(run));
     // On a busy machine, `run` also writes this note.
     said.retain(|object| !object["message"].as_str().unwrap().starts_with("waiting for a quorum of nodes, "));
     assert!(code == 0 && said.iter().all(|object| object["level"] == "WARN"), "-v tells more: {said:#?}");
@@ -52,7 +70,11 @@ async fn notes_and_errors_are_objects_too() {
     let options = ["--timeout", IN_VAIN, "--log-format", "json"];
     let (code, said) = logged(&mut run(&servers, "job", &options, "true", folder.path()));
     assert_eq!(code, 75);
-    assert_eq!(find(&said, "waiting for \"job\", for 5 s at most; it is held by somebody/else")["level"], "INFO");
+    let options = ["--timeout", "1h", "--log-format", "json"];
+    let mut waits = Background::start(&mut run(&servers, "job", &options, "true", folder.path()));
+    let note = "waiting for \"job\", for 60 min at most; it is held by somebody/else";
+    let is_note = |object: &Value| object["message"].as_str().unwrap().starts_with(note) && object["level"] == "INFO";
+    until("it says what it waits for", || whole_lines(&mut waits).iter().any(is_note));
     let why = find(&said, "cannot acquire \"job\": others hold it");
     assert!(why["level"] == "ERROR" && why["message"].as_str().unwrap().contains('\n'), "{why}");
     let (code, said) = logged(over(&servers).args(["release", "job", "--force", "--log-format", "json"]));
@@ -64,7 +86,8 @@ async fn notes_and_errors_are_objects_too() {
 #[tokio::test]
 async fn so_is_what_is_said_of_a_program_that_cannot_be_run() {
     let servers = servers(1).await;
-    let (code, said) = logged(over(&servers).args(["run", "job", "--log-format", "json", "--", "no-such-program"]));
+    let run = ["run", "job", "--log-format", "json", "--timeout", "1h", "--", "no-such-program"];
+    let (code, said) = logged(over(&servers).args(run));
     assert!(code == 127 && find(&said, "cannot run no-such-program")["level"] == "ERROR", "{said:#?}");
 }
 
@@ -72,7 +95,7 @@ async fn so_is_what_is_said_of_a_program_that_cannot_be_run() {
 async fn a_loss_is_told_in_one_object_and_the_commands_own_words_are_left_alone() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "echo its own words >&2; echo > $0/inside; exec sleep 1000";
-    let options = ["--ttl", "6s", "--log-format", "json"];
+    let options = ["--ttl", "15s", "--timeout", "1h", "--log-format", "json"];
     let robbed = Background::start(&mut run(&servers, "job", &options, script, folder.path()));
     line_of(&folder.path().join("inside"));
     servers.iter().for_each(|server| server.take("job", "somebody/else"));

@@ -101,6 +101,8 @@ fn over(servers: &[Server]) -> Command {
 fn with_nodes(mut command: Command, servers: &[Server]) -> Command {
     let nodes: Vec<_> = servers.iter().map(Server::url).collect();
     command.env("QUORUMLOCK_NODES", nodes.join(",")).env("QUORUMLOCK_MAX_TTL", "0");
+    // The default timeout is too short if the machine stalls.
+    command.env("QUORUMLOCK_TIMEOUT", "1h");
     command
 }
 
@@ -129,6 +131,19 @@ fn line_of(file: &Path) -> String {
     let line = text.trim();
     note(line);
     line.to_owned()
+}
+
+/// Waits until a quorum of the servers has freed the name. The other servers may get the release
+/// later, or never if the client has ended. A lock whose ttl has passed is not freed: the server
+/// still stores its end.
+fn until_released(servers: &[Server], name: &str) {
+    let is_free = |server: &&Server| server.ends(name) == 0 && server.holder(name).is_none();
+    until(&format!("{name} is released"), || servers.iter().filter(is_free).count() > servers.len() / 2);
+}
+
+/// Waits until each server has the list of a client. A client goes on when a quorum has it.
+fn until_listed(servers: &[Server]) {
+    until("a list is in force on each node", || servers.iter().all(|server| !server.record("list").is_empty()));
 }
 
 /// Waits until `condition` holds, and fails with `what` if it never does.

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Background, bare, done, line_of, over, run};
+use super::{Background, EACH_NODE, bare, done, line_of, over, run, until, until_listed};
 use crate::common::server::Server;
 use crate::common::{new_servers, servers};
 
@@ -16,16 +16,36 @@ fn json(command: &mut Command) -> (i32, Value) {
     (code, serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}")))
 }
 
+/// What the command shows when each node has answered. It asks a node only once, and does not wait
+/// for a node that is slow.
 fn shown(servers: &[Server]) -> (i32, Value) {
-    json(over(servers).args(["members", "--json"]))
+    let mut seen = (0, Value::Null);
+    until("each node answers", || {
+        seen = json(over(servers).args(["members", "--json"]).args(EACH_NODE));
+        seen.1["nodes"].as_array().unwrap().iter().all(|node| node["why"].is_null())
+    });
+    seen
 }
 
-/// Starts a client of these servers, which keeps its lock. Waits until it has the lock.
+/// Waits until the command's text contains `told`. Returns the text, and the exit code.
+fn text(servers: &[Server], options: &[&str], told: &str) -> (i32, String) {
+    let mut seen = (0, String::new());
+    until(told, || {
+        let (code, out, _) = done(over(servers).arg("members").args(options).args(EACH_NODE));
+        seen = (code, out);
+        seen.1.contains(told)
+    });
+    seen
+}
+
+/// Starts a client of these servers, which keeps its lock. Waits until it has the lock, and its
+/// list is in force on each server.
 fn client(servers: &[Server], folder: &Path) -> Background {
     let _ = std::fs::remove_file(folder.join("in"));
     let client =
         Background::start(&mut run(servers, "job", &["--timeout", "1h"], "echo > $0/in; exec sleep 1000", folder));
     line_of(&folder.join("in"));
+    until_listed(servers);
     client
 }
 
@@ -35,7 +55,7 @@ async fn the_commands_of_the_page_work() {
     let mut ran = 0;
     for line in PAGE.lines().filter(|line| line.starts_with("quorumlock ")) {
         let mut command = over(&servers);
-        command.args(line.split(' ').skip(1)).args(line.contains("init").then_some("--yes"));
+        command.args(line.split(' ').skip(1)).args(line.contains("init").then_some("--yes")).args(EACH_NODE);
         let (code, out, err) = done(&mut command);
         assert!(code == 0 && !out.is_empty(), "{line}: {code}\n{out}{err}");
         ran += 1;
@@ -49,10 +69,9 @@ async fn nodes_that_no_client_has_used_have_no_record_and_no_list() {
     let (code, seen) = shown(&servers);
     assert_eq!((code, &seen["verdict"]), (0, &"none".into()), "{seen}");
     assert!(seen["nodes"].as_array().unwrap().iter().all(|node| node["record"].is_null() && node["list"].is_null()));
-    let (_, out, _) = done(over(&servers).arg("members"));
     let all: Vec<_> = servers.iter().map(Server::url).collect();
     let told = format!("{}: no record: no client has used it since it started or forgot\n", all.join(", "));
-    assert!(out.contains(&told), "{out}");
+    let (_, out) = text(&servers, &[], &told);
     assert!(out.contains("no list is in force: clients of any list may come"), "{out}");
     assert!(servers.iter().all(|server| server.command(&["DBSIZE"]) == "0"), "to look writes nothing");
 }
@@ -70,8 +89,7 @@ async fn the_list_that_is_in_force_is_shown_with_its_time_and_its_servers() {
         assert_eq!(node["servers"], serde_json::json!([server.record("id")]));
         assert!(node["record"]["age_ms"].as_f64().unwrap() > 1e8 && node["record"]["synced"] == true, "{node}");
     }
-    let (_, out, _) = done(over(&servers).arg("members"));
-    assert!(out.contains("this list is in force on 3 of 3 nodes"), "{out}");
+    let (_, out) = text(&servers, &[], "this list is in force on 3 of 3 nodes");
     assert!(out.contains("this list: \"default\" of 3 nodes, max_ttl 0 s, protocol 4: 127.0.0.1:"), "{out}");
 }
 
@@ -81,15 +99,12 @@ async fn a_list_that_is_not_the_clients_is_told_to_be_another() {
     let _client = client(&servers[..3], folder.path());
     let (code, seen) = shown(&servers[2..]);
     assert_eq!((code, &seen["verdict"], &seen["nodes"][0]["list"]["this"]), (1, &"other".into(), &false.into()));
-    let (code, out, _) = done(over(&servers[2..]).arg("members"));
-    assert!(
-        code == 1 && out.contains("list A: \"default\" of 3 nodes") && out.contains("have the wrong list"),
-        "{out}"
-    );
+    let (code, out) = text(&servers[2..], &[], "list A: \"default\" of 3 nodes");
+    assert!(code == 1 && out.contains("have the wrong list"), "{out}");
     assert!(servers[..3].iter().all(|server| out.contains(&format!("127.0.0.1:{}", server.port()))), "{out}");
-    let (code, out, _) = done(over(&servers[..3]).args(["members", "--max-ttl", "2h"]));
+    let (code, out, _) = done(over(&servers[..3]).args(["members", "--max-ttl", "2h"]).args(EACH_NODE));
     assert!(code == 1 && out.contains("max_ttl 2 h") && out.contains("max_ttl 0 s"), "{out}");
-    let (code, out, _) = done(over(&servers[..3]).args(["members", "--list", "jobs"]));
+    let (code, out, _) = done(over(&servers[..3]).args(["members", "--list", "jobs"]).args(EACH_NODE));
     assert!(code == 1 && out.contains("ours is \"jobs\", theirs is \"default\""), "{out}");
 }
 
@@ -107,7 +122,7 @@ async fn what_cannot_be_a_list_is_64() {
     let servers = servers(2).await;
     let again = servers[0].url().replace("127.0.0.1", "localhost");
     let nodes = format!("{},{},{again}", servers[0].url(), servers[1].url());
-    let (code, out, _) = done(over(&[]).args(["members", "--nodes", &nodes]));
+    let (code, out, _) = done(over(&[]).args(["members", "--nodes", &nodes]).args(EACH_NODE));
     assert!(code == 64 && out.contains("one server is behind two addresses"), "{out}");
     let (code, _, err) = done(bare().arg("members"));
     assert!(code == 64 && err.contains("no node is configured"), "{err}");

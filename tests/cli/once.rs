@@ -5,7 +5,7 @@ use std::process::Command;
 use rustix::process::Signal;
 
 use super::left_behind::exists;
-use super::{Background, done, line_of, over, until};
+use super::{Background, IN_VAIN, done, line_of, over, until, until_released};
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -83,7 +83,7 @@ async fn the_lock_is_kept_after_the_command_ended_until_a_signal_comes() {
     let mut keeps = Background::start(&mut run(&servers, &["job", "--at-least", "1h"], &script));
     let pid = line_of(&file);
     until("the command has ended, and that was noticed", || !exists(&pid));
-    let (code, _, err) = done(&mut run(&servers, &["job", "-n"], "true"));
+    let (code, _, err) = done(&mut run(&servers, &["job", "--timeout", IN_VAIN], "true"));
     assert_eq!(code, 75, "{err}");
     keeps.send(Signal::TERM);
     assert_eq!(keeps.done().0, 3, "the code is the command's");
@@ -100,7 +100,7 @@ async fn a_signal_that_ended_the_command_ends_at_least_too() {
     until("the command has begun", || begun.exists());
     told.send(Signal::TERM);
     assert_eq!(told.done().0, 143);
-    assert_eq!(servers[0].holder("job"), None);
+    until_released(&servers, "job");
 }
 
 #[tokio::test]

@@ -50,10 +50,13 @@ async fn so_many_commands_run_together_and_no_more() {
     }
     let (code, out, err) = waits.done();
     assert_eq!((code, out.as_str()), (0, "pool\n"), "{err}");
+    // The third node may get a release later, or keep the hold until its end.
+    until("nothing is held", || {
+        let (_, out, _) = done(over(&servers).args(["status", "pool"]));
+        out.contains("pool is free") && !out.contains("semaphore")
+    });
     let (code, out, err) = done(over(&servers).args(["release", "pool", "--force"]));
     assert!(code == 0 && out.contains("\"pool\" is free"), "{code}: {out}{err}");
-    let (_, out, _) = done(over(&servers).args(["status", "pool"]));
-    assert!(out.contains("pool is free") && !out.contains("semaphore"), "{out}");
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ use crate::common::servers;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// The ttl of all locks in this file.
-const TTL: Duration = Duration::from_secs(6);
+const TTL: Duration = Duration::from_secs(12);
 /// The panels that have no data while all nodes are well. If a node is slow once, such a panel has
 /// data for a minute.
 const EMPTY_WHILE_WELL: [&str; 1] = ["Failed operations"];
@@ -157,11 +157,11 @@ async fn a_real_prometheus_has_an_answer_to_each_question_of_the_dashboard_and_f
     let prometheus = Prometheus::start(folder.path(), command, serve(recorder.handle()));
     let mut servers = servers(5).await;
     let script = "echo > $0/inside; exec sleep 1000";
-    let options = ["--metrics", &command.to_string(), "--ttl", "6s"];
+    let options = ["--metrics", &command.to_string(), "--ttl", "12s"];
     let _holder = Background::start(&mut run(&servers, "job", &options, script, folder.path()));
     line_of(&folder.path().join("inside"));
     let builder = Quorum::builder().nodes(servers.iter().map(Server::url)).max_ttl(Duration::ZERO).name("orders");
-    let quorum = builder.ttl(TTL).connect().await.unwrap();
+    let quorum = builder.ttl(TTL).connect_timeout(60 * SECOND).connect().await.unwrap();
     let lock = quorum.lock_with("orders/42", &quorum.options().metrics_class("checkout")).unwrap();
     let workers: Vec<_> = (0..2).map(|_| tokio::spawn(works(lock.clone()))).collect();
 

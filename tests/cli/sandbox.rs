@@ -93,7 +93,8 @@ fn a_command_is_told_of_sigterm_and_nothing_stays() {
 #[test]
 fn a_lock_can_be_had_in_it() {
     let me = env!("CARGO_BIN_EXE_quorumlock");
-    let (code, out, err) = done(bare().args(["sandbox", "--", me, "run", "job", "--", "echo", "inside"]));
+    let run = ["sandbox", "--", me, "run", "job", "--timeout", "1h", "--", "echo", "inside"];
+    let (code, out, err) = done(bare().args(run));
     assert_eq!((code, out.as_str()), (0, "inside\n"), "{err}");
 }
 

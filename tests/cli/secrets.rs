@@ -28,7 +28,7 @@ pub(super) async fn guarded() -> Vec<Server> {
 fn config(file: &Path, servers: &[Server]) {
     let node = |server: &Server| format!("[[nodes]]\nurl = \"{}\"\npassword_env = \"REDIS_PASSWORD\"\n", server.url());
     let text = servers.iter().map(node).collect::<String>() + "";
-    std::fs::write(file, format!("max_ttl = \"0\"\nttl = \"5s\"\n{text}")).unwrap();
+    std::fs::write(file, format!("max_ttl = \"0\"\nttl = \"30s\"\n{text}")).unwrap();
 }
 
 #[tokio::test]
@@ -47,9 +47,9 @@ async fn a_password_from_the_environment_works_and_is_not_told() {
     assert_eq!(silent(command(&["run", "job"]).args(["--", "true"])).0, 0);
     assert_eq!(silent(&mut command(&["release", "job", "--force", "--yes"])).0, 0);
     assert_eq!(silent(&mut command(&["demo", "--seconds", "1"])).0, 0);
-    let (code, said) = silent(&mut command(&["doctor"]));
+    let (code, said) = silent(&mut command(&["doctor", "--node-timeout", "20s"]));
     assert!(code == 2 && said.contains("restart-guard") && !said.contains("cannot tell"), "{said}");
-    let (_, said) = silent(command(&["doctor"]).env("REDIS_PASSWORD", "wr0ng"));
+    let (_, said) = silent(command(&["doctor", "--node-timeout", "20s"]).env("REDIS_PASSWORD", "wr0ng"));
     assert!(said.contains("It refuses the login"), "{said}");
     let (code, said) = silent(command(&["status"]).env("REDIS_PASSWORD", "wr0ng"));
     assert!(code == 69 && said.contains("WRONGPASS"), "{said}");

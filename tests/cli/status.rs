@@ -12,8 +12,23 @@ use crate::common::proxy::{Proxy, Way};
 use crate::common::server::Server;
 use crate::common::{new_servers, servers};
 
+/// Runs `status` until each node that is not down has answered in time. Only an inspection of 2 s
+/// is waited for, whatever the options are, and a busy machine may stall for longer. If a node of
+/// the test hangs, do not use this.
+pub(super) fn looked(command: &mut Command) -> (i32, String, String) {
+    let mut ended = done(command);
+    super::until("each node answers in time", || {
+        let late = ended.1.contains("no answer");
+        if late {
+            ended = done(command);
+        }
+        !late
+    });
+    ended
+}
+
 fn json(command: &mut Command) -> (i32, Value) {
-    let (code, out, err) = done(command);
+    let (code, out, err) = looked(command);
     (code, serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}")))
 }
 
@@ -28,7 +43,7 @@ fn status(servers: &[Server], words: &[&str]) -> Command {
 async fn a_node_that_is_down_is_told_with_its_reason() {
     let mut servers = servers(3).await;
     servers[1].kill();
-    let (code, out, _) = done(&mut status(&servers, &[]));
+    let (code, out, _) = looked(&mut status(&servers, &[]));
     assert_eq!(code, 0);
     let line = |port: u16| out.lines().find(|line| line.contains(&format!(":{port} "))).unwrap().to_owned();
     assert!(line(servers[0].port()).ends_with("up") && line(servers[1].port()).ends_with("down"), "{out}");
@@ -98,7 +113,8 @@ async fn whoever_waits_for_a_quorum_sees_it_when_it_votes_or_is_told_that_none_d
 async fn whoever_waits_does_so_until_quarantines_have_ended() {
     let servers = new_servers(3).await;
     let brief = |words: &[&str]| done(over(&servers).env("QUORUMLOCK_MAX_TTL", "20s").args(words));
-    let (code, _, err) = brief(&["run", "job", "--timeout", IN_VAIN, "--ttl", "6s", "--", "true"]);
+    // This ends once a quorum is known to be in quarantine.
+    let (code, _, err) = brief(&["run", "job", "--timeout", "10s", "--ttl", "6s", "--", "true"]);
     assert!(code == 69 && err.contains("quarantined for"), "{code}: {err}");
     let (code, out, err) = brief(&["status", "--wait"]);
     assert!(code == 0 && out.contains("nodes vote; a quorum is 2"), "{code}: {out}{err}");
@@ -115,7 +131,7 @@ async fn a_node_that_may_have_forgotten_is_quarantined() {
     assert_eq!(node["state"], "quarantined");
     assert!(node["why"].as_str().unwrap().contains("restarted"));
     assert!(node["quarantine_ms"].as_f64().unwrap() > 1e6);
-    let (_, out, _) = done(guarded(&servers).arg("status").args(EACH_NODE));
+    let (_, out, _) = looked(guarded(&servers).arg("status").args(EACH_NODE));
     assert!(out.contains("quarantined for") && out.contains("no lock can be acquired"), "{out}");
 }
 
@@ -125,7 +141,7 @@ async fn a_held_name_is_shown_with_holder_count_time_and_fence() {
     let (_, free) = json(&mut status(&servers, &["job", "--json"]));
     assert_eq!((&free["held"], &free["agreed"], &free["holder"]), (&false.into(), &true.into(), &Value::Null));
     let script = "echo $QUORUMLOCK_FENCING_TOKEN > $0/token; exec sleep 1000";
-    let mut holder = Background::start(&mut run(&servers, "job", &[], script, folder.path()));
+    let mut holder = Background::start(&mut run(&servers, "job", &["--timeout", "1h"], script, folder.path()));
     let token = line_of(&folder.path().join("token"));
     let (code, held) = json(&mut status(&servers, &["job", "--json"]));
     assert_eq!((code, &held["held"], &held["count"]), (0, &true.into(), &1.into()));
@@ -133,7 +149,7 @@ async fn a_held_name_is_shown_with_holder_count_time_and_fence() {
     let pid = format!("/{}/", holder.child().id());
     assert!(held["holder"].as_str().unwrap().contains(&pid), "{held}");
     assert!((1.0..=30_000.0).contains(&held["remaining_ms"].as_f64().unwrap()), "{held}");
-    let (_, out, _) = done(&mut status(&servers, &["job"]));
+    let (_, out, _) = looked(&mut status(&servers, &["job"]));
     assert!(out.contains("job is held by") && out.contains(&token), "{out}");
     let table: Vec<_> = out.lines().take_while(|line| !line.is_empty()).collect();
     assert!(table.len() == 6 && table.iter().all(|line| line.chars().count() <= 80), "{out}");
@@ -151,7 +167,7 @@ fn in_line(servers: &[crate::common::server::Server], count: u32) {
 async fn the_line_is_shown() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "echo > $0/in; exec sleep 1000";
-    let _holder = Background::start(&mut run(&servers, "job", &[], script, folder.path()));
+    let _holder = Background::start(&mut run(&servers, "job", &["--timeout", "1h"], script, folder.path()));
     super::until("it is held", || folder.path().join("in").exists());
     let (_, alone) = json(&mut status(&servers, &["job", "--json"]));
     assert_eq!((&alone["waiting"], &alone["turn"]), (&0.into(), &Value::Null));
@@ -159,15 +175,14 @@ async fn the_line_is_shown() {
     let _one = Background::start(&mut run(&servers, "job", &options, "true", folder.path()));
     let _other = Background::start(&mut run(&servers, "job", &options, "true", folder.path()));
     in_line(&servers, 2);
-    let (_, out, _) = done(&mut status(&servers, &["job"]));
-    assert!(out.contains("2 wait in the queue"), "{out}");
+    super::until("the text says so", || looked(&mut status(&servers, &["job"])).1.contains("2 wait in the queue"));
 }
 
 #[tokio::test]
 async fn waiter_killed_at_the_head_of_the_line_keeps_nobody_out() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "echo > $0/in; until [ -e $0/go ]; do sleep 0.01; done";
-    let mut holder = Background::start(&mut run(&servers, "job", &[], script, folder.path()));
+    let mut holder = Background::start(&mut run(&servers, "job", &["--timeout", "1h"], script, folder.path()));
     super::until("it is held", || folder.path().join("in").exists());
     let options = ["--timeout", "1h"];
     let mut dead = Background::start(&mut run(&servers, "job", &options, "true", folder.path()));
@@ -185,17 +200,21 @@ async fn waiter_killed_at_the_head_of_the_line_keeps_nobody_out() {
 async fn what_the_holder_says_is_shown_and_told_to_whoever_waits_in_vain() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "echo > $0/in; exec sleep 1000";
-    let note = ["--describe", "deploy #812"];
+    let note = ["--describe", "deploy #812", "--timeout", "1h"];
     let _holder = Background::start(&mut run(&servers, "job", &note, script, folder.path()));
     super::until("it is held", || folder.path().join("in").exists());
     super::until("the nodes know it", || {
         let (_, seen) = json(&mut status(&servers, &["job", "--json"]));
         seen["says"] == "deploy #812" && seen["held_for_ms"].as_f64().unwrap() > 0.0
     });
-    let (_, out, _) = done(&mut status(&servers, &["job"]));
+    let (_, out, _) = looked(&mut status(&servers, &["job"]));
     assert!(out.contains("its holder says \"deploy #812\", and has held it for"), "{out}");
-    let (code, _, err) = done(&mut run(&servers, "job", &["--timeout", "0"], "true", folder.path()));
-    assert!(code == 75 && err.contains("its holder says \"deploy #812\""), "{code}: {err}");
+    // On a busy machine, the nodes may answer a single try too late.
+    super::until("whoever tries once is told so", || {
+        let (code, _, err) = done(&mut run(&servers, "job", &["--timeout", "0"], "true", folder.path()));
+        assert_ne!(code, 0, "{err}");
+        code == 75 && err.contains("its holder says \"deploy #812\"")
+    });
     let (code, _, err) = done(&mut run(&servers, "other", &["--describe", "a\nb"], "true", folder.path()));
     assert!(code == 64 && err.contains("control character"), "{code}: {err}");
 }
@@ -203,10 +222,10 @@ async fn what_the_holder_says_is_shown_and_told_to_whoever_waits_in_vain() {
 #[tokio::test]
 async fn all_names_that_are_held_are_shown() {
     let (mut servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
-    let (code, out, _) = done(&mut status(&servers, &["--all"]));
+    let (code, out, _) = looked(&mut status(&servers, &["--all"]));
     assert_eq!((code, &*out), (0, "0 names are held\n"));
     let script = "echo > $0/two; exec sleep 1000";
-    let options = ["job/2", "--describe", "deploy #812"];
+    let options = ["job/2", "--describe", "deploy #812", "--timeout", "1h"];
     let _two = Background::start(&mut run(&servers, "job/1", &options, script, folder.path()));
     super::until("they are held", || folder.path().join("two").exists());
     super::until("the nodes know it", || {
@@ -214,14 +233,14 @@ async fn all_names_that_are_held_are_shown() {
         let names = seen["names"].as_array().unwrap().clone();
         names.len() == 2 && names.iter().all(|name| name["says"] == "deploy #812" && name["remaining_ms"].is_number())
     });
-    let (code, out, _) = done(&mut status(&servers, &["--all"]));
+    let (code, out, _) = looked(&mut status(&servers, &["--all"]));
     let rows: Vec<_> = out.lines().collect();
     assert!(code == 0 && rows[1].starts_with("job/1 ") && rows[2].starts_with("job/2 "), "{out}");
     assert!(rows[2].ends_with("deploy #812") && out.ends_with("2 names are held\n"), "{out}");
-    let (_, out, _) = done(&mut status(&servers, &["--all", "--limit", "1"]));
+    let (_, out, _) = looked(&mut status(&servers, &["--all", "--limit", "1"]));
     assert!(out.contains("more than 1 name is held; --limit shows more") && !out.contains("job/2"), "{out}");
     servers[0].kill();
-    let (code, out, _) = done(&mut status(&servers, &["--all"]));
+    let (code, out, _) = looked(&mut status(&servers, &["--all"]));
     assert!(code == 0 && out.contains("not read: ") && out.contains("2 names are held"), "{out}");
     servers[1].kill();
     let (code, seen) = json(over(&servers).args(["status", "--all", "--json", "--connect-timeout", "300ms"]));
@@ -236,7 +255,7 @@ async fn all_names_that_are_held_are_shown() {
 async fn names_under_another_list_are_told_with_what_differs() {
     let servers = servers(3).await;
     servers[2].put_in_force("default 60000 4 other:1", 600_000);
-    let (code, out, err) = done(&mut status(&servers, &["--all"]));
+    let (code, out, err) = looked(&mut status(&servers, &["--all"]));
     let first = format!("another list is in force on 127.0.0.1:{}: ours has 3 nodes", servers[2].port());
     assert!(code == 69 && out.starts_with(&first) && !out.contains("0 names"), "{out}{err}");
 }

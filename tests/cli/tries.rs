@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use super::regions::far;
 use super::{Background, bare, done, over, until};
@@ -19,6 +18,7 @@ fn in_region(home: usize, servers: &[Server], ports: &[Port], options: &[&str], 
     let script = "echo ran >>$0/ran; until [ -e $0/go ]; do sleep 0.02; done";
     let mut command = bare();
     command.env("QUORUMLOCK_NODES", list).env("QUORUMLOCK_MAX_TTL", "0").args(["run", "job", "-n", "-E", "0"]);
+    command.args(["--connect-timeout", "50s"]);
     Background::start(command.args(options).args(["--", "sh", "-c", script]).arg(folder))
 }
 
@@ -54,17 +54,16 @@ async fn a_run_that_ends_before_a_quorum_votes_fails_at_once() {
     let servers = new_servers(3).await;
     let quarantined = |words: &[&str]| -> Command {
         let mut command = over(&servers);
-        command.env("QUORUMLOCK_MAX_TTL", "1h").args(words).args(["--timeout", "50s", "--", "true"]);
+        command.env("QUORUMLOCK_MAX_TTL", "1h").args(words).args(["--timeout", "30min", "--", "true"]);
         command
     };
     for words in
         [&["run", "job"][..], &["run", "job", "--shared"], &["run", "job", "--permits", "2"], &["elect", "job"]]
     {
-        let began = Instant::now();
         let (code, _, err) = done(&mut quarantined(words));
-        assert!(began.elapsed() < Duration::from_secs(40), "{words:?} took {:?}", began.elapsed());
-        assert_eq!(code, 69, "{err}");
-        assert!(err.contains("quarantined for 61 min") && err.contains("use a longer timeout"), "{err}");
+        assert_eq!(code, 69, "{words:?}: {err}");
+        let told = ["quarantined for 61 min", "quarantined for 60 min"].iter().any(|told| err.contains(told));
+        assert!(told && err.contains("use a longer timeout"), "{err}");
         assert!(err.contains("`quorumlock init`"), "{err}");
     }
 }

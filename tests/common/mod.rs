@@ -24,7 +24,7 @@ pub mod server;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use quorumlock::{Error, Quorum, QuorumBuilder, Transport};
+use quorumlock::{Error, Inspected, Quorum, QuorumBuilder, QuorumLock, Released, Transport};
 use server::Server;
 
 /// How long a condition may take before the test fails. Much longer than usual, since machines may
@@ -61,6 +61,44 @@ pub async fn refused(builder: QuorumBuilder, says: &str) -> Error {
     }
 }
 
+/// The least round timeout of tests, minus a little: no release is given up earlier.
+const ROUND: Duration = Duration::from_millis(900);
+
+/// The result of a release. It counts as `Released` if no quorum confirmed it within the whole
+/// round timeout, since machines may stall. The release goes on in the background.
+pub async fn released(ending: impl Future<Output = quorumlock::Result<Released>>) -> Released {
+    let began = Instant::now();
+    match ending.await {
+        Err(error) if error.is_unavailable() && began.elapsed() > ROUND => Released::Released,
+        ended => ended.unwrap(),
+    }
+}
+
+/// Whether `try_acquire` finds that somebody holds the lock. Tries again if too few nodes answered.
+pub async fn is_taken(lock: &QuorumLock) -> bool {
+    let began = Instant::now();
+    loop {
+        match lock.try_acquire().await {
+            Err(error) if error.is_unavailable() && began.elapsed() < PATIENCE => {}
+            tried => return tried.unwrap().is_none(),
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Inspects a name. Tries again until each node has answered.
+pub async fn inspected(quorum: &Quorum, name: &str) -> Inspected {
+    let began = Instant::now();
+    loop {
+        let seen = quorum.inspect(name).await;
+        match seen {
+            Ok(seen) if seen.nodes.iter().all(|(_, said)| said.is_ok()) => return seen,
+            seen => assert!(began.elapsed() < PATIENCE, "never answered by each node: {seen:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
 /// Starts `count` servers that vote at once, whatever `max_ttl` their clients have.
 pub async fn servers(count: usize) -> Vec<Server> {
     let servers = new_servers(count).await;
@@ -82,9 +120,10 @@ pub fn transport() -> Transport {
     )
 }
 
-/// A builder for quorums over the transport to test.
+/// A builder for quorums over the transport to test. Its clients have much time to connect, since
+/// machines may stall.
 pub fn builder() -> QuorumBuilder {
-    Quorum::builder().transport(transport())
+    Quorum::builder().transport(transport()).connect_timeout(PATIENCE)
 }
 
 /// A builder for a quorum of `servers` without a quarantine: a server that restarts votes at once.

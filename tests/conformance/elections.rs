@@ -8,7 +8,7 @@ use futures::{FutureExt, Stream, StreamExt};
 use quorumlock::{Leadership, MAX_VALUE, Quorum, Released};
 use tokio::time::Instant;
 
-use crate::common::{PATIENCE, eventually};
+use crate::common::{PATIENCE, eventually, inspected, is_taken, released};
 use crate::world::{Memory, World};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -41,13 +41,13 @@ async fn a_leader_is_seen_with_its_token_and_what_it_proclaims(world: impl World
     let seen = next(&mut leaders).await;
     assert_eq!((seen.token, &*seen.value), (leader.token(), ""));
     for value in ["10.0.0.7:8080", "two\nlines, 2 5 \u{1f512}", ""] {
-        leader.proclaim(value).await.unwrap();
+        // A value that no quorum confirms in time is sent again with the next renewal.
+        world.confirmed(leader.proclaim(value)).await;
         let later = next(&mut leaders).await;
         assert_eq!((later.leader, later.token, &*later.value), (seen.leader.clone(), seen.token, value));
     }
-    let inspected = other.inspect("a").await.unwrap();
-    assert_eq!(inspected.holder(), Some(&*seen.leader));
-    assert_eq!(leader.resign().await.unwrap(), Released::Released);
+    assert_eq!(inspected(&other, "a").await.holder(), Some(&*seen.leader));
+    assert_eq!(released(leader.resign()).await, Released::Released);
 }
 
 async fn leaders_and_values_are_seen_in_their_order(world: impl World) {
@@ -60,14 +60,14 @@ async fn leaders_and_values_are_seen_in_their_order(world: impl World) {
             let client = if number % 2 == 0 { &one } else { &two };
             let leader = client.election("a").campaign(PATIENCE).await.unwrap();
             for value in 0..4 {
-                leader.proclaim(format!("{number}.{value}")).await.unwrap();
+                world.confirmed(leader.proclaim(format!("{number}.{value}"))).await;
             }
             eventually("the term is seen", async || of_this_term(leader.token())).await;
             last = (leader.token(), format!("{number}.3"));
             if number == 5 {
                 return leader;
             }
-            leader.resign().await.unwrap();
+            released(leader.resign()).await;
         }
         unreachable!("the last one leads on")
     };
@@ -100,7 +100,7 @@ async fn changes_are_pushed_and_nodes_are_asked_for_them_alone(world: impl World
     let seen = async {
         for number in 0..20 {
             let value = number.to_string();
-            leader.proclaim(&value).await.unwrap();
+            world.confirmed(leader.proclaim(&value)).await;
             until(&mut leaders, leader.token(), &value).await;
         }
     };
@@ -111,8 +111,10 @@ async fn changes_are_pushed_and_nodes_are_asked_for_them_alone(world: impl World
     let looks = || world.all().iter().map(|&node| world.looks(node)).max().unwrap();
     let before = looks();
     let by_itself = |since: Instant| 1 + since.elapsed().as_secs() / 2;
-    let most = 2 * 22 + 8 + by_itself(began);
-    assert!(before <= most, "two looks for each of 22 changes, and some by itself: {before} > {most}");
+    // If machines stall, the hint of each node may come alone.
+    let each = if world.stalls() { world.size() as u64 } else { 2 };
+    let most = each * 22 + 8 + by_itself(began);
+    assert!(before <= most, "{each} looks for each of 22 changes, and some by itself: {before} > {most}");
     let began = Instant::now();
     tokio::time::timeout(4 * SECOND, leaders.next()).await.unwrap_err();
     assert!(looks() <= before + by_itself(began), "nothing happened, and {} looks", looks() - before);
@@ -126,7 +128,7 @@ async fn an_observer_leaves_nothing_in_its_client(world: impl World) {
         next(&mut leaders).await;
         assert!(client.in_use().2 > 0);
     }
-    leader.resign().await.unwrap();
+    released(leader.resign()).await;
     client.quiet().await;
     assert_eq!(client.in_use(), (0, 0, 0));
 }
@@ -159,10 +161,10 @@ async fn a_change_of_which_no_hint_comes_is_seen_all_the_same() {
 async fn whoever_observes_later_begins_with_the_present_leader(world: impl World) {
     let client = world.client().await;
     let first = client.election("a").campaign(PATIENCE).await.unwrap();
-    first.proclaim("first").await.unwrap();
-    first.resign().await.unwrap();
+    world.confirmed(first.proclaim("first")).await;
+    released(first.resign()).await;
     let second = client.election("a").campaign(PATIENCE).await.unwrap();
-    second.proclaim("second").await.unwrap();
+    world.answer(async || second.proclaim("second").await).await.unwrap();
     let seen = next(&mut observed(&world.client().await, "a")).await;
     assert_eq!((seen.token, &*seen.value), (second.token(), "second"));
 }
@@ -170,37 +172,42 @@ async fn whoever_observes_later_begins_with_the_present_leader(world: impl World
 async fn an_election_is_the_lock_of_its_name(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let leader = client.election("a").campaign(PATIENCE).await.unwrap();
-    assert!(other.lock("a").try_acquire().await.unwrap().is_none());
-    assert!(other.election("a").campaign(100 * MS).await.unwrap_err().is_timeout());
-    leader.proclaim("here").await.unwrap();
+    assert!(is_taken(&other.lock("a")).await);
+    let late = async |client: &Quorum| {
+        let campaigns = world.answer(async || client.election("a").campaign(100 * MS).await).await;
+        campaigns.unwrap_err().is_timeout()
+    };
+    assert!(late(&other).await);
+    world.confirmed(leader.proclaim("here")).await;
     let refused = async || other.lock("a").acquire(Duration::ZERO).await.unwrap_err();
     eventually("it is told", async || refused().await.holder_says() == Some("here")).await;
     let token = leader.token();
     drop(leader);
     let guard = other.lock("a").acquire(PATIENCE).await.unwrap();
     assert!(guard.token() > token);
-    assert!(client.election("a").campaign(100 * MS).await.unwrap_err().is_timeout());
+    assert!(late(&client).await);
 }
 
 async fn a_candidate_is_elected_when_the_leader_resigns(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let mut leaders = observed(&other, "a");
     let first = client.election("a").campaign(PATIENCE).await.unwrap();
-    first.proclaim("first").await.unwrap();
+    world.confirmed(first.proclaim("first")).await;
     let election = other.election("a");
     let waiting = tokio::spawn(async move { election.campaign(PATIENCE).await.unwrap() });
     until(&mut leaders, first.token(), "first").await;
-    first.resign().await.unwrap();
+    released(first.resign()).await;
     let second = waiting.await.unwrap();
     until(&mut leaders, second.token(), "").await;
-    second.proclaim("second").await.unwrap();
+    world.confirmed(second.proclaim("second")).await;
     until(&mut leaders, second.token(), "second").await;
 }
 
 async fn a_leader_without_a_quorum_proclaims_nothing_and_is_told_so(world: impl World) {
-    let client = world.client_with(|builder| builder.ttl(world.ttl())).await;
+    // The leader must not lose its office before its call has ended.
+    let client = world.client_with(|builder| builder.ttl(3 * world.ttl())).await;
     let leader = client.election("a").campaign(PATIENCE).await.unwrap();
-    leader.proclaim("before").await.unwrap();
+    world.confirmed(leader.proclaim("before")).await;
     (0..2).for_each(|node| world.hang(node));
     assert!(leader.proclaim("after").await.unwrap_err().is_unavailable());
     leader.lost().await;
@@ -212,7 +219,7 @@ async fn values_of_64_kib_are_proclaimed_and_longer_ones_refused(world: impl Wor
     let client = world.client().await;
     let leader = client.election("a").campaign(PATIENCE).await.unwrap();
     let longest = "é".repeat(MAX_VALUE / 2);
-    leader.proclaim(&longest).await.unwrap();
+    world.confirmed(leader.proclaim(&longest)).await;
     until(&mut observed(&client, "a"), leader.token(), &longest).await;
     let other = world.client().await;
     let refused = async || other.lock("a").acquire(Duration::ZERO).await.unwrap_err();

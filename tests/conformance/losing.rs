@@ -46,6 +46,11 @@ const KINDS: [Kind; 10] = [
     Kind::Session,
 ];
 
+/// The ttl of locks that are revoked: they must not expire before.
+fn ttl(world: &impl World) -> Duration {
+    3 * world.ttl()
+}
+
 /// A lock of some kind that is held.
 struct Hold {
     lost: BoxFuture<'static, ()>,
@@ -161,7 +166,7 @@ async fn revoked(world: &impl World, kind: Kind, end: End, (holder, other): (&Qu
         entered
     };
     let ends = async {
-        other.revoke(&kind.revoked()).await.unwrap();
+        world.answer(async || other.revoke(&kind.revoked()).await).await.unwrap();
         timeout(PATIENCE, lost).await.expect("the loss is told");
         told.notify_one();
         // Give the next holder time to enter too early.
@@ -177,13 +182,13 @@ async fn revoked(world: &impl World, kind: Kind, end: End, (holder, other): (&Qu
     let (entered, _guard) = tokio::join!(next, ends);
     // Check times in memory only: real machines may stall.
     if world.slack().is_zero() {
-        let by = if end == End::Stays { deadline + world.ttl() } else { deadline };
+        let by = if end == End::Stays { deadline + ttl(world) } else { deadline };
         assert!(entered < by, "{kind:?} that {end:?} lets the next one in");
     }
 }
 
 async fn all_revoked(world: impl World, end: End) {
-    let brief = |builder: QuorumBuilder| builder.ttl(world.ttl());
+    let brief = |builder: QuorumBuilder| builder.ttl(ttl(&world));
     let clients = (world.client_with(brief).await, world.client().await);
     join_all(KINDS.map(|kind| revoked(&world, kind, end, (&clients.0, &clients.1)))).await;
 }

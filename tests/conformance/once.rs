@@ -8,7 +8,7 @@ use quorumlock::node::Verb;
 use quorumlock::{LostReason, MAX_PERIOD, Once, OncePermit, Quorum, QuorumBuilder, Released};
 use tokio::time::Instant;
 
-use crate::common::{PATIENCE, eventually};
+use crate::common::{PATIENCE, eventually, is_taken, released};
 use crate::world::{Memory, World};
 
 const MS: Duration = Duration::from_millis(1);
@@ -19,8 +19,13 @@ async fn client(world: &impl World) -> Quorum {
     world.client_with(|builder: QuorumBuilder| builder.ttl(world.ttl())).await
 }
 
-async fn is_done(once: &Once) -> bool {
-    once.claim().await.unwrap().is_none()
+async fn is_done(world: &impl World, once: &Once) -> bool {
+    world.answer(async || once.claim().await).await.unwrap().is_none()
+}
+
+/// The permit of the first caller in the period.
+async fn first(world: &impl World, once: &Once) -> OncePermit {
+    world.answer(async || once.claim().await).await.unwrap().expect("nobody has had it")
 }
 
 async fn the_first_in_each_period_gets_a_permit_and_all_others_none(world: impl World) {
@@ -29,12 +34,17 @@ async fn the_first_in_each_period_gets_a_permit_and_all_others_none(world: impl 
     for _ in 0..2 {
         let began = Instant::now();
         let [mine, theirs] = [&one, &two].map(|client| client.once("a", period));
-        let permit = mine.claim().await.unwrap().unwrap();
+        let permit = first(&world, &mine).await;
+        // If the machine stalls, the period may end before all is checked.
+        let is_over = |time: Duration| world.stalls() && began.elapsed() >= time;
         assert!(permit.token() > last);
         last = permit.token();
-        assert!(is_done(&mine).await && is_done(&theirs).await, "while it is done");
-        assert_eq!(permit.done().await.unwrap(), Released::Released);
-        assert!(is_done(&mine).await && is_done(&theirs).await, "when it is done");
+        let done = is_done(&world, &mine).await && is_done(&world, &theirs).await;
+        assert!(done || is_over(period), "while it is done");
+        let release = permit.done().await.unwrap();
+        assert!(release == Released::Released || is_over(world.ttl() / 2), "{release:?}");
+        let done = is_done(&world, &mine).await && is_done(&world, &theirs).await;
+        assert!(done || is_over(period), "when it is done");
         eventually("the period ends", async || world.holders("a").await == 0).await;
         // Nodes count whole milliseconds.
         assert!(began.elapsed() + 2 * MS >= period, "{:?}", began.elapsed());
@@ -43,19 +53,19 @@ async fn the_first_in_each_period_gets_a_permit_and_all_others_none(world: impl 
 
 async fn a_permit_that_is_dropped_is_used(world: impl World) {
     let (one, two) = (client(&world).await, client(&world).await);
-    drop(one.once("a", HOUR).claim().await.unwrap().unwrap());
-    assert!(is_done(&two.once("a", HOUR)).await);
+    drop(first(&world, &one.once("a", HOUR)).await);
+    assert!(is_done(&world, &two.once("a", HOUR)).await);
     one.shutdown(PATIENCE).await;
-    assert!(is_done(&two.once("a", HOUR)).await, "also when its client has gone");
+    assert!(is_done(&world, &two.once("a", HOUR)).await, "also when its client has gone");
 }
 
 async fn what_is_undone_may_be_tried_again(world: impl World) {
     let (one, two) = (client(&world).await, client(&world).await);
-    let permit = one.once("a", HOUR).claim().await.unwrap().unwrap();
+    let permit = first(&world, &one.once("a", HOUR)).await;
     let token = permit.token();
-    assert_eq!(permit.undo().await.unwrap(), Released::Released);
+    assert_eq!(released(permit.undo()).await, Released::Released);
     world.freed("a").await;
-    let again = two.once("a", HOUR).claim().await.unwrap().unwrap();
+    let again = first(&world, &two.once("a", HOUR)).await;
     assert!(again.token() > token);
 }
 
@@ -72,7 +82,7 @@ async fn work_that_fails_is_given_back_and_work_that_is_done_is_not(world: impl 
     assert!(once.run(|_| async {}).await.unwrap().is_none());
     let other = client.once("b", HOUR);
     assert_eq!(other.run(|_| async { 7 }).await.unwrap(), Some(7));
-    assert!(is_done(&other).await);
+    assert!(is_done(&world, &other).await);
 }
 
 /// An error that does not come from nodes.
@@ -82,18 +92,22 @@ async fn quorumlock_error() -> quorumlock::Error {
 
 /// Renewals do not change the period: nodes hold the name until an hour after the claim.
 async fn the_period_is_counted_from_the_claim_whatever_renewals_say(world: impl World) {
-    let client = client(&world).await;
+    // It must not be lost if the machine stalls.
+    let ttl = 3 * world.ttl();
+    let client = world.client_with(|builder: QuorumBuilder| builder.ttl(ttl)).await;
     let began = Instant::now();
-    let permit = client.once("a", HOUR).claim().await.unwrap().unwrap();
-    tokio::time::sleep(world.ttl() * 5 / 4).await;
+    let permit = first(&world, &client.once("a", HOUR)).await;
+    tokio::time::sleep(ttl * 5 / 4).await;
     assert!(permit.is_held(), "it is renewed");
     world.held_everywhere("a").await;
     let check = async |when: &str| {
         for node in world.all() {
+            let before = began.elapsed();
             let left = world.look(node, "a").await.remaining.unwrap();
             let passed = began.elapsed();
+            // A claim or a renewal may come late.
             assert!(
-                left + passed <= HOUR + world.ttl() / 2 && left + passed + world.ttl() / 2 >= HOUR,
+                left + before <= HOUR + world.ttl() / 2 + world.slack() && left + passed + world.ttl() / 2 >= HOUR,
                 "{when}: {left:?} after {passed:?}"
             );
         }
@@ -124,16 +138,15 @@ async fn work_that_takes_longer_than_the_period_keeps_others_out_until_it_is_don
     let (one, two) = (client(&world).await, client(&world).await);
     let permit = one.once("a", world.ttl()).claim().await.unwrap().unwrap();
     tokio::time::sleep(world.ttl() * 5 / 4).await;
-    assert!(is_done(&two.once("a", world.ttl())).await);
+    assert!(is_done(&world, &two.once("a", world.ttl())).await);
     assert_eq!(permit.done().await.unwrap(), Released::Released);
     world.freed("a").await;
-    assert!(!is_done(&two.once("a", world.ttl())).await);
+    assert!(!is_done(&world, &two.once("a", world.ttl())).await);
 }
 
 async fn a_permit_that_is_lost_is_used_unless_it_is_undone(world: impl World) {
     let (one, two) = (client(&world).await, client(&world).await);
-    let [kept, undone] =
-        [one.once("a", HOUR).claim().await, one.once("b", HOUR).claim().await].map(|permit| permit.unwrap().unwrap());
+    let [kept, undone] = [first(&world, &one.once("a", HOUR)).await, first(&world, &one.once("b", HOUR)).await];
     (0..2).for_each(|node| world.hang(node));
     for permit in [&kept, &undone] {
         assert_eq!(permit.lost().await, LostReason::Expired);
@@ -144,7 +157,7 @@ async fn a_permit_that_is_lost_is_used_unless_it_is_undone(world: impl World) {
     world.freed("b").await;
     eventually("nodes answer again", async || two.once("b", HOUR).claim().await.is_ok_and(|permit| permit.is_some()))
         .await;
-    assert!(is_done(&two.once("a", HOUR)).await);
+    assert!(is_done(&world, &two.once("a", HOUR)).await);
 }
 
 fn unless_split(claim: quorumlock::Result<Option<OncePermit>>) -> Option<OncePermit> {
@@ -171,7 +184,7 @@ async fn of_many_that_claim_at_once_one_wins_at_most_and_the_others_leave_nothin
     })
     .await;
     drop(winner);
-    assert!(is_done(&clients[0].once("a", HOUR)).await);
+    assert!(is_done(&world, &clients[0].once("a", HOUR)).await);
 }
 
 /// Of three nodes, one has a grant of an owner that died, and another hangs.
@@ -190,14 +203,20 @@ async fn what_nobody_is_known_to_have_is_not_said_to_be_done(world: impl World) 
 async fn what_several_who_died_were_granted_is_not_said_to_be_done(world: impl World) {
     let (client, other) = (client(&world).await, client(&world).await);
     world.take(0, "a").await;
-    other.once("a", HOUR).claim().await.unwrap().expect("two of three nodes are free").done().await.unwrap();
+    // Two of three nodes are free.
+    first(&world, &other.once("a", HOUR)).await.done().await.unwrap();
     world.delete(2, "a").await;
-    let error = client.once("a", HOUR).claim().await.unwrap_err();
-    assert!(error.is_unavailable() && error.to_string().contains("no quorum of nodes names one"), "{error}");
+    eventually("the votes are split", async || {
+        let error = client.once("a", HOUR).claim().await.unwrap_err();
+        assert!(error.is_unavailable(), "{error}");
+        // If the machine stalls, a quorum may be out of reach.
+        error.to_string().contains("no quorum of nodes names one")
+    })
+    .await;
     // The failed claim releases its own grant.
     eventually("one node is free", async || world.look(2, "a").await.holder.is_none()).await;
     world.delete(0, "a").await;
-    assert!(client.once("a", HOUR).claim().await.unwrap().is_some());
+    assert!(!is_done(&world, &client.once("a", HOUR)).await);
 }
 
 /// A caller is refused while a node hangs, and its claim was sent to this node too. At first the
@@ -206,9 +225,9 @@ async fn what_several_who_died_were_granted_is_not_said_to_be_done(world: impl W
 async fn who_was_refused_is_released_rarely_where_a_node_is_gone_for_long() {
     let world = Memory::start(3).await;
     let client = client(&world).await;
-    client.once("a", HOUR).claim().await.unwrap().unwrap().done().await.unwrap();
+    first(&world, &client.once("a", HOUR)).await.done().await.unwrap();
     world.hang(2);
-    assert!(is_done(&client.once("a", HOUR)).await);
+    assert!(is_done(&world, &client.once("a", HOUR)).await);
     let asked = |verb| world.faults[2].asked(verb);
     let released = || asked(Verb::Release) + asked(Verb::Withdraw);
     tokio::time::sleep(2 * SECOND).await;
@@ -224,14 +243,21 @@ async fn who_was_refused_is_released_rarely_where_a_node_is_gone_for_long() {
 async fn a_claim_is_one_call_a_node_and_its_end_none(world: impl World) {
     let client = client(&world).await;
     // Claim another name first, so that operations for connecting are not counted.
-    client.once("first", HOUR).claim().await.unwrap().unwrap().done().await.unwrap();
+    first(&world, &client.once("first", HOUR)).await.done().await.unwrap();
     world.held_everywhere("first").await;
-    let before: Vec<_> = world.all().into_iter().map(|node| world.asked(node)).collect();
-    client.once("a", HOUR).claim().await.unwrap().unwrap().done().await.unwrap();
-    world.held_everywhere("a").await;
-    for node in world.all() {
-        let asked = world.asked(node) - before[node];
-        assert!((1..=1 + world.hellos()).contains(&asked), "node {node}: {asked}");
+    let asked = || world.all().into_iter().map(|node| world.asked(node)).collect::<Vec<_>>();
+    for number in 0.. {
+        let (name, began, before) = (format!("a/{number}"), Instant::now(), asked());
+        first(&world, &client.once(&name, HOUR)).await.done().await.unwrap();
+        world.held_everywhere(&name).await;
+        let now = asked();
+        // If the machine stalled, there may be more rounds, renewals and hellos.
+        if began.elapsed() < 2 * SECOND {
+            let once = |(now, before): (&u64, &u64)| (1..=1 + world.hellos()).contains(&(now - before));
+            assert!(now.iter().zip(&before).all(once), "{before:?}, {now:?}");
+            return;
+        }
+        assert!(number < 20, "the machine is too slow");
     }
 }
 
@@ -249,18 +275,18 @@ async fn a_bad_period_or_name_is_refused_and_no_node_is_asked(world: impl World)
         assert!(error.is_config(), "{error}");
     }
     assert_eq!(world.holders("a").await, 0);
-    assert!(client.once("a", MAX_PERIOD).claim().await.unwrap().is_some());
+    assert!(!is_done(&world, &client.once("a", MAX_PERIOD)).await);
 }
 
 async fn whoever_is_forced_out_makes_room_for_the_next_in_the_period(world: impl World) {
     let client = client(&world).await;
-    client.once("a", HOUR).describe("invoices").claim().await.unwrap().unwrap().done().await.unwrap();
+    first(&world, &client.once("a", HOUR).describe("invoices")).await.done().await.unwrap();
     eventually("it says what was done", async || {
         client.inspect("a").await.unwrap().description().is_some_and(|told| &*told.says == "invoices")
     })
     .await;
-    client.force_release("a").await.unwrap();
-    assert!(!is_done(&client.once("a", HOUR)).await);
+    world.answer(async || client.force_release("a").await).await.unwrap();
+    assert!(!is_done(&world, &client.once("a", HOUR)).await);
 }
 
 /// The name is held as a lock. So nobody has done the work, and the client must not report it as
@@ -270,18 +296,19 @@ async fn what_is_held_as_a_lock_is_not_said_to_be_done(world: impl World) {
     let held = one.lock("a").describe("a deploy").acquire(PATIENCE).await.unwrap();
     let read = one.rw_lock("b").read(PATIENCE).await.unwrap();
     for (client, name) in [(&one, "a"), (&two, "a"), (&one, "b"), (&two, "b")] {
-        let error = client.once(name, HOUR).claim().await.unwrap_err();
+        let once = client.once(name, HOUR);
+        let error = world.answer(async || once.claim().await).await.unwrap_err();
         let told = format!("{name:?} is held as a lock");
         assert!(error.is_config() && error.to_string().contains(&told), "{error}");
     }
-    held.release().await.unwrap();
-    read.release().await.unwrap();
+    released(held.release()).await;
+    released(read.release()).await;
     world.freed("a").await;
-    let permit = two.once("a", HOUR).describe("invoices").claim().await.unwrap().unwrap();
-    assert!(is_done(&one.once("a", HOUR)).await, "with a note too");
+    let permit = first(&world, &two.once("a", HOUR).describe("invoices")).await;
+    assert!(is_done(&world, &one.once("a", HOUR)).await, "with a note too");
     drop(permit);
     // The name cannot be locked before the period ends.
-    assert!(one.lock("a").try_acquire().await.unwrap().is_none());
+    assert!(is_taken(&one.lock("a")).await);
 }
 
 async fn nobody_can_tell_where_no_quorum_answers(world: impl World) {

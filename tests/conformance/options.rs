@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use quorumlock::node::Verb;
 
-use crate::common::{PATIENCE, eventually};
+use crate::common::{PATIENCE, eventually, inspected, is_taken, released};
 use crate::world::{Memory, World};
 
 const MS: Duration = Duration::from_millis(1);
@@ -14,13 +14,13 @@ const SECOND: Duration = Duration::from_secs(1);
 
 async fn a_default_wait_is_that_of_the_quorum_or_of_the_lock(world: impl World) {
     let client = world.client_with(|builder| builder.wait(Duration::ZERO)).await;
-    let guard = client.lock("it").acquire_default().await.unwrap();
+    let lock = client.lock("it");
+    let guard = world.answer(async || lock.acquire_default().await).await.unwrap();
     assert!(client.lock("it").acquire_default().await.unwrap_err().is_timeout());
     let patient = client.lock_with("it", &client.options().wait(60 * SECOND)).unwrap();
     let mut waits = pin!(patient.acquire_default());
     assert!((&mut waits).now_or_never().is_none());
-    let (next, released) = tokio::join!(waits, guard.release());
-    released.unwrap();
+    let (next, _) = tokio::join!(waits, released(guard.release()));
     assert!(next.unwrap().is_held());
 }
 
@@ -79,8 +79,7 @@ async fn rounds_bound_how_long_a_caller_waits_for_its_turn_in_this_process(world
     };
     let said = error.to_string();
     assert!(error.is_timeout() && said.contains("before this caller until max_rounds (2) ended the wait"), "{said}");
-    let (first, released) = tokio::join!(first, guard.release());
-    released.unwrap();
+    let (first, _) = tokio::join!(first, released(guard.release()));
     assert!(first.unwrap().is_held());
 }
 
@@ -97,21 +96,21 @@ async fn a_key_format_keeps_tenants_apart_on_the_same_nodes(world: impl World) {
     let (acme, umbrella, plain) = (tenant("acme/{name}").await, tenant("umbrella/{name}").await, world.client().await);
     let guard = acme.lock("it").acquire(PATIENCE).await.unwrap();
     assert_eq!(guard.name(), "acme/it");
-    let theirs = umbrella.lock("it").try_acquire().await.unwrap().expect("another tenant's");
+    let lock = umbrella.lock("it");
+    let theirs = world.answer(async || lock.try_acquire().await).await.unwrap().expect("another tenant's");
     assert!(acme.lock("it").try_acquire().await.unwrap().is_none());
-    assert!(plain.lock("acme/it").try_acquire().await.unwrap().is_none());
+    assert!(is_taken(&plain.lock("acme/it")).await);
     let error = acme.lock_all(["it", ""]).acquire(SECOND).await.unwrap_err();
     assert!(error.is_config() && error.to_string().contains("name is empty"), "{error}");
     drop(theirs);
     // A hand-over of this name works too.
     let (waits, lock) = (tenant("acme/{name}").await, plain.lock("acme/it"));
     let waits = waits.lock("it");
-    let mut next = pin!(waits.acquire(30 * SECOND));
+    let mut next = pin!(waits.acquire(2 * PATIENCE));
     assert!((&mut next).now_or_never().is_none());
-    let (next, released) = tokio::join!(next, guard.release());
-    released.unwrap();
+    let (next, _) = tokio::join!(next, released(guard.release()));
     assert!(next.unwrap().is_held());
-    eventually("it is free", async || lock.try_acquire().await.unwrap().is_some()).await;
+    eventually("it is free", async || !is_taken(&lock).await).await;
 }
 
 async fn names_that_a_client_with_a_key_format_is_told_can_be_given_back(world: impl World) {
@@ -122,7 +121,8 @@ async fn names_that_a_client_with_a_key_format_is_told_can_be_given_back(world: 
     let _theirs = umbrella.lock("a").acquire(PATIENCE).await.unwrap();
     let held: Vec<_> = session.held().into_iter().map(|(name, _)| name.to_string()).collect();
     assert_eq!(held, ["a", "ab"]);
-    let error = acme.session().grant(SECOND).await.unwrap().try_lock(["a"]).await.unwrap_err();
+    let another = acme.session().grant(PATIENCE).await.unwrap();
+    let error = world.answer(async || another.try_lock(["a"]).await).await.unwrap_err();
     assert_eq!(&*error.conflicts()[0].name, "a");
     let mut names = acme.held_names();
     let mut found = Vec::new();
@@ -130,9 +130,9 @@ async fn names_that_a_client_with_a_key_format_is_told_can_be_given_back(world: 
         found.extend(page.into_iter().map(|(name, _)| name));
     }
     assert_eq!(found, ["a", "ab"]);
-    assert!(acme.inspect(&found[0]).await.unwrap().holder().is_some());
+    assert!(inspected(&acme, &found[0]).await.holder().is_some());
     assert!(session.token(&held[0]).is_some());
-    session.unlock(&held).await.unwrap();
+    world.confirmed(session.unlock(&held)).await;
     assert!(session.held().is_empty());
 }
 

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use crate::common::{PATIENCE, eventually};
+use crate::common::{PATIENCE, eventually, is_taken, released};
 use crate::semaphores::{numbers, one};
 use crate::world::World;
 
@@ -13,10 +13,10 @@ async fn no_more_permits_are_held_than_the_largest_number_in_use(world: impl Wor
     let (client, other) = (world.client().await, world.client().await);
     let (few, many) = (client.semaphore("it", 2), other.semaphore("it", 3));
     let two = few.acquire(2, PATIENCE).await.unwrap();
-    assert!(few.try_acquire(1).await.unwrap().is_none());
+    assert!(world.answer(async || few.try_acquire(1).await).await.unwrap().is_none());
     let third = many.acquire(1, PATIENCE).await.unwrap();
     assert_eq!(numbers(&third), [2]);
-    assert!(many.try_acquire(1).await.unwrap().is_none());
+    assert!(world.answer(async || many.try_acquire(1).await).await.unwrap().is_none());
     drop(two);
     assert_eq!(numbers(&few.acquire(2, PATIENCE).await.unwrap()), [0, 1]);
 }
@@ -25,63 +25,69 @@ async fn a_name_is_held_as_a_lock_or_as_a_gate(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let lock = client.lock("it").acquire(PATIENCE).await.unwrap();
     let semaphore = other.semaphore("it", 2);
-    for error in [semaphore.try_acquire(1).await.unwrap_err(), semaphore.acquire(1, 60 * SECOND).await.unwrap_err()] {
+    let tried = world.answer(async || semaphore.try_acquire(1).await).await;
+    for error in [tried.unwrap_err(), semaphore.acquire(1, 60 * SECOND).await.unwrap_err()] {
         assert!(error.is_config() && error.to_string().contains("\"it\" is held as a lock"), "{error}");
     }
     // The same if this client holds the lock itself: then it asks no node for the name.
     let error = client.semaphore("it", 2).try_acquire(1).await.unwrap_err();
     assert!(error.is_config() && error.to_string().contains("\"it\" is held as a lock"), "{error}");
     assert!(lock.is_held());
-    lock.release().await.unwrap();
+    released(lock.release()).await;
+    // A node that still holds it as a lock would refuse the semaphore.
+    world.freed("it").await;
     let both = semaphore.acquire(2, PATIENCE).await.unwrap();
     // The gate is free, so the name can be locked.
-    client.lock("it").acquire(PATIENCE).await.unwrap().release().await.unwrap();
-    let mut waits = pin!(semaphore.acquire(1, 60 * SECOND));
+    released(client.lock("it").acquire(PATIENCE).await.unwrap().release()).await;
+    world.freed("it").await;
+    let mut waits = pin!(semaphore.acquire(1, 4 * PATIENCE));
     tokio::select! {
         _ = &mut waits => panic!("none is free"),
         () = eventually("it has the gate", async || client.inspect("it").await.unwrap().is_gate()) => {}
     }
     let set = client.lock_all(["a", "it", "z"]);
     let session = client.session().grant(PATIENCE).await.unwrap();
+    let (lock, rw_lock) = (client.lock("it"), client.rw_lock("it"));
     for error in [
-        client.lock("it").try_acquire().await.unwrap_err(),
-        client.lock("it").acquire(60 * SECOND).await.unwrap_err(),
-        client.rw_lock("it").read(60 * SECOND).await.unwrap_err(),
-        client.rw_lock("it").try_write().await.unwrap_err(),
+        world.answer(async || lock.try_acquire().await).await.unwrap_err(),
+        lock.acquire(60 * SECOND).await.unwrap_err(),
+        rw_lock.read(60 * SECOND).await.unwrap_err(),
+        world.answer(async || rw_lock.try_write().await).await.unwrap_err(),
         set.acquire(60 * SECOND).await.unwrap_err(),
         session.lock(["b", "it"], 60 * SECOND).await.unwrap_err(),
     ] {
         assert!(error.is_config() && error.to_string().contains("\"it\" is used as a semaphore"), "{error}");
     }
     for name in ["a", "b", "z"] {
-        eventually("it is free", async || client.lock(name).try_acquire().await.unwrap().is_some()).await;
+        eventually("it is free", async || !is_taken(&client.lock(name)).await).await;
     }
-    both.release().await.unwrap();
-    waits.await.unwrap().release().await.unwrap();
+    released(both.release()).await;
+    released(waits.await.unwrap().release()).await;
     // A permit is a name like any other: locking it takes the permit out of service.
     let out = client.lock("it/1").acquire(PATIENCE).await.unwrap();
     let last = one(&semaphore).await;
-    assert!(semaphore.try_acquire(1).await.unwrap().is_none() && out.is_held() && last.is_held());
+    let tried = world.answer(async || semaphore.try_acquire(1).await).await.unwrap();
+    assert!(tried.is_none() && out.is_held() && last.is_held());
 }
 
 async fn a_gate_that_is_handed_over_is_a_gate(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let semaphore = client.semaphore("it", 1);
     let held = one(&semaphore).await;
-    let mut waits = pin!(semaphore.acquire(1, 60 * SECOND));
+    let mut waits = pin!(semaphore.acquire(1, 4 * PATIENCE));
     let is_gate = async || other.inspect("it").await.unwrap().is_gate();
     tokio::select! {
         _ = &mut waits => panic!("none is free"),
         () = eventually("it has the gate", is_gate) => {}
     }
     let another = other.semaphore("it", 1);
-    let mut behind = pin!(another.acquire(1, 60 * SECOND));
+    let mut behind = pin!(another.acquire(1, 4 * PATIENCE));
     tokio::select! {
         _ = &mut waits => panic!("none is free"),
         _ = &mut behind => panic!("none is free"),
         () = eventually("it waits at the gate", async || crate::semaphores::waits(&client, "it").await) => {}
     }
-    held.release().await.unwrap();
+    released(held.release()).await;
     let first = tokio::select! {
         first = &mut waits => first.unwrap(),
         _ = &mut behind => panic!("the other was before"),
@@ -90,7 +96,7 @@ async fn a_gate_that_is_handed_over_is_a_gate(world: impl World) {
         _ = &mut behind => panic!("none is free"),
         () = eventually("it has the gate", is_gate) => {}
     }
-    first.release().await.unwrap();
+    released(first.release()).await;
     assert!(behind.await.unwrap().is_held());
 }
 

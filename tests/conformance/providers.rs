@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quorumlock::{DistributedLock, Error, LockProvider, Result};
 
-use crate::common::PATIENCE;
+use crate::common::{PATIENCE, released};
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -40,22 +40,23 @@ async fn read_and_written(locks: &dyn LockProvider) {
     assert!(prices.try_write().await.unwrap().is_none());
     assert!(prices.write(Duration::ZERO).await.unwrap_err().is_timeout());
     let read = prices.run_read(PATIENCE, |lease| async move { lease.token() }).await.unwrap();
-    one.release().await.unwrap();
-    other.release().await.unwrap();
+    released(one.release()).await;
+    released(other.release()).await;
     let written = prices.try_run_write(PATIENCE, |lease| async move { Ok::<_, Error>(lease.token()) }).await.unwrap();
     assert!(read < written);
     let read = prices.try_run_read(PATIENCE, |lease| async move { Ok::<_, Error>(lease.token()) }).await.unwrap();
     assert!(written < read);
     prices.run_write(PATIENCE, |lease| async move { assert!(lease.is_held()) }).await.unwrap();
-    prices.write(PATIENCE).await.unwrap().downgrade().await.unwrap().release().await.unwrap();
-    prices.write_default().await.unwrap().release().await.unwrap();
-    prices.try_write().await.unwrap().unwrap().release().await.unwrap();
+    released(prices.write(PATIENCE).await.unwrap().downgrade().await.unwrap().release()).await;
+    released(prices.write_default().await.unwrap().release()).await;
+    released(prices.try_write().await.unwrap().unwrap().release()).await;
 }
 
 async fn a_provider_hands_out_the_same_locks_as_its_quorum(world: impl World) {
-    let client = world.client().await;
+    let client = world.client_with(|builder| builder.wait(PATIENCE)).await;
     let locks: Arc<dyn LockProvider> = Arc::new(client.clone());
-    assert!(worked(&locks).await.unwrap() < worked(&*locks).await.unwrap());
+    let before = world.answer(async || worked(&locks).await).await.unwrap();
+    assert!(before < world.answer(async || worked(&*locks).await).await.unwrap());
     let guard = client.lock("it").acquire(PATIENCE).await.unwrap();
     assert!(locks.lock("it").try_acquire().await.unwrap().is_none());
     assert!(locks.lock("it").run(Duration::ZERO, |_| async {}).await.unwrap_err().is_timeout());
@@ -63,8 +64,8 @@ async fn a_provider_hands_out_the_same_locks_as_its_quorum(world: impl World) {
     drop(guard);
     let semaphore = locks.semaphore("pool", 2);
     let two = semaphore.acquire(2, PATIENCE).await.unwrap();
-    assert!(semaphore.try_acquire(1).await.unwrap().is_none());
-    two.release().await.unwrap();
+    assert!(world.answer(async || semaphore.try_acquire(1).await).await.unwrap().is_none());
+    released(two.release()).await;
     assert_eq!(semaphore.run(1, PATIENCE, |lease| async move { lease.permits().len() }).await.unwrap(), 1);
     assert_eq!(semaphore.acquire_default(2).await.unwrap().permits().len(), 2);
     read_and_written(&locks).await;
@@ -83,7 +84,7 @@ async fn a_provider_hands_out_the_same_locks_as_its_quorum(world: impl World) {
 }
 
 async fn a_provider_of_a_programs_own_stands_before_a_quorum(world: impl World) {
-    let client = world.client().await;
+    let client = world.client_with(|builder| builder.wait(PATIENCE)).await;
     let scoped = Scoped { scope: "shop", of: Arc::new(client.clone()), asked: AtomicU32::new(0) };
     worked(&scoped).await.unwrap();
     let guard = scoped.lock("it").acquire(PATIENCE).await.unwrap();

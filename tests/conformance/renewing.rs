@@ -7,11 +7,21 @@ use futures::poll;
 use quorumlock::{LockGuard, LostReason, Quorum, Released};
 use tokio::time::Instant;
 
-use crate::common::{PATIENCE, eventually};
+use crate::common::{PATIENCE, eventually, released};
 use crate::world::World;
 
 async fn client(world: &impl World) -> Quorum {
     world.client_with(|builder| builder.ttl(world.ttl())).await
+}
+
+/// The ttl of locks that must be held when a scenario ends. A real machine may stall for most of
+/// this time.
+fn long_ttl(world: &impl World) -> Duration {
+    world.ttl() * 2
+}
+
+async fn long_client(world: &impl World) -> Quorum {
+    world.client_with(|builder| builder.ttl(long_ttl(world))).await
 }
 
 /// Waits until the loss is reported, which must happen by the deadline.
@@ -31,15 +41,14 @@ async fn passed(time: Duration) {
 }
 
 async fn a_renewed_lock_outlives_its_ttl(world: impl World) {
-    let client = client(&world).await;
+    let client = long_client(&world).await;
     let guard = client.lock("renewed").acquire(PATIENCE).await.unwrap();
-    passed(world.ttl() * 2).await;
+    let ttl = long_ttl(&world);
+    passed(ttl * 2).await;
     assert!(guard.is_held());
-    assert!(
-        guard.remaining() <= world.ttl() && guard.ensure(world.ttl() / 4).is_ok() && guard.ensure(world.ttl()).is_err()
-    );
+    assert!(guard.remaining() <= ttl && guard.ensure(ttl / 4).is_ok() && guard.ensure(ttl).is_err());
     world.held_everywhere("renewed").await;
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    assert_eq!(released(guard.release()).await, Released::Released);
     world.freed("renewed").await;
 }
 
@@ -88,7 +97,7 @@ async fn loss_is_told_by_the_deadline_when_nodes_die(mut world: impl World) {
 /// `healed` and `lost` count together. After N - quorum + 1 of them, no quorum of nodes can have
 /// held the lock without a break, so it is lost now.
 async fn loss_is_told_with_the_next_renewal_when_a_majority_of_keys_is_deleted(world: impl World) {
-    let client = client(&world).await;
+    let client = long_client(&world).await;
     let guard = client.lock("deleted").acquire(PATIENCE).await.unwrap();
     world.held_everywhere("deleted").await;
     let deadline = Instant::now() + guard.remaining();
@@ -102,7 +111,7 @@ async fn loss_is_told_with_the_next_renewal_when_a_majority_of_keys_is_deleted(w
 }
 
 async fn loss_is_told_with_the_next_renewal_when_others_hold_a_majority(world: impl World) {
-    let client = client(&world).await;
+    let client = long_client(&world).await;
     let guard = client.lock("taken").acquire(PATIENCE).await.unwrap();
     world.held_everywhere("taken").await;
     for node in 0..3 {
@@ -118,7 +127,7 @@ async fn loss_is_told_with_the_next_renewal_when_others_hold_a_majority(world: i
 }
 
 async fn a_minority_that_forgot_is_healed_by_renewal(world: impl World) {
-    let client = client(&world).await;
+    let client = long_client(&world).await;
     let guard = client.lock("healed").acquire(PATIENCE).await.unwrap();
     world.held_everywhere("healed").await;
     let holder = world.look(0, "healed").await.holder;
@@ -128,7 +137,7 @@ async fn a_minority_that_forgot_is_healed_by_renewal(world: impl World) {
     for node in 3..5 {
         eventually("the node is healed", async || world.look(node, "healed").await.holder == holder).await;
     }
-    passed(world.ttl()).await;
+    passed(long_ttl(&world)).await;
     assert!(guard.is_held());
 }
 
@@ -171,16 +180,19 @@ async fn a_release_in_flight_with_a_renewal_leaves_nothing_behind(world: impl Wo
     world.held_everywhere("both").await;
     world.all().into_iter().for_each(|node| world.hang(node));
     eventually("a renewal is under way", async || guard.remaining() < world.ttl() / 2).await;
+    let ends = Instant::now() + guard.remaining();
     let mut release = Box::pin(guard.release());
     assert!(poll!(&mut release).is_pending());
     world.all().into_iter().for_each(|node| world.resume(node));
-    assert_eq!(release.await.unwrap(), Released::Released);
+    // If the machine stalls, the lock may end before its release.
+    let released = released(release).await;
+    assert!(released == Released::Released || Instant::now() >= ends, "{released:?}");
     client.quiet().await;
     world.freed("both").await;
 }
 
 async fn a_forced_release_tells_the_old_holder_and_kills_its_token(world: impl World) {
-    let (holder, other) = (client(&world).await, client(&world).await);
+    let (holder, other) = (long_client(&world).await, client(&world).await);
     let guard = holder.lock("forced").acquire(PATIENCE).await.unwrap();
     world.held_everywhere("forced").await;
     let taken = other.force_release("forced").await.unwrap();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use quorumlock::{LostReason, NodeState, Quorum, QuorumBuilder};
 
 use crate::common::{PATIENCE, eventually};
+use crate::semaphores::answered;
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -14,14 +15,20 @@ fn quarantined(client: &Quorum, node: usize) -> bool {
     matches!(client.nodes()[node].state, NodeState::Quarantined { .. })
 }
 
+/// The ttl of locks that must be held when a scenario ends. A real machine may stall for most of
+/// this time.
+fn ttl(world: &impl World) -> Duration {
+    2 * world.ttl()
+}
+
 /// The longest ttl. Quarantines last this long, so that tests see them even if the machine stalls.
 fn max_ttl(world: &impl World) -> Duration {
-    2 * world.ttl()
+    2 * ttl(world)
 }
 
 /// A client of nodes that have been up for so long that all vote.
 async fn settled(world: &impl World) -> Quorum {
-    let client = world.client_with(|builder: QuorumBuilder| builder.max_ttl(max_ttl(world)).ttl(world.ttl())).await;
+    let client = world.client_with(|builder: QuorumBuilder| builder.max_ttl(max_ttl(world)).ttl(ttl(world))).await;
     eventually("all nodes vote", async || client.nodes().iter().all(|node| node.state == NodeState::Up)).await;
     client
 }
@@ -47,7 +54,7 @@ async fn a_node_that_forgot_does_not_grant_again_what_is_held(mut world: impl Wo
     let (first, second) = (settled(&world).await, settled(&world).await);
     let lock = first.lock_with("kept", &first.options().ttl(max_ttl(&world)).auto_renew(false)).unwrap();
     world.take(2, "kept").await;
-    let guard = lock.try_acquire().await.unwrap().expect("nodes 0 and 1 grant");
+    let guard = answered(|| lock.try_acquire()).await.expect("nodes 0 and 1 grant");
     world.delete(2, "kept").await;
     world.restart(1, max_ttl(&world)).await;
     eventually("the node is back", async || second.nodes()[1].state.is_admitted()).await;
@@ -108,7 +115,7 @@ async fn a_node_that_restarted_renews_again_once_no_round_counts_what_it_forgot(
     eventually("the node is healed", async || world.look(2, "kept").await.holder.is_some()).await;
     eventually("the doubt is over", async || client.nodes()[2].state == NodeState::Up).await;
     world.kill(1);
-    let until = tokio::time::Instant::now() + world.ttl() + SECOND;
+    let until = tokio::time::Instant::now() + ttl(&world) + SECOND;
     eventually("a ttl passes", async || tokio::time::Instant::now() >= until).await;
     assert!(guard.is_held());
     drop(guard);

@@ -1,13 +1,14 @@
 //! Rounds of claims: which rounds win, which fail, and which grants they leave behind.
 
 use std::pin::pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::poll;
 use quorumlock::node::Verb;
 use quorumlock::{LockOptions, Quorum, Released};
 
-use crate::common::{PATIENCE, eventually};
+use crate::common::{PATIENCE, eventually, released};
+use crate::semaphores::{answered, later_hellos};
 use crate::world::{FOREIGNER, Memory, World};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -44,10 +45,11 @@ async fn every_mask_of_nodes_held_by_a_foreigner(world: impl World) {
         for &node in &foreign {
             world.take(node, &name).await;
         }
-        let won = client.lock(&name).try_acquire().await.unwrap();
+        let lock = client.lock(&name);
+        let won = answered(|| lock.try_acquire()).await;
         assert_eq!(won.is_some(), foreign.len() <= 2, "{name}");
         if let Some(guard) = won {
-            assert_eq!(guard.release().await.unwrap(), Released::Released, "{name}");
+            assert_eq!(released(guard.release()).await, Released::Released, "{name}");
         }
         client.quiet().await;
         for node in 0..5 {
@@ -63,7 +65,8 @@ async fn a_grant_that_arrives_after_the_round_failed_is_released(world: impl Wor
         world.take(node, "late").await;
     }
     world.hang(4);
-    assert!(client.lock("late").try_acquire().await.unwrap().is_none());
+    let lock = client.lock("late");
+    assert!(answered(|| lock.try_acquire()).await.is_none());
     world.resume(4);
     client.quiet().await;
     for node in [3, 4] {
@@ -90,13 +93,16 @@ async fn one_hung_and_one_dead_node_of_five_do_not_matter(mut world: impl World)
     let client = world.client().await;
     world.hang(3);
     world.kill(4);
-    let began = tokio::time::Instant::now();
+    let mut quick = 0;
     for _ in 0..20 {
+        let began = tokio::time::Instant::now();
         let guard = client.lock("two out").acquire(PATIENCE).await.unwrap();
-        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        assert_eq!(released(guard.release()).await, Released::Released);
+        quick += u32::from(began.elapsed() < SECOND);
     }
-    // With a timeout each, twenty rounds would take 40 s.
-    assert!(began.elapsed() < SECOND + world.slack(), "nobody waited for a timeout: {:?}", began.elapsed());
+    // A timeout takes 2 s. If the machine stalls, some rounds are slow, but not most.
+    let least = if world.slack().is_zero() { 20 } else { 10 };
+    assert!(quick >= least, "most waited for a timeout: {quick} of 20 were quick");
 }
 
 async fn stale_fences_cost_one_more_round_trip_and_no_failure(world: impl World) {
@@ -106,6 +112,7 @@ async fn stale_fences_cost_one_more_round_trip_and_no_failure(world: impl World)
         world.raise(node, "stale", ahead).await;
     }
     let before: Vec<_> = world.all().into_iter().map(|node| world.asked(node)).collect();
+    let began = Instant::now();
     let guard = client.lock("stale").try_acquire().await.unwrap().expect("a higher ballot wins");
     assert!(guard.token() > ahead);
     for (node, before) in before.into_iter().enumerate() {
@@ -113,7 +120,7 @@ async fn stale_fences_cost_one_more_round_trip_and_no_failure(world: impl World)
         // Both claims may have gone to a slow server in one call.
         let asked = world.asked(node) - before;
         assert!(
-            (1..=2 + world.hellos()).contains(&asked),
+            (1..=2 + world.hellos() + later_hellos(&world, began)).contains(&asked),
             "node {node}: one claim that was stale, one that was not: {asked}"
         );
     }
@@ -126,7 +133,7 @@ async fn tokens_grow_from_holder_to_holder_across_clients(world: impl World) {
         let guard = clients[turn % 2].lock("tokens").acquire(PATIENCE).await.unwrap();
         assert!(guard.token() > last, "{} after {last}", guard.token());
         last = guard.token();
-        guard.release().await.unwrap();
+        released(guard.release()).await;
     }
 }
 
@@ -139,7 +146,7 @@ async fn clients_that_split_the_votes_all_get_their_turn(world: impl World) {
             assert_eq!(inside.replace(1), 0, "two inside");
             tokio::task::yield_now().await;
             inside.set(0);
-            guard.release().await.unwrap();
+            released(guard.release()).await;
         }
     };
     tokio::join!(work(&clients[0]), work(&clients[1]), work(&clients[2]));
@@ -171,7 +178,7 @@ async fn an_acquisition_dropped_at_any_point_leaves_nothing_behind(world: impl W
         let guard = lock.acquire(PATIENCE).await.unwrap();
         polled(lock.acquire(10 * SECOND), times).await;
         polled(lock.try_acquire(), times).await;
-        guard.release().await.unwrap();
+        released(guard.release()).await;
     }
     for node in 0..3 {
         world.take(node, "dropped").await;

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use crate::common::logs::Logs;
-use crate::common::{PATIENCE, eventually};
+use crate::common::{PATIENCE, eventually, released};
 use crate::world::{Redis, World};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -165,13 +165,14 @@ async fn whatever_a_body_fails_with_everything_is_free_behind_it(world: impl Wor
         let begun = async move { unreachable!("{face:?} is held by somebody else") };
         let held = face.try_run(&client, Duration::ZERO, body::<Result<(), Failed>>(begun)).await;
         assert!(matches!(&held, Err(Failed::Lock(error)) if error.is_timeout()), "{face:?}: {held:?}");
-        taken.release().await.unwrap();
+        released(taken.release()).await;
     }
 }
 
 /// Two of three nodes hang while all bodies work.
 async fn a_body_is_dropped_the_moment_what_it_works_under_is_lost(world: impl World) {
-    let client = world.client_with(|builder: QuorumBuilder| builder.ttl(world.ttl())).await;
+    let ttl = 2 * world.ttl();
+    let client = world.client_with(|builder: QuorumBuilder| builder.ttl(ttl)).await;
     let bodies = Bodies::new();
     let runs = FACES.map(|face| face.run(&client, PATIENCE, bodies.endless(face)));
     let hung = async {
@@ -188,7 +189,7 @@ async fn a_body_is_dropped_the_moment_what_it_works_under_is_lost(world: impl Wo
     let dropped = bodies.dropped();
     assert_eq!(dropped.len(), FACES.len());
     for (face, at) in dropped {
-        assert!(at <= hung + world.ttl() + world.slack(), "{face:?} {:?} after the nodes hung", at - hung);
+        assert!(at <= hung + ttl + world.slack(), "{face:?} {:?} after the nodes hung", at - hung);
     }
     (0..2).for_each(|node| world.resume(node));
     for face in FACES {
@@ -266,10 +267,14 @@ async fn a_leaders_body_proclaims(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let proclaims = async |leader: LeaderLease| {
         leader.proclaim("here").await?;
-        let told = other.inspect("a").await?.description().map(|told| (told.token, told.says.to_string()));
-        Ok::<_, quorumlock::Error>(told == Some((leader.token(), "here".to_owned())))
+        eventually("the note is found", async || {
+            let seen = other.inspect("a").await.unwrap();
+            seen.description().is_some_and(|told| told.token == leader.token() && &*told.says == "here")
+        })
+        .await;
+        Ok::<_, quorumlock::Error>(())
     };
-    assert!(client.election("a").try_run(PATIENCE, proclaims).await.unwrap());
+    client.election("a").try_run(PATIENCE, proclaims).await.unwrap();
 }
 
 /// If the body revokes its own session, the session counts as released, and not as lost.
@@ -277,7 +282,7 @@ async fn a_body_that_revokes_its_session_goes_on(world: impl World) {
     let client = world.client().await;
     let revokes = async |session: Session| {
         session.lock(["a"], PATIENCE).await?;
-        session.revoke().await?;
+        released(session.revoke()).await;
         session.lock(["b"], SECOND).await.map_err(|error| assert!(error.is_lost())).unwrap_err();
         Ok::<_, quorumlock::Error>(7)
     };
@@ -342,10 +347,12 @@ async fn what_has_no_time_of_its_own_waits_for_as_long_as_its_options_say(world:
     waited(Instant::now(), rw_lock.read_default().await.err()).await;
     waited(Instant::now(), rw_lock.write_default().await.err()).await;
     waited(Instant::now(), election.campaign_default().await.err()).await;
-    taken.release().await.unwrap();
-    rw_lock.read_default().await.unwrap().release().await.unwrap();
-    rw_lock.write_default().await.unwrap().release().await.unwrap();
-    election.campaign_default().await.unwrap().resign().await.unwrap();
+    released(taken.release()).await;
+    let client = world.client_with(|builder: QuorumBuilder| builder.wait(PATIENCE)).await;
+    let (rw_lock, election) = (client.rw_lock("a"), client.election("a"));
+    released(rw_lock.read_default().await.unwrap().release()).await;
+    released(rw_lock.write_default().await.unwrap().release()).await;
+    released(election.campaign_default().await.unwrap().resign()).await;
 }
 
 async fn a_session_waits_for_a_quorum_for_as_long_as_its_options_say(mut world: impl World) {

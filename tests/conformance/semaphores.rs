@@ -3,13 +3,13 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::join_all;
 use quorumlock::{MAX_PERMITS, PermitsGuard, Quorum, QuorumSemaphore, Released};
 
-use crate::common::{PATIENCE, eventually};
+use crate::common::{PATIENCE, eventually, released};
 use crate::world::World;
 
 const MS: Duration = Duration::from_millis(1);
@@ -23,11 +23,30 @@ pub async fn one(semaphore: &QuorumSemaphore) -> PermitsGuard {
     semaphore.acquire(1, PATIENCE).await.unwrap()
 }
 
+/// Repeats a call, as long as no quorum answers within a whole round: a busy machine may be slow.
+pub async fn answered<T, F: Future<Output = quorumlock::Result<T>>>(mut call: impl FnMut() -> F) -> T {
+    let first = Instant::now();
+    loop {
+        let began = Instant::now();
+        match call().await {
+            Ok(answer) => return answer,
+            Err(error) => {
+                assert!(error.is_unavailable() && began.elapsed() > SECOND && first.elapsed() < PATIENCE, "{error}")
+            }
+        }
+    }
+}
+
 /// Whether an owner waits for `name` on a quorum of three nodes.
 pub async fn waits(client: &Quorum, name: &str) -> bool {
     let seen = client.inspect(name).await.unwrap();
     let waits = |node: &quorumlock::Inspection| node.waiting > 0;
     seen.nodes.iter().filter(|(_, said)| said.as_ref().is_ok_and(waits)).count() >= 2
+}
+
+/// How many more hellos than [`World::hellos`] may come if the machine stalls.
+pub fn later_hellos(world: &impl World, began: Instant) -> u64 {
+    world.hellos() * (began.elapsed().as_secs() / 2)
 }
 
 /// Whether a quorum of nodes holds `name`.
@@ -59,7 +78,7 @@ async fn no_more_permits_are_held_than_there_are(world: impl World) {
                 tokio::time::sleep(5 * MS).await;
                 held.fetch_sub(many, Ordering::SeqCst);
                 assert!(guard.is_held());
-                guard.release().await.unwrap();
+                released(guard.release()).await;
             }
         }
     });
@@ -77,7 +96,7 @@ async fn each_holder_has_a_permit_that_no_other_has_and_tokens_grow(world: impl 
     held.sort_unstable();
     assert_eq!(held, [0, 1, 2]);
     for semaphore in [&semaphore, &another] {
-        assert!(semaphore.try_acquire(1).await.unwrap().is_none());
+        assert!(answered(|| semaphore.try_acquire(1)).await.is_none());
         let error = semaphore.acquire(1, 50 * MS).await.unwrap_err();
         assert!(error.is_timeout() && error.to_string().contains("1 of the 3 permits of \"it\""), "{error}");
         assert!(semaphore.acquire(1, Duration::ZERO).await.unwrap_err().is_timeout());
@@ -85,8 +104,9 @@ async fn each_holder_has_a_permit_that_no_other_has_and_tokens_grow(world: impl 
     let before = guards[1].permits()[0];
     let [_a, b, _c] = guards;
     assert_eq!(b.name(), "it");
-    assert_eq!(b.release().await.unwrap(), Released::Released);
-    let next = semaphore.try_acquire(1).await.unwrap().expect("one is free").permits()[0];
+    assert_eq!(released(b.release()).await, Released::Released);
+    world.freed(&format!("it/{}", before.number)).await;
+    let next = answered(|| semaphore.try_acquire(1)).await.expect("one is free").permits()[0];
     assert!(next.number == before.number && next.token > before.token, "{before:?} {next:?}");
 }
 
@@ -95,10 +115,10 @@ async fn several_permits_are_taken_together_or_not_at_all(world: impl World) {
     let (semaphore, another) = (client.semaphore("it", 4), other.semaphore("it", 4));
     let three = semaphore.acquire(3, PATIENCE).await.unwrap();
     assert_eq!(three.permits().len(), 3);
-    assert!(another.try_acquire(2).await.unwrap().is_none());
+    assert!(answered(|| another.try_acquire(2)).await.is_none());
     assert!(another.acquire(2, 100 * MS).await.unwrap_err().is_timeout());
     // The permits that the failed caller held meanwhile are released.
-    eventually("one is free", async || another.try_acquire(1).await.unwrap().is_some()).await;
+    eventually("one is free", async || another.try_acquire(1).await.is_ok_and(|won| won.is_some())).await;
     drop(three);
     let all = another.acquire(4, PATIENCE).await.unwrap();
     assert_eq!(numbers(&all), [0, 1, 2, 3]);
@@ -122,19 +142,19 @@ async fn whoever_came_first_is_served_first_whatever_it_wants(world: impl World)
         _ = &mut late => panic!("none is free"),
         () = eventually("it waits at the gate", async || waits(&client, "it").await) => {}
     }
-    first.release().await.unwrap();
+    released(first.release()).await;
     tokio::select! {
         _ = &mut two => panic!("one is held"),
         _ = &mut late => panic!("the other was before"),
         () = tokio::time::sleep(200 * MS) => {}
     }
-    assert!(semaphore.try_acquire(1).await.unwrap().is_none(), "nobody passes those that wait");
-    second.release().await.unwrap();
+    assert!(answered(|| semaphore.try_acquire(1)).await.is_none(), "nobody passes those that wait");
+    released(second.release()).await;
     let two = tokio::select! {
         two = &mut two => two.unwrap(),
         _ = &mut late => panic!("the other was before"),
     };
-    two.release().await.unwrap();
+    released(two.release()).await;
     assert!(late.await.unwrap().is_held());
 }
 
@@ -143,18 +163,21 @@ async fn an_uncontended_permit_costs_each_node_a_claim_and_two_releases(world: i
     let semaphore = client.semaphore("it", 5);
     let asked = || world.all().iter().map(|&node| world.asked(node)).collect::<Vec<_>>();
     for many in [1, 3] {
-        let before = asked();
+        let (before, began) = (asked(), Instant::now());
         let guard = semaphore.acquire(many, PATIENCE).await.unwrap();
         // The first claim was enough to get the permits.
         let now = asked();
         assert!(now.iter().zip(&before).filter(|(now, before)| now > before).count() >= 2);
-        guard.release().await.unwrap();
+        released(guard.release()).await;
         for name in ["it", "it/0", "it/1", "it/2", "it/3", "it/4"] {
             world.freed(name).await;
         }
+        let costs = || asked().iter().zip(&before).map(|(now, before)| now - before).collect::<Vec<_>>();
+        // The claim and the releases may come late to one node.
+        eventually("each node was asked", async || costs().iter().all(|&cost| cost >= 2)).await;
         // One call may have two releases, and a hello may come in between.
-        let costs: Vec<_> = asked().iter().zip(&before).map(|(now, before)| now - before).collect();
-        assert!(costs.iter().all(|&cost| (2..=4).contains(&cost)), "{costs:?}");
+        let (costs, more) = (costs(), later_hellos(&world, began));
+        assert!(costs.iter().all(|&cost| cost <= 4 + more), "{costs:?}");
     }
 }
 
@@ -165,13 +188,13 @@ async fn a_permit_that_is_free_is_found_among_many_that_are_held(world: impl Wor
     let free = (0..most).find(|number| !numbers(&held).contains(number)).unwrap();
     for _ in 0..3 {
         let semaphore = other.semaphore("it", most);
-        let guard = match semaphore.try_acquire(1).await.unwrap() {
+        let guard = match answered(|| semaphore.try_acquire(1)).await {
             Some(guard) => guard,
             // The permit may not be free on all nodes yet after the previous release.
             None => one(&semaphore).await,
         };
         assert_eq!(numbers(&guard), [free]);
-        guard.release().await.unwrap();
+        released(guard.release()).await;
     }
 }
 
@@ -188,10 +211,10 @@ async fn whoever_waits_for_one_of_many_is_told_of_any(world: impl World) {
         }
         let last = held.pop().unwrap();
         let number = numbers(&last);
-        last.release().await.unwrap();
+        released(last.release()).await;
         let guard = waiting.await.unwrap();
         assert_eq!(numbers(&guard), number);
-        guard.release().await.unwrap();
+        released(guard.release()).await;
         held.push(one(&semaphore).await);
     }
 }
@@ -212,7 +235,7 @@ async fn whoever_waits_for_more_than_it_watches_gets_them(world: impl World) {
         _ = &mut waiting => panic!("none is free"),
         () = eventually("it waits for 16", async || waited_for(&client, 17).await == 16) => {}
     }
-    held.release().await.unwrap();
+    released(held.release()).await;
     assert_eq!(waiting.await.unwrap().permits().len(), 17);
 }
 
@@ -230,7 +253,7 @@ async fn whoever_waits_for_more_than_it_watches_does_so_to_the_end(world: impl W
         _ = &mut waiting => panic!("none is free"),
         () = eventually("it waits for 16", async || waited_for(&client, 17).await == 16) => {}
     }
-    most.release().await.unwrap();
+    released(most.release()).await;
     let error = waiting.await.unwrap_err();
     assert!(error.is_timeout() && began.elapsed() >= SECOND, "{:?}: {error}", began.elapsed());
     drop(last);
@@ -245,7 +268,7 @@ async fn whoever_gives_up_at_any_moment_leaves_nothing_behind(world: impl World)
         let _ = tokio::time::timeout(MS * after, another.acquire(2, 60 * SECOND)).await;
         assert!((&mut pin!(another.acquire(1, 60 * SECOND))).now_or_never().is_none_or(|won| won.is_ok()));
     }
-    two.release().await.unwrap();
+    released(two.release()).await;
     nothing_is_left(&world, &client, 3).await;
     assert!(semaphore.acquire(3, PATIENCE).await.unwrap().is_held());
 }
@@ -274,7 +297,7 @@ async fn permits_are_renewed_for_as_long_as_they_are_held(world: impl World) {
         _ = &mut waiting => panic!("none is free"),
         () = tokio::time::sleep(SECOND) => {}
     }
-    guard.release().await.unwrap();
+    released(guard.release()).await;
     assert!(waiting.await.unwrap().is_held());
 }
 
@@ -317,7 +340,10 @@ async fn bad_numbers_and_names_are_refused_with_what_to_do(world: impl World) {
     for permits in [0, too_many] {
         assert!(client.semaphore_with("it", permits, &client.options()).unwrap_err().is_config());
     }
-    let all = client.semaphore("it", MAX_PERMITS).acquire(MAX_PERMITS, PATIENCE).await.unwrap();
+    // A busy machine takes seconds for this many names.
+    let options = client.options().round_timeout(5 * SECOND);
+    let semaphore = client.semaphore_with("it", MAX_PERMITS, &options).unwrap();
+    let all = semaphore.acquire(MAX_PERMITS, PATIENCE).await.unwrap();
     assert_eq!(all.permits().len(), MAX_PERMITS as usize);
 }
 

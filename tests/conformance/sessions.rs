@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::future::join_all;
-use quorumlock::{LostReason, MAX_NAMES, MAX_SESSION_NAMES, Quorum, Released, Session};
+use quorumlock::{LockOptions, LostReason, MAX_NAMES, MAX_SESSION_NAMES, Quorum, Released, Session};
 use tokio::time::Instant;
 
 use crate::common::logs::Logs;
-use crate::common::{PATIENCE, eventually};
+use crate::common::{PATIENCE, eventually, released};
+use crate::semaphores::{answered, later_hellos};
 use crate::world::World;
 
 const MS: Duration = Duration::from_millis(1);
@@ -23,9 +24,15 @@ async fn brief(world: &impl World, quorum: &Quorum) -> Session {
     quorum.session().ttl(world.ttl()).grant(PATIENCE).await.unwrap()
 }
 
+/// A session that must be held when a scenario ends. A real machine may stall for most of its ttl.
+async fn lasting(world: &impl World, quorum: &Quorum) -> Session {
+    quorum.session().ttl(2 * world.ttl()).grant(PATIENCE).await.unwrap()
+}
+
 /// Whether nobody holds `name` or waits for it.
 async fn is_free(quorum: &Quorum, name: &str) -> bool {
-    quorum.lock(name).try_acquire().await.unwrap().is_some()
+    let lock = quorum.lock(name);
+    answered(|| lock.try_acquire()).await.is_some()
 }
 
 fn held(session: &Session) -> Vec<String> {
@@ -47,13 +54,14 @@ async fn a_session_holds_what_it_locks_until_it_unlocks_it(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let session = session(&client).await;
     session.lock(["b", "a", "b"], PATIENCE).await.unwrap();
-    session.try_lock(["c"]).await.unwrap();
+    answered(|| session.try_lock(["c"])).await;
     assert_eq!(held(&session), ["a", "b", "c"]);
     assert!(session.ensure(SECOND).is_ok() && session.ensure(600 * SECOND).unwrap_err().is_lost());
     for name in ["a", "b", "c"] {
         assert!(!is_free(&other, name).await, "{name}");
     }
-    assert_eq!(session.unlock(["c", "c"]).await.unwrap(), Released::Released);
+    assert_eq!(released(session.unlock(["c", "c"])).await, Released::Released);
+    world.freed("c").await;
     assert_eq!((held(&session), session.token("c")), (vec!["a".to_owned(), "b".to_owned()], None));
     assert!(is_free(&other, "c").await && !is_free(&other, "a").await);
     session.lock(["c"], PATIENCE).await.unwrap();
@@ -91,14 +99,14 @@ async fn a_session_locks_all_names_or_none_and_is_told_what_is_held_and_by_whom(
     assert!(said.contains("max_rounds (1)") && said.contains(&format!("\"b\" is held by {holder} for ")), "{said}");
     assert_eq!((error.nodes().len(), error.conflicts().len()), (3, 1));
     another.revoke().await.unwrap();
-    guard.release().await.unwrap();
+    released(guard.release()).await;
     session.lock(["a", "b", "c", "d", "z"], PATIENCE).await.unwrap();
     assert_eq!(held(&session), ["a", "b", "c", "d", "z"]);
 }
 
 async fn a_part_of_a_set_is_unlocked_and_the_rest_is_held_and_renewed(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
-    let session = brief(&world, &client).await;
+    let session = lasting(&world, &client).await;
     session.lock(["a", "b", "c", "d"], PATIENCE).await.unwrap();
     for name in ["a", "b", "c", "d"] {
         world.held_everywhere(name).await;
@@ -106,20 +114,20 @@ async fn a_part_of_a_set_is_unlocked_and_the_rest_is_held_and_renewed(world: imp
     let holder = world.look(0, "a").await.holder;
     let tokens: Vec<_> = session.held().into_iter().map(|(_, token)| token).collect();
     assert!(tokens.iter().all(|token| *token == tokens[0]), "they were locked together");
-    assert_eq!(session.unlock(["b", "d"]).await.unwrap(), Released::Released);
+    assert_eq!(released(session.unlock(["b", "d"])).await, Released::Released);
     let guard = other.lock("b").acquire(PATIENCE).await.unwrap();
     assert!(guard.token() > tokens[0]);
     world.freed("d").await;
     assert!(world.look(0, "d").await.fence >= tokens[0], "the release has raised the fence");
-    passed(world.ttl() * 2).await;
+    passed(world.ttl() * 3).await;
     assert!(session.is_alive() && guard.is_held());
     assert_eq!(held(&session), ["a", "c"]);
     for name in ["a", "c"] {
         assert_eq!(world.look(1, name).await.holder, holder, "{name}");
     }
     assert_eq!((world.holders("d").await, session.token("a")), (0, Some(tokens[0])));
-    session.unlock(["a"]).await.unwrap();
-    assert_eq!(session.revoke().await.unwrap(), Released::Released);
+    released(session.unlock(["a"])).await;
+    assert_eq!(released(session.revoke()).await, Released::Released);
     world.freed("a").await;
     world.freed("c").await;
     assert!(guard.is_held());
@@ -135,7 +143,7 @@ async fn what_is_unlocked_while_its_renewal_is_under_way_is_not_lost_and_stays_f
     let mut unlocking = Box::pin(session.unlock(["a"]));
     assert!(futures::poll!(&mut unlocking).is_pending());
     world.all().into_iter().for_each(|node| world.resume(node));
-    assert_eq!(unlocking.await.unwrap(), Released::Released);
+    assert_eq!(released(unlocking).await, Released::Released);
     assert!(other.lock("a").acquire(PATIENCE).await.is_ok());
     passed(world.ttl() * 2).await;
     assert!(session.is_alive());
@@ -164,7 +172,7 @@ async fn a_revocation_frees_everything_and_ends_the_session_for_all_handles(worl
     let handle = session.clone();
     session.lock(["a", "b"], PATIENCE).await.unwrap();
     session.lock(["c"], PATIENCE).await.unwrap();
-    assert_eq!(session.revoke().await.unwrap(), Released::Released);
+    assert_eq!(released(session.revoke()).await, Released::Released);
     for name in ["a", "b", "c"] {
         world.freed(name).await;
     }
@@ -200,17 +208,18 @@ async fn the_last_handle_frees_everything(world: impl World) {
 
 async fn a_session_that_is_not_renewed_expires_and_frees_everything(world: impl World) {
     let client = world.client().await;
-    let options = client.options().ttl(world.ttl()).auto_renew(false);
+    let ttl = 2 * world.ttl();
+    let options = client.options().ttl(ttl).auto_renew(false);
     let session = client.session().options(options).grant(PATIENCE).await.unwrap();
     session.lock(["a"], PATIENCE).await.unwrap();
     let deadline = Instant::now() + session.remaining();
-    passed(world.ttl() / 3).await;
-    let later = Instant::now() + world.ttl() - world.ttl() / 50;
+    passed(ttl / 3).await;
+    let later = Instant::now() + ttl - ttl / 50;
     session.lock(["b", "c"], PATIENCE).await.unwrap();
     let token = session.cancellation();
     assert_eq!(lost(&session).await, LostReason::Expired);
     // The other locks alone would last for another third of the ttl.
-    let in_time = deadline + (world.ttl() / 4).max(world.slack());
+    let in_time = deadline + (ttl / 4).max(world.slack());
     assert!(Instant::now() < in_time, "with the first of its locks");
     eventually("the token is cancelled", async || token.is_cancelled()).await;
     world.freed("a").await;
@@ -240,7 +249,7 @@ async fn a_session_outlives_several_ttls(world: impl World) {
 
 async fn who_loses_one_lock_loses_all(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
-    let session = brief(&world, &client).await;
+    let session = lasting(&world, &client).await;
     session.lock(["a", "b"], PATIENCE).await.unwrap();
     session.lock(["c"], PATIENCE).await.unwrap();
     let guard = client.lock("its own").acquire(PATIENCE).await.unwrap();
@@ -286,7 +295,7 @@ async fn each_lock_has_a_token_above_all_earlier_ones_of_its_names(world: impl W
             let token = session.token("b").unwrap();
             assert!(token > last, "{names:?}");
             last = token;
-            session.unlock(names).await.unwrap();
+            released(session.unlock(names)).await;
         }
     }
     session.lock(["a"], PATIENCE).await.unwrap();
@@ -317,13 +326,14 @@ async fn callers_of_one_session_that_want_the_same_names_share_them(world: impl 
     });
     eventually("the first is asking", async || {
         let error = session.try_lock(["b"]).await.unwrap_err();
-        assert!(error.is_contended());
+        // A busy machine may be slow, so perhaps no quorum answered.
+        assert!(error.is_contended() || error.is_unavailable(), "{error}");
         error.to_string().contains("another caller of this session")
     })
     .await;
     let error = session.lock(["b"], 20 * MS).await.unwrap_err();
     assert!(error.is_timeout() && error.to_string().contains("\"b\""), "{error}");
-    guard.release().await.unwrap();
+    released(guard.release()).await;
     for called in join_all(calls).await {
         called.unwrap().unwrap();
     }
@@ -339,11 +349,11 @@ async fn what_another_caller_unlocks_while_a_call_waits_for_the_rest_is_not_held
     let waiting = session.clone();
     let locking = tokio::spawn(async move { waiting.lock(["a", "b"], 60 * SECOND).await });
     eventually("it waits", async || {
-        other.inspect("b").await.unwrap().nodes.iter().any(|(_, said)| said.as_ref().unwrap().waiting > 0)
+        other.inspect("b").await.unwrap().nodes.iter().any(|(_, said)| said.as_ref().is_ok_and(|said| said.waiting > 0))
     })
     .await;
-    session.unlock(["a"]).await.unwrap();
-    guard.release().await.unwrap();
+    released(session.unlock(["a"])).await;
+    released(guard.release()).await;
     locking.await.unwrap().unwrap();
     assert_eq!((held(&session), session.token("a")), (vec!["b".to_owned()], None));
     eventually("a is free", async || is_free(&other, "a").await).await;
@@ -356,14 +366,14 @@ async fn who_stops_locking_leaves_nothing_and_the_next_caller_asks(world: impl W
     let (first, second) = (session.clone(), session.clone());
     let first = tokio::spawn(async move { first.lock(["b"], 60 * SECOND).await });
     eventually("it waits", async || {
-        other.inspect("b").await.unwrap().nodes.iter().any(|(_, said)| said.as_ref().unwrap().waiting > 0)
+        other.inspect("b").await.unwrap().nodes.iter().any(|(_, said)| said.as_ref().is_ok_and(|said| said.waiting > 0))
     })
     .await;
     let second = tokio::spawn(async move { second.lock(["a"], 60 * SECOND).await });
     first.abort();
     second.await.unwrap().unwrap();
     assert_eq!(held(&session), ["a"]);
-    guard.release().await.unwrap();
+    released(guard.release()).await;
     eventually("nobody waits for b", async || is_free(&other, "b").await).await;
 }
 
@@ -451,7 +461,7 @@ async fn a_shutdown_ends_sessions(world: impl World) {
     let client = world.client().await;
     let (empty, session) = (session(&client).await, session(&client).await);
     session.lock(["a", "b"], PATIENCE).await.unwrap();
-    client.shutdown(10 * SECOND).await;
+    client.shutdown(PATIENCE).await;
     for session in [&empty, &session] {
         assert_eq!(lost(session).await, LostReason::Closed);
         assert!(session.lock(["c"], SECOND).await.unwrap_err().is_closed());
@@ -465,13 +475,13 @@ async fn a_lock_that_nobody_else_wants_costs_each_node_a_claim_and_a_release(wor
     let session = session(&client).await;
     let asked = || world.all().iter().map(|&node| world.asked(node)).collect::<Vec<_>>();
     for names in [&["a"][..], &["a", "b", "c"]] {
-        let before = asked();
+        let (before, began) = (asked(), std::time::Instant::now());
         session.lock(names, PATIENCE).await.unwrap();
         session.lock(names, PATIENCE).await.unwrap();
-        session.unlock(names).await.unwrap();
+        released(session.unlock(names)).await;
         let more: Vec<_> = before.iter().map(|before| before + 1 + world.releases(names.len())).collect();
         eventually("each node was asked", async || asked().iter().zip(&more).all(|(now, then)| now >= then)).await;
-        let most = |then: &u64| then + world.hellos();
+        let most = |then: &u64| then + world.hellos() + later_hellos(&world, began);
         assert!(asked().iter().zip(&more).all(|(now, then)| *now <= most(then)), "{before:?}, {:?}", asked());
     }
 }
@@ -479,7 +489,8 @@ async fn a_lock_that_nobody_else_wants_costs_each_node_a_claim_and_a_release(wor
 async fn names_that_make_no_sense_are_refused_and_nothing_is_lost(world: impl World) {
     // A busy machine takes seconds for this many names. With these times, no answer is late, and no
     // lock is renewed meanwhile.
-    let client = world.client_with(|builder| builder.ttl(600 * SECOND).node_timeout(20 * SECOND)).await;
+    let options = LockOptions::default().ttl(600 * SECOND).round_timeout(5 * SECOND);
+    let client = world.client_with(|builder| builder.options(options).node_timeout(20 * SECOND)).await;
     let session = session(&client).await;
     let names =
         |from: usize, many: usize| (from..from + many).map(|number| format!("name/{number}")).collect::<Vec<_>>();

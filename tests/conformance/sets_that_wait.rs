@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use quorumlock::Quorum;
 
-use crate::common::{PATIENCE, eventually};
+use crate::common::{PATIENCE, eventually, released};
+use crate::semaphores::answered;
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -21,7 +22,7 @@ async fn revoked_name_of_a_set_that_waits_is_taken_anew(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let held = client.lock("b").acquire(PATIENCE).await.unwrap();
     let lock = other.lock_all(["a", "b"]);
-    let mut set = pin!(lock.acquire(30 * SECOND));
+    let mut set = pin!(lock.acquire(600 * SECOND));
     let waits = async || crate::semaphores::waits(&client, "b").await;
     let holds = async || holder(&client, "a").await.is_some();
     tokio::select! {
@@ -30,7 +31,7 @@ async fn revoked_name_of_a_set_that_waits_is_taken_anew(world: impl World) {
     }
     let revoked = holder(&client, "a").await;
     client.revoke("a").await.unwrap();
-    held.release().await.unwrap();
+    released(held.release()).await;
     let set = set.await.unwrap();
     assert!(set.is_held());
     assert_ne!(holder(&client, "a").await, revoked, "what was revoked is held on");
@@ -38,14 +39,17 @@ async fn revoked_name_of_a_set_that_waits_is_taken_anew(world: impl World) {
 
 /// The session waits for a. Then it gets the names after a together: b and c have one owner.
 async fn one_of_several_names_that_came_at_once_is_unlocked(world: impl World) {
-    let client = world.client_with(|builder| builder.ttl(world.ttl())).await;
+    let ttl = 2 * world.ttl();
+    let client = world.client_with(|builder| builder.ttl(ttl)).await;
     let other = world.client().await;
     let held = client.lock("a").acquire(PATIENCE).await.unwrap();
     let session = client.session().grant(PATIENCE).await.unwrap();
-    let mut locking = pin!(session.lock(["a", "b", "c", "d"], 30 * SECOND));
+    let mut locking = pin!(session.lock(["a", "b", "c", "d"], 600 * SECOND));
     tokio::select! {
         _ = &mut locking => panic!("a is held"),
-        () = tokio::time::sleep(SECOND / 10) => held.release().await.map(drop).unwrap(),
+        () = tokio::time::sleep(SECOND / 10) => {
+            released(held.release()).await;
+        }
     }
     locking.await.unwrap();
     let owners = async || {
@@ -57,15 +61,18 @@ async fn one_of_several_names_that_came_at_once_is_unlocked(world: impl World) {
     };
     let before = owners().await;
     assert!(before.iter().all(Option::is_some) && before[1] == before[2] && before[0] != before[1], "{before:?}");
-    session.unlock(["b"]).await.unwrap();
-    assert!(other.lock("b").try_acquire().await.unwrap().is_some());
-    tokio::time::sleep(world.ttl() * 2).await;
+    released(session.unlock(["b"])).await;
+    world.freed("b").await;
+    let lock = other.lock("b");
+    assert!(answered(|| lock.try_acquire()).await.is_some());
+    tokio::time::sleep(ttl * 3 / 2).await;
     let after = owners().await;
     assert!(
         session.is_alive() && after[1].is_none() && after[2..] == before[2..] && after[0] == before[0],
         "{after:?}"
     );
-    session.revoke().await.unwrap();
+    released(session.revoke()).await;
+    client.quiet().await;
     assert!(owners().await.iter().all(Option::is_none));
 }
 

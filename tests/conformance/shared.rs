@@ -7,7 +7,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use quorumlock::QuorumBuilder;
 
-use crate::common::PATIENCE;
+use crate::common::{PATIENCE, released};
+use crate::semaphores::answered;
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -27,7 +28,7 @@ async fn a_corrupt_fence_on_one_node_keeps_nobody_from_that_name_or_another(worl
         for name in ["corrupt", "sound"] {
             let guard = client.lock(name).acquire(PATIENCE).await.unwrap();
             assert!(guard.token() < now() + DAY, "{}", guard.token());
-            guard.release().await.unwrap();
+            released(guard.release()).await;
         }
     }
 }
@@ -54,10 +55,10 @@ async fn a_fence_two_days_ahead_lifts_the_tokens_of_its_name_only(world: impl Wo
         let ahead = client.lock("ahead").acquire(PATIENCE).await.unwrap();
         assert!(ahead.token() > last);
         last = ahead.token();
-        ahead.release().await.unwrap();
+        released(ahead.release()).await;
         let sound = client.lock("sound").acquire(PATIENCE).await.unwrap();
         assert!(sound.token() < now() + DAY);
-        sound.release().await.unwrap();
+        released(sound.release()).await;
     }
 }
 
@@ -66,10 +67,11 @@ async fn a_claim_under_way_at_a_shutdown_leaves_the_name_free(world: impl World)
     for _ in 0..20 {
         let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
         let lock = client.lock("it");
-        let (acquired, ()) = tokio::join!(lock.acquire(PATIENCE), client.shutdown(10 * SECOND));
+        let (acquired, ()) = tokio::join!(lock.acquire(PATIENCE), client.shutdown(PATIENCE));
         assert!(acquired.map_or(true, |guard| !guard.is_held()));
-        let guard = other.lock("it").try_acquire().await.unwrap().expect("nobody holds it");
-        guard.release().await.unwrap();
+        let lock = other.lock("it");
+        let guard = answered(|| lock.try_acquire()).await.expect("nobody holds it");
+        released(guard.release()).await;
     }
 }
 
@@ -79,10 +81,10 @@ async fn a_caller_who_is_never_polled_keeps_the_lock_from_nobody_else(world: imp
     let guard = lock.acquire(PATIENCE).await.unwrap();
     let mut next = pin!(lock.acquire(600 * SECOND));
     assert!((&mut next).now_or_never().is_none());
-    guard.release().await.unwrap();
+    released(guard.release()).await;
     // The lock must be free long before a ttl has passed.
-    let guard = other.lock("it").acquire(20 * SECOND).await.unwrap();
-    guard.release().await.unwrap();
+    let guard = other.lock("it").acquire(PATIENCE).await.unwrap();
+    released(guard.release()).await;
     assert!(next.await.unwrap().is_held());
 }
 
@@ -105,9 +107,10 @@ async fn a_try_beside_a_caller_whom_no_quorum_answers_is_unavailable(world: impl
 async fn clients_with_other_prefixes_do_not_see_each_others_locks(world: impl World) {
     let (client, other) = (world.client().await, world.client_with(|builder| builder.key_prefix("other:")).await);
     let guard = client.lock("it").acquire(PATIENCE).await.unwrap();
-    let another = other.lock("it").try_acquire().await.unwrap().expect("it is another lock");
-    assert!(other.lock("it").try_acquire().await.unwrap().is_none() && guard.is_held());
-    another.release().await.unwrap();
+    let lock = other.lock("it");
+    let another = answered(|| lock.try_acquire()).await.expect("it is another lock");
+    assert!(answered(|| lock.try_acquire()).await.is_none() && guard.is_held());
+    released(another.release()).await;
 }
 
 /// In memory only: these tests count the operations that are sent to a dead node.
@@ -127,8 +130,8 @@ mod down {
         let inner = outer.reenter().unwrap();
         sleep(10 * SECOND).await;
         assert!(world.faults[2].asked(Verb::Renew) >= 3);
-        inner.release().await.unwrap();
-        outer.release().await.unwrap();
+        released(inner.release()).await;
+        released(outer.release()).await;
         sleep(20 * SECOND).await;
         assert_eq!(world.faults[2].asked(Verb::Release), 1, "it holds nothing for sure");
         client.quiet().await;
@@ -144,7 +147,7 @@ mod down {
         sleep(4 * SECOND).await;
         assert!(world.look(2, "it").await.holder.is_some(), "healed");
         world.faults[2].kill();
-        guard.release().await.unwrap();
+        released(guard.release()).await;
         sleep(SECOND).await;
         world.faults[2].reconnect();
         world.freed("it").await;

@@ -9,7 +9,8 @@ use std::time::Duration;
 use futures::future::join_all;
 use quorumlock::ErrorKind;
 
-use crate::common::PATIENCE;
+use crate::common::{PATIENCE, released};
+use crate::semaphores::answered;
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -24,7 +25,7 @@ async fn a_hundred_tasks_on_one_name_finish_with_never_two_inside(world: impl Wo
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
             tokio::task::yield_now().await;
             inside.fetch_sub(1, Ordering::SeqCst);
-            guard.release().await.unwrap();
+            released(guard.release()).await;
         })
     };
     join_all((0..100).map(task)).await.into_iter().for_each(|done| done.unwrap());
@@ -39,7 +40,7 @@ async fn callers_of_one_process_are_served_in_the_order_they_came(world: impl Wo
     let caller = async |number| {
         let guard = client.lock("order").acquire(60 * SECOND).await.unwrap();
         served.borrow_mut().push(number);
-        guard.release().await.unwrap();
+        released(guard.release()).await;
     };
     // `join!` polls the callers in this order, so they queue in this order.
     let first = async {
@@ -53,7 +54,7 @@ async fn callers_of_one_process_are_served_in_the_order_they_came(world: impl Wo
 async fn caller_is_told_that_its_own_process_holds_the_lock(world: impl World) {
     let client = world.client().await;
     let lock = client.lock("ours");
-    let _guard = lock.acquire(SECOND).await.unwrap();
+    let _guard = lock.acquire(PATIENCE).await.unwrap();
     let error = lock.acquire(Duration::from_millis(50)).await.unwrap_err();
     assert!(error.is_timeout() && error.to_string().contains("this process itself holds it"), "{error}");
     let other = world.client().await;
@@ -81,20 +82,23 @@ async fn held_by_others_is_a_timeout_or_none(world: impl World) {
     // Ask from the holder's own process, and from another process.
     for client in [&holder, &other] {
         let lock = client.lock("held");
-        assert!(lock.try_acquire().await.unwrap().is_none());
+        assert!(answered(|| lock.try_acquire()).await.is_none());
         assert!(lock.acquire(Duration::ZERO).await.unwrap_err().is_timeout());
         let error = lock.acquire(Duration::from_millis(50)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     }
-    guard.release().await.unwrap();
-    assert!(other.lock("held").try_acquire().await.unwrap().is_some());
+    released(guard.release()).await;
+    world.freed("held").await;
+    let lock = other.lock("held");
+    assert!(answered(|| lock.try_acquire()).await.is_some());
 }
 
 async fn a_waiter_gets_the_whole_ttl_and_not_what_is_left_of_its_patience(world: impl World) {
-    let client = world.client_with(|builder| builder.ttl(20 * SECOND)).await;
+    let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
     let guard = client.lock("whole").acquire(PATIENCE).await.unwrap();
-    assert!(guard.remaining() > 15 * SECOND);
-    assert!(world.look(0, "whole").await.remaining.is_some_and(|left| left > 15 * SECOND));
+    assert!(guard.remaining() > 500 * SECOND);
+    world.held_everywhere("whole").await;
+    assert!(world.look(0, "whole").await.remaining.is_some_and(|left| left > 500 * SECOND));
 }
 
 async fn a_majority_out_of_reach_is_never_told_as_somebody_holds_it(mut world: impl World) {
@@ -119,7 +123,7 @@ async fn those_behind_a_caller_are_told_what_it_heard_also_where_their_time_ends
     let client = world.client().await;
     (0..3).for_each(|node| world.kill(node));
     let lock = client.lock("unclear");
-    for result in join_all((0..3).map(|_| lock.acquire(Duration::from_millis(300)))).await {
+    for result in join_all((0..3).map(|_| lock.acquire(3 * SECOND))).await {
         let error = result.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     }
@@ -131,7 +135,8 @@ async fn a_majority_that_holds_it_is_told_as_such_with_a_minority_down(mut world
         world.take(node, "clear").await;
     }
     (3..5).for_each(|node| world.kill(node));
-    assert!(client.lock("clear").try_acquire().await.unwrap().is_none());
+    let lock = client.lock("clear");
+    assert!(answered(|| lock.try_acquire()).await.is_none());
     let error = client.lock("clear").acquire(Duration::from_millis(300)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
 }
@@ -146,7 +151,7 @@ async fn a_waiter_goes_on_when_a_majority_comes_back(mut world: impl World) {
         }
     };
     let lock = client.lock("back");
-    let (guard, ()) = tokio::join!(lock.acquire(30 * SECOND), back);
+    let (guard, ()) = tokio::join!(lock.acquire(600 * SECOND), back);
     assert!(guard.unwrap().is_held());
 }
 

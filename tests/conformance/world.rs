@@ -1,12 +1,12 @@
 //! The nodes of a scenario. Tests can inspect, change and break them without the library.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::fault::{Faults, FaultyNode};
 use quorumlock::host::{Host, TokioTime};
 use quorumlock::node::{Inspection, MemoryNode, Name, Node, Outcome, Verb};
-use quorumlock::{Quorum, QuorumBuilder};
+use quorumlock::{Quorum, QuorumBuilder, Result};
 use tokio::runtime::Handle;
 
 use crate::common::asked::Asked;
@@ -56,6 +56,36 @@ pub trait World: Sized {
     async fn restart(&mut self, node: usize, max_ttl: Duration);
     /// How many connections a client has to a node.
     fn connections(&self, node: usize, client_name: &str) -> usize;
+
+    /// Whether the machine may stall. Then a call may end with `Unavailable` although all nodes are
+    /// well: a quorum answered too late.
+    fn stalls(&self) -> bool {
+        !self.slack().is_zero()
+    }
+
+    /// Repeats a call until a quorum answers in time, and returns the result.
+    async fn answer<T, F: Future<Output = Result<T>>>(&self, mut call: impl FnMut() -> F) -> Result<T> {
+        let began = Instant::now();
+        loop {
+            match call().await {
+                Err(error) if error.is_unavailable() && self.stalls() && began.elapsed() < PATIENCE => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// The result of a call that must succeed, and goes on in the background, such as a release.
+    /// `None` if the call has waited for a quorum in vain.
+    async fn confirmed<T>(&self, call: impl Future<Output = Result<T>>) -> Option<T> {
+        let began = Instant::now();
+        match call.await {
+            // This is half of a round timeout.
+            Err(error) if error.is_unavailable() && self.stalls() && began.elapsed() >= Duration::from_secs(1) => None,
+            answer => Some(answer.unwrap()),
+        }
+    }
 
     /// Acts as if all clients had been gone for so long that no list is in force.
     fn forget_lists(&self) {}
@@ -237,7 +267,7 @@ impl World for Redis {
     }
 
     fn slack(&self) -> Duration {
-        Duration::from_secs(10)
+        Duration::from_secs(25)
     }
 
     fn ttl(&self) -> Duration {

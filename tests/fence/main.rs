@@ -12,14 +12,21 @@ mod writers;
 
 use std::time::Duration;
 
+use common::PATIENCE;
 use quorumlock::{LockGuard, Quorum};
 
 /// Returns a guard whose lock has ended while its holder was paused, and the guard of the next
 /// holder.
 async fn paused_and_next(quorum: &Quorum) -> (LockGuard, LockGuard) {
     let paused = quorum.options().ttl(Duration::from_millis(100)).auto_renew(false);
-    let early = quorum.lock_with("orders/42", &paused).unwrap().acquire_default().await.unwrap();
-    let late = quorum.lock("orders/42").acquire_default().await.unwrap();
+    let early = quorum.lock_with("orders/42", &paused).unwrap().acquire(PATIENCE).await.unwrap();
+    let late = held(quorum).await;
     assert!(late.token() > early.token());
     (early, late)
+}
+
+/// A guard whose lock does not end, even if the test stalls.
+async fn held(quorum: &Quorum) -> LockGuard {
+    let options = quorum.options().ttl(Duration::from_secs(60));
+    quorum.lock_with("orders/42", &options).unwrap().acquire(PATIENCE).await.unwrap()
 }

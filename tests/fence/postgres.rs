@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorumlock::Quorum;
 use quorumlock::fence::postgres::{Error, TABLE, commit, commit_and_release, guard};
-use quorumlock::{LockGuard, Quorum};
 use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use sqlx::{Connection, Postgres as Server, Transaction};
 
-use super::common::eventually;
 use super::common::postgres::Postgres;
 use super::common::proxy::Proxy;
-use super::paused_and_next;
+use super::common::{PATIENCE, eventually};
 use super::writers::{Wrote, all_write, never_goes_back, tokens};
+use super::{held, paused_and_next};
 
 const MARGIN: Duration = Duration::from_millis(1);
 
@@ -29,7 +29,8 @@ impl Database {
         let server = Postgres::shared().await;
         let mut first = PgConnection::connect(&server.url("postgres")).await.unwrap();
         sqlx::raw_sql(&format!("CREATE DATABASE {name}")).execute(&mut first).await.unwrap();
-        let pool = PgPoolOptions::new().max_connections(8).connect(&server.url(name)).await.unwrap();
+        let options = PgPoolOptions::new().max_connections(8).acquire_timeout(PATIENCE);
+        let pool = options.connect(&server.url(name)).await.unwrap();
         let database = Self { server, name, pool };
         database.run(TABLE).await;
         database.run("CREATE TABLE orders (id BIGINT PRIMARY KEY, state TEXT NOT NULL, count BIGINT DEFAULT 0)").await;
@@ -80,10 +81,6 @@ impl Database {
 async fn write(connection: &mut PgConnection, state: &str) {
     let update = sqlx::query("UPDATE orders SET state = $1, count = count + 1 WHERE id = 42").bind(state);
     assert_eq!(update.execute(connection).await.unwrap().rows_affected(), 1);
-}
-
-async fn held(quorum: &Quorum) -> LockGuard {
-    quorum.lock("orders/42").acquire_default().await.unwrap()
 }
 
 fn sqlstate(error: &Error) -> Option<String> {

@@ -3,7 +3,7 @@
 use quorumlock::Quorum;
 use quorumlock::fence::redis::{Call, Error};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncCommands, Client};
+use redis::{AsyncCommands, AsyncConnectionConfig, Client};
 
 use super::common::server::Server;
 use super::paused_and_next;
@@ -13,7 +13,10 @@ const FENCE: &str = "{orders/42}:fence";
 const ORDER: &str = "{orders/42}";
 
 async fn connected(server: &Server) -> MultiplexedConnection {
-    Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap()
+    // By default, an answer must come within half a second.
+    let patient = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    let client = Client::open(server.url()).unwrap();
+    client.get_multiplexed_async_connection_with_config(&patient).await.unwrap()
 }
 
 async fn set(connection: &mut MultiplexedConnection, token: u64, state: &str) -> Result<(), Error> {

@@ -10,7 +10,7 @@ use crate::common::fake::{Fake, bulk, is_hello, well};
 use crate::common::logs::Logs;
 use crate::common::proxy::{Proxy, Way};
 use crate::common::server::Server;
-use crate::common::{PATIENCE, eventually, refused, servers};
+use crate::common::{PATIENCE, eventually, refused, released, servers};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -32,8 +32,8 @@ async fn nodes_that_are_a_second_away_connect_and_vote_by_default() {
     let quorum = lasting.connect_timeout(2 * PATIENCE).connect().await.unwrap();
     let guard = quorum.lock("far").acquire(PATIENCE).await.unwrap();
     // The release is confirmed within two seconds, or later: then `release` returns an error.
-    let released = guard.release().await;
-    assert!(released.map_or_else(|error| error.is_unavailable(), |released| released == Released::Released));
+    let ended = guard.release().await;
+    assert!(ended.map_or_else(|error| error.is_unavailable(), |ended| ended == Released::Released));
     eventually("it is free", async || servers.iter().all(|server| server.holder("far").is_none())).await;
 }
 
@@ -68,7 +68,7 @@ async fn what_is_asked_of_a_node_takes_one_round_trip_and_the_first_claim_anothe
 async fn when_a_shutdown_returns_connections_have_ended() {
     let servers = servers(3).await;
     let quorum = builder(servers.iter().map(Server::url)).connect().await.unwrap();
-    quorum.lock("last").acquire(PATIENCE).await.unwrap().release().await.unwrap();
+    released(quorum.lock("last").acquire(PATIENCE).await.unwrap().release()).await;
     quorum.shutdown(10 * SECOND).await;
     assert!(quorum.nodes().iter().all(|node| !node.state.is_admitted()), "{:?}", quorum.nodes());
 }
@@ -139,7 +139,7 @@ async fn two_servers_that_swap_addresses_both_vote_again() {
     addresses.iter().for_each(Proxy::reset);
     eventually("the swap is noticed", async || !up().await).await;
     eventually("both are up again", up).await;
-    assert!(quorum.lock("swapped").try_acquire().await.unwrap().is_some());
+    assert!(quorum.lock("swapped").acquire(PATIENCE).await.is_ok());
 }
 
 #[tokio::test]
@@ -172,9 +172,8 @@ async fn a_node_that_is_back_is_told_where_its_loss_was() {
     .await;
     servers[0].restart().await;
     eventually("it is back", async || state(&quorum, 0) == NodeState::Up).await;
-    assert!(
-        logs.text().contains("WARN quorumlock::node::redis::supervisor: message=connected again: up"),
-        "{}",
-        logs.text()
-    );
+    eventually("its return is told", async || {
+        logs.text().contains("WARN quorumlock::node::redis::supervisor: message=connected again: up")
+    })
+    .await;
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use quorumlock::{Credentials, CredentialsProvider, FetchingCredentials, NodeState, PasswordFile, Quorum};
 
 use crate::common::server::Server;
-use crate::common::{PATIENCE, builder, eventually};
+use crate::common::{PATIENCE, builder, eventually, released};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -72,7 +72,7 @@ async fn a_password_that_is_rotated_in_its_file_needs_no_restart() {
     assert!(!said.contains("old-word") && !said.contains("new-word"), "{said}");
     std::fs::write(&file, "new-word\n").unwrap();
     eventually("all are up again", async || all_up(&quorum)).await;
-    quorum.lock("rotated").acquire(PATIENCE).await.unwrap().release().await.unwrap();
+    released(quorum.lock("rotated").acquire(PATIENCE).await.unwrap().release()).await;
     std::fs::remove_file(&file).unwrap();
     rotate(&servers, "new-word", "new-word");
     let told = async || format!("{:?}", quorum.nodes()).matches("No such file").count() == 3;
@@ -116,13 +116,14 @@ async fn a_provider_that_fails_hangs_or_panics_is_told_and_asked_again() {
         eventually("it is up", async || all_up(&quorum)).await;
         provider.mood.store(mood, SeqCst);
         let before = provider.asked.load(SeqCst);
-        assert!(server.command(&["CLIENT", "KILL", "USER", "locks"]) != "0");
+        // If the machine stalls, the client has no connection just now, and asks all the same.
+        server.command(&["CLIENT", "KILL", "USER", "locks"]);
         eventually(says, async || quorum.nodes()[0].state.to_string().contains(says)).await;
         eventually("it is asked again", async || provider.asked.load(SeqCst) > before + 1).await;
         provider.mood.store(0, SeqCst);
     }
     eventually("it is up", async || all_up(&quorum)).await;
-    quorum.lock("again").acquire(PATIENCE).await.unwrap().release().await.unwrap();
+    released(quorum.lock("again").acquire(PATIENCE).await.unwrap().release()).await;
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorumlock::{QuorumBuilder, Tls};
 
 use crate::common::certificates::Certificates;
-use crate::common::{PATIENCE, builder, refused};
+use crate::common::{PATIENCE, builder, refused, released};
 
 fn quorum(url: &str, tls: Tls) -> QuorumBuilder {
     builder().node(url).tls(tls).max_ttl(Duration::ZERO)
@@ -13,7 +13,7 @@ fn quorum(url: &str, tls: Tls) -> QuorumBuilder {
 
 async fn votes(url: &str, tls: Tls) {
     let quorum = quorum(url, tls).connect().await.unwrap();
-    quorum.lock("encrypted").acquire(PATIENCE).await.unwrap().release().await.unwrap();
+    released(quorum.lock("encrypted").acquire(PATIENCE).await.unwrap().release()).await;
 }
 
 async fn unavailable(url: &str, tls: Tls, says: &str) {

@@ -19,10 +19,10 @@ mod sessions;
 mod stored;
 mod transport;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::eventually;
-use quorumlock::{NodeState, Quorum, QuorumBuilder};
+use quorumlock::{ErrorKind, NodeState, Quorum, QuorumBuilder};
 
 /// Short, so that quarantines are short. Long enough for a machine that stalls.
 const MAX_TTL: Duration = Duration::from_secs(3);
@@ -45,4 +45,13 @@ fn quarantined(quorum: &Quorum, node: usize) -> bool {
 
 async fn is_quarantined(quorum: &Quorum, node: usize) {
     eventually("the node is quarantined", async || quarantined(quorum, node)).await;
+}
+
+/// Checks that nobody can acquire this lock in a quarantine that began after `since`. If the test
+/// stalled, the quarantine may be over.
+async fn grants_nothing(quorum: &Quorum, name: &str, since: Instant, quarantine: Duration) {
+    match quorum.lock(name).acquire(Duration::ZERO).await {
+        Ok(_) => assert!(since.elapsed() >= quarantine, "granted after {:?}", since.elapsed()),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+    }
 }

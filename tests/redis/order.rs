@@ -9,7 +9,7 @@ use quorumlock::Quorum;
 use crate::common::clockwork::library;
 use crate::common::program::command;
 use crate::common::server::Server;
-use crate::common::{ConnectAll, eventually, later, servers, unguarded};
+use crate::common::{ConnectAll, eventually, later, released, servers, unguarded};
 
 const NODES: &str = "QUORUMLOCK_TEST_NODES";
 const MINUTE: Duration = Duration::from_secs(60);
@@ -61,7 +61,7 @@ async fn a_process_whose_wall_clock_is_an_hour_slow_is_served_behind_who_came_ea
     later().await;
     let mut child = slow(&servers);
     waiting(&holder, 2).await;
-    guard.release().await.unwrap();
+    released(guard.release()).await;
     let output = child.stdout.take().unwrap();
     let (token, its_wall) = tokio::task::spawn_blocking(move || told(output)).await.unwrap();
     assert!(its_wall + 3_000 < wall(), "its clock is slow");
@@ -93,5 +93,5 @@ async fn child_that_acquires() {
     let quorum = crate::common::builder().nodes(nodes.split(',')).max_ttl(Duration::ZERO).connect().await.unwrap();
     let guard = quorum.lock("order").acquire(MINUTE).await.unwrap();
     println!("\nacquired {} {}", guard.token(), wall());
-    guard.release().await.unwrap();
+    released(guard.release()).await;
 }

@@ -65,7 +65,7 @@ async fn who_connects_to_a_server_without_a_disk_is_woken_by_it_later() {
     let subscribed = || !server.command(&["PUBSUB", "CHANNELS"]).is_empty();
     eventually("it has subscribed", async || subscribed()).await;
     server.command(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
-    quorum.ready(30 * SECOND).await.unwrap();
+    quorum.ready(PATIENCE).await.unwrap();
     assert!(!logs.text().contains("no wake-ups"), "{}", logs.text());
 }
 

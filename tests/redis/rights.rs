@@ -7,7 +7,7 @@ use quorumlock::{Leader, NodeState, Quorum, Released};
 
 use crate::common::logs::Logs;
 use crate::common::server::Server;
-use crate::common::{ConnectAll, PATIENCE, eventually, servers, unguarded};
+use crate::common::{ConnectAll, PATIENCE, eventually, inspected, released, servers, unguarded};
 use crate::sessions::calls_of;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -30,15 +30,15 @@ async fn clients<const N: usize>(servers: &[Server], rights: &[&str]) -> [Quorum
 async fn hand_over(first: &Quorum, second: &Quorum, name: &str) -> Released {
     let guard = first.lock(name).acquire(PATIENCE).await.unwrap();
     let next = second.lock(name);
-    let waits = tokio::spawn(async move { next.acquire(30 * SECOND).await });
+    let waits = tokio::spawn(async move { next.acquire(PATIENCE).await });
     let on_every_node = async || {
         let seen = first.inspect(name).await.unwrap();
         seen.nodes.iter().all(|(_, said)| said.as_ref().is_ok_and(|entry| entry.waiting == 1))
     };
     eventually("it waits on every node", on_every_node).await;
-    let released = guard.release().await.unwrap();
-    waits.await.unwrap().unwrap().release().await.unwrap();
-    released
+    let ended = released(guard.release()).await;
+    released(waits.await.unwrap().unwrap().release()).await;
+    ended
 }
 
 #[tokio::test]
@@ -51,9 +51,9 @@ async fn client_without_the_right_to_its_channel_waits_in_no_queue() {
     let waits = tokio::spawn(async move { second.lock("contended").acquire(PATIENCE).await });
     let asked = async || calls().iter().zip(&before).all(|(now, before)| *now >= before + 3);
     eventually("it has asked again", asked).await;
-    let seen = first.inspect("contended").await.unwrap();
+    let seen = inspected(&first, "contended").await;
     assert!(seen.nodes.iter().all(|(_, said)| said.as_ref().is_ok_and(|entry| entry.waiting == 0)));
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    assert_eq!(released(guard.release()).await, Released::Released);
     assert!(waits.await.unwrap().unwrap().is_held());
 }
 
@@ -86,7 +86,7 @@ async fn each_node_that_wakes_nobody_is_warned_of_once_with_the_right_that_is_mi
     let again = async || servers.iter().zip(&old).all(fresh) && quorums.iter().all(up);
     eventually("both are connected again", again).await;
     for quorum in quorums {
-        quorum.lock("again").acquire(PATIENCE).await.unwrap().release().await.unwrap();
+        released(quorum.lock("again").acquire(PATIENCE).await.unwrap().release()).await;
     }
     assert_eq!(warnings(), 6, "it is said once\n{}", logs.text());
 }
@@ -106,7 +106,7 @@ async fn seen(looks: &Quorum, leader: &Leader, value: &str) {
     let until = async {
         while leaders.next().await.is_none_or(|seen| (seen.token, &*seen.value) != (leader.token(), value)) {}
     };
-    tokio::time::timeout(30 * SECOND, until).await.unwrap();
+    tokio::time::timeout(PATIENCE, until).await.unwrap();
 }
 
 /// Without news, the observer asks every 5 s. The client logs the refusal once for each node, and
@@ -123,12 +123,14 @@ async fn without_the_right_to_channels_leaders_are_seen_later() {
     for value in ["1", "2"] {
         leader.proclaim(value).await.unwrap();
         let comes = async { while leaders.next().await.is_none_or(|seen| seen.value != value) {} };
-        tokio::time::timeout(30 * SECOND, comes).await.unwrap();
+        tokio::time::timeout(PATIENCE, comes).await.unwrap();
     }
-    let said = logs.text().lines().filter(|line| line.starts_with("WARN") && line.contains("no news of names")).count();
-    assert_eq!(said, 3, "once for each node\n{}", logs.text());
-    assert!(looks.nodes().iter().all(|node| node.state == NodeState::Up));
-    leader.resign().await.unwrap();
+    eventually("all are up", async || looks.nodes().iter().all(|node| node.state == NodeState::Up)).await;
+    let said =
+        || logs.text().lines().filter(|line| line.starts_with("WARN") && line.contains("no news of names")).count();
+    eventually("each node refuses", async || said() >= 3).await;
+    assert_eq!(said(), 3, "once for each node\n{}", logs.text());
+    released(leader.resign()).await;
 }
 
 #[tokio::test]
@@ -146,8 +148,8 @@ async fn a_leader_that_may_not_publish_proclaims_and_is_seen() {
         leader.proclaim("here").await.unwrap();
         while leaders.next().await.is_none_or(|seen| seen.value != "here") {}
     };
-    tokio::time::timeout(30 * SECOND, seen).await.unwrap();
-    assert_eq!(leader.resign().await.unwrap(), Released::Released);
+    tokio::time::timeout(PATIENCE, seen).await.unwrap();
+    assert_eq!(released(leader.resign()).await, Released::Released);
 }
 
 /// The rights that docs/rights.md gives.
@@ -185,27 +187,30 @@ async fn with_the_least_rights_everything_works() {
     let readers = first.rw_lock("readers");
     let (one, other) = (readers.read(PATIENCE).await.unwrap(), second.rw_lock("readers").read(PATIENCE).await.unwrap());
     assert!(second.rw_lock("readers").try_write().await.unwrap().is_none());
-    one.release().await.unwrap();
-    other.release().await.unwrap();
-    readers.write(PATIENCE).await.unwrap().release().await.unwrap();
+    released(one.release()).await;
+    released(other.release()).await;
+    released(readers.write(PATIENCE).await.unwrap().release()).await;
     let permits = first.semaphore("permits", 2).acquire(2, PATIENCE).await.unwrap();
     assert!(second.semaphore("permits", 2).try_acquire(1).await.unwrap().is_none());
-    permits.release().await.unwrap();
+    released(permits.release()).await;
     let done = first.once("once", 60 * SECOND).claim().await.unwrap().unwrap();
-    done.done().await.unwrap();
+    released(done.done()).await;
     assert!(second.once("once", 60 * SECOND).claim().await.unwrap().is_none());
     let session = first.session().grant(PATIENCE).await.unwrap();
     session.lock(["a", "b"], PATIENCE).await.unwrap();
     session.unlock(["a"]).await.unwrap();
-    session.revoke().await.unwrap();
+    released(session.revoke()).await;
     let leader = first.election("it").campaign(PATIENCE).await.unwrap();
     leader.proclaim("here").await.unwrap();
     seen(&second, &leader, "here").await;
-    leader.resign().await.unwrap();
+    released(leader.resign()).await;
     let held = first.lock("held").describe("why").acquire(PATIENCE).await.unwrap();
-    let mut names = second.held_names();
-    let listed = names.next().await.unwrap().unwrap();
-    assert!(listed.iter().any(|(name, _)| name == "held") && names.unread().is_empty());
+    let listed = async || {
+        let mut names = second.held_names();
+        let some = names.next().await.ok().flatten().unwrap_or_default();
+        some.iter().any(|(name, _)| name == "held") && names.unread().is_empty()
+    };
+    eventually("each node is read, and the name is listed", listed).await;
     second.revoke("held").await.unwrap();
     drop(held);
     assert!(!logs.text().contains("NOPERM") && !logs.text().contains("no wake-ups"), "{}", logs.text());

@@ -6,7 +6,7 @@ use futures::future::try_join_all;
 use quorumlock::{LockOptions, Quorum, Session};
 
 use crate::common::server::Server;
-use crate::common::{ConnectAll, PATIENCE, eventually, servers, unguarded};
+use crate::common::{ConnectAll, PATIENCE, eventually, inspected, released, servers, unguarded};
 
 const TTL: Duration = Duration::from_secs(30);
 /// Long enough for a busy machine: an operation that is sent again would be counted again.
@@ -18,8 +18,7 @@ const CALLS: u64 = 16;
 /// How many script calls each server has carried out. The inspection comes after all operations
 /// that were sent before, so these are counted.
 async fn calls(quorum: &Quorum, servers: &[Server]) -> Vec<u64> {
-    let seen = quorum.inspect("name/0").await.unwrap();
-    assert!(seen.nodes.iter().all(|(_, said)| said.is_ok()), "{seen:?}");
+    let _ = inspected(quorum, "name/0").await;
     servers.iter().map(calls_of).collect()
 }
 
@@ -48,17 +47,31 @@ async fn many_locks_are_renewed_and_released_by_a_call_for_128_of_them() {
     }
     // After the first renewal, all locks are renewed together.
     renewed(&session).await;
-    let before = calls(&quorum, &servers).await;
-    renewed(&session).await;
-    let after = calls(&quorum, &servers).await;
-    let spent: Vec<_> = after.iter().zip(before).map(|(after, before)| after - before).collect();
-    // One more call is the inspection. Some hellos may come in between.
-    assert!(spent.iter().all(|calls| (CALLS + 1..=CALLS + 8).contains(calls)), "{spent:?}");
+    let mut after = calls(&quorum, &servers).await;
+    let mut seen: Vec<Vec<u64>> = Vec::new();
+    // If the machine stalls, calls are sent again. So one renewal of four must be as expected.
+    while seen.last().is_none_or(|spent| !are_few(spent)) {
+        assert!(seen.len() < 4, "{seen:?}");
+        let before = after;
+        renewed(&session).await;
+        after = calls(&quorum, &servers).await;
+        seen.push(spent(&before, &after));
+    }
     assert_eq!(session.held().len(), names.len());
-    session.revoke().await.unwrap();
-    let freed = calls(&quorum, &servers).await;
-    let spent: Vec<_> = freed.iter().zip(after).map(|(freed, after)| freed - after).collect();
-    assert!(spent.iter().all(|calls| (CALLS + 1..=CALLS + 8).contains(calls)), "and freed by as many: {spent:?}");
+    let began = Instant::now();
+    released(session.revoke()).await;
+    let freed = spent(&after, &calls(&quorum, &servers).await);
+    assert!(are_few(&freed) || began.elapsed() > ANSWERS, "and freed by as many: {freed:?}");
     let last = names.last().unwrap();
-    assert!(servers.iter().all(|server| server.hold(last).is_none()));
+    eventually("it is free", async || servers.iter().all(|server| server.hold(last).is_none())).await;
+}
+
+fn spent(before: &[u64], after: &[u64]) -> Vec<u64> {
+    after.iter().zip(before).map(|(after, before)| after - before).collect()
+}
+
+/// Whether each server got a call for each batch. One more call is the inspection. Some hellos may
+/// come in between.
+fn are_few(spent: &[u64]) -> bool {
+    spent.iter().all(|calls| (CALLS + 1..=CALLS + 8).contains(calls))
 }

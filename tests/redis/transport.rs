@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorumlock::{Quorum, Transport};
 
 use crate::common::fake::{Fake, well};
-use crate::common::{eventually, servers};
+use crate::common::{PATIENCE, eventually, released, servers};
 
 /// The commands that a client sends until it is connected. fred sends some of its own.
 async fn greeting_of(transport: Transport) -> Vec<String> {
@@ -18,7 +18,7 @@ async fn greeting_of(transport: Transport) -> Vec<String> {
     })
     .await;
     let quorum = Quorum::builder().transport(transport).node(fake.url()).max_ttl(Duration::ZERO);
-    let quorum = quorum.connect().await.unwrap();
+    let quorum = quorum.connect_timeout(PATIENCE).connect().await.unwrap();
     quorum.shutdown(Duration::from_secs(1)).await;
     let heard = heard.lock().unwrap();
     heard.clone()
@@ -44,15 +44,15 @@ async fn a_lock_passes_between_clients_over_different_transports() {
         clients.push(builder.connect().await.unwrap());
     }
     for turn in 0..4 {
-        let mut held = Some(clients[turn % clients.len()].lock("passed").acquire_default().await.unwrap());
+        let mut held = Some(clients[turn % clients.len()].lock("passed").acquire(PATIENCE).await.unwrap());
         let next = clients[(turn + 1) % clients.len()].lock("passed");
-        let waiting = tokio::spawn(async move { next.acquire_default().await });
+        let waiting = tokio::spawn(async move { next.acquire(PATIENCE).await });
         let other = clients[(turn + 2) % clients.len()].lock("passed");
-        eventually("somebody waits", async || other.try_acquire().await.unwrap().is_none()).await;
+        eventually("somebody waits", async || matches!(other.try_acquire().await, Ok(None))).await;
         let token = held.as_ref().unwrap().token();
-        held.take().unwrap().release().await.unwrap();
+        released(held.take().unwrap().release()).await;
         let guard = waiting.await.unwrap().unwrap();
         assert!(guard.token() > token);
-        guard.release().await.unwrap();
+        released(guard.release()).await;
     }
 }

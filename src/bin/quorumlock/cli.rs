@@ -287,7 +287,7 @@ pub(crate) struct Run {
 #[command(
     mut_arg("names", |name| name.action(ArgAction::Set).num_args(1).index(1).help("The election's name: the leader holds the lock on it")),
     mut_arg("command", |command| command.index(2).help("The command. In its environment are QUORUMLOCK_NAME and QUORUMLOCK_FENCING_TOKEN")),
-    mut_arg("conflict_exit_code", |code| code.help("The exit code if somebody else leads until the timeout (with --no-wait: at once): 0 to 255 [default: 75]")),
+    mut_arg("conflict_exit_code", |code| code.help("The exit code if somebody else still leads at the timeout (with --no-wait: at the first try): 0 to 255 [default: 75]")),
     mut_arg("describe", |describe| describe.hide(true)),
     mut_arg("shared", |shared| shared.hide(true)),
     mut_arg("permits", |permits| permits.hide(true)),

@@ -153,7 +153,7 @@ impl Seen<'_> {
 
     fn two_servers(&self, node: usize) -> String {
         let ids: Vec<_> = self.lists.servers(node).into_iter().collect();
-        format!("clients meet two servers behind the name {}: {}", self.nodes[node].name, ids.join(", "))
+        format!("clients meet two servers behind the name {}, with the ids {}", self.nodes[node].name, ids.join(", "))
     }
 
     fn sentence(&self) -> String {

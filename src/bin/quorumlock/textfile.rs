@@ -44,8 +44,8 @@ impl Textfile {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        tempfile::tempfile_in(folder)
-            .map_err(|error| Failure::usage(format!("{option}: cannot make a file in its folder: {error}")))?;
+        let cannot = |error| format!("{option}: cannot make a file in the folder {}: {error}", folder.display());
+        tempfile::tempfile_in(folder).map_err(|error| Failure::usage(cannot(error)))?;
         Ok(Checked { path: path.to_owned(), folder: folder.to_owned(), run: run.to_owned() })
     }
 

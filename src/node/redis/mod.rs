@@ -299,7 +299,8 @@ impl RedisNode {
     ) -> crate::error::Result<Self> {
         let settings = Settings {
             quorum: "default".into(),
-            timeout: Duration::from_secs(10),
+            // Tests check each reply, so a machine that stalls must cost none.
+            timeout: Duration::from_secs(60),
             max_ttl: Duration::ZERO,
             list: Arc::new(List::new("alone", ["alone"], Duration::ZERO)),
             greets: Intent::Put,

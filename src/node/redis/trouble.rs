@@ -154,7 +154,8 @@ fn distrust(debug: &str) -> Option<Trouble> {
     }))
 }
 
-/// The failure if the server's certificate is for other names, which the debug text lists.
+/// The failure if the server's certificate does not have the host's name. `why` is the debug text of
+/// rustls, which usually lists the names in the certificate.
 fn other_name(why: &str) -> Trouble {
     let presented = why.split_once("presented: [").and_then(|(_, rest)| rest.split_once(']')).map(|(names, _)| names);
     match presented.map(names) {

@@ -8,7 +8,7 @@ use crate::rules::list::OldAtOnce;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MAX_TTL: Duration = Duration::from_secs(60);
-/// The length of a quarantine that begins now.
+/// How long a new record is quarantined: 1.01 `MAX_TTL`.
 const QUARANTINE: Duration = Duration::from_millis(60_600);
 
 fn at(seconds: u32) -> Tick {

@@ -6,8 +6,8 @@ use super::event::{Event, Kind};
 use super::seen::{Hold, Mood, Node};
 use crate::duration::show;
 
-/// A hold has little time left if less than a fourth of its longest reported time is left. A holder
-/// that renews in time always has more time left.
+/// A hold has little time left if its remaining time is less than a fourth of the longest remaining
+/// time that was reported for it. A holder that renews in time always has more time left.
 const LITTLE: u32 = 4;
 /// If two observations of a hold are this far apart, the name may have been free in between.
 const HANDED_OVER: Duration = Duration::from_secs(2);
