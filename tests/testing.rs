@@ -80,7 +80,10 @@ async fn what_is_not_in_memory_or_has_no_name_is_refused() {
     let quorum = unguarded(&servers).connect_all().await;
     let guard = quorum.lock("it").acquire(PATIENCE).await.unwrap();
     for error in [testing::hold(&quorum, "other").await.unwrap_err(), testing::lose(&quorum, "it").unwrap_err()] {
-        assert!(error.is_config() && error.to_string().contains("needs one of Quorum::in_memory"), "{error}");
+        assert!(
+            error.is_config() && error.to_string().contains("needs a quorum in memory (Quorum::in_memory)"),
+            "{error}"
+        );
     }
     assert!(guard.is_held());
     let quorum = Quorum::in_memory(3).unwrap();

@@ -73,8 +73,8 @@ fn what_is_not_in_memory_or_has_no_name_or_is_within_a_runtime_is_refused() {
     let runtime = Runtime::new().unwrap();
     let within = |said: &dyn Fn() -> quorumlock::Error| runtime.block_on(async { said() });
     let refused = [
-        (hold(&real, "it").unwrap_err(), "needs one of Quorum::in_memory"),
-        (lose(&real, "it").unwrap_err(), "needs one of Quorum::in_memory"),
+        (hold(&real, "it").unwrap_err(), "needs a quorum in memory (Quorum::in_memory)"),
+        (lose(&real, "it").unwrap_err(), "needs a quorum in memory (Quorum::in_memory)"),
         (hold(&memory, "").unwrap_err(), "name is empty"),
         (lose(&memory, "").unwrap_err(), "name is empty"),
         (within(&|| hold(&memory, "it").unwrap_err()), "within a Tokio runtime"),

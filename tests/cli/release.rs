@@ -24,7 +24,10 @@ async fn it_asks_and_no_means_no_and_yes_means_that_the_old_holder_learns_of_it(
     let mut asked = Asked::start(over(&servers).args(["release", "job", "--force", "--now", "--json"]));
     asked.answers("n\n");
     let (code, out, err) = asked.done();
-    assert!(code == 1 && out.contains("; the answer was no\"") && err.contains("until then two may"), "{out}{err}");
+    assert!(
+        code == 1 && out.contains("; the answer was no\"") && err.contains("until then two clients may"),
+        "{out}{err}"
+    );
     for answer in ["\u{4}", "\n", "n\n", "maybe\n"] {
         let (code, out, err) = answered(answer);
         assert_eq!((code, out.as_str()), (1, ""));
@@ -91,7 +94,7 @@ async fn now_frees_the_name_under_its_holder_and_says_what_that_may_do() {
     line_of(&folder.path().join("token"));
     let (code, out, err) = done(over(&servers).args(["release", "job", "--force", "--now", "--yes"]));
     assert!(code == 0 && out.contains("\"job\" released"), "{out}{err}");
-    assert!(err.contains("two may hold the lock"), "{err}");
+    assert!(err.contains("two clients may hold the lock"), "{err}");
     until_released(&servers, "job");
     // Point 9 of "What is not promised": there may be two holders.
     assert_eq!(done(over(&servers).args(["run", "job", "--timeout", "1h", "--", "true"])).0, 0);
@@ -141,7 +144,7 @@ async fn where_too_few_nodes_vote_no_name_is_told_to_have_been_free() {
     }
     servers[0].take("job", "somebody");
     let (code, _, err) = quarantined(&[]);
-    assert!(code == 69 && err.contains("it was taken away from somebody"), "{err}");
+    assert!(code == 69 && err.contains("the name was taken away from somebody"), "{err}");
 }
 
 #[tokio::test]

@@ -92,21 +92,24 @@ async fn a_provider_of_a_programs_own_stands_before_a_quorum(world: impl World) 
     let set = scoped.lock_all(&["a", "b"]);
     for error in [set.acquire(SECOND).await.err(), set.acquire_default().await.err(), set.try_acquire().await.err()] {
         let error = error.expect("it has none");
-        assert!(error.is_config() && error.to_string().contains("has no locks on several names"), "{error}");
+        assert!(
+            error.is_config() && error.to_string().contains("does not implement locks on several names"),
+            "{error}"
+        );
     }
     let prices = scoped.rw_lock("prices");
     let reads = [prices.read(SECOND).await.err(), prices.read_default().await.err(), prices.try_read().await.err()];
     let writes = [prices.write(SECOND).await.err(), prices.write_default().await.err(), prices.try_write().await.err()];
     for error in reads.into_iter().chain(writes) {
         let error = error.expect("it has none");
-        assert!(error.is_config() && error.to_string().contains("has no reader-writer locks"), "{error}");
+        assert!(error.is_config() && error.to_string().contains("does not implement reader-writer locks"), "{error}");
     }
     let pool = scoped.semaphore("pool", 2);
     for error in
         [pool.acquire(1, SECOND).await.err(), pool.acquire_default(1).await.err(), pool.try_acquire(1).await.err()]
     {
         let error = error.expect("it has none");
-        assert!(error.is_config() && error.to_string().contains("has no semaphores"), "{error}");
+        assert!(error.is_config() && error.to_string().contains("does not implement semaphores"), "{error}");
     }
 }
 

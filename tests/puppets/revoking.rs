@@ -108,7 +108,7 @@ async fn too_few_that_vote_are_an_error_that_tells_from_whom_it_was_taken() {
         last.iter().for_each(|reply| stage.answer(0, || Some(reply.clone())));
         let error = revoking.await.unwrap().unwrap_err();
         assert!(error.is_unavailable() && error.to_string().contains("nobody can tell who holds \"it\""), "{error}");
-        assert!(error.to_string().contains("it was taken away from one"), "{error}");
+        assert!(error.to_string().contains("the name was taken away from one"), "{error}");
         let said = ["raise maxmemory", "no answer"];
         assert!(said.iter().any(|why| error.nodes()[0].said.contains(why)), "{error}");
         assert!(error.nodes()[2].said.contains("quarantined"), "{error}");

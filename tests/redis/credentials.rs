@@ -108,7 +108,7 @@ async fn a_provider_that_fails_hangs_or_panics_is_told_and_asked_again() {
     let builder = builder().node(server.url()).max_ttl(Duration::ZERO).credentials(provider.clone());
     let quorum = builder.node_timeout(SECOND / 2).connect().await.unwrap();
     for (mood, says) in [
-        (1, "the credentials for this node could not be had: the vault is sealed"),
+        (1, "the credentials for this node could not be fetched: the vault is sealed"),
         (2, "the credentials for this node did not come within node_timeout"),
         (3, "could not be fetched: the provider panicked"),
         (4, "could not be fetched: the provider panicked"),

@@ -51,7 +51,7 @@ async fn a_certificate_must_be_for_the_name_that_is_given_or_that_of_the_address
     for host in ["localhost", "127.0.0.1"] {
         let url = format!("rediss://{host}:{port}");
         unavailable(&url, trusted(), "its certificate is not for the host name in the address").await;
-        unavailable(&url, trusted().server_name("redis.us.internal"), "for other host names").await;
+        unavailable(&url, trusted().server_name("redis.us.internal"), "not for the host name").await;
         votes(&url, trusted().server_name("redis.eu.internal")).await;
         votes(&format!("{url}?server_name=redis.eu.internal"), trusted().server_name("redis.us.internal")).await;
     }
@@ -68,7 +68,7 @@ async fn a_server_that_asks_for_certificates_takes_only_clients_that_it_knows() 
     let read = |name| std::fs::read(made.path(name)).unwrap();
     votes(&url, trusted().client_certificate_pem(read("client.pem"), read("client.key"))).await;
     votes(&format!("{url}?cert={}&key={}", made.file("client.pem"), made.file("client.key")), trusted()).await;
-    unavailable(&url, trusted(), "takes only clients with a certificate").await;
+    unavailable(&url, trusted(), "accepts only clients with a certificate").await;
     let stranger = trusted().client_certificate(made.path("stranger.pem"), made.path("stranger.key"));
     unavailable(&url, stranger, "does not know the authority that signed it; name a certificate of the server's").await;
     made.sign_as("no-client", "ca", "client", 9, "basicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\n");
@@ -89,7 +89,7 @@ async fn what_is_wrong_with_the_options_is_told_before_anything_is_sent() {
         ("redis://127.0.0.1:1", Tls::new().ca_file(made.path("ca.pem")), "write rediss://"),
         (url, Tls::new().ca_file("/nowhere/ca.pem"), "/nowhere/ca.pem: No such file"),
         (url, Tls::new().ca_file(made.path("ca.key")), "ca.key: it has no certificate"),
-        (url, pair("client.pem", "stranger.key"), "the private key is not that of the client certificate"),
+        (url, pair("client.pem", "stranger.key"), "the private key does not belong to the client certificate"),
         (url, pair("client.pem", "client.pem"), "client.pem: it has no private key"),
         (url, pair("version-1.pem", "version-1.key"), "of an X.509 version below 3; make one of version 3"),
         (url, Tls::new().server_name("not a name"), "no certificate can be for a host with this name"),

@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(node("redis://eu"), ["redis://eu?name=eu%2D1"]);
         assert_eq!(node("rediss://eu?ca=/ca.pem"), ["rediss://eu?ca=/ca.pem&name=eu%2D1"]);
         let twice = refused("[[nodes]]\nname = \"eu-1\"\nurl = \"redis://eu?db=1&name=eu-2\"\n");
-        assert!(twice.contains("node 1: it has a name in its url and another one beside that"), "{twice}");
+        assert!(twice.contains("node 1: its url has a name, and the field `name` has another"), "{twice}");
     }
 
     #[test]

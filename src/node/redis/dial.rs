@@ -347,7 +347,7 @@ mod tests {
         });
         for _ in 0..3 {
             let late = route.find(&tcp(7), Duration::from_millis(1)).await.unwrap_err();
-            assert!(late.to_string().contains("not looked up within node_timeout"), "{late}");
+            assert!(late.to_string().contains("did not end within node_timeout"), "{late}");
         }
         ANSWERS.store(true, Relaxed);
         for look_ups in [1, 2] {

@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(shown("redis://eu?name=one"), "redis://eu:6379", "the name is not shown");
         let endpoint = |text: &str| Endpoint::parse(text).unwrap();
         assert_eq!(&*endpoint("redis://eu").named("one").unwrap().name(), "one");
-        assert!(endpoint("redis://eu?name=one").named("two").unwrap_err().to_string().contains("give one"));
+        assert!(endpoint("redis://eu?name=one").named("two").unwrap_err().to_string().contains("give only one"));
         for bad in ["redis://eu?name=", "redis://eu?name=a%20b", "redis://eu?name=%C3%A4"] {
             assert!(shown(bad).contains("a node's name must have 1 to 64"), "{bad}");
         }

@@ -382,7 +382,7 @@ mod tests {
             assert!(said.contains(says) && !said.contains("secret"), "{said}");
         }
         let key = Pem::Text(b"secret".as_slice().into()).private_key().unwrap_err();
-        assert!(key.contains("no private key without a passphrase") && !key.contains("secret"), "{key}");
+        assert!(key.contains("no private key, or the key has a passphrase") && !key.contains("secret"), "{key}");
     }
 
     #[test]
