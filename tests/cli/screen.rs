@@ -118,8 +118,8 @@ pub(super) const fn size(columns: u16, rows: u16) -> Winsize {
     Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
-/// The command, with this terminal as its controlling terminal: a program learns of a new size only
-/// from there.
+/// Runs the command with `terminal` as its controlling terminal. Only a controlling terminal sends
+/// SIGWINCH when its size changes.
 fn with_terminal(command: &Command, terminal: &OwnedFd) -> Command {
     let mut own = program::command("setsid");
     own.arg("-c").arg(command.get_program()).args(command.get_args()).env("TERM", "xterm-256color");

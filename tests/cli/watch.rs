@@ -153,7 +153,7 @@ async fn name_that_is_released_and_then_taken_is_not_handed_over() {
     first.send(Signal::TERM);
     let _ = first.done();
     let _second = holder(&servers, "job", "second");
-    // On a busy machine, a search may miss the name. Then nothing tells how its holder changed.
+    // On a busy machine, `watch` may miss the change of holder. It must not report a hand-over.
     screen.comes_to("the second holder", |text| {
         text.lines().any(|line| line.starts_with("job ") && line.contains("second"))
     });

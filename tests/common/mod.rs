@@ -27,8 +27,8 @@ use std::time::{Duration, Instant};
 use quorumlock::{Error, Inspected, Quorum, QuorumBuilder, QuorumLock, Released, Transport};
 use server::Server;
 
-/// How long a condition may take before the test fails. Much longer than usual, since machines may
-/// stall.
+/// How long a condition may take before the test fails. This is much longer than conditions usually
+/// take, since machines may stall.
 pub const PATIENCE: Duration = Duration::from_secs(50);
 
 /// Waits, so that a caller that begins now comes behind all present waiters. Nodes order waiters by

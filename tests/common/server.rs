@@ -213,7 +213,7 @@ impl Server {
     }
 
     /// When the hold of a name ends, in milliseconds since the epoch by the server's clock. 0 if
-    /// this server does not hold the name: the lock may be on a quorum of the other servers.
+    /// nobody holds the name on this server. The lock may still be held, on the other servers.
     pub fn ends(&self, name: &str) -> u128 {
         self.command(&["HGET", &key(name), "until"]).parse().unwrap_or(0)
     }

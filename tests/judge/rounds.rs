@@ -11,8 +11,9 @@ use super::rule::{Rule, Verdict};
 /// One try to hold a name: the owner, and the name.
 pub type Try = (Owner, u8);
 
-/// How long after a holder gave its lock up all nodes must have been asked to release it. A lock
-/// that expires is released by a timer, which fires in whole milliseconds.
+/// How long after a holder gave its lock up all nodes must have been asked to release it. When a
+/// lock expires, a timer sends its release. Timers round to whole milliseconds, so this may be a
+/// millisecond or two late.
 const SOON: Micros = 3_000;
 
 /// How often a node may reply `stale` to one ballot before the owner must ask with another ballot.
@@ -24,7 +25,7 @@ const IN_VAIN: u32 = 3;
 const ROUND: Micros = 2 * SECOND;
 const DRIFT: Micros = 1_000;
 
-/// How late timers of whole milliseconds may end a wait.
+/// How much later than its limit a round may end: timers round to whole milliseconds.
 const TIMERS: Micros = 10_000;
 
 /// The state of one try to hold a name.

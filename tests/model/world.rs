@@ -193,7 +193,8 @@ impl World {
     fn of_client(&self, scope: &Scope, number: usize, actions: &mut Vec<Action>) {
         let client = &self.clients[number];
         let more = client.rounds < scope.rounds[number];
-        // If the clients are alike, only client 0 begins first.
+        // If both clients are readers, or both are writers, client 0 begins before client 1: the
+        // other order shows almost the same worlds.
         let first = number == 0 || self.clients[0].rounds > 0 || scope.reads[0] != scope.reads[1];
         match &client.state {
             State::Idle if more && first => actions.push(Action::Begin(number)),

@@ -40,7 +40,7 @@ fn what_a_push_shows_of_a_clock_is_remembered() {
     guard.observe(SECOND * 1_000, at(100), at(110));
     assert!(
         !guard.observe_push(SECOND * 1_001, at(101)),
-        "its clock is ahead by 900 s, the highest that the answer allows"
+        "the push shows a clock that is ahead by at least 900 s, as far as the reply allows"
     );
     assert!(guard.observe(SECOND * 1_005, at(111), at(112)), "the clock is less far ahead now");
 }
