@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{ConnectAll, released, servers, unguarded};
+use common::{ConnectAll, PATIENCE, released, servers, unguarded};
 use quorumlock::Released;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -18,7 +18,8 @@ async fn five_real_servers_grant_one_lock_at_a_time() {
     let task = |_| {
         let (lock, inside) = (quorum.lock("orders/42"), inside.clone());
         async move {
-            let guard = lock.acquire(Duration::from_secs(3_600)).await.unwrap();
+            // Less than the ttl: a lock that is not released must end no wait.
+            let guard = lock.acquire(10 * PATIENCE).await.unwrap();
             let (left, began) = (guard.remaining(), Instant::now());
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
             tokio::task::yield_now().await;

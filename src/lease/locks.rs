@@ -358,7 +358,8 @@ impl Locks {
     }
 
     /// Releases lost locks: all locks, or only those past their deadline. Nodes keep the other
-    /// locks until the holder drops them, since work under these locks may not have ended.
+    /// locks until the holder drops them, or until their deadline, since work under these locks may
+    /// not have ended.
     fn let_go(&self, state: MutexGuard<'_, State>, all: bool) {
         let now = self.now();
         if let Phase::Lost(_) = state.kept.tenancy.phase() {

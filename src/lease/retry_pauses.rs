@@ -13,9 +13,10 @@ use crate::rules::Backoff;
 /// Pauses between tries.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(100), max: Duration::from_secs(2) };
 
-/// The longest pause if nodes may hold a name for longer than a lease, such as for `Once`. Up to
-/// this limit, a pause is at least half of the time since the first try, and at most this whole
-/// time. So a node that was away for some seconds gets the release after about as many seconds.
+/// The longest pause if nodes may hold a name for longer than a lease, such as for `Once`. Once a
+/// ttl has passed since the first try, and up to this limit, a pause is at least half of the time
+/// since the first try, and at most this whole time. So a node that was away gets the release after
+/// at most about as long again.
 const RARELY: Duration = Duration::from_secs(60);
 
 /// Schedules another try of every release that arrives. Ends when no sender is left.

@@ -14,7 +14,8 @@ pub struct Hint {
     pub acquisition: Arc<str>,
     /// The time until the waiter must ask again. It is zero with a hand-over, and if the name is
     /// free but could not be handed over. Otherwise it ends when the waiter's last ask is H / 2
-    /// ago. H is the time that a hand-over to this waiter lasts.
+    /// ago; it is zero if that moment has passed. H is the time that a hand-over to this waiter
+    /// lasts.
     pub after: Duration,
     /// The hand-over, if the node granted the name to this waiter.
     pub granted: Option<HandedOver>,

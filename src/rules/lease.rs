@@ -205,8 +205,8 @@ impl LeaseState {
     }
 
     /// Like [`first_renewal`](Self::first_renewal), for a lease that joins the leases of a session.
-    /// The first renewal is sent as late as later renewals are. It needs no wider spread in time:
-    /// the renewals of a session are already spread.
+    /// Unless the lock was handed over, the first renewal is sent as late as later renewals are. It
+    /// needs no wider spread in time: the renewals of a session are already spread.
     #[must_use]
     pub fn joins(&self, won: &Won, pace: Pace<impl FnOnce() -> u64>) -> Option<Due> {
         self.soon(won, pace.round_trip).or_else(|| pace.next(won.t0, self.first_due()))

@@ -96,8 +96,8 @@ impl List {
         if self.max_ttl.is_zero() { EVERY } else { EVERY.min(self.max_ttl / 5) }
     }
 
-    /// A list stays in force for max_ttl plus this time. For the same time, nodes keep the record
-    /// ids that clients report.
+    /// A list stays in force for max_ttl plus this time. Nodes keep the record ids that clients
+    /// report for this time alone.
     #[must_use]
     pub fn spare(&self) -> Duration {
         self.every() * 3

@@ -21,6 +21,7 @@ fn all_names_that_are_held_are_found(world: &World) {
         }
         assert!(pages.next().is_none());
         found.sort();
+        assert!(found.windows(2).all(|pair| pair[0] != pair[1]), "a name was found twice");
         found == names && pages.is_complete() && pages.looked_at() >= 900 && pages.unread().is_empty()
     });
     drop(guard);

@@ -38,15 +38,20 @@ async fn new_servers_vote_at_once_by_the_operators_word() {
 #[tokio::test]
 async fn a_run_over_new_servers_says_both_ways_out_at_once() {
     let servers = new_servers(3).await;
-    // The command fails once it knows that a quorum is in quarantine. By then, the other node may
-    // have no record.
+    let long = |words: &[&str]| {
+        let mut command = guarded(&servers, words);
+        command.env("QUORUMLOCK_MAX_TTL", "1h");
+        command
+    };
+    // The command fails once it knows that a quorum is in quarantine, and not at its timeout. By
+    // then, the other node may have no record.
     until("each has a record", || {
-        let (code, _, err) = done(&mut guarded(&servers, &["run", "job", "--timeout", "30s", "--", "true"]));
+        let (code, _, err) = done(&mut long(&["run", "job", "--timeout", "30min", "--", "true"]));
         assert!(code == 69 && err.contains("quarantined for"), "{code} {err}");
         assert!(err.contains("use a longer timeout") && err.contains("`quorumlock init`"), "{err}");
         servers.iter().all(|server| !server.record("id").is_empty())
     });
-    let (code, out, _) = done(guarded(&servers, &["init", "--yes"]).args(EACH_NODE));
+    let (code, out, _) = done(long(&["init", "--yes"]).args(EACH_NODE));
     let told = "nothing was done, since a client came before: 0 of 3 nodes vote; a quorum votes in ";
     assert!(code == 69 && out.starts_with(told), "{code} {out}");
 }

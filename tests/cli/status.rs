@@ -182,7 +182,7 @@ async fn the_line_is_shown() {
 async fn waiter_killed_at_the_head_of_the_line_keeps_nobody_out() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "echo > $0/in; until [ -e $0/go ]; do sleep 0.01; done";
-    let mut holder = Background::start(&mut run(&servers, "job", &["--timeout", "1h"], script, folder.path()));
+    let holder = Background::start(&mut run(&servers, "job", &["--timeout", "1h"], script, folder.path()));
     super::until("it is held", || folder.path().join("in").exists());
     let options = ["--timeout", "1h"];
     let mut dead = Background::start(&mut run(&servers, "job", &options, "true", folder.path()));
@@ -192,7 +192,7 @@ async fn waiter_killed_at_the_head_of_the_line_keeps_nobody_out() {
     dead.send(rustix::process::Signal::KILL);
     dead.child().wait().unwrap();
     std::fs::write(folder.path().join("go"), "").unwrap();
-    holder.child().wait().unwrap();
+    let _ = holder.done();
     assert_eq!(next.done().1, "inside\n");
 }
 

@@ -237,6 +237,7 @@ async fn a_snapshot_from_before_the_lock_lets_nobody_in_while_it_is_held() {
     for server in &mut servers[..2] {
         server.restart().await;
     }
+    let began = Instant::now();
     let second = loop {
         let held = guard.is_held();
         match other.lock("a").acquire(NOW).await {
@@ -244,6 +245,7 @@ async fn a_snapshot_from_before_the_lock_lets_nobody_in_while_it_is_held() {
             // A lock that was lost must not become held again.
             Err(_) => assert!(held || !guard.is_held()),
         }
+        assert!(began.elapsed() < PATIENCE, "they never vote again");
         tokio::time::sleep(Duration::from_millis(1)).await;
     };
     assert!(!guard.is_held(), "two hold it");

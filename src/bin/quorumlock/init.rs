@@ -34,7 +34,7 @@ pub(crate) async fn init(args: Init) -> Outcome {
     let names: Vec<_> = members.nodes.iter().map(|node| &*node.name).collect();
     let what = format!("{} will vote at once", names.join(", "));
     if !args.yes {
-        // `Quorum::init` checks the same again. Ask only if it can succeed.
+        // Do not ask if `Quorum::init` must fail. It checks this again, and also looks for keys.
         can_be_new(&members)?;
     }
     if !args.yes && !output::confirmed(&what, QUESTION).await? {
@@ -83,7 +83,10 @@ async fn said(args: &Init, quorum: &Quorum, done: Done) -> Outcome {
 fn can_be_new(members: &Members) -> Result<(), Failure> {
     let why = |node: &NodeMembers| match &node.record {
         Ok(None) => None,
-        Ok(Some(_)) => Some(format!("\n  {}: it has a record: clients have used it", node.node)),
+        Ok(Some(_)) => Some(format!(
+            "\n  {}: it has a record: clients have used this node, or a client has connected just now",
+            node.node
+        )),
         Err(why) => Some(format!("\n  {}: {why}", node.node)),
     };
     let unfit: String = members.nodes.iter().filter_map(why).collect();

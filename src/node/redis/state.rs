@@ -24,7 +24,7 @@ pub(super) struct State {
     pub(super) hinting: bool,
     /// Why wake-ups failed for the first time, if they ever failed.
     pub(super) silent: Option<String>,
-    /// Whether the log says that the node is quarantined, and does not say yet that this is over.
+    /// Whether the log has a warning of a quarantine, and no line yet that this quarantine is over.
     pub(super) warned: bool,
     /// Whether a warning was logged that the server refuses subscriptions to news of names.
     pub(super) newsless: bool,

@@ -66,28 +66,34 @@ const OWNER: usize = 18;
 /// out the random part between pid and number. So owners of two clients in one process may look the
 /// same.
 pub(crate) fn cut(holder: &str) -> String {
+    cut_to(holder, OWNER)
+}
+
+/// Shortens a long owner to `most` characters: 18, or one less.
+fn cut_to(holder: &str, most: usize) -> String {
     let characters: Vec<_> = holder.chars().collect();
-    if characters.len() <= OWNER {
+    if characters.len() <= most {
         return holder.to_owned();
     }
     let mut parts = holder.rsplitn(4, '/');
     if let (Some(number), Some(_), Some(pid), Some(host)) = (parts.next(), parts.next(), parts.next(), parts.next()) {
         let end = format!("/{pid}..{number}");
-        let room = OWNER.saturating_sub(end.len());
+        let room = most.saturating_sub(end.len());
         if host.chars().count() <= room {
             return format!("{host}{end}");
         } else if room > 2 {
             return format!("{}..{end}", host.chars().take(room - 2).collect::<String>());
         }
     }
-    characters[..6].iter().chain(&['.', '.']).chain(&characters[characters.len() - 10..]).collect()
+    let end = &characters[characters.len() + 8 - most..];
+    characters[..6].iter().chain(&['.', '.']).chain(end).collect()
 }
 
 /// The holder that one node names, for a table. `?` behind it means that the node does not vote, and
 /// that no quorum names this holder: it may be a waiter that was handed the name there.
 pub(crate) fn in_cell(inspected: &Inspected, holder: &str, votes: bool) -> String {
     let is_known = votes || inspected.readers().is_some() || inspected.holder() == Some(holder);
-    if is_known { cut(holder) } else { format!("{}?", cut(holder)) }
+    if is_known { cut(holder) } else { format!("{}?", cut_to(holder, OWNER - 1)) }
 }
 
 /// A name in a form that is safe on a terminal: a name may contain control characters.
@@ -157,6 +163,17 @@ mod tests {
         let held = || Ok(Inspection::held("a".to_owned(), 1, None, 7));
         inspected.nodes[0].1 = held();
         assert_eq!([true, false].map(|votes| in_cell(&inspected, "a", votes)), ["a", "a?"]);
+        for owner in [
+            "machine-c9.internal/4711/0c9d6f0e/s12",
+            "host/4194304/0c9d6f0e/123456789",
+            "x\u{e4}\u{e4}x".repeat(9).as_str(),
+        ] {
+            let cell = in_cell(&inspected, owner, false);
+            assert!(
+                cell.chars().count() <= OWNER && cell.ends_with('?'),
+                "a column of `watch` has no more room: {cell}"
+            );
+        }
         inspected.nodes[1].1 = held();
         assert_eq!([true, false].map(|votes| in_cell(&inspected, "a", votes)), ["a", "a"]);
     }

@@ -159,11 +159,14 @@ impl<'a> Verdict<'a> {
         self.are_quorum(|vote| matches!(vote, Vote::Now | Vote::NotThisName(_)))
     }
 
-    /// Whether a quorum of nodes renews held locks. A quarantined node renews locks, too.
+    /// Whether a quorum of nodes renews held locks, as far as this command can see. A quarantined
+    /// node renews locks, too, and so does a node on which another list is in force.
     fn a_quorum_renews(&self) -> bool {
-        let renews = |node: &&Node<'_>| {
-            let writes = node.lacks().is_none_or(|lacks| lacks.writes.is_none());
-            node.status.state.is_admitted() && node.said.is_ok() && writes
+        use NodeState::{OtherList, Quarantined, Twins, Up};
+        let renews = |node: &&Node<'_>| match node.status.state {
+            OtherList { .. } | Twins { .. } => true,
+            Up | Quarantined { .. } => node.knows_names() && node.takes_writes(),
+            _ => false,
         };
         self.nodes.iter().filter(renews).count() >= self.quorum()
     }
@@ -249,7 +252,10 @@ impl<'a> Verdict<'a> {
                 left(wait)
             ),
             _ if self.only_this_name() => ": this name cannot be locked, but other names can".to_owned(),
-            _ if !self.a_quorum_renews() => ": no lock can be acquired, and held locks end within their ttl".to_owned(),
+            _ if !self.a_quorum_renews() => {
+                ": no lock can be acquired. Unless other clients reach more nodes, held locks end within their ttl"
+                    .to_owned()
+            }
             _ => ": no lock can be acquired".to_owned(),
         }
     }
@@ -332,6 +338,8 @@ mod tests {
         assert!(!ends(&[node(NodeState::Up, "run"), quarantined(30, "run"), down()]).await);
         assert!(!ends(&[node(NodeState::Up, "run"), full(node(NodeState::Up, "run")), down()]).await);
         assert!(!ends(&[node(NodeState::Up, "run"), node(NodeState::Up, "run"), down()]).await);
+        let other = || node(NodeState::OtherList { why: "theirs is \"jobs\"".into() }, "run");
+        assert!(!ends(&[other(), other(), down()]).await, "the clients of that list renew their locks");
     }
 
     #[tokio::test]

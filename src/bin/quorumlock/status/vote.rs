@@ -69,6 +69,16 @@ impl Node<'_> {
         self.asked.as_ref().ok()?.as_ref()
     }
 
+    /// Whether the node replies about names. An error about one name is such a reply.
+    pub(super) fn knows_names(&self) -> bool {
+        self.said.as_ref().err().is_none_or(|why| is_of_the_name(why))
+    }
+
+    /// Whether no reply shows that the node refuses writes.
+    pub(super) fn takes_writes(&self) -> bool {
+        self.lacks().is_none_or(|lacks| lacks.writes.is_none())
+    }
+
     pub(super) fn vote(&self) -> Vote {
         let nothing = self.grants_nothing().map(Vote::GrantsNothing);
         match (self.said, &self.status.unreadable) {

@@ -224,7 +224,8 @@ fn hold(inspected: &Inspected) -> Hold {
 pub(super) fn names(names: &HeldNames, held: &[(String, Inspected)], whole: bool, nodes: &[NodeStatus]) -> Names {
     let unread = names.unread();
     let is_read = |node: &NodeStatus| unread.iter().all(|report| report.node != node.node);
-    // An idle node lacks only the highest tokens: it has forgotten no name that is held.
+    // An idle node lacks only the highest tokens. Its quarantine is over, so the locks that it may
+    // have forgotten have ended.
     let knows = |node: &NodeStatus| node.state == NodeState::Up || is_idle(node);
     let read = nodes.iter().filter(|node| knows(node) && is_read(node)).count();
     let complete = names.missed().is_empty() && read > nodes.len() / 2;
