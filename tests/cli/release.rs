@@ -169,7 +169,7 @@ async fn without_a_terminal_it_does_not_ask_nor_read() {
     let told: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
     assert_eq!((code, &told["holder"], &told["was_held"]), (1, &"somebody".into(), &true.into()), "{told}");
     assert!(told["refused"].as_str().unwrap().contains("held by somebody; say --yes"), "{told}");
-    assert!(err.contains("so nobody is asked: say --yes") && !err.contains("[y/N]"), "{err}");
+    assert!(err.contains("if the answer is yes, say --yes") && !err.contains("[y/N]"), "{err}");
     assert_eq!(servers[0].holder("job").as_deref(), Some("somebody"));
 }
 

@@ -11,8 +11,9 @@ use crate::cli::Init;
 use crate::duration::left;
 use crate::failure::{Failure, Outcome, UNAVAILABLE};
 use crate::output;
+use crate::raw_connection::rights::Asked;
 use crate::settings::Settings;
-use crate::status::{has_restarted_unseen, is_idle, waits};
+use crate::status::{has_restarted_unseen, is_idle, rights, waits};
 use crate::words::counted;
 
 /// How long to wait until connections are closed.
@@ -33,10 +34,8 @@ pub(crate) async fn init(args: Init) -> Outcome {
     }
     let names: Vec<_> = members.nodes.iter().map(|node| &*node.name).collect();
     let what = format!("{} will vote at once", names.join(", "));
-    if !args.yes {
-        // Do not ask if `Quorum::init` must fail. It checks this again, and also looks for keys.
-        can_be_new(&members)?;
-    }
+    // `Quorum::init` checks the records again, and also looks for keys.
+    can_be_new(&members, &rights(&quorum.nodes(), &settings).await)?;
     if !args.yes && !output::confirmed(&what, QUESTION).await? {
         return said(&args, &quorum, Done::Refused(output::refused(&what))).await;
     }
@@ -79,21 +78,32 @@ async fn said(args: &Init, quorum: &Quorum, done: Done) -> Outcome {
     })
 }
 
-/// Fails unless every node answered and has no record.
-fn can_be_new(members: &Members) -> Result<(), Failure> {
-    let why = |node: &NodeMembers| match &node.record {
-        Ok(None) => None,
-        Ok(Some(_)) => Some(format!(
-            "\n  {}: it has a record: clients have used this node, or a client has connected just now",
-            node.node
-        )),
-        Err(why) => Some(format!("\n  {}: {why}", node.node)),
+/// Fails unless every node answered, has no record, and shows no sign that it forgot locks. `asked`
+/// are the nodes' replies about signs.
+fn can_be_new(members: &Members, asked: &[Asked]) -> Result<(), Failure> {
+    let why = |(node, asked): (&NodeMembers, &Asked)| match &node.record {
+        Ok(Some(_)) => {
+            Some("it has a record: clients have used this node, or a client has connected just now".to_owned())
+        }
+        Ok(None) => {
+            let emptied = asked.as_ref().ok()?.as_ref()?.emptied?;
+            Some(format!("it is not new: {emptied}, so it may have forgotten locks"))
+        }
+        Err(why) => Some(why.clone()),
     };
-    let unfit: String = members.nodes.iter().filter_map(why).collect();
+    let why = |node: (&NodeMembers, _)| Some(format!("\n  {}: {}", node.0.node, why(node)?));
+    let unfit: String = members.nodes.iter().zip(asked).filter_map(why).collect();
     if unfit.is_empty() {
         return Ok(());
     }
-    Err(Failure::new(UNAVAILABLE, format!("nothing was written: all nodes must answer, and be empty{unfit}")))
+    let message = format!("nothing was written: all nodes must answer, and be new{unfit}");
+    let all_answer = members.nodes.iter().all(|node| node.record.is_ok());
+    let failure = Failure::new(UNAVAILABLE, message);
+    Err(if all_answer {
+        failure.and("start a client in place of `init`: each node votes max_ttl after that")
+    } else {
+        failure
+    })
 }
 
 fn votes(node: &NodeStatus) -> bool {

@@ -131,7 +131,7 @@ fn dropped(messages: u64) {
 /// reads nothing: the input may be for another program, or may never end.
 pub(crate) async fn confirmed(what: &str, question: &str) -> io::Result<bool> {
     if !io::stdin().is_terminal() {
-        note(&format!("{what}; standard input is no terminal, so nobody is asked: say --yes"));
+        note(&format!("{what}. {question} Standard input is no terminal: if the answer is yes, say --yes"));
         return Ok(false);
     }
     let prompt = format!("{what}. {question} [y/N] ");

@@ -90,7 +90,7 @@ async fn look(quorum: &Quorum, settings: &Settings, name: Option<String>) -> Res
 
 /// Asks each node which rights for acquiring are missing, whether it refuses writes, and whether it
 /// forgot locks while it ran. The other requests of `status` do not show this.
-async fn rights(nodes: &[NodeStatus], settings: &Settings) -> Vec<Asked> {
+pub(crate) async fn rights(nodes: &[NodeStatus], settings: &Settings) -> Vec<Asked> {
     let step = settings.node_timeout.unwrap_or(NODE_TIMEOUT);
     let worth: Vec<_> = nodes.iter().map(|node| node.state.is_admitted() || is_unused(node)).collect();
     asked(settings, step, &worth).await

@@ -280,7 +280,13 @@ impl<'a> Verdict<'a> {
                 format!(". One more node votes in {}: restart no other node before that", left(wait))
             }
             (_, 0) => ": the next failure stops all locks".to_owned(),
-            (_, slow) => format!(". No answer so far from {}: look again", counted(slow, "node")),
+            (_, slow) => {
+                let without = if slow == 1 { "it" } else { "them" };
+                format!(
+                    ". No answer so far from {}: without {without}, the next failure stops all locks",
+                    counted(slow, "node")
+                )
+            }
         }
     }
 }

@@ -84,6 +84,7 @@ impl Node<'_> {
         match (self.said, &self.status.unreadable) {
             _ if is_unused(self.status) => nothing.unwrap_or_else(|| Vote::AfterAClient(self.first_use())),
             _ if !self.status.state.is_admitted() => Vote::Absent,
+            (Err(why), _) if has_no_record(why) => Vote::Unknown(why.clone()),
             (Err(why), _) if !is_of_the_name(why) => Vote::Unknown(format!("does not answer: {why}")),
             (_, Some(why)) => Vote::Unknown(format!("grants no lock: {why}")),
             (Ok(_), None) => nothing.unwrap_or_else(|| self.of_state()),
@@ -149,6 +150,11 @@ impl Node<'_> {
 }
 
 /// Whether the error comes from data under this name, so that other names can be locked.
+/// Whether the node answered that it has no record.
+fn has_no_record(why: &str) -> bool {
+    why.starts_with("it has no record")
+}
+
 fn is_of_the_name(why: &str) -> bool {
     why.starts_with("WRONGTYPE") || why.contains("is no lock of this protocol")
 }

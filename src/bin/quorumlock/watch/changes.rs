@@ -19,7 +19,7 @@ pub(super) fn of_node(before: &Node, now: &Node) -> Vec<Event> {
     // The first connection is no event: the state before it was unknown.
     let is_first = before.word == "connecting" && now.word == "up";
     if before.word != now.word && !is_first && !is_old(before, now) {
-        events.push(event(turned(before.word, now), now.mood));
+        events.push(event(turned(before, now), now.mood));
     }
     if before.slow != now.slow && before.word == now.word {
         events.push(match now.slow {
@@ -37,9 +37,10 @@ fn is_old(before: &Node, now: &Node) -> bool {
 }
 
 /// The text about a change of a node's state.
-fn turned(before: &str, now: &Node) -> String {
-    match (before, now.word, &now.why) {
-        ("quarantined", "up", _) => "up: its quarantine is over".to_owned(),
+fn turned(before: &Node, now: &Node) -> String {
+    match (before.word, now.word, &now.why) {
+        // Without a record, no quarantine has begun: `quorumlock init` made the record.
+        ("quarantined", "up", _) if !before.memory.is_empty() => "up: its quarantine is over".to_owned(),
         (_, "up", _) => "up".to_owned(),
         (_, word, Some(why)) if why.starts_with(word) => why.clone(),
         (_, word, Some(why)) => format!("{word}: {why}"),
@@ -281,10 +282,12 @@ mod tests {
             of_node(before, now).into_iter().map(|event| format!("{} {}", event.subject, event.text)).collect()
         };
         let (up, down) = (node("up", None), node("down", Some("down: Connection refused")));
-        let quarantined = node("quarantined", Some("it has restarted"));
+        let unused = node("quarantined", Some("it has restarted"));
+        let quarantined = Node { memory: "record".to_owned(), ..unused.clone() };
         assert_eq!(told(&up, &down), ["n1 down: Connection refused"]);
         assert_eq!(told(&down, &quarantined), ["n1 quarantined: it has restarted"]);
         assert_eq!(told(&quarantined, &up), ["n1 up: its quarantine is over"]);
+        assert_eq!(told(&unused, &up), ["n1 up"], "`init` made its record");
         assert_eq!(told(&up, &up), Vec::<String>::new());
         assert_eq!(told(&node("connecting", None), &up), Vec::<String>::new());
         let slow = Node { slow: true, ..up.clone() };
