@@ -146,10 +146,9 @@ impl<'a> Taking<'a> {
         let message = match self.voters.other_list() {
             // Put the text about the other list first: it says what to do.
             Some(other) => format!("{other}; until then nobody can tell who holds {:?}; {done}", self.name),
-            None => format!(
-                "nobody can tell who holds {:?}, since too few of the nodes that vote have answered; {done}",
-                self.name
-            ),
+            None => {
+                format!("nobody can tell who holds {:?}, since too few nodes vote and have answered; {done}", self.name)
+            }
         };
         Error::new(ErrorKind::Unavailable, message).with_nodes(taken.reports.clone())
     }

@@ -104,7 +104,12 @@ pub(crate) fn shown(name: &str) -> String {
 /// The end of a sentence if no quorum agrees on the holder. It lists the holders that nodes name.
 pub(super) fn known(inspected: &Inspected) -> String {
     let holders: Vec<_> = named(inspected).into_iter().collect();
-    if holders.is_empty() { String::new() } else { format!("; nodes name the holder {}", holders.join(" and ")) }
+    let nodes = said(inspected).filter(|said| said.holder.is_some()).count();
+    match (holders.join(" and "), nodes) {
+        (_, 0) => String::new(),
+        (holder, 1) => format!("; one node names the holder {holder}"),
+        (holders, _) => format!("; nodes name the holder {holders}"),
+    }
 }
 
 /// All holders that any node names.

@@ -51,8 +51,8 @@ fn another(conflict: &str, whose: Whose) -> Finding {
     }
 }
 
-/// The finding about a server without a record. `all` is true if no server has a record. Only then
-/// does `quorumlock init` help.
+/// The finding about a server without a record. `all` is true if all servers answer and none has a
+/// record. Only then does `quorumlock init` help.
 fn unused(all: bool) -> Finding {
     Finding::new(Level::Hint, "unused", "It has no record: no client has used it since it started or forgot.")
         .why(
@@ -61,7 +61,7 @@ fn unused(all: bool) -> Finding {
         )
         .mend(match all {
             true => "If all servers are new and never held a lock, run `quorumlock init`.",
-            false => "Start a client. `quorumlock init` does nothing here, since other nodes have a record.",
+            false => "Start a client. `quorumlock init` does nothing here: it needs a new server on every node.",
         })
 }
 

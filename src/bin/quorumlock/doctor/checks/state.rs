@@ -118,13 +118,15 @@ fn unguarded() -> Finding {
 }
 
 fn unreachable(what: &str, mend: &str) -> Finding {
-    Finding::new(Level::Warning, "unreachable", what)
-        .why("It has no vote, so locks survive fewer failures now.")
-        .mend(if mend.is_empty() { CHECK } else { mend })
+    Finding::new(Level::Warning, "unreachable", what).why("It has no vote.").mend(if mend.is_empty() {
+        CHECK
+    } else {
+        mend
+    })
 }
 
 fn unfit(id: &'static str, what: &str, mend: &str) -> Finding {
-    Finding::new(Level::Warning, id, what).why("It has no vote, so locks survive fewer failures now.").mend(mend)
+    Finding::new(Level::Warning, id, what).why("It has no vote.").mend(mend)
 }
 
 fn duplicate(of: &str) -> Finding {
