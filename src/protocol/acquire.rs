@@ -16,7 +16,7 @@ use super::round::{Round, explained};
 use super::voters::Voters;
 use super::waiting::{Failed, until_worth_asking};
 use crate::config::Rules;
-use crate::error::{Error, ErrorKind, NodeReport, Result};
+use crate::error::{Error, ErrorKind, NodeCause, NodeReport, Result};
 use crate::host::{before, sleep_until};
 use crate::metrics::RoundEnded;
 use crate::node::{Listener, Mode, Name, NodeState, Outcome, Reply};
@@ -471,8 +471,13 @@ impl Claimant<'_> {
         let tells = |state: &NodeState| {
             matches!(state, NodeState::Quarantined { .. } | NodeState::OtherList { .. } | NodeState::Twins { .. })
         };
-        let stale = reports.iter_mut().zip(now).filter(|(_, now)| tells(&now.state));
-        stale.for_each(|(report, now)| *report = NodeReport::of_status(&now));
+        for (report, now) in reports.iter_mut().zip(now) {
+            if tells(&now.state) {
+                *report = NodeReport::of_status(&now);
+            } else if report.cause == NodeCause::Held {
+                report.said = format!("when it was last asked: {}", report.said);
+            }
+        }
         reports
     }
 

@@ -144,7 +144,10 @@ async fn an_error_says_what_each_node_said_and_what_caused_it() {
     stage.round(Verb::Claim, |node, _| if node == 0 { held(60) } else { Some(Err(broken())) }).await;
     let error = trying.await.unwrap().unwrap_err();
     assert!(error.is_unavailable() && error.to_string().contains("a quorum is out of reach"), "{error}");
-    assert!(error.nodes()[0].said.contains("held by somebody") && error.nodes()[1].said.contains("pipe broke"));
+    assert!(
+        error.nodes()[0].said.starts_with("when it was last asked: held by somebody")
+            && error.nodes()[1].said.contains("pipe broke")
+    );
     let causes: Vec<_> = error.nodes().iter().map(|node| node.cause).collect();
     assert_eq!(causes, [NodeCause::Held, NodeCause::Silent, NodeCause::Silent]);
     assert!(error.source().is_some_and(|cause| cause.to_string().contains("a broken pipe")));
