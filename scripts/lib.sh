@@ -111,7 +111,7 @@ test_program() {
 
 # test_programs ARGUMENT..: builds test targets like `cargo test`, and prints the path of each program on a line.
 test_programs() {
-  cargo test --locked --quiet --no-run "$@" >&2
+  cargo test --locked --quiet --no-run "$@" >&2 || return
   cargo test --locked --no-run --message-format=json "$@" 2>/dev/null |
     jq -r 'select(.executable != null and .profile.test) | .executable'
 }
@@ -134,9 +134,13 @@ lab_program() {
 
 # run_tests [STARTER..]: runs the test programs that standard input lists, one with its arguments on each line. Runs
 # several programs at a time, since most tests wait. Prints the output of each program that fails, and a line about each
-# other program. If SILENT is set, prints no such line, and begins each failure with this text. Fails if a program fails.
+# other program. If SILENT is set, prints no such line, and begins each failure with this text. Fails if a program fails, or
+# if there is none.
 run_tests() {
-  RUST_TEST_THREADS=12 xargs -P 4 -d '\n' -I '{}' bash -c 'run_test "$@"' run_test '{}' "$@"
+  local programs
+  programs=$(cat)
+  [ -n "$programs" ] || { echo "there are no test programs" >&2; return 1; }
+  RUST_TEST_THREADS=12 xargs -P 4 -d '\n' -I '{}' bash -c 'run_test "$@"' run_test '{}' "$@" <<<"$programs"
 }
 
 # run_test COMMAND [STARTER..]: runs one test program, with STARTER in front of COMMAND.

@@ -22,7 +22,9 @@ end
 local function kept_all(age)
   local info = call('INFO', 'server') .. call('INFO', 'stats') .. call('INFO', 'replication')
   local uptime, commands = match(info, 'uptime_in_seconds:(%-?%d+)') or 0, call('INFO', 'commandstats')
-  if match(commands, 'cmdstat_flush%a+:') or match(commands, 'cmdstat_swapdb:') then return false end
+  -- A denied command has 0 calls.
+  local ran = match(commands, 'cmdstat_flush%a+:calls=[1-9]') or match(commands, 'cmdstat_swapdb:calls=[1-9]')
+  if ran then return false end
   return uptime * 1000 - 1000 > age + 0 and match(info, 'evicted_keys:0%s') and match(info, 'master_replid2:0+%s')
 end
 

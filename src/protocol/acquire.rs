@@ -472,9 +472,10 @@ impl Claimant<'_> {
             matches!(state, NodeState::Quarantined { .. } | NodeState::OtherList { .. } | NodeState::Twins { .. })
         };
         for (report, now) in reports.iter_mut().zip(now) {
-            if tells(&now.state) {
+            let is_held = report.cause == NodeCause::Held;
+            if tells(&now.state) || is_held && !now.state.is_admitted() {
                 *report = NodeReport::of_status(&now);
-            } else if report.cause == NodeCause::Held {
+            } else if is_held {
                 report.said = format!("when it was last asked: {}", report.said);
             }
         }

@@ -35,7 +35,9 @@ pub(crate) async fn init(args: Init) -> Outcome {
     let names: Vec<_> = members.nodes.iter().map(|node| &*node.name).collect();
     let what = format!("{} will vote at once", names.join(", "));
     // `Quorum::init` checks the records again, and also looks for keys.
-    can_be_new(&members, &rights(&quorum.nodes(), &settings).await)?;
+    let nodes = quorum.nodes();
+    let asked = output::telling(rights(&nodes, &settings), async { waits(&quorum) }).await;
+    can_be_new(&members, &asked)?;
     if !args.yes && !output::confirmed(&what, QUESTION).await? {
         return said(&args, &quorum, Done::Refused(output::refused(&what))).await;
     }
@@ -81,28 +83,26 @@ async fn said(args: &Init, quorum: &Quorum, done: Done) -> Outcome {
 /// Fails unless every node answered, has no record, and shows no sign that it forgot locks. `asked`
 /// are the nodes' replies about signs.
 fn can_be_new(members: &Members, asked: &[Asked]) -> Result<(), Failure> {
-    let why = |(node, asked): (&NodeMembers, &Asked)| match &node.record {
-        Ok(Some(_)) => {
+    let why = |(node, asked): (&NodeMembers, &Asked)| match (&node.record, asked) {
+        (Err(why), _) => Some(why.clone()),
+        (Ok(Some(_)), _) => {
             Some("it has a record: clients have used this node, or a client has connected just now".to_owned())
         }
-        Ok(None) => {
-            let emptied = asked.as_ref().ok()?.as_ref()?.emptied?;
+        (Ok(None), Err(why)) => Some(format!("it is unknown whether it is new: {why}")),
+        (Ok(None), Ok(lacks)) => {
+            let emptied = lacks.as_ref()?.emptied?;
             Some(format!("it is not new: {emptied}, so it may have forgotten locks"))
         }
-        Err(why) => Some(why.clone()),
     };
     let why = |node: (&NodeMembers, _)| Some(format!("\n  {}: {}", node.0.node, why(node)?));
     let unfit: String = members.nodes.iter().zip(asked).filter_map(why).collect();
     if unfit.is_empty() {
         return Ok(());
     }
-    let message = format!("nothing was written: all nodes must answer, and be new{unfit}");
-    let all_answer = members.nodes.iter().all(|node| node.record.is_ok());
-    let failure = Failure::new(UNAVAILABLE, message);
-    Err(if all_answer {
-        failure.and("start a client in place of `init`: each node votes max_ttl after that")
-    } else {
-        failure
+    let failure = Failure::new(UNAVAILABLE, format!("nothing was written: all nodes must answer, and be new{unfit}"));
+    Err(match members.nodes.iter().all(|node| node.record.is_ok()) {
+        true => failure.and("without `init`, each node votes at the latest max_ttl after its first client has come"),
+        false => failure,
     })
 }
 

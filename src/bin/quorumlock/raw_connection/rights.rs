@@ -240,17 +240,19 @@ async fn ask(target: Option<Target>, names: Names, step: Duration) -> Asked {
 
 /// Why a server may have forgotten locks while it ran; `None` if its INFO shows no reason.
 fn emptied(info: &str) -> Option<&'static str> {
-    let ran = |command: &str| info.lines().any(|line| line.starts_with(command));
+    // A denied command has 0 calls.
+    let calls = |line: &str, command: &str| line.strip_prefix(command)?.strip_prefix(":calls=")?.chars().next();
+    let ran = |command: &str| info.lines().any(|line| calls(line, command).is_some_and(|digit| digit != '0'));
     let is_zero = |field: &str| {
         let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         value.is_none_or(|value| value.trim().bytes().all(|digit| digit == b'0'))
     };
-    if ran("cmdstat_flushall:") || ran("cmdstat_flushdb:") || ran("cmdstat_swapdb:") {
+    if ran("cmdstat_flushall") || ran("cmdstat_flushdb") || ran("cmdstat_swapdb") {
         Some("FLUSHALL, FLUSHDB or SWAPDB ran there")
     } else if !is_zero("evicted_keys") {
         Some("it evicted keys")
     } else if !is_zero("master_replid2") {
-        Some("it was a replica")
+        Some("it was a replica, or restarted from a snapshot of a master with replicas")
     } else {
         None
     }
@@ -376,7 +378,8 @@ mod tests {
     #[test]
     fn a_server_that_forgot_while_it_ran_is_known_by_its_info() {
         let fine = "cmdstat_script|flush:calls=1\r\nevicted_keys:0\r\nmaster_replid2:0000\r\n";
-        assert_eq!((emptied(fine), emptied("")), (None, None));
+        let denied = "cmdstat_flushall:calls=0,usec=0,rejected_calls=1,failed_calls=0\r\n";
+        assert_eq!([fine, denied, ""].map(emptied), [None; 3]);
         for (info, by) in [
             ("cmdstat_flushall:calls=1,usec=3\r\n", "FLUSHALL"),
             ("cmdstat_swapdb:calls=1\r\n", "SWAPDB"),

@@ -149,12 +149,12 @@ impl Node<'_> {
     }
 }
 
-/// Whether the error comes from data under this name, so that other names can be locked.
 /// Whether the node answered that it has no record.
 fn has_no_record(why: &str) -> bool {
     why.starts_with("it has no record")
 }
 
+/// Whether the error comes from data under this name, so that other names can be locked.
 fn is_of_the_name(why: &str) -> bool {
     why.starts_with("WRONGTYPE") || why.contains("is no lock of this protocol")
 }

@@ -39,7 +39,7 @@ fn is_old(before: &Node, now: &Node) -> bool {
 /// The text about a change of a node's state.
 fn turned(before: &Node, now: &Node) -> String {
     match (before.word, now.word, &now.why) {
-        // Without a record, no quarantine has begun: `quorumlock init` made the record.
+        // Without a record, no quarantine had begun.
         ("quarantined", "up", _) if !before.memory.is_empty() => "up: its quarantine is over".to_owned(),
         (_, "up", _) => "up".to_owned(),
         (_, word, Some(why)) if why.starts_with(word) => why.clone(),

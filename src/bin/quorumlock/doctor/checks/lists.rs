@@ -10,7 +10,7 @@ use crate::status::is_unused;
 
 pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
     let lists = Lists::of_nodes(&seen.list, &seen.nodes);
-    let all_unused = seen.nodes.iter().all(is_unused);
+    let all_unused = seen.each().all(|node| is_unused(node.status) && node.forgot.is_none());
     let each = seen.each().filter_map(|node| Some(of_node(&lists, node, all_unused)?.of(node.label())));
     each.chain(agreed(&lists, seen)).collect()
 }
@@ -51,8 +51,8 @@ fn another(conflict: &str, whose: Whose) -> Finding {
     }
 }
 
-/// The finding about a server without a record. `all` is true if all servers answer and none has a
-/// record. Only then does `quorumlock init` help.
+/// The finding about a server without a record. `all` is true if all servers answer, none has a
+/// record, and none shows that it forgot locks. Only then does `quorumlock init` help.
 fn unused(all: bool) -> Finding {
     Finding::new(Level::Hint, "unused", "It has no record: no client has used it since it started or forgot.")
         .why(
