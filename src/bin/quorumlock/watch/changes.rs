@@ -18,7 +18,8 @@ pub(super) fn of_node(before: &Node, now: &Node) -> Vec<Event> {
     let mut events = Vec::new();
     // The first connection is no event: the state before it was unknown.
     let is_first = before.word == "connecting" && now.word == "up";
-    if before.word != now.word && !is_first && !is_old(before, now) {
+    let is_news = before.word != now.word || refuses_anew(before, now);
+    if is_news && !is_first && !is_old(before, now) {
         events.push(event(turned(before, now), now.mood));
     }
     if before.slow != now.slow && before.word == now.word {
@@ -28,6 +29,13 @@ pub(super) fn of_node(before: &Node, now: &Node) -> Vec<Event> {
         });
     }
     events
+}
+
+/// Whether the node had no vote before, and now answers that it refuses for another reason. Only the
+/// part of the text behind ", but " counts: the part before it has times that change.
+fn refuses_anew(before: &Node, now: &Node) -> bool {
+    let refusal = |node: &Node| node.why.as_deref()?.split_once(", but ").map(|(_, refusal)| refusal.to_owned());
+    before.word == "no vote" && now.word == "no vote" && !now.fails && refusal(before) != refusal(now)
 }
 
 /// Whether the node is connected again, but its last inspection is still the old failure. This is
@@ -290,6 +298,11 @@ mod tests {
         assert_eq!(told(&unused, &up), ["n1 up"], "`init` made its record");
         assert_eq!(told(&up, &up), Vec::<String>::new());
         assert_eq!(told(&node("connecting", None), &up), Vec::<String>::new());
+        let hangs = Node { fails: true, ..node("no vote", Some("up, but does not answer: no answer in time")) };
+        let refuses = node("no vote", Some("up, but grants this user no lock: the user lacks +pexpire"));
+        let later = node("no vote", Some("quarantined 9 s, but grants this user no lock: the user lacks +pexpire"));
+        assert_eq!(told(&hangs, &refuses), ["n1 no vote: up, but grants this user no lock: the user lacks +pexpire"]);
+        assert_eq!((told(&refuses, &later), told(&refuses, &hangs)), (Vec::new(), Vec::new()));
         let slow = Node { slow: true, ..up.clone() };
         assert_eq!(told(&up, &slow), ["n1 slow to answer"]);
         assert_eq!(told(&slow, &up), ["n1 answers in time again"]);
