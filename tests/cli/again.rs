@@ -8,8 +8,8 @@ use super::{Background, done, line_of, over, run, runs, until};
 use crate::common::server::Server;
 use crate::common::servers;
 
-/// Writes each token to a file, and leaves a process behind. If the process of the start before
-/// still runs, creates the file `overlap`.
+/// Writes each token to a file, and leaves a process behind. If the process that the previous start
+/// left behind still runs, creates the file `overlap`.
 const SCRIPT: &str = "grep -qs '^State:.[A-WY]' /proc/$(cat $0/left)/status && touch $0/overlap
     sleep 1000 & echo $! > $0/left
     echo $QUORUMLOCK_FENCING_TOKEN >> $0/tokens

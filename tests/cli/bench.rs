@@ -40,7 +40,8 @@ fn it_tells_how_the_lock_passes_from_one_to_the_next() {
     let commands = number(&summary, "commands_per_section");
     assert!((2.0..=20.0).contains(&commands), "a quorum of nodes is asked for each section: {summary}");
     // No hand-over is faster than a round trip of 4 ms. The proxies measure their own delay at the
-    // start, up to 0.4 ms, and subtract it. Later this delay may be smaller, so allow 3.6 ms.
+    // start, up to 0.4 ms, and subtract it. During the benchmark, this delay may be smaller, so
+    // allow 3.6 ms.
     assert!(number(&summary, "handover_p50_ms") >= 3.6 && number(&summary, "sections_per_second") < 180.0, "{summary}");
     assert!(number(&summary, "hold_p50_ms") >= 2.0, "{summary}");
 }

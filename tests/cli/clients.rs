@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::{Background, done, line_of, over, run, until};
 use crate::common::servers;
 
-/// Enough for nodes that are slow to answer. The command does not wait for other nodes.
+/// Gives slow nodes enough time to answer. The command leaves out nodes that have not answered in
+/// time.
 const PATIENT: [&str; 2] = ["--node-timeout", "20s"];
 
 fn shown(out: &str) -> Value {

@@ -8,7 +8,8 @@ use super::left_behind::parent;
 use super::{Background, command, done, line_of, run, runs};
 use crate::common::servers;
 
-/// A command for the first process of a container; `None` if tests may not make containers.
+/// The command that makes a container, without a program to run in it; `None` if tests may not make
+/// containers. `within` adds the program.
 fn container(options: &[&str]) -> Option<Command> {
     let unshare = || {
         let mut unshare = command("unshare");
@@ -22,7 +23,8 @@ fn container(options: &[&str]) -> Option<Command> {
     None
 }
 
-/// Makes `own` the command in the container.
+/// Adds the program of `own` to the command that makes the container. This program becomes the
+/// first process of the container.
 fn within<'a>(first: &'a mut Command, own: &Command) -> &'a mut Command {
     first.arg(own.get_program()).args(own.get_args());
     first.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));

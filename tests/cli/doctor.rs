@@ -126,7 +126,7 @@ async fn fault_5_a_wrong_password_is_told_and_not_repeated() {
     assert!(!done(&mut doctor(&urls)).1.contains("secretive"));
 }
 
-/// One reason is a password with a space, which fred cannot send.
+/// One of the reasons here is a password with a space, which fred cannot send.
 #[tokio::test]
 async fn each_reason_why_a_node_is_not_reached_has_an_advice_of_its_own() {
     let clinic = Clinic::open(1).await;
@@ -192,7 +192,8 @@ async fn fault_10_a_clock_that_is_stepped_is_told() {
     let clinic = Clinic::open(3).await;
     // Set the clock further ahead until the doctor has ended, so that the doctor sees a step. If
     // the clock went forward and back, the doctor might read one of the two values only. If this
-    // test stands still while the doctor reads the clock, there is no step: then examine again.
+    // test stands still while the doctor reads the clock, there is no step: in this case, run the
+    // doctor again.
     let (mut ahead, mut object) = (0, Value::Null);
     super::until("a step is found", || {
         let mut doctor = Background::start(clinic.doctor().arg("--json"));

@@ -36,7 +36,8 @@ async fn a_value_is_proclaimed_while_the_command_runs_and_the_next_candidate_fol
     let (code, out, _) = first.done();
     let token = out.trim().strip_prefix("job ").unwrap().parse::<u64>().unwrap();
     assert!(code == 0 && token > 0, "{code}: {out}");
-    // The next candidate waits for longer than the ttl.
+    // Check the release itself: the next candidate waits for longer than the ttl, and would also
+    // win without a release.
     until_released(&servers, "job");
     let (code, later, _) = done(&mut elect(&servers, &[], script, folder.path()));
     assert!(code == 0 && later.trim().strip_prefix("job ").unwrap().parse::<u64>().unwrap() > token, "{later}");

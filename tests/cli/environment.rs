@@ -113,7 +113,8 @@ async fn workers_have_what_who_starts_them_has() {
     let (given, others) = (servers(1).await, servers(1).await);
     let (_folder, file) = written(&others, "key_prefix = \"app:\"");
     let demo = ["demo", "--seconds", "1", "--json", "--nodes", &given[0].url()];
-    // The second of the demo begins before its workers do, so repeat it until they got the lock.
+    // The one second of the demo begins before its workers have started. So repeat the demo until
+    // they got the lock.
     until("they have had the lock", || {
         let (code, out, err) = done(bare().env("QUORUMLOCK_CONFIG", &file).args(demo));
         assert_eq!(code, 0, "{out}{err}");
@@ -136,7 +137,8 @@ async fn it_tells_the_ttl_where_the_command_line_does_not_and_the_file_is_overru
         assert_eq!(code, 0, "{err}");
         serde_json::from_str::<serde_json::Value>(&out).unwrap()["remaining_ms"].as_f64().unwrap()
     };
-    // The values are far apart: on a busy machine, some of the time passes before the look.
+    // The ranges are wide: on a busy machine, some of the ttl passes before `status` reads the
+    // remaining time.
     assert!((31_000.0..=50_000.0).contains(&left(None, &[])));
     assert!((60_000.0..=200_000.0).contains(&left(Some("200s"), &[])));
     assert!((210_000.0..=800_000.0).contains(&left(Some("200s"), &["--ttl", "800s"])));

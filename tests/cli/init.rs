@@ -43,8 +43,8 @@ async fn a_run_over_new_servers_says_both_ways_out_at_once() {
         command.env("QUORUMLOCK_MAX_TTL", "1h");
         command
     };
-    // The command fails once it knows that a quorum is in quarantine, and not at its timeout. By
-    // then, the other node may have no record.
+    // The command fails once it knows that a quorum is in quarantine, and not at its timeout. At
+    // that moment, the third node may have no record yet.
     until("each has a record", || {
         let (code, _, err) = done(&mut long(&["run", "job", "--timeout", "30min", "--", "true"]));
         assert!(code == 69 && err.contains("quarantined for"), "{code} {err}");

@@ -33,12 +33,12 @@ pub(super) fn shell(own: &Command, script: &str, folder: &Path) -> Screen {
 
 /// The command in the foreground.
 pub(super) const FOREGROUND: &str = r#""$@" < /dev/null > $0/out 2> $0/err; echo $? > $0/code"#;
-/// The same under job control. After the command was suspended, a typed line continues it.
+/// The command under job control. After the command was suspended, a typed line continues it.
 const JOB: &str = r#"set -m; "$@" < /dev/null > $0/out 2> $0/err; echo $? > $0/suspended; read; fg; echo $? > $0/code"#;
 
 /// Writes its own pid and its parent's pid to files, and runs until it is ended.
 const FOR_EVER: &str = "echo $$ > $0/pid; echo $PPID > $0/run; exec sleep 100";
-/// The same by a shell that starts one program after the other.
+/// As `FOR_EVER`, by a shell that starts one program after the other.
 const BUSY: &str = "echo $$ > $0/pid; echo $PPID > $0/run; while :; do sleep 0.02; done";
 
 fn is_stopped(pid: &str) -> bool {
@@ -159,7 +159,8 @@ async fn what_is_started_during_a_suspension_stops_too() {
     told.send(Signal::TSTP);
     until("run is stopped", || is_stopped(&run));
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    // `seq` may have ended before. Its stopped parent cannot reap it, so it is a zombie.
+    // `seq` may have ended before `run` stopped its processes. Its stopped parent cannot reap it,
+    // so it is a zombie.
     let rests = |pid| matches!(state(pid), Some('T' | 'Z'));
     let all_rest = comes_true(|| children.split_whitespace().chain([pid.as_str()]).all(rests));
     if !all_rest {

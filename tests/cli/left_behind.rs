@@ -197,7 +197,7 @@ async fn lock_is_kept_while_processes_cannot_be_seen() {
     let before = prlimit(limited, Resource::Nofile, none).unwrap();
     told.send(Signal::TERM);
     until("the command has ended", || !runs(&command));
-    // `run` lists the processes every 500 ms, so it has tried several times by then.
+    // `run` lists the processes every 500 ms, so it tries several times within 2 s.
     std::thread::sleep(Duration::from_secs(2));
     assert!(told.child().try_wait().unwrap().is_none());
     assert!(servers.iter().filter(|server| server.holder("job").is_some()).count() >= 2);

@@ -17,7 +17,7 @@ fn objects(text: &str) -> Vec<Value> {
     objects
 }
 
-/// The messages so far, without a line that is still being written.
+/// The messages up to this moment, without a line that is still being written.
 fn whole_lines(command: &mut Background) -> Vec<Value> {
     let said = command.err().text();
     objects(said.rsplit_once('\n').map_or("", |(whole, _)| whole))

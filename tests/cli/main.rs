@@ -63,8 +63,8 @@ use common::server::Server;
 use quorumlock::Transport;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A timeout that must pass. The command must do something else before that, and this is long
-/// enough for it on a busy machine. A command that must succeed gets an hour.
+/// A timeout for commands that must fail by their timeout. It is long enough for them to connect
+/// first, even on a busy machine. A command that must succeed gets an hour.
 const IN_VAIN: &str = "5s";
 
 /// Options for commands that report each node, if no node hangs: the commands wait until they know
@@ -78,7 +78,7 @@ fn bare() -> Command {
     bare_at(env!("CARGO_BIN_EXE_quorumlock").as_ref())
 }
 
-/// The same with this executable.
+/// As `bare`, with this executable.
 fn bare_at(executable: &Path) -> Command {
     let mut command = command(executable);
     let ours = |(name, _): &(OsString, OsString)| name.to_string_lossy().starts_with("QUORUMLOCK_");
@@ -107,8 +107,8 @@ fn with_nodes(mut command: Command, servers: &[Server]) -> Command {
 }
 
 /// `quorumlock run NAME OPTIONS -- sh -c SCRIPT FOLDER`: in the script, `$0` is the folder. The
-/// command has a process group of its own. So if the tests run on a terminal, it gets no signals
-/// from there.
+/// command has a process group of its own. So if the tests run on a terminal, the terminal sends it
+/// no signals.
 fn run(servers: &[Server], name: &str, options: &[&str], script: &str, folder: &Path) -> Command {
     let mut command = over(servers);
     command.args(["run", name]).args(options).args(["--", "sh", "-c", script]).arg(folder);
@@ -134,8 +134,8 @@ fn line_of(file: &Path) -> String {
 }
 
 /// Waits until a quorum of the servers has freed the name. The other servers may get the release
-/// later, or never if the client has ended. A lock whose ttl has passed is not freed: the server
-/// still stores its end.
+/// later, or never if the client has ended. A lock whose ttl has passed does not count as freed:
+/// the server still stores its end.
 fn until_released(servers: &[Server], name: &str) {
     let is_free = |server: &&Server| server.ends(name) == 0 && server.holder(name).is_none();
     until(&format!("{name} is released"), || servers.iter().filter(is_free).count() > servers.len() / 2);
@@ -173,8 +173,8 @@ fn send(child: &Child, signal: Signal) {
 }
 
 thread_local! {
-    /// The start time of each process whose pid this test has read. Later, another process may have
-    /// this pid.
+    /// The start time of each process whose pid this test has read. When the process has ended,
+    /// another process may get its pid.
     static BEGAN: RefCell<HashMap<String, String>> = RefCell::default();
 }
 
@@ -232,7 +232,8 @@ impl Background {
         self.err.get_or_insert_with(|| Said::by(self.child.stderr.take()))
     }
 
-    /// Waits until standard error contains `what`. Returns standard error so far.
+    /// Waits until standard error contains `what`. Returns all text of standard error up to this
+    /// moment.
     fn says(&mut self, what: &str) -> String {
         self.err().comes_to(what)
     }

@@ -16,8 +16,8 @@ fn json(command: &mut Command) -> (i32, Value) {
     (code, serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}")))
 }
 
-/// What the command shows when each node has answered. It asks a node only once, and does not wait
-/// for a node that is slow.
+/// What the command shows when each node has answered. One run of the command asks each node only
+/// once, and does not wait for a slow node.
 fn shown(servers: &[Server]) -> (i32, Value) {
     let mut seen = (0, Value::Null);
     until("each node answers", || {

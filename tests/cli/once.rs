@@ -87,7 +87,8 @@ async fn the_lock_is_kept_after_the_command_ended_until_a_signal_comes() {
     assert_eq!(code, 75, "{err}");
     keeps.send(Signal::TERM);
     assert_eq!(keeps.done().0, 3, "the code is the command's");
-    // The next run waits for longer than the ttl.
+    // Check the release itself: the next run waits for longer than the ttl, and would also acquire
+    // without a release.
     until_released(&servers, "job");
     assert_eq!(done(&mut run(&servers, &["job"], "true")).0, 0);
     assert_eq!(done(&mut run(&servers, &["job", "--at-least", "100ms"], "true")).0, 0);

@@ -51,7 +51,7 @@ async fn so_many_commands_run_together_and_no_more() {
     let (code, out, err) = waits.done();
     assert_eq!((code, out.as_str()), (0, "pool\n"), "{err}");
     ["pool/0", "pool/1"].iter().for_each(|permit| until_released(&servers, permit));
-    // The third node may get a release later, or keep the hold until its end.
+    // The third node may get a release later than the others, or keep the hold until its end.
     until("nothing is held", || {
         let (_, out, _) = done(over(&servers).args(["status", "pool"]));
         out.contains("pool is free") && !out.contains("semaphore")

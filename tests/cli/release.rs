@@ -238,8 +238,8 @@ async fn who_is_named_by_too_few_nodes_is_told_and_asked_about() {
     let (code, out, err) = done(over(&servers).args(["release", "job", "--force"]).args(EACH_NODE));
     assert!(code == 1 && out.is_empty() && err.contains("others name somebody"), "{out}{err}");
     let (code, out, err) = done(over(&servers).args(["release", "job", "--force", "--yes"]));
-    // A quorum of replies is enough for the command. The node that names somebody may not have
-    // replied by then.
+    // A quorum of replies is enough for the command. When the command ends, the node that names
+    // somebody may not have replied.
     let told = ["it is taken from somebody", "was free"].iter().any(|told| out.contains(told));
     assert!(code == 0 && told, "{out}{err}");
 }

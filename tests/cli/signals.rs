@@ -26,9 +26,9 @@ fn send(runs: &mut [Background], signal: u32) {
 }
 
 /// Sends a line, so that the script's `read` returns. A signal may come just after the shell has
-/// checked for signals, and before it waits for a line. Then the shell runs the trap only after the
-/// next line. Opens the fifo for reading too: there may be no reader any more, and opening must not
-/// wait.
+/// checked for signals, and before it waits for a line. In this case the shell runs the trap only
+/// after the next line. Opens the fifo for reading too: there may be no reader any more, and
+/// opening must not wait.
 fn wake(folder: &Path) {
     let mut fifo = File::options().read(true).write(true).open(folder.join("fifo")).unwrap();
     fifo.write_all(b"\n").unwrap();
@@ -103,8 +103,8 @@ async fn command_that_outlives_sigterm_is_named_once() {
     send(slice::from_mut(&mut told), 15);
     until("this server holds it too", || servers[0].ends("job") > 0);
     let ends = servers[0].ends("job");
-    // This takes 3 s at least, since the last renewal was at most 4 s ago. A message on the second
-    // signal would have come by then.
+    // This takes 3 s at least, since the last renewal was at most 4 s ago. Within 3 s, a message on
+    // the second signal would come.
     until("the lock is renewed for 3 s", || servers[0].ends("job") > ends + 7_000);
     std::fs::write(folder.path().join("go"), "").unwrap();
     let (code, _, err) = told.done();

@@ -12,9 +12,9 @@ use crate::common::proxy::{Proxy, Way};
 use crate::common::server::Server;
 use crate::common::{new_servers, servers};
 
-/// Runs `status` until each node that is not down has answered in time. Only an inspection of 2 s
-/// is waited for, whatever the options are, and a busy machine may stall for longer. If a node of
-/// the test hangs, do not use this.
+/// Runs `status` until each node that is not down has answered in time. `status` waits for a node's
+/// answer for 2 s at most, whatever the options are, and a busy machine may stall for longer. If a
+/// node of the test hangs, do not use this.
 pub(super) fn looked(command: &mut Command) -> (i32, String, String) {
     let mut ended = done(command);
     super::until("each node answers in time", || {
@@ -113,7 +113,7 @@ async fn whoever_waits_for_a_quorum_sees_it_when_it_votes_or_is_told_that_none_d
 async fn whoever_waits_does_so_until_quarantines_have_ended() {
     let servers = new_servers(3).await;
     let brief = |words: &[&str]| done(over(&servers).env("QUORUMLOCK_MAX_TTL", "20s").args(words));
-    // This ends once a quorum is known to be in quarantine.
+    // The command ends once it knows that a quorum is in quarantine.
     let (code, _, err) = brief(&["run", "job", "--timeout", "10s", "--ttl", "6s", "--", "true"]);
     assert!(code == 69 && err.contains("quarantined for"), "{code}: {err}");
     let (code, out, err) = brief(&["status", "--wait"]);

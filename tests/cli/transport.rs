@@ -8,7 +8,7 @@ use quorumlock::Transport;
 use super::{bare, done};
 use crate::common::fake::{Fake, well};
 
-/// A server that notes whether a client sent a command that only fred sends.
+/// A server that records whether a client sent a command that only fred sends.
 async fn listening() -> (Fake, Arc<Mutex<bool>>) {
     let noted = Arc::new(Mutex::new(false));
     let note = noted.clone();

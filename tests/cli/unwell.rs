@@ -30,7 +30,7 @@ fn status(command: &mut Command) -> (i32, String, Value) {
     told(command.args(["status", "job"]).args(EACH_NODE))
 }
 
-/// The same for a quorum that is down.
+/// As `status`, for a quorum that is down.
 fn status_of_few(command: &mut Command) -> (i32, String, Value) {
     told(command.args(["status", "job"]))
 }
@@ -88,7 +88,7 @@ async fn one_node_that_refuses_to_answer_is_told_and_does_not_vote() {
 async fn a_node_that_hangs_is_waited_for_and_that_is_said() {
     let servers = servers(3).await;
     servers[1].stop();
-    // Allow time for the other two nodes, which must answer before that.
+    // Allow time for the other two nodes, which must answer before the timeouts end.
     let (code, _, err) = done(over(&servers).args(["status", "--connect-timeout", "15s", "--node-timeout", "15s"]));
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("waiting for the nodes; "), "{err}");
@@ -112,7 +112,7 @@ async fn one_server_behind_two_addresses_is_64_as_it_is_for_run() {
     let servers = servers(1).await;
     let mut urls: Vec<_> = servers.iter().map(Server::url).collect();
     urls.push(urls[0].replace("127.0.0.1", "localhost"));
-    // It does not wait for all nodes, so one of them may not have answered.
+    // The command does not wait for all nodes, so one node may not have answered.
     let mut command = nodes(&urls);
     let (code, said, err) = done(command.args(["status", "job"]).args(EACH_NODE));
     assert!(code == 64 && said.contains("one server is behind two addresses"), "{code}: {said}{err}");
@@ -159,8 +159,8 @@ async fn an_even_number_of_nodes_is_warned_of() {
 /// Servers whose records a client with a max_ttl of an hour has just made.
 pub(super) async fn quarantined(count: usize) -> Vec<Server> {
     let servers = new_servers(count).await;
-    // The command fails once it knows that a quorum is in quarantine. By then, the other nodes may
-    // have no record.
+    // The command fails once it knows that a quorum is in quarantine. At that moment, other nodes
+    // may have no record yet.
     until("each has a record", || {
         let (code, _, err) = done(guarded(&servers).args(["run", "job", "--timeout", "50s", "--", "true"]));
         assert!(code == 69 && err.contains("quarantined for"), "{code} {err}");

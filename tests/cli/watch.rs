@@ -16,7 +16,7 @@ fn watching(servers: &[Server], words: &[&str]) -> Command {
     command
 }
 
-/// Somebody holds the name, until it is dropped or ended.
+/// A client that holds the name until the returned value is dropped or ended.
 fn holder(servers: &[Server], name: &str, note: &str) -> Background {
     let folder = tempfile::tempdir().unwrap();
     let holder = Background::start(&mut run(
@@ -36,13 +36,14 @@ fn row(text: &str, server: &Server) -> String {
     text.lines().find(|line| line.starts_with(&port)).unwrap_or_default().trim_end().to_owned()
 }
 
-/// Whether a node is slow, or was. It is slow only until it is down.
+/// Whether the screen shows that a node is slow, or was slow. A slow node counts as slow only until
+/// it is down.
 fn was_slow(text: &str, server: &Server) -> bool {
     row(text, server).ends_with("slow") || text.contains(&format!("127.0.0.1:{} slow to answer", server.port()))
 }
 
-/// Whether the end of a hold is shown. If the last look was long ago, as on a busy machine, nothing
-/// tells whether the lock was released.
+/// Whether the end of a hold is shown. If `watch` looked too long before the end, as on a busy
+/// machine, it cannot tell whether the lock was released.
 fn shows_release(text: &str) -> bool {
     text.contains("job released by") || text.contains("job no longer held by")
 }
@@ -184,7 +185,8 @@ async fn the_queue_is_shown_and_events_are_selected_by_kind() {
     screen.types("ee");
     holder.send(Signal::TERM);
     screen.shows("note \"second\"");
-    // A look may fall between the two: then it has seen both ends of that.
+    // If `watch` looks between the release and the next hold, it reports these two and no
+    // hand-over.
     screen.comes_to("that it passed on", |text| {
         text.contains("job handed over by") || (shows_release(text) && text.contains("job taken by"))
     });
@@ -192,13 +194,13 @@ async fn the_queue_is_shown_and_events_are_selected_by_kind() {
     assert_eq!(screen.ends(), 0);
 }
 
-/// The next question that it asks by itself is a minute away.
+/// Without a push, `watch` asks only once a minute.
 #[tokio::test]
 async fn what_nodes_push_is_shown_at_once() {
     let servers = servers(3).await;
     let mut screen = Screen::start(&watching(&servers, &["job", "--every", "60s"]), 80, 24);
     screen.shows("job is free");
-    // A busy node may answer too late after a push: then only the next push helps.
+    // After a push, a busy node may answer too late. In this case, only the next push helps.
     until("it is shown before that question", || {
         let mut holder = holder(&servers, "job", "pushed");
         let began = Instant::now();
@@ -221,7 +223,7 @@ async fn a_holder_that_dies_is_not_said_to_have_released_the_lock() {
     let mut holder = Background::start(&mut run(&servers, "job", &options, "exec sleep 1000", folder.path()));
     screen.shows("job taken by");
     holder.send(Signal::KILL);
-    // On a busy machine it may have looked too late to be sure.
+    // On a busy machine, `watch` may have looked too late to know that the lock was lost.
     screen.comes_to("its end", |text| text.contains("job lost by") || text.contains("job no longer held by"));
     screen.types("q");
     assert_eq!(screen.ends(), 0);
@@ -252,7 +254,7 @@ async fn a_signal_gives_the_terminal_back() {
     }
 }
 
-/// No list is put in force by it, nothing is written under the name, and no token is dealt.
+/// `watch` puts no list in force, writes nothing under the name, and deals no token.
 #[tokio::test]
 async fn it_only_reads() {
     let servers = servers(3).await;

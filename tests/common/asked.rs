@@ -1,5 +1,5 @@
-//! One type for the operations of all verbs, with the fields of all verbs. For tests that send
-//! operations of several verbs, or check operations of any verb.
+//! One type for the operations of all verbs, with the fields of all verbs. It is for tests that
+//! send operations of several verbs, or check operations of any verb.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use quorumlock::node::operation::Hello;
 use quorumlock::node::{Claim, Kind, Name, Note, Operation, Release, Renew, Revoke, Scan, Verb, Waiter};
 
-/// An operation with the fields of all verbs. A field that the verb does not use is ignored, and is
-/// zero or empty if this was made from an operation.
+/// An operation with the fields of all verbs. A field that the verb does not use is ignored. If
+/// this value was made from an operation, such a field is zero or empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     pub verb: Verb,
@@ -28,9 +28,9 @@ pub struct Asked {
     /// downgrade: the token of the writer that the reader follows.
     pub token: u64,
     pub kind: Kind,
-    /// For a renewal.
+    /// For a renewal: the holder's note.
     pub note: Option<Note>,
-    /// For a claim of permits.
+    /// For a claim of permits: the semaphore's gate.
     pub gate: Option<Name>,
     pub hello: Option<Hello>,
 }
@@ -56,8 +56,8 @@ impl Asked {
         }
     }
 
-    /// The same with another verb, and without a place in a queue. A release gets the ballot as its
-    /// token.
+    /// The same operation with another verb, and without a place in a queue. A release gets the
+    /// ballot as its token.
     pub fn with_verb(&self, verb: Verb) -> Self {
         let token = if verb == Verb::Release { self.ballot } else { 0 };
         Self { verb, waiter: None, next: 0, token, ..self.clone() }

@@ -36,7 +36,7 @@ impl Certificates {
         self.sign_as(name, authority, host, days, &format!("subjectAltName=DNS:{host}\nbasicConstraints=CA:FALSE\n"));
     }
 
-    /// The same, with these extensions. A certificate without extensions has version 1.
+    /// As `sign`, with these extensions. A certificate without extensions has version 1.
     pub fn sign_as(&self, name: &str, authority: &str, host: &str, days: i32, extensions: &str) {
         std::fs::write(self.path(&format!("{name}.ext")), extensions).unwrap();
         self.openssl(&format!("req {KEY} -keyout {name}.key -out {name}.csr -subj /CN={host}"));
@@ -64,7 +64,7 @@ impl Certificates {
         self.server_with(name, clients, &[]).await
     }
 
-    /// The same, with more options.
+    /// As `server`, with more options.
     pub async fn server_with(&self, name: &str, clients: &str, more: &[&str]) -> (Server, u16) {
         let port = Port::take();
         let number = port.number();

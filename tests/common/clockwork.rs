@@ -108,7 +108,7 @@ pub async fn aged(count: usize) -> Vec<Clockwork> {
     join_all((0..count).map(start)).await
 }
 
-/// The same, for tests that set no clocks.
+/// As `aged`, for tests that set no clocks.
 pub async fn aged_servers(count: usize) -> Vec<Server> {
     aged(count).await.into_iter().map(|clockwork| clockwork.server).collect()
 }

@@ -82,8 +82,8 @@ async fn serve<A: Fn(&[String]) -> Vec<u8>>(stream: TcpStream, answer: Arc<A>) {
     }
 }
 
-/// Reads one command. Its form is one line of words (fred sends HELLO like this), or `*count`, and
-/// then `$length` and the word for each word.
+/// Reads one command. It is either one line of words, as fred sends HELLO, or a line `*count`. In
+/// the second form, two lines follow for each word: `$length`, and the word.
 async fn command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
     let line = line(stream).await?;
     let Some(count) = line.strip_prefix('*') else {

@@ -24,7 +24,7 @@ impl Logs {
         Self { lines, _default }
     }
 
-    /// The log so far, with one line for each event.
+    /// The log up to this moment, with one line for each event.
     pub fn text(&self) -> String {
         self.lines.lock().unwrap().clone()
     }

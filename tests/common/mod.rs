@@ -31,9 +31,9 @@ use server::Server;
 /// take, since machines may stall.
 pub const PATIENCE: Duration = Duration::from_secs(50);
 
-/// Waits, so that a caller that begins now comes behind all present waiters. Nodes order waiters by
-/// tickets, which clients make from the clocks of nodes. A client's estimate of a node's clock may
-/// be wrong by half a round trip.
+/// Waits so long that a caller that begins after this call comes behind all waiters that began
+/// before it. Nodes order waiters by tickets, which clients make from the clocks of nodes. A
+/// client's estimate of a node's clock may be wrong by half a round trip.
 pub async fn later() {
     tokio::time::sleep(Duration::from_secs(2)).await;
 }
@@ -64,8 +64,8 @@ pub async fn refused(builder: QuorumBuilder, says: &str) -> Error {
 /// The least round timeout of tests, minus a little: no release is given up earlier.
 const ROUND: Duration = Duration::from_millis(900);
 
-/// The result of a release. It counts as `Released` if no quorum confirmed it within the whole
-/// round timeout, since machines may stall. The release goes on in the background.
+/// The result of a release. If no quorum confirmed the release within the whole round timeout, the
+/// result counts as `Released`, since machines may stall. The release goes on in the background.
 pub async fn released(ending: impl Future<Output = quorumlock::Result<Released>>) -> Released {
     let began = Instant::now();
     match ending.await {

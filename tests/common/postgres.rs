@@ -47,7 +47,7 @@ impl Postgres {
         let mut initdb = command(&programs, "initdb", folder.path());
         initdb.args(["-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]);
         assert!(initdb.status().expect(MISSING).success(), "{}", log(&folder));
-        // If a program that is no test has taken the port meanwhile, try another port.
+        // If a program that is no test uses the port, try another port.
         for _ in 0..20 {
             let port = Port::take();
             let process = launch(&programs, folder.path(), port.number());
@@ -135,7 +135,7 @@ fn command(programs: &Path, program: &str, folder: &Path) -> Command {
 fn launch(programs: &Path, folder: &Path, port: u16) -> Child {
     let mut server = command(programs, "postgres", folder);
     server.args(["-D", "data", "-h", "127.0.0.1", "-p", &port.to_string(), "-k", ""]);
-    // `-F`: its data need not survive. `jit=off`: a library for JIT need not be loaded.
+    // `-F`: the server's data need not survive. `jit=off`: a library for JIT need not be loaded.
     server.args(["-F", "-c", "jit=off", "-c", "timezone=GMT", "-c", "log_timezone=GMT"]);
     server.spawn().expect(MISSING)
 }

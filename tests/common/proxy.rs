@@ -239,8 +239,8 @@ async fn swallow(mut from_client: OwnedReadHalf, to_client: OwnedWriteHalf, mut 
     }
 }
 
-/// Carries bytes from one end to the other until an end closes. `way` says how, and may change
-/// meanwhile.
+/// Carries bytes from one end to the other until an end closes. `way` says how the bytes pass, and
+/// may change at any time.
 async fn pump(
     from: &mut OwnedReadHalf,
     to: &mut OwnedWriteHalf,

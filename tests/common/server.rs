@@ -88,7 +88,7 @@ impl Server {
     /// folder.
     pub async fn within(options: &[&str], environment: impl Fn(&Path) -> Vec<(String, String)>) -> Self {
         let options: Vec<_> = options.iter().map(|&option| option.to_owned()).collect();
-        // If a program that is no test has taken the port meanwhile, try another port.
+        // If a program that is no test uses the port, try another port.
         for _ in 0..20 {
             let folder = TempDir::new().expect("a temporary folder");
             let environment = environment(folder.path());
@@ -146,7 +146,8 @@ impl Server {
         assert_eq!(self.command(&["EVAL", OLD, "1", "quorumlock:node", &run[..16], run]), "OK");
     }
 
-    /// Puts another list with this text in force for `ms`, as clients of this list would.
+    /// Puts another list with this text in force for `ms` milliseconds, as clients of this list
+    /// would.
     pub fn put_in_force(&self, says: &str, ms: u64) {
         assert_eq!(self.command(&["EVAL", IN_FORCE, "1", "quorumlock:node", says, &ms.to_string()]), "OK");
     }
@@ -238,8 +239,8 @@ impl Server {
         ask(self.port(), words, PATIENCE).expect("the server answers")
     }
 
-    /// Sends a command again and again over one connection, until `over`, and no longer than
-    /// `longest`.
+    /// Sends a command again and again over one connection, until `over` is true, and no longer
+    /// than `longest`.
     pub fn repeat(&self, words: &[&str], over: &AtomicBool, longest: Duration) {
         let began = Instant::now();
         let mut stream = TcpStream::connect(("127.0.0.1", self.port())).expect("the server accepts");

@@ -28,7 +28,8 @@ pub struct Asks {
     healed: Option<Micros>,
     /// For each list, when one of its clients last got a lock that it must get.
     won: BTreeMap<u8, Micros>,
-    /// The events in which another list kept a process out that must get the lock.
+    /// The failed calls that must get the lock and that another list kept out: the event and the
+    /// process of each.
     kept_out: Vec<(usize, u16)>,
 }
 
@@ -86,8 +87,9 @@ impl Asks {
         self.healed = Some(now);
     }
 
-    /// At the end: checks that each caller that was kept out had to be. Clients of another list
-    /// must have got the lock, and clients of its own list must not.
+    /// At the end: checks that another list was really in force for each caller that was kept out.
+    /// Clients of another list must have got the lock, and clients of the caller's own list must
+    /// not.
     pub fn kept_out(&self, verdict: &mut Verdict) {
         let settled = self.healed.map_or(0, |healed| healed + SETTLES);
         for &(event, process) in &self.kept_out {

@@ -28,8 +28,8 @@ pub struct Lease {
     /// When the lease was acquired, and the number of this event.
     pub from: Micros,
     pub event: usize,
-    /// Since when the lease keeps writers out, and the number of this event. If a reader was the
-    /// writer before, this is the end of the writer's lease.
+    /// From when the lease keeps writers out, and the number of this event. If the reader was a
+    /// writer before, this is the end of its lease as a writer.
     alone: (Micros, usize),
     /// The last time at which the holder certainly believed in the lease, or still worked under the
     /// lost lease.
@@ -91,7 +91,8 @@ impl Lease {
     }
 }
 
-/// For each process, the lease that its holder believed in until the latest time, and its number.
+/// For each process, the number of the lease that it believed in until the latest time, and this
+/// lease.
 type Longest<'a> = BTreeMap<u16, (u32, &'a Lease)>;
 
 /// All leases by their numbers.
@@ -118,14 +119,14 @@ struct Revoked {
     below: u64,
     /// When these leases must have ended.
     by: Micros,
-    /// When a clock was stepped without the revoker's knowledge, if so. Leases that were acquired
-    /// before this step may go on.
+    /// When a clock was stepped without the revoker's knowledge, if one was. Leases that were
+    /// acquired before this step may go on.
     unknown: Option<Micros>,
 }
 
 impl Revoked {
-    /// Whether this revocation must end the lease. A node that forgets later also forgets the
-    /// revocation, so lower tokens may be granted again.
+    /// Whether this revocation must end the lease. A node that forgets after the revocation also
+    /// forgets the revocation, so it may grant lower tokens again.
     fn concerns(&self, lease: &Lease, forgot: &[Micros]) -> bool {
         let forgotten = forgot.iter().any(|&at| self.began <= at && at < lease.from);
         let left_out = self.unknown.is_some_and(|stepped| lease.from < stepped);
@@ -351,7 +352,8 @@ impl Beliefs {
     /// At the end: checks that no two processes believed in one name at the same time. Exceptions
     /// are two readers, and cases in which nothing is promised.
     pub fn two_believers(&self, promises: &Promises, verdict: &mut Verdict) {
-        // The leases so far, by team and name, and by whether they are of readers.
+        // Of the leases that were already compared, the longest ones, by team and name, and by
+        // whether they are of readers.
         let mut longest: BTreeMap<((u8, u8), bool), Longest<'_>> = BTreeMap::new();
         let mut leases: Vec<_> = self.leases.iter().collect();
         leases.sort_by_key(|(_, lease)| lease.alone.1);

@@ -48,7 +48,7 @@ impl Calm {
                 self.lasts(now, Trouble::Split(node), split);
                 self.settles(now + self.doubts);
             }
-            // A new process may first put its list in force.
+            // A new process may first have to put its list in force.
             What::Started { .. } if now > 0 => self.settles(now + self.doubts),
             What::Forgot { .. } | What::Moved { .. } => self.settles(now + self.doubts),
             What::ClockStepped { .. } => self.settles(now + self.doubts),

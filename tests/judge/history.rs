@@ -70,7 +70,7 @@ pub struct Op {
     pub ttl: u32,
     /// How long a hand-over is to last, or lasts, in milliseconds.
     pub hand: u32,
-    /// When it was submitted.
+    /// When the operation was submitted.
     pub sent: Micros,
 }
 
@@ -247,7 +247,8 @@ pub enum What {
         lease: u32,
     },
     /// A release has returned to its holder. If the release has several names, there is one event
-    /// for each name, and `more` is true for all but the last. A release waits for `round` at most.
+    /// for each name, and `more` is true for all events except the last one. A release waits for
+    /// `round` at most.
     ReleaseTold {
         process: u16,
         name: u8,
@@ -377,7 +378,8 @@ pub enum What {
         node: u8,
     },
     /// A name has been free on a node since `since`, although this owner, the first live waiter,
-    /// has a place there. A waiter should have asked, so that the name is held again, `by` then.
+    /// has a place there. By the time `by`, a waiter should have asked, so that the name would be
+    /// held again.
     Idle {
         node: u8,
         name: u8,
@@ -426,8 +428,8 @@ impl History {
         self.events.push(Event { at, what });
     }
 
-    /// The number of an owner. The text before the last slash contains the process id, and so
-    /// differs between runs. It is not kept.
+    /// The number of an owner. The history does not store the text before the last slash: it
+    /// contains the process id, and so differs between runs.
     pub fn owner(&mut self, process: u16, text: &str) -> Owner {
         if let Some(&known) = self.owners.get(text) {
             return known;

@@ -1,5 +1,5 @@
-//! Places in nodes' queues. An owner that took a place must give it up on the same node. A late
-//! message may take the place again; then the place ends by itself.
+//! Places in nodes' queues. An owner that took a place must give it up on the same node. If a late
+//! message takes the place again, this place ends by itself.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ struct Stand {
 
 #[derive(Debug, Default)]
 pub struct Line {
-    /// By owner, name and node.
+    /// The places, by owner, name and node.
     stands: BTreeMap<(Owner, u8, u8), Stand>,
 }
 
@@ -44,8 +44,9 @@ impl Line {
         }
     }
 
-    /// A node forgot its places. The times at which owners gave places up stay. So if an older
-    /// message is sent again and takes such a place, this place counts as given up.
+    /// A node forgot its places. The judge remembers when owners gave their places up. So if an
+    /// older message is sent again and takes a place that its owner gave up, this place counts as
+    /// given up.
     pub fn forgot(&mut self, node: u8) {
         self.stands.iter_mut().filter(|((.., at), _)| *at == node).for_each(|(_, stand)| stand.taken = None);
     }

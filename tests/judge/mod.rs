@@ -57,14 +57,14 @@ pub struct Tally {
 #[derive(Debug, Default)]
 pub struct Judgement {
     pub tally: Tally,
-    /// In the order of the history.
+    /// The violations, in the order of the history.
     pub violations: Vec<Violation>,
 }
 
 /// The configuration of a world whose history contains the requests to nodes and their answers.
 #[derive(Debug)]
 pub struct Watched {
-    /// By process.
+    /// The configuration of each process.
     pub clients: Vec<Configured>,
     /// Set if nodes that forgot tokens need not be synced.
     pub clocks: Option<Clocks>,
@@ -166,7 +166,8 @@ impl Judge {
                 self.keeps(lease, true);
             }
             What::Skipped { name, began, period, .. } => self.skipped(name, began, period),
-            // Another caller in the same process may wait before this one.
+            // If another caller in the same process waits, the try may have been denied because of
+            // that caller.
             What::Denied { process, name } if !asks.waits(process) => self.denied(process, name),
             What::Denied { .. } => {}
             What::Yields { lease, .. } => {
@@ -298,8 +299,8 @@ impl Judge {
         self.periods.first(now, name, first, remembered, &mut self.verdict);
     }
 
-    /// A claim got no permit. So another client must have had one, up to a period before this claim
-    /// began, by the slowest clock.
+    /// A claim got no permit. So another client must have had a permit at most one period, by the
+    /// slowest clock, before this claim began.
     fn skipped(&mut self, name: u8, began: Micros, period: Micros) {
         let since = began.saturating_sub(period + period / DRIFT);
         if self.rounds.as_ref().is_some_and(|rounds| !rounds.somebody_had(name, since)) {
@@ -374,7 +375,7 @@ impl Judge {
     }
 
     /// Records a violation if a name was free on a node while an owner waited there. An owner that
-    /// a quorum granted the name waits no more, even if this node does not know it yet.
+    /// a quorum granted the name waits no more, even if this node does not know of the grants.
     fn idle(&mut self, now: Micros, node: u8, of: Try, free: Range<Micros>) {
         // The queues of a list that is not in force any more do not count.
         let waits = self.rounds.as_ref().is_some_and(|rounds| !rounds.was_had(of) && rounds.has_one_list());
@@ -402,7 +403,7 @@ impl Judge {
         self.rounds.as_mut().into_iter().for_each(|rounds| rounds.submitted(op, &mut self.verdict));
     }
 
-    /// `alone`: the operation has one name.
+    /// `alone` says whether the operation has only one name.
     fn did(&mut self, now: Micros, op: Op, answer: Answer, alone: bool) {
         let Some(rounds) = &mut self.rounds else { return };
         match (op.verb, answer) {

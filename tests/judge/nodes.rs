@@ -10,7 +10,7 @@ use super::rule::{Rule, Verdict};
 struct Hold {
     owner: Owner,
     ballot: u64,
-    /// The node holds the name until then at least, even if its clock runs fast.
+    /// The node holds the name until this time at least, even if its clock runs fast.
     until: Micros,
 }
 
@@ -21,13 +21,12 @@ type Reads = (u64, Micros);
 pub struct Nodes {
     holds: HashMap<(u8, u8), Hold>,
     reads: HashMap<(u8, u8, Owner), Reads>,
-    /// The ballot up to which an owner's claims of a name were withdrawn; the highest number once
-    /// the owner has ended. Readers have no entry: beside other readers, their late claims may be
-    /// granted.
+    /// The ballot up to which an owner's claims of a name were withdrawn; `u64::MAX` once the owner
+    /// has ended. Readers have no entry: beside other readers, their late claims may be granted.
     tombs: HashMap<(u8, u8, Owner), u64>,
     /// The token up to which an owner's locks were released.
     over: HashMap<(u8, u8, Owner), u64>,
-    /// The owner to which a name was granted with a ballot.
+    /// The owner to which a node granted a name with a ballot.
     ballots: HashMap<(u8, u8, u64), Owner>,
     /// The token up to which a name was revoked.
     revoked: HashMap<(u8, u8), u64>,
@@ -91,7 +90,7 @@ impl Nodes {
         // Several readers may have one ballot. If this reader had a higher ballot, that hold has
         // ended: otherwise the node would have replied `stale`.
         if op.shared {
-            // The hold of a writer: the reader follows this writer, or the hold has expired.
+            // Remove the hold of a writer: the reader follows this writer, or the hold has expired.
             self.holds.remove(&(op.server, op.name));
             let (ballot, _) = self.reads.entry((op.server, op.name, op.owner)).or_default();
             *ballot = op.ballot;
@@ -100,8 +99,8 @@ impl Nodes {
         }
         let held = self.holds.get(&(op.server, op.name)).is_some_and(|hold| hold.owner == op.owner);
         self.hold(op, until);
-        // If the owner already holds the name, perhaps by a heal, the node only confirms that. (Two
-        // clients may choose the same ballot: then one of them is refused.)
+        // If the owner already holds the name, perhaps by a heal, the node only confirms the hold.
+        // (If two clients choose the same ballot, the node refuses one of them.)
         if held {
             self.ballots.entry((op.server, op.name, op.ballot)).or_insert(op.owner);
             return;

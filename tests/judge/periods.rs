@@ -7,8 +7,8 @@ use super::rule::{Rule, Verdict};
 
 /// If no clock is stepped, nodes' clocks run apart by at most a fiftieth of a period.
 pub const DRIFT: Micros = 50;
-/// A period begins when a node grants it. That is at most this long ago when the client wins, since
-/// no vote counts for longer.
+/// A period begins when a node grants it. This is at most so long before the client wins, since no
+/// vote counts for longer.
 const ROUND: Micros = 5_000_000;
 
 /// For each name, the last permit that was the first of a period.
@@ -20,7 +20,7 @@ pub struct First {
     pub lease: u32,
     /// The owner whose claims won the permit, if the history contains the nodes' operations.
     pub owner: Option<Owner>,
-    /// Until then, no other permit may be the first.
+    /// Until this time, no other permit may be the first.
     until: Micros,
 }
 
@@ -34,7 +34,7 @@ impl First {
 }
 
 impl Periods {
-    /// A permit was the first of a period at `now`. If too few nodes remember the permit before,
+    /// A permit was the first of a period at `now`. If too few nodes remember the previous permit,
     /// nothing is promised.
     pub fn first(
         &mut self,

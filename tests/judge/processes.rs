@@ -3,7 +3,7 @@
 
 use super::history::{Micros, SECOND};
 
-/// How long after a process continues all its tasks have run.
+/// How long it takes from the end of a pause until all tasks of the process have run.
 const WAKE: Micros = 3_000;
 /// How long a timer sleeps at most before it checks the clock. If the process's machine was
 /// suspended, the process reports a loss that much later.

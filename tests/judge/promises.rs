@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::Configured;
 use super::history::{Micros, SECOND, What};
 
-/// Added to the time for two hellos: by then a lost connection is up again, and late messages have
+/// Added to the time for two hellos, so that a lost connection is up again and late messages have
 /// arrived.
 const SLACK: Micros = 4 * SECOND;
 
@@ -87,7 +87,8 @@ impl Promises {
         let clients = self.clients.get(usize::from(one)).zip(self.clients.get(usize::from(other)));
         let Some((mine, theirs)) = clients.filter(|_| !self.strict) else { return false };
         let shared: Vec<u8> = (0..64).filter(|node| (mine.of & theirs.of) >> node & 1 == 1).collect();
-        // Point 6: the lists share only nodes from which one of the clients has not heard lately.
+        // Point 6: for each node that the lists share, there was a recent time at which one of the
+        // clients could not hear from it.
         let long = mine.lasts().max(theirs.lasts()) + 2 * mine.max_ttl.max(theirs.max_ttl);
         let unknown = |client| shared.iter().all(|&node| self.is_unheard(client, node, at.saturating_sub(long), at));
         if mine.list != theirs.list && (unknown(one) || unknown(other)) {
@@ -137,7 +138,7 @@ impl Promises {
     }
 
     /// Whether at some time from `from` to `until` the client could not hear from the node. Also
-    /// true if the client started then, or if the node forgot its data.
+    /// true if the client started in this time, or if the node forgot its data in this time.
     fn is_unheard(&self, client: u16, node: u8, from: Micros, until: Micros) -> bool {
         let born = self.born.get(usize::from(client)).is_some_and(|&born| (from..=until).contains(&born));
         let servers: Vec<u8> =

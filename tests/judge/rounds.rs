@@ -11,9 +11,9 @@ use super::rule::{Rule, Verdict};
 /// One try to hold a name: the owner, and the name.
 pub type Try = (Owner, u8);
 
-/// How long after a holder gave its lock up all nodes must have been asked to release it. When a
-/// lock expires, a timer sends its release. Timers round to whole milliseconds, so this may be a
-/// millisecond or two late.
+/// Within this time after a holder gave its lock up, all nodes must have been asked to release it.
+/// When a lock expires, a timer sends its release. Timers round to whole milliseconds, so this may
+/// be a millisecond or two late.
 const SOON: Micros = 3_000;
 
 /// How often a node may reply `stale` to one ballot before the owner must ask with another ballot.
@@ -36,11 +36,12 @@ struct Claimed {
     renewals: BTreeMap<Micros, u64>,
     /// Each node's last vote for a claim: a grant or a push.
     votes: BTreeMap<u8, Vote>,
-    /// For each node: when the last claim that waits and that this node refused was sent.
+    /// Of the claims that wait and that a node refused: when the last one was sent, by node.
     registered: BTreeMap<u8, Micros>,
     /// When the first claim was sent.
     first: Option<Micros>,
-    /// When the first claim that waits was sent. No node can have handed the name over before.
+    /// When the first claim that waits was sent. Before this time, no node can have handed the name
+    /// over.
     first_wait: Option<Micros>,
     /// Pushes that arrived before the node's refusal of the first claim that waits.
     early: BTreeMap<u8, Op>,
@@ -53,7 +54,8 @@ struct Claimed {
     stale: BTreeMap<u8, (u64, u32)>,
     /// Until when a quorum lets the owner believe that it holds the name.
     deadline: Option<Micros>,
-    /// The lease that the owner got, if any. From then on, only renewals move the deadline.
+    /// The lease that the owner got, if any. Once there is a lease, only renewals move the
+    /// deadline.
     lease: Option<u32>,
     /// The highest ballot that each node granted.
     granted: BTreeMap<u8, u64>,
@@ -64,11 +66,13 @@ struct Claimed {
     freed: u64,
     /// When the first release with a token was sent.
     given_back: Option<Micros>,
-    /// Each node's answer to that release: whether the owner held the name, and when it came.
+    /// Each node's answer to the release that was sent at `given_back`: whether the owner held the
+    /// name, and when the answer came.
     answered: BTreeMap<u8, (bool, Micros)>,
-    /// The nodes whose reply to that release is missing. A fault counts as a reply.
+    /// The nodes whose reply to this release is missing. A fault counts as a reply.
     silent: u64,
-    /// When the holder last let go of the lock, and how long its process had stood still by then.
+    /// When the holder last let go of the lock, and how long its process had stood still in total
+    /// up to this time.
     let_go: Option<(Micros, Micros)>,
     /// The nodes that have held the name for this owner at some time.
     had: u64,
@@ -82,7 +86,8 @@ struct Claimed {
 #[derive(Clone, Copy, Debug)]
 struct Vote {
     ballot: u64,
-    /// When the ask was sent that the node granted, or confirmed before its push.
+    /// When the ask was sent that the node granted, or the ask whose place it confirmed before its
+    /// push.
     sent: Micros,
     ends: Micros,
 }
@@ -108,7 +113,8 @@ impl Claimed {
         kept.fold(0, |nodes, (node, _)| nodes | 1 << node) & !self.released
     }
 
-    /// The highest ballot that was withdrawn on any node. No vote with a ballot up to it counts.
+    /// The highest ballot that was withdrawn on any node. No vote counts whose ballot is not above
+    /// this one.
     fn void(&self) -> u64 {
         self.withdrawn.values().copied().max().unwrap_or(0)
     }
@@ -125,8 +131,8 @@ impl Claimed {
         ends.get(quorum - 1).copied()
     }
 
-    /// How many nodes answered `before` then that the owner held the name (`wanted`), or that it
-    /// did not.
+    /// How many nodes answered before the time `before` that the owner held the name (or did not
+    /// hold it, if `wanted` is false).
     fn answers(&self, wanted: bool, before: Micros) -> usize {
         self.answered.values().filter(|&&(held, at)| held == wanted && at < before).count()
     }
@@ -146,9 +152,11 @@ pub struct Rounds {
     tries: HashMap<Try, Claimed>,
     /// Tries whose holder let go a moment ago, and when.
     leaving: VecDeque<(Micros, Try)>,
-    /// The owner that used a ballot, and when it first asked or was handed the name with it.
+    /// By process, name and ballot: the owner that used the ballot, and when it first asked, or was
+    /// handed the name, with this ballot.
     by_ballot: HashMap<(u16, u8, u64), (Owner, Micros)>,
-    /// By name: when a node last held it, if a quorum has held it for one owner, or for readers.
+    /// By name, if a quorum has held it for one owner, or for readers: when a node last began or
+    /// extended a hold for them.
     had: HashMap<u8, Micros>,
     /// By name: the nodes that have held it for readers.
     read: HashMap<u8, u64>,
@@ -234,8 +242,8 @@ impl Rounds {
         }
     }
 
-    /// Records a violation for each holder that let go, and did not soon ask all nodes to release
-    /// what they may hold.
+    /// Records a violation for each holder that let go, and did not soon ask all nodes that may
+    /// hold the name to release it.
     pub fn left(&mut self, now: Micros, processes: &Processes, verdict: &mut Verdict) {
         while let Some(&(ended, of)) = self.leaving.front()
             && ended + SOON < now
@@ -291,7 +299,7 @@ impl Rounds {
                 let gone = all.iter().any(|claimed| was_gone(claimed, now + 1));
                 (!gone).then_some("its holder was told that it had ended before, and a quorum may have held it")
             }
-            // An answer at that very moment may come too late.
+            // An answer that comes at this very moment may be too late.
             Told::Unconfirmed => {
                 let gone = all.iter().any(|claimed| was_gone(claimed, now));
                 let clear = gone || all.iter().all(|claimed| was_held(claimed, now));
@@ -319,7 +327,8 @@ impl Rounds {
         in_time && held < quorum && gone < blocking && (held + silent >= quorum || gone + silent >= blocking)
     }
 
-    /// Whether its release returns later than its time limit, by the clock of its process.
+    /// Whether the release of this try returns later than its time limit, by the clock of the
+    /// process.
     fn is_late(&self, now: Micros, claimed: &Claimed, round: Micros, processes: &Processes) -> bool {
         let limit = round * 1_000_000 / self.clients[usize::from(claimed.process)].rate + TIMERS;
         claimed.let_go.is_some_and(|(began, stood_still)| {
@@ -370,10 +379,12 @@ impl Rounds {
                 let withdrawn = claimed.withdrawn.entry(op.node).or_default();
                 *withdrawn = op.ballot.max(*withdrawn);
                 let void = claimed.void();
-                // A withdrawal that is sent again takes back no vote that came since.
+                // A withdrawal that is sent a second time takes back no vote that came after the
+                // first time.
                 if void > before {
                     claimed.votes.retain(|_, vote| vote.ballot > void);
-                    // Pushes with a higher ballot may have come just before.
+                    // Pushes with a higher ballot may already have come. A quorum of them keeps a
+                    // deadline.
                     let left = claimed.votes.values().filter_map(|vote| claimed.carried(vote.ballot, quorum)).max();
                     claimed.deadline = claimed.deadline.filter(|_| claimed.lease.is_some()).or(left);
                 }
@@ -382,7 +393,7 @@ impl Rounds {
         }
     }
 
-    /// Notes the owner that uses a ballot. If two owners of one process use the same ballot, it
+    /// Records the owner that uses a ballot. If two owners of one process use the same ballot, it
     /// belongs to the later owner.
     fn asked_with(&mut self, op: Op, at: Micros) {
         let (owner, _) = self.by_ballot.entry((op.process, op.name, op.ballot)).or_insert((op.owner, at));
@@ -433,7 +444,8 @@ impl Rounds {
         self.tries.get(&of).is_some_and(|claimed| self.is_quorum(claimed, claimed.had))
     }
 
-    /// Whether a quorum of nodes can have held the name for some owner at that time or later.
+    /// Whether a quorum of nodes can have held the name for some owner at the time `since` or
+    /// later.
     pub fn somebody_had(&self, name: u8, since: Micros) -> bool {
         self.set_back || self.had.get(&name).is_some_and(|&last| last >= since)
     }
@@ -446,8 +458,8 @@ impl Rounds {
         self.waited.contains(&name) || self.had.contains_key(&name) || self.tries.iter().any(had)
     }
 
-    /// Whether a quorum of nodes still knows its grants to this owner, and none of these nodes had
-    /// its clock set forward since.
+    /// Whether a quorum of nodes still knows its grants to this owner. A node whose clock was set
+    /// forward after the owner asked does not count.
     pub fn is_remembered(&self, of: Try) -> bool {
         let granted = |claimed: &Claimed| claimed.granted.keys().fold(0, |nodes, node| nodes | 1 << node);
         let known = |claimed: &Claimed| granted(claimed) & !claimed.set_forward;
@@ -485,8 +497,8 @@ impl Rounds {
                 claimed.votes.insert(op.node, Vote { ballot: op.ballot, sent: op.sent, ends });
                 self.counted(now, op);
             }
-            // The place from an earlier ask stays. The vote for a later ask stays too: this reply
-            // to an older ask may arrive after it.
+            // The place from an earlier ask stays. The vote for a later ask stays too: this reply,
+            // to an older ask, may arrive after that vote.
             (Verb::Claim, Answer::Stale) => {
                 claimed.votes.retain(|&node, vote| node != op.node || vote.sent > op.sent);
                 let (ballot, often) = claimed.stale.entry(op.node).or_default();
@@ -507,7 +519,8 @@ impl Rounds {
                 }
             }
             (Verb::Renew, Answer::Extended) => self.extended(now, op),
-            // If a release is sent again, only the node's answer to the first one counts.
+            // If a release is sent several times, only the node's answer to the first release
+            // counts.
             (Verb::Release, _) if op.token > 0 && claimed.given_back == Some(op.sent) => {
                 claimed.silent &= !bit(op);
                 if matches!(answer, Answer::Released(_) | Answer::Forgot) {

@@ -5,7 +5,7 @@
 pub enum Rule {
     /// Two running processes believed at the same time that they hold one name.
     TwoBelievers,
-    /// More permits of a semaphore were held at a time than any holder knows.
+    /// More permits were held at a time than the semaphore has in the configuration of any holder.
     TooMany,
     /// Two clients got a permit for one period, and the first permit was not undone.
     TwiceAPeriod,
@@ -123,7 +123,7 @@ pub struct Violation {
     pub why: String,
 }
 
-/// The violations so far.
+/// The violations that were found.
 #[derive(Debug, Default)]
 pub struct Verdict {
     /// The number of the event that is being judged.

@@ -12,7 +12,8 @@ pub struct Storage {
     latest: BTreeMap<(u8, u8), (usize, Option<u64>)>,
     /// The highest token of any write, by team and name.
     highest: BTreeMap<(u8, u8), u64>,
-    /// Leases with a refused write, while it is not known yet whether they were still held then.
+    /// Leases with a refused write, until the history shows whether they were still held after the
+    /// refusal.
     refused: BTreeSet<u32>,
     pub rejected: u64,
     pub stale_unchecked: u64,

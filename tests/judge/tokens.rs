@@ -33,7 +33,7 @@ type Token = (Micros, u64, u16);
 
 #[derive(Debug, Default)]
 pub struct Tokens {
-    /// By team and name: the highest tokens of writers so far, and the highest tokens of readers.
+    /// By team and name: the highest tokens of writers, and the highest tokens of readers.
     names: BTreeMap<(u8, u8), [Vec<Token>; 2]>,
     clocks: Option<Clocks>,
     /// When nodes forgot.

@@ -95,9 +95,9 @@ pub struct Client {
     held_highest: u64,
     /// The hand-overs to the present owner.
     handed: Handovers,
-    /// The last round failed, and the client waits.
+    /// Whether the last round failed and the client waits.
     waiting: bool,
-    /// A push arrived after the last ask.
+    /// Whether a push arrived after the last ask.
     fresh: bool,
     /// How far the client's wall clock is ahead.
     ahead: Duration,
@@ -267,7 +267,8 @@ impl Client {
         }
     }
 
-    /// Notes what a reply shows about later hand-overs.
+    /// Passes the reply to a claim on to `Handovers`. A later push counts only from a place that a
+    /// reply has confirmed.
     fn placed(&mut self, node: usize, answer: &Answer, reply: &Reply) {
         match reply {
             Ok(Outcome::Held { queued, .. }) => {
@@ -310,7 +311,7 @@ impl Client {
         vec![(NodeSet::of(node), release)]
     }
 
-    /// Whether the client can decide something.
+    /// Whether the client can decide its round or its renewal now.
     pub fn may_decide(&self, now: Ticks) -> bool {
         match &self.state {
             State::Idle => false,
@@ -368,7 +369,7 @@ impl Client {
         self.state = State::Holding { tenure, token: won.ballot, renewal: None };
     }
 
-    /// Whether a round was given up, and the next ask was not sent.
+    /// Whether a round was given up, and the next ask has not been sent.
     pub fn may_ask_again(&self) -> bool {
         matches!(&self.state, State::Asking(rules) if rules.last().is_none())
     }
@@ -387,7 +388,8 @@ impl Client {
         sent
     }
 
-    /// Gives a round up. The client then asks again later, or ends.
+    /// Gives a round up. If `again`, the client makes another round later; otherwise, its
+    /// acquisition ends.
     pub fn give_up(&mut self, mut rules: Acquisition<ClaimTally>, again: bool, now: Ticks) -> Sent {
         let ballot = rules.highest().max(self.handed.top());
         if again {
@@ -461,7 +463,7 @@ impl Client {
         held && self.renewals < scope.renewals[self.number as usize]
     }
 
-    /// Sends a renewal. Replies to the renewal before it do not count any more.
+    /// Sends a renewal. Replies to the previous renewal do not count any more.
     pub fn renew(&mut self, now: Ticks) -> Sent {
         let State::Holding { token, renewal, .. } = &mut self.state else { return Vec::new() };
         *renewal = Some((now, RenewalTally::new(Size::of(NODES as u32))));

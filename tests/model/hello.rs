@@ -10,7 +10,7 @@
 //! is asynchronous. The model simplifies:
 //!
 //! * Hellos take no time. They are lost while a node is silent for their client. A client says
-//!   hello as soon as it is due; a slow client says none.
+//!   hello as soon as a hello is due; a slow client says none.
 //! * A claim reaches a node at once if the node is in one list only. If the node is in both lists,
 //!   the claim reaches it at any later time.
 //! * Each client claims once, sends no renewal, and lets its lock expire.
@@ -37,8 +37,8 @@ pub enum Fault {
     /// The server restarts empty (`Restart`) or executes FLUSHALL (`Flush`).
     Restart(usize),
     Flush(usize),
-    /// A client says no hello and counts no votes, for this many ticks at most. Then it continues
-    /// with what it knew.
+    /// A client says no hello and counts no votes, for this many ticks at most. After this time, it
+    /// continues with its old knowledge.
     Slow(Ticks),
 }
 
@@ -54,7 +54,7 @@ pub struct Scope {
     pub fault: Fault,
     /// How far the first client's wall clock is ahead, in ballots.
     pub ahead: u64,
-    /// The last moment.
+    /// The last moment of a run.
     pub end: Ticks,
 }
 
@@ -72,8 +72,8 @@ impl Scope {
     }
 
     /// Whether the exploration reached the cases that its scope is about. With one list, both
-    /// clients must get the lock in one run. Otherwise each must get it in some run, and some
-    /// client must be shut out.
+    /// clients must get the lock in one run. With two lists, each client must get the lock in some
+    /// run, and some client must be shut out.
     pub fn is_alive(&self, shown: &dyn Fn(&str) -> bool) -> bool {
         let each = shown("first_got_it") && shown("second_got_it");
         if self.is_alike() { shown("both_got_it") } else { each && shown("shut_out") }

@@ -22,11 +22,11 @@ const AHEAD: Duration = Duration::from_micros(50);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Revoker {
-    /// It will read the fences.
+    /// The revoker has not read the fences yet.
     #[default]
     Looking,
     Taking(Taking),
-    /// It has ended, with any result.
+    /// The revoker has ended, with any result.
     Done,
 }
 
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// Notes whether a node granted or renewed a ballot that it had revoked.
+    /// Records whether a node granted or renewed a ballot that it had revoked.
     pub fn note_grant(&mut self, node: usize, message: Message, outcome: &Outcome) {
         let granted = message.verb == Verb::Claim && matches!(outcome, Outcome::Granted { .. });
         let renewed = message.verb == Verb::Renew && matches!(outcome, Outcome::Extended | Outcome::Healed);

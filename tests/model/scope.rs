@@ -17,7 +17,7 @@ pub enum Fault {
     Crash,
     /// The clock of node 0 is set forward or back by this many ticks.
     Step(Ticks),
-    /// A client replaces its connection to node 0. Requests on the old one may arrive later.
+    /// A client replaces its connection to node 0. Requests on the old connection may arrive later.
     Replace,
 }
 
@@ -57,7 +57,7 @@ pub struct Scope {
     /// The ttl of all claims, and the clients' `max_ttl`, in ticks.
     pub ttl: Ticks,
     pub max_ttl: Ticks,
-    /// The last moment.
+    /// The last moment of a run.
     pub end: Ticks,
     /// How many ticks pass at once.
     pub stride: Ticks,
@@ -156,14 +156,15 @@ pub fn scopes(size: Size) -> Vec<Scope> {
     let revokes = if size == Size::Small { Revokes::AtOnce } else { Revokes::NodeByNode };
     let revocation = Scope { name: "revocation", revokes, end: 2, slow: Slow::AtMost(1), ..base };
     // The next two scopes revoke during a hand-over. In the first, one node has not received the
-    // release. In the second, two nodes have not, and the revoked waiter still waits for these two.
+    // release. In the second, two nodes have not received it, and the revoked waiter still waits on
+    // these two.
     let (name, revokes) = ("revocation, hand-over", Revokes::AtOnce);
     let passes = Scope { name, revokes, end: 1, rounds: [1, 1], slow: Slow::These(0b000_001), ..hand };
     let (name, slow) = ("revocation, waiter", Slow::These(0b000_110));
     let waits = Scope { name, slow, end: 0, rounds: [1, 2], renewals: [0, 0], ..passes };
     // One wall clock is ahead by much more than `max_ttl`, so tokens rest on what nodes remember.
     let ahead = Duration::from_secs(100);
-    // A name's hash expires after 105 s. By then its fence is below the floor.
+    // A name's hash expires after 105 s. At that time, the fence in it is below the floor.
     let floors = Scope { name: "floors", ttl: 2, max_ttl: 2, end: 56, stride: 14, renewals: [0, 0], ahead, ..base };
     let mut scopes = vec![
         floors,

@@ -29,9 +29,9 @@ pub struct Connection {
     requests: VecDeque<Message>,
     replies: VecDeque<Said>,
     generation: u64,
-    /// Pushes on the connection before, which arrive late.
+    /// Pushes of the previous connection, which arrive late.
     stray_pushes: VecDeque<Push>,
-    /// Requests on the connection before, which arrive late and get no answer.
+    /// Requests of the previous connection, which arrive late and get no answer.
     strays: VecDeque<Message>,
 }
 
@@ -48,7 +48,7 @@ pub struct World {
     /// Whether a later holder got a token that was not higher, although it should be. (Tokens of
     /// concurrent readers have no order.)
     fell: bool,
-    /// The client that takes the name away, and the result that it returned.
+    /// The client that takes the name away. `told` is the result that it returned.
     pub revoker: Revoker,
     /// The ballot up to which each node has revoked; whether a node granted such a ballot later.
     pub revoked: [u64; NODES],
@@ -69,7 +69,7 @@ pub enum Action {
     Hear(usize, usize),
     /// A push of an earlier connection reaches its client.
     HearStray(usize, usize),
-    /// A client gives up its round. It then makes another round (true), or ends.
+    /// A client gives up its round. After that, it makes another round (true), or ends.
     GiveUp(usize, bool),
     Renew(usize),
     Release(usize),

@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clients::Watch;
 
-/// A session's locks, by the results of calls. All clients that have a handle of the session share
-/// this record.
+/// The locks that a session must hold, by the results of calls. All clients that have a handle of
+/// the session share this record.
 #[derive(Debug)]
 pub struct Book {
     pub id: Arc<str>,
@@ -20,7 +20,7 @@ pub struct Book {
     pub round: Duration,
     /// The locks that the session holds, by name. To the judge, each is a lease of its own.
     pub held: Mutex<BTreeMap<u8, Watch>>,
-    /// The locks that the session held before.
+    /// The locks of the session that have ended.
     pub gone: Mutex<Vec<Watch>>,
     /// How many clients have a handle of the session.
     pub handles: AtomicU32,
@@ -28,7 +28,7 @@ pub struct Book {
     pub apart: bool,
     /// Whether a client has learned that the session was lost.
     pub lost: AtomicBool,
-    /// Cancelled when no client has a handle any more.
+    /// This token is cancelled when no client has a handle any more.
     pub over: CancellationToken,
 }
 
@@ -47,12 +47,12 @@ impl Book {
         self.held.lock().unwrap().get(&name).map(|watch| watch.number)
     }
 
-    /// How many of the session's locks have ended so far.
+    /// How many of the session's locks have ended.
     pub fn over(&self) -> usize {
         self.gone.lock().unwrap().len()
     }
 
-    /// Whether this name is among the locks that ended after the first `since` ended locks.
+    /// Whether a lock on this name has ended, not counting the first `since` locks that ended.
     pub fn gave_up(&self, name: u8, since: usize) -> bool {
         self.gone.lock().unwrap()[since..].iter().flat_map(Watch::names).any(|gone| gone == name)
     }

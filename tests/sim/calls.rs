@@ -21,7 +21,7 @@ pub struct Calls {
 #[derive(Debug)]
 struct Call {
     due: Micros,
-    /// The receiver of the answer; `None` once the call was answered.
+    /// The way to the caller; `None` once the call has its answer or its time is over.
     reply: Option<oneshot::Sender<Reply>>,
 }
 
@@ -43,7 +43,7 @@ impl Calls {
         self.forget();
     }
 
-    /// Ends overdue calls. Returns when the next call is due.
+    /// Ends the calls whose answer is overdue. Returns when the next answer will be overdue.
     pub fn expire(&mut self, now: Micros) -> Option<Micros> {
         for call in self.open.iter_mut().filter(|call| call.due <= now) {
             if let Some(sender) = call.reply.take() {

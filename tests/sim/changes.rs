@@ -106,7 +106,7 @@ impl World {
         let mut core = self.core.lock().unwrap();
         let Some(mixed) = core.plan.mixed.clone().filter(|_| now < micros(core.plan.length)) else { return };
         let Change::Rolling { every, back, .. } = mixed.change else { return };
-        // From `back` on, new processes are replaced by old ones again.
+        // From `back` on, only processes of the old side (0) replace others.
         if side == 1 && back.is_some_and(|back| now >= micros(back)) {
             return;
         }

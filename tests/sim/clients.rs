@@ -33,7 +33,7 @@ pub struct Watch {
     lease: Held,
     /// Whether the holder is a reader.
     shared: bool,
-    /// How long the release may wait at most.
+    /// How long a release of this lease may wait at most.
     round: Duration,
 }
 
@@ -130,7 +130,7 @@ impl Watch {
         self.parts.iter().map(|&(name, _)| name)
     }
 
-    /// The lease's names, each with its number and its token.
+    /// The lease's names, each with its lease number and its token.
     pub fn tokens(&self) -> impl Iterator<Item = (u8, u32, u64)> {
         self.parts.iter().map(|&(name, lease)| (name, lease, self.lease.token(name)))
     }
@@ -192,7 +192,7 @@ enum Face {
     Once,
     /// An election.
     Office,
-    /// A writer that then becomes a reader.
+    /// A writer that becomes a reader later.
     Downgrade,
     Session,
 }
@@ -227,7 +227,8 @@ impl Client {
         Self { world, process, quorum, dice }
     }
 
-    /// Acquires and releases locks until the plan's end, then once more with a long timeout.
+    /// Acquires and releases locks until the plan's end. After that, acquires once more, with a
+    /// long timeout.
     pub async fn live(mut self) {
         let (length, think, patience) = {
             let core = self.world.core.lock().unwrap();
@@ -286,7 +287,7 @@ impl Client {
         }
     }
 
-    /// The result of the call, or `None` if the client drops the call first.
+    /// The result of the call, or `None` if the client drops the call before it ends.
     pub async fn or_goes<T>(&mut self, manner: Manner, asked: impl Future<Output = T>) -> Option<T> {
         if !matches!(manner, Manner::Cancel) {
             return Some(asked.await);
@@ -425,8 +426,8 @@ impl Client {
         let number = |&name: &u8| (name, self.world.leases.asks.fetch_add(1, Ordering::Relaxed));
         let ask = Ask { parts: names.iter().map(number).collect(), lock, timeout, shared, round };
         // After `timeout`, the call may take three more rounds. Two are for the turn in this
-        // process and a split of the votes, and one is to ask who holds the name. The rest allows
-        // for slow clocks and whole milliseconds.
+        // process and a split of the votes, and one is to ask who holds the name. The 0.6 % and the
+        // 8 ms allow for slow clocks and whole milliseconds.
         let by = self.world.now() + micros((timeout + 3 * round + self.listens()).mul_f64(1.006) + 8 * MS);
         self.record_each(&ask, |process, name, ask| What::Asked { process, ask, name, by, must });
         ask
@@ -599,7 +600,7 @@ impl Client {
         }
     }
 
-    /// The same client with dice of its own, for work under its lock.
+    /// Another client of the same process, with its own dice, for work under this client's lock.
     pub fn another(&mut self) -> Self {
         Self::new(self.world.clone(), self.process, self.quorum.clone(), self.dice.fork())
     }

@@ -67,7 +67,7 @@ impl Command {
     }
 }
 
-/// Whether INFO must return all sections, with those that a plain INFO leaves out.
+/// Whether INFO must return all sections, including those that a plain INFO leaves out.
 fn is_whole(said: &dyn Arguments) -> bool {
     let mut whole = false;
     said.each(&mut |argument| whole |= matches!(text(argument), "all" | "everything" | "commandstats"));
@@ -165,8 +165,8 @@ fn named(script: &str) -> &'static str {
     MARKS.iter().find(of).map(|(name, _)| *name).expect("a script that is known here")
 }
 
-/// Reads the arguments of a script call one by one. The comment at the head of each script lists
-/// its arguments.
+/// Reads the arguments of a script call one by one. The comment at the head of each file in
+/// scripts/lua lists the script's arguments.
 struct Reader<'a> {
     script: Script,
     names: &'a mut Names,
@@ -279,7 +279,7 @@ impl<'a> Reader<'a> {
         Asked { verb, owner, ..Asked::inspect([].into()) }
     }
 
-    /// The next `many` names. Each name has `keys` keys.
+    /// The next `many` names of the call. In the call's KEYS, each name has `keys` keys in a row.
     fn names(&mut self, many: usize, keys: usize) -> Arc<[Name]> {
         let found: Vec<_> = self.found.drain(..many * keys).step_by(keys).map(|key| self.names.by_key(&key)).collect();
         if let [one] = &found[..] { one.clone() } else { found.iter().map(|one| one[0].clone()).collect() }
@@ -495,7 +495,7 @@ fn is_as_asked(operation: &Operation, outcome: &Outcome) -> bool {
     }
 }
 
-/// The values that the script returns for all other outcomes.
+/// The values that the script returns for an outcome that is not `is_as_asked`.
 fn written(outcome: &Outcome) -> Vec<Value> {
     let fence = |fence: &u64| Value::from(fence.to_string());
     let rank = |queued: &Option<Queued>| Value::Integer(queued.map_or(0, |queued| i64::from(queued.rank)));

@@ -10,14 +10,15 @@ use crate::judge::history::{Answer, Memory, Micros, Op, Verb, What};
 use crate::scenes::part::{self, Part};
 use crate::world::{Core, Event, World, micros};
 
-/// One action on the world, which takes effect at once.
+/// One action on the world. All actions except `Awaits` begin at once.
 #[derive(Clone, Debug)]
 pub enum Cue {
     /// A client of this process plays this part.
     Asks(usize, Part),
     /// A new process starts.
     Starts,
-    /// A server crashes. At first, each node's name leads to the server of the same number.
+    /// A server crashes. When a run begins, each node's name leads to the server of the same
+    /// number.
     Crash {
         node: usize,
         memory: Memory,
@@ -81,12 +82,12 @@ pub enum Cue {
         process: usize,
         name: u8,
     },
-    /// The connection is replaced. Requests that were sent on the old one may still arrive.
+    /// The connection is replaced. Requests that were sent on the old connection may still arrive.
     Replace {
         process: usize,
         node: usize,
     },
-    /// Waits for a moment, and then carries out the other cue.
+    /// The cue in the box is carried out at this moment.
     Awaits(Moment, Box<Cue>),
 }
 
@@ -122,7 +123,7 @@ pub struct Moment {
 pub enum Seen {
     /// A node has carried out the operation.
     Done,
-    /// The reply has reached its process, and the process has not run since.
+    /// The reply has reached its process, which has not read the reply yet.
     Answered,
 }
 
@@ -148,7 +149,7 @@ pub struct Cues {
     held_back: Vec<HeldBack>,
     /// How many events of the history have been compared with the moments.
     looked: usize,
-    /// Replies that have reached their process, if the process has not run since.
+    /// Replies that have reached their processes, and that no process has read yet.
     answered: Vec<(Op, Answer)>,
 }
 
@@ -207,8 +208,8 @@ impl Core {
         self.cues.held_back.iter().rfind(|held| whole(held) && held.sent.contains(&now)).map(|held| held.until)
     }
 
-    /// As `held_back`, for a request with operations of these verbs. Such a request is held back as
-    /// if on an earlier connection.
+    /// As `held_back`, for a request with operations of these verbs. The request is held back as if
+    /// it had been sent on an earlier connection.
     pub fn strays(&self, now: Micros, process: usize, node: usize, verbs: &[Verb]) -> Option<Option<Micros>> {
         let of = |held: &&HeldBack| (held.process, held.node) == (process, node);
         let strays = |held: &&HeldBack| of(held) && held.verb.is_some_and(|verb| verbs.contains(&verb));

@@ -59,7 +59,7 @@ impl Directed {
     }
 }
 
-/// The operation after which a fault may strike, if this event is such a moment.
+/// The operation of this event, if a directed fault may strike right after the event.
 fn moment(what: What) -> Option<Op> {
     match what {
         What::Did(op, Answer::Granted | Answer::Released(true) | Answer::Extended | Answer::Healed)
@@ -118,8 +118,8 @@ impl Core {
 impl World {
     /// Leaves one process with exactly a quorum. Later cuts the process off from one node of this
     /// quorum, and reconnects it to a spare node. The spare node may restart empty at that moment.
-    /// Sometimes holds back other processes' requests to the lost node until holds there may have
-    /// expired.
+    /// Sometimes holds back other processes' requests to the node that was cut off, until holds on
+    /// this node may have expired.
     pub fn squeeze(self: &Arc<Self>, last: Duration) -> bool {
         let (now, holder) = (self.now(), self.leases.some_holder());
         let mut core = self.core.lock().unwrap();

@@ -23,7 +23,7 @@ const NAME: u8 = 0;
 /// An observer that receives no news asks the nodes every 5 s.
 const RARELY: Duration = Duration::from_millis(5_100);
 
-/// Within this time, every client asks INFO again: a client asks it every 5 s.
+/// Within this time, every client sends INFO once more: a client sends INFO every 5 s.
 const PROBED: Duration = Duration::from_millis(6_100);
 
 /// The values and observers of a run.

@@ -158,9 +158,9 @@ impl Exec {
         self.state.lock().unwrap().gates[process].paused = true;
     }
 
-    /// Ends a pause. Returns two lists of tasks that were woken meanwhile: tasks to make ready now,
-    /// and tasks to wake later. If timers stood still too, the second list has the tasks that a
-    /// timer woke; otherwise it is empty.
+    /// Ends a pause. Returns two lists of tasks that were woken during the pause: tasks to make
+    /// ready now, and tasks to wake later. If timers stood still too, the second list has the tasks
+    /// that a timer woke; otherwise it is empty.
     pub fn resume(&self, process: usize, timers_stood_still: bool) -> (Vec<usize>, Vec<usize>) {
         let mut state = self.state.lock().unwrap();
         let gate = &mut state.gates[process];
@@ -174,7 +174,7 @@ impl Exec {
         (tasks(now), tasks(later))
     }
 
-    /// Queues tasks that are not in the queue.
+    /// Puts tasks into the queue. None of them may be in the queue already.
     pub fn make_ready(&self, tasks: Vec<usize>) {
         self.wakes.ready.lock().unwrap().extend(tasks);
     }

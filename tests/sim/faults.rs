@@ -435,9 +435,9 @@ impl Core {
         self.homes[node]
     }
 
-    /// How far a node's clock is stepped: further than any hold lasts, or just far enough that the
-    /// next reply must show the step. No client can notice a step that is smaller than the
-    /// uncertainty of a round trip (docs/guarantees.md, "What is not promised").
+    /// How far a node's clock is stepped: by more than any hold lasts, or just so far that the next
+    /// reply must show the step. No client can notice a step that is smaller than the uncertainty
+    /// of a round trip (docs/guarantees.md, "What is not promised").
     fn clock_step(&mut self) -> Duration {
         let most = self.plan.step();
         let least = 2 * self.plan.node_timeout + Duration::from_millis(200);

@@ -1,6 +1,7 @@
 //! Checks that no name stays free on a node while a live waiter has a place there. Any operation on
-//! such a name hands the name over. Waiters also ask by themselves: the first two every H / 4, the
-//! other waiters after the time that they announced. A new first or second waiter gets a hint.
+//! such a name hands the name over. Waiters also ask by themselves. The first two ask every H / 4,
+//! where H is the time for which a hand-over lasts. The other waiters ask after the time that they
+//! announced. A waiter that becomes the first or the second gets a hint.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ struct Asks {
 }
 
 impl Core {
-    /// Notes an operation that a node has carried out.
+    /// Updates the waiters of a node after an operation that the node has carried out.
     pub fn waited(
         &mut self,
         now: Micros,

@@ -38,10 +38,10 @@ pub struct Connection {
     epoch: Option<u32>,
     /// False once the client has given the connection up, or knows that it has ended.
     pub open: bool,
-    /// The library has asked for the record. The library uses the node's clock only after all
-    /// answers to the greeting.
+    /// True once the library has sent its first script call, which is the hello of the greeting.
     greeted: bool,
-    /// The greeting is over: from now on the library reads the node's clock.
+    /// True once the library has sent a second script call. This shows that the greeting is over,
+    /// and that the library reads the node's clock.
     admitted: bool,
     /// When the last message arrives, in each direction. A later message never arrives earlier.
     last: [Micros; 2],
@@ -231,7 +231,8 @@ impl Core {
             let refused = Err(Fault::new(FaultKind::Down, "connection refused"));
             return self.answer(now, number, Completed::Reply { call, reply: refused, timed: false, told: Vec::new() });
         }
-        // Behind a proxy, the connection survives its server, and the next process answers on it.
+        // Behind a proxy, the connection survives its server, and the server's next process uses
+        // it.
         if server.down && self.plan.proxied {
             return;
         }
@@ -298,7 +299,8 @@ impl Core {
 
     fn overdue(&mut self, now: Micros, number: usize) {
         let connection = &mut self.connections[number];
-        // Calls were checked after this event was scheduled, or their next check is later.
+        // The calls were already checked after this event was scheduled, or their next check is
+        // later.
         if connection.looks.is_none_or(|at| now < at) {
             return;
         }

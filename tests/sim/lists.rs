@@ -58,8 +58,8 @@ pub enum Change {
     /// Processes of both sides run from the beginning.
     Together,
     /// All old processes stop at `stop`, and new processes start at `start`. `start` is before the
-    /// stop, at the stop, or late enough (the old list has lapsed). One old process may stand still
-    /// at the stop, and come back later.
+    /// stop, at the stop, or so late that the old list has lapsed. One old process may stand still
+    /// at the stop, and continue later.
     Cold { stop: Duration, start: Duration, stalled: Option<Duration> },
     /// Old processes are replaced one by one. From `back` on, new processes are replaced by old
     /// ones again.

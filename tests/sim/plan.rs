@@ -423,7 +423,8 @@ impl Plan {
     /// The same world with a semaphore of this many permits in place of its names.
     pub fn with_permits(mut self, permits: u32) -> Self {
         (self.permits, self.names) = (permits, 1 + permits as u8);
-        // A number for the semaphore, and one for each digit that may end a permit's name.
+        // `checking` has one entry for the semaphore, and one for each digit that may end a
+        // permit's name.
         self.checking.resize(11, true);
         self
     }

@@ -54,8 +54,8 @@ impl Submitted {
     }
 
     /// The open operation that a command on the wire corresponds to: the oldest equal operation
-    /// that was not sent yet. If there is none, the command is sent again, for the oldest equal
-    /// operation.
+    /// that was not sent yet. If all equal operations were sent, the command repeats the oldest of
+    /// them.
     pub fn sent(&mut self, operation: &Operation) -> Option<Op> {
         let same = |entry: &&mut Entry| alike(&entry.operation, operation);
         let first = self.open.iter_mut().filter(|entry| !entry.sent).find(same);

@@ -184,8 +184,8 @@ async fn keys(world: &Arc<World>, plan: &Plan) {
     let stepped = |event: &&Event| matches!(event.what, What::ClockStepped { .. });
     let steps = world.core.lock().unwrap().history.events.iter().filter(stepped).count() as u64;
     // A late claim may take a place while its owner leaves the queue. This place stays for twice
-    // the time after which the owner would have asked again. The rest allows for the slowest clock
-    // and for the delay of the request.
+    // the time after which the owner would have asked again. The 0.5 % and the two delays allow for
+    // the slowest clock and for the way of the request.
     let again = plan.ttl.min(MAX_ROUND).max(plan.ttl / 3);
     let place = micros((again * 2).mul_f64(1.005) + plan.farthest() * 2);
     let limit = micros(plan.length + longest).max(world.now() + place) + micros(2 * plan.step()) * steps;

@@ -116,7 +116,8 @@ impl Server {
         info
     }
 
-    /// Carries out an operation. `hears` says whether a subscribed connection still exists.
+    /// Carries out an operation. `hears` says whether the server takes a subscribed connection for
+    /// alive.
     pub fn apply(
         &mut self,
         operation: &Operation,

@@ -189,7 +189,7 @@ impl Client {
         None
     }
 
-    /// Runs `body` to its end. Returns whether the session was lost by then.
+    /// Runs `body` to its end. Returns whether the session was lost before this end.
     async fn until_lost(&self, hand: &Hand, body: impl Future<Output = ()>) -> bool {
         if hand.book.apart {
             body.await;
@@ -256,7 +256,8 @@ impl Client {
     fn has(&self, hand: &Hand, asked: &Asked) {
         let is_new = |&(name, _): &(u8, u32)| hand.book.lease(name).is_none();
         let new: Vec<_> = asked.parts.iter().copied().filter(is_new).collect();
-        // First record what all holders believe now. This session's own deadline may be earlier.
+        // First record what all holders believe now. The new locks may make this session's deadline
+        // earlier than it was.
         self.world.leases.sample(&self.world, |other| other.is_on(&new));
         hand.book.held().iter().for_each(|watch| self.sample(watch));
         for &(name, ask) in &asked.parts {

@@ -42,7 +42,7 @@ pub struct Asking {
     ballot: u64,
     pub pending: NodeSet,
     granted: NodeSet,
-    /// The highest bar that was returned.
+    /// The highest bar that a node returned. Only a ballot above the bar can be granted.
     bar: u64,
 }
 
@@ -57,9 +57,9 @@ pub struct Client {
     standings: Vec<MembershipState>,
     other_list: bool,
     pub asking: Option<Asking>,
-    /// Whether it has claimed.
+    /// Whether the client has claimed.
     claimed: bool,
-    /// If it got the lock: until when it treats the lock as held.
+    /// If the client got the lock: until when it treats the lock as held.
     until: Option<Ticks>,
     won: bool,
     ahead: u64,

@@ -10,13 +10,13 @@ use crate::scope::Ticks;
 /// The state of the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Trouble {
-    /// It has not happened yet.
+    /// The fault has not happened yet.
     NotYet,
     /// This node has not answered this client since this moment.
     Silent(usize, usize, Ticks),
     /// This client has been slow since this moment.
     Slow(usize, Ticks),
-    /// It ended at this moment.
+    /// The fault ended at this moment.
     Over(Ticks),
 }
 
@@ -25,7 +25,7 @@ pub struct World {
     nodes: Nodes,
     clients: Vec<Arc<Client>>,
     trouble: Trouble,
-    /// The highest token so far, and whether a later token was not above it.
+    /// The highest token of any holder, and whether a later token was not above an earlier one.
     token: u64,
     pub fell: bool,
 }
@@ -55,8 +55,8 @@ impl World {
         self.clients[..2].iter().all(|client| client.holds(self.nodes.now)) && !self.is_excused(scope)
     }
 
-    /// Two lists may share only a node that one client cannot reach, or that has just forgotten the
-    /// list in force. Then the clients need not notice each other until both have said hello.
+    /// If two lists share only a node that one client cannot reach, or that has just forgotten the
+    /// list in force, the clients need not notice each other until both have said hello.
     fn is_excused(&self, scope: &Scope) -> bool {
         let restarts = matches!(scope.fault, Fault::Restart(_) | Fault::Flush(_));
         !scope.is_alike()
@@ -125,7 +125,7 @@ impl World {
                 let runs = |client: &usize| self.clients[*client].since.is_some();
                 actions.extend((0..2).filter(runs).map(Action::Slow));
             }
-            // The fault may begin before the client starts, or while it runs.
+            // The fault may begin before the client starts, or while the client runs.
             (_, Fault::Silent(server, _)) => {
                 let node = |client: usize| Some(Action::Silence(client, self.clients[client].node(server)?));
                 actions.extend((0..2).filter_map(node));

@@ -14,8 +14,8 @@ fn cut_off_holder(script: &mut Script, n0_until: u64) {
 }
 
 /// n0 grants B, and forgets this grant. A's renewal heals n0. If A now counted `extended` from n0
-/// and n2, A's deadline would move by a ttl. Then A's hold on n1 ends, B's request arrives there,
-/// and B counts n1 and the forgotten grant. (docs/protocol.md, "Why `extended` must wait".)
+/// and n2, A's deadline would move by a ttl. When A's hold on n1 has ended, B's request arrives at
+/// n1, and B counts n1 and the forgotten grant. (docs/protocol.md, "Why `extended` must wait".)
 pub fn healed_while_a_vote_is_counted(script: &mut Script) {
     script.world(3, 2, 9_000, 20_000);
     script.node_timeout(5_000);

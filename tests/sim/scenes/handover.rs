@@ -94,9 +94,9 @@ pub fn handed_over_by_a_node_whose_clock_was_stepped(script: &mut Script) {
     script.asks(300, 1, Part { hold: millis(200), ..Part::default() });
 }
 
-/// A node hands a name over to B, with a ballot of A, whose wall clock is ahead. B has asked this
-/// node again by then. The node's reply shows the hand-over's ballot, and another node grants B's
-/// own ballot.
+/// A node hands a name over to B, with a ballot of A, whose wall clock is ahead. B's next ask
+/// reaches this node after the hand-over. The node's reply shows the hand-over's ballot, and
+/// another node grants B's own ballot.
 pub fn claimed_where_it_was_handed_over_with_another_ballot(script: &mut Script) {
     script.world(3, 3, 2_000, 3_000);
     script.node_timeout(2_500);
@@ -116,7 +116,7 @@ pub fn claimed_where_it_was_handed_over_with_another_ballot(script: &mut Script)
 }
 
 /// A releases when B has a place on n0 and n1 only, and C on n2 and n3 only. So B and C are handed
-/// two of four nodes each, and a quorum is three. D waits behind them. The three must not pass the
+/// two of four nodes each, and a quorum is three. D waits behind them. B, C and D must not pass the
 /// two halves among themselves for ever: each must soon get the lock.
 pub fn handed_over_half_and_half(script: &mut Script) {
     script.world(4, 4, 10_000, 12_000);
@@ -182,7 +182,7 @@ pub fn who_gives_up_hands_over_nothing_of_others(script: &mut Script) {
 }
 
 /// B has measured slow round trips, and then quick ones, so its later claims could ask for a
-/// shorter hand-over. B's second claim is carried out, but its reply is lost. The hand-over must
+/// shorter hand-over. B's second claim is carried out, but the reply is lost. The hand-over must
 /// last as long as the first claim said. Otherwise C enters before B has left.
 pub fn handed_over_for_less_than_the_claim_before_said(script: &mut Script) {
     script.world(3, 3, 10_000, 12_000);
@@ -200,11 +200,12 @@ pub fn handed_over_for_less_than_the_claim_before_said(script: &mut Script) {
     script.asks(1_200, 2, Part { hold: millis(300), ..Part::default() });
 }
 
-/// C hands n0 and n1 over to A, and n2 to B, which came later. Behind a proxy, B greets n0 on a new
-/// connection. Before B subscribes, another process with an old copy takes over at n0. C's release
-/// arrives there again, and hands n0 over to B. B does not know yet which process sent this push.
+/// C hands n0 and n1 over to A, and n2 to B, which asked later than A. Behind a proxy, B greets n0
+/// on a new connection. Before B subscribes, another process with an old copy takes over at n0. C's
+/// release arrives there again, and hands n0 over to B. B does not know yet which server process
+/// sent this push.
 pub fn handed_over_by_another_server_than_was_greeted(script: &mut Script) {
-    // By this time, a connection that ends is replaced at once.
+    // From this time on, a client connects again at once when its connection ends.
     const FROM: u64 = 6_000;
     script.world(3, 3, 4_000, 5_000);
     script.node_timeout(3_000);

@@ -62,7 +62,8 @@ pub fn who_meets_another_list_loses_all(script: &mut Script) {
     script.at(60_000, Cue::Kill(1));
 }
 
-/// B stands still until its list has lapsed and A's is in force, and continues with old knowledge.
+/// B stands still until its list has lapsed and A's list is in force. It continues with old
+/// knowledge.
 fn stood_still(script: &mut Script, late: bool) {
     world(script, 5, 1);
     script.jitter = 0;
@@ -103,8 +104,8 @@ pub fn a_list_that_is_shut_out_takes_no_free_node(script: &mut Script) {
     [2, 3].into_iter().for_each(|process| script.at(80_000, Cue::Kill(process)));
 }
 
-/// Each client has its list in force on one of the two shared nodes, and then meets the other's
-/// list. In the end one of the clients must get the name.
+/// Each client has its list in force on one of the two shared nodes, and meets the other client's
+/// list on the other node. In the end one of the clients must get the name.
 fn two_lists_hold_each_other_up(script: &mut Script, behind: i64) {
     world(script, 4, 0);
     script.plan.lists = vec![vec![0, 1, 2], vec![0, 1, 3]];
@@ -157,8 +158,8 @@ pub fn lists_of_two_names(script: &mut Script) {
     script.at(40_000, Cue::Kill(1));
 }
 
-/// B's list has another name. Its nodes have the same names as A's, but only one of them leads to
-/// the same server. Both clients have a quorum.
+/// B's list has another name. Its nodes have the same names as A's nodes, but only one name leads
+/// both to the same server. Both clients have a quorum.
 pub fn other_servers_of_another_list(script: &mut Script) {
     world(script, 3, 1);
     (script.plan.strangers, script.plan.spares) = (vec![1], 2);
@@ -191,7 +192,7 @@ pub fn a_name_leads_to_two_servers(script: &mut Script) {
     two_servers_behind_one_name(script, false);
 }
 
-/// The other server was a replica of n0's server, and both run.
+/// The server to which n0 leads B was a replica of A's server, and both servers run.
 pub fn a_replica_takes_over_beside_its_master(script: &mut Script) {
     two_servers_behind_one_name(script, true);
 }

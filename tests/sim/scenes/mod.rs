@@ -36,7 +36,7 @@ pub struct Scene {
     pub name: &'static str,
     pub write: fn(&mut Script),
     /// If true, the judge excuses nothing: it also reports failures that the library's promises
-    /// exclude.
+    /// allow.
     pub strict: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Late messages of one owner: claims and withdrawals that arrive when it has the lock.
+//! Late messages of one owner, which arrive when this owner holds the lock or has released it.
 
 use super::part::Part;
 use super::script::{NEVER, Script, millis, pause};
@@ -7,8 +7,8 @@ use crate::judge::history::Verb;
 
 const HOUR: u64 = 3_600_000;
 
-/// A holds n0 and n1. B waits there, is granted n2 and withdraws from n2. This withdrawal arrives
-/// late. By then, B was handed n0 and n1, cannot reach n1 any more, and depends on n0 and n2.
+/// A holds n0 and n1. B waits on n0 and n1, is granted n2 and withdraws from n2. When this late
+/// withdrawal arrives, B was handed n0 and n1, cannot reach n1 any more, and depends on n0 and n2.
 fn withdrawn_late(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.jitter = 2;

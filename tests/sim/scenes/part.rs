@@ -35,7 +35,8 @@ pub struct Part {
     pub shared: bool,
     /// Asks for permits instead of a lock: how many, and how many the semaphore has.
     pub permits: Option<(u32, u32)>,
-    /// Claims a period instead of a lock. Then `dropped` means that the part undoes its permit.
+    /// Claims a period instead of a lock. For a period, `dropped` means that the part undoes its
+    /// permit.
     pub once_per: Option<Duration>,
     /// Campaigns in an election instead, and proclaims this many values with this pause after each.
     pub proclaims: Option<(u32, Duration)>,

@@ -8,7 +8,8 @@ use crate::cue::Cue;
 use crate::judge::history::Memory;
 
 /// A holds n0 and n1. n0 restarts empty behind a proxy, so no connection ends. B asks n0 and
-/// notices the restart. B's next requests must not hide it from C, which asks right after B.
+/// notices the restart. B's next requests must not hide the restart from C, which asks right after
+/// B.
 pub fn one_client_notices_and_the_next_must_too(script: &mut Script) {
     script.world(3, 3, 2_000, 3_000);
     script.plan.proxied = true;

@@ -73,7 +73,7 @@ pub fn a_reader_that_died_among_others(script: &mut Script) {
     script.asks(100, 1, reads(5_000, 30_000));
     let dies = script.about(300, 1_500);
     script.at(dies, Cue::Kill(1));
-    // By then the hold of the dead reader has ended long ago. The other reader releases at 3.5 s.
+    // At this time, the hold of the dead reader has ended. The live reader releases at 3.5 s.
     script.asks(2_900, 2, Part { must: true, ..writes(1_000, 20) });
 }
 

@@ -68,7 +68,7 @@ pub fn restarted_with_an_old_copy(script: &mut Script) {
 }
 
 /// All keys of n0 are deleted by hand. M makes a record that counts as old, since no node shows M
-/// the former id. B knew this id.
+/// the former id of n0. B knows this id.
 pub fn keys_are_deleted_and_another_id_is_seen(script: &mut Script) {
     world(script, 3, 2);
     script.asks(2_000, 0, holds());
@@ -81,7 +81,8 @@ pub fn keys_are_deleted_and_another_id_is_seen(script: &mut Script) {
     script.asks(17_000, 1, waits());
 }
 
-/// The running process of n0 loads an old copy, which lacks a later grant to B.
+/// B has released the name, and A holds it. The running process of n0 loads an old copy of its
+/// data, which lacks A's hold.
 pub fn an_old_copy_is_loaded(script: &mut Script) {
     world(script, 3, 2);
     script.at(1_500, Cue::Save(0));
@@ -130,7 +131,7 @@ pub fn a_holder_outlives_that_one_node_after_the_other_forgets(script: &mut Scri
     script.at(95_000, Cue::Kill(0));
 }
 
-/// FLUSHALL on n0. M did not know n0 before and makes the record. Then B starts.
+/// FLUSHALL on n0. M, which has not seen n0 before, makes the record. Then B starts.
 pub fn flushed_before_newcomers_come(script: &mut Script) {
     world(script, 3, 1);
     script.asks(2_000, 0, holds());
@@ -144,8 +145,9 @@ pub fn flushed_before_newcomers_come(script: &mut Script) {
     script.asks(15_500, 2, waits());
 }
 
-/// The keys of n0 are deleted by hand. M did not know n0 before and makes the record. A still holds
-/// the name on n1. C knew n0, and is cut off from it, for a while or for good.
+/// The keys of n0 are deleted by hand. M, which has not seen n0 before, makes the record. A still
+/// holds the name on n1. C has seen n0's former id, and is cut off from n0, for a while or for
+/// good.
 fn deleted_by_hand(script: &mut Script, alone: bool) {
     script.world(3, 2, 60_000, 60_000);
     script.jitter = 50;
@@ -231,8 +233,8 @@ pub fn a_node_that_forgot_is_synced(script: &mut Script) {
     script.asks(41_000, 2, brief());
 }
 
-/// As `a_node_that_forgot_is_synced`, with five nodes. Two nodes forget the token. The only other
-/// node that knows it is down for a while. The two nodes must not sync each other.
+/// As `a_node_that_forgot_is_synced`, with five nodes. Two nodes forget the token. A third node,
+/// which alone still knows the token, is down for a while. The two nodes must not sync each other.
 pub fn who_forgot_syncs_nobody(script: &mut Script) {
     world(script, 5, 2);
     script.at(1_500, Cue::StepWall { process: 0, by_ms: 100_000 });

@@ -102,7 +102,7 @@ impl Script {
     }
 
     /// Gives the cue when answer number `nth` (counted from 0) of this kind has reached the
-    /// process, from any node. The process has not run since.
+    /// process, from any node. The process has not read this answer yet.
     pub fn once_answered(&mut self, verb: Verb, process: usize, answer: Answer, nth: u32, then: Cue) {
         self.once(Seen::Answered, verb, process, None, answer, nth, then);
     }
@@ -123,7 +123,7 @@ impl Script {
     }
 
     /// The end of the scene: all cues were given, and all messages that were only delayed have
-    /// arrived. Then two more ttls have passed.
+    /// arrived, and two more ttls have passed.
     pub fn ends(&self) -> Duration {
         let last = self.cues.iter().map(|(at, _)| *at).max().unwrap_or(ms(BEGIN));
         let late = self.held_back.iter().filter_map(|held| held.until).max().unwrap_or(0);

@@ -32,8 +32,8 @@ pub fn one_of_three_names_is_unlocked_while_a_renewal_is_under_way(script: &mut 
 }
 
 /// A session unlocks one of three names. A renewal of all three reaches some nodes after this
-/// release, on a connection that was replaced. By then another owner holds the name there, or
-/// nobody.
+/// release, on a connection that was replaced. When it arrives, another owner holds the unlocked
+/// name there, or nobody holds it.
 pub fn a_renewal_comes_behind_the_release_of_a_part(script: &mut Script) {
     names(script, 2);
     let late = [&[0][..], &[1, 2], &[0, 1, 2]][script.dice.index(3)];
@@ -89,7 +89,8 @@ pub fn two_names_of_a_session_are_with_other_nodes(script: &mut Script) {
     script.hold_one_way(0, &[0], 0, 280..480, NEVER);
     script.at(500, Cue::Replace { process: 0, node: 0 });
     script.hold_back(0, &[1], 750..NEVER, NEVER);
-    // n0 is cut off before the second renewal, in which the name that it healed would be extended.
+    // n0 has healed one name. It is cut off before the second renewal, in which it would extend
+    // this name.
     script.hold_back(0, &[0], 1_010..NEVER, NEVER);
     script.asks(5, 0, session(&[Locks(&[0]), Holds(300, 0), Locks(&[1]), Holds(5_000, 0), Revokes]));
 }

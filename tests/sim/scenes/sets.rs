@@ -52,7 +52,7 @@ pub fn who_waits_for_a_set_dies(script: &mut Script) {
 }
 
 /// Overlapping sets beside a far node, with processes whose clocks are hours apart. Claims on near
-/// nodes raise fences there more often than the far node can answer other claims.
+/// nodes raise fences there again before the far node has answered other claims.
 pub fn sets_that_overlap_beside_a_far_node(script: &mut Script) {
     script.world(4, 3, 2_000, 2_500);
     (script.plan.names, script.plan.checking) = (3, vec![true; 3]);
@@ -71,7 +71,8 @@ pub fn sets_that_overlap_beside_a_far_node(script: &mut Script) {
 pub fn no_node_has_all_names_of_a_set(script: &mut Script) {
     script.world(3, 4, 2_000, 20_000);
     (script.plan.names, script.plan.checking) = (3, vec![true; 3]);
-    // Longer than the rest of the scene, but over before the run checks that nothing is left.
+    // This ttl is longer than the rest of the scene. It ends before the run checks that nothing is
+    // left.
     let long = Some(Duration::from_secs(9));
     for (process, node, name) in [(2, 0, &[2][..]), (3, 2, &[0])] {
         let others: Vec<_> = (0..3).filter(|&other| other != node).collect();

@@ -40,7 +40,7 @@ fn the_common_node_forgets(script: &mut Script, processes: usize) {
 /// The node that two quorums share forgets the first token. A third process syncs this node.
 pub fn the_common_node_is_synced(script: &mut Script) {
     the_common_node_forgets(script, 3);
-    // By then MAX_ROUND and the quarantine have passed.
+    // At this time, MAX_ROUND and the quarantine have passed.
     let votes = script.about(11_500, 3_000);
     script.asks(votes, 1, brief());
 }
@@ -49,7 +49,7 @@ pub fn the_common_node_is_synced(script: &mut Script) {
 /// keep the synced ballot.
 pub fn a_period_is_over_after_a_sync(script: &mut Script) {
     the_common_node_forgets(script, 3);
-    // One period has passed, but not two.
+    // At this time, one floor period has passed, but not two.
     let votes = script.about(37_000, 30_000);
     script.asks(votes, 1, brief());
 }
@@ -74,16 +74,16 @@ pub fn fences_expire_while_a_clock_is_wrong(script: &mut Script) {
     script.hold_back(1, &[2], 0..NEVER, NEVER);
     script.asks(30, 0, brief());
     script.at(2_000, Cue::StepClock { node: 1, by_ms: 3_600_000 });
-    // By then every process has read the node's clock.
+    // At this time, every process has read the node's clock.
     let right = script.about(6_000, 1_000);
     script.at(right, Cue::StepClock { node: 1, by_ms: -3_600_000 });
     let later = script.about(14_000, 4_000);
     script.asks(later, 1, brief());
 }
 
-/// The clock of the node that two quorums share is set back before the first quorum. Minutes later
-/// the node has forgotten the fence, and its clock still shows an earlier time than before the
-/// step.
+/// The clock of the node that two quorums share is set back before the first process acquires.
+/// Minutes later the node has forgotten the fence, and its clock still shows an earlier time than
+/// right before the step.
 pub fn a_clock_is_set_back_before_fences_are_forgotten(script: &mut Script) {
     script.world(3, 2, 1_000, 1_500);
     ahead(script, 0);

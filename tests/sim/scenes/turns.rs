@@ -199,8 +199,8 @@ pub fn renewal_after_its_release(script: &mut Script) {
     script.asks(300, 1, Part { hold: millis(600), ..Part::default() });
 }
 
-/// C revokes a name, and cannot reach a node that A holds. Meanwhile A's first renewal is on its
-/// way to another node, which A does not hold yet.
+/// C revokes a name, and cannot reach one of the nodes that A holds. Meanwhile A's first renewal is
+/// on its way to the node that A does not hold yet.
 pub fn revoked_on_a_quorum_where_a_renewal_comes_late(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     // The revoker waits this long for the node that it cannot reach.
@@ -242,16 +242,16 @@ pub fn revoked_while_another_raises_the_fence(script: &mut Script) {
     script.asks(20, 0, Part { hold: millis(390), ..Part::default() });
     script.asks(60, 1, Part::default());
     script.asks(110, 3, Part { timeout: millis(390), ..Part::default() });
-    // The nodes name A as the holder. When C reads this, B holds the name on two nodes, one of
-    // which is slow.
+    // C asks who holds the name, and the nodes name A. When C reads these replies, n0 and n1 have
+    // already handed the name over to B. C's next reply from n1 is late.
     let at = script.about(435, 10);
     script.at(at, Cue::Revokes { process: 2, name: 0 });
     script.hold_one_way(2, &[0, 1, 2], 1, 430..455, 600);
     script.hold_one_way(2, &[1], 1, 595..650, 700);
 }
 
-/// C revokes a name when one node has handed it over to B, and the others have not received A's
-/// release yet. So B's hold is revoked, and B must ask with a higher ballot.
+/// C revokes a name when one node has handed it over to B, and the other nodes have not received
+/// A's release yet. So B's hold is revoked, and B must ask with a higher ballot.
 pub fn revoked_while_one_node_hands_it_over(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.jitter = 2;
@@ -277,7 +277,7 @@ pub fn revoked_by_a_clock_that_is_ahead(script: &mut Script) {
 }
 
 /// A's round fails, and its withdrawal is late, on a connection that has been replaced. The late
-/// withdrawal must not free a name that was granted with a higher ballot since.
+/// withdrawal must not free the name, which A's next round has got with a higher ballot.
 pub fn a_withdrawal_comes_behind_the_next_round(script: &mut Script) {
     script.world(3, 2, 3_000, 4_000);
     script.jitter = 2;
