@@ -59,7 +59,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut storage = Storage::default();
 
     // One holder gets the lock and stands still, as in a long garbage collection or on a virtual
-    // machine that is moved. Nothing renews its lock meanwhile, so the lock ends after the ttl.
+    // machine that is moved. During this time nothing renews its lock, so the lock ends after the
+    // ttl.
     let paused = quorum.options().ttl(Duration::from_secs(1)).auto_renew(false);
     let early = quorum.lock_with("orders/42", &paused)?.acquire_default().await?;
     storage.write("orders/42", "packed", early.token()).map_err(|outdated| outdated.to_string())?;

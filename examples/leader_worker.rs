@@ -7,7 +7,7 @@
 //! cargo run --example leader_worker -- 10.0.0.8:8080  # leads once the first one has gone
 //! ```
 //!
-//! Ctrl-C and SIGTERM make the leader resign. The next candidate then leads at once.
+//! Ctrl-C and SIGTERM make the leader resign. The next candidate leads at once after that.
 #![allow(clippy::disallowed_methods, reason = "that rule is for the library, which tests run on a virtual clock")]
 
 use std::pin::pin;
@@ -27,7 +27,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let election = quorum.election("scheduler");
     let mut terminated = signal(SignalKind::terminate())?;
     tokio::select! {
-        // List the signals first: `select!` then installs their handlers before anything else runs.
+        // List the signals first, so that `select!` installs their handlers before anything else
+        // runs.
         biased;
         _ = tokio::signal::ctrl_c() => {}
         _ = terminated.recv() => {}

@@ -26,12 +26,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let quorum = connected().await?;
 
     // One holder writes and stands still before the commit, as on a virtual machine that is moved.
-    // Nothing renews its lock meanwhile, so the lock ends after the ttl.
+    // During this time nothing renews its lock, so the lock ends after the ttl.
     let paused = quorum.options().ttl(Duration::from_secs(1)).auto_renew(false);
     let early = quorum.lock_with("orders/42", &paused)?.acquire_default().await?;
     let cancelled = writing(&pool, &early, "cancelled").await?;
 
-    // The next holder gets the lock, with a greater token. The first holder's commit then fails.
+    // The next holder gets the lock, with a greater token. After that, the first holder's commit
+    // fails.
     let late = quorum.lock("orders/42").acquire_default().await?;
     match fence::commit(cancelled, &early, MARGIN).await {
         Err(fence::Error::Lost(lost)) => println!("not committed: {lost}"),

@@ -26,7 +26,7 @@ use quorumlock::{LockGuard, Quorum, Result};
 use tokio::net::{TcpListener, TcpStream};
 
 /// How long a request waits for another request on the same order. This time is short, since the
-/// client waits for the response meanwhile.
+/// client has no response during this time.
 const WAIT: Duration = Duration::from_millis(250);
 
 #[tokio::main]
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let quorum = connected().await?;
     let listener = TcpListener::bind(&address).await?;
     tokio::select! {
-        // List Ctrl-C first: `select!` then installs its handler before anything else runs.
+        // List Ctrl-C first, so that `select!` installs its handler before anything else runs.
         biased;
         interrupted = tokio::signal::ctrl_c() => interrupted?,
         never = serve(&listener, &quorum) => never?,

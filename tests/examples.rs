@@ -46,7 +46,7 @@ impl Example {
         Self::within(&[], name, arguments, servers)
     }
 
-    /// The same, with more environment variables.
+    /// As `start`, with more environment variables.
     fn within(environment: &[(&str, &str)], name: &str, arguments: &[&str], servers: &[Server]) -> Self {
         let mut command = command(program(name));
         for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("QUORUMLOCK_")) {
@@ -55,7 +55,7 @@ impl Example {
         if !servers.is_empty() {
             let nodes: Vec<_> = servers.iter().map(Server::url).collect();
             command.env("QUORUMLOCK_NODES", nodes.join(",")).env("QUORUMLOCK_MAX_TTL", "0");
-            // How long `acquire_default` waits. The machine may stall.
+            // `acquire_default` waits this long, since the machine may stall.
             command.env("QUORUMLOCK_TIMEOUT", "50s");
         }
         command.envs(environment.iter().copied());

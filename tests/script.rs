@@ -75,7 +75,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
     let ballot = prop_oneof![
         8 => 0u64..12,
         2 => 98u64..102,
-        // Some are above the 250,000 by which `high` is ahead of a ballot.
+        // Some ballots are above the 250,000 by which `high` is ahead of a ballot.
         2 => (1u64..8).prop_map(|times| times * 125_000),
         1 => Just((1 << 53) - 2),
         1 => Just((1 << 53) - 1),
@@ -115,7 +115,7 @@ fn batches() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
 /// An owner holds a name, others wait for it, and the holder releases it. Some waiters have not
 /// subscribed. The operations go in one call or in several.
 fn contended() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
-    // Some are above the 250,000 by which `high` is ahead of a ballot.
+    // Some ballots are above the 250,000 by which `high` is ahead of a ballot.
     let above = prop_oneof![6 => 0u64..4, 1 => Just(300_000)];
     let waiters = proptest::collection::vec(1u8..8, 2..6);
     // A release by an owner that does not hold the name, which the node remembers.
@@ -177,7 +177,8 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         count: sketch.count,
         waiter: sketch.waits.map(|(ticket, again)| Waiter { ticket, lasts: handed_for(&sketch), again }),
         next: sketch.next,
-        // For a claim of a reader, which may follow a writer. For other verbs, the token.
+        // For a reader's claim, the token of the writer that the reader may follow. For other
+        // verbs, the token.
         token: if sketch.verb == Verb::Claim && sketch.count < 3 { 0 } else { sketch.next.min(sketch.ballot) },
         kind: Kind::of(u64::from(sketch.owner % 4)),
         gate: gate(&sketch, names),

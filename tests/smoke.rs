@@ -18,7 +18,7 @@ async fn five_real_servers_grant_one_lock_at_a_time() {
     let task = |_| {
         let (lock, inside) = (quorum.lock("orders/42"), inside.clone());
         async move {
-            // Less than the ttl: a lock that is not released must end no wait.
+            // This is less than the ttl: so no wait can succeed because an unreleased lock expires.
             let guard = lock.acquire(10 * PATIENCE).await.unwrap();
             let (left, began) = (guard.remaining(), Instant::now());
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");

@@ -1,7 +1,7 @@
 //! Counts what one server carries out for each operation, by its own counters.
 //!
-//! There is only one server. Of several servers some would be late, others in each run, and a late
-//! server gets a release and the next claim in one call.
+//! There is only one server. With several servers, some would be late, and in each run other ones.
+//! A late server gets a release and the next claim in one call.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::PATIENCE;
 use crate::common::server::Server;
 use crate::common::{servers, unguarded};
 
-/// How often each operation is done. A long run would count writes of the node's record, which
-/// come by time.
+/// How often each operation is done. A long run would also count writes of the node's record, which
+/// come after some time.
 const TIMES: u32 = 200;
 /// The ttl of the lock whose renewals are counted.
 const BRIEF: Duration = Duration::from_millis(200);

@@ -53,7 +53,7 @@ fn a_guard_that_outlives_its_runtime_is_dropped_in_peace() {
     drop(quorum);
 }
 
-/// A quorum that was connected on a runtime that has ended since, with a guard and a session.
+/// A quorum that was connected on a runtime that has ended, with a guard and a session.
 fn orphaned(servers: &[Server]) -> (Quorum, quorumlock::LockGuard, quorumlock::Session) {
     let runtime = Runtime::new().unwrap();
     runtime.block_on(async {
@@ -261,8 +261,8 @@ async fn holds_many(servers: &[Server], names: &[String]) {
         guards.push(quorum.lock(format!("lock-{number}")).acquire(PATIENCE).await.unwrap());
         session.lock([format!("session-{number}")], PATIENCE).await.unwrap();
     }
-    // A quorum of grants is enough for a guard. On a busy machine, the last node may not have been
-    // asked by then.
+    // A quorum of grants is enough for a guard. On a busy machine, the last node may be asked only
+    // after that.
     let held = async || servers.iter().all(|server| names.iter().all(|name| server.holder(name).is_some()));
     eventually("all is held on each node", held).await;
 }

@@ -137,7 +137,7 @@ async fn a_node_that_stays_down_is_warned_of_once_and_one_that_is_closed_not_at_
     })
     .await;
     let sound = Fake::scripted("").await;
-    // The test may stall. The node that is sound must not go down by that.
+    // If the test stalls, the sound node must not go down because of that.
     let quorum = builder(&[refusing.url(), sound.url()]).node_timeout(PATIENCE).open().unwrap();
     let state = |node: usize| quorum.nodes()[node].state.clone();
     eventually("one is up", async || state(1) == NodeState::Up).await;

@@ -27,8 +27,8 @@ fn observer(leaders: Leaders) -> (Receiver<Leadership>, JoinHandle<Option<Error>
     (news, thread)
 }
 
-/// Waits until the observer sees this leader with this value. Returns all leaders seen so far, in
-/// order.
+/// Waits until the observer sees this leader with this value. Returns all leaders that the observer
+/// has seen, in order.
 fn until(news: &Receiver<Leadership>, leader: &Leader, value: &str) -> Vec<(u64, String)> {
     let mut seen = Vec::new();
     while seen.last().is_none_or(|last: &(u64, String)| (last.0, &*last.1) != (leader.token(), value)) {

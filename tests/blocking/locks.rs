@@ -22,7 +22,8 @@ fn threads_hold_a_lock_on_real_servers_one_at_a_time() {
             let (lock, inside, sections) = (quorum.lock("it"), &inside, &sections);
             scope.spawn(move || {
                 for _ in 0..20 {
-                    // Less than the ttl: a lock that is not released must end no wait.
+                    // This is less than the ttl: so no wait can succeed because an unreleased lock
+                    // expires.
                     let guard = lock.acquire(10 * PATIENCE).unwrap();
                     let (left, began) = (guard.remaining(), Instant::now());
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");

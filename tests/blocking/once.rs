@@ -57,7 +57,8 @@ fn a_body_that_fails_gives_the_permit_back_and_one_that_panics_has_used_it(world
     type Failed = Box<dyn std::error::Error>;
     let failed = once.try_run(|_| "x".parse::<u32>().map_err(Failed::from));
     assert!(failed.unwrap_err().to_string().contains("invalid digit"));
-    // Nodes may confirm this too late. Then it goes on in the background.
+    // Nodes may confirm too late that the permit is undone. In this case, the undoing goes on in
+    // the background.
     eventually("it is given back", || other.try_run(|_| Ok::<_, Error>(7)).is_ok_and(|ran| ran == Some(7)));
     assert_eq!(once.try_run(|_| Ok::<_, Error>(7)).unwrap(), None);
     let (once, other) = (world.client().once("b", HOUR), world.client().once("b", HOUR));

@@ -177,7 +177,7 @@ fn calls_within_a_runtime_are_errors_and_what_they_use_up_is_released(world: &Wo
         for name in ["guard/0", "reader", "writer/0", "writer/1", "permits/0", "permits/1", "leader", "session"] {
             freed(&other, name);
         }
-        // It is given back in the background.
+        // The permit is given back in the background.
         let once = other.once("undone", HOUR);
         let undone = |claimed: Option<OncePermit>| claimed.is_some_and(|permit| permit.undo().is_ok());
         eventually("it was undone", || once.claim().is_ok_and(undone));

@@ -88,7 +88,7 @@ impl Fault {
         )
     }
 
-    /// Whether the fault ends by itself, so that a longer fault must be begun again.
+    /// Whether the fault ends by itself. To make it last longer, begin it again.
     pub const fn ends_by_itself(self) -> bool {
         self.is_over_at_once() || matches!(self, Self::ClientPause)
     }

@@ -6,10 +6,10 @@
 //! and tasks do not grow. `--ratios [FAULT]` measures how much slower locks are while two nodes
 //! fail.
 //!
-//! To add a fault, add a variant to [`faults::Fault`], with its beginning and its end. Runs then
-//! use and measure the fault. If nodes forget by this fault and clients cannot see that, it must
-//! last for a ttl. Otherwise the test itself causes a violation. To see that a run can fail, set
-//! `Size::quorum` to `N / 2`, or the workers' `max_ttl` to zero.
+//! To add a fault, add a variant to [`faults::Fault`], with its beginning and its end. After that,
+//! all runs use and measure the fault. If nodes forget by this fault and clients cannot see that,
+//! the fault must last for a ttl. Otherwise the test itself causes a violation. To see that a run
+//! can fail, set `Size::quorum` to `N / 2`, or the workers' `max_ttl` to zero.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]
 #![allow(unreachable_pub, missing_debug_implementations, reason = "this is a test")]
 

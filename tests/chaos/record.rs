@@ -49,7 +49,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Notes a new process. In the history, all processes start at time 0: the first event of a
+    /// Adds a new process. In the history, all processes start at time 0: the first event of a
     /// process may be older than this call.
     pub fn started(&mut self, process: u32) {
         let number = self.processes.len() as u16;
@@ -61,7 +61,7 @@ impl Record {
         self.note(at, What::Killed { process: self.processes[&process] });
     }
 
-    /// Notes an event that a task reported.
+    /// Records an event that a task reported.
     pub fn told(&mut self, who: Who, event: &Event) {
         match *event {
             Event::Believed { name, token, at, deadline } => self.believed(who, (name, token), at, deadline),

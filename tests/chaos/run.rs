@@ -36,7 +36,7 @@ pub struct Options {
     seed: u64,
     soak: bool,
     pub json: bool,
-    /// Measure ratios instead: of all faults, or of one.
+    /// If set, the program measures ratios instead: of all faults, or of the named one.
     pub ratios: Option<Option<String>>,
 }
 

@@ -75,7 +75,7 @@ fn store(host: &Arc<Warped>) -> Arc<dyn Node> {
     Arc::new(MemoryNode::new("memory://", host.clone()))
 }
 
-/// A node that suspends the client's machine during each claim. So the round takes this long.
+/// A node that suspends the client's machine for the time `sleeps` during each claim.
 #[derive(Debug)]
 struct Sleepy {
     node: MemoryNode,
@@ -187,7 +187,7 @@ mod memory {
         let world = Memory::start(3).await;
         let host = Warped::new();
         let guard = client(&world, &host).await.lock("asleep").acquire(PATIENCE).await.unwrap();
-        // By now, the timers of the lease are set.
+        // After this pause, the timers of the lease are set.
         tokio::time::sleep(Duration::from_millis(10)).await;
         host.suspend(5 * SECOND);
         assert!(guard.is_held() && guard.remaining() < 5 * SECOND);

@@ -90,8 +90,8 @@ async fn leaders_and_values_are_seen_in_their_order(world: impl World) {
     drop(leader);
 }
 
-/// If observers only asked nodes now and then, each change would be seen more than two seconds
-/// later, or nodes would be asked more often.
+/// If observers only polled the nodes, they would see each change more than two seconds late, or
+/// would poll more often.
 async fn changes_are_pushed_and_nodes_are_asked_for_them_alone(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let mut leaders = observed(&other, "a");

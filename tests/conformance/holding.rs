@@ -19,7 +19,7 @@ async fn counted(world: &impl World, name: &str, count: u32) {
 }
 
 async fn a_reentered_lock_is_counted_by_renewals_and_freed_with_the_last_guard(world: impl World) {
-    // Renewals tell the count, and the lock must not be lost meanwhile.
+    // Renewals tell the nodes the count, and the lock must not be lost before such a renewal.
     let client = world.client_with(|builder| builder.ttl(3 * world.ttl())).await;
     let outer = client.lock("reentered").acquire(PATIENCE).await.unwrap();
     counted(&world, "reentered", 1).await;
@@ -151,7 +151,7 @@ impl Drop for Dropped {
 }
 
 async fn run_drops_its_body_the_moment_the_lock_is_lost(world: impl World) {
-    // It must not be lost before all nodes hold it.
+    // The lock must not be lost before all nodes hold it.
     let client = world.client_with(|builder| builder.ttl(3 * world.ttl())).await;
     let lock = client.lock("run");
     let dropped = Arc::new(AtomicBool::new(false));

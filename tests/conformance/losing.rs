@@ -46,7 +46,7 @@ const KINDS: [Kind; 10] = [
     Kind::Session,
 ];
 
-/// The ttl of locks that are revoked: they must not expire before.
+/// The ttl of locks that are revoked: they must not expire before the revocation.
 fn ttl(world: &impl World) -> Duration {
     3 * world.ttl()
 }
@@ -149,8 +149,8 @@ enum End {
     Stays,
 }
 
-/// A holder is revoked while the next holder waits, and then ends as `end` says. The next holder
-/// must get the lock after this end, or after the deadline.
+/// A holder is revoked while the next holder waits. After that, the first holder ends as `end`
+/// says. The next holder must get the lock after this end, or after the deadline.
 async fn revoked(world: &impl World, kind: Kind, end: End, (holder, other): (&Quorum, &Quorum)) {
     let owner = Owner::new();
     let Hold { lost, guard, deadline } = kind.hold(holder, &owner).await;

@@ -101,7 +101,7 @@ async fn whoever_is_refused_is_told_what_the_holder_says(world: impl World) {
 }
 
 async fn a_note_that_a_node_forgot_is_stored_again(mut world: impl World) {
-    // A renewal stores the note again, and the lock must not be lost meanwhile.
+    // A renewal stores the note again. The lock must not be lost before this renewal.
     let client = world.client_with(|builder| builder.ttl(3 * world.ttl())).await;
     let guard = client.lock("a").describe("deploy #812").acquire(PATIENCE).await.unwrap();
     known_everywhere(&client, "a", "deploy #812").await;
@@ -150,7 +150,7 @@ async fn a_lock_without_a_note_costs_no_operation_more(world: impl World) {
     for number in 0.. {
         let (name, began, before) = (format!("a/{number}"), Instant::now(), asked());
         let guard = client.lock(&name).acquire(PATIENCE).await.unwrap();
-        // A node without this claim would grant the next one, and then get a withdrawal too.
+        // A node without this claim would grant the next claim, and would get its withdrawal too.
         world.held_everywhere(&name).await;
         let refused = world.answer(async || other.lock(&name).acquire(Duration::ZERO).await).await;
         assert!(refused.unwrap_err().is_timeout());
@@ -205,7 +205,7 @@ async fn all_names_that_are_held_are_found_with_what_their_holders_say(mut world
     .await;
 }
 
-/// Lists the names, until all nodes but `unread` have answered in time.
+/// Lists the names, until all nodes have answered in time, except one node if `unread`.
 async fn found(client: &Quorum, unread: bool) -> Vec<(String, Inspected)> {
     let found = RefCell::new(Vec::new());
     eventually("the nodes list their names", async || {

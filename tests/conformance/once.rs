@@ -92,12 +92,12 @@ async fn quorumlock_error() -> quorumlock::Error {
 
 /// Renewals do not change the period: nodes hold the name until an hour after the claim.
 async fn the_period_is_counted_from_the_claim_whatever_renewals_say(world: impl World) {
-    // It must not be lost if the machine stalls.
+    // The permit must not be lost if the machine stalls.
     let ttl = 3 * world.ttl();
     let client = world.client_with(|builder: QuorumBuilder| builder.ttl(ttl)).await;
     let began = Instant::now();
     let permit = first(&world, &client.once("a", HOUR)).await;
-    // The period begins before that.
+    // The period has begun before this moment.
     let claimed = began.elapsed();
     tokio::time::sleep(ttl * 5 / 4).await;
     assert!(permit.is_held(), "it is renewed");
@@ -222,8 +222,8 @@ async fn what_several_who_died_were_granted_is_not_said_to_be_done(world: impl W
     assert!(!is_done(&world, &client.once("a", HOUR)).await);
 }
 
-/// A caller is refused while a node hangs, and its claim was sent to this node too. At first the
-/// client repeats the release often, and after a ttl only once or twice a minute.
+/// A caller is refused while a node hangs. The caller's claim was sent to this node too. At first
+/// the client repeats the release often, and after a ttl only once or twice a minute.
 #[tokio::test(start_paused = true)]
 async fn who_was_refused_is_released_rarely_where_a_node_is_gone_for_long() {
     let world = Memory::start(3).await;

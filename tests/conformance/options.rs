@@ -49,7 +49,7 @@ async fn a_caller_whose_rounds_are_used_up_gives_up_and_says_so(world: impl Worl
     eventually("it is free again", async || lock.acquire(60 * SECOND).await.is_ok()).await;
 }
 
-/// In memory only: tests count claims there apart from other operations.
+/// In memory only: with memory nodes, tests can count claims apart from other operations.
 #[tokio::test(start_paused = true)]
 async fn each_node_is_asked_once_a_round_and_in_no_more_rounds_than_allowed() {
     let world = Memory::start(3).await;

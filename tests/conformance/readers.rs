@@ -203,8 +203,8 @@ async fn a_writer_becomes_a_reader_without_a_gap(world: impl World) {
         reader = writer.downgrade() => reader.unwrap(),
     };
     assert!(reader.token() > token && reader.is_held());
-    // The reader that waited before the other writer enters together with the new reader. The other
-    // writer enters after both.
+    // The waiting reader, which stands ahead of the other writer, enters together with the new
+    // reader. The other writer enters after both readers.
     let beside = tokio::select! {
         biased;
         writer = &mut writes => panic!("it is read: {writer:?}"),
@@ -248,7 +248,7 @@ async fn a_writer_whose_time_ends_on_the_way_becomes_no_reader(world: impl World
     (0..3).for_each(|node| world.hang(node));
     let back = async {
         lease.lost().await;
-        // All holds have ended on the nodes by then, so the first claim gets the name.
+        // After this pause, all holds have ended on the nodes, so the first claim gets the name.
         tokio::time::sleep(50 * MS).await;
         (0..3).for_each(|node| world.resume(node));
     };

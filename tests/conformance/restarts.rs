@@ -70,8 +70,9 @@ async fn a_node_that_forgot_does_not_grant_again_what_is_held(mut world: impl Wo
     assert!(second.lock("kept").acquire(PATIENCE).await.is_ok(), "after the quarantine");
 }
 
-/// Node 1 dies before node 2 comes back empty. So nothing can be renewed before the doubt of node 2
-/// ends, which is after the deadline. Returns whether node 2 was healed before that.
+/// Node 1 dies before node 2 comes back empty. So the lock cannot be renewed before the doubt of
+/// node 2 ends, and this doubt ends after the deadline. Returns whether node 2 was healed before
+/// the deadline.
 async fn ends_by_its_deadline(world: &mut impl World) -> bool {
     let client = settled(world).await;
     let options = client.options().ttl(world.ttl() * 3 / 4);
@@ -94,7 +95,7 @@ async fn ends_by_its_deadline(world: &mut impl World) -> bool {
 }
 
 async fn a_lock_does_not_outlive_its_deadline_by_a_node_that_has_just_restarted<W: World>(mut world: W) {
-    // If the machine stalls, the node may come back after the deadline. Then try again.
+    // If the machine stalls, the node may come back after the deadline. In this case, try again.
     for _ in 0..5 {
         if ends_by_its_deadline(&mut world).await {
             return;

@@ -13,8 +13,9 @@ use crate::world::{FOREIGNER, Memory, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Tests a quorum of nodes, and one node less, for each number of nodes from 1 to 9. A quorum is of
-/// all nodes, including the nodes that are down: five of the ten nodes here.
+/// Tests a quorum of nodes, and one node less, for each number of nodes from 1 to 9. A quorum is a
+/// majority of all the client's nodes, including the nodes that are down. (Here, five of ten nodes
+/// are down.)
 async fn quorum_table_of_one_to_nine_nodes(mut world: impl World) {
     (5..10).for_each(|node| world.kill(node));
     for (nodes, quorum) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4), (8, 5), (9, 5)] {
@@ -173,8 +174,8 @@ async fn an_acquisition_dropped_at_any_point_leaves_nothing_behind(world: impl W
     let lock = client.lock("dropped");
     for times in 0..40 {
         polled(lock.acquire(10 * SECOND), times).await;
-        // The same while another caller of this process holds the lock. (Below: a caller of another
-        // process.)
+        // Poll the same calls while another caller of this process holds the lock. (Below, a caller
+        // of another process holds it.)
         let guard = lock.acquire(PATIENCE).await.unwrap();
         polled(lock.acquire(10 * SECOND), times).await;
         polled(lock.try_acquire(), times).await;
@@ -224,7 +225,7 @@ mod in_memory {
         assert!(told.holder.is_none() && told.fence > 0, "{told:?}");
     }
 
-    /// In memory only, for the same reason.
+    /// In memory only: a test cannot make a broken connection deliver late.
     #[tokio::test(start_paused = true)]
     async fn late_withdrawal_of_a_failed_round_does_not_undo_the_round_that_won() {
         let world = Memory::start(5).await;
@@ -236,7 +237,7 @@ mod in_memory {
         let lock = client.lock("rounds");
         let freed = async {
             eventually("the first round was granted", async || world.look(3, "rounds").await.holder.is_some()).await;
-            // By now, the withdrawal of this round is on its way.
+            // After this pause, the withdrawal of this round is on its way.
             tokio::time::sleep(Duration::from_millis(1)).await;
             for node in 0..4 {
                 world.delete(node, "rounds").await;

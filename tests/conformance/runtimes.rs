@@ -101,8 +101,8 @@ fn a_cancellation_token_is_cancelled_by_the_deadline() {
     });
 }
 
-/// Takes all cancellation tokens of one lock, and applies `end` to its guard. Then no task that
-/// watches the lock may be left on this runtime. Nobody renews the lock.
+/// Takes all cancellation tokens of one lock, and applies `end` to its guard. After that, no task
+/// that watches the lock may be left on this runtime. Nobody renews the lock.
 fn watchers_left(ttl: Duration, end: impl AsyncFnOnce(LockGuard)) {
     let (quorum, home) = quorum(ttl);
     let here = runtime();

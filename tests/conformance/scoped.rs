@@ -92,7 +92,7 @@ impl From<quorumlock::Error> for Failed {
     }
 }
 
-/// Counts the bodies that have begun, and notes when each was dropped.
+/// Counts the bodies that have begun, and records when each was dropped.
 #[derive(Clone)]
 struct Bodies {
     begun: Arc<Semaphore>,

@@ -117,7 +117,7 @@ async fn several_permits_are_taken_together_or_not_at_all(world: impl World) {
     assert_eq!(three.permits().len(), 3);
     assert!(answered(|| another.try_acquire(2)).await.is_none());
     assert!(another.acquire(2, 100 * MS).await.unwrap_err().is_timeout());
-    // The permits that the failed caller held meanwhile are released.
+    // The permits that the failed caller held while it waited are released.
     eventually("one is free", async || another.try_acquire(1).await.is_ok_and(|won| won.is_some())).await;
     drop(three);
     let all = another.acquire(4, PATIENCE).await.unwrap();

@@ -488,7 +488,7 @@ async fn a_lock_that_nobody_else_wants_costs_each_node_a_claim_and_a_release(wor
 
 async fn names_that_make_no_sense_are_refused_and_nothing_is_lost(world: impl World) {
     // A busy machine takes seconds for this many names. With these times, no answer is late, and no
-    // lock is renewed meanwhile.
+    // lock is renewed during the test.
     let options = LockOptions::default().ttl(600 * SECOND).round_timeout(5 * SECOND);
     let client = world.client_with(|builder| builder.options(options).node_timeout(20 * SECOND)).await;
     let session = session(&client).await;
@@ -511,15 +511,15 @@ async fn names_that_make_no_sense_are_refused_and_nothing_is_lost(world: impl Wo
     drop(session.unlock(["name/4321"]).await);
     eventually("there is room", async || session.try_lock(["one more"]).await.is_ok()).await;
     assert_eq!((session.held().len(), session.is_alive()), (MAX_SESSION_NAMES, true));
-    // A slow node may need longer than a round to release all names. Then `revoke` fails, and the
-    // release goes on.
+    // A slow node may need longer than a round to release all names. In this case, `revoke` fails,
+    // and the release goes on.
     drop(session.revoke().await);
     world.freed("name/9999").await;
     world.freed("one more").await;
 }
 
-/// Another session that locks the names in the other order could wait for this one, and both would
-/// wait for ever.
+/// Another session that locks the names in the other order could wait for this session, and both
+/// would wait for ever.
 async fn session_that_waits_below_what_it_holds_is_logged(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let _held = other.lock_all(["a", "z"]).acquire(PATIENCE).await.unwrap();

@@ -1,4 +1,5 @@
-//! Sets that have to wait: their names come one after the other, and may be lost meanwhile.
+//! Sets that have to wait: their names come one after the other, and a set may lose a name while it
+//! waits for another.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -37,7 +38,7 @@ async fn revoked_name_of_a_set_that_waits_is_taken_anew(world: impl World) {
     assert_ne!(holder(&client, "a").await, revoked, "what was revoked is held on");
 }
 
-/// The session waits for a. Then it gets the names after a together: b and c have one owner.
+/// The session waits for a. Once it has a, it gets b and c together, with one owner.
 async fn one_of_several_names_that_came_at_once_is_unlocked(world: impl World) {
     let ttl = 2 * world.ttl();
     let client = world.client_with(|builder| builder.ttl(ttl)).await;
@@ -176,7 +177,7 @@ mod apart {
         let is_its = async || nodes.owner("b").await.is_some_and(|now| Some(now) != owner);
         set.links.iter().for_each(|link| link.hold_back(Verb::Renew));
         eventually("it has b", is_its).await;
-        // By now, the client of the set knows that it has b.
+        // After this pause, the client of the set knows that it has b.
         sleep(MS).await;
         assert!(nodes.look(0, "b").await.ballot > ahead, "a renewal of both names is on its way");
         set.links.iter().for_each(Faults::pause);
@@ -193,9 +194,9 @@ mod apart {
         waiting.await.unwrap().unwrap().release().await.unwrap();
     }
 
-    /// A set of many names meets a lock of another client, on a name in the middle. `held` later,
-    /// the other client releases this lock. Returns how long the set needed after that, and how
-    /// many claims it sent to a node.
+    /// A set of many names meets a lock of another client, on a name in the middle. After the time
+    /// `held`, the other client releases this lock. Returns how long the set needed after this
+    /// release, and how many claims it sent to a node.
     async fn won_after(held: Duration) -> (Duration, u64) {
         let nodes = Nodes::start();
         let (set, other) = (nodes.side(), nodes.side());

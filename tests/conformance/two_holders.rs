@@ -1,5 +1,5 @@
-//! Issue 8, item 1: a grant is late, a node forgets meanwhile, and a holder needs this node for its
-//! quorum.
+//! Issue 8, item 1: while a grant is on its way, its node forgets, and a holder needs this node for
+//! its quorum.
 //!
 //! A holds the name on two of three nodes, and cannot reach one of the two any more. The third node
 //! grants to B, and forgets this grant. After A's next renewal, the third node holds the name for
@@ -85,7 +85,7 @@ mod memory {
         a.links[0].restart(fresh.clone(), MAX_TTL);
         b.links[0].restart(fresh, MAX_TTL);
 
-        // By now, A's hold on node 1 has ended.
+        // At this time, A's hold on node 1 has ended.
         sleep_until(began + TTL + Duration::from_millis(60)).await;
         b.links[1].resume();
         let second = second.await.unwrap();

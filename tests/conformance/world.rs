@@ -28,7 +28,8 @@ pub trait World: Sized {
     /// The ttl of locks whose end or renewal a scenario waits for. A real machine may stall for
     /// most of this time.
     fn ttl(&self) -> Duration;
-    /// How many hellos may come in between, if [`asked`](Self::asked) counts hellos.
+    /// How many hellos may come between two calls of [`asked`](Self::asked), if `asked` counts
+    /// hellos.
     fn hellos(&self) -> u64;
     /// Connects another client to some of the nodes.
     async fn connect(&self, builder: QuorumBuilder, nodes: &[usize]) -> Quorum;
@@ -57,8 +58,8 @@ pub trait World: Sized {
     /// How many connections a client has to a node.
     fn connections(&self, node: usize, client_name: &str) -> usize;
 
-    /// Whether the machine may stall. Then a call may end with `Unavailable` although all nodes are
-    /// well: a quorum answered too late.
+    /// Whether the machine may stall. If it stalls, a call may end with `Unavailable` although all
+    /// nodes are well: a quorum answered too late.
     fn stalls(&self) -> bool {
         !self.slack().is_zero()
     }
@@ -81,7 +82,7 @@ pub trait World: Sized {
     async fn confirmed<T>(&self, call: impl Future<Output = Result<T>>) -> Option<T> {
         let began = Instant::now();
         match call.await {
-            // This is half of a round timeout.
+            // One second is half of a round timeout.
             Err(error) if error.is_unavailable() && self.stalls() && began.elapsed() >= Duration::from_secs(1) => None,
             answer => Some(answer.unwrap()),
         }
@@ -100,7 +101,7 @@ pub trait World: Sized {
         self.client_with(|builder| builder).await
     }
 
-    /// The same with other settings.
+    /// As `client`, with other settings.
     async fn client_with(&self, settings: impl FnOnce(QuorumBuilder) -> QuorumBuilder) -> Quorum {
         self.connect(settings(crate::common::builder().max_ttl(Duration::ZERO)), &self.all()).await
     }

@@ -65,8 +65,8 @@ impl Node for FaultyNode {
 
     fn listen(&self, index: usize, listener: Arc<dyn Listener>) {
         let relay = Relay::new(&self.link, index, &listener);
-        // Add the relay and read the node under one lock. Then a restart either finds this relay,
-        // or has already replaced the node that is read here.
+        // Add the relay and read the node under one lock. So a restart either finds this relay, or
+        // has already replaced the node that is read here.
         let state = self.link.state();
         self.relays.add(relay.clone());
         let node = state.node.clone();
@@ -136,7 +136,7 @@ impl Faults {
         (state.request_delay, state.reply_delay) = (request, reply);
     }
 
-    /// Whether requests and replies overtake each other: each then takes a random part of its
+    /// Whether requests and replies overtake each other. If so, each takes a random part of its
     /// delay.
     pub fn reorder(&self, on: bool) {
         self.link.state().reorders = on;

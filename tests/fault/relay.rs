@@ -113,7 +113,8 @@ impl Listener for Relay {
         });
     }
 
-    /// True also for a connection that hangs.
+    /// Whether the client counts as subscribed. It does while its connection hangs, since the
+    /// server still has the subscription.
     fn hears(&self) -> bool {
         self.is_heard() && self.link.upgrade().is_some_and(|link| !link.state().down)
     }

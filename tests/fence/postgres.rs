@@ -245,8 +245,8 @@ async fn a_stale_transaction_that_waited_for_the_next_holder_is_refused() {
     }
 }
 
-/// At these levels, a transaction reads the data from its beginning, although it reads the fence
-/// later.
+/// At these isolation levels, a transaction reads the data as of its beginning, although it reads
+/// the fence later.
 #[tokio::test]
 async fn nobody_writes_by_what_was_read_before_the_fence() {
     let database = Database::new("snapshots").await;

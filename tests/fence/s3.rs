@@ -131,8 +131,8 @@ async fn a_write_without_an_answer_is_written_once() {
     assert_eq!(history, ["quorumlock fence 7 write 1\npacked ", "quorumlock fence 8 write 2\nshipped"]);
 }
 
-/// The outcome of a write is unknown. The next write with the same token settles it, even if it
-/// writes the old content again: the first write then comes too late.
+/// The outcome of a write is unknown. The next write with the same token settles this outcome, even
+/// if it writes the old content again. After it, the first write comes too late.
 #[tokio::test]
 async fn a_write_whose_outcome_is_unknown_comes_too_late_after_the_next_one() {
     let (_bucket, stores) = stores().await;

@@ -20,8 +20,8 @@ pub(crate) fn tokens() -> Vec<u64> {
     tokens
 }
 
-/// Writes with all tokens at the same time, and returns the highest token. Its writes must succeed.
-/// Other writes may be refused only because of a higher token.
+/// Writes with all tokens at the same time, and returns the highest token. Writes with the highest
+/// token must succeed. Other writes may be refused only because of a higher token.
 pub(crate) async fn all_write<F: Future<Output = Wrote>>(tokens: &[u64], write: impl Fn(u64) -> F) -> u64 {
     let wrote = join_all(tokens.iter().map(|&token| write(token))).await;
     let highest = *tokens.iter().max().unwrap();

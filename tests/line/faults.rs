@@ -135,7 +135,7 @@ async fn a_hung_node_goes_on_in_order_and_a_dead_one_forgets() {
     assert_eq!((bench.answer().await, bench.answer().await), ((3, "quarantined"), (4, "healed")));
 }
 
-/// Notes each message as one word.
+/// Records each message as one word.
 #[derive(Debug)]
 struct Told(&'static str, Mutex<Vec<&'static str>>);
 

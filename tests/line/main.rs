@@ -176,7 +176,7 @@ async fn a_dead_heat_on_a_free_lock_is_won_without_pauses() {
 }
 
 /// A client that holds the lock, and a client that waits in its queue. Returns when all nodes have
-/// stored both.
+/// stored the hold and the waiter.
 async fn held_and_waiting(world: &World) -> (quorumlock::LockGuard, tokio::task::JoinHandle<quorumlock::LockGuard>) {
     let guard = world.clients[0].0.lock("one").acquire(PATIENCE).await.unwrap();
     let lock = world.clients[1].0.lock("one");
@@ -312,8 +312,8 @@ async fn lost_hints_cost_time_and_never_a_hang() {
     let began = tokio::time::Instant::now();
     drop(guard);
     drop(waiter.await.unwrap());
-    // The waiter asks again after a quarter of a hand-over. Then it needs round trips to learn of
-    // the push that was lost.
+    // The waiter asks again after a quarter of a hand-over. After that, it needs round trips to
+    // learn of the push that was lost.
     assert!(began.elapsed() <= (760 + 30) * MS, "a waiter asks by itself: {:?}", began.elapsed());
 }
 

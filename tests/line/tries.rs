@@ -128,8 +128,8 @@ async fn of_tries_for_fewer_permits_so_many_get_one() {
     }
 }
 
-/// A world of three near nodes. Two of them hold the names that two clients tried to get before
-/// they died, each for another client.
+/// A world of three near nodes. Two clients have tried to get the names, and have died. Each of two
+/// nodes holds the names for another of these clients.
 async fn split_for_good(tried: impl AsyncFn(&Quorum) -> bool) -> World {
     let world = World::new(3, &millis([10; 3]), &LockOptions::default());
     for (node, (quorum, faults)) in world.clients[1..].iter().enumerate() {

@@ -26,7 +26,7 @@ pub fn to(operation: &Operation, reply: Reply) -> Reply {
     }
 }
 
-/// Another owner holds the name for this many seconds more. A waiter has the third place.
+/// Another owner holds the name for this many seconds more. A claim that waits has the third place.
 pub fn held(seconds: u64) -> Answer {
     let remaining = Some(Duration::from_secs(seconds));
     let queued = Some(Queued { rank: 3, stamp: Stamp { generation: 1, time: Duration::from_secs(100) } });

@@ -41,7 +41,8 @@ fn shutdown_when(stage: &Stage, moment: impl Fn() -> bool + Send + 'static) -> R
     closing
 }
 
-/// Checks that nothing is closed before the nodes answer the releases, and all is closed after.
+/// Checks that no connection is closed before the nodes answer the releases, and that all are
+/// closed afterwards.
 async fn closes_when_released(stage: &Stage, closing: JoinHandle<()>) {
     sleep(MS).await;
     assert!(!closing.is_finished() && !stage.closed());

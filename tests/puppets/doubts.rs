@@ -75,8 +75,8 @@ async fn a_doubt_that_comes_before_the_winning_vote_makes_the_new_holder_renew_a
     }
 }
 
-/// The doubt comes between two votes of a renewal. The deadline did not rest on the doubted node
-/// before.
+/// The doubt comes between two votes of a renewal. Before this renewal, the deadline did not rest
+/// on the doubted node.
 #[tokio::test(start_paused = true)]
 async fn a_doubt_that_comes_before_the_last_vote_of_a_renewal_makes_the_holder_renew_again_at_once() {
     let (stage, _guard, _) = holder(LockOptions::default()).await;

@@ -103,7 +103,7 @@ async fn who_is_refused_until_its_time_ends_while_it_asks_again_is_told_that_oth
     stage.round(Verb::Release, |_, _| released()).await;
 }
 
-/// The round has failed by then, and the waiter would ask again much later.
+/// When the grants come, the round has failed, and the waiter would ask again only much later.
 #[tokio::test(start_paused = true)]
 async fn what_is_granted_late_is_looked_at_when_it_comes() {
     let stage = Stage::with(3, true, |builder| builder.ttl(3 * SECOND));
@@ -145,7 +145,7 @@ async fn who_gives_a_minority_back_does_not_wait_for_hints_that_cannot_come() {
     assert!(again.owner == claim.owner && again.ballot > withdrawal.ballot);
 }
 
-/// A waiter that cannot win would keep the name from others.
+/// Otherwise a waiter that cannot win could keep the name from others for ever.
 #[tokio::test(start_paused = true)]
 async fn waiter_takes_no_place_again_each_fourth_time() {
     let stage = Stage::with(3, true, long);
@@ -164,8 +164,8 @@ async fn waiter_takes_no_place_again_each_fourth_time() {
     stage.round(Verb::Release, |_, _| released()).await;
 }
 
-/// The withdrawal is sent again, and may arrive after the release. Then only a repeated release
-/// removes the place that the withdrawal takes.
+/// The withdrawal is sent again, and may arrive after the release. In this case, only a repeated
+/// release removes the place that the withdrawal takes.
 #[tokio::test(start_paused = true)]
 async fn release_is_repeated_where_a_withdrawal_takes_a_place_again() {
     let stage = Stage::with(3, true, long);
@@ -332,8 +332,8 @@ async fn what_is_handed_over_to_an_owner_that_has_ended_is_released() {
     assert_eq!(again.next, release.next, "chosen once");
 }
 
-/// The holder releases soon. A far node pushes before this release has reached it. The release
-/// frees the name there.
+/// The holder releases soon. A far node pushes before this release has reached it. When the release
+/// reaches this node, it frees the name.
 #[tokio::test(start_paused = true)]
 async fn what_comes_while_a_release_of_its_owner_is_under_way_needs_no_other() {
     let stage = Stage::with(3, true, long);
@@ -439,7 +439,7 @@ async fn what_several_nodes_handed_over_to_an_owner_that_has_ended_is_given_on_w
     assert!(next[2] > u64::MAX >> 12, "above what was pushed there: {next:?}");
 }
 
-/// A push that comes when its owner already holds the lock.
+/// A push comes when its owner already holds the lock.
 #[tokio::test(start_paused = true)]
 async fn what_comes_after_the_quorum_is_the_holders() {
     let stage = Stage::with(3, true, long);

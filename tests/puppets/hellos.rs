@@ -75,7 +75,7 @@ async fn another_list_of_this_name_takes_all_locks_away_until_it_is_gone() {
     drop(guard);
 }
 
-/// For example, the process stood still before: then no vote counts before the next hello.
+/// For example, after the process has stood still, no vote counts before the next hello.
 #[tokio::test(start_paused = true)]
 async fn try_waits_for_hellos_that_are_due() {
     let stage = Stage::new(3);

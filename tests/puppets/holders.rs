@@ -19,8 +19,9 @@ async fn reentry_sends_nothing_and_the_next_renewal_has_the_count() {
     assert_eq!(stage.round(Verb::Renew, |_, _| Some(Ok(Outcome::Extended))).await.count, 1);
 }
 
-/// The process stands still until a millisecond before the deadline. Then it finds two things: the
-/// timers of the deadlines, which are set a little earlier, and the answers to the renewals.
+/// The process stands still until a millisecond before the deadline. When it continues, it finds
+/// two things: the timers of the deadlines, which are set a little early and have fired, and the
+/// answers to the renewals.
 #[tokio::test(start_paused = true)]
 async fn renewals_that_were_answered_in_time_count_before_deadlines_are_looked_at() {
     let stage = Stage::with(3, true, |builder| builder.ttl(9 * SECOND));

@@ -87,7 +87,7 @@ async fn news_is_believed_no_more_than_a_quorum_says() {
     stage.news(1, "it");
     stage.round(Verb::Inspect, |node, _| if node == 0 { led(5, 0) } else { led(9, 0) }).await;
     assert_eq!(seen.recv().await.unwrap().token, 9);
-    // These answers are late: they name the leader before.
+    // These answers are late: they name the previous leader.
     stage.news(0, "it");
     stage.round(Verb::Inspect, |_, _| led(5, 7)).await;
     stage.quiet_for(MS).await;

@@ -93,7 +93,7 @@ async fn lock_on_two_names(stage: &Stage) -> LockGuard {
     acquiring.await.unwrap().unwrap()
 }
 
-/// Meanwhile another owner has got one of the lock's names, after a release by force.
+/// Before the release, another owner has got one of the lock's names, after a release by force.
 #[tokio::test(start_paused = true)]
 async fn lock_on_two_names_of_which_one_was_taken_away_had_expired() {
     let stage = Stage::new(3);

@@ -70,7 +70,7 @@ async fn name_that_nobody_holds_is_told_to_be_free() {
     assert_eq!((taken.left, taken.from, taken.fence), (None, vec![], operation.ballot));
 }
 
-/// The holder's token comes from other nodes, and may be lower than its ballot here.
+/// The holder's token comes from other nodes, and may be lower than its ballot on this node.
 #[tokio::test(start_paused = true)]
 async fn holder_with_higher_ballot_is_not_named_and_its_time_counts() {
     let stage = Stage::new(3);
@@ -170,7 +170,8 @@ async fn forced(stage: &Stage, revoked: impl Fn(usize) -> Answer) -> (JoinHandle
     (freeing, revocation.ballot)
 }
 
-/// This owner holds the name with this ballot, and all tokens up to `over` are revoked.
+/// A node's answer: this owner holds the name with this ballot, and all tokens up to `over` are
+/// revoked.
 fn named(owner: &str, ballot: u64, over: u64) -> Answer {
     let held = Inspection::held(owner.to_owned(), 1, Some(9 * SECOND), over).with_ballots(ballot, over);
     Some(Ok(Outcome::Inspected(vec![held])))

@@ -252,7 +252,8 @@ impl Stage {
         Self { quorum, clock, puppets, open: Mutex::default() }
     }
 
-    /// From now on all pauses are the longest that they can be. Before, they are the shortest.
+    /// From now on all pauses are the longest that they can be. Before this call, they are the
+    /// shortest.
     pub fn pause_long(&self) {
         self.clock.random.store(u64::MAX, Ordering::Relaxed);
     }
@@ -406,7 +407,7 @@ impl Stage {
     }
 
     /// Waits until every node has a claim, and lets each node answer its claim. Confirms
-    /// withdrawals that come before.
+    /// withdrawals that come before the claim.
     pub async fn until_claimed(&self, answer: impl Fn(usize) -> Answer) -> Asked {
         let mut claim = None;
         for node in 0..self.puppets.len() {
@@ -438,12 +439,12 @@ impl Stage {
         }
     }
 
-    /// Hints of a node may have been missed.
+    /// Reports to the client that it may have missed hints of a node.
     pub fn missed(&self, node: usize) {
         self.listener(node).missed(node);
     }
 
-    /// A node may have forgotten what it granted.
+    /// Reports to the client that a node may have forgotten what it granted.
     pub fn doubted(&self, node: usize) {
         self.listener(node).doubted(node);
     }
@@ -453,7 +454,7 @@ impl Stage {
         *self.puppets[node].state.lock().unwrap() = state;
     }
 
-    /// A hello has shown that a node has this record, or none.
+    /// Reports to the client that a hello has shown this record of a node, or none.
     pub fn told(&self, node: usize, record: Option<Record>) {
         *self.puppets[node].known.lock().unwrap() = Some(known(record, self.clock.now()));
         self.listener(node).heard(node);

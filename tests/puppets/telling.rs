@@ -186,7 +186,7 @@ async fn lose(stage: &Stage, guard: &LockGuard, reason: LostReason) {
     assert_eq!(guard.lost().await, reason);
 }
 
-/// A logger or recorder may block or panic. By then the holder must know of the loss, and a
+/// A logger or recorder may block or panic. Before it runs, the holder must know of the loss, and a
 /// shutdown must have sent its releases.
 #[tokio::test(start_paused = true)]
 async fn a_loss_is_counted_and_logged_after_its_holder_was_told() {

@@ -23,7 +23,7 @@ async fn waiter(stage: &Stage, answer: impl Fn(usize) -> Answer) -> (JoinHandle<
     let waiting = stage.acquire(60 * SECOND);
     let claim = stage.round(Verb::Claim, |node, _| answer(node)).await;
     assert!(claim.waiter.is_some() && claim.next > claim.ballot);
-    // By then the waiter is registered for hints.
+    // After this pause, the waiter is registered for hints.
     sleep(MS).await;
     (waiting, claim)
 }

@@ -65,7 +65,8 @@ async fn a_holder_renews_at_once_when_the_clock_of_its_node_was_stepped() {
     node.set("+1400");
     look(&quorum).await;
     let left = || node.server.hold("a").map_or(0, |(.., left)| left);
-    // A third of the ttl is far longer than this waits.
+    // The next regular renewal comes after a third of the ttl, which is far longer than
+    // `eventually` waits.
     eventually("the node holds it for a whole ttl again", async || left() > 500_000).await;
     assert!(guard.is_held());
 }

@@ -31,7 +31,7 @@ async fn nodes_that_are_a_second_away_connect_and_vote_by_default() {
     let lasting = builder(far.iter().map(Proxy::url)).ttl(600 * SECOND);
     let quorum = lasting.connect_timeout(2 * PATIENCE).connect().await.unwrap();
     let guard = quorum.lock("far").acquire(PATIENCE).await.unwrap();
-    // The release is confirmed within two seconds, or later: then `release` returns an error.
+    // If the release is not confirmed within two seconds, `release` returns an error.
     let ended = guard.release().await;
     assert!(ended.map_or_else(|error| error.is_unavailable(), |ended| ended == Released::Released));
     eventually("it is free", async || servers.iter().all(|server| server.holder("far").is_none())).await;
@@ -83,8 +83,8 @@ async fn silent_at(silent: &'static str) -> Fake {
             (*greeted, *quiet) = (false, silent == "HELLO");
         }
         *greeted |= words[0] == "CLIENT" && words[1] == "SETNAME";
-        // fred also sends INFO before that, which is answered. The commands after `silent` are not
-        // answered either.
+        // Before CLIENT SETNAME, fred sends another INFO, which is answered. The commands after
+        // `silent` are not answered either.
         *quiet |= *greeted && words[0] == silent;
         if *quiet { Vec::new() } else { well(words) }
     })
@@ -116,7 +116,7 @@ async fn the_reply_too_many_after_a_refused_subscription_is_taken_for_no_other()
                 *late = Some(Vec::new());
                 return b"-NOPERM this user has no permissions to access one of the channels\r\n".to_vec();
             }
-            // From then on, each answer comes one command late.
+            // After this command, each answer comes one command late.
             (_, Some(late)) => return std::mem::replace(late, answer),
             _ => {}
         }

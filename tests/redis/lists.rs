@@ -174,7 +174,7 @@ async fn of_many_clients_one_keeps_the_list_in_force() {
         clients.push(brief(&nodes).connect().await.unwrap());
     }
     let (mut ends, began) = (BTreeSet::new(), Instant::now());
-    // If the machine stalls, this sees few of the writes in 6 s.
+    // If the machine stalls, this loop sees few of the writes in 6 s.
     while began.elapsed() < 6 * SECOND || ends.len() < 2 && began.elapsed() < PATIENCE {
         ends.insert(all[0].record("until"));
         tokio::time::sleep(SECOND / 20).await;
@@ -235,7 +235,8 @@ async fn lists_that_share_only_a_node_that_is_down_do_not_find_each_other_out_un
     eventually("one of them has found the other out", async || !first.is_held() || !second.is_held()).await;
 }
 
-/// Also point 6: the shared node forgot one list before the other list came.
+/// Also point 6 of "What is not promised": the shared node forgot one list before the other list
+/// came.
 #[tokio::test]
 async fn lists_that_share_only_a_node_that_restarted_empty_do_not_find_each_other_out_at_once() {
     let mut all = servers(5).await;
@@ -252,7 +253,7 @@ async fn lists_that_share_only_a_node_that_restarted_empty_do_not_find_each_othe
     eventually("one of them has found the other out", async || !first.is_held() || !second.is_held()).await;
 }
 
-/// The sixth point, too.
+/// Also point 6 of "What is not promised".
 #[tokio::test]
 async fn lists_that_share_only_a_node_with_a_list_of_a_third_name_do_not_find_each_other_out() {
     let all = servers(5).await;
@@ -266,7 +267,7 @@ async fn lists_that_share_only_a_node_with_a_list_of_a_third_name_do_not_find_ea
     assert!(first.is_held() && second.is_held(), "two hold it");
 }
 
-/// The sixth point, too.
+/// Also point 6 of "What is not promised".
 #[tokio::test]
 async fn clients_with_different_key_prefixes_do_not_find_each_other_out() {
     let all = servers(3).await;

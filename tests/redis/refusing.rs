@@ -130,8 +130,8 @@ async fn without_memory_a_claim_keeps_no_renewal_and_no_release_behind_it_from_b
     assert_eq!(server.holder("released"), None);
 }
 
-/// The same if the call must also rotate the record's ballots. This write must not come before the
-/// write that Redis may refuse.
+/// As in the test above, but the call must also rotate the record's ballots. This write must not
+/// come before the write that Redis may refuse.
 #[tokio::test]
 async fn without_memory_a_claim_that_finds_an_old_record_keeps_nothing_behind_it_from_being_done() {
     let server = Server::start().await;
@@ -383,7 +383,8 @@ async fn who_may_not_delete_a_note_gives_back_what_it_is_about() {
     assert_eq!((server.holder("wanted"), server.holder("beside")), (None, None));
 }
 
-/// The same for a place in a queue.
+/// A user has lost a right that a place in a queue needs. Operations before it in the call still
+/// have replies.
 #[tokio::test]
 async fn who_may_not_wait_is_told_so_and_what_came_before_in_the_call_is_told() {
     for command in ["zadd", "hset", "pttl", "pexpire", "zrank"] {
@@ -399,8 +400,8 @@ async fn who_may_not_wait_is_told_so_and_what_came_before_in_the_call_is_told() 
     }
 }
 
-/// The key of the queue or of the waiters has a wrong type. Then the node refuses the waiting
-/// claim, and no other operation of the call.
+/// If the key of the queue or of the waiters has a wrong type, the node refuses the waiting claim,
+/// and no other operation of the call.
 #[tokio::test]
 async fn a_queue_of_another_type_is_refused_alone() {
     for (key, kind) in [("quorumlock:{wanted}:queue", "zset"), ("quorumlock:{wanted}:waiting", "hash")] {

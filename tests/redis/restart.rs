@@ -118,7 +118,7 @@ async fn a_client_that_knew_the_servers_takes_the_operators_word_back() {
     for server in &mut servers {
         server.restart().await;
     }
-    // This `init` may fail: the connected client may have made the records before.
+    // This `init` may fail: the connected client may already have made the records.
     let _ = guarded(urls(&servers)).onlooker().open().unwrap().init().await;
     eventually("no record is old", async || servers.iter().all(|server| !server.record("id").is_empty())).await;
     eventually("and none is by a word", async || servers.iter().all(|server| server.record("word").is_empty())).await;
@@ -168,7 +168,8 @@ async fn a_server_that_forgets_a_lock_and_not_its_record_grants_it_twice() {
     assert!(second.token() > guard.token(), "and storage that checks tokens refuses the first");
 }
 
-/// Point 3: the keys were deleted before the client came, and left no trace.
+/// Point 3 of "What is not promised": the keys were deleted before the client came, and left no
+/// trace.
 #[tokio::test]
 async fn a_new_client_cannot_know_that_a_server_was_emptied_and_made_old_before_it_came() {
     let server = old(&[]).await;
@@ -181,7 +182,7 @@ async fn a_new_client_cannot_know_that_a_server_was_emptied_and_made_old_before_
     assert!(other.lock("a").acquire(NOW).await.is_ok() && guard.is_held());
 }
 
-/// Point 8.
+/// Point 8 of "What is not promised".
 #[tokio::test]
 async fn what_is_done_once_may_be_done_again_after_a_quorum_forgot_it() {
     let servers = servers(3).await;
@@ -229,7 +230,7 @@ async fn another_server_that_nobody_asks_anything_is_seen_by_a_hello() {
 async fn a_snapshot_from_before_the_lock_lets_nobody_in_while_it_is_held() {
     let mut servers = servers(3).await;
     let (holder, other) = (voting(guarded(urls(&servers))).await, voting(guarded(urls(&servers))).await);
-    // Check this now: after the restart, the holder's renewal may be faster.
+    // Check this before the restart: after it, the holder's renewal may come before this check.
     for server in &servers[..2] {
         assert_eq!((server.command(&["SAVE"]), server.holder("a")), ("OK".to_owned(), None), "it is from before");
     }

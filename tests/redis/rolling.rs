@@ -63,8 +63,8 @@ fn record(quorum: &Quorum, node: usize) -> Option<Arc<str>> {
     quorum.nodes().swap_remove(node).record.map(|record| record.id)
 }
 
-/// Restarts a server, and waits until a client has seen the restart. The node may vote again by
-/// then, since other clients may have seen the restart earlier.
+/// Restarts a server, and waits until a client has seen the restart. When this returns, the node
+/// may already vote again, since other clients may have seen the restart earlier.
 async fn restart(server: &mut Server, quorum: &Quorum, node: usize) {
     let before = record(quorum, node);
     server.restart().await;

@@ -115,7 +115,7 @@ fn script_calls(servers: &mut [Server]) -> std::io::Result<u64> {
     servers.iter_mut().map(|server| Ok(server.counts()?.script_calls())).sum()
 }
 
-/// The number of renewals, from the library's metrics. A recorder that ignores other metrics.
+/// A recorder that counts renewals, from the library's metrics, and ignores all other metrics.
 #[derive(Clone)]
 struct Renewals(Arc<AtomicU64>);
 

@@ -150,7 +150,7 @@ fn answering(port: u16, process: &mut Child) -> io::Result<Probe> {
     Err(io::Error::other("redis-server does not answer"))
 }
 
-/// What a server has done so far, by its own counters.
+/// What a server has done since its start, by its own counters.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// How often each command was carried out, also by scripts.

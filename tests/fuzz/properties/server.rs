@@ -12,7 +12,7 @@ use quorumlock::List;
 use quorumlock::node::redis::transport::{Answer, Argument, Arguments, Connection, Dialer, Dialing, Event, Value};
 use quorumlock::node::{Fault, FaultKind, Verb};
 
-/// Words of servers' replies, and words that are wrong there.
+/// Words of servers' replies, and words that are wrong in a reply.
 const WORDS: [&str; 45] = [
     "",
     "k",
@@ -109,7 +109,7 @@ impl Server {
         self.tell(&text)
     }
 
-    /// Returns the text as a reply. Notes whether the text can count as a grant.
+    /// Returns the text as a reply. Records whether the text can count as a grant.
     fn tell(&self, text: &[u8]) -> Value {
         let text = String::from_utf8_lossy(text).into_owned();
         let grants = text == "granted" || text.starts_with(|first: char| first.is_ascii_digit());
@@ -234,7 +234,7 @@ fn verb(call: &dyn Arguments) -> Verb {
     verb.or(by_form.map(|(verb, ..)| verb)).unwrap_or(Verb::Hello)
 }
 
-/// A dialer that connects to such a server.
+/// A dialer that connects to a [`Server`].
 #[derive(Debug)]
 pub(crate) struct Way(pub(crate) Arc<Server>);
 

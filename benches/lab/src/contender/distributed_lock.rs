@@ -27,7 +27,7 @@ impl DistributedLock {
         Ok(Took { acquire: acquired - begun, release: acquired.elapsed() })
     }
 
-    /// The crate does not try again by itself, so this does.
+    /// The crate does not try again by itself, so this function does.
     pub async fn wanted(&self, name: &str) -> Result<RedisLockHandle> {
         let lock = self.0.create_lock(name);
         loop {

@@ -66,7 +66,7 @@ async fn contend(lock: &Arc<Lock>, length: Duration) -> Result<Course> {
     Ok(course)
 }
 
-/// Contends until `end`. A wait that is not over at `end` counts with its length so far.
+/// Contends until `end`. A wait that is not over at `end` counts with its length up to `end`.
 async fn worker(lock: &Lock, end: Instant) -> Result<(u32, Duration)> {
     let (mut sections, mut longest) = (0, Duration::ZERO);
     while Instant::now() < end {

@@ -85,7 +85,8 @@ fn add(report: &mut Report, scenario: &str, kind: Kind, turn: Turn) {
     }
 }
 
-/// The relays of each contender. All its clients use these, as clients of a service share addresses.
+/// The relays of each contender. All clients of a contender use its relays, as clients of a service
+/// share addresses.
 struct Places(Vec<(Kind, Place)>);
 
 struct Place(Vec<Relay>);
