@@ -149,7 +149,7 @@ run_test() {
   read -ra command <<<"$1"
   shift
   name=$(basename "${command[0]}")
-  # Not a pipe: a process that a failed test left behind would keep it open.
+  # Use a file and no pipe: a process that a failed test left behind would keep a pipe open.
   output=$(mktemp)
   "$@" "${command[@]}" --quiet >"$output" 2>&1 </dev/null || failed=1
   if [ $failed = 1 ]; then

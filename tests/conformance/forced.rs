@@ -123,7 +123,7 @@ mod lost {
         let client = world.client_with(|builder| builder.ttl(600 * SECOND).max_ttl(600 * SECOND)).await;
         let guard = client.lock("forced").acquire(PATIENCE).await.unwrap();
         world.held_everywhere("forced").await;
-        // The node loses the first question and the release.
+        // The node loses two requests: the first inspection and the revocation.
         world.faults[0].lose_requests(2);
         assert!(client.force_release("forced").await.unwrap().left.is_some());
         tokio::time::timeout(60 * SECOND, world.freed("forced")).await.expect("long before its ttl ends");

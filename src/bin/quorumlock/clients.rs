@@ -66,7 +66,7 @@ fn why(failed: &Failed) -> String {
 /// A connection of this library to one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Connection {
-    /// `HOST/PID/UUID`.
+    /// The client's id: `HOST/PID/UUID`.
     client: String,
     name: String,
     version: String,
@@ -163,7 +163,7 @@ impl Seen {
     }
 
     /// Makes the rows of the table. Clients of one process whose rows would be equal share a row.
-    /// It shows how many clients these are, and the age of the oldest client.
+    /// This row shows how many clients share it, and the age of the oldest one.
     fn rows(&self, clients: &[Client<'_>]) -> Vec<Vec<String>> {
         let mut rows = BTreeMap::new();
         for client in clients {

@@ -41,9 +41,9 @@ impl File {
     }
 
     /// The nodes' addresses with their passwords. Only this function reads the environment
-    /// variables that hold passwords. It is not called if the command line names the nodes, so
-    /// these variables may be unset then. With `later`, an address may have a user without a
-    /// password, since the caller adds the password later.
+    /// variables that hold passwords. If the command line names the nodes, nobody calls this
+    /// function, so these variables may be unset. With `later`, an address may have a user without
+    /// a password, since the caller adds the password later.
     pub(crate) fn addresses(&self, later: bool) -> Result<Vec<String>, Failure> {
         let variable = |name: &str| std::env::var(name).ok();
         addresses(&self.says.nodes, variable, later).map_err(|why| Failure::usage(format!("{}: {why}", self.shown)))

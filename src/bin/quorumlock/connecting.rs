@@ -15,8 +15,8 @@ use crate::status::told;
 /// How often to check the nodes' states, or the password file, while waiting.
 const LOOK: Duration = Duration::from_millis(20);
 /// Makes a builder with the password of the file `secret`. If the file is missing or its password
-/// cannot be used, somebody may be replacing the file. Then this reads the file again and again,
-/// for up to `patience`. Also returns the part of `patience` that is left.
+/// cannot be used, somebody may be replacing the file. In this case, this function reads the file
+/// again and again, for up to `patience`. Also returns the part of `patience` that is left.
 pub(crate) async fn with_password(
     settings: &Settings,
     secret: Option<&PasswordFile>,
@@ -57,8 +57,8 @@ pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str, 
 }
 
 /// Waits until a quorum of nodes votes, so that a single try can succeed. The wait ends at the
-/// latest when `patience` has passed since `began`. It ends earlier if too few nodes can vote by
-/// then.
+/// latest when `patience` has passed since `began`. It ends earlier if too few nodes can vote
+/// within this time.
 pub(crate) async fn a_vote(quorum: &Quorum, began: Instant, patience: Duration) {
     let votes = async {
         loop {

@@ -14,8 +14,8 @@ use crate::textfile::Textfile;
 
 /// Records metrics from now on, and serves them at `address`. The returned value writes them to
 /// `file` at the end of the command. Call this before a quorum connects, since a quorum registers
-/// its metrics then. If the address cannot be used, this only writes a note, so that the command's
-/// work still gets done.
+/// its metrics when it connects. If the address cannot be used, this only writes a note, so that
+/// the command's work still gets done.
 pub(crate) fn start(address: Option<&str>, file: Option<&Path>) -> Result<Option<Textfile>, Failure> {
     let address = address.map(listening).transpose()?;
     let checked = file.map(Textfile::check).transpose()?;

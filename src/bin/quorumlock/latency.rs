@@ -26,8 +26,8 @@ const CONNECTIONS: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The pause after a connection failed, for example since there are no more file descriptors.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The longest delay that a relay itself adds. A longer measured delay comes from the machine's
-/// load, so `distant` does not subtract the rest.
+/// The longest delay that a relay itself adds. If a measured delay is longer, the excess comes from
+/// the machine's load, and `distant` does not subtract it.
 const MOST_LATE: Duration = Duration::from_micros(400);
 
 /// Starts a relay in front of each of `ports` on loopback, with the given round trips. A single

@@ -135,7 +135,8 @@ pub(crate) async fn confirmed(what: &str, question: &str) -> io::Result<bool> {
         return Ok(false);
     }
     let prompt = format!("{what}. {question} [y/N] ");
-    // Read in another thread, so that the runtime keeps the connections alive meanwhile.
+    // Read in another thread, so that the runtime keeps the connections alive until the answer
+    // comes.
     tokio::task::spawn_blocking(move || answered(&prompt)).await.map_err(io::Error::other)?
 }
 

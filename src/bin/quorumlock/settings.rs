@@ -6,8 +6,8 @@
 //! 4. the file of `QUORUMLOCK_CONFIG`,
 //! 5. the library's default.
 //!
-//! For ttl, timeout, password file and TLS, the variable is used before both files. The timeouts
-//! for nodes have no variable. docs/deploy.md lists all variables.
+//! For ttl, timeout, password file and TLS, the variable has precedence over both files. The
+//! timeouts for nodes have no variable. docs/deploy.md lists all variables.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -50,7 +50,7 @@ pub(crate) struct Wait {
 
 impl Wait {
     /// How long to wait for a quorum of nodes. With a timeout of zero this time is not zero: `run`
-    /// then tries once, and a try needs a quorum.
+    /// tries once in this case, and a try needs a quorum.
     pub(crate) fn connecting(&self, longest: Option<Duration>) -> Duration {
         match (longest, self.timeout) {
             (longest, Duration::ZERO) => longest.unwrap_or(CONNECT_TIMEOUT),
@@ -64,7 +64,7 @@ impl Wait {
         if bounds { "--connect-timeout" } else { "--timeout" }
     }
 
-    /// The next wait. It may take as long as the first.
+    /// The next wait, which may take as long as the first one.
     pub(crate) fn again(self) -> Self {
         Self { began: Instant::now(), ..self }
     }
@@ -90,8 +90,8 @@ pub(crate) fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, 
 
 /// The validity that an acquired lock must have at least: 1.5 times the grace. A lock that a node
 /// has handed over is first renewed when a quarter of its validity has passed. If less than the
-/// grace were left then, the command would be stopped at once. The upper limit, 11/20 of the ttl,
-/// leaves more than a third of the ttl for the round of claims.
+/// grace were left at this renewal, the command would be stopped at once. The upper limit, 11/20 of
+/// the ttl, leaves more than a third of the ttl for the round of claims.
 pub(crate) fn least(grace: Duration, ttl: Duration) -> Duration {
     (grace + grace / 2).min(ttl * 11 / 20)
 }

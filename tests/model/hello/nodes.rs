@@ -52,7 +52,8 @@ impl Nodes {
         format!("{server}.{}", self.servers[server].epoch).into()
     }
 
-    /// Counts the restarts and flushes of a server: each begins an empty memory.
+    /// The number of a server's memory. Each restart and each flush begins an empty memory with the
+    /// next number.
     pub fn memory(&self, server: usize) -> u8 {
         self.servers[server].epoch + u8::from(self.servers[server].flushed)
     }

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 /// One critical section. Times are microseconds of the monotonic clock, which all processes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Section {
-    /// Just after the lock was acquired.
+    /// The time just after the lock was acquired.
     pub(super) entered: u64,
-    /// Just before it is released.
+    /// The time just before the lock is released.
     pub(super) left: u64,
 }
 

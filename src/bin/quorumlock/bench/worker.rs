@@ -212,7 +212,8 @@ enum Order {
     Stop,
 }
 
-/// Waits for `Order::Work`, and returns its window. `None` if standard input ends first.
+/// Waits for `Order::Work`, and returns its window. `None` if standard input ends before this
+/// order.
 async fn opened(orders: &mut watch::Receiver<Order>) -> Option<Window> {
     let order = orders.wait_for(|order| !matches!(order, Order::Wait)).await.ok()?;
     if let Order::Work(window) = *order { Some(window) } else { None }

@@ -63,7 +63,7 @@ pub(crate) async fn service(args: DemoService) -> Outcome {
     Ok(if report.overlaps == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Connects, and waits until a quorum of nodes votes. Earlier acquisitions would fail as
+/// Connects, and waits until a quorum of nodes votes. Acquisitions before that would fail as
 /// unavailable, and these failures would raise an alert.
 async fn voting(builder: QuorumBuilder) -> Result<Quorum, Failure> {
     let quorum = builder.connect().await?;

@@ -20,7 +20,7 @@ pub(super) struct Votes {
 /// Votes by node.
 pub(super) type Tally = BTreeMap<String, Votes>;
 
-/// Returns the votes so far.
+/// Returns the votes that were counted since the process started.
 pub(super) fn tally(counters: &Counters) -> Tally {
     let mut tally = Tally::new();
     counters.each(|key, count| {

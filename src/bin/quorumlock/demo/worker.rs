@@ -30,7 +30,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 const REPORT: Duration = Duration::from_millis(200);
 
-/// The counts of all workers of a process so far.
+/// The counts of all workers of a process, since the process started.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Report {
     pub(super) sections: u64,

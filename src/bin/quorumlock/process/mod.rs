@@ -43,7 +43,8 @@ pub(crate) fn tied(program: &OsStr) -> io::Result<Command> {
     Ok(command)
 }
 
-/// A command for this executable: on Linux, for this version even after an upgrade of the file.
+/// A command for this executable. On Linux, it starts this version even if the file was upgraded
+/// since this process started.
 pub(crate) fn this_executable() -> io::Result<Command> {
     if !cfg!(target_os = "linux") {
         return Ok(Command::new(std::env::current_exe()?));

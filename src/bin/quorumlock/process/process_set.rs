@@ -70,7 +70,8 @@ impl ProcessSet {
             groups.remove(&self.pid);
         }
         // A signal to a group reaches all its processes at once, so none of them can start a
-        // process meanwhile. It also reaches processes that the scan did not find.
+        // process after another got the signal. The signal also reaches processes that the scan did
+        // not find.
         for &group in &groups {
             signals.iter().for_each(|&signal| _ = kill_process_group(group, signal));
         }
@@ -90,7 +91,7 @@ impl ProcessSet {
     }
 
     /// Sends a signal to the command, or to its group if it leads one. Do not call this after the
-    /// command was reaped: another process may have its process id then.
+    /// command was reaped: another process may have got its process id.
     fn signal_command(&self, signal: Signal) -> Result<(), Errno> {
         if self.leads { kill_process_group(self.pid, signal) } else { kill_process(self.pid, signal) }
     }

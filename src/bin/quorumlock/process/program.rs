@@ -122,7 +122,8 @@ impl Program {
         self.processes.signal_telling(&[Signal::TERM, Signal::CONT])
     }
 
-    /// Waits until the command has ended. May suspend this process meanwhile: see [`Suspension`].
+    /// Waits until the command has ended. While it waits, it may suspend this process: see
+    /// [`Suspension`].
     ///
     /// # Cancel safety
     /// Safe.

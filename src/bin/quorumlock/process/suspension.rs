@@ -1,5 +1,5 @@
 //! Job control: decides when this process must suspend itself, since its command is suspended (as
-//! by Ctrl-Z). The shell, which waits for this process, then sees that the whole job is suspended.
+//! by Ctrl-Z). So the shell, which waits for this process, sees that the whole job is suspended.
 
 use std::time::{Duration, Instant};
 

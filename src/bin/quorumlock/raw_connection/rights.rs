@@ -2,7 +2,7 @@
 //!
 //! A server checks rights before it looks at arguments. So each command is sent in a form that
 //! changes nothing: it reads, it deletes a missing key, or it has invalid arguments. Only `NOPERM`
-//! means that a right is missing. Servers note each `NOPERM` in their ACL LOG, as for any client.
+//! means that a right is missing. Servers write each `NOPERM` to their ACL LOG, as for any client.
 //! A server that refuses all writes refuses them before it looks at arguments. So the replies show
 //! such a server, too.
 
@@ -130,12 +130,12 @@ pub(crate) struct Lacks {
 }
 
 impl Lacks {
-    /// Sends all commands, and notes which rights are missing.
+    /// Sends all commands, and collects the missing rights.
     pub(crate) fn ask(connection: &mut Connection, names: &Names) -> io::Result<Self> {
         Self::ask_for(COMMANDS.iter().copied(), connection, names)
     }
 
-    /// Sends the commands that acquiring needs, and notes which rights are missing.
+    /// Sends the commands that acquiring needs, and collects the missing rights.
     pub(crate) fn ask_to_acquire(connection: &mut Connection, names: &Names) -> io::Result<Self> {
         Self::ask_for(COMMANDS.iter().copied().filter(|(effect, _)| *effect == Effect::Acquire), connection, names)
     }

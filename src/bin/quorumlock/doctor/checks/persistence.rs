@@ -17,7 +17,9 @@ fn persists(node: Node<'_>, check: &NodeCheck) -> Finding {
     };
     let what = match node.times.max_ttl.is_zero() {
         true => format!("{kept}."),
-        false => format!("{kept}. If a restart forgets locks, the node does not vote until they have expired."),
+        false => format!(
+            "{kept}. After each restart, it does not vote until all locks that it may have forgotten have expired."
+        ),
     };
     Finding::fine("persistence", what)
 }
