@@ -1,4 +1,4 @@
-# Functions for the docker scripts. They source this file.
+# Functions for the docker scripts, which source this file.
 
 # The name of images that are built here because they cannot be pulled.
 STAND_IN=quorumlock-stand-in

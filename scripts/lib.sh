@@ -1,4 +1,4 @@
-# Functions for the other scripts. They source this file.
+# Functions for the other scripts, which source this file.
 
 # step WHAT COMMAND..: runs the command. Prints WHAT, the command, and how long the command took. If the command
 # fails, the script ends. If STEPS_LOG names a file, adds a line with the seconds to this file.
@@ -53,8 +53,9 @@ install_package() {
   "${get[@]}" install -y --no-install-recommends "$1" || { "${get[@]}" update && "${get[@]}" install -y --no-install-recommends "$1"; }
 }
 
-# unpack PROGRAM PACKAGE: unpacks a Debian package into target/tools, and adds its program to PATH. Does not install the package,
-# since some packages then start a service. Needs no root, unless apt has no lists of packages yet.
+# unpack PROGRAM PACKAGE: unpacks a Debian package into target/tools, and adds its program to PATH.
+# Does not install the package, since some packages start a service when they are installed. Needs
+# no root, unless apt has no lists of packages yet.
 unpack() {
   command -v "$1" >/dev/null && return
   local tools=${CARGO_TARGET_DIR:-target}/tools

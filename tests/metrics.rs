@@ -307,8 +307,8 @@ async fn splits() {
     assert!(lock.try_acquire().await.unwrap_err().is_unavailable());
 }
 
-/// Checks that every metric of the table is there with its description, and that samples have only
-/// the labels of the table.
+/// Checks that the exposition has every metric of the table with its description, and that samples
+/// have only the labels of the table.
 fn complete(told: &Exposition) {
     for metric in METRICS {
         let kind = match metric.kind {

@@ -64,7 +64,7 @@ fn main() {
         Some("together") => real(together(pairs)),
         Some("commands") => real(commands::told()),
         Some("times") => real(times::told()),
-        // `cargo bench` names no subcommand: run each of them once.
+        // `cargo bench` names no subcommand: run each subcommand once.
         None => {
             still(lone(pairs));
             still(crowd(1, TASKS));

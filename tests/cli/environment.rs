@@ -114,7 +114,7 @@ async fn workers_have_what_who_starts_them_has() {
     let (_folder, file) = written(&others, "key_prefix = \"app:\"");
     let demo = ["demo", "--seconds", "1", "--json", "--nodes", &given[0].url()];
     // The one second of the demo begins before its workers have started. So repeat the demo until
-    // they got the lock.
+    // the workers have had the lock.
     until("they have had the lock", || {
         let (code, out, err) = done(bare().env("QUORUMLOCK_CONFIG", &file).args(demo));
         assert_eq!(code, 0, "{out}{err}");

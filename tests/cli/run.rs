@@ -317,7 +317,8 @@ async fn a_signal_while_waiting_ends_the_wait_and_leaves_nothing() {
     let mut holder = Background::start(&mut run(&servers, "job", &HOUR, FOR_EVER, folder.path()));
     line_of(&folder.path().join("pid"));
     let mut waiter = Background::start(over(&servers).args(["run", "job"]).args(HOUR).args(["--", "echo", "ran"]));
-    // The waiter waits once it is connected. The node then has two clients of this library.
+    // The waiter waits once it is connected. From this moment, the node has two clients of this
+    // library.
     until("the waiter is connected", || {
         servers[0].command(&["CLIENT", "LIST"]).matches("name=quorumlock").count() >= 2
     });

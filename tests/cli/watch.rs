@@ -94,7 +94,8 @@ async fn a_node_that_hangs_is_shown_as_slow_and_holds_up_nothing() {
     servers[0].stop();
     screen.comes_to("that it is slow", |text| was_slow(text, &servers[0]));
     let held = holder(&servers, "job", "meanwhile");
-    // The node still hangs. It may be down by now, since the holder may have taken long to start.
+    // The node still hangs. `watch` may already show it as down, since the holder may have taken
+    // long to start.
     screen.shows("note \"meanwhile\"");
     drop(held);
     servers[0].resume();
@@ -181,7 +182,7 @@ async fn the_queue_is_shown_and_events_are_selected_by_kind() {
     });
     screen.types("ee");
     screen.shows("job 1 waits in the queue");
-    // Only events of locks, as events of nodes could push them off the screen.
+    // Show only events of locks: events of nodes could push the events of locks off the screen.
     screen.types("ee");
     holder.send(Signal::TERM);
     screen.shows("note \"second\"");

@@ -48,7 +48,7 @@ pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: imp
 }
 
 /// Tries to connect until the error contains `says`, and returns this error. On a slow machine,
-/// another error may come first. Each try has twice the time of the try before.
+/// another error may come first. Each try has twice the time of the previous try.
 pub async fn refused(builder: QuorumBuilder, says: &str) -> Error {
     let mut patience = Duration::from_millis(500);
     loop {

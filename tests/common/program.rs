@@ -9,7 +9,7 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// A command for `program`, whose signals have their default actions: start every child through
-/// this.
+/// this function.
 ///
 /// A child inherits which signals are ignored, and `nohup` and some CI runners ignore a few. A
 /// signal that has a handler has its default action again in the child. So each signal that was

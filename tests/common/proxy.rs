@@ -14,13 +14,13 @@ use tokio::time::{Instant, sleep, sleep_until};
 /// What happens to the bytes of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// They pass.
+    /// The bytes pass.
     Open,
-    /// They arrive this much later, in order.
+    /// The bytes arrive this much later, in order.
     Delay(Duration),
-    /// They arrive one by one, this far apart.
+    /// The bytes arrive one by one, this far apart.
     Drip(Duration),
-    /// They arrive when the direction is no longer held, as after a partition.
+    /// The bytes arrive when the direction is no longer held, as after a partition.
     Held,
 }
 

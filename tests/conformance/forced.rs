@@ -71,8 +71,8 @@ async fn more_readers_than_nodes_name_are_all_released(world: impl World) {
     for _ in 0..30 {
         readers.push(lock.read(PATIENCE).await.unwrap());
     }
-    // A quorum is two nodes, and the third node may still get claims. It would grant a claim that
-    // comes after the release of its reader. So wait for all claims.
+    // A quorum is two nodes, and the third node may still get claims. The third node would grant a
+    // reader's claim that comes after this reader's release. So wait for all claims.
     for node in world.all() {
         eventually("the node has all readers", async || world.look(node, "read").await.count == 30).await;
     }

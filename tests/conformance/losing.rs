@@ -123,7 +123,8 @@ impl Kind {
         }
     }
 
-    /// Acquires the lock as the next holder, and drops it at once. Returns when it was acquired.
+    /// Acquires the lock as the next holder, and drops it at once. Returns when the lock was
+    /// acquired.
     async fn enter(self, holder: &Quorum, other: &Quorum, owner: &Owner) -> Instant {
         let (name, wait) = (self.wanted(), 6 * PATIENCE);
         match self {

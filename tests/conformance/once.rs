@@ -107,7 +107,7 @@ async fn the_period_is_counted_from_the_claim_whatever_renewals_say(world: impl 
             let before = began.elapsed();
             let left = world.look(node, "a").await.remaining.unwrap();
             let is_long = left + began.elapsed() + world.ttl() / 2 >= HOUR;
-            // If each renewal began the period anew, it would end a whole ttl later.
+            // If each renewal began the period anew, the period would end a whole ttl later.
             if !is_long || left + before > claimed + HOUR + world.ttl() / 2 {
                 return false;
             }

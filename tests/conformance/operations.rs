@@ -251,7 +251,7 @@ async fn a_renewal_that_comes_after_its_release_revives_nothing(node: Bench) {
     node.claim("me", 5).await;
     node.release("me", 5).await;
     assert_eq!(node.renew("me", 5).await, Outcome::Lost { holder: String::new() });
-    // The same is true if the owner did not hold the name at its release.
+    // The renewal also revives nothing if the owner did not hold the name at its release.
     node.release("third", 7).await;
     assert_eq!(node.renew("third", 7).await, Outcome::Lost { holder: String::new() });
     assert_eq!(node.look("a").await.holder, None);

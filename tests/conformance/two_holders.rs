@@ -89,7 +89,7 @@ mod memory {
         sleep_until(began + TTL + Duration::from_millis(60)).await;
         b.links[1].resume();
         let second = second.await.unwrap();
-        // B wins in a later round: it knows that node 0 forgot its first grant.
+        // B wins in a later round, since B knows that node 0 forgot its first grant to B.
         assert!(began.elapsed() < TTL + SECOND, "{:?}", began.elapsed());
         assert!(second > first.token());
         assert_eq!(first.lost().await, LostReason::Expired);
@@ -105,7 +105,7 @@ mod redis {
     use crate::common::server::Server;
     use crate::common::{eventually, servers};
 
-    /// A node votes once its record is a second older than this.
+    /// A node votes once its record is a second older than this ttl.
     const TTL: Duration = Duration::from_secs(2);
 
     /// A client with a network of its own. All nodes vote for this client.

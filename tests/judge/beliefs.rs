@@ -29,7 +29,7 @@ pub struct Lease {
     pub from: Micros,
     pub event: usize,
     /// From when the lease keeps writers out, and the number of this event. If the reader was a
-    /// writer before, this is the end of its lease as a writer.
+    /// writer until it became a reader, this is the end of its lease as a writer.
     alone: (Micros, usize),
     /// The last time at which the holder certainly believed in the lease, or still worked under the
     /// lost lease.
@@ -192,8 +192,8 @@ impl Beliefs {
         }
     }
 
-    /// The reader was this writer before. Nobody else may have written since the writer's lease
-    /// ended.
+    /// Until it became a reader, the reader was this writer. Nobody else may have written since the
+    /// writer's lease ended.
     pub fn follows(&mut self, reader: u32, writer: u32) {
         let ended = self.leases.get(&writer).and_then(|lease| lease.over);
         if let (Some((at, event)), Some(reader)) = (ended, self.leases.get_mut(&reader)) {
@@ -261,7 +261,7 @@ impl Beliefs {
         self.revoked.push(Revoked { process, name, began, below, by, unknown });
     }
 
-    /// The work under the lease has ended, even if the lease was lost before. Until now, or until
+    /// The work under the lease has ended, even if the lease was already lost. Until now, or until
     /// its deadline if that was earlier, the lease kept others out.
     pub fn let_go(&mut self, now: Micros, number: u32) {
         let Some(lease) = self.leases.get_mut(&number) else { return };

@@ -147,8 +147,8 @@ pub enum What {
         process: u16,
         lease: u32,
     },
-    /// The reader with `lease` was the `writer` before. Nobody else may have written since the
-    /// writer yielded.
+    /// Until it became a reader, the reader with `lease` was the `writer`. Nobody else may have
+    /// written since the writer yielded.
     Follows {
         process: u16,
         lease: u32,

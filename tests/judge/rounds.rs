@@ -155,8 +155,8 @@ pub struct Rounds {
     /// By process, name and ballot: the owner that used the ballot, and when it first asked, or was
     /// handed the name, with this ballot.
     by_ballot: HashMap<(u16, u8, u64), (Owner, Micros)>,
-    /// By name, if a quorum has held it for one owner, or for readers: when a node last began or
-    /// extended a hold for them.
+    /// By name, if a quorum has held the name for one owner, or for readers: when a node last began
+    /// or extended a hold for this owner or these readers.
     had: HashMap<u8, Micros>,
     /// By name: the nodes that have held it for readers.
     read: HashMap<u8, u64>,
@@ -233,7 +233,7 @@ impl Rounds {
         }
     }
 
-    /// The holder lets go of its lock, even if the lock was lost before.
+    /// The holder lets go of its lock, even if the lock was already lost.
     pub fn let_go(&mut self, now: Micros, of: Try, processes: &Processes) {
         if let Some(claimed) = self.tries.get_mut(&of) {
             claimed.ended = true;
@@ -424,7 +424,7 @@ impl Rounds {
         }
     }
 
-    /// A node holds the name for this owner from now on, or for longer than before.
+    /// From now on, a node holds the name for this owner, or holds it for longer than until now.
     pub fn has(&mut self, now: Micros, op: Op) {
         let quorum = self.quorum(op.process);
         let Some(claimed) = self.tries.get_mut(&of(op)) else { return };

@@ -17,8 +17,8 @@ fn shutdown(stage: &Stage) -> JoinHandle<()> {
     tokio::spawn(async move { quorum.shutdown(10 * SECOND).await })
 }
 
-/// When the client reads its clock and `moment` is true, another thread begins a shutdown. The
-/// shutdown then goes on as a task.
+/// When the client reads its clock and `moment` is true, another thread begins a shutdown. After
+/// that, the shutdown goes on as a task.
 fn shutdown_when(stage: &Stage, moment: impl Fn() -> bool + Send + 'static) -> Receiver<JoinHandle<()>> {
     let (begun, closing) = channel();
     let quorum = stage.quorum.clone();

@@ -177,7 +177,7 @@ async fn release_is_repeated_where_a_withdrawal_takes_a_place_again() {
     stage.only(&[2], Verb::Release, |_, _| released()).await;
 }
 
-/// The waiter's votes come too late, so it would keep the name from others.
+/// The waiter's votes come too late, so the waiter would keep the name from others.
 #[tokio::test(start_paused = true)]
 async fn waiter_takes_no_place_again_after_a_round_without_enough_answers() {
     let stage = Stage::with(3, true, long);

@@ -156,7 +156,8 @@ async fn what_could_not_be_renewed_is_tried_again_at_one_moment() {
     assert_eq!(again, ["a", "c"]);
     sleep(MS).await;
     assert!(session.failed_renewal().is_empty() && session.is_alive());
-    // From then on all locks are renewed together, in the order in which they would have been due.
+    // After the first renewal, all locks are renewed together, in the order in which they would
+    // have been due.
     let (mut together, mut moments) = (Vec::new(), BTreeSet::new());
     for _ in 0..3 {
         together.push(names(&stage.round(Verb::Renew, |_, _| extended()).await)[0].to_owned());
@@ -317,7 +318,7 @@ async fn a_doubt_that_comes_while_another_renewal_is_open_is_acted_on_before_tha
     }
     stage.doubted(2);
     sleep(MS).await;
-    // Node 0 answers both renewals. The renewal of "b" then still waits for one more vote.
+    // Node 0 answers both renewals. After that, the renewal of "b" still waits for one more vote.
     stage.answer(0, extended);
     assert!(stage.asked_after().await <= MS, "only node 0 stands behind it");
     assert_eq!(names(&stage.round(Verb::Renew, |_, _| extended()).await), ["a"]);

@@ -62,7 +62,7 @@ pub enum Change {
     /// at the stop, and continue later.
     Cold { stop: Duration, start: Duration, stalled: Option<Duration> },
     /// Old processes are replaced one by one. From `back` on, new processes are replaced by old
-    /// ones again.
+    /// processes.
     Rolling { from: Duration, every: Duration, back: Option<Duration> },
     /// A new process runs beside the old ones for a while, as a canary or a stray client does.
     Beside { from: Duration, last: Duration },

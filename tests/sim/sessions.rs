@@ -269,7 +269,8 @@ impl Client {
                 None if token.is_none() && hand.book.gave_up(name, asked.since) => {
                     self.record(|process| What::Cancelled { process, ask, name });
                 }
-                // 0 is no token: the judge then reports that the session does not hold the name.
+                // 0 is no token: with it, the judge reports that the session does not hold the
+                // name.
                 None => self.has_new(hand, name, ask, token.unwrap_or(0)),
             }
         }

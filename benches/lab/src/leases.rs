@@ -36,7 +36,7 @@ pub struct Args {
     /// How long nodes hold a lock unless it is renewed
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
     ttl: Duration,
-    /// How long to hold them once all are acquired. Renewals come every third of the ttl
+    /// How long to hold the locks once all are acquired. Renewals come every third of the ttl
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = value_parser!(u32).range(1..=86_400))]
     seconds: u32,
 }

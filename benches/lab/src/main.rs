@@ -24,8 +24,8 @@ enum Lab {
     Cost(cost::Args),
     /// Holds many locks for a time: what this costs, and how many are lost. Prints an object
     Leases(leases::Args),
-    /// How much nodes and this process keep of names that are used once, and if it grows. Prints an
-    /// object
+    /// How much nodes and this process keep of names that are used once, and whether this grows.
+    /// Prints an object
     Keys(keys::Args),
     /// How much slower locks are while nodes are stopped and killed
     Faults(faults::Args),

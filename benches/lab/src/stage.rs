@@ -35,7 +35,7 @@ impl Stage {
     }
 
     /// Measures all contenders in turn, `rounds` times. Each round begins with another contender,
-    /// so that none always follows the same one.
+    /// so that no contender always follows the same contender.
     pub async fn compare(&mut self, kinds: &[Kind], rounds: usize, work: impl Fn(Kind) -> Work) -> Result<Vec<Turns>> {
         let ports = self.ports();
         let (mut locks, mut turns) = (Vec::new(), Vec::new());

@@ -136,7 +136,7 @@ impl Server {
 
     fn kill(&mut self) {
         // Kill only a process that still runs. If it has ended, another module may have reaped it,
-        // and its process id may belong to another process by now.
+        // and its process id may belong to another process.
         if let Some(mut process) = self.process.take()
             && let Ok(None) = process.try_wait()
         {

@@ -136,8 +136,8 @@ impl Client {
         self.holds(now) || self.asking.is_some() || !self.claimed
     }
 
-    /// The connection to a server's process has ended, and a new one is there at once. A claim on
-    /// the old connection is lost.
+    /// The connection to a server's process has ended, and a new connection opens at once. A claim
+    /// on the old connection is lost.
     pub fn reconnect(&mut self, nodes: &mut Nodes, server: usize) {
         let Some(node) = self.node(server).filter(|_| self.since.is_some()) else { return };
         self.links[node].at = None;

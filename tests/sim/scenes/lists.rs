@@ -92,7 +92,8 @@ pub fn stood_still_and_hears_late_of_another_list(script: &mut Script) {
     stood_still(script, true);
 }
 
-/// B meets A's list on n1. n2 starts while A and C cannot reach it. B must not put its list there.
+/// B meets A's list on n1. n2 starts while A and C cannot reach n2. B must not put its list in
+/// force on n2.
 pub fn a_list_that_is_shut_out_takes_no_free_node(script: &mut Script) {
     world(script, 4, 0);
     script.plan.lists = vec![vec![0, 1, 2], vec![0, 1, 2], vec![1, 2, 3], vec![1, 2, 3]];

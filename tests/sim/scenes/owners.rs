@@ -74,8 +74,8 @@ pub fn released_when_another_has_a_token_below_what_was_asked_with(script: &mut 
     script.asks(600, 2, Part { hold: millis(3_000), must: true, must_keep: true, ..Part::default() });
 }
 
-/// A holds n0 and n1. B revokes the name on n1 and n2. From then on A reaches n0 and n2. n2 must
-/// remember the revocation for longer than a fence.
+/// A holds n0 and n1. B revokes the name on n1 and n2. After this revocation, A reaches n0 and n2.
+/// n2 must remember the revocation for longer than a fence.
 pub fn revoked_longer_ago_than_fences_are_kept(script: &mut Script) {
     script.world(3, 2, 4 * HOUR, 4 * HOUR);
     script.node_timeout(1_000);

@@ -117,8 +117,8 @@ pub fn a_holder_renews_where_it_was_forgotten(script: &mut Script) {
     script.at(95_000, Cue::Kill(0));
 }
 
-/// n2 is down, and n0 restarts empty. n1 restarts empty before A's next regular renewal. By then A
-/// must have renewed its lock on n0.
+/// n2 is down, and n0 restarts empty. n1 restarts empty before A's next regular renewal. Before n1
+/// restarts, A must have renewed its lock on n0.
 pub fn a_holder_outlives_that_one_node_after_the_other_forgets(script: &mut Script) {
     script.world(3, 1, 60_000, 60_000);
     script.jitter = 50;

@@ -11,7 +11,7 @@ use crate::judge::history::{Answer, Memory, Micros, Verb};
 use crate::plan::Plan;
 use crate::scenes::part::Part;
 
-/// When the script begins: all connections are up by then.
+/// When the script begins. At this time, all connections are up.
 const BEGIN: u64 = 500;
 
 pub const NEVER: u64 = u64::MAX;

@@ -79,8 +79,8 @@ pub fn all_names_of_a_session_are_renewed_together(script: &mut Script) {
     script.asks(0, 0, Part { must_keep: true, ..session(does) });
 }
 
-/// n0 and n1 hold one name, and n1 and n2 the other. n1 is cut off. Each name is then extended by
-/// one node only, so no quorum extends a name.
+/// n0 and n1 hold one name, and n1 and n2 the other. n1 is cut off. From this moment, only one node
+/// extends each name, so no quorum extends a name.
 pub fn two_names_of_a_session_are_with_other_nodes(script: &mut Script) {
     names(script, 1);
     script.jitter = 2;
@@ -89,7 +89,7 @@ pub fn two_names_of_a_session_are_with_other_nodes(script: &mut Script) {
     script.hold_one_way(0, &[0], 0, 280..480, NEVER);
     script.at(500, Cue::Replace { process: 0, node: 0 });
     script.hold_back(0, &[1], 750..NEVER, NEVER);
-    // n0 has healed one name. It is cut off before the second renewal, in which it would extend
+    // n0 has healed one name. n0 is cut off before the second renewal, in which n0 would extend
     // this name.
     script.hold_back(0, &[0], 1_010..NEVER, NEVER);
     script.asks(5, 0, session(&[Locks(&[0]), Holds(300, 0), Locks(&[1]), Holds(5_000, 0), Revokes]));

@@ -13,8 +13,9 @@ fn waits(script: &mut Script, ttl: u64, until: u64) {
     script.asks(100, 0, Part { names: &[0, 1], timeout: millis(20_000), hold: millis(200), ..Part::default() });
 }
 
-/// B, whose clock is an hour ahead, hands the second name over to A. From then on A's messages are
-/// held back. Meanwhile C gets the first name, with a token between the tokens of A's two names.
+/// B, whose clock is an hour ahead, hands the second name over to A. After this hand-over, A's
+/// messages are held back. Meanwhile C gets the first name, with a token between the tokens of A's
+/// two names.
 pub fn a_set_that_was_cut_off_ends_when_another_has_one_of_its_names(script: &mut Script) {
     waits(script, 2_000, 400);
     script.at(300, Cue::StepWall { process: 1, by_ms: 3_600_000 });

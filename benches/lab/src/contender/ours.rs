@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::{Result, Took};
 
-/// The library's default ttl. All contenders with a ttl get this one.
+/// The library's default ttl. All contenders with a ttl get this ttl.
 pub const TTL: Duration = Duration::from_secs(30);
 /// How long to wait for a lock that nobody else wants.
 const TIMEOUT: Duration = Duration::from_secs(20);

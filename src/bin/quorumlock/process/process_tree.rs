@@ -115,7 +115,7 @@ fn seen(
     let mut known: HashMap<Pid, Member> = HashMap::new();
     let mut whole = true;
     // Read a process again if its parent was not found: the parent ended, or began, during the
-    // scan. If the parent has ended, the process has another parent by now.
+    // scan. If the parent has ended, the process has another parent now.
     for _ in 0..2 {
         for pid in next {
             match look(pid) {
@@ -206,8 +206,8 @@ mod tests {
             Ok(self.processes.borrow().iter().map(|member| member.pid).collect())
         }
 
-        /// Just before a process in `ends` is read, it starts a child and ends. The child's parent
-        /// is then process 1, which reaps no children in this fake.
+        /// Just before a process in `ends` is read, it starts a child and ends. After that, the
+        /// child's parent is process 1, which reaps no children in this fake.
         fn look(&self, pid: Pid) -> io::Result<Option<Member>> {
             let mut processes = self.processes.borrow_mut();
             if let Some(&(ended, started)) = self.ends.iter().find(|(ended, _)| *ended == raw(pid)) {

@@ -1,4 +1,4 @@
-//! One and two of five nodes fail while locks are used, or before they are connected.
+//! One and two of five nodes fail while locks are used, or before a client connects.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -159,7 +159,8 @@ async fn before(
     Ok(turns)
 }
 
-/// The client of the last start, and the time of the fastest. Peers start once: they mostly wait.
+/// The client of the last start, and the time of the fastest start. Peers start once: they mostly
+/// wait.
 async fn least(stage: &Stage, place: &Place, kind: Kind, failing: usize) -> Result<(Arc<Lock>, Duration)> {
     let (mut lock, mut start) = connected(stage, place, kind, failing).await?;
     for _ in 1..if OURS.contains(&kind) { STARTS } else { 1 } {
@@ -170,7 +171,8 @@ async fn least(stage: &Stage, place: &Place, kind: Kind, failing: usize) -> Resu
     Ok((lock, start))
 }
 
-/// Connects to nodes that another client of this contender has just used. Returns the time, too.
+/// Connects to nodes that another client of this contender has just used. Also returns how long
+/// this took.
 async fn connected(stage: &Stage, place: &Place, kind: Kind, failing: usize) -> Result<(Arc<Lock>, Duration)> {
     place.heal();
     let other = Arc::new(kind.connect(&place.ports(), &stage.scripts, PATIENCE).await?);

@@ -96,7 +96,7 @@ async fn waiters(report: &mut Report) -> Result<()> {
                 guard.release().await
             });
         }
-        // Sleep until all tasks wait: nothing reports that they do.
+        // Sleep until all tasks wait: nothing reports when they all do.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let began = Instant::now();
         holder.release().await?;

@@ -52,7 +52,7 @@ fn another(conflict: &str, whose: Whose) -> Finding {
 }
 
 /// The finding about a server without a record. `all` is true if all servers answer, none has a
-/// record, and none shows that it forgot locks. Only then does `quorumlock init` help.
+/// record, and none shows that it forgot locks. `quorumlock init` helps only in this case.
 fn unused(all: bool) -> Finding {
     Finding::new(Level::Hint, "unused", "It has no record: no client has used it since it started or forgot.")
         .why(
