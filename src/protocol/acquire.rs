@@ -34,9 +34,10 @@ pub(crate) const SPLIT: &str = "the votes were split: no quorum of nodes names o
 pub(crate) enum Patience {
     /// Makes one round, and waits for no holder.
     Once,
-    /// Like `Once`, for a caller that will wait in another way if the round fails.
+    /// Like `Once`, for a caller that waits in another way after a failed round, such as for a
+    /// gate.
     First,
-    /// Does not wait for holders. Repeats a round whose votes were split, until this deadline.
+    /// Does not wait for holders. If votes were split, makes further rounds until this deadline.
     Try(Tick),
     /// Waits until this deadline. A caller that has its turn in this process makes at least one
     /// round.
@@ -51,8 +52,8 @@ impl Patience {
         }
     }
 
-    /// The time until which rounds with split votes are repeated. A caller that may wait repeats
-    /// such rounds for as long as a try does, counted from `now`.
+    /// Until when a new round follows a round with split votes. For a caller that may wait, this
+    /// time is as long as for a try, counted from `now`.
     fn again_until(self, now: Tick, rules: &Rules) -> Option<Tick> {
         match self {
             Self::Once | Self::First => None,
@@ -94,12 +95,11 @@ enum RoundEnd {
 }
 
 impl Claimant<'_> {
-    /// Makes rounds until one is won. If this future is dropped, it leaves nothing behind: grants
-    /// are released, and the places in all queues are given up.
+    /// Makes rounds until it wins one. If this future is dropped, its grants are released, and its
+    /// places in all queues are given up.
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<(Grant, Open)> {
         let now = self.voters.host.now();
-        // A try waits for hellos, and then for its turn in this process: for one round timeout in
-        // all.
+        // A try waits for hellos and for its turn in this process: for one round timeout together.
         let whole = now + self.rules.round_timeout;
         let again = patience.again_until(now, self.rules);
         self.voters.may_acquire()?;
@@ -110,7 +110,8 @@ impl Claimant<'_> {
         let ticket = self.ticket.unwrap_or_else(|| self.voters.ticket());
         let places = self.turns(patience, whole).await?;
         let mut attempt = Attempt::new(self.voters, self.names, self.rules, self.who, self.may_have_note);
-        // A later shutdown waits for this attempt. An earlier shutdown did not, so check for one.
+        // A shutdown that begins from now on waits for this attempt. A shutdown that began before
+        // the attempt was made does not wait for it, so check for a shutdown.
         if self.shut.is_cancelled() {
             return Err(Error::closed());
         }
@@ -162,7 +163,7 @@ impl Claimant<'_> {
                 if let Some(won) = self.handed_over(attempt, &defeat, &mut failures, end).await? {
                     return Ok(won);
                 }
-                // The caller has waited by now, so it no longer repeats split rounds as a try does.
+                // From its first wait on, the caller treats split rounds like other failed rounds.
                 again = None;
             }
             if self.is_over(patience) {
@@ -172,7 +173,8 @@ impl Claimant<'_> {
     }
 
     /// Waits after a failed round until it makes sense to ask again, or until `end`. If a quorum
-    /// hands the name over, returns `Won`. Fails if no quorum can vote by `end`.
+    /// hands the name over, returns `Won`. Fails if the quarantines of nodes keep a quorum from
+    /// voting before `end`.
     async fn handed_over(
         &self,
         attempt: &mut Attempt<'_>,
@@ -189,21 +191,22 @@ impl Claimant<'_> {
             true => until_worth_asking(self.voters, attempt, failed, end).await,
             false => self.pause(*failures, defeat, end).await,
         };
-        // A round that only renews places is no failure. A round with a push or a late grant is a
-        // failure: the next round may end in the same way, so the pause before it must be longer.
+        // A round that only renewed places is no failure. A round with a push or a late grant is a
+        // failure: the next round may end in the same way, so the next pause must be longer.
         let fails = failed.soon || !queues || attempt.heard().is_none_or(|heard| heard.is_news());
         *failures = if fails { failures.saturating_add(1) } else { 0 };
         if handed.is_some() {
             self.note_handover(attempt);
         } else if attempt.holds_a_minority() {
-            // Far nodes may grant again and again after nearer nodes have refused. Without this
-            // withdrawal, each waiter would keep one such grant.
+            // Far nodes may grant a claim after nearer nodes have refused it. Without this
+            // withdrawal, each waiter could keep a far node, and no waiter would get a quorum.
             attempt.withdraw();
         }
         Ok(handed)
     }
 
-    /// Fails if so many nodes are quarantined that no quorum can vote in the caller's time.
+    /// Fails if so many nodes are quarantined beyond the caller's deadline that no quorum can vote
+    /// before it.
     fn may_vote_in_time(&self, patience: Patience) -> Result<()> {
         if !patience.end().is_some_and(|end| self.voters.are_quarantined_past(end)) {
             return Ok(());
@@ -213,9 +216,8 @@ impl Claimant<'_> {
         Err(self.error(ErrorKind::Unavailable, OUT_OF_REACH, patience, advice).with_nodes(reports))
     }
 
-    /// Evaluates a failed round. If the round left only places in queues, or pushes, the owner
-    /// keeps these. Otherwise, or if no quorum voted in time, withdraws the round: a node may have
-    /// granted the name.
+    /// Evaluates a failed round. Withdraws the round if no quorum voted in time, or if a node may
+    /// have granted the name. Otherwise the owner keeps its places in the queues, and its pushes.
     fn failed(&self, attempt: &mut Attempt<'_>, defeat: &FailedRound, failures: u32) -> Failed {
         let waits = defeat.cause() != Cause::Unavailable && attempt.waits();
         if !waits {
@@ -226,8 +228,8 @@ impl Claimant<'_> {
         Failed { failures, soon, told: defeat.changes_in().map(|left| left.saturating_add(attempt.defers())) }
     }
 
-    /// Waits for a random pause, whether hints come or not. If no quorum can vote, waits on until a
-    /// quorum may vote, since no claim can succeed before that.
+    /// Waits for a random pause, which no hint shortens. If too few nodes voted in the failed
+    /// round, then waits until a quorum may vote, since no claim can succeed before that.
     async fn pause(&self, failures: u32, defeat: &FailedRound, end: Tick) -> Option<Won> {
         sleep_until(&self.voters.host, self.next_round(failures, defeat).min(end)).await;
         if defeat.cause() == Cause::Unavailable {
@@ -244,15 +246,15 @@ impl Claimant<'_> {
         patience.end().is_none_or(|end| self.voters.host.now() >= end)
     }
 
-    /// Records how long a hand-over took, from the first push until now.
+    /// Records how long the hand-over has taken since the first push.
     fn note_handover(&self, attempt: &Attempt<'_>) {
         if let Some(pushed) = attempt.heard().and_then(|heard| heard.pushed) {
             self.voters.meters.handed_over(self.voters.host.now().since(pushed));
         }
     }
 
-    /// How this caller queues. A caller that claims several names, or gets no pushes, does not wait
-    /// in the nodes' queues.
+    /// How this caller queues. A caller does not wait in the nodes' queues if it claims several
+    /// names, or if too few nodes can send it pushes.
     fn policy(&self, ticket: u64, patience: Patience) -> QueuePolicy {
         let waits = || self.names.len() == 1 && !self.is_over(patience) && self.voters.hinted();
         match self.rules.fair {
@@ -262,8 +264,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// Waits until this caller has the turn for each of its names, among the callers of this
-    /// process. A try waits until `whole` at most.
+    /// Waits until this caller has the turn for each of its names in this process's queues. A try
+    /// waits until `whole` at most.
     async fn turns(&self, patience: Patience, whole: Tick) -> Result<QueueEntries> {
         let started = self.voters.host.now();
         let mut places = match self.who {
@@ -283,7 +285,8 @@ impl Claimant<'_> {
         Ok(places)
     }
 
-    /// Waits for all turns. Returns false if they come too late: then the next caller gets them.
+    /// Waits for all turns. Returns false if the turns come too late: then this caller drops its
+    /// places, and the next caller gets the turns.
     async fn waited(&self, places: &mut QueueEntries, patience: Patience, whole: Tick) -> bool {
         let late = || patience.end().is_some_and(|end| self.voters.host.now() >= end);
         if late() {
@@ -301,7 +304,7 @@ impl Claimant<'_> {
         waited
     }
 
-    /// The time until which a caller with the deadline `end` waits for its turn.
+    /// Until when a caller with the deadline `end` waits for its turn.
     fn turn_ends(&self, end: Tick) -> Tick {
         let bound = self.rules.longest_turn().map(|longest| self.voters.host.now() + longest);
         bound.map_or(end, |bound| end.min(bound))
@@ -313,7 +316,8 @@ impl Claimant<'_> {
                 let (why, reports) = (self.out_of_reach(), self.brought_up_to_date(reports));
                 self.error(ErrorKind::Unavailable, &why, patience, "").with_nodes(reports)
             }
-            // A whole round passed without a quorum of replies, so nobody knows who holds the name.
+            // The first caller in the queue has no quorum of replies, so this process does not know
+            // who holds the name.
             (HeadStatus::Undecided, _) | (HeadStatus::Trying, Patience::Once | Patience::First | Patience::Try(_))
                 if !place.is_held() =>
             {
@@ -372,7 +376,7 @@ impl Claimant<'_> {
         }
     }
 
-    /// The decision on a round; `None` if there is none by `limit`.
+    /// The decision on a round; `None` if the round is still undecided at `limit`.
     async fn decision(&self, attempt: &mut Attempt<'_>, round: &Round<ClaimTally>, limit: Tick) -> Option<Decision> {
         let mut lifts = None;
         loop {
@@ -393,24 +397,24 @@ impl Claimant<'_> {
         }
     }
 
-    /// Measures the round trip, if a quorum decided the round. Returns how long the round took;
-    /// `None` if a node pushed meanwhile.
+    /// Measures the round trip, if a quorum decided the round. Returns how long the round has
+    /// taken; `None` if a node has pushed since the ask.
     fn note_round_trip(&self, attempt: &Attempt<'_>, round: &Round<ClaimTally>) -> Option<Duration> {
         let answered = round.look(|tally| {
             tally.verdict() == Some(Verdict::Won) || tally.verdict().is_some() && tally.cause() == Cause::Contended
         });
-        // A round that waited for pushes took longer than its replies.
+        // A round with pushes measures nothing: it may have waited for pushes after its replies.
         let handed = attempt.heard().is_some_and(|heard| !heard.pushes.is_empty());
         let took = attempt.t0().filter(|_| !handed).map(|t0| self.voters.host.now().since(t0));
-        // A round that took longer than its timeout measures nothing: this process stood still.
+        // Nor does a round that took longer than its timeout: this process may have stood still.
         if let Some(took) = took.filter(|took| answered && *took <= self.rules.round_timeout) {
             self.voters.measured(took);
         }
         took
     }
 
-    /// The time at which a round ends. `end` is the caller's deadline. The first round always gets
-    /// its whole timeout, however short the caller's time is.
+    /// When a round that begins now ends. `end` is the caller's deadline. The first round gets its
+    /// whole timeout even if `end` comes earlier.
     fn limit(&self, rounds: u32, end: Option<Tick>) -> Tick {
         let whole = self.voters.host.now() + self.rules.round_timeout;
         match end {
@@ -419,7 +423,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// The caller's time is over: withdraws, and waits until it is clear why the round failed.
+    /// Call this when the caller will get an error. Withdraws the round, and waits until it is
+    /// clear why the round failed.
     async fn diagnose(&self, attempt: &mut Attempt<'_>, round: &Round<ClaimTally>, limit: Tick) {
         attempt.stop_waiting();
         attempt.withdraw();
@@ -433,7 +438,8 @@ impl Claimant<'_> {
         host.now() + pause.min(defeat.changes_in().unwrap_or(pause))
     }
 
-    /// The error for a failed acquisition. `split` means that no quorum names one holder.
+    /// The error for a failed acquisition. `split` means that votes were split: no quorum names one
+    /// holder.
     fn defeated(&self, defeat: &FailedRound, patience: Patience, split: bool) -> Error {
         let out_of_reach = self.out_of_reach();
         let (kind, why) = match defeat.cause() {
@@ -453,7 +459,8 @@ impl Claimant<'_> {
         error.with_nodes(reports).with_source(defeat.source()).with_holder(holder)
     }
 
-    /// The reason in error texts: that another list is in force, or else that no quorum votes.
+    /// The reason in error texts if no quorum voted: another list is in force, or else a quorum is
+    /// out of reach.
     fn out_of_reach(&self) -> Arc<str> {
         self.voters.other_list().unwrap_or_else(|| OUT_OF_REACH.into())
     }
@@ -464,8 +471,8 @@ impl Claimant<'_> {
         if defeat.cause() == Cause::Unavailable { self.brought_up_to_date(reports) } else { reports }
     }
 
-    /// Replaces reports by the nodes' present states if these explain why nodes do not vote. The
-    /// reports may be old, since this client sends no claims while no quorum votes.
+    /// The reports may be old, since this client sends no claims while no quorum votes. So if a
+    /// node's present state explains why the node does not vote, this state replaces its report.
     fn brought_up_to_date(&self, mut reports: Vec<NodeReport>) -> Vec<NodeReport> {
         let now = self.voters.nodes.iter().map(|node| node.status());
         let tells = |state: &NodeState| {
@@ -494,7 +501,8 @@ impl Claimant<'_> {
             let said: Vec<_> = replies.iter().filter_map(misused).collect();
             (said, replies.iter().filter(is_lost).count())
         });
-        // Only a writer that becomes a reader gets `lost`: it was revoked, or had expired.
+        // Only the claim of a writer that becomes a reader gets `lost`: the writer was revoked, or
+        // its hold had expired.
         if lost >= blocking {
             let message = format!("the lock on {} is not held any more: {}", listed(self.told), LostReason::Revoked);
             return Some(Error::new(ErrorKind::Lost, message).with_nodes(defeat.reports(self.voters)));
@@ -513,7 +521,8 @@ impl Claimant<'_> {
         )
     }
 
-    /// The error text if `max_rounds` ended the wait before the caller's time was over.
+    /// A part of the error text: says so if `max_rounds` ended the wait before the caller's
+    /// deadline.
     fn bound(&self, patience: Patience) -> String {
         let time_left = patience.end().is_some_and(|end| self.voters.host.now() < end);
         let rounds = self.rules.max_rounds.filter(|_| time_left);
@@ -521,7 +530,8 @@ impl Claimant<'_> {
     }
 }
 
-/// Waits until the callers ahead have a result. Returns whether this caller then got all turns.
+/// Waits until this caller gets all turns, or until a caller ahead has a result. Returns whether
+/// this caller got all turns.
 async fn hear(places: &mut QueueEntries) -> bool {
     loop {
         places.blocked().news().await;

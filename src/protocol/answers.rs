@@ -11,7 +11,7 @@ use crate::host::{before, sleep_until};
 use crate::node::{Fault, FaultKind, Node, Operation, Reply, Sink};
 use crate::rules::NodeSet;
 
-/// How often to check whether the first connections were made.
+/// Pause between two checks of whether the first connections were made.
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// Waits until the first connection to each node has succeeded or failed, for `patience` at most.
@@ -32,7 +32,7 @@ pub(crate) async fn answers(
     join_all((0..voters.nodes.len()).map(|node| answer(voters, node, operation(node), patience))).await
 }
 
-/// Like [`answers`], for one node.
+/// Sends the operation to one node, and waits for its reply like [`answers`].
 pub(super) async fn answer(voters: &Arc<Voters>, node: usize, operation: Operation, patience: Duration) -> Reply {
     let (sender, answered) = oneshot::channel();
     let until = voters.host.now() + patience;

@@ -22,17 +22,17 @@ use crate::rules::tally::Cause;
 use crate::rules::{Acquisition, Ask, ClaimTally, Decision, NodeSet, Terms, Tick, Validity, Won};
 use crate::spans::Spanned;
 
-/// How many earlier asks are checked for late replies.
+/// How many asks before the last one are checked for late replies.
 const EARLIER: usize = 4;
 
-/// An owner numbers its withdrawals. If the number is a multiple of this, the withdrawal takes no
-/// place in the queues again.
+/// An owner counts its withdrawals. If the count is a multiple of this number, the withdrawal does
+/// not take the owner's places in the queues again.
 const YIELDS: u32 = 4;
 
 /// How a claim treats waiters.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum QueuePolicy {
-    /// Overtakes no waiter, and does not wait.
+    /// Overtakes no waiter, and joins no queue.
     Once,
     /// Waits in the nodes' queues, with this ticket.
     Wait(u64),
@@ -41,12 +41,12 @@ pub(super) enum QueuePolicy {
 }
 
 /// All asks of one owner. If an `Attempt` is dropped before it has won, it leaves every queue, and
-/// sends a release to every node that did not explicitly refuse.
+/// sends a release to every node that may hold the name for this owner.
 pub(super) struct Attempt<'a> {
     voters: &'a Arc<Voters>,
     rules: &'a Rules,
     number: u64,
-    /// The last claim. Before the first ask, its ballot is 0.
+    /// The last claim, or before the first ask, the next claim with ballot 0.
     claim: Claim,
     /// Whether a claim was won. If so, dropping this attempt releases nothing.
     has_won: bool,
@@ -54,16 +54,17 @@ pub(super) struct Attempt<'a> {
     acquisition: Acquisition<Arc<Round<ClaimTally>>>,
     /// The asks before the last one. A far node may reply to these after the last ask is decided.
     earlier: Vec<Arc<Round<ClaimTally>>>,
-    /// How long a hand-over lasts, once a claim has announced this time. The time never changes,
-    /// since a node may have stored it from a claim whose reply was lost.
+    /// How long a hand-over lasts; `None` until a claim has announced this time. Later claims
+    /// announce the same time, since a node may have stored it from a claim whose reply was lost.
     lasts: Option<Validity>,
-    /// The ballot for the next waiter, which a withdrawal or release of `claim` carries. All nodes
-    /// get the same ballot, unless a node returns a higher fence.
+    /// The ballot that a withdrawal or release of `claim` carries for the next waiter; `None` until
+    /// the first of these. Later ones carry the same ballot, unless a node has returned a fence as
+    /// high.
     next: Option<u64>,
     /// The highest fence that any node returned.
     told: u64,
-    /// When to lift the ballot (ask again with a higher one), even if nodes have not replied yet.
-    /// `None` until that time is set.
+    /// When to lift the ballot (ask again with a higher one), even if some nodes have not replied
+    /// by then. `None` until a quorum of replies sets this time.
     early: Option<Tick>,
     /// How many withdrawals the owner has sent.
     withdrawals: u32,
@@ -124,7 +125,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Listens for hints from now on.
+    /// Receives hints from now on, if it does not do so yet.
     pub(super) fn listen(&mut self) -> &Listening {
         self.listening.get_or_insert_with(|| Listening::begin(&self.voters.wakeups, self.number))
     }
@@ -164,9 +165,9 @@ impl<'a> Attempt<'a> {
         Ok(round)
     }
 
-    /// Takes note of fences in late replies. A node on which the name is free refuses a ballot up
-    /// to its fence, and gives the owner no place in its queue. So the next ballot must be above
-    /// these fences.
+    /// Takes note of fences in late replies. If a name is free, the node refuses ballots up to its
+    /// fence, and gives the owner no place in its queue. So the next ballot must be above these
+    /// fences.
     fn look_back(&mut self) {
         let Some(last) = self.acquisition.last() else { return };
         if self.earlier.len() >= EARLIER {
@@ -186,7 +187,7 @@ impl<'a> Attempt<'a> {
         self.acquisition.last().map(|ask| ask.t0)
     }
 
-    /// Decides by the votes for the last ask and by the pushes, as of `now`.
+    /// The decision at `now`, by the replies to the last ask and by the pushes.
     pub(super) fn decide(&mut self, now: Tick) -> Option<Decision> {
         let told = self.acquisition.last()?.votes.replies(|replies| replies.iter().flatten().filter_map(told).max());
         if let Some(fence) = told {
@@ -208,13 +209,13 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Whether to lift the ballot early, while some nodes have not replied. After the replies of a
-    /// quorum, the owner waits for the others for as long again as these replies took.
+    /// Whether to lift the ballot early, while some nodes have not replied. Once a quorum has
+    /// replied, the owner waits for the other replies for as long as the quorum's replies took.
     fn lifts_early(&mut self, now: Tick, handed: &Handovers) -> bool {
         let Some(ask) = self.acquisition.last() else { return false };
         let (ballot, took) = (ask.ballot, now.since(ask.t0));
-        // A fence that is far ahead of the clock may be on a single node. Do not spread such a
-        // fence, unless this ballot is far ahead already.
+        // A fence that is far ahead of the clock may be on one node only. An ask above it would
+        // spread it to the others. So do not lift early, unless this ballot is far ahead already.
         let spreads = self.voters.is_far(self.told) && !self.voters.is_far(ballot);
         if !handed.is_empty() || spreads || !self.acquisition.may_lift_early() {
             return false;
@@ -259,15 +260,15 @@ impl<'a> Attempt<'a> {
         handover::again(lasts.ttl(), self.rules.places, soon)
     }
 
-    /// How long this owner waits before it asks, once another owner's hold has ended. This depends
+    /// How long this owner waits after the end of another owner's hold before it asks. This depends
     /// on this owner's best rank in the queues.
     pub(super) fn defers(&self) -> Duration {
         let rank = self.handed().rank().unwrap_or_default();
         self.lasts.map_or(Duration::ZERO, |lasts| handover::defers(lasts.ttl(), rank))
     }
 
-    /// The ballot of the next ask: the highest ballot of this owner so far. If this ballot was
-    /// withdrawn, or a reply had a fence as high as this ballot, returns a new, higher ballot.
+    /// The ballot of the next ask: the highest ballot of this owner so far. But if this ballot was
+    /// withdrawn, or a node returned a fence at least as high, a new and higher ballot.
     fn ballot(&self) -> Result<u64> {
         let known = self.highest();
         let above = self.told.max(self.acquisition.withdrawn());
@@ -279,8 +280,8 @@ impl<'a> Attempt<'a> {
         self.acquisition.highest().max(self.listening.as_ref().map_or(0, |listening| listening.handed().top()))
     }
 
-    /// Whether the failed round left only places in queues, or pushes that came after the ask. Such
-    /// a round needs no withdrawal.
+    /// Whether the failed round left nothing but places in queues, and pushes that came after the
+    /// ask. If so, the round needs no withdrawal.
     pub(super) fn waits(&mut self) -> bool {
         let since = self.heard().is_some_and(|heard| !heard.pushes.is_empty());
         let waits = self.in_line.is_some() && self.acquisition.only_waits(&self.handed(), since);
@@ -290,8 +291,8 @@ impl<'a> Attempt<'a> {
         waits
     }
 
-    /// Whether a node granted the last claim after the round had failed. False after a push: the
-    /// owner must first ask with the pushed ballot.
+    /// Whether a node granted the last claim after the round had failed. False if a node has pushed
+    /// since the ask: the owner must first ask with the pushed ballot.
     pub(super) fn holds_a_minority(&self) -> bool {
         let late = self.acquisition.last().is_some_and(|ask| ask.votes.look(|tally| !tally.granted().is_empty()));
         late && self.heard().is_none_or(|heard| heard.pushes.is_empty())
@@ -302,14 +303,14 @@ impl<'a> Attempt<'a> {
         self.claim.waiter.is_some()
     }
 
-    /// When the owner asks again, if it gets no hint before.
+    /// When the owner asks again if no hint comes earlier.
     pub(super) fn asks_again(&self) -> Option<Tick> {
         let said = self.claim.waiter?.again;
         let interval = self.lasts.map_or(said, |lasts| said.min(self.interval(lasts)));
         Some(self.t0()? + interval)
     }
 
-    /// Withdraws a failed round before the next one, on each node that may hold the name.
+    /// Withdraws all grants and pushes so far, on each node that may hold the name for this owner.
     pub(super) fn withdraw(&mut self) {
         // Read `may_hold` before the hand-overs: a reply may move a node from the first to the
         // second. In the other order, this code could miss that node.
@@ -334,8 +335,8 @@ impl<'a> Attempt<'a> {
 
     /// The place in the queues that the owner takes again when it withdraws. Without places,
     /// waiters that hold some nodes each could pass these nodes to each other for ever. But an
-    /// owner that cannot win must not keep the name from others. So the owner takes no place after
-    /// a round that was not answered in time, and with each fourth withdrawal.
+    /// owner that cannot win must not keep the name from others. So this is `None` after a round
+    /// that too few nodes answered in time, and for each fourth withdrawal.
     fn place_again(&mut self) -> Option<(Kind, Waiter)> {
         self.withdrawals = self.withdrawals.wrapping_add(1);
         let ask = self.acquisition.last()?;
@@ -347,13 +348,13 @@ impl<'a> Attempt<'a> {
         Some((self.claim.kind, waiter))
     }
 
-    /// Takes no place from now on, since the owner will end.
+    /// From now on, withdrawals take no place in the queues, since the owner will end.
     pub(super) const fn stop_waiting(&mut self) {
         self.claim.waiter = None;
     }
 
-    /// Sets `lease` to the lock's ttl. For a job that runs once in a period, the request's `ttl` is
-    /// the period.
+    /// Sets the request's `lease` to the lock's ttl. The request's `ttl` may be longer: for a job
+    /// that runs once in a period, it is the period.
     fn with_lease(&self, request: ReleaseRequest) -> ReleaseRequest {
         ReleaseRequest { lease: self.rules.validity.ttl(), ..request }
     }
@@ -365,13 +366,13 @@ impl<'a> Attempt<'a> {
         *self.next.insert(next)
     }
 
-    /// Makes a grant of the won round. The grant keeps `places`, which are in the process's queues.
-    /// A shutdown waits until the returned [`Open`] is dropped, so that the caller can release
-    /// first.
+    /// Makes the grant of the won round. The grant keeps `places`, which are in the process's
+    /// queues. A shutdown waits until the returned [`Open`] is dropped. So until then, the caller
+    /// can still send a release.
     pub(super) fn won(mut self, won: Won, places: QueueEntries) -> (Grant, Open) {
         let claim = Claim { ballot: won.ballot, ttl: self.rules.validity.ttl(), ..self.claim.clone() };
-        // A withdrawal that is still on its way may give the owner a place, so its node may hand
-        // over.
+        // A withdrawal that is still on its way may give the owner a place. So the node that gets
+        // this withdrawal may hand the name over to this owner.
         let won = Won { may_hold: won.may_hold.or(self.taken_again), ..won };
         self.has_won = true;
         self.in_line = None;
@@ -382,7 +383,7 @@ impl<'a> Attempt<'a> {
         (Grant::new(self.voters, claim, won, line, self.rules), open)
     }
 
-    /// Listens before the owner joins the nodes' queues, since a hint may come with the reply.
+    /// Call this before the owner joins the nodes' queues: a hint may come together with the reply.
     fn stand_in_line(&mut self) {
         let meters = &self.voters.meters;
         self.in_line.get_or_insert_with(|| meters.in_line());
@@ -401,7 +402,7 @@ impl Drop for Attempt<'_> {
         if self.has_won {
             return;
         }
-        // The nodes that may have granted a claim, or may hand the name over to this owner.
+        // The nodes that may have granted a claim of this owner, or may hand the name over to it.
         let mut ask = may_hold.or(handed.pushed()).or(handed.registered()).or(self.taken_again);
         let insist = ask;
         if in_line {

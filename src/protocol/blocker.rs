@@ -1,12 +1,12 @@
 //! Whether a quorum of nodes names one holder that is in the way of a claim.
 //!
-//! If several callers ask at the same moment, each may get some votes, and none of them a quorum.
-//! So refusals alone do not show that the name is held.
+//! If several callers ask at the same moment, each of them may get some votes, and none a quorum.
+//! So refusals alone do not show that an owner holds the name on a quorum.
 
 use crate::node::{Operation, Outcome, Reply};
 
 /// Whether at least `quorum` replies name the same holder (all readers count as one). `None` if
-/// missing replies can still decide.
+/// this depends on replies that have not come yet.
 pub(super) fn in_the_way(replies: &[Option<Reply>], quorum: u32) -> Option<bool> {
     let named: Vec<_> = replies.iter().flatten().filter_map(named).collect();
     let alike = |one: &&str| named.iter().filter(|other| is_same(one, other)).count();

@@ -1,5 +1,4 @@
-//! The owner that an acquisition claims names for: a new owner, or the reader that a writer
-//! becomes.
+//! Which kind of owner an acquisition claims names for.
 
 use super::grant::Grant;
 use super::voters::Voters;
@@ -11,8 +10,8 @@ pub(crate) enum ClaimKind<'a> {
     Next(Mode),
     /// A new owner that claims a semaphore's gate.
     Gate,
-    /// A new owner that claims permits of the semaphore with this gate. Nodes refuse if an owner
-    /// holds the gate or waits for it.
+    /// A new owner that claims permits of the semaphore with this gate. A node refuses this claim
+    /// if an owner holds the gate or waits for it.
     Permits(&'a Name),
     /// The reader that this writer becomes (a downgrade).
     Follows(&'a Grant),

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use crate::rules::{NodeSet, Tick};
 
-/// The doubted nodes, and when each was doubted last.
+/// Which nodes this client has doubted, and when.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
     nodes: Mutex<Doubted>,
@@ -18,12 +18,12 @@ pub(crate) struct Doubts {
 struct Doubted {
     /// Doubted nodes that `next` has not returned yet.
     news: NodeSet,
-    /// When each node was doubted last.
+    /// For each node: when its last doubt began.
     last: BTreeMap<usize, Tick>,
 }
 
 impl Doubts {
-    /// Waits for new doubts, and returns the doubted nodes.
+    /// Waits for new doubts, and returns the nodes with new doubts.
     ///
     /// # Cancel safety
     /// Safe.
@@ -37,7 +37,8 @@ impl Doubts {
         }
     }
 
-    /// Nodes doubted at `t0` or later, which may have forgotten a claim or renewal sent at `t0`.
+    /// Nodes whose last doubt began at `t0` or later. They may have forgotten a claim or renewal
+    /// that was sent at `t0`.
     pub(crate) fn since(&self, t0: Tick) -> NodeSet {
         self.nodes().last.iter().filter(|(_, at)| **at >= t0).map(|(node, _)| *node).collect()
     }

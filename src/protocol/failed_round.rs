@@ -14,7 +14,7 @@ use crate::rules::tally::Cause;
 
 pub(super) struct FailedRound {
     pub(super) round: Arc<Round<ClaimTally>>,
-    /// The round before. Its replies count if this round was cut short.
+    /// The previous round. Its replies count if `round` was cut short.
     pub(super) before: Option<Arc<Round<ClaimTally>>>,
     pub(super) how: How,
 }
@@ -26,7 +26,7 @@ pub(super) enum How {
     Refused,
     /// A quorum granted the name or handed it over, but too late.
     Late,
-    /// The caller's time ended before the replies decided the round.
+    /// The caller's deadline came before the replies decided the round.
     CutShort,
 }
 
@@ -39,7 +39,8 @@ impl FailedRound {
         let before = || self.before.as_ref().map(|before| before.look(ClaimTally::cause));
         match self.round.look(ClaimTally::cause) {
             _ if self.how == How::Late => Cause::Unavailable,
-            // The caller's time ended this round, so the replies to the round before count.
+            // The caller's deadline ended this round before a decision, so the replies to the
+            // previous round count.
             Cause::Undecided if self.how == How::CutShort => before().unwrap_or(Cause::Undecided),
             cause => cause,
         }
@@ -50,7 +51,8 @@ impl FailedRound {
         self.cause() == Cause::Contended && !names_one(&self.round, voters)
     }
 
-    /// Whether a quorum names the same holder.
+    /// Whether a quorum names the same holder, in this round or, if this round was cut short, in
+    /// the previous one.
     pub(super) fn names_one(&self, voters: &Voters) -> bool {
         let before = self.before.as_ref().filter(|_| self.how == How::CutShort);
         names_one(&self.round, voters) || before.is_some_and(|before| names_one(before, voters))
@@ -68,7 +70,8 @@ impl FailedRound {
         }
     }
 
-    /// The time until the first hold ends, plus 1 ms, since nodes count whole milliseconds.
+    /// The shortest remaining time of a hold that nodes returned, plus 1 ms, since nodes count
+    /// whole milliseconds.
     pub(super) fn changes_in(&self) -> Option<Duration> {
         let left = |reply: &Option<Reply>| match reply {
             Some(Ok(Outcome::Held { remaining, .. })) => *remaining,
@@ -78,7 +81,7 @@ impl FailedRound {
         first.map(|left| left + Duration::from_millis(1))
     }
 
-    /// The id of the holder, if the holder may have a note.
+    /// The id of a holder that nodes name and that may have a note.
     pub(super) fn holder(&self) -> Option<Arc<str>> {
         let holder = |reply: &Option<Reply>| match reply {
             Some(Ok(Outcome::Held { holder, kind, .. })) if kind.may_have_note() => Some(holder.as_str().into()),
@@ -99,7 +102,7 @@ impl FailedRound {
         !said.is_empty() && said.into_iter().all(|is| is)
     }
 
-    /// The first error that caused a fault in this round, or else in the round before.
+    /// The error behind the first fault in this round, or else in the previous round.
     pub(super) fn source(&self) -> Option<Arc<dyn std::error::Error + Send + Sync>> {
         let cause = |reply: &Option<Reply>| reply.as_ref()?.as_ref().err()?.cause();
         let rounds = [Some(&self.round), self.before.as_ref()];

@@ -11,7 +11,7 @@ use crate::node::{Description, Inspection, Name, Operation, Outcome, Reply};
 /// How long a refused caller waits for the holder's note.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The note of `owner`, which holds one of the names. The first note that a node returns is used.
+/// The note of `owner`, which holds one of the names: the first one that a node returns.
 pub(crate) async fn fetch_note(voters: &Arc<Voters>, names: &Arc<[Name]>, owner: &str) -> Option<Description> {
     let hearsay = Hearsay { owner: owner.to_owned(), open: voters.nodes.len(), told: None };
     let round = Round::new(voters, 0, hearsay, None);
@@ -19,7 +19,7 @@ pub(crate) async fn fetch_note(voters: &Arc<Voters>, names: &Arc<[Name]>, owner:
     before(&voters.host, voters.host.now() + PATIENCE, round.verdict()).await.flatten()
 }
 
-/// Waits for a node that has the owner's note.
+/// Counts replies until a node has returned the owner's note, or all nodes have replied.
 #[derive(Debug)]
 struct Hearsay {
     owner: String,

@@ -16,18 +16,21 @@ use crate::rules::{NodeSet, Tick, Won};
 use crate::spans::Spanned;
 use crate::words::listed;
 
-/// The names that an acquisition won, in one round or (for a set) part by part. Code that has a
-/// grant must give it back, since dropping a grant sends nothing.
+/// The names that an acquisition won, in one round or (for a set) part by part. Call
+/// [`give_back`](Self::give_back) or [`leave`](Self::leave) before you drop a grant: dropping it
+/// sends nothing.
 #[derive(Debug)]
 pub(crate) struct Grant {
     voters: Arc<Voters>,
     /// The claim, with the ballot that the next renewal carries.
     claim: Claim,
     won: Won,
-    /// The ballot that won the names. [`raise`](Self::raise) does not change it.
+    /// The ballot that won the names of this part. [`raise`](Self::raise) does not change this
+    /// ballot.
     own: u64,
     line: Mutex<Option<Line>>,
-    /// The end of the period, if any. Until then, nodes hold the names even if the lease ends.
+    /// For a job that runs once in a period: the end of this period. Until then, nodes hold the
+    /// names even if the lease ends.
     kept: Option<Tick>,
     /// Whether spans show the names.
     named: bool,
@@ -37,13 +40,13 @@ pub(crate) struct Grant {
     names: Arc<[Name]>,
 }
 
-/// The places and the receiver that a grant keeps. Drop this outside of all locks, like
-/// [`Returned`].
+/// What a grant keeps of its waiting: its places, and the receiver of hints. Drop this outside of
+/// all locks, since that wakes other callers.
 #[derive(Debug)]
 pub(crate) struct Line {
     /// The places in the process's queue.
     pub(super) places: QueueEntries,
-    /// Listens for late hand-overs.
+    /// Receives hand-overs that come after the lock was won.
     pub(super) listening: Option<Listening>,
 }
 
@@ -63,7 +66,7 @@ impl Grant {
         Self { voters, claim, won, own: won.ballot, line, kept, named, others, names }
     }
 
-    /// Sets the token and the names in a span.
+    /// Writes the token into the span, and the names too if spans show names.
     fn describe(&self, span: &Spanned, names: &[Name]) {
         if span.is_on() {
             span.record("token", self.token());
@@ -114,19 +117,19 @@ impl Grant {
         self.won.ballot
     }
 
-    /// Renewals carry this ballot from now on. It is at least the token.
+    /// From now on, renewals carry `ballot`, which is at least the token.
     ///
-    /// Releases and revocations still use the ballot that won the names. The new ballot may not
-    /// have reached any node yet. Then another lock may have a token between the two ballots. A
-    /// release of this grant must not end that lock. A revocation with a ballot between the two
-    /// must end this grant.
+    /// Releases and revocations still use the ballot that won the names. As long as no quorum has
+    /// the new ballot, the grant may expire unnoticed, and another owner of the name may get a
+    /// token between the two ballots. A release of this grant must not end that owner's lock. A
+    /// revocation with a ballot between the two must end this grant.
     pub(crate) fn raise(&mut self, ballot: u64) {
         self.claim.ballot = ballot;
         self.won.highest = self.won.highest.max(ballot);
     }
 
-    /// Joins several parts to one grant, after a quorum has extended each part with the token of
-    /// `won`. `None` if there are no parts.
+    /// Joins several parts to one grant. Call this after a quorum has extended each part with the
+    /// token of `won`. `None` if there are no parts.
     pub(crate) fn united(mut parts: Vec<Self>, won: Won) -> Option<Self> {
         parts.iter_mut().for_each(|part| part.raise(won.ballot));
         let highest = parts.iter().map(|part| part.won.highest).max()?;
@@ -136,9 +139,10 @@ impl Grant {
         Some(united)
     }
 
-    /// Splits off the names for which `leave` is true. These must be at least one name, and not all
-    /// names. Returns the grant of these names, then that of the others, both with the same token.
-    /// Give each back on its own. After a split, never send a request for all names.
+    /// Splits off the names for which `leave` is true. There must be at least one name to split
+    /// off, and one that stays. Returns the grant of the names that were split off, then the grant
+    /// of the others, both with the same token. Give back both grants. After a split, never send a
+    /// request for all names.
     pub(crate) fn split(mut self, leave: impl Fn(&Name) -> bool) -> Option<(Self, Self)> {
         let won = self.won;
         if self.others.is_empty() {
@@ -174,7 +178,7 @@ impl Grant {
         (left, self)
     }
 
-    /// Sends a renewal of each grant, with a hold count of 1, in as few calls as possible.
+    /// Sends a renewal of each grant, with a guard count of 1, in as few calls as possible.
     pub(crate) fn renew_all<'a>(voters: &Arc<Voters>, grants: impl Iterator<Item = &'a Self>) -> Vec<Renewing> {
         let grants: Vec<_> = grants.collect();
         let renewals = Renewing::start_all(voters, grants.iter().map(|grant| (grant.claims(), grant.claim.ttl)));
@@ -182,7 +186,8 @@ impl Grant {
         renewals
     }
 
-    /// Sends a renewal with the hold count and note. Nodes hold the names at least until `kept`.
+    /// Sends a renewal with the number of guards and the note. Nodes hold the names at least until
+    /// `kept`.
     pub(crate) fn renew(&self, holds: u32, note: Option<Note>) -> Renewing {
         let ttl = self.claim.ttl.max(self.kept_for().unwrap_or_default());
         let renewing = Renewing::start(&self.voters, self.claims(), (holds, ttl), note);
@@ -190,16 +195,16 @@ impl Grant {
         renewing
     }
 
-    /// For how much longer nodes hold the names even if the lease ends. `None` if there is no
-    /// period, or it is over.
+    /// The time that is left of the period. Nodes hold the names for this time even if the lease
+    /// ends. `None` if there is no period, or if the period is over.
     pub(crate) fn kept_for(&self) -> Option<Duration> {
         let left = self.kept?.since(self.voters.host.now());
         (!left.is_zero()).then_some(left)
     }
 
-    /// Ends the lease without a release: nodes hold the names for `left` from now on.
+    /// Ends the grant without a release: nodes hold the names for `left` from now on.
     pub(crate) fn leave(&self, left: Duration) -> Option<Line> {
-        // The last renewal may have set a longer time than `left`: shorten it.
+        // The last renewal was for the ttl at least, so this renewal shortens the holds.
         if left < self.claim.ttl {
             Renewing::start(&self.voters, self.claims(), (1, left), None);
         }
@@ -228,7 +233,8 @@ impl Grant {
         grants.iter().map(|(grant, _)| grant.returned(tasks.by_ref().take(grant.weight()))).collect()
     }
 
-    /// One release for each name: each name has its own quorum, which shows whether it was held.
+    /// One release for each name, since each name needs a quorum of its own that shows whether the
+    /// name was held.
     fn releases(&self, may_hold: NodeSet) -> impl Iterator<Item = (ReleaseRequest, NodeSet)> {
         let of = |part: &Self, name: &Name| part.release([name.clone()].into());
         self.parts().flat_map(move |part| part.claim.names.iter().map(move |name| (of(part, name), may_hold)))
@@ -236,10 +242,11 @@ impl Grant {
 
     fn release(&self, names: Arc<[Name]>) -> ReleaseRequest {
         let Self { voters, claim, won, .. } = self;
-        // The highest ballot that the owner asked with, so that the release covers all its asks.
+        // The highest ballot of this owner's asks and pushes, so that the release covers all of
+        // them.
         let ballot = won.highest;
         let next = voters.next_ballot(ballot);
-        // A node that misses the release may hold a name for a period, which is longer than a ttl.
+        // A node that does not get the release may hold a name until the period ends.
         let ttl = claim.ttl.max(self.kept_for().unwrap_or_default());
         let release = Release { token: self.own, ballot, next, ttl, names, ..Release::of(claim) };
         let request = ReleaseRequest { lease: claim.ttl, held: true, ..ReleaseRequest::release(release) };
@@ -254,7 +261,8 @@ impl Grant {
         let mut places = self.parts().map(|part| {
             let mut own = tasks.by_ref().take(part.claim.names.len());
             let (places, listening) = part.take_line().map(|line| (line.places, line.listening)).unzip();
-            // Only an owner of a single name has a receiver, so the first release is the only one.
+            // Only an owner that claimed a single name has a receiver. So if there is a receiver,
+            // its release is the only one of this part.
             let ended = own.next().zip(listening.flatten());
             ended.into_iter().for_each(|(task, listening)| task.ends(listening));
             own.for_each(drop);

@@ -19,9 +19,9 @@ use crate::node::{Operation, Reply, Sink};
 use crate::rules::known_nodes::{Known, KnownNodes, MembershipState, Plan, Wanted};
 use crate::rules::{LostReason, NodeSet, Tick};
 
-/// Shortest time between two plans, unless there is news. The gap leaves time for other tasks.
+/// Shortest time between two plans, unless a node has news. This gap leaves time for other tasks.
 const GAP: Duration = Duration::from_millis(1);
-/// Pause after a logger, a metrics recorder or a node has panicked.
+/// Pause after a panic of a logger, a metrics recorder or a node object.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The locks of one client.
@@ -62,7 +62,7 @@ pub(crate) struct Greeter {
     /// Notified when there is news of a node.
     news: Arc<Notify>,
     answered: Arc<Answered>,
-    /// The nodes whose names led to two servers at the last plan.
+    /// The nodes whose names led to two servers, by the last plan.
     twins: NodeSet,
 }
 
@@ -77,8 +77,8 @@ impl Greeter {
         Self { book, meters, news, answered, twins: NodeSet::default() }
     }
 
-    /// Decides whose votes count, and sends the hellos that are due. Returns when to call this
-    /// again.
+    /// Decides which nodes' votes count, and sends the hellos that are due. Returns when to call
+    /// this function again.
     fn greet(&mut self, holdings: &impl Holdings) -> Tick {
         let voters = holdings.voters();
         let now = voters.host.now();
@@ -105,7 +105,8 @@ impl Greeter {
         due
     }
 
-    /// Logs and counts news: another list, and nodes whose names lead to two servers.
+    /// Logs and counts what is new: another list in force, and nodes whose names lead to two
+    /// servers.
     fn tell(&mut self, voters: &Voters, standings: &[MembershipState], list: (Option<&str>, bool), twins: NodeSet) {
         let ((other_list, is_new), before) = (list, std::mem::replace(&mut self.twins, twins));
         self.meters.tell(other_list.is_some(), twins);
@@ -120,7 +121,7 @@ impl Greeter {
     }
 }
 
-/// The hello for a node. `known` is the client's knowledge of the node when the hello was planned.
+/// The hello for a node. `known` is what the client knew about the node when it planned the hello.
 fn hello(voters: &Voters, known: Option<&Known>, wanted: Wanted) -> Hello {
     let Wanted { intent, old, knew, sync, seen } = wanted;
     let new = format!("{:016x}", voters.host.random()).into();
@@ -132,7 +133,7 @@ fn hello(voters: &Voters, known: Option<&Known>, wanted: Wanted) -> Hello {
 #[derive(Debug)]
 struct Answered {
     news: Arc<Notify>,
-    /// Nodes whose last hello failed, or whose reply was lost.
+    /// Nodes whose hello failed or got no reply, since the last call of `take_failed`.
     failed: Mutex<NodeSet>,
 }
 

@@ -30,15 +30,15 @@ impl Count for Told {
 }
 
 /// The holder of each of `names`: the owner that most replies name. Waits for the replies of a
-/// quorum, for `patience` at most. Leaves out names without a known holder.
+/// quorum, for `patience` at most. Leaves out names for which no reply names a holder.
 pub(crate) async fn holders(voters: &Arc<Voters>, names: &Arc<[Name]>, patience: Duration) -> Vec<Conflict> {
     let said = said(voters, names, patience, |_| true).await;
     let of = |(at, name)| holder(name, said.iter().filter_map(|said| said.get(at)));
     names.iter().enumerate().filter_map(of).collect()
 }
 
-/// Collects answers about `names`, until a quorum has answered and `enough` is true, or `patience`
-/// is over.
+/// Collects the nodes' reports about `names`, until a quorum has replied and `enough` returns true,
+/// or `patience` is over.
 pub(super) async fn said(
     voters: &Arc<Voters>,
     names: &Arc<[Name]>,
@@ -69,8 +69,7 @@ fn entries(reply: &Option<Reply>) -> Option<&[Inspection]> {
     }
 }
 
-/// The holder that most nodes name, and the longest remaining time that any of these nodes
-/// returned.
+/// The holder that most of the reports name, and its longest remaining time in these reports.
 fn holder<'a>(name: &Name, said: impl Iterator<Item = &'a Inspection>) -> Option<Conflict> {
     let mut named: BTreeMap<&str, (u32, Option<Duration>)> = BTreeMap::new();
     for said in said {

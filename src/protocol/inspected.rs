@@ -12,10 +12,10 @@ use crate::rules::NodeSet;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Inspected {
-    /// Each node, with its report, or with the reason why it gave no report.
+    /// Each node's name in messages, with its report, or with the reason why there is no report.
     pub nodes: Vec<(Arc<str>, Result<Inspection, String>)>,
     quorum: usize,
-    /// The nodes that could vote both before and after the inspection.
+    /// The nodes whose votes counted both before and after the inspection.
     voting: NodeSet,
 }
 
@@ -30,9 +30,9 @@ impl Inspected {
 
     /// The owner that holds the name on a quorum of nodes: `host/pid/uuid/number`.
     ///
-    /// If [readers](Self::readers) hold the name, this is one of these readers, perhaps one that
-    /// holds it on too few nodes. A node names only one of its readers, so the result shows only
-    /// that no writer holds the name.
+    /// If [readers](Self::readers) hold the name, this is one of them. That reader may hold the
+    /// name on fewer nodes than a quorum, since each node names only one of its readers. So the
+    /// result shows that readers hold the name, and not which ones.
     #[must_use]
     pub fn holder(&self) -> Option<&str> {
         let holders = || self.said().filter_map(|said| said.holder.as_deref());
@@ -47,8 +47,9 @@ impl Inspected {
         self.said().filter(reading).map(|said| said.count).max()
     }
 
-    /// Whether the name belongs to a job that is done [once](crate::Once) in a period. The job was
-    /// done in this period, or is being done. The name is held until the period is over.
+    /// Whether the name belongs to a job that is done [once](crate::Once) in a period. If so, the
+    /// job was done in this period, or is being done, and nodes hold the name until the period is
+    /// over.
     #[must_use]
     pub fn is_once(&self) -> bool {
         let holder = self.holder();
@@ -56,7 +57,7 @@ impl Inspected {
     }
 
     /// Whether the name is held as the gate of a [semaphore](crate::Quorum::semaphore). The holder
-    /// of the gate is the next to get permits. Each permit is a name of its own.
+    /// of the gate is the next caller to get permits. Each permit is a name of its own.
     #[must_use]
     pub fn is_gate(&self) -> bool {
         let holder = self.holder();
@@ -72,32 +73,34 @@ impl Inspected {
     }
 
     /// Whether enough nodes have [revoked](crate::Quorum::revoke) the hold, so that no quorum
-    /// renews it. Nodes that do not answer, or name no holder, may still renew the hold.
+    /// renews it. A node without a report, or one that names no holder, may still renew the hold.
     #[must_use]
     pub fn revoked(&self) -> bool {
         self.said().filter(|said| said.is_revoked()).count() > self.nodes.len() - self.quorum
     }
 
-    /// Whether a quorum of nodes agrees: `true` if a quorum names one holder, `false` if a quorum
-    /// of voting nodes names no holder. `None` if votes are split, or if too few nodes answer or
-    /// vote. A quarantined node may have forgotten a holder, so it does not count if it names no
-    /// holder.
+    /// Whether the name is held: `true` if a quorum of nodes names one holder, `false` if a quorum
+    /// of voting nodes reports the name free. `None` if votes are split, or if too few nodes
+    /// answered or vote. A quarantined node may have forgotten a holder, so its report that the
+    /// name is free does not count.
     #[must_use]
     pub fn agreed(&self) -> Option<bool> {
         let free = self.votes().filter(|said| said.holder.is_none()).count() >= self.quorum;
         if self.holder().is_some() { Some(true) } else { free.then_some(false) }
     }
 
-    /// Whether the replies show who holds the name: a quorum of nodes votes, or names one holder
-    /// that is not a reader. Otherwise the name may be held by an owner that no node reports.
+    /// Whether the reports show who holds the name. They do if a quorum of voting nodes has
+    /// reported, or if a quorum names one holder that is not a reader. Otherwise an owner that no
+    /// node reports may hold the name.
     #[must_use]
     pub fn is_conclusive(&self) -> bool {
-        // Other readers may hold the name too, and nodes that do not vote may have forgotten these.
+        // If the holder is a reader, other readers may hold the name too, and nodes that do not
+        // vote may have forgotten them.
         self.votes().count() >= self.quorum || self.holder().is_some_and(|holder| !Operation::is_shared(holder))
     }
 
-    /// The highest fence on any node. No token so far is higher, if a quorum has replied and none
-    /// of its nodes forgot the name.
+    /// The highest fence that any node reported. If a quorum of nodes has reported, and none of
+    /// them forgot the name, no token granted before the inspection is higher.
     #[must_use]
     pub fn fence(&self) -> u64 {
         self.said().map(|said| said.fence).max().unwrap_or(0)

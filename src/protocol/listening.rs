@@ -1,4 +1,5 @@
-//! Receives hints for one acquisition, and notes the replies that show which nodes may hand over.
+//! Receives hints for one acquisition, and notes the nodes' replies that decide whether a later
+//! push counts.
 
 use std::sync::{Arc, Weak};
 
@@ -8,7 +9,7 @@ use crate::node::{Claim, Outcome, Reply};
 use crate::rules::handover::{Handovers, Registered};
 use crate::rules::{NodeSet, Tick, Validity};
 
-/// Notes the replies to one ask in the owner's receiver.
+/// Passes the replies to one ask on to the owner's receiver.
 #[derive(Debug)]
 pub(super) struct Watch {
     receiver: Arc<PushReceiver>,
@@ -20,13 +21,13 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Wakes the owner, so that it counts the votes again.
+    /// Wakes the owner's task, so that it counts the votes again.
     pub(super) fn wake(&self) {
         self.receiver.news.notify_one();
     }
 
-    /// Takes note of a node's reply. Call this before a later message of the same node is noted.
-    /// Returns whether any node has handed the name over.
+    /// Takes note of a node's reply. Call this for the messages of one node in the order in which
+    /// they came. Returns whether any node has handed the name over to this owner.
     pub(super) fn heard(&self, node: usize, reply: &Reply) -> bool {
         let queued = match reply {
             Ok(Outcome::Held { queued, .. }) => *queued,
@@ -50,7 +51,7 @@ impl Watch {
     }
 }
 
-/// One acquisition that receives hints, until this is dropped.
+/// Receives the hints for one acquisition until it is dropped.
 #[derive(Debug)]
 pub(super) struct Listening {
     wakeups: Arc<Wakeups>,
@@ -66,8 +67,8 @@ impl Listening {
         Self { wakeups: wakeups.clone(), number, hearing: PushOutcome::PushReceiver(receiver) }
     }
 
-    /// Call this before `claim` is sent, at `t0`. This call forgets all messages except hand-overs.
-    /// `lasts` is the duration of a hand-over, if one may follow.
+    /// Call this before `claim` is sent, at `t0`. Forgets all messages except hand-overs. `lasts`
+    /// is how long a hand-over after this claim lasts, if the claim waits.
     pub(super) fn asks(&self, claim: &Claim, t0: Tick, lasts: Option<Validity>) -> Option<Watch> {
         let receiver = self.receiver()?;
         let first = receiver.asks(claim, t0, lasts.map(Validity::ttl).unwrap_or_default());
@@ -88,8 +89,8 @@ impl Listening {
             .map_or_else(|| (targets(&Handovers::default()), asked), |receiver| receiver.withdraw(asked, &targets))
     }
 
-    /// Sets the release that ends the acquisition. While this release is under way to a node, the
-    /// node's pushes need no other release.
+    /// Sets the release that ends the acquisition. A push from a node needs no other release if
+    /// this release is still under way to that node.
     pub(super) fn release(&self, release: Weak<dyn Releases>) {
         match self.receiver() {
             Some(receiver) => receiver.release(release),
@@ -113,11 +114,11 @@ impl Listening {
         }
     }
 
-    /// Call this once the acquisition holds the lock as `owner`. It then needs no receiver.
+    /// Call this once the acquisition holds the lock as `owner`. From then on it needs no receiver.
     pub(super) fn rest(&mut self, owner: &Arc<str>) {
         let holds = PushOutcome::Holds(owner.clone());
         self.wakeups.turn(self.number, &self.hearing, holds.clone());
-        // A hint that is being delivered may still use the receiver.
+        // Another thread may be delivering a hint to the receiver, so tell the receiver too.
         self.receiver().into_iter().for_each(|receiver| receiver.hold());
         self.hearing = holds;
     }

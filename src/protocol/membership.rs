@@ -1,4 +1,4 @@
-//! The list of nodes that a client shares with the other clients of its quorum.
+//! The list of nodes of one client. All clients of a quorum must have the same list.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub(crate) struct Membership {
     pub(crate) list: Arc<List>,
     /// The nodes' names in the list, in the order of the client's nodes.
     pub(crate) names: Vec<Arc<str>>,
-    /// How long to wait for connections to nodes before the list is put in force.
+    /// How long to wait for nodes that are still connecting before the list is put in force.
     pub(crate) round_timeout: Duration,
     /// Whether the client only inspects, and acquires nothing.
     pub(crate) onlooker: bool,

@@ -7,8 +7,8 @@ use tokio::sync::Notify;
 
 use crate::node::Name;
 
-/// All observers of one client, by name and number. An observer inspects the name once, even if it
-/// was notified several times before.
+/// All observers of one client, by name and number. Several notifications before an inspection
+/// cause one inspection.
 #[derive(Debug, Default)]
 pub(super) struct Observers(Mutex<State>);
 
@@ -25,8 +25,8 @@ impl Observers {
         let mut state = self.state();
         let (number, news) = (state.next, Arc::new(Notify::new()));
         state.next += 1;
-        // Call `follow` under the lock. Otherwise a leaving observer might unsubscribe after this
-        // call.
+        // Call `follow` under the lock. Otherwise an observer that leaves now might unsubscribe
+        // after this subscription.
         if state.of(name).next().is_none() {
             follow(name);
         }

@@ -13,8 +13,8 @@ use crate::host::sleep_until;
 use crate::node::Name;
 use crate::rules::Tick;
 
-/// Shortest time between two inspections by one observer. Thanks to this gap, many messages cost
-/// few inspections. An inspection still follows the last message.
+/// Shortest time between two inspections by one observer, so that many messages cost few
+/// inspections. An inspection still follows the last message.
 const GAP: Duration = Duration::from_millis(30);
 
 /// One observer of a name. Dropping it ends the observation.
@@ -35,7 +35,7 @@ impl Observing {
         Self { voters: voters.clone(), name, number, news, rests: Tick::default() }
     }
 
-    /// Waits for news since the last inspection began, or until `due`.
+    /// Waits until there is news that came after the last inspection began, or until `due`.
     ///
     /// # Cancel safety
     /// Safe.

@@ -8,13 +8,13 @@ use super::voters::Voters;
 use crate::node::{Inspection, Kind, Name};
 use crate::rules::Size;
 
-/// The state of one name, by the replies of the nodes that answered first.
+/// The state of one name, by the reports of the nodes that answered in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Occupied {
     /// The holder, if a quorum names one.
     pub(crate) holder: Option<Arc<str>>,
-    /// For how long the name may still be held. `None` if few or no nodes name a holder, so that a
-    /// claim can succeed.
+    /// For how long the name may still be held. `None` if so few nodes name a holder that a claim
+    /// can succeed.
     pub(crate) held: Option<Duration>,
     /// Whether an owner waits for the name.
     pub(crate) wanted: bool,
@@ -22,8 +22,8 @@ pub(crate) struct Occupied {
     pub(crate) locked: bool,
 }
 
-/// The state of each of `names`. Waits for a quorum of nodes, and then until `enough` returns true,
-/// for `patience` at most. `None` if no quorum answers.
+/// The state of each of `names`. Waits until a quorum of nodes has answered and `enough` returns
+/// true, for `patience` at most. `None` if no quorum has answered by then.
 pub(crate) async fn occupied(
     voters: &Arc<Voters>,
     names: &Arc<[Name]>,
@@ -38,7 +38,7 @@ pub(crate) async fn occupied(
     (said.len() >= size.quorum() as usize).then(|| all(&said))
 }
 
-/// Combines the reports of `heard` nodes about one name.
+/// Combines the reports about one name. `heard` is the number of nodes that reported.
 fn look<'a>(said: impl Iterator<Item = &'a Inspection> + Clone, heard: usize, size: Size) -> Occupied {
     let (quorum, blocking) = (size.quorum() as usize, size.blocking() as usize);
     let spare = heard.saturating_sub(quorum);

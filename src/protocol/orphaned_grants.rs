@@ -9,11 +9,11 @@ use super::wakeups::TakesOrphans;
 use crate::node::{HandedOver, Release};
 use crate::rules::NodeSet;
 
-/// Answers pushes to owners that have ended: releases the name on the node that sent the push.
+/// Answers each push to an owner that has ended: releases the name on the node that sent the push.
 #[derive(Debug)]
 pub(crate) struct OrphanedGrants {
     voters: Weak<Voters>,
-    /// The owner of the last release, and that release's ballot for the next waiter.
+    /// The owner that the last release was for, and the ballot for the next waiter in this release.
     last: Mutex<Option<(Arc<str>, u64)>>,
 }
 
@@ -23,7 +23,8 @@ impl OrphanedGrants {
         voters.wakeups.attach(Arc::new(Self { voters: Arc::downgrade(voters), last: Mutex::default() }));
     }
 
-    /// The ballot for the next waiter. All nodes that handed over to one owner get the same ballot.
+    /// The ballot for the next waiter. All nodes that handed the name over to one owner get the
+    /// same ballot.
     fn next_after(&self, voters: &Voters, granted: &HandedOver) -> u64 {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((owner, next)) = &*last
@@ -41,7 +42,8 @@ impl OrphanedGrants {
 impl TakesOrphans for OrphanedGrants {
     fn take_back(&self, node: usize, granted: &HandedOver) {
         let Some(voters) = self.voters.upgrade() else { return };
-        // Try again for as long as the node can hold the name: a hand-over lasts 5 s at most.
+        // Repeat the release for as long as the node can hold the name: a hand-over lasts 5 s at
+        // most.
         let ttl = Duration::from_secs(5);
         let names = [granted.name.clone()].into();
         let (owner, ballot) = (granted.owner.clone(), granted.ballot);

@@ -1,4 +1,4 @@
-//! Counts the releases that have not ended, and queues releases that are tried again.
+//! Counts the releases that have not ended, and queues the releases that will be sent again.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// How many releases may be tried again at a time. Further releases are sent once, and holds that
-/// they do not reach expire.
+/// How many releases may be tried again at a time. Releases beyond this number are sent once; on
+/// nodes that do not get them, the holds expire.
 pub(crate) const MAX_PENDING: Room = Room { brief: 65_536, kept: 16_384 };
 
 /// How many releases may be tried again at a time, by how long nodes hold the names.
@@ -17,8 +17,8 @@ pub(crate) const MAX_PENDING: Room = Room { brief: 65_536, kept: 16_384 };
 pub(crate) struct Room {
     /// Releases of names that nodes hold for a ttl.
     pub(crate) brief: usize,
-    /// Releases of names that nodes hold for longer, such as for a period. They may last for days,
-    /// so they take no room from the releases in `brief`.
+    /// Releases of names that nodes hold for longer than a ttl, such as for a period. These
+    /// releases may be repeated for days, so they take no room from the releases in `brief`.
     pub(crate) kept: usize,
 }
 
@@ -30,12 +30,12 @@ pub(crate) trait PendingRelease: fmt::Debug + Send + Sync {
     /// How often the release was tried.
     fn tries(&self) -> u32;
 
-    /// How long the release has been tried, if that is longer than a lease. (Nodes may hold the
-    /// names for far longer: for a period.)
+    /// For how long the release has been tried; `None` while that is shorter than the lease. (Nodes
+    /// may hold the names for far longer than a lease: for a period.)
     fn overtime(&self) -> Option<Duration>;
 }
 
-/// The releases that wait until they are tried again.
+/// The releases that wait for their next try.
 #[derive(Debug)]
 pub(crate) struct PendingReleases {
     sender: mpsc::Sender<Arc<dyn PendingRelease>>,
@@ -44,7 +44,7 @@ pub(crate) struct PendingReleases {
 }
 
 impl PendingReleases {
-    /// Makes the channel. `room` limits the releases that have a permit. A release keeps its permit
+    /// Makes the channel. `room` limits how many releases have a permit. A release keeps its permit
     /// until it ends, even while it is outside of the channel.
     pub(crate) fn channel(room: Room) -> (Self, mpsc::Receiver<Arc<dyn PendingRelease>>) {
         let (sender, receiver) = mpsc::channel(room.brief + room.kept);
@@ -52,27 +52,28 @@ impl PendingReleases {
         (Self { sender, brief, kept }, receiver)
     }
 
-    /// Queues a release that has a permit, or drops it if the quorum or its runtime has ended.
+    /// Queues a release that has a permit. Drops the release if the quorum or its runtime has
+    /// ended.
     pub(super) fn leave(&self, pending: Arc<dyn PendingRelease>) {
         let _ = self.sender.try_send(pending);
     }
 
-    /// A permit for more tries, if there is room. If `kept`, nodes hold the names for longer than a
-    /// ttl.
+    /// A permit for more tries, if there is room. `kept` says that nodes hold the names for longer
+    /// than a ttl.
     pub(super) fn permit(&self, kept: bool) -> Option<OwnedSemaphorePermit> {
         let permits = if kept { &self.kept } else { &self.brief };
         permits.clone().try_acquire_owned().ok()
     }
 }
 
-/// How many releases have not ended.
+/// The count of releases that have not ended, and the state that all releases share.
 #[derive(Debug, Default)]
 pub(crate) struct ReleaseTasks {
     open: AtomicUsize,
     none: Notify,
     /// Whether the warning about an unconfirmed release was logged.
     warned: AtomicBool,
-    /// Whether the warning about missing room for more tries was logged.
+    /// Whether the warning was logged that there is no room for more tries.
     crowded: AtomicBool,
     /// Whether a shutdown gave up waiting for the releases.
     late: AtomicBool,
@@ -89,7 +90,7 @@ impl ReleaseTasks {
         Open(self.clone())
     }
 
-    /// Call this when a shutdown gives up waiting for the releases.
+    /// Records that a shutdown gave up waiting for the releases.
     pub(crate) fn are_late(&self) {
         self.late.store(true, Ordering::Relaxed);
     }
@@ -109,13 +110,14 @@ impl ReleaseTasks {
 }
 
 impl Open {
-    /// Whether to log the warning about an unconfirmed release. True only once for all releases. (A
-    /// logger that panics would poison a `Once`.)
+    /// Whether to log the warning about an unconfirmed release. True for the first call among all
+    /// releases. (`std::sync::Once` would be poisoned by a logger that panics.)
     pub(super) fn warns(&self) -> bool {
         !self.0.warned.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether to log the warning about missing room for more tries. True only once.
+    /// Whether to log the warning that there is no room for more tries. True for the first call
+    /// among all releases.
     pub(super) fn warns_of_no_room(&self) -> bool {
         !self.0.crowded.swap(true, Ordering::Relaxed)
     }

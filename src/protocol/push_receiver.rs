@@ -39,32 +39,33 @@ pub(super) trait Releases: std::fmt::Debug + Send + Sync {
 enum Mode {
     /// Waits for the lock.
     Waiting,
-    /// Holds the lock. Later hand-overs are renewed and released together with it.
+    /// Holds the lock. A later hand-over to this owner is renewed and released together with the
+    /// lock.
     Holding,
     /// Has ended.
     Ended,
 }
 
-/// The messages for an acquisition since its last ask.
+/// The messages for an acquisition since its last ask or withdrawal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
-    /// The time to ask again, from the hints of nodes.
+    /// When to ask again, by the hints of nodes. A withdrawal does not reset this time.
     pub(crate) ask_at: Tick,
     /// When the first push came.
     pub(crate) pushed: Option<Tick>,
     /// The nodes that have pushed.
     pub(crate) pushes: NodeSet,
-    /// Whether a node granted the claim. After a failed round, this is a late grant.
+    /// Whether a node granted the last claim. Such a grant is late if the round has failed.
     pub(crate) late: bool,
 }
 
 impl Heard {
-    /// No push and no grant, and hints to ask again at `ask_at`.
+    /// No push and no grant, and `ask_at` as given.
     fn nothing(ask_at: Tick) -> Self {
         Self { ask_at, pushed: None, pushes: NodeSet::default(), late: false }
     }
 
-    /// Whether any node handed the name over, or granted it late.
+    /// Whether any node handed the name over, or granted the last claim.
     pub(super) const fn is_news(&self) -> bool {
         self.pushed.is_some() || self.late
     }
@@ -84,8 +85,9 @@ impl PushReceiver {
     }
 
     /// Takes note of a hint. Returns false if the client must release the name that the hint hands
-    /// over. Then the hint's owner no longer waits: it has ended, or is the writer that became this
-    /// reader. And no release of this owner is under way to the node.
+    /// over. This is so if the hint's owner no longer waits, and no release of this owner is under
+    /// way to the node. An owner no longer waits if it has ended, or if it is the writer that
+    /// became this reader.
     pub(super) fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
         let mut state = self.state();
         if let Some(granted) = &hint.granted
@@ -102,7 +104,8 @@ impl PushReceiver {
                 state.heard.pushed.get_or_insert(now);
                 state.heard.pushes.insert(node);
             }
-            // The node may have sent the hint before the last ask, so do not ask too soon.
+            // The node may have sent the hint before the last ask, so a hint waits until
+            // `may_ask_at`.
             (Mode::Waiting, None) => {
                 state.heard.ask_at = state.heard.ask_at.min(state.may_ask_at().max(now + hint.after));
             }
@@ -112,17 +115,18 @@ impl PushReceiver {
         true
     }
 
-    /// Whether a release of this owner, which also frees this name, is under way to the node.
+    /// Whether a release of this owner is under way to the node. It also frees the name that the
+    /// node has just handed over.
     fn released(state: MutexGuard<'_, State>, node: usize, owner: &str) -> bool {
         let release = state.release.as_ref().and_then(Weak::upgrade);
-        // Unlock first: dropping the last reference to a release drops its receiver, which takes
-        // this lock.
+        // Unlock first: dropping the last reference to a release drops its receiver, which locks
+        // this state.
         drop(state);
         release.is_some_and(|release| release.is_under_way(node, owner))
     }
 
-    /// Calls `change` if `owner` is the current owner. Returns true if it is, and a node has handed
-    /// the name over.
+    /// Calls `change` if `owner` is the current owner. Returns whether it is the current owner and
+    /// a node has handed the name over.
     pub(super) fn of(&self, owner: &Arc<str>, change: impl FnOnce(&mut State)) -> bool {
         let mut state = self.state();
         let present = state.present.as_ref().is_some_and(|(known, _)| known == owner);
@@ -137,8 +141,9 @@ impl PushReceiver {
         self.news.notify_one();
     }
 
-    /// Call this before `claim` is sent. This call forgets all messages except hand-overs. `lasts`
-    /// is the duration of a hand-over. Returns whether this is the owner's first claim.
+    /// Call this before `claim` is sent. Forgets all messages except hand-overs. `lasts` is how
+    /// long a hand-over after this claim lasts. Returns whether this is the acquisition's first
+    /// claim.
     pub(super) fn asks(&self, claim: &Claim, t0: Tick, lasts: Duration) -> bool {
         let mut state = self.state();
         state.asked = t0;
@@ -146,7 +151,7 @@ impl PushReceiver {
         state.present.replace((claim.owner.clone(), lasts)).is_none()
     }
 
-    /// The messages since the last ask.
+    /// The messages since the last ask or withdrawal.
     pub(super) fn heard(&self) -> Heard {
         self.state().heard
     }
@@ -156,8 +161,9 @@ impl PushReceiver {
         self.state().handed.clone()
     }
 
-    /// Withdraws all grants up to a ballot: the higher of `asked` and the highest pushed ballot.
-    /// Returns the nodes that need a withdrawal, which `targets` selects, and this ballot.
+    /// Forgets all hand-overs, since the caller withdraws them. Returns the nodes that need a
+    /// withdrawal, which `targets` selects, and the ballot of the withdrawal: the higher of `asked`
+    /// and the highest pushed ballot.
     pub(super) fn withdraw(&self, asked: u64, targets: impl Fn(&Handovers) -> NodeSet) -> (NodeSet, u64) {
         let mut state = self.state();
         let (nodes, ballot) = (targets(&state.handed), asked.max(state.handed.top()));

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 
-/// The state of the first caller in a queue, for the callers behind it.
+/// What the callers behind the first caller of a queue know about it.
 #[derive(Clone, Debug, Default)]
 pub(super) enum HeadStatus {
     /// The first caller has no reply yet.
@@ -17,7 +17,7 @@ pub(super) enum HeadStatus {
     Trying,
     /// The first caller has the lock.
     Holding,
-    /// Another owner has the lock. Contains the id of that owner, if that owner may have a note.
+    /// Another owner has the lock. Contains the id of this other owner, if it may have a note.
     Contended(Option<Arc<str>>),
     /// Too few nodes have answered in time so far.
     Undecided,
@@ -30,8 +30,8 @@ struct Entry {
     turn: Semaphore,
     head: Mutex<HeadStatus>,
     news: Notify,
-    /// How many callers of this queue hold the lock: at most one, except while the lock changes
-    /// hands.
+    /// How many callers of this queue hold the lock. There may be two for a moment, while the lock
+    /// changes hands.
     holders: AtomicUsize,
 }
 
@@ -45,7 +45,8 @@ struct Line {
 #[derive(Debug)]
 pub(crate) struct Queue {
     lines: Mutex<HashMap<Arc<str>, Line>>,
-    /// Locked while a caller tries to take several turns: only one caller at a time does so.
+    /// Locked while a caller tries to take the turns of several names, so that only one caller at a
+    /// time does so.
     several: Mutex<()>,
     max_callers: usize,
 }
@@ -56,7 +57,8 @@ impl Queue {
         Arc::new(Self { lines: Mutex::default(), several: Mutex::default(), max_callers })
     }
 
-    /// Keeps other callers from taking several turns, until the guard is dropped.
+    /// Keeps other callers from taking the turns of several names, until the returned guard is
+    /// dropped.
     pub(super) fn alone(&self) -> MutexGuard<'_, ()> {
         self.several.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,8 +82,8 @@ impl Queue {
         Ok(Place { queue: self.clone(), name: name.clone(), entry, first: false, holds: false })
     }
 
-    /// A place outside of the queue of `name`, which gets its turn at once. A name has at most
-    /// `max_callers` of these places.
+    /// A place beside the queue of `name`, which gets its turn at once. There are at most
+    /// `max_callers` places beside each queue.
     pub(super) fn join_aside(self: &Arc<Self>, name: &Arc<str>) -> Result<Place> {
         // No name begins with NUL, so these places are counted separately.
         let mut place = self.join(&format!("\0{name}").into())?;
@@ -144,7 +146,7 @@ pub(super) struct Place {
 impl Place {
     /// Takes the turn if no other place has it.
     ///
-    /// `head` is not reset yet. If this caller gives up before it asks, the callers behind it still
+    /// Leaves `head` as it is: if this caller gives up before it asks, the callers behind it still
     /// need the state of the previous first caller.
     pub(super) fn try_turn(&mut self) -> bool {
         let free = self.entry.turn.try_acquire().map(SemaphorePermit::forget).is_ok();
@@ -155,7 +157,7 @@ impl Place {
     /// Waits for the turn, and takes it as [`try_turn`](Self::try_turn) does.
     ///
     /// # Cancel safety
-    /// Safe. The place stays in the queue, but the next call waits at the queue's end again.
+    /// Safe. The place still counts as a caller, but the next call waits behind all others.
     pub(super) async fn turn(&mut self) {
         // The semaphore is never closed, so this cannot fail.
         let free = self.entry.turn.acquire().await.map(SemaphorePermit::forget).is_ok();
@@ -180,8 +182,8 @@ impl Place {
         }
     }
 
-    /// Call this when the caller has the lock. If `next`, passes the turn on at once, so that the
-    /// next caller joins the nodes' queues before the lock is free.
+    /// Call this when the caller has the lock. If `next` is true, passes the turn on at once, so
+    /// that the next caller joins the nodes' queues before the lock is free.
     pub(super) fn served(mut self, next: bool) -> Self {
         self.holds = true;
         self.entry.holders.fetch_add(1, Ordering::AcqRel);
@@ -207,7 +209,7 @@ impl Place {
         self.entry.head.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until the first caller has a result from the nodes, or has left.
+    /// Waits until the first caller has a result from the nodes, or until no caller has the turn.
     pub(super) async fn news(&self) {
         loop {
             let news = self.entry.news.notified();

@@ -21,18 +21,19 @@ impl QueueEntries {
         Ok(Self { first, others })
     }
 
-    /// The place of a reader. A reader and the other callers of this process do not wait for each
-    /// other: the nodes decide.
+    /// The place of a reader. In this process, a reader and other callers do not wait for each
+    /// other: the nodes decide who waits.
     pub(super) fn of_reader(queue: &Arc<Queue>, names: &[Name]) -> Result<Self> {
         Ok(Self { first: queue.join_aside(names[0].text())?, others: Vec::new() })
     }
 
-    /// The place of a writer that becomes a reader: the writer has waited already.
+    /// The place of a writer that becomes a reader. It gets its turn at once, since the writer has
+    /// waited already.
     pub(super) fn of_writer(queue: &Arc<Queue>) -> Self {
         Self { first: queue.aside(), others: Vec::new() }
     }
 
-    /// The place of a name that a caller in this process holds.
+    /// The first place whose name is held by a caller of this process.
     pub(super) fn held(&self) -> Option<&Place> {
         self.all().find(|place| place.is_held())
     }
@@ -42,8 +43,8 @@ impl QueueEntries {
         self.all().find(|place| !place.is_first() && !place.is_free()).unwrap_or(&self.first)
     }
 
-    /// Takes all turns, or none if another caller has one of them. Returns whether it took them. If
-    /// so, tells the callers behind that this caller now tries.
+    /// Takes all turns and tells the callers behind that this caller now tries. If another caller
+    /// has one of the turns, takes none. Returns whether it took the turns.
     pub(super) fn try_turns(&mut self) -> bool {
         let all = self.take_turns();
         if all {
@@ -57,8 +58,9 @@ impl QueueEntries {
             return true;
         }
         let queue = self.first.queue.clone();
-        // A claim of one name locks this mutex too. A set that cannot take all its turns may hold
-        // this turn for a moment, and gives the turn back before it unlocks the mutex.
+        // A claim of one name locks this mutex too, if the first try failed. A set that cannot take
+        // all its turns may have the turn for a moment, and gives it back before it unlocks the
+        // mutex.
         let _alone = queue.alone();
         let all = self.all_mut().all(Place::try_turn);
         if !all {
@@ -67,11 +69,11 @@ impl QueueEntries {
         all
     }
 
-    /// Waits for the turn of a claim of one name. Reports nothing to the callers behind.
+    /// Waits for the turn of a claim of one name. The callers behind are not told.
     ///
     /// # Cancel safety
-    /// Safe. The place stays in the queue, and keeps a turn that has come. But the next call gives
-    /// such a turn back, and waits at the queue's end again.
+    /// Safe. The place keeps a turn that it has got. But the next call gives this turn back, and
+    /// waits behind all others.
     pub(super) async fn turn(&mut self) {
         self.first.give_back();
         self.first.turn().await;

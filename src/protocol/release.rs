@@ -20,10 +20,11 @@ use crate::spans::Spanned;
 pub(super) struct ReleaseTargets {
     /// The nodes to send the request to.
     pub(super) ask: NodeSet,
-    /// The nodes that may hold the name: the request is repeated there until confirmed. Other nodes
-    /// get no second try, since tries would pile up for a node that is down for long.
+    /// The nodes that may hold the name: the request is repeated there until confirmed. The request
+    /// is sent to other nodes once, since tries would pile up for a node that is down for long.
     pub(super) insist: NodeSet,
-    /// Nodes that had not replied when the claim was given up: a hold there is a late grant.
+    /// Nodes that had not replied when the claim was given up. If such a node held the name, this
+    /// is counted as a late grant.
     pub(super) unheard: NodeSet,
 }
 
@@ -35,21 +36,23 @@ impl ReleaseTargets {
 }
 
 /// A release or a withdrawal. `lease` is the ttl of the lock in this client. Nodes may hold the
-/// names for longer: for a whole period.
+/// names for longer than that: for a whole period.
 #[derive(Debug)]
 pub(super) struct ReleaseRequest {
     pub(super) operation: Arc<Operation>,
     /// For how long nodes may hold the names.
     pub(super) ttl: Duration,
     pub(super) lease: Duration,
-    /// Whether a caller had the lock. Otherwise this request undoes failed claims.
+    /// Whether this request releases a lock that a caller had. Otherwise it undoes failed claims.
     pub(super) held: bool,
-    /// The span gets its fields before the request is sent: a memory node replies within the call.
+    /// Write the span's fields before the request is sent: a memory node replies at once, and the
+    /// reply ends the span.
     pub(super) span: Spanned,
 }
 
 impl ReleaseRequest {
-    /// Withdraws the claims that `release` covers. The owner may ask again.
+    /// Withdraws the claims up to the ballot of `release`. The owner may ask again with a higher
+    /// one.
     pub(super) fn withdrawal(release: Release) -> Self {
         Self::new(release.ttl, Operation::Withdraw(release))
     }
@@ -82,17 +85,17 @@ struct State {
     waiting: NodeSet,
     unconfirmed: NodeSet,
     tries: u32,
-    /// Whether to log nothing more about this request: no hold can be left, there was no room for
-    /// another try, or the caller got the error.
+    /// Whether to log nothing more about this request. True if no hold can be left, if there was no
+    /// room for another try, or if the caller got the error.
     over: bool,
-    /// Keeps the receiver of the owner until all nodes have replied once.
+    /// The receiver of the owner, which is kept until all nodes have replied once.
     listening: Option<Listening>,
     /// The permit for more tries; `None` until a second try is planned.
     permit: Option<OwnedSemaphorePermit>,
 }
 
 impl ReleaseTask {
-    /// Sends the request to `targets` at once, and again to nodes that do not confirm it.
+    /// Sends the request to `targets` at once, and again to those that do not confirm it.
     pub(super) fn start(voters: &Arc<Voters>, request: ReleaseRequest, targets: ReleaseTargets) -> Arc<Self> {
         let task = Self::new(voters, request, targets);
         voters.ask_within(&task.request.span, targets.ask, &task.request.operation, &task);
@@ -136,14 +139,14 @@ impl ReleaseTask {
         })
     }
 
-    /// This release ends the acquisition that `listening` belongs to. If a node hands over before
-    /// it carries out this release, the hand-over needs no other release.
+    /// Says that this release ends the acquisition of `listening`. If a node hands the name over to
+    /// this acquisition before it carries out this release, the hand-over needs no other release.
     pub(super) fn ends(self: &Arc<Self>, listening: Listening) {
         let this: Weak<Self> = Arc::downgrade(self);
         listening.release(this);
         listening.end();
         let mut state = self.state();
-        // Drop the receiver outside of the lock if it is not kept.
+        // If the receiver is not kept, drop it outside of the lock.
         let _over = if state.waiting.is_empty() { Some(listening) } else { state.listening.replace(listening) };
         drop(state);
     }
@@ -168,14 +171,15 @@ impl ReleaseTask {
         }
     }
 
-    /// Call this if the caller gets an error about the unconfirmed release, instead of a warning.
+    /// Records that the caller got an error about the unconfirmed release. Then no warning is
+    /// logged.
     pub(crate) fn told(&self) {
         self.state().over = true;
     }
 
-    /// Whether the node held the names, by its reply; `None` if that is unknown. A node grants all
-    /// names of a claim or none. So a node that held only some of the names counts as one that did
-    /// not hold them.
+    /// Whether the node had held the names, by its reply; `None` if the reply does not show it. A
+    /// node grants all names of a claim or none. So a node that held only some of the names counts
+    /// as one that did not hold them.
     fn had_held(&self, reply: &Reply) -> Option<bool> {
         match reply {
             Ok(Outcome::Released { held }) => Some(*held as usize == self.request.operation.names().len()),
@@ -184,7 +188,8 @@ impl ReleaseTask {
         }
     }
 
-    /// Takes note of one reply. Returns whether to ask some nodes again.
+    /// Takes note of one reply. Returns whether this was the last reply to this try and some nodes
+    /// need another try.
     fn note(&self, node: usize, reply: &Reply) -> bool {
         // Declared before the lock is taken, so that it is dropped after the lock.
         let _over: Option<Listening>;
@@ -203,7 +208,8 @@ impl ReleaseTask {
         again
     }
 
-    /// Ends the span once it is clear whether a quorum had held the names. Later calls do nothing.
+    /// Ends the span once it is clear whether a quorum had held the names. Further calls do
+    /// nothing.
     fn traced(&self) {
         if let Some(freed) = self.request.span.is_on().then(|| self.state().tally.verdict()).flatten() {
             self.request.span.end(match freed {
@@ -234,8 +240,8 @@ impl ReleaseTask {
 }
 
 impl Drop for ReleaseTask {
-    /// Warns if the release is not tried again, because the quorum or its runtime has ended. Nodes
-    /// that did not confirm the release hold the name until its ttl ends.
+    /// Warns if this release ends unconfirmed because the quorum or its runtime has ended. Nodes
+    /// that did not confirm it may hold the name until its ttl ends.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let too_few = state.unconfirmed.len() > self.size.nodes() - self.size.quorum();
@@ -297,7 +303,8 @@ impl Sink for ReleaseTask {
         if expired || !has_room {
             self.state().over = true;
         }
-        // From here on, user code runs: wakers, recorders and logs. It may panic, so it runs last.
+        // The lines below run user code: wakers, recorders and logs. That code may panic, so it
+        // runs last.
         self.decided.notify_one();
         self.traced();
         if let Some(voters) =
@@ -312,8 +319,8 @@ impl Sink for ReleaseTask {
 }
 
 /// Whether to send the request again. A node that rejected the request would reject it again. A
-/// node that did not reply may be back before the hold ends. After an unreadable reply, the request
-/// is sent once more, since the connection may have broken.
+/// node that did not reply may reply to a later try. After an unreadable reply, the request is sent
+/// once more, since the connection may have been at fault.
 fn worth_another_try(reply: &Reply, tries: u32) -> bool {
     let Err(fault) = reply else { return false };
     match fault.kind() {
@@ -355,7 +362,7 @@ mod tests {
         }
     }
 
-    /// A release of names that nodes hold for `ttl`. Its lease ends after a minute.
+    /// A release of a name that nodes hold for `ttl`, and whose lease lasts a minute.
     fn release(voters: &Arc<Voters>, ttl: Duration) -> Arc<ReleaseTask> {
         let names = [Name::new("", "it").unwrap()].into();
         let release = Release { names, owner: "me".into(), ttl, token: 0, ballot: 0, next: 0, place: None };
@@ -366,7 +373,7 @@ mod tests {
         )
     }
 
-    /// The voters of one node, and the channel with the releases that they will try again.
+    /// The voters of one node, and the channel with the releases that are to be sent again.
     fn voters(room: Room) -> (Arc<Voters>, mpsc::Receiver<Arc<dyn PendingRelease>>) {
         voters_of(Arc::new(Mute("mute".into())), room)
     }
@@ -390,7 +397,7 @@ mod tests {
         assert_eq!(weak.iter().filter(|task| task.strong_count() > 0).count(), 2, "the others are dropped");
         drop(release(&voters, MINUTE));
         assert!(pending.try_recv().is_err(), "a release keeps its permit until it ends");
-        // Another try takes no second permit.
+        // A second try takes no second permit.
         waiting[0].clone().again();
         let again = pending.try_recv().unwrap();
         assert_eq!(again.tries(), 2);

@@ -15,14 +15,15 @@ pub(crate) struct ReleaseSet {
 }
 
 impl ReleaseSet {
-    /// Call this if the caller gets the error about an unconfirmed release: see
+    /// Records that the caller got an error about an unconfirmed release: see
     /// [`ReleaseTask::told`].
     pub(crate) fn told(&self) {
         self.all().for_each(|task| task.told());
     }
 
-    /// The common result by `until`. If one name was gone, the result is `Gone`. Even then, this
-    /// waits for all releases: if the caller exited earlier, the other names might stay held.
+    /// The worst result of all releases; `Unknown` if a release has no result at `until`. Waits for
+    /// all releases even if one name is `Gone`: if the caller exited earlier, the other names might
+    /// stay held.
     pub(crate) async fn freed(&self, host: &Arc<dyn Host>, until: Tick) -> Freed {
         let mut all = Freed::Held;
         for task in self.all() {

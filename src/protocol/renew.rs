@@ -11,7 +11,7 @@ use crate::node::{Claim, Note, Renew};
 use crate::rules::{Renewal, RenewalTally, Tick};
 use crate::spans::Spanned;
 
-/// A renewal that was sent. It has a reference to the nodes, and none to its lease.
+/// A renewal that was sent. It keeps the nodes alive, but not its lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Renewing {
     voters: Arc<Voters>,
@@ -23,9 +23,9 @@ pub(crate) struct Renewing {
 }
 
 impl Renewing {
-    /// Sends a renewal of the claims of one lease. It carries the ballot that won each claim, the
-    /// hold count and a note. Nodes hold the names for `ttl`. `ttl` may be shorter than the ttl of
-    /// the claims only if nobody relies on the lease any more.
+    /// Sends a renewal of the claims of one lease, each with the ballot that won it. `count` is the
+    /// number of guards. Nodes hold the names for `ttl`. If `ttl` is shorter than the ttl of the
+    /// claims, no caller may rely on the lease any more.
     pub(super) fn start<'a>(
         voters: &Arc<Voters>,
         claims: impl Iterator<Item = (&'a Claim, u64)>,
@@ -42,7 +42,7 @@ impl Renewing {
         renewing
     }
 
-    /// Sends renewals of several leases, with a hold count of 1, in as few calls as possible.
+    /// Sends renewals of several leases, with a guard count of 1, in as few calls as possible.
     pub(super) fn start_all<'a, C: Iterator<Item = (&'a Claim, u64)>>(
         voters: &Arc<Voters>,
         leases: impl Iterator<Item = (C, Duration)>,
@@ -74,14 +74,15 @@ impl Renewing {
         Self { voters: voters.clone(), rounds, t0, span }
     }
 
-    /// The result, or the result so far at `until`.
+    /// The result as soon as it is final, or else the result of the replies that came before
+    /// `until`.
     pub(crate) async fn verdict(&self, until: Tick) -> Renewal {
         let decided = before(&self.voters.host, until, self.decided()).await;
         let so_far = |round: &Arc<Round<RenewalTally>>| round.look(RenewalTally::verdict).unwrap_or(Renewal::Unclear);
         decided.unwrap_or_else(|| self.rounds.iter().map(so_far).fold(Renewal::Unclear, Renewal::with))
     }
 
-    /// The result, as soon as no later vote can change it.
+    /// The result, as soon as no further vote can change it.
     pub(crate) async fn decided(&self) -> Renewal {
         let mut renewal = Renewal::Extended;
         for round in &self.rounds {
@@ -93,8 +94,8 @@ impl Renewing {
         renewal
     }
 
-    /// The reply of each node so far, in words. If a name was not extended, these are the replies
-    /// about that name.
+    /// The reply of each node so far, in words: about the first name that was not extended, or else
+    /// about the first name.
     pub(crate) fn reports(&self) -> Vec<NodeReport> {
         let failed = |round: &&Arc<Round<RenewalTally>>| round.look(RenewalTally::verdict) != Some(Renewal::Extended);
         let told = self.rounds.iter().find(failed).or(self.rounds.first());

@@ -1,5 +1,5 @@
-//! Revokes the locks on a name, and never makes two holders: nodes end no hold, but no longer renew
-//! locks with tokens up to the revocation's ballot. So each such hold expires.
+//! Revokes the locks on a name, and never makes two holders. Nodes end no hold, but no longer renew
+//! locks with tokens up to the revocation's ballot. So the holds of these locks expire.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,23 +17,26 @@ use crate::rules::{NodeSet, Tick};
 pub(crate) struct Revocation {
     /// The owners that held the name with a ballot up to the revocation's, sorted.
     pub(crate) from: Vec<String>,
-    /// For how long the name may still be held; `None` if no node named a holder.
+    /// For how long the holders that nodes named may still hold the name; `None` if no node named a
+    /// holder.
     pub(crate) left: Option<Duration>,
-    /// Whether a quorum of voting nodes has revoked: nodes that could vote both before and after
-    /// the request. A holder has a quorum too, so one of these nodes has named the holder.
+    /// Whether a quorum of voting nodes has revoked. (Their votes counted both before the request
+    /// and after the replies.) A holder has a quorum too, so one of these nodes has named the
+    /// holder.
     pub(crate) truthful: bool,
     /// The reply of each node; empty if `truthful`.
     pub(crate) reports: Vec<NodeReport>,
 }
 
-/// Sends the revocation to all nodes, and waits until `until` for a quorum of nodes that vote.
-/// Fails with the reply of each node if no quorum has revoked, counting nodes that do not vote too.
+/// Sends the revocation to all nodes, and waits until a quorum of voting nodes has revoked, or
+/// until `until`. If fewer nodes than a quorum have revoked, voting or not, fails with the reply of
+/// each node.
 ///
 /// One quorum is enough: its nodes no longer renew or re-grant a lock with a token up to the
-/// ballot. Every other quorum includes one of these nodes. So each such lock is held on one of
-/// these nodes, and the reply of this node says how long the hold lasts. But a doubted node may
-/// have forgotten the hold, and a node under another list never had it. So a node counts only if it
-/// could vote before it got the request, and still can.
+/// ballot. Each lock is held by a quorum, and any two quorums share a node. So at least one of
+/// these nodes holds the lock, and its reply says how long the hold lasts. But a doubted node may
+/// have forgotten the hold, and a node under another list never had it. So a node counts only if
+/// its votes counted before the request, and still do.
 pub(crate) async fn revoke(voters: &Arc<Voters>, revoke: Revoke, until: Tick) -> Result<Revocation, Vec<NodeReport>> {
     let revoking = Revoking::new(voters.size, revoke.ballot);
     let round = Round::new(voters, revoke.ballot, revoking, None);
@@ -61,7 +64,7 @@ async fn enough(round: &Round<Revoking>, truthful: impl Fn() -> NodeSet) {
     }
 }
 
-/// The reply of each node. For a node that revoked but does not count, its state instead.
+/// The reply of each node. If a node revoked but does not count, its report is its present state.
 fn reports(voters: &Voters, round: &Round<Revoking>, uncounted: NodeSet) -> Vec<NodeReport> {
     let mut reports = round.reports(voters, None);
     uncounted.iter().for_each(|node| reports[node] = NodeReport::of_status(&voters.nodes[node].status()));
@@ -96,7 +99,7 @@ impl Revoking {
 }
 
 impl Count for Revoking {
-    /// Whether a quorum has revoked; false as soon as no quorum can revoke any more.
+    /// Whether a quorum has revoked. False as soon as too few nodes are left that can still revoke.
     type Verdict = bool;
 
     fn count(&mut self, node: usize, reply: &Reply, _: u64) {
@@ -104,8 +107,9 @@ impl Count for Revoking {
         let Ok(Outcome::Revoked { holder, ballot, left }) = reply else { return };
         self.done.insert(node);
         let Some(holder) = holder else { return };
-        // For `left`, a hold with a higher ballot counts too: other nodes may have granted the same
-        // lock with a lower ballot, which is its token.
+        // For `left`, a hold with a ballot above the revocation's counts too. Its lock may have a
+        // lower token that the revocation covers: a node may have granted this owner a higher
+        // ballot.
         self.told.left = self.told.left.max(Some(*left));
         if *ballot <= self.ballot
             && let Err(at) = self.told.from.binary_search(holder)

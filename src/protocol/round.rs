@@ -33,7 +33,7 @@ pub(super) trait Count: Send + 'static {
 #[derive(Debug)]
 pub(super) struct Round<T> {
     ballot: u64,
-    /// Notes replies for an owner that receives hints.
+    /// Passes replies on to the owner's receiver; `None` if the owner receives no hints.
     watch: Option<Watch>,
     state: Mutex<State<T>>,
     decided: Notify,
@@ -65,7 +65,7 @@ impl<T: Count> Round<T> {
         }
     }
 
-    /// Waits until a reply since the last call may have decided the round.
+    /// Waits until a reply that came after the last call may have decided the round.
     ///
     /// # Cancel safety
     /// Safe.
@@ -98,8 +98,8 @@ impl<T: Count> Round<T> {
 
 impl<T: Count> Sink for Round<T> {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
-        // Note the hand-over before the tally changes. A task that reads the tally and then the
-        // hand-overs must find this node in one of the two.
+        // Pass the reply on to the hand-overs before the tally changes. A task that reads the tally
+        // first and the hand-overs next must find this node in one of the two.
         let handed_over = self.watch.as_ref().is_some_and(|watch| watch.heard(node, &reply));
         let granted = matches!(reply, Ok(Outcome::Granted { .. }));
         let mut state = self.state();
@@ -109,11 +109,13 @@ impl<T: Count> Sink for Round<T> {
         }
         let decided = state.tally.is_worth_a_look();
         drop(state);
-        // Together with earlier pushes, this reply may decide the round before the tally does.
+        // If a node has handed the name over, the votes of pushes add to the tally. So this reply
+        // may make a quorum, although the tally alone has none.
         if decided || handed_over {
             self.decided.notify_one();
         }
-        // After a failed round the owner waits for news from its receiver, so wake it there too.
+        // After a failed round, the owner does not wait on this round, but on its receiver. So a
+        // late grant wakes the owner there.
         self.watch.iter().filter(|_| granted).for_each(Watch::wake);
     }
 }

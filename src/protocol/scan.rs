@@ -11,10 +11,10 @@ use super::voters::Voters;
 use crate::error::{NodeCause, NodeReport};
 use crate::node::{Name, Outcome, Reply, Scan};
 
-/// How many keys a node examines for a page, which takes about a millisecond.
+/// How many keys a node examines for one page. This takes about a millisecond.
 const KEYS: u32 = 1_000;
 
-/// The progress of the scan of one node.
+/// How far the scan of one node has come.
 #[derive(Debug)]
 enum Place {
     At(Arc<str>),
@@ -22,7 +22,7 @@ enum Place {
     Ended(Option<NodeReport>),
 }
 
-/// One page from each node that had a next page.
+/// One page from each node whose scan has not ended.
 #[derive(Debug, Default)]
 pub(crate) struct Turned {
     /// The names on these pages, held or not.
@@ -44,7 +44,7 @@ impl Pages {
         Self { nodes: (0..nodes).map(|_| Place::At(Scan::FIRST.into())).collect(), looked_at: 0 }
     }
 
-    /// The next page of each node that has one; `None` after the last page.
+    /// The next page of each node whose scan has not ended; `None` if all scans have ended.
     pub(crate) async fn turn(&self, voters: &Arc<Voters>, patience: Duration) -> Option<Turned> {
         let open = self.nodes.iter().enumerate().filter_map(|(node, place)| match place {
             Place::At(from) => Some((node, Scan { from: from.clone(), keys: KEYS })),

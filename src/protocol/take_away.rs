@@ -13,25 +13,27 @@ use crate::host::before;
 use crate::node::{Fault, Inspection, Name, Operation, Release, Revoke};
 use crate::rules::ballot::LIMIT;
 
-/// The most inspections after a revocation. One may be too few: a node names only one reader.
+/// The most inspections that look for holders after a revocation. One inspection may find too few:
+/// a node names only one of its readers.
 const TRIES: u32 = 1_000;
 
-/// A withdrawal is repeated for at least this time on a node that does not confirm it.
+/// A withdrawal that a node does not confirm is repeated for at least this time.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// The result of `revoke` or `force_release`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Taken {
-    /// The owners that nodes named, sorted. Some of them may never have held the name, since too
-    /// few nodes granted it. A node names only one of its readers. Empty if no node named an owner.
+    /// The owners that nodes named as holders, sorted. An owner among them may never have had the
+    /// lock, since too few nodes granted it. And readers may be missing, since a node names only
+    /// one of its readers. Empty if no node named an owner.
     pub from: Vec<String>,
     /// For how long the name may still be held, by the nodes' clocks. Zero if the name was freed at
-    /// once, and `None` if no node named a holder. Readers that came later count too, so this may
-    /// be longer than the revoked readers hold the name.
+    /// once, and `None` if no node named a holder. Readers that came after the revocation count
+    /// too, so the revoked readers may hold the name for a shorter time.
     pub left: Option<Duration>,
-    /// Tokens granted before the call are below this, and tokens granted after it are above. Tokens
-    /// granted during the call may be below or above.
+    /// Tokens granted before the call of `revoke` or `force_release` are below this, and tokens
+    /// granted after the call are above. Tokens granted during the call may be below or above.
     pub fence: u64,
 }
 
@@ -46,7 +48,7 @@ pub(crate) async fn take_away(voters: &Arc<Voters>, name: &Name, patience: Durat
 /// Frees a name on every node at once.
 pub(crate) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) -> Result<Taken> {
     let taking = Taking::look(voters, name, patience).await?;
-    // Revoke first: then no earlier holder is renewed, even if the nodes do not name all of them.
+    // Revoke first: then no revoked holder can renew, even if the nodes do not name all holders.
     let (Taken { from, mut left, fence }, known) = taking.revoke().await?;
     let mut freed = BTreeSet::new();
     for _ in 0..TRIES {
@@ -72,7 +74,7 @@ pub(crate) async fn free(voters: &Arc<Voters>, name: &Name, patience: Duration) 
     Ok(Taken { from: Vec::from_iter(from), left, fence })
 }
 
-/// Revokes all locks on a name with tokens up to `ballot`. `ballot` is above all ballots that the
+/// Takes away all locks on a name with tokens up to `ballot`. `ballot` is above all bars that the
 /// nodes returned. So it is above all tokens that were granted before the nodes were asked.
 struct Taking<'a> {
     voters: &'a Arc<Voters>,
@@ -102,7 +104,7 @@ impl<'a> Taking<'a> {
     }
 
     /// Revokes the locks, and lets each hold end by itself. The inner error means that there may be
-    /// more holders than were found.
+    /// holders that no node named.
     async fn revoke(&self) -> Result<(Taken, Result<()>)> {
         let until = self.voters.host.now() + self.patience;
         let revocation = Revoke { names: [self.name.clone()].into(), ballot: self.ballot };
@@ -113,7 +115,8 @@ impl<'a> Taking<'a> {
         Ok((Taken { from, left, fence: self.ballot }, known))
     }
 
-    /// Withdraws these owners' holds, which may last for `left`. Holds with higher ballots stay.
+    /// Withdraws these owners' holds, which may last for `left`. A hold with a ballot above the
+    /// revocation's stays.
     async fn free(&self, owners: &BTreeSet<String>, left: Duration) -> Result<()> {
         let until = self.voters.host.now() + self.patience;
         let start = |owner: &String| {
@@ -130,7 +133,8 @@ impl<'a> Taking<'a> {
 
     fn withdrawal(&self, owner: &str, left: Duration) -> ReleaseRequest {
         let (names, owner, ballot) = ([self.name.clone()].into(), owner.into(), self.ballot);
-        // At least `AGAIN`: a node that did not reply may hold the name for longer than `left`.
+        // The ttl is at least `AGAIN`: a node that did not reply may hold the name for longer than
+        // `left`.
         let (ttl, lease) = (left.max(AGAIN), AGAIN);
         let next = self.voters.next_ballot(ballot);
         let release = Release { names, owner, ttl, token: 0, ballot, next, place: None };
@@ -165,9 +169,9 @@ fn reports(voters: &Voters, survey: &Survey) -> Vec<NodeReport> {
     survey.said.iter().enumerate().map(report).collect()
 }
 
-/// Whether the name is free on the node, or its holder came later, with a ballot above `fence`. A
-/// reader does not count as later. A node names one reader, preferably one that was not revoked, so
-/// this reader may hide revoked readers.
+/// Whether no revoked owner holds the name on this node. It is free, or a writer holds it with a
+/// ballot above `fence`. A reader with a ballot above `fence` shows nothing: the node names one of
+/// its readers, preferably one that was not revoked.
 fn is_free(said: &Inspection, fence: u64) -> bool {
     said.holder.as_ref().is_none_or(|owner| said.ballot > fence && !Operation::is_shared(owner))
 }

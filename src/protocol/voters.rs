@@ -17,7 +17,7 @@ use crate::rules::ballot::LIMIT;
 use crate::rules::{Ballots, NodeSet, Size, Tick};
 use crate::spans::Spanned;
 
-/// How often a waiting caller checks whether a quorum may vote.
+/// Pause between two checks of a waiting caller whether a quorum may vote.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// An operation to send: its parent span, the operation, and the sink for the replies.
@@ -107,8 +107,8 @@ impl Voters {
         self.voting().len() >= self.size.quorum()
     }
 
-    /// If only hellos are missing, waits until a quorum may vote, or until `end`. Hellos are
-    /// missing after the process stood still.
+    /// If a quorum cannot vote only because hellos are missing, waits until it may vote, or until
+    /// `end`. Hellos are missing after the process stood still.
     pub(crate) async fn greeted(&self, end: Tick, shut: &CancellationToken) {
         while self.may_vote_soon() && self.host.now() < end && !shut.is_cancelled() {
             sleep_until(&self.host, end.min(self.host.now() + LOOK)).await;
@@ -131,7 +131,8 @@ impl Voters {
         true
     }
 
-    /// Whether so many nodes are quarantined beyond `end` that no quorum can vote before `end`.
+    /// Whether no quorum can vote before `end`, since too many nodes are quarantined until after
+    /// `end`.
     pub(crate) fn are_quarantined_past(&self, end: Tick) -> bool {
         let (now, blocking) = (self.host.now(), self.size.blocking() as usize);
         let is = |node: &&Arc<dyn Node>| matches!(node.status().state, NodeState::Quarantined { left, .. } if now + left > end);
@@ -143,7 +144,7 @@ impl Voters {
         self.other().clone()
     }
 
-    /// Sets or clears `other_list`. Returns whether it is set now and was not before.
+    /// Sets or clears `other_list`. Returns true if this call has set it and it was clear.
     pub(super) fn meet(&self, other: Option<Arc<str>>) -> bool {
         let is = other.is_some();
         std::mem::replace(&mut *self.other(), other).is_none() && is
@@ -221,12 +222,13 @@ impl Voters {
         })
     }
 
-    /// A new ballot above `told` for the next waiter after a release; 0 if ballots are used up.
+    /// A new ballot above `told`, with which a node hands a name over to its next waiter; 0 if
+    /// ballots are used up.
     pub(crate) fn next_ballot(&self, told: u64) -> u64 {
         self.ballots.next(self.host.wall(), told).unwrap_or(0)
     }
 
-    /// Takes note of a fence that a node returned.
+    /// Takes note of a fence that a node returned, so that later ballots are higher.
     pub(crate) fn seen(&self, fence: u64) {
         self.ballots.seen(fence, self.host.wall());
     }
@@ -238,8 +240,8 @@ impl Voters {
 
     /// The ticket of an acquisition that begins now, in microseconds. It is the median of the wall
     /// clock and the clocks of all nodes that have replied. So a client with a wrong clock does not
-    /// get a place before or behind all others. If there are two middle values, the later one is
-    /// used, so that the client comes after others rather than before them.
+    /// get a place before or behind all other clients. If there are two middle values, the later
+    /// one is used: then the client comes after others rather than before them.
     pub(crate) fn ticket(&self) -> u64 {
         let now = self.host.now().since_origin().as_micros().cast_signed();
         let mine = i128::from(micros(self.host.wall()));
@@ -258,7 +260,8 @@ impl Voters {
         self.nodes.iter().filter_map(left).min()
     }
 
-    /// How long a quorum takes to answer: a moving average over rounds. Zero until measured.
+    /// How long a quorum takes to answer: a moving average over rounds. Zero before the first
+    /// measurement.
     pub(crate) fn round_trip(&self) -> Duration {
         Duration::from_nanos(self.round_trip.load(Ordering::Relaxed))
     }

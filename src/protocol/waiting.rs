@@ -2,8 +2,8 @@
 //!
 //! A node hands a free name over to its first live waiter, and sends the waiter a push. Pushes of a
 //! quorum grant the lock. But a push can be lost, and a hold can expire without a release. So a
-//! waiter also asks by itself: when a hold ends, when a node may vote again, and at the interval
-//! that it announced. These asks also renew its places in the queues.
+//! waiter also asks without a push: when a hold ends, when the quarantine of a node ends, and at
+//! the interval that it announced. Each ask also renews the waiter's places in the queues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,11 @@ use crate::rules::{Decision, Tick, Won};
 pub(super) struct Failed {
     /// How many rounds failed in a row. Rounds that left only places in queues do not count.
     pub(super) failures: u32,
-    /// Whether some nodes keep no place for the owner. Then the owner asks again after a pause.
+    /// Whether some nodes may keep no place for the owner. If so, the owner asks again after a
+    /// short pause.
     pub(super) soon: bool,
-    /// The time until a hold ends, if a node returned such a time.
+    /// The time until a hold that nodes returned ends, plus the owner's own delay
+    /// (`Attempt::defers`).
     pub(super) told: Option<Duration>,
 }
 
@@ -45,7 +47,7 @@ pub(super) async fn until_worth_asking(
     loop {
         match attempt.decide(voters.host.now()) {
             Some(Decision::Won(won)) => return Some(won),
-            // A quorum granted, but with different ballots: ask again with one ballot.
+            // A quorum granted or pushed, but with different ballots: ask again with one ballot.
             Some(Decision::Lift) if attempt.heard().is_some_and(|heard| heard.pushed.is_some()) => return None,
             _ => {}
         }
@@ -68,7 +70,8 @@ fn worth(heard: &Heard, voters: &Voters, began: Tick, gathering: Duration) -> Ti
     let late = heard.late.then_some(began);
     let quorum = voters.size.quorum();
     match heard.pushed.into_iter().chain(late).min() {
-        // A quorum has pushed, but did not win: the pushes came too late, or do not count.
+        // A quorum has pushed, but the caller has not won: the pushes came too late, or do not
+        // count. So ask at once.
         Some(some) if heard.pushes.len() >= quorum => some,
         Some(some) => heard.ask_at.min(some + gathering),
         None => heard.ask_at,

@@ -16,7 +16,7 @@ use crate::rules::Tick;
 /// The acquisitions of one client that wait or hold a lock, and the client's observers.
 #[derive(Debug)]
 pub(crate) struct Wakeups {
-    /// The client's id: `host/pid/uuid`, which nobody can guess.
+    /// The client's id: `host/pid/uuid`. Nobody can guess the random `uuid`.
     client: String,
     host: Arc<dyn Host>,
     takes_back: OnceLock<Arc<dyn TakesOrphans>>,
@@ -30,7 +30,7 @@ pub(crate) struct Wakeups {
     wasted: Counter,
 }
 
-/// The state of an acquisition, which decides what its hints do.
+/// The state of an acquisition, which decides what happens to a hint for it.
 #[derive(Clone, Debug)]
 pub(super) enum PushOutcome {
     /// The acquisition waits for the lock.
@@ -46,8 +46,8 @@ impl PushOutcome {
         match (self, other) {
             (Self::PushReceiver(one), Self::PushReceiver(other)) => Arc::ptr_eq(one, other),
             (Self::Holds(one), Self::Holds(other)) => one == other,
-            // `Ended` does not store the owner. A writer and the reader that follows it share a
-            // number. The entry belongs to the one that ends last.
+            // A writer and the reader that it becomes share a number and this entry. `Ended` does
+            // not say which of them has ended, so the one that ends last removes the entry.
             (Self::Ended(_), Self::Holds(_)) => true,
             _ => false,
         }
@@ -74,7 +74,8 @@ pub(super) trait TakesOrphans: std::fmt::Debug + Send + Sync {
 }
 
 impl Wakeups {
-    /// `heard` counts hints that reach an acquisition or an observer; `wasted` counts the others.
+    /// `heard` counts hints that reach an acquisition or an observer; `wasted` counts all other
+    /// hints.
     pub(crate) fn new(client: String, host: Arc<dyn Host>, (heard, wasted): (Counter, Counter)) -> Arc<Self> {
         Arc::new(Self {
             client,
@@ -94,13 +95,13 @@ impl Wakeups {
         let _ = self.takes_back.set(takes_back);
     }
 
-    /// From now on, `receiver` gets the hints for acquisition `number`.
+    /// Passes the hints for acquisition `number` to `receiver` from now on.
     pub(super) fn add(&self, number: u64, receiver: Arc<PushReceiver>) {
         self.receivers().insert(number, PushOutcome::PushReceiver(receiver));
     }
 
     /// Replaces the entry of acquisition `number`, if it is still `before`. After a downgrade, the
-    /// reader has its writer's number, so the entry may be the reader's and not the writer's.
+    /// reader has its writer's number. So the entry may belong to the reader by now.
     pub(super) fn turn(&self, number: u64, before: &PushOutcome, next: PushOutcome) {
         let mut receivers = self.receivers();
         let hearing = receivers.get_mut(&number).filter(|hearing| hearing.is(before));
@@ -140,7 +141,7 @@ impl Listener for Wakeups {
     }
 
     fn hint(&self, node: usize, hint: &Hint) {
-        // A hint may be for another client of the same node.
+        // The hint may be for another client that shares the connection to this node.
         let number = hint.address().filter(|(client, _)| *client == self.client).map(|(_, number)| number);
         let hearing = number.and_then(|number| self.receivers().get(&number).cloned());
         let counter = if hearing.is_some() { &self.heard } else { &self.wasted };
