@@ -141,7 +141,7 @@ impl Listener for Wakeups {
     }
 
     fn hint(&self, node: usize, hint: &Hint) {
-        // The hint may be for another client that shares the connection to this node.
+        // A memory node sends each hint to all its clients, so ignore hints for other clients.
         let number = hint.address().filter(|(client, _)| *client == self.client).map(|(_, number)| number);
         let hearing = number.and_then(|number| self.receivers().get(&number).cloned());
         let counter = if hearing.is_some() { &self.heard } else { &self.wasted };

@@ -1,4 +1,5 @@
-//! The decisions of one acquisition: whether its votes win the lock, and which asks to withdraw.
+//! The decisions of one acquisition: whether its votes win the lock, and which nodes may hold the
+//! name.
 //!
 //! This is a pure state machine: the caller passes in the time, and counts votes into the tallies.
 //! The asynchronous code (`protocol::attempt`) carries out the decisions. The model checker
@@ -11,11 +12,12 @@ use super::tally::{Cause, ClaimTally, Verdict};
 use super::tick::Tick;
 use super::validity::MAX_ROUND;
 
-/// How many times one round may ask again at once with a higher ballot. Then the round fails.
+/// How many times one round may ask again at once with a higher ballot. If another ask would be
+/// needed after that, the round fails.
 pub const LIFTS: usize = 3;
 
-/// Returns the votes of one ask. In the client, tasks that receive replies share these votes and
-/// add to them. The model checker uses a plain [`ClaimTally`].
+/// The votes of one ask. In the client, these are shared with the tasks that receive replies and
+/// add votes. The model checker uses a plain [`ClaimTally`].
 pub trait Votes {
     /// The votes so far.
     fn tally(&self) -> ClaimTally;
@@ -30,7 +32,7 @@ impl Votes for ClaimTally {
 /// One ask: a claim that is sent to all nodes at once, with one ballot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ask<V> {
-    /// The time just before the first request was sent: the nodes' ttls begin later.
+    /// The time just before the first request was sent. So each node's ttl begins later than `t0`.
     pub t0: Tick,
     /// The ballot of the ask.
     pub ballot: u64,
@@ -53,15 +55,16 @@ pub enum Decision {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acquisition<V> {
     terms: Terms,
-    /// The highest ballot that was withdrawn on any node. Votes with this or a lower ballot are
+    /// The highest ballot that was withdrawn on any node. Votes with ballots up to this one are
     /// void.
     withdrawn: u64,
     /// The asks of the last round.
     asks: Vec<Ask<V>>,
     /// Whether the last round has failed, so that the next ask begins a new round.
     waits: bool,
-    /// Two sets of nodes. The first set may have received an ask of an earlier round. The second
-    /// set may hold the name because of such an ask. Asks before the last withdrawal do not count.
+    /// Two sets of nodes, by the asks of the rounds before the last one, back to the last
+    /// withdrawal. The first: the nodes that may have received one of these asks. The second: the
+    /// nodes that may hold the name because of one of them.
     before: (NodeSet, NodeSet),
     /// The highest ballot of all asks.
     highest: u64,
@@ -97,7 +100,7 @@ impl<V: Votes> Acquisition<V> {
         self.asks.last()
     }
 
-    /// The last ask, to count votes in its tally.
+    /// The last ask, so that the caller can count votes in its tally.
     pub fn last_mut(&mut self) -> Option<&mut Ask<V>> {
         self.asks.last_mut()
     }
@@ -105,15 +108,15 @@ impl<V: Votes> Acquisition<V> {
     /// Decides at `now` by the votes of the last ask and by the hand-overs. Returns `None` if more
     /// votes are needed.
     ///
-    /// This checks the validity and [`MAX_ROUND`] at the time of the decision, because the process
-    /// may have been suspended after the last vote.
+    /// Checks at `now` that enough validity is left and that no vote is older than [`MAX_ROUND`]:
+    /// the process may have been suspended after the last vote.
     #[must_use]
     pub fn decide(&self, now: Tick, handed: &Handovers) -> Option<Decision> {
         self.decide_by(now, handed, NodeSet::first(64))
     }
 
-    /// Like [`decide`](Self::decide), but counts only votes of the nodes in `voting`. The caller
-    /// leaves out a node that came into doubt after it voted.
+    /// Like [`decide`](Self::decide), but counts only votes of the nodes in `voting`. So the caller
+    /// can leave out a node that came into doubt after it voted.
     #[must_use]
     pub fn decide_by(&self, now: Tick, handed: &Handovers, voting: NodeSet) -> Option<Decision> {
         let ask = self.asks.last().filter(|ask| ask.ballot > self.withdrawn)?;
@@ -127,7 +130,8 @@ impl<V: Votes> Acquisition<V> {
             Verdict::Won if self.in_time(ask.t0, now) && granted.len() >= self.terms.size.quorum() => {
                 Decision::Won(self.won(ask, granted))
             }
-            // Nodes that have not answered yet may complete a quorum of nodes in `voting`.
+            // A quorum granted, but not all of these nodes are in `voting`. Open nodes may still
+            // complete a quorum within `voting`.
             Verdict::Won if self.in_time(ask.t0, now) && granted.or(open).len() >= self.terms.size.quorum() => {
                 return None;
             }
@@ -143,8 +147,8 @@ impl<V: Votes> Acquisition<V> {
     }
 
     /// Whether to ask with a higher ballot (lift) before the last ask has a verdict: see
-    /// [`ClaimTally::may_lift`]. Call this only if no node has pushed. The last lift of a round
-    /// always waits for the verdict.
+    /// [`ClaimTally::may_lift`]. Call this only if no node has pushed. If only one lift is left, it
+    /// waits for the verdict.
     #[must_use]
     pub fn may_lift_early(&self) -> bool {
         let liftable = |ask: &Ask<V>| {
@@ -170,8 +174,7 @@ impl<V: Votes> Acquisition<V> {
         })
     }
 
-    /// Whether the win `won` still counts at `now`: no vote is too old, and enough validity is
-    /// left.
+    /// Whether `won` still counts at `now`: no vote is too old, and enough validity is left.
     #[must_use]
     pub fn holds(&self, won: &Won, now: Tick) -> bool {
         now < won.deadline.minus(won.least) && now < won.t0 + MAX_ROUND
@@ -188,13 +191,13 @@ impl<V: Votes> Acquisition<V> {
         Won { t0, ballot, highest, handed_over: false, deadline, least, granted, backers, may_hold }
     }
 
-    /// The nodes that may have received a claim since the last withdrawal.
+    /// The nodes that may have received an ask that was sent after the last withdrawal.
     fn sent(&self) -> NodeSet {
         self.asks.iter().fold(self.before.0, |sent, ask| sent.or(ask.votes.tally().sent()))
     }
 
-    /// The nodes that may hold the name because of an ask since the last withdrawal. This leaves
-    /// out the nodes whose vote on each of these asks was `Refused` or `Unsent`.
+    /// The nodes that may hold the name because of an ask that was sent after the last withdrawal.
+    /// A node is left out if its vote on each of these asks was `Refused` or `Unsent`.
     #[must_use]
     pub fn may_hold(&self) -> NodeSet {
         self.asks.iter().fold(self.before.1, |held, ask| held.or(ask.votes.tally().may_hold()))
@@ -206,10 +209,10 @@ impl<V: Votes> Acquisition<V> {
         self.highest
     }
 
-    /// Whether a failed round left only places in queues, or hand-overs after its last ask
-    /// (`handed_since`). If so, the owner does not withdraw, since a withdrawal would void votes
-    /// that are still to come. Otherwise the owner may hold the name on a few nodes, so it
-    /// withdraws.
+    /// Whether the failed round left only places in queues, or hand-overs after its last ask
+    /// (`handed_since`). If so, the owner does not withdraw, since a withdrawal would void pushes
+    /// that are still to come. Otherwise the owner withdraws, since a few nodes may hold the name
+    /// for it.
     #[must_use]
     pub fn only_waits(&self, handed: &Handovers, handed_since: bool) -> bool {
         let tally = self.asks.last().map(|ask| ask.votes.tally());
@@ -218,8 +221,8 @@ impl<V: Votes> Acquisition<V> {
         nothing_granted && (waits || handed_since)
     }
 
-    /// Continues after a failed round without a withdrawal: the next ask begins a new round. Nodes
-    /// may still hold the name because of the asks of the failed round.
+    /// Ends the round without a withdrawal: the next ask begins a new round. Nodes may still hold
+    /// the name because of the asks of the round that ended.
     pub const fn wait(&mut self) {
         self.waits = true;
     }
@@ -230,7 +233,7 @@ impl<V: Votes> Acquisition<V> {
         self.asks.last().map_or_else(NodeSet::default, |ask| ask.votes.tally().unheard())
     }
 
-    /// Records that all asks are withdrawn, and all grants with ballots up to `ballot`.
+    /// Records that all asks so far are withdrawn, and all grants with ballots up to `ballot`.
     pub fn withdraw(&mut self, ballot: u64) {
         self.asks.clear();
         self.before = (NodeSet::default(), NodeSet::default());

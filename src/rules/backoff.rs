@@ -5,13 +5,14 @@ use std::time::Duration;
 /// Bounds of the pause between two rounds.
 ///
 /// Full jitter (<https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/>): each
-/// pause is drawn evenly from zero to a ceiling, which doubles with every failure. The ceiling
-/// begins at two measured round trips or more: clients that ask faster split each other's votes.
+/// pause is drawn evenly from zero to a ceiling, which doubles with every failure. The first
+/// ceiling is at least two measured round trips: clients that ask more often split each other's
+/// votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The ceiling is never lower than this. Default 5 ms.
     pub min: Duration,
-    /// The ceiling is never higher than this, except on slow networks. Default 250 ms.
+    /// The ceiling is never higher than this, unless two round trips take longer. Default 250 ms.
     pub max: Duration,
 }
 
@@ -22,7 +23,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The longest pause after failure number `failures` (from 0). It is at least two round trips.
+    /// The longest pause after failure number `failures`, counted from 0. It is at least two round
+    /// trips.
     #[must_use]
     pub fn ceiling(self, failures: u32, round_trip: Duration) -> Duration {
         let base = self.min.max(round_trip.saturating_mul(2));

@@ -3,14 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Ballots are below 2^53: a node's Lua computes in doubles, and must compare ballots exactly.
+/// Ballots are below this limit, 2^53: a node's Lua computes in doubles, and must compare ballots
+/// exactly.
 pub const LIMIT: u64 = 1 << 53;
 
-/// Gives out ballots: each is `max(highest number seen + 1, wall clock in microseconds)`.
+/// Gives out ballots. Each is `max(highest recorded fence or ballot + 1, wall clock in
+/// microseconds)`.
 ///
-/// The wall clock only saves a round trip, since it is usually above all fences. If it is not, a
-/// node answers `stale` with its fence, and the next ballot is above that fence. So the order of
-/// ballots never depends on the clock.
+/// The wall clock only saves a round trip, since it is usually above all fences. If a fence is
+/// above the clock, a node answers `stale` with this fence, and the next ballot is above the fence.
+/// So the order of ballots never depends on the clock.
 ///
 /// A fence that is further than [`FAR`] ahead of the wall clock raises only the ballots of the
 /// acquisitions that received it. One corrupt fence must not raise the ballots of all names.
@@ -48,7 +50,7 @@ impl Ballots {
     }
 }
 
-/// The next number of the sequence. `highest` is the highest number so far: a recorded fence, or a
+/// The next ballot of all names. `highest` is the highest number so far: a recorded fence, or a
 /// number that this function returned.
 #[must_use]
 pub fn dealt(highest: u64, wall: Duration) -> u64 {
@@ -63,7 +65,8 @@ pub fn lifted(dealt: u64, told: u64) -> Option<u64> {
     Some(dealt.max(told.saturating_add(1))).filter(|&ballot| ballot < LIMIT)
 }
 
-/// The wall clock in microseconds. A clock beyond the limit (the year 2255) is wrong: use 0 then.
+/// The wall clock in microseconds. A clock beyond [`LIMIT`] (the year 2255) is wrong: this counts
+/// as 0.
 fn believed(wall: Duration) -> u64 {
     Some(micros(wall)).filter(|&wall| wall < LIMIT).unwrap_or(0)
 }

@@ -1,7 +1,7 @@
 //! What the grants of an ask and the pushes of nodes decide together.
 //!
 //! Only votes with the same ballot are added up. A grant counts until the validity of its ask ends.
-//! Each push has its own end. The lock may be relied on until the quorum's first vote ends.
+//! Each push has its own end. The lock may be relied on until the first vote of the quorum ends.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::validity::{MAX_ROUND, Validity};
 pub struct Terms {
     /// How many nodes there are.
     pub size: Size,
-    /// The requested ttl, and how much of it may be relied on.
+    /// The ttl of the claim, and how much of it may be relied on.
     pub validity: Validity,
     /// How much validity must be left when the round is won.
     pub min_validity: Duration,
@@ -43,11 +43,11 @@ pub(super) struct Combination<'a> {
 #[derive(Clone, Debug)]
 pub(super) enum Sum {
     /// A quorum of votes has the same ballot. The fields `highest` and `may_hold` cover only these
-    /// votes. The caller adds the other asks.
+    /// votes. The caller adds what other asks and pushes contribute.
     Won(Won),
-    /// No ballot has a quorum, but a higher ballot may get one.
+    /// No ballot can get a quorum now, but a new ask with a higher ballot may get one.
     Apart,
-    /// No quorum is possible, whatever the other nodes answer.
+    /// No ballot can get a quorum, whatever the other nodes answer.
     OutOfReach,
 }
 
@@ -63,7 +63,7 @@ pub struct Won {
     pub highest: u64,
     /// Whether a push is among the votes. If so, the lock has little time left: renew it soon.
     pub handed_over: bool,
-    /// Until when the lock may be relied on without a renewal.
+    /// Until when the lock may be relied on if it is not renewed.
     pub deadline: Tick,
     /// How much validity must be left when the round is won.
     pub least: Duration,
@@ -101,7 +101,8 @@ impl Combination<'_> {
             return None;
         }
         let min_validity = self.terms.min_validity;
-        // Ignore a push with too little time left: this node's grant of the ask may last longer.
+        // Ignore a push with too little time left: this node may also have granted the ask, and the
+        // grant may last longer.
         let counts = |push: &Pushed| push.ballot > self.withdrawn && now < push.ends().minus(push.least(min_validity));
         if let Some(push) = self.handed.vote(node, now).filter(counts) {
             let (ends, least) = (push.ends(), push.least(min_validity));
@@ -135,7 +136,9 @@ impl Combination<'_> {
         })
     }
 
-    /// Why no quorum is possible; `None` if one is. `Apart` if only different ballots prevent one.
+    /// Why no quorum is possible; `None` if a quorum is still possible. Nodes that called the
+    /// ballot stale, and votes with a lower ballot than others, count only for `Apart`: see
+    /// [`Sum`].
     fn blocked(&self, votes: &[Counted]) -> Option<Sum> {
         let blocking = self.terms.size.blocking();
         let pushes: NodeSet = votes.iter().filter(|vote| vote.pushed).map(|vote| vote.node).collect();
@@ -147,8 +150,9 @@ impl Combination<'_> {
         (against + apart + self.outvoted(votes) >= blocking).then_some(Sum::Apart)
     }
 
-    /// How many votes cannot change, and have a ballot below the highest of all ballots. A vote may
-    /// change if its node has not answered the ask yet, and the ask has a higher ballot.
+    /// How many votes have a ballot below the highest one, and cannot change any more. A vote may
+    /// still change if its node has not answered the ask yet, and the ask's ballot is above the
+    /// vote's.
     fn outvoted(&self, votes: &[Counted]) -> u32 {
         let top = votes.iter().map(|vote| vote.ballot).max();
         let pending = |vote: &&Counted| vote.ballot < self.ballot && self.tally.is_open(vote.node);

@@ -1,19 +1,20 @@
-//! The restart guard and the clock guard: which node may vote on claims, and from when.
+//! The restart guard and the clock guard: from when on a node may vote on claims.
 //!
-//! This file decides from a node's record and process whether the node may have forgotten
-//! something. `clock.rs` decides whether the node's clock was stepped. `wait.rs` says how long a
-//! doubted node does not vote.
+//! This file decides by a node's record and process whether the node may have forgotten grants.
+//! `clock.rs` decides whether the node's clock was stepped. `wait.rs` says for how long the votes
+//! of a doubted node do not count.
 //!
 //! A node that lost its memory may grant a name twice. A node whose clock was stepped may have
-//! ended a hold early. Neither node may vote on claims until all affected holds are over. So a node
-//! votes once its record is `max_ttl` old and its last doubt began at least `max_ttl` ago. This one
-//! rule covers a restart, FLUSHALL, an old data file and a failover.
+//! ended a hold early. Neither of these nodes may vote on claims until all affected holds are over.
+//! So a node votes once its record is `max_ttl` old and its last doubt began at least `max_ttl`
+//! ago. This one rule covers a restart, FLUSHALL, an old data file and a failover.
 //!
-//! Renewals may count sooner: a node that replies `extended` holds the name for its owner now. But
+//! Renewals may count earlier: a node that replies `extended` holds the name for its owner now. But
 //! `extended` must not count at once, because another client's round may still count a grant that
 //! the node has forgotten. No vote for a claim counts for longer than
-//! [`MAX_ROUND`](super::validity::MAX_ROUND). So no such round is left after `1.02 * MAX_ROUND`, if
-//! clocks run apart by 1 %. `docs/protocol.md`, "Doubted nodes", has an example and the proof.
+//! [`MAX_ROUND`](super::validity::MAX_ROUND). So if clocks run apart by 1 % at most, no round
+//! counts a forgotten grant later than `1.02 * MAX_ROUND` after the node forgot it.
+//! `docs/protocol.md`, "Doubted nodes", has an example and the proof.
 
 mod clock;
 mod granted;
@@ -35,10 +36,11 @@ use super::tick::Tick;
 ///
 /// # What cannot be seen
 ///
-/// A client judges a node by its record, its process and its clock. It does not notice:
+/// A client judges a node by the node's record, process and clock. The client does not notice:
 ///
 /// - A lock that is removed while the record stays: a `DEL` by hand, eviction, an old snapshot.
-/// - An event before this client first saw the node, if the record shows no trace of it.
+/// - An event before this client first saw the node, if the node's record shows no trace of the
+///   event.
 /// - A step of the clock that is undone before the next reply.
 /// - A step that drift could explain: at most 1 % of the time since the last reply, plus the round
 ///   trips of both replies.
@@ -55,8 +57,8 @@ pub enum Doubt {
     Forgot,
     /// The node's clock was stepped.
     ClockStepped,
-    /// The node forgot locks, and all these locks have ended since. But it votes only after it is
-    /// synced: its fences must first be raised to the ballots that other nodes have granted.
+    /// The node forgot locks, and all these locks have ended by now. But the node votes only after
+    /// it is synced: its fences must first be raised to the ballots that other nodes have granted.
     Unsynced,
 }
 
@@ -94,13 +96,14 @@ pub struct RestartGuard {
     offset: Option<Offset>,
     /// The server's process, as INFO showed it last.
     process: Option<Arc<str>>,
-    /// Whether the process has changed since the last record, or the server was seen as a replica.
+    /// Whether the process has changed since the last record was received, or the server was seen
+    /// as a replica.
     replaced: bool,
     /// The last record that was received.
     record: Option<Record>,
-    /// Whether the node had a record at its last hello.
+    /// Whether the node showed a record in its last answer to a hello.
     present: bool,
-    /// The wait that follows from the record's age.
+    /// The wait that follows from the age of the record.
     young: Wait,
     doubted: Option<(Doubt, Wait)>,
     granted: Granted,
@@ -108,8 +111,8 @@ pub struct RestartGuard {
 }
 
 impl RestartGuard {
-    /// A guard for locks of up to `max_ttl`; zero switches the guard off. `rate` is the share by
-    /// which two clocks may run apart.
+    /// A guard for locks with ttls up to `max_ttl`; zero switches the guard off. `rate` is the
+    /// share by which two clocks may run apart.
     #[must_use]
     pub fn new(max_ttl: Duration, rate: f64) -> Self {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share, from 0 to 1")]
@@ -129,9 +132,9 @@ impl RestartGuard {
         }
     }
 
-    /// Records the server's process, as INFO showed it. A record of another process does not count
-    /// until a hello has written the present process into the record. If one connection shows both
-    /// the process and the record, call this before [`hello`](Self::hello).
+    /// Records the server's process, as INFO showed it. If this is another process than before, the
+    /// node has no vote until a hello returns a record of the present process. If one connection
+    /// shows both the process and the record, call this before [`hello`](Self::hello).
     pub fn meets_process(&mut self, process: &str) {
         self.replaced |= self.process.as_deref().is_some_and(|known| !is_same_process(known, process));
         self.process = Some(process.into());
@@ -159,16 +162,16 @@ impl RestartGuard {
         self.present = true;
     }
 
-    /// Raises a doubt if this record shows that the node may have forgotten something.
+    /// Raises a doubt if this record shows that the node may have forgotten grants.
     fn compare(&mut self, record: &Record, sent: Tick, received: Tick) {
         let replaced = self.replaced && self.process.as_deref().is_none_or(|process| record.is_of(process));
         self.replaced &= !replaced;
         let other = self.record.as_ref().filter(|known| known.id != record.id);
         if let Some(known) = other {
             let restarted = replaced || known.process != record.process;
-            // Count the doubt from when the record was made, so that it ends at the same time for
-            // all clients. A record that counted as old at once does not show when it was made, so
-            // count from now.
+            // The doubt begins when the record was made, so that it ends at the same time for all
+            // clients. A record that counted as old at once does not show when it was made. In this
+            // case, the doubt begins now.
             let age = if record.word.is_none() { record.age } else { Duration::ZERO };
             self.doubt(if restarted { Doubt::Restarted } else { Doubt::Forgot }, age, received);
             self.granted = Granted::default();
@@ -180,16 +183,16 @@ impl RestartGuard {
         }
     }
 
-    /// Records that a grant of this ballot was counted at `now`. If a later record has a lower
-    /// `high`, the node has lost that grant.
+    /// Records that a grant with this ballot was counted at `now`. If the record of a later hello
+    /// has a lower `high`, the node has forgotten this grant.
     pub fn granted(&mut self, ballot: u64, now: Tick) {
         let time = self.offset.map(Offset::time);
         self.granted.count(ballot, time, now);
     }
 
-    /// Checks the record's `id` in a reply that was received at `now`. `id` is `None` if the reply
-    /// showed no record. Returns false if the known record has another id. If so, the reply counts
-    /// as `forgot`.
+    /// Checks the `id` of the record in a reply that was received at `now`. `id` is `None` if the
+    /// reply showed no record. Returns false if this client knows a record with another id. The
+    /// reply then counts as `forgot`.
     pub fn showed(&mut self, id: Option<&str>, now: Tick) -> bool {
         let same = self.record.is_none() || self.record().map(|known| &*known.id) == id;
         if !same {
@@ -198,13 +201,14 @@ impl RestartGuard {
         same
     }
 
-    /// The node's record; `None` if its last hello showed none, or no hello was answered.
+    /// The node's record; `None` if its last answer to a hello showed none, or if no hello was
+    /// answered.
     #[must_use]
     pub fn record(&self) -> Option<&Record> {
         self.record.as_ref().filter(|_| self.present)
     }
 
-    /// The id of the last record that was received, even if the node has lost that record since.
+    /// The id of the last record that was received, even if the node has lost this record by now.
     #[must_use]
     pub fn id(&self) -> Option<&Arc<str>> {
         self.record.as_ref().map(|record| &record.id)
@@ -216,7 +220,7 @@ impl RestartGuard {
         std::mem::replace(&mut self.news, false)
     }
 
-    /// Records a doubt that had lasted for `age` at `now`.
+    /// Records a doubt that began `age` before `now`.
     fn doubt(&mut self, why: Doubt, age: Duration, now: Tick) {
         if self.max_ttl.is_zero() {
             return;
@@ -227,7 +231,8 @@ impl RestartGuard {
             self.doubted = Some((why, wait));
             return;
         };
-        // A restart replaces the reason: the clock and the memory are now those of another process.
+        // A restart replaces the known reason, since the clock and the memory now belong to another
+        // process.
         let renames = known != Doubt::Unsynced && why == Doubt::Restarted;
         let why = if last.until > wait.until && !renames { known } else { why };
         self.doubted = Some((why, last.longer(wait)));

@@ -1,11 +1,12 @@
-//! Hand-overs of names to a waiter: its places in the nodes' queues, and which pushes are votes.
+//! The places of a waiter in the nodes' queues, and which pushes to this waiter are votes.
 //!
 //! A node that refuses a waiter's claim gives the waiter a place in its queue. Once the name is
-//! free, the node grants it to the waiter, and sends a push. The push answers the waiter's last
-//! claim that the node has confirmed. The waiter cannot see how long the push took to arrive. But
+//! free, the node grants it to the waiter, and sends a push. The push answers the last claim of the
+//! waiter that the node has confirmed. The waiter cannot see how long the push took to arrive. But
 //! the node granted the name after that claim was sent. So the waiter counts the hold from the
-//! moment when it sent that claim. A withdrawal may give a place back, but no reply confirms this
-//! place. A push to such a place counts from the last confirmed claim, or not at all.
+//! moment when it sent that claim. A withdrawal may give the waiter a place again, but no reply
+//! confirms this place. If the node pushes because of such a place, the push counts from the last
+//! confirmed claim, or not at all.
 
 use std::time::Duration;
 
@@ -33,8 +34,8 @@ impl Stamp {
 /// How long a hand-over lasts: the ttl, but at most 3 s plus four round trips, and at most
 /// [`MAX_ROUND`].
 ///
-/// This is long enough for the messages to arrive. It is short, because a waiter that has died
-/// keeps the name until the hand-over ends.
+/// This is long enough for the push and the first renewal. It is no longer, because a waiter that
+/// has died keeps the name until the hand-over ends.
 #[must_use]
 pub fn lasts(ttl: Duration, drift: Drift, round_trip: Duration) -> Validity {
     let long = Duration::from_secs(3).saturating_add(round_trip.saturating_mul(4));
@@ -43,36 +44,36 @@ pub fn lasts(ttl: Duration, drift: Drift, round_trip: Duration) -> Validity {
     Validity::new(long, drift)
 }
 
-/// How long a waiter waits between two asks, if a hand-over lasts for `lasts`. A hand-over counts
-/// from the last ask. So the first two waiters of any queue (`soon`) ask often, to have most of a
-/// hand-over left. Other waiters ask only to keep their places.
+/// How long a waiter waits between two asks, if a hand-over lasts for `lasts`. The time of a
+/// hand-over counts from the last ask. So a waiter that is first or second in any queue (`soon`)
+/// asks often, to have most of a hand-over left. Other waiters ask only to keep their places.
 #[must_use]
 pub fn again(lasts: Duration, ttl: Duration, soon: bool) -> Duration {
     if soon { lasts / 4 } else { lasts.max(ttl / 3) }
 }
 
-/// How long a waiter pauses after another owner's hold has ended. `rank` is the waiter's best place
-/// in any queue. The first two waiters ask at once. For each further place, the pause is a quarter
-/// of a hand-over (`lasts`) longer. Without these pauses, all waiters would ask at the same moment,
-/// each time a holder renews.
+/// How long a waiter pauses after the end of another owner's hold before it asks. `rank` is the
+/// waiter's best place in any queue. The first two waiters ask at once. For each place behind the
+/// second, the pause is a quarter of a hand-over (`lasts`) longer. Without these pauses, all
+/// waiters would ask at the same moment, each time a holder renews.
 #[must_use]
 pub fn defers(lasts: Duration, rank: u32) -> Duration {
     (lasts / 4).saturating_mul(rank.saturating_sub(2))
 }
 
-/// A registration in a node's queue, which the node has confirmed.
+/// A place in a node's queue that the node has confirmed in its reply to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Registered {
-    /// The time just before the claim was sent. A hand-over that answers this claim began later.
+    /// The time just before the claim was sent. A hand-over that answers this claim begins later.
     pub t0: Tick,
     /// How long a hand-over of the name lasts.
     pub lasts: Validity,
-    /// When the node confirmed the registration.
+    /// When the node confirmed the place.
     pub stamp: Stamp,
-    /// The place in the queue.
+    /// The place in the queue, counted from 1.
     pub rank: u32,
-    /// Whether this registration answers the owner's first claim. If so, the node pushed nothing to
-    /// the owner before.
+    /// Whether this reply answers the owner's first claim. If so, the node had pushed nothing to
+    /// the owner before it confirmed this place.
     pub first: bool,
 }
 
@@ -96,7 +97,8 @@ impl Pushed {
         self.lasts.deadline(self.t0)
     }
 
-    /// How much time must be left when the round is won: `min_validity`, and enough for a renewal.
+    /// How much time must be left when the round is won: at least `min_validity`, and enough for a
+    /// renewal.
     #[must_use]
     pub fn least(&self, min_validity: Duration) -> Duration {
         min_validity.max(self.lasts.ttl() / 8)
@@ -109,7 +111,7 @@ pub struct Handovers {
     nodes: Vec<Slot>,
     /// The nodes that pushed anything, even if the push was no vote.
     pushed: NodeSet,
-    /// The nodes of `pushed` that have not granted or refused a claim since the push. A withdrawal
+    /// The nodes whose last push was not followed by a grant or a refusal of a claim. A withdrawal
     /// empties this set.
     open: NodeSet,
     /// The highest ballot that was pushed.
@@ -120,12 +122,11 @@ pub struct Handovers {
 struct Slot {
     registered: Option<Registered>,
     vote: Option<Pushed>,
-    /// A push that this client handled before it received the node's confirmation of the
-    /// registration.
+    /// A push that this client handled before the reply that confirms the place.
     early: Option<Early>,
 }
 
-/// A push that may turn out to be a vote.
+/// A push that may be a vote, depending on the place that it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Early {
     ballot: u64,
@@ -138,8 +139,8 @@ impl Early {
     fn answers(self, known: &Registered) -> Option<Pushed> {
         let Self { ballot, told, stamp } = self;
         let Registered { t0, lasts, .. } = *known;
-        // The node granted the name for the time `told`, and the claim had been sent before that,
-        // at `t0`. So counting `told` from `t0` is safe.
+        // The node granted the name for the time `told`. The claim was sent earlier, at `t0`. So it
+        // is safe to count `told` from `t0`.
         let vote = Pushed { ballot, t0, lasts: lasts.lasting(told.min(lasts.ttl()).min(MAX_ROUND)), stamp };
         known.stamp.is_before(stamp).then_some(vote)
     }
@@ -147,9 +148,9 @@ impl Early {
 
 impl Handovers {
     /// Notes that a node refused a claim because of another owner. `registered` is the claim's
-    /// place in the queue. If it is `None`, the claim does not wait, and an earlier registration
+    /// place in the queue. If `registered` is `None`, the claim does not wait, and an earlier place
     /// stays. A push that the node sent before this answer becomes void. A push that the node sent
-    /// later stays valid, even if this client handled the push before the answer.
+    /// after this answer stays valid, even if this client has handled the push already.
     pub fn refused(&mut self, node: usize, registered: Option<Registered>) {
         let Some(answer) = registered else {
             self.open.remove(node);
@@ -157,7 +158,7 @@ impl Handovers {
         };
         let slot = self.slot(node);
         let vote = slot.vote.filter(|vote| answer.stamp.is_before(vote.stamp));
-        // A push that arrives together with this answer may be handled before the answer.
+        // A push that the node sent just after this answer may have been handled before it.
         let early = || slot.early.filter(|_| answer.first)?.answers(&answer);
         *slot = Slot { registered, vote: vote.or_else(early), early: None };
         let vote = slot.vote;
@@ -166,8 +167,8 @@ impl Handovers {
         }
     }
 
-    /// Notes that a node called a claim stale. The node's last push is void: the pushed hold may be
-    /// over, or may have a higher ballot now. The owner's place in the queue stays.
+    /// Notes that a node called a claim stale. The node's last push becomes void: the hold that it
+    /// reported may be over, or may have a higher ballot now. The owner's place in the queue stays.
     pub fn stale(&mut self, node: usize) {
         if let Some(slot) = self.nodes.get_mut(node) {
             slot.vote = None;
@@ -179,7 +180,7 @@ impl Handovers {
         self.open = NodeSet::default();
     }
 
-    /// Notes that a node granted a claim. The grant is itself a vote, and ends the registration.
+    /// Notes that a node granted a claim. The grant is itself a vote, and ends the owner's place.
     pub fn granted(&mut self, node: usize) {
         self.open.remove(node);
         if let Some(slot) = self.nodes.get_mut(node) {
@@ -191,10 +192,11 @@ impl Handovers {
     /// false if the node may not vote, or if a reply may have overtaken the push. Returns whether
     /// the push is a vote.
     ///
-    /// To be a vote, a push must come over the connection that confirmed the registration. Its TIME
-    /// must be later than the confirmation's TIME. (Equal TIMEs do not show which was first: all
-    /// operations of one script call have the same TIME.) A push that is handled before the
-    /// confirmation may answer an earlier claim. So it is a vote only if no claim came earlier.
+    /// To be a vote, a push must come over the connection that confirmed the place. The TIME of the
+    /// push must be later than the TIME of the confirmation. (Equal TIMEs do not show which came
+    /// first: all operations of one script call have the same TIME.) A push that is handled before
+    /// the confirmation may answer an earlier claim of the owner. So it is a vote only if the
+    /// confirmation answers the owner's first claim.
     pub fn push(&mut self, node: usize, ballot: u64, told: Duration, stamp: Stamp, counts: bool) -> bool {
         self.pushed.insert(node);
         self.open.insert(node);
@@ -212,7 +214,8 @@ impl Handovers {
         vote.is_some()
     }
 
-    /// A node's vote, if it counts at `now`. No vote counts for longer than [`MAX_ROUND`].
+    /// The push of a node that is a vote, if this vote counts at `now`. No vote counts for longer
+    /// than [`MAX_ROUND`].
     #[must_use]
     pub fn vote(&self, node: usize, now: Tick) -> Option<Pushed> {
         self.nodes.get(node)?.vote.filter(|vote| now < vote.t0 + MAX_ROUND && now < vote.ends())
@@ -230,20 +233,21 @@ impl Handovers {
         self.pushed
     }
 
-    /// The nodes that have registered the owner, and may hand the name over to this owner.
+    /// The nodes that have confirmed a place of the owner. They may hand the name over to this
+    /// owner.
     #[must_use]
     pub fn registered(&self) -> NodeSet {
         self.slots().filter(|(_, slot)| slot.registered.is_some()).map(|(node, _)| node).collect()
     }
 
-    /// The nodes that may hold the name because of a push, even if the push was no vote. Since the
-    /// push, such a node has not granted or refused a claim, and the owner has not withdrawn.
+    /// The nodes that may hold the name because of a push, even if the push was no vote. After this
+    /// push, the node has not granted or refused a claim, and the owner has not withdrawn.
     #[must_use]
     pub const fn open(&self) -> NodeSet {
         self.open
     }
 
-    /// The highest ballot that was pushed; 0 if none was.
+    /// The highest ballot of all pushes; 0 if there was none.
     #[must_use]
     pub const fn top(&self) -> u64 {
         self.top

@@ -1,8 +1,9 @@
-//! What a client concludes from all nodes' records: whose votes count, and which hellos to send.
+//! What a client concludes from all nodes' records: which nodes' votes count, and which hellos to
+//! send.
 //!
 //! This code is pure: [`KnownNodes`] takes the result of each node's last hello, and returns a
-//! [`Plan`], which `protocol::hello` carries out. `docs/protocol.md`, "One list", says why the
-//! rules are enough.
+//! [`Plan`], which `protocol::hello` carries out. `docs/protocol.md`, "One list", says why these
+//! rules never let two lists have holders at once.
 
 mod fence_sync;
 mod membership_state;
@@ -27,31 +28,32 @@ pub struct Known {
     pub process: Arc<str>,
     /// Whether the client is still connecting. If so, nothing else is known of the node.
     pub connecting: bool,
-    /// The record; `None` if the node has none.
+    /// The record in the answer to the hello; `None` if the node had none.
     pub record: Option<Record>,
     /// From when on the node can be synced: see
     /// [`RestartGuard::settles_at`](super::RestartGuard::settles_at).
     pub settles_at: Tick,
-    /// When the quarantine ends. Before the node votes on claims, it must also be synced.
+    /// When the quarantine ends. Before the node may vote on claims, it must also be synced.
     pub free_at: Tick,
-    /// Whether a later reply contradicts the hello: that reply showed no record or no list, or
-    /// another id or list. If so, the next hello is sent at once.
+    /// Whether a later reply contradicts the answer to the hello: the reply showed no record or no
+    /// list, or another id or list. If so, the next hello is sent at once.
     pub stale: bool,
 }
 
 /// Whether a node's votes count, by the lists in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MembershipState {
-    /// No hello was answered lately, or this client's list is not in force on the node yet.
+    /// No hello was answered lately, or this client's list is not in force on the node for long
+    /// enough.
     #[default]
     Unknown,
     /// The votes count.
     Counts {
-        /// When the votes stop counting, unless a later hello is answered before.
+        /// When the votes stop counting, unless a later hello is answered by then.
         until: Tick,
     },
-    /// The votes do not count, for one of two reasons. Another list is in force on this node. Or a
-    /// list with the name of this client's list, but other content, is in force on some node.
+    /// The votes do not count, since another list is in force on this node. Or any node has a list
+    /// in force that has the name of this client's list, but other content.
     OtherList {
         /// When the other list lapses, if no client extends it.
         until: Tick,
@@ -83,7 +85,7 @@ pub struct Plan {
     /// A message for people, if another list with the name of this client's list is in force on
     /// some node. If so, the client acquires nothing, all its locks are lost, and no vote counts.
     pub other_list: Option<Arc<str>>,
-    /// When to plan again, unless a node's state changes before.
+    /// When to plan again, if no node's state changes by then.
     pub due: Tick,
 }
 
@@ -94,12 +96,13 @@ pub struct Wanted {
     pub intent: Intent,
     /// Why a record that this hello makes counts as old at once. The node checks `FirstUse` itself.
     pub old: Option<OldAtOnce>,
-    /// The id of the last record that this client saw on the node; `held` if the client saw no
-    /// record and holds a lock.
+    /// The id of the last record that this client saw on the node; `held` if this client never saw
+    /// a record there, but holds a lock.
     pub knew: Option<Arc<str>>,
-    /// The ballot to which the hello syncs the node.
+    /// The ballot to which the hello syncs the node; `None` if it does not.
     pub sync: Option<u64>,
-    /// The records that this client saw: the node's name, and the record's id.
+    /// The records that this client has read lately, on all nodes: each with the node's name and
+    /// the record's id.
     pub seen: Vec<(Arc<str>, Arc<str>)>,
 }
 
@@ -114,11 +117,11 @@ pub struct KnownNodes {
     round_timeout: Duration,
     onlooker: bool,
     nodes: Vec<Node>,
-    /// Since when at least one node has had no record, or no list in force.
+    /// Since when there has always been a node without a record or without a list in force.
     lacks: Option<Tick>,
 }
 
-/// Facts about all nodes at one moment.
+/// Facts about the client at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     now: Tick,
@@ -126,7 +129,8 @@ struct Moment {
     holds: bool,
     /// Whether hellos write nothing.
     looks: bool,
-    /// Whether hellos may put the list in force, since all nodes were asked which list is in force.
+    /// Whether hellos may put the list in force, since all nodes were asked which list is in force
+    /// there.
     puts: bool,
 }
 
@@ -139,8 +143,8 @@ impl KnownNodes {
         Self { list, size, round_timeout, onlooker, nodes, lacks: None }
     }
 
-    /// Updates what is known of a node; `known` is `None` if the node cannot be reached. A repeated
-    /// call changes nothing.
+    /// Updates what is known of a node; `known` is `None` if the node cannot be reached. If a call
+    /// repeats the same `known`, it changes nothing.
     pub fn heard(&mut self, node: usize, known: Option<Known>, now: Tick) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.heard(&self.list, known, now);
@@ -156,7 +160,7 @@ impl KnownNodes {
     }
 
     /// The plan at `now`; `holds` says whether the client holds a lock. The hellos of the plan
-    /// count as sent. `random` spreads the hellos of several clients in time.
+    /// count as sent from then on. `random` spreads the hellos of several clients in time.
     pub fn plan(&mut self, now: Tick, holds: bool, random: u64) -> Plan {
         let lacks = self.nodes.iter().any(Node::lacks);
         self.lacks = self.lacks.or(Some(now)).filter(|_| lacks);
@@ -212,9 +216,9 @@ impl KnownNodes {
         puts || asks || syncs || at.is_outdated(&self.list, looks, now)
     }
 
-    /// Whether every node was lately asked which list is in force. Nodes that are unreachable or do
-    /// not answer are left out. This is false while the client still connects to a node, but not
-    /// for longer than a round timeout.
+    /// Whether every node was lately asked which list is in force there. Nodes that are unreachable
+    /// or do not answer are left out. Nodes to which the client is still connecting are left out
+    /// only after one round timeout.
     fn all_were_asked(&self, now: Tick) -> bool {
         let Some(lacks) = self.lacks else { return false };
         let patience = self.round_timeout;
@@ -232,17 +236,17 @@ impl KnownNodes {
         tenth * 9 + tenth * spread / 1_024
     }
 
-    /// The least time before the same hello is repeated.
+    /// The shortest time after which the same hello is sent to the same node again.
     fn pause(&self) -> Duration {
         self.list.every() / 20
     }
 
-    /// How long an answer counts, from when its hello was sent.
+    /// How long the answer to a hello counts, from the time at which the hello was sent.
     fn fresh(&self) -> Duration {
         self.list.every() * 2
     }
 
-    /// The next moment at which time alone may change the plan.
+    /// The next moment at which the plan may change without an answer from a node.
     fn due(&self, moment: Moment) -> Tick {
         let Moment { now, .. } = moment;
         let waits = self.lacks.map(|lacks| lacks + self.round_timeout);

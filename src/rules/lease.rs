@@ -14,9 +14,9 @@ use super::tally::Size;
 use super::tick::Tick;
 use super::validity::Validity;
 
-/// A lock that was handed over is renewed after this time, unless it is released before. A
-/// hand-over lasts for about 3 s, so most of it is then left. Work under the lock that takes less
-/// time needs no renewal, which saves the nodes a third of the requests.
+/// A lock that was handed over is renewed after this time, unless it has been released by then. A
+/// hand-over lasts for about 3 s, so most of it is left at the renewal. Work that takes less than
+/// this time needs no renewal. This saves the nodes a third of the requests.
 pub const SHORT_SECTION: Duration = Duration::from_millis(100);
 
 /// The state of a lease.
@@ -37,17 +37,17 @@ pub enum Renewed {
     Extended {
         /// How much time was left until the old deadline.
         margin: Duration,
-        /// How far off that old deadline was when it was set.
+        /// How far ahead the old deadline was when it was set.
         of: Duration,
     },
     /// The lease has ended.
     Lost(LostReason),
     /// The answers decide nothing, so the deadline stays.
     Unclear {
-        /// How many renewals in a row had no result before this one.
+        /// How many renewals in a row had had no result just before this one.
         failures: u32,
     },
-    /// The lease had ended before, or another lease is about to replace it.
+    /// The lease had already ended, or another lease is about to replace it.
     Over,
 }
 
@@ -72,7 +72,7 @@ pub struct Heard<'a> {
     pub renewal: Renewal,
     /// The votes.
     pub votes: &'a RenewalTally,
-    /// The nodes that came into doubt since the renewal began. They may have voted before their
+    /// The nodes that came into doubt after the renewal began. They may have voted before their
     /// doubt.
     pub doubted: NodeSet,
 }
@@ -82,7 +82,7 @@ pub struct Heard<'a> {
 pub enum Expiry {
     /// The lease was released, or it was lost and its deadline has passed.
     Over,
-    /// The deadline is later: set the timer to this moment.
+    /// The deadline has been moved: set the timer to this moment.
     Later(Tick),
     /// The lease has ended now.
     Lost(LostReason),
@@ -97,10 +97,11 @@ pub struct LeaseState {
     since: Tick,
     phase: Phase,
     deadline: Tick,
-    /// How far off the deadline was when it was set.
+    /// How far ahead the deadline was when it was set.
     whole: Duration,
-    /// The nodes whose votes set the deadline, without the nodes in doubt since. For a set of
-    /// names: `granted` voted for all names, `backers` voted for at least one name.
+    /// The nodes whose votes set the deadline, without the nodes that came into doubt after that.
+    /// For a set of names: nodes in `granted` voted for all names, nodes in `backers` for at least
+    /// one name.
     granted: NodeSet,
     backers: NodeSet,
     may_hold: NodeSet,
@@ -111,19 +112,19 @@ pub struct LeaseState {
 }
 
 impl LeaseState {
-    /// A lease that begins at `now`, with a round that was won.
+    /// The lease of a round that was won; the lease begins at `now`.
     #[must_use]
     pub const fn new(size: Size, validity: Validity, max_hold: Option<Duration>, won: Won, now: Tick) -> Self {
         let Won { t0, deadline, handed_over, granted, backers, may_hold, .. } = won;
         let phase = Phase::Held;
-        // A hand-over may answer an old claim, so its time is counted from `now`.
+        // A hand-over may answer an old claim, so `whole` is counted from `now`.
         let whole = deadline.since(if handed_over { now } else { t0 });
         let (since, failures, still) = (now, 0, false);
         Self { size, validity, max_hold, since, phase, deadline, whole, granted, backers, may_hold, failures, still }
     }
 
-    /// The state. It stays `Held` past the deadline, until `deadline_reached`, `renewed` or `lose`
-    /// runs.
+    /// The state. After the deadline, it is still `Held` until `deadline_reached`, `renewed` or
+    /// `lose` runs.
     #[must_use]
     pub const fn phase(&self) -> Phase {
         self.phase
@@ -162,15 +163,15 @@ impl LeaseState {
         self.phase == Phase::Held && now < self.deadline
     }
 
-    /// Whether the lease is lost, and its old deadline has not passed at `now`. Work under the lock
-    /// may still run, so nodes keep other owners out until the deadline, unless the holder
+    /// Whether the lease is lost, but its last deadline has not passed at `now`. Work under the
+    /// lock may still run, so nodes keep other owners out until the deadline, unless the holder
     /// releases.
     #[must_use]
     pub fn lingers(&self, now: Tick) -> bool {
         matches!(self.phase, Phase::Lost(_)) && now < self.deadline
     }
 
-    /// Why the lease is lost at `now`, whether or not a timer has fired; `None` if it is not lost.
+    /// Why the lease is lost at `now`, even if no timer has fired yet; `None` if it is not lost.
     #[must_use]
     pub fn lost(&self, now: Tick) -> Option<LostReason> {
         match self.phase {
@@ -187,7 +188,7 @@ impl LeaseState {
     }
 
     /// When the deadline's timer must fire: a little before the deadline, so that the loss is
-    /// reported in time. Once the lease is lost: at the deadline itself.
+    /// reported in time. If the lease is lost already: at the deadline itself.
     #[must_use]
     pub const fn expires(&self) -> Tick {
         match self.phase {
@@ -196,17 +197,19 @@ impl LeaseState {
         }
     }
 
-    /// When to renew the lease for the first time, if ever. `won` is the round that won the lease.
+    /// When to renew the lease for the first time; `None` if it is never renewed. `won` is the
+    /// round that won the lease.
     ///
-    /// After a hand-over, one renewal is sent even without `auto_renew`, to get the whole ttl.
+    /// After a hand-over, the first renewal is sent even without `auto_renew`, to get the whole
+    /// ttl.
     #[must_use]
     pub fn first_renewal(&self, won: &Won, pace: Pace<impl FnOnce() -> u64>) -> Option<Due> {
         self.soon(won, pace.round_trip).or_else(|| pace.first(won.t0, self.first_due()))
     }
 
-    /// Like [`first_renewal`](Self::first_renewal), for a lease that joins the leases of a session.
-    /// Unless the lock was handed over, the first renewal is sent as late as later renewals are. It
-    /// needs no wider spread in time: the renewals of a session are already spread.
+    /// Like [`first_renewal`](Self::first_renewal), for a lease that joins a session. Unless the
+    /// lock was handed over, its first renewal is timed like a later one. It needs no wider spread
+    /// in time, since the renewals of sessions are already spread.
     #[must_use]
     pub fn joins(&self, won: &Won, pace: Pace<impl FnOnce() -> u64>) -> Option<Due> {
         self.soon(won, pace.round_trip).or_else(|| pace.next(won.t0, self.first_due()))
@@ -217,15 +220,16 @@ impl LeaseState {
     }
 
     /// When to renew a lock that was handed over; `None` for other locks. The renewal is sent after
-    /// [`SHORT_SECTION`], so that short work needs none, or after `round_trip` if that is longer.
-    /// It is sent at the latest when a quarter of the lock's time has passed.
+    /// [`SHORT_SECTION`], or after `round_trip` if that is longer, so that short work needs no
+    /// renewal. But it is sent at the latest when a quarter of the time until the deadline has
+    /// passed.
     fn soon(&self, won: &Won, round_trip: Duration) -> Option<Due> {
         let after = round_trip.max(SHORT_SECTION).min(self.deadline.since(self.since) / 4);
         won.handed_over.then(|| Due::Alone(self.since + after))
     }
 
-    /// Notes that a request for the owner was sent to the nodes `sent`. They may hold the name from
-    /// now on.
+    /// Notes that a renewal for the owner was sent to the nodes `sent`. From now on, these nodes
+    /// may hold the name.
     pub const fn sent(&mut self, sent: NodeSet) {
         self.may_hold = self.may_hold.or(sent);
     }
@@ -236,7 +240,8 @@ impl LeaseState {
         self.deadline.min(t0 + timeout)
     }
 
-    /// Counts a renewal. Returns what it changed, and when to send the next renewal, if any.
+    /// Counts the answers to a renewal. Returns what they changed, and when to send the next
+    /// renewal, if any.
     pub fn renewed(&mut self, heard: Heard<'_>, pace: Pace<impl FnOnce() -> u64>, now: Tick) -> (Renewed, Option<Due>) {
         let (auto_renew, from) = (pace.auto_renew, pace.from);
         let renewed = self.heard(heard, now);
@@ -272,7 +277,7 @@ impl LeaseState {
 
     fn extended(&mut self, t0: Tick, votes: &RenewalTally, now: Tick) -> Renewed {
         let (margin, of) = (self.deadline.since(now), self.whole);
-        // A renewal that was overtaken by a later one does not move the deadline.
+        // A renewal that began before the last success does not move the deadline back.
         let deadline = self.validity.deadline(t0);
         if deadline >= self.deadline {
             (self.deadline, self.whole) = (deadline, self.validity.length());
@@ -288,9 +293,8 @@ impl LeaseState {
     }
 
     /// Notes that these nodes are in doubt. If one of them voted for the lease, and the other
-    /// voters are no quorum, the lease must be renewed at once. Then this returns `Some`, if
-    /// `auto_renew` is on. (In a set, each name may still have a quorum of its own. The set is
-    /// renewed even then.)
+    /// voters are no quorum, the lease must be renewed at once: returns `Some` if `auto_renew` is
+    /// on. (A set is renewed even if each of its names still has a quorum of its own.)
     pub fn doubted(&mut self, nodes: NodeSet, auto_renew: bool, now: Tick) -> Option<Due> {
         let stood = !self.backers.and(nodes).is_empty();
         (self.granted, self.backers) = (self.granted.without(nodes), self.backers.without(nodes));

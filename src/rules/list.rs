@@ -1,7 +1,7 @@
-//! The list of nodes that a client has, and a node's record, with the list in force on that node.
+//! The list of nodes that a client has, and the record of a node with the list in force there.
 //!
 //! All clients of a set of nodes must have the same list: the same list name, node names, longest
-//! ttl and protocol. `docs/protocol.md`, "One list", says what follows from that.
+//! ttl and protocol. `docs/protocol.md`, "One list", says how nodes and clients ensure this.
 
 mod difference_text;
 
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 pub use difference_text::difference;
 
-/// The number of the protocol of this build.
+/// The version of the protocol that this build uses.
 pub const PROTOCOL: u32 = 4;
 
-/// How often a client sends a hello to each node, unless max_ttl is short.
+/// Time from one hello to a node to the next, unless max_ttl is short.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// A list of nodes.
@@ -28,8 +28,8 @@ pub struct List {
 }
 
 impl List {
-    /// The list called `name` with these nodes, for clients of this build. No name may be empty or
-    /// contain white space.
+    /// The list called `name` with these nodes, for clients of this build. The list's name and the
+    /// nodes' names must not be empty or contain white space.
     #[must_use]
     pub fn new(name: &str, nodes: impl IntoIterator<Item: AsRef<str>>, max_ttl: Duration) -> Self {
         let mut nodes: Vec<Arc<str>> = nodes.into_iter().map(|node| Arc::from(node.as_ref())).collect();
@@ -72,7 +72,7 @@ impl List {
         self.max_ttl
     }
 
-    /// The number of the protocol that the list's clients use.
+    /// The version of the protocol that the list's clients use.
     #[must_use]
     pub const fn protocol(&self) -> u32 {
         self.protocol
@@ -96,15 +96,15 @@ impl List {
         if self.max_ttl.is_zero() { EVERY } else { EVERY.min(self.max_ttl / 5) }
     }
 
-    /// A list stays in force for max_ttl plus this time. Nodes keep the record ids that clients
-    /// report for this time alone.
+    /// A list stays in force for max_ttl and this time. Nodes keep a record id that a client
+    /// reported for this time, without max_ttl.
     #[must_use]
     pub fn spare(&self) -> Duration {
         self.every() * 3
     }
 
-    /// After a record got a new id, clients may still report the old id for this long: a client
-    /// reports an id for two periods of hellos. Half a period is added for safety.
+    /// For this long after a record got a new id, clients may still report the old id. (A client
+    /// reports an id for two periods of hellos. Half a period is added for safety.)
     #[must_use]
     pub fn overlap(&self) -> Duration {
         self.every() * 5 / 2
@@ -123,7 +123,7 @@ impl List {
     }
 
     /// The age that a node gives to a new record that counts as old at once. No client requires a
-    /// higher age, whatever its drift factor.
+    /// record to be older than this before the node votes, whatever the client's drift factor.
     #[must_use]
     pub fn old(&self) -> Duration {
         self.max_ttl + self.max_ttl / 4
@@ -161,12 +161,13 @@ impl Intent {
     }
 }
 
-/// Why a new record counts as old at once. Its node may vote without a wait of max_ttl.
+/// Why a new record counts as old at once: the node of this record need not wait for max_ttl before
+/// it votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OldAtOnce {
     /// The operator declared, by `quorumlock init`, that the server was never used.
     Init,
-    /// Nobody used the server before, and it has been up for longer than max_ttl.
+    /// No client can have used the server before, and it has been up for longer than max_ttl.
     FirstUse,
 }
 
@@ -190,24 +191,24 @@ impl OldAtOnce {
 /// A node's record, as a hello returned it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// A random id. A new record has another id.
+    /// A random id. Each new record gets another id.
     pub id: Arc<str>,
     /// The process of the server to which the record belongs.
     pub process: Arc<str>,
-    /// For how long the node has remembered its grants.
+    /// For how long the node has forgotten no grant, as far as the record shows.
     pub age: Duration,
     /// An upper bound of all ballots that were granted, withdrawn, released or revoked on the node.
     pub high: u64,
-    /// The node grants only ballots above this one.
+    /// The node grants only ballots above this one, for any name.
     pub floor: u64,
     /// Whether the node never forgot its fences, or was synced. (To sync a node is to raise its
     /// fences to the ballots that other nodes granted.)
     pub synced: bool,
-    /// Why the record counted as old at once, if it did.
+    /// Why the record counted as old at once; `None` if it did not.
     pub word: Option<OldAtOnce>,
-    /// The list that is in force on the node.
+    /// The list in force on the node; `None` if no list is in force.
     pub in_force: Option<InForce>,
-    /// The records that clients of the list in force have seen on nodes.
+    /// The records that clients of the list in force have lately seen on the nodes of the list.
     pub seen: Vec<Sighting>,
 }
 
@@ -229,9 +230,9 @@ impl Record {
     }
 }
 
-/// Whether a stored process is the present one. After a promotion, the stored text ends with a
-/// slash and a replication id. INFO shows this id only until an hour after the master's last
-/// replica has gone (repl-backlog-ttl). So the present text may lack the id.
+/// Whether `stored` names the same process as `present`, the text from INFO. After a promotion, the
+/// stored text ends with a slash and a replication id. INFO shows this id only until an hour after
+/// the master's last replica has gone (repl-backlog-ttl). So `present` may lack the id.
 pub(super) fn is_same_process(stored: &str, present: &str) -> bool {
     stored.strip_prefix(present).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

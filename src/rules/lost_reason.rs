@@ -6,19 +6,20 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// The validity ended before a quorum renewed the lock.
+    /// The validity ended, and no quorum had renewed the lock by then.
     Expired,
     /// The lock was revoked: [`revoke`](crate::Quorum::revoke),
     /// [`force_release`](crate::Quorum::force_release), or `quorumlock release --force`.
     Revoked,
-    /// Too few nodes hold the lock for a quorum. The other nodes forgot it, or hold the name for
-    /// another owner.
+    /// Fewer nodes than a quorum hold the lock. The other nodes forgot the lock, or hold the name
+    /// for another owner.
     Forgotten,
     /// The lock was held for as long as [`max_hold`](crate::LockOptions::max_hold) allows.
     MaxHold,
     /// The quorum was shut down.
     Closed,
-    /// Another list with this list's name is in force on a node: two clients may hold one lock.
+    /// Another list with this list's name is in force on a node. If the lock were kept, a client of
+    /// the other list could hold it too.
     OtherList,
 }
 

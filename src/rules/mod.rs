@@ -1,6 +1,6 @@
 //! The rules of the protocol: no async, no clock, no randomness, no I/O.
 //!
-//! Each rule takes the time, votes or a random number as arguments, and returns a decision. So
+//! Each rule takes the time, the votes and random numbers as arguments, and returns a decision. So
 //! tests need only tables of inputs and results. The asynchronous code that calls the rules is in
 //! the private modules `protocol` and `lease`.
 //!

@@ -6,7 +6,8 @@ use super::backoff::Backoff;
 use super::renewal::Spread;
 use super::tick::Tick;
 
-/// Timers may fire late. So a deadline's timer is set this much earlier, to report a loss in time.
+/// Timers may fire late. So a deadline's timer is set this much before the deadline, to report a
+/// loss in time.
 pub const EARLY: Duration = Duration::from_millis(2);
 
 /// When to renew a lease, and whether to renew its whole session with it.
@@ -14,7 +15,7 @@ pub const EARLY: Duration = Duration::from_millis(2);
 pub enum Due {
     /// Renew the whole session.
     Together(Tick),
-    /// Renew only the leases that are due: this lease cannot wait for the others.
+    /// Renew only the leases that are due: this lease cannot wait until the others are due too.
     Alone(Tick),
 }
 
@@ -31,7 +32,7 @@ impl Due {
 /// How a lease is renewed.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace<R> {
-    /// Whether the lease is renewed for as long as it is held.
+    /// Whether the lease is renewed again and again while it is held.
     pub auto_renew: bool,
     /// The pauses after renewals without a result.
     pub backoff: Backoff,
@@ -39,9 +40,11 @@ pub struct Pace<R> {
     pub round_trip: Duration,
     /// The offset of the moments at which this process renews: see [`Spread::phase`].
     pub phase: u64,
-    /// When a pause begins. Renewals that are repeated together share this moment.
+    /// When the pause before a repeated renewal begins. Renewals that are repeated together share
+    /// this moment.
     pub from: Tick,
-    /// Returns an evenly distributed random number. Renewals that stay together share the number.
+    /// Returns an evenly distributed random number. Renewals that are to stay together share one
+    /// number.
     pub random: R,
 }
 
@@ -50,19 +53,21 @@ impl<R: FnOnce() -> u64> Pace<R> {
         Spread { random: (self.random)(), phase: self.phase }
     }
 
-    /// When to send the first renewal of a lease that began at `t0`, to be renewed before `by`.
+    /// When to send the first renewal of a lease that began at `t0` and must be renewed by `by`;
+    /// `None` without `auto_renew`.
     pub(super) fn first(self, t0: Tick, by: Tick) -> Option<Due> {
         self.auto_renew.then(|| Due::Together(self.spread().first(t0, by)))
     }
 
-    /// When to send a later renewal of a lease whose last renewal began at `t0`.
+    /// When to send the next renewal of a lease whose last renewal began at `t0`, and which must be
+    /// renewed by `by`; `None` without `auto_renew`.
     pub(super) fn next(self, t0: Tick, by: Tick) -> Option<Due> {
         self.auto_renew.then(|| Due::Together(self.spread().next(t0, by)))
     }
 
     /// When to repeat a renewal that had no result. `failures` counts the renewals without a result
-    /// just before this renewal. The pause is at most about half of the time until `deadline`:
-    /// after the deadline, no renewal helps.
+    /// just before this one. The pause is at most about half of the time that is left until
+    /// `deadline`, since no renewal helps after the deadline.
     pub(super) fn again(self, failures: u32, deadline: Tick) -> Due {
         let pause = self.backoff.pause(failures, self.round_trip, (self.random)());
         let left = deadline.since(self.from) / 2;

@@ -11,20 +11,20 @@ use super::validity::Validity;
 /// What one node answered to a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RenewVote {
-    /// The node held the name for this owner, and holds it for another ttl. No other answer is a
-    /// vote.
+    /// The node held the name for this owner, and now holds it for another ttl. Only this answer is
+    /// a vote for the lock.
     Extended,
     /// The name was free on the node, and the node stored it again for this owner. This helps the
-    /// *next* renewal, but shows that the node did *not* hold the name until now.
+    /// *next* renewal. But it shows that the node had *not* held the name until now.
     Healed,
     /// The node holds the name for another owner.
     Lost,
-    /// The lock was revoked: this node renews no lock with that token.
+    /// The lock was revoked: this node no longer renews a lock with this token.
     Revoked,
     /// The node did not answer, gave no usable answer, or is in doubt: see
     /// [`RestartGuard::settled`](super::RestartGuard::settled).
     Unknown,
-    /// It is certain that the node carried nothing out.
+    /// The node certainly carried nothing out.
     Unsent,
 }
 
@@ -33,16 +33,17 @@ pub enum RenewVote {
 pub enum Renewal {
     /// A quorum extended: the deadline moves.
     Extended,
-    /// So many nodes did not hold the name that no quorum can have held it: the lock is lost now.
+    /// So many nodes did not hold the name that no quorum can have held it: the lock is lost at
+    /// once.
     Lost,
-    /// It is not certain whether a quorum extended: try again until the deadline.
+    /// The votes show neither: try again until the deadline.
     Unclear,
 }
 
 /// The votes of one renewal.
 ///
-/// `Healed` is never a vote. It counts *against* the lock, as `Lost` does: a node that healed did
-/// not hold the name. If all other nodes are too few for a quorum, the lock is lost.
+/// `Healed` counts *against* the lock, as `Lost` does: a node that healed had not held the name. If
+/// all other nodes together are fewer than a quorum, the lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RenewalTally {
     size: Size,
@@ -93,13 +94,15 @@ impl RenewalTally {
         self.backers
     }
 
-    /// The nodes that did not hold the names.
+    /// The nodes that did not hold the name. For a set: the nodes that did not hold at least one of
+    /// its names.
     #[must_use]
     pub const fn absent(&self) -> NodeSet {
         self.absent
     }
 
-    /// Merges the tally of another name. A node extended the set if it extended both names.
+    /// Merges the tally of another name of the set. A node is in `extended` if it extended both
+    /// names.
     #[must_use]
     pub const fn with(mut self, other: Self) -> Self {
         self.extended = self.extended.and(other.extended);
@@ -111,20 +114,20 @@ impl RenewalTally {
         self
     }
 
-    /// Why the names are lost, if they are lost. If one node reports a revocation, the reason is
-    /// `Revoked`: the other nodes may have forgotten the revocation, as they forgot the lock.
+    /// Why the names are lost, if the verdict is `Lost`. If any node reports a revocation, the
+    /// reason is `Revoked`: other nodes may have forgotten the revocation together with the lock.
     #[must_use]
     pub const fn why_lost(&self) -> LostReason {
         if self.revoked.is_empty() { LostReason::Forgotten } else { LostReason::Revoked }
     }
 
-    /// The nodes that may have received the renewal.
+    /// The nodes that may have received the renewal of at least one name.
     #[must_use]
     pub const fn sent(&self) -> NodeSet {
         NodeSet::first(self.size.nodes()).without(self.unsent)
     }
 
-    /// The verdict; `None` while a later vote can still change it.
+    /// The verdict; `None` while votes that have not come yet can still change it.
     #[must_use]
     pub const fn verdict(&self) -> Option<Renewal> {
         let answered = self.extended.or(self.absent).or(self.unknown).or(self.unsent);
@@ -141,7 +144,8 @@ impl RenewalTally {
 }
 
 impl Renewal {
-    /// Merges the result for another name: extended if both names are, lost if one name is.
+    /// Merges the result for another name of the set: extended if both names were extended, lost if
+    /// one name is lost.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         match (self, other) {
@@ -158,28 +162,29 @@ pub fn due(t0: Tick, validity: Validity) -> Tick {
     t0 + validity.length() / 3
 }
 
-/// Spreads renewals in time: leases that began together are not all renewed at one moment, but can
-/// still share calls.
+/// Spreads renewals in time. Leases that began together are not all renewed at one moment, but some
+/// of them are, so that these share calls.
 ///
-/// A renewal is sent earlier than it is due. First, a random time is subtracted. Then the moment is
-/// rounded down on a grid. All leases of this process with about this ttl share the grid.
+/// A renewal is sent earlier than it is due: a random time is subtracted, and the result is rounded
+/// down to a moment on a grid. All leases of this process with about the same ttl share the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spread {
     /// A random number, evenly distributed.
     pub random: u64,
-    /// The offset of one process's grid: processes on one host should not all renew at one moment.
+    /// The offset of this process's grid: processes on one host should not all renew at one moment.
     pub phase: u64,
 }
 
 impl Spread {
     /// When to send the first renewal of a lease that began at `t0`, and must be renewed by `due`.
-    /// The result is anywhere in the last three quarters of the time between the two.
+    /// The result is anywhere in the last three quarters of the time from `t0` to `due`.
     #[must_use]
     pub fn first(self, t0: Tick, due: Tick) -> Tick {
         self.sooner(t0, due, due.since(t0) / 4 * 3)
     }
 
-    /// Like [`first`](Self::first), for a later renewal: anywhere in the last eighth of the time.
+    /// Like [`first`](Self::first), for a later renewal: the result is anywhere in the last eighth
+    /// of the time.
     #[must_use]
     pub fn next(self, t0: Tick, due: Tick) -> Tick {
         self.sooner(t0, due, due.since(t0) / 8)

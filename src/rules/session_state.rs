@@ -1,4 +1,5 @@
-//! The leases of one session (its parts): they are renewed together, and lost together.
+//! The leases of one session, which are called its parts. They are renewed together and lost
+//! together.
 //!
 //! This is a pure state machine, like [`LeaseState`].
 
@@ -20,9 +21,9 @@ pub struct SessionState {
     validity: Validity,
     phase: Phase,
     parts: BTreeMap<u64, Part>,
-    /// The deadlines, each with the number of its part.
+    /// The deadline of each part, with the part's number.
     ends: BTreeSet<(Tick, u64)>,
-    /// When to renew each part that has no renewal under way.
+    /// For each part that has no renewal under way: when to renew it, with the part's number.
     dues: BTreeSet<(Tick, u64)>,
     count: u64,
 }
@@ -31,7 +32,7 @@ pub struct SessionState {
 struct Part {
     tenure: LeaseState,
     due: Option<Due>,
-    /// How many times names were taken out of this part.
+    /// How many times some names of this part were released, while others stayed.
     narrowed: u32,
 }
 
@@ -42,11 +43,11 @@ pub struct Sent {
     pub part: u64,
     /// The time just before the renewal was sent.
     pub t0: Tick,
-    /// How many times names had been taken out of the part when the renewal was sent.
+    /// The value of the part's `narrowed` when the renewal was sent.
     narrowed: u32,
 }
 
-/// The moments for which the timers of a session are set, or must be set.
+/// Two moments: for which the timers of a session are set, or to which they must be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timers {
     /// The next renewal.
@@ -69,7 +70,8 @@ impl SessionState {
         }
     }
 
-    /// The state: `Held` even past a deadline, until `deadline_reached`, `renewed` or `lose` runs.
+    /// The state. After a deadline, it is still `Held` until `deadline_reached`, `renewed` or
+    /// `lose` runs.
     #[must_use]
     pub const fn phase(&self) -> Phase {
         self.phase
@@ -81,7 +83,7 @@ impl SessionState {
         self.ends.first().map_or(Tick::NEVER, |(end, _)| *end)
     }
 
-    /// When the next renewal is due; [`Tick::NEVER`] if none is.
+    /// When the next renewal is due; [`Tick::NEVER`] if no renewal is planned.
     #[must_use]
     pub fn next_renewal(&self) -> Tick {
         self.dues.first().map_or(Tick::NEVER, |(due, _)| *due)
@@ -96,7 +98,7 @@ impl SessionState {
         })
     }
 
-    /// The timers that must fire sooner than the moments `set`, each with its new moment.
+    /// The timers that must fire earlier than they are set to by `set`, each with its new moment.
     #[must_use]
     pub fn timers(&self, set: Timers) -> Timers {
         let sooner = |due: Tick, set: Option<Tick>| {
@@ -118,8 +120,8 @@ impl SessionState {
         Expiry::Lost(reason)
     }
 
-    /// The locks whose deadline has passed at `now`. A lost session keeps other owners out of each
-    /// lock until the lock's own deadline, unless the holder releases it.
+    /// The numbers of the locks whose deadline has passed at `now`. A lost session keeps other
+    /// owners out of each lock until the lock's own deadline, unless the holder releases it.
     #[must_use]
     pub fn expired(&self, now: Tick) -> Vec<u64> {
         self.ends.range(..=(now, u64::MAX)).map(|(_, part)| *part).collect()
@@ -131,7 +133,8 @@ impl SessionState {
         self.deadline().min(t0 + timeout)
     }
 
-    /// How long all locks stay held without a renewal. Without locks: the validity of a new lock.
+    /// For how long all locks stay held if none is renewed. In a session without locks: the
+    /// validity of a new lock.
     #[must_use]
     pub fn remaining(&self, now: Tick) -> Duration {
         match self.phase {
@@ -141,7 +144,7 @@ impl SessionState {
         }
     }
 
-    /// Whether no lock is lost at `now`, and the session was not released.
+    /// Whether the session has lost no lock at `now`, and was not released.
     #[must_use]
     pub fn is_alive(&self, now: Tick) -> bool {
         self.phase == Phase::Held && now < self.deadline()
@@ -195,15 +198,17 @@ impl SessionState {
         }
     }
 
-    /// Notes that names were taken out of a lock. A renewal under way still contains these names.
+    /// Notes that some names of a lock are released, while others stay. A renewal that is under way
+    /// still contains the released names.
     pub fn narrow(&mut self, part: u64) {
         if let Some(part) = self.parts.get_mut(&part) {
             part.narrowed = part.narrowed.saturating_add(1);
         }
     }
 
-    /// Takes the renewals to send at `now`: those of all parts, so that all are sent at one moment.
-    /// If all due parts have [`Due::Alone`], takes only the due parts.
+    /// Takes the renewals to send at `now`. If a part is due with [`Due::Together`], these are the
+    /// renewals of all parts, so that all are sent at one moment. Otherwise, these are the renewals
+    /// of the parts that are due.
     pub fn renew(&mut self, now: Tick) -> Vec<Sent> {
         let parts: Vec<_> = self.goes(now).collect();
         parts.iter().for_each(|&part| self.set(part, None));
@@ -212,7 +217,7 @@ impl SessionState {
         parts.into_iter().filter_map(sent).collect()
     }
 
-    /// The parts to renew at `now`, if they may be renewed.
+    /// The parts to renew at `now`, except that some of them may not be renewed any more.
     pub fn goes(&self, now: Tick) -> impl Iterator<Item = u64> {
         let due = self.dues.range(..=(now, u64::MAX));
         let together = |part| self.parts.get(part).is_some_and(|part| matches!(part.due, Some(Due::Together(_))));
@@ -224,8 +229,8 @@ impl SessionState {
         self.phase == Phase::Held && part.tenure.may_renew(now)
     }
 
-    /// Notes that a request for a part's owner was sent to `nodes`, which may now hold the names of
-    /// this part.
+    /// Notes that a renewal for a part's owner was sent to `nodes`. From now on, these nodes may
+    /// hold the names of the part.
     pub fn sent(&mut self, part: u64, nodes: NodeSet) {
         if let Some(part) = self.parts.get_mut(&part) {
             part.tenure.sent(nodes);
@@ -235,7 +240,8 @@ impl SessionState {
     /// Counts the answers to a renewal. Sets the next renewal, and returns what changed.
     ///
     /// The renewal may contain names that were released after it was sent. Nodes rightly no longer
-    /// hold these names. If so, a result that says that names are lost counts as unclear.
+    /// hold such names. So if the part was narrowed after the renewal was sent, the result `Lost`
+    /// counts as unclear.
     pub fn renewed(&mut self, sent: Sent, heard: Heard<'_>, pace: Pace<impl FnOnce() -> u64>, now: Tick) -> Renewed {
         if self.phase != Phase::Held {
             return Renewed::Over;
@@ -255,7 +261,7 @@ impl SessionState {
         renewed
     }
 
-    /// Sets when to renew a part next, if ever.
+    /// Sets when to renew a part next; `None` means never.
     fn set(&mut self, part: u64, due: Option<Due>) {
         let Some(known) = self.parts.get_mut(&part) else { return };
         if let Some(before) = std::mem::replace(&mut known.due, due) {
@@ -264,8 +270,8 @@ impl SessionState {
         self.dues.extend(due.map(|due| (due.at(), part)));
     }
 
-    /// Notes that these nodes are in doubt. A lease becomes due now if its other voters are no
-    /// quorum.
+    /// Notes that these nodes are in doubt. If a lease has votes of these nodes, and its other
+    /// votes are no quorum, it becomes due now.
     pub fn doubted(&mut self, nodes: NodeSet, auto_renew: bool, now: Tick) {
         let doubted = |(&number, part): (&u64, &mut Part)| Some((number, part.tenure.doubted(nodes, auto_renew, now)?));
         let dues: Vec<_> = self.parts.iter_mut().filter_map(doubted).collect();

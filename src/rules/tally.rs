@@ -1,5 +1,5 @@
-//! Counts votes: whether a quorum has granted or is out of reach, and what that means. The decision
-//! about a round is in acquisition.rs, since it also depends on the time.
+//! Counts votes, and says whether a quorum has granted or is out of reach. The decision about a
+//! round is in acquisition.rs, since it also depends on the time.
 
 use super::node_set::NodeSet;
 
@@ -8,7 +8,7 @@ use super::node_set::NodeSet;
 pub struct Size(u32);
 
 impl Size {
-    /// A quorum over `nodes` **configured** nodes, connected or not.
+    /// The size of a list of `nodes` **configured** nodes, connected or not.
     #[must_use]
     pub const fn of(nodes: u32) -> Self {
         Self(nodes)
@@ -20,7 +20,7 @@ impl Size {
         self.0
     }
 
-    /// How many must agree: `N / 2 + 1`, so that any two quorums share a node.
+    /// How many nodes must agree: `N / 2 + 1`, so that any two quorums share a node.
     #[must_use]
     pub const fn quorum(self) -> u32 {
         self.0 / 2 + 1
@@ -40,8 +40,8 @@ pub enum Vote {
     Granted,
     /// The node refused: another owner holds the name there.
     Refused,
-    /// The node refused this ballot. Either its bar is not below the ballot, or the node holds the
-    /// name for this owner with a higher ballot. The node may grant a higher ballot.
+    /// The node refused this ballot, and may grant a higher one. The bar of the node is not below
+    /// the ballot, or the node holds the name for this owner with a higher ballot.
     Stale,
     /// The node did not answer, or gave no usable answer. It may have granted.
     Unknown,
@@ -65,9 +65,10 @@ pub enum Verdict {
 pub enum Cause {
     /// A quorum of nodes answered: another owner holds the name, or the votes were split.
     Contended,
-    /// So many nodes cannot vote, or did not vote in time, that no quorum could have answered.
+    /// So many nodes cannot vote, or did not vote in time, that fewer nodes than a quorum can have
+    /// answered.
     Unavailable,
-    /// Too few nodes have answered to tell `Contended` from `Unavailable`.
+    /// Too few nodes have answered so far to tell `Contended` from `Unavailable`.
     Undecided,
 }
 
@@ -90,7 +91,7 @@ impl ClaimTally {
         Self { size, granted: none, refused: none, stale: none, unknown: none, unsent: none }
     }
 
-    /// Counts a node's vote, which replaces any earlier vote of the node.
+    /// Counts a node's vote. It replaces an earlier vote of the same node.
     pub const fn count(&mut self, node: usize, vote: Vote) {
         self.forget(node);
         match vote {
@@ -134,8 +135,9 @@ impl ClaimTally {
         NodeSet::first(self.size.nodes()).without(self.unsent)
     }
 
-    /// The nodes that may have received the claim and did not refuse it. A node that calls the
-    /// ballot stale may have handed the name over with a higher ballot.
+    /// The nodes that may have received the claim, except those that refused it because of another
+    /// owner. A node that called the ballot stale may have handed the name over to this owner with
+    /// a higher ballot.
     #[must_use]
     pub const fn may_hold(&self) -> NodeSet {
         self.sent().without(self.refused)
@@ -163,9 +165,9 @@ impl ClaimTally {
         }
     }
 
-    /// Whether to ask with a higher ballot before the verdict. The nodes that granted and the nodes
-    /// that called the ballot stale must be a quorum together. If the client waited for a slow
-    /// node, other clients could raise the fences again and again.
+    /// Whether to ask with a higher ballot before there is a verdict: the nodes that granted and
+    /// the nodes that called the ballot stale are a quorum together. If the client waited for a
+    /// slow node each time, other clients could raise the fences again and again.
     #[must_use]
     pub const fn may_lift(&self) -> bool {
         !self.stale.is_empty() && self.granted.or(self.stale).len() >= self.size.quorum()
@@ -175,7 +177,7 @@ impl ClaimTally {
         self.silent_nodes().len()
     }
 
-    /// The nodes that will certainly give no usable answer.
+    /// The nodes that have given no usable answer and will give none.
     #[must_use]
     pub const fn silent_nodes(&self) -> NodeSet {
         self.unknown.or(self.unsent)
@@ -187,11 +189,12 @@ impl ClaimTally {
         self.unheard().without(self.silent_nodes()).contains(node)
     }
 
-    /// Why the round failed. If so many nodes are silent that no quorum can answer, the cause is
-    /// `Unavailable`.
+    /// Why the round failed. If so many nodes are silent that fewer than a quorum can answer, the
+    /// cause is `Unavailable`.
     #[must_use]
     pub const fn cause(&self) -> Cause {
-        // If a quorum granted and the round still failed, the grants came too late.
+        // If a quorum granted and the round still failed, the grants came too late or did not
+        // count.
         let (granted, quorum) = (self.granted.len(), self.size.quorum());
         if self.silent() >= self.size.blocking() || granted >= quorum {
             Cause::Unavailable
@@ -202,7 +205,8 @@ impl ClaimTally {
         }
     }
 
-    /// Whether the round was split: this owner and others got votes, and nobody got a quorum.
+    /// Whether the round was split: some nodes granted, some refused because of another owner, and
+    /// neither were a quorum.
     #[must_use]
     pub const fn is_split(&self) -> bool {
         let (granted, refused, quorum) = (self.granted.len(), self.refused.len(), self.size.quorum());
@@ -216,9 +220,9 @@ impl ClaimTally {
 pub enum Freed {
     /// A quorum held the name for this owner until now.
     Held,
-    /// Too many nodes did not answer.
+    /// Whether a quorum held the name depends on nodes that did not answer.
     Unknown,
-    /// No quorum held the name any more.
+    /// No quorum held the name for this owner any more.
     Gone,
 }
 
@@ -238,7 +242,8 @@ impl ReleaseTally {
         Self { size, held: 0, gone: 0, unknown: 0 }
     }
 
-    /// Counts one node: whether it held the name for this owner, or `None` if it did not answer.
+    /// Counts the answer of one node: whether it held the name for this owner, or `None` if it gave
+    /// no usable answer.
     pub const fn count(&mut self, held: Option<bool>) {
         match held {
             Some(true) => self.held += 1,
@@ -247,8 +252,8 @@ impl ReleaseTally {
         }
     }
 
-    /// Whether a quorum has carried out the release; `None` while a later answer can still change
-    /// that.
+    /// Whether a quorum has carried out the release; `None` while this depends on answers that have
+    /// not come yet.
     #[must_use]
     pub const fn confirmed(&self) -> Option<bool> {
         if self.held + self.gone >= self.size.quorum() {

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 /// A moment on the monotonic clock of one process: the time since an arbitrary origin.
 ///
-/// Unlike a `std::time::Instant`, a tick can be made by hand, so rules and simulations need no
-/// clock. All arithmetic saturates at the origin and at the end of time, 584 years later.
+/// Unlike a `std::time::Instant`, a tick can be made from a number, so rules and simulations need
+/// no clock. All arithmetic saturates at the origin and at the end of time, 584 years after the
+/// origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tick(
-    /// Nanoseconds; the origin is 1. So an `Option<Tick>` takes no more memory than a `Tick`.
+    /// Nanoseconds; the origin is 1, not 0. So an `Option<Tick>` takes no more memory than a
+    /// `Tick`.
     NonZeroU64,
 );
 
@@ -20,7 +22,7 @@ impl Tick {
     /// The end of time: a deadline that never comes.
     pub const NEVER: Self = Self(NonZeroU64::MAX);
 
-    /// The moment at which this time has passed since the clock's origin.
+    /// The moment that is `elapsed` after the clock's origin.
     #[must_use]
     pub const fn new(elapsed: Duration) -> Self {
         Self(NonZeroU64::MIN.saturating_add(nanos(elapsed)))

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use super::tick::Tick;
 
-/// A vote for a claim counts no longer than this after the claim was sent. No round lasts longer.
+/// No vote for a claim counts for longer than this after the claim was sent. So no round lasts
+/// longer.
 ///
-/// The rule about nodes that lost their memory depends on this. After `1.02 * MAX_ROUND`, no
-/// running round of any client counts a grant that such a node has forgotten.
+/// The rule about nodes that lost their memory depends on this limit. From `1.02 * MAX_ROUND` after
+/// a node lost its memory, no round of any client counts a grant that the node has forgotten.
 pub const MAX_ROUND: Duration = Duration::from_secs(5);
 
-/// How far two clocks may run apart: `ttl * factor + constant`.
+/// How far two clocks may run apart during a ttl: `ttl * factor + constant`.
 ///
 /// The factor covers clocks of different rates. The constant covers the resolution of the node's
 /// expiry (1 ms) and of this client's clock (1 ms).
@@ -55,7 +56,8 @@ impl Validity {
         Self { ttl, drift: drift.of(ttl) }
     }
 
-    /// This validity for another ttl. A longer ttl gets more drift. A shorter ttl keeps the drift.
+    /// The validity of another ttl. For a longer ttl, the drift grows in proportion. For a shorter
+    /// ttl, it stays the same.
     #[must_use]
     pub fn lasting(self, ttl: Duration) -> Self {
         let share = if ttl > self.ttl { ttl.as_secs_f64() / self.ttl.as_secs_f64() } else { 1.0 };
@@ -80,8 +82,8 @@ impl Validity {
         t0 + self.length()
     }
 
-    /// Whether a round that began at `t0` and got its quorum at `now` was in time. It must leave
-    /// more than `min_validity`, and take less than [`MAX_ROUND`].
+    /// Whether a round that began at `t0` and got its quorum at `now` was in time. More than
+    /// `min_validity` must be left, and less than [`MAX_ROUND`] must have passed.
     #[must_use]
     pub fn suffices(self, t0: Tick, now: Tick, min_validity: Duration) -> bool {
         now < self.deadline(t0).minus(min_validity) && now < t0 + MAX_ROUND

@@ -73,7 +73,7 @@ fn stale_ballots_are_lifted_three_times() {
     assert_eq!(acquisition.decide(at(1), &Handovers::default()), Some(Decision::Failed(Cause::Contended)));
 }
 
-/// If clients share nodes, fences may rise faster than a slow node answers.
+/// Why this matters: other clients may raise the fences faster than a slow node answers.
 #[test]
 fn a_ballot_may_be_lifted_before_a_far_node_has_answered_and_one_lift_is_kept_for_its_answer() {
     let mut acquisition = acquisition(1_000);
@@ -124,7 +124,7 @@ fn withdrawal_is_of_all_that_was_asked_with_and_release_too() {
     assert_eq!((acquisition.withdrawn(), acquisition.highest()), (9, 9));
 }
 
-/// Pushes, each as (node, t0 of the claim that the push answers, ballot), for two seconds each.
+/// Pushes for two seconds each, as (node, t0 of the claim that the push answers, ballot).
 fn handed(pushes: &[(usize, u64, u64)]) -> Handovers {
     let (mut handed, stamp) = (Handovers::default(), Stamp::default());
     let later = Stamp { time: Duration::from_secs(1), ..stamp };

@@ -7,8 +7,8 @@ use crate::rules::tick::Tick;
 
 impl RestartGuard {
     /// Takes the node's `time` from a reply. The request was sent at `sent`, and the reply was
-    /// received at `received`. Returns whether the clock was stepped since the last reply. If so,
-    /// the votes of this reply do not count.
+    /// received at `received`. Returns whether the clock was stepped between the last reply and
+    /// this one. If so, the votes of this reply do not count.
     pub fn observe(&mut self, time: Duration, sent: Tick, received: Tick) -> bool {
         let seen = Offset::new(time, sent, received);
         let Some(last) = self.offset else {
@@ -25,12 +25,12 @@ impl RestartGuard {
     }
 
     /// Takes the node's `time` from a push, which was received at `received`. The client cannot
-    /// know when the push was sent. So the push gives only a lower bound for the clock's offset.
-    /// Returns whether the clock was stepped, like [`observe`](Self::observe).
+    /// know when the push was sent. So the push gives only a lower bound of how far the clock is
+    /// ahead. Returns whether the clock was stepped, like [`observe`](Self::observe).
     pub fn observe_push(&mut self, time: Duration, received: Tick) -> bool {
         let Some(last) = self.offset else { return false };
         let expected = last.widened(received, self.rate);
-        // A step makes the old bounds useless. The next reply shows the new offset.
+        // After a step, the old bounds are useless. The next reply gives new bounds.
         self.offset = expected.at_least(time, received);
         let stepped = self.offset.is_none();
         if stepped {
@@ -39,16 +39,16 @@ impl RestartGuard {
         stepped && !self.max_ttl.is_zero()
     }
 
-    /// How far the node's clock is ahead of this client's, in microseconds: the middle of the
-    /// bounds. `None` before the first reply.
+    /// How far the node's clock is ahead of this client's, in microseconds: the middle between the
+    /// two bounds. `None` if there are no bounds yet.
     #[must_use]
     pub fn clock_ahead(&self) -> Option<i128> {
         self.offset.map(|offset| offset.low.midpoint(offset.high))
     }
 }
 
-/// By how much the node's clock is ahead of this client's, in microseconds: at least `low`, at most
-/// `high`. Each clock counts from its own origin.
+/// By how much the node's clock is ahead of this client's, in microseconds: at least `low` and at
+/// most `high`, at the moment `at`. Each clock counts from its own origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Offset {
     low: i128,
@@ -57,14 +57,14 @@ pub(super) struct Offset {
 }
 
 impl Offset {
-    /// The bounds from a clock that showed `time` at some moment between `sent` and `received`.
-    /// Drift counts from `sent`, because the clock may have shown `time` as early as that.
+    /// The bounds for a clock that showed `time` at some moment between `sent` and `received`. The
+    /// bounds widen from `sent` on, because the clock may have shown `time` at `sent` already.
     fn new(time: Duration, sent: Tick, received: Tick) -> Self {
         let time = micros(time);
         Self { low: time - micros(received.since_origin()), high: time - micros(sent.since_origin()), at: sent }
     }
 
-    /// The latest time that the clock may have shown when it was last read.
+    /// The latest time that the clock may have shown at the moment `at`.
     pub(super) fn time(self) -> i128 {
         self.high + micros(self.at.since_origin())
     }
@@ -80,7 +80,7 @@ impl Offset {
     }
 
     /// Narrows the bounds, since the clock also showed `time` at some moment before `received`.
-    /// `None` if these bounds do not allow that.
+    /// `None` if the clock cannot have shown `time` within these bounds.
     fn at_least(self, time: Duration, received: Tick) -> Option<Self> {
         let low = self.low.max(micros(time) - micros(received.since_origin()));
         (low <= self.high).then_some(Self { low, ..self })
@@ -91,7 +91,7 @@ impl Offset {
     }
 }
 
-/// The result is below 2^85, so a sum of several such numbers does not overflow.
+/// The result is below 2^85, so a sum of several results does not overflow.
 pub(super) fn micros(duration: Duration) -> i128 {
     duration.as_micros().cast_signed()
 }

@@ -7,13 +7,16 @@ use crate::rules::list::Record;
 use crate::rules::tick::Tick;
 use crate::rules::validity::MAX_ROUND;
 
-/// If too few nodes can sync a node safely, it is synced anyway, this long after its quarantine.
+/// If too few other nodes have a `high` that is sure, a node is synced without them this long after
+/// the end of its quarantine.
 pub(in crate::rules) const LATE: Duration = Duration::from_secs(2);
-/// The least wait that is reported for an unsynced node, because its next hello must sync it first.
+/// The shortest wait that is reported for an unsynced node, because a hello must sync it before it
+/// votes.
 pub(super) const SOON: Duration = Duration::from_secs(1);
 
 impl RestartGuard {
-    /// The least time until the node may vote on claims, and the reason; `None` if it may vote now.
+    /// The shortest time until the node may vote on claims, and why it may not vote now; `None` if
+    /// it may.
     #[must_use]
     pub fn quarantined(&self, now: Tick) -> Option<(Duration, Doubt)> {
         if self.max_ttl.is_zero() {
@@ -38,13 +41,14 @@ impl RestartGuard {
         self.process.as_deref().is_none_or(|process| record.is_of(process)).then_some(record)
     }
 
-    /// When the node may vote again, if its fences were raised by then: see `Record::synced`.
+    /// When the quarantine ends. If the node is synced by then (see `Record::synced`), it may vote
+    /// again.
     #[must_use]
     pub fn free_at(&self) -> Tick {
         self.waits().until
     }
 
-    /// From when on `extended` counts, and the node can be synced.
+    /// From when on `extended` counts and the node can be synced.
     #[must_use]
     pub fn settles_at(&self) -> Tick {
         self.waits().settled
@@ -66,14 +70,15 @@ impl RestartGuard {
         self.doubted.map_or(self.young, |(_, wait)| wait.longer(self.young))
     }
 
-    /// The wait that follows from a doubt that has lasted for `age` at `at`.
+    /// The wait that follows from a doubt that began `age` before `at`.
     pub(super) fn wait(&self, at: Tick, age: Duration) -> Wait {
         let ends = |length: Duration| match length.checked_sub(age) {
             Some(left) => at + left,
             None => at.minus(age.saturating_sub(length)),
         };
         let apart = |time: Duration| time.saturating_mul(self.rate) / 1_000_000;
-        // No client counts a forgotten grant after its ttl, so `max_ttl` is always enough.
+        // No client counts a forgotten grant for longer than the grant's ttl, so `max_ttl` is
+        // always enough.
         let settle = (MAX_ROUND + apart(MAX_ROUND) * 2).min(self.max_ttl);
         Wait { until: ends(self.max_ttl.saturating_add(apart(self.max_ttl))), settled: ends(settle) }
     }

@@ -1,4 +1,5 @@
-//! Fence sync raises the fences of a node that forgot them. This file chooses the ballot for that.
+//! Fence sync raises the fences of a node that forgot them. This file chooses the ballot to which
+//! they are raised.
 
 use super::{Known, KnownNodes};
 use crate::rules::doubt::LATE;
@@ -9,10 +10,10 @@ impl KnownNodes {
     /// The ballot to which a node that forgot is synced now; `None` if it cannot be synced now.
     ///
     /// The node lost its fences, which keep tokens growing. But a quorum granted each token. So of
-    /// any N - quorum + 1 other nodes that never forgot, at least one has a `high` of at least the
-    /// token. The client must ask these nodes after the last moment at which a round could count a
-    /// forgotten grant. If too few of these nodes answer in time, the client syncs to the highest
-    /// `high` that it knows.
+    /// any N - quorum + 1 other nodes that are synced, at least one has a `high` of at least the
+    /// token. The client must ask these nodes after `settles_at`: from then on, no round can count
+    /// a forgotten grant. If too few of these nodes answer by [`LATE`] after the quarantine, the
+    /// client syncs to the highest `high` that it knows.
     pub(super) fn sync(&self, number: usize, now: Tick) -> Option<u64> {
         let pupil = self.nodes[number].answer()?;
         pupil.record.as_ref().filter(|record| !record.synced && record.is_of(&pupil.process))?;

@@ -1,4 +1,5 @@
-//! What the records of all nodes show together: whose votes count, and which records clients saw.
+//! What the records of all nodes show together: which nodes' votes count, and which records clients
+//! saw.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,8 +10,9 @@ use crate::rules::list::{Record, Sighting};
 use crate::rules::tick::Tick;
 
 impl KnownNodes {
-    /// Whether a node's votes count. No votes count while another list with this list's name is in
-    /// force: a client of that list may hold the lock that this client would acquire.
+    /// Whether a node's votes count. No node's votes count while another list with this list's name
+    /// is in force anywhere: a client of the other list may hold the lock that this client would
+    /// acquire.
     pub(super) fn standing(&self, number: usize, now: Tick) -> MembershipState {
         let node = &self.nodes[number];
         let Some(known) = node.answer() else { return MembershipState::Unknown };
@@ -30,21 +32,21 @@ impl KnownNodes {
         until.filter(|&until| now < until).map_or(MembershipState::Unknown, |until| MembershipState::Counts { until })
     }
 
-    /// Another list with this list's name that is in force on a node, and a text that names that
+    /// Another list with this list's name that is in force on any node, and a text that names this
     /// node.
     pub(super) fn other_list(&self, now: Tick) -> Option<(String, &Other)> {
         let node = self.nodes.iter().find(|node| node.other(now).is_some_and(|other| other.same_name))?;
         Some((format!("another list is in force on {}", node.name), node.other(now)?))
     }
 
-    /// Returns a message if clients of this list reach two servers by a node's name. The evidence
-    /// is a client's report of an id that differs from this record's id. Such a report counts only
-    /// if both of these hold:
+    /// Returns a message if clients of this list reach two servers by this node's name. The
+    /// evidence is a client's report of an id that differs from the id of this node's record. A
+    /// report counts only if both of these hold:
     ///
-    /// - It came more than `List::overlap` after this record began. An earlier report may show the
-    ///   record before this one.
+    /// - It came more than `List::overlap` after this record got its id. An earlier report may show
+    ///   a former id.
     /// - It came at least a `pause` before the hello that read this record. A later report may show
-    ///   the record after this one.
+    ///   a new id that this client has not read yet.
     fn twins(&self, number: usize, now: Tick) -> Option<Arc<str>> {
         let node = &self.nodes[number];
         let (own, asked) = (node.record()?, node.answer()?.at);
@@ -67,8 +69,8 @@ impl KnownNodes {
         Some(why.into())
     }
 
-    /// Whether a record that is made on a node now may count as old at once. It may, unless a
-    /// client is known to have seen a record on this node. The node also checks its INFO.
+    /// Whether a record that is made on a node now may count as old at once: no client is known to
+    /// have seen a record on this node. The node also checks its INFO.
     pub(super) fn may_be_first(&self, number: usize, now: Tick) -> bool {
         let node = &self.nodes[number];
         let shows = |record: &Record| record.seen.iter().any(|seen| seen.node == node.name);

@@ -1,4 +1,5 @@
-//! What a client knows of one node: its last reply to a hello, its record, and other lists on it.
+//! What a client knows of one node: the node's last answer to a hello, its record, and another list
+//! in force there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,18 +35,19 @@ impl Other {
 pub(super) struct Node {
     pub(super) name: Arc<str>,
     known: Option<Known>,
-    /// The id of the last record that was seen on this node, over any connection.
+    /// The id of the last record that this client saw on this node, over any connection.
     pub(super) id: Option<Arc<str>>,
     other: Option<Other>,
-    /// When the first hello without an answer was sent.
+    /// When the first hello that is still unanswered was sent.
     owes: Option<Tick>,
     /// When the last hello was sent. `None` after its answer, or if it was not carried out.
     sent: Option<Tick>,
     /// When the next regular hello is due.
     next: Tick,
-    /// The intent of the last hello, and until when the same hello is not repeated.
+    /// The intent of the last hello, and until when a hello with this intent is not repeated,
+    /// unless `next` comes first.
     last: (Intent, Tick),
-    /// How many hellos in a row were not carried out.
+    /// How many hellos in a row failed.
     failures: u32,
 }
 
@@ -67,13 +69,15 @@ impl Node {
         match before {
             Some(before) if (before.at, &before.record) == (answer.at, &answer.record) => return,
             Some(_) => {}
-            // The first answer on a new connection is to the greeting, a hello that writes nothing.
+            // The first answer on a new connection answers the greeting, a hello that writes
+            // nothing.
             None => (self.next, self.last) = (answer.at + list.every() / 10 * 9, (Intent::Look, answer.at)),
         }
         let at = answer.at;
         self.failures = 0;
-        // A record that counts as old at once is wrong if this client knew another record. So keep
-        // the known id: if a hello has this id, the node makes the new record young.
+        // If this client knew another record of this node, a new record must not count as old at
+        // once. So keep the known id: the next hello carries this id, and the node makes the record
+        // young.
         if let Some(record) = answer.record.as_ref().filter(|record| record.word.is_none() || self.id.is_none()) {
             self.id = Some(record.id.clone());
         }
@@ -82,8 +86,8 @@ impl Node {
         self.other = self.meets(list, now);
     }
 
-    /// The other list in force on the node. A doubted node that shows no other list may have
-    /// forgotten it. So a known other list stays until it lapses.
+    /// The other list in force on the node. If a doubted node shows no other list, it may have
+    /// forgotten one. So an other list that this client knew there stays until it lapses.
     fn meets(&self, list: &List, now: Tick) -> Option<Other> {
         let in_force = self.record().and_then(|record| record.in_force.as_ref());
         match in_force.filter(|in_force| in_force.hash != *list.hash()) {
@@ -115,7 +119,7 @@ impl Node {
         self.known.as_ref().is_some_and(|known| known.connecting)
     }
 
-    /// Whether the node has a record of its present process.
+    /// Whether the node's record belongs to its present process.
     fn is_current(&self) -> bool {
         self.answer().is_some_and(|known| known.record.as_ref().is_some_and(|record| record.is_of(&known.process)))
     }
@@ -126,13 +130,14 @@ impl Node {
         self.record().is_some_and(|record| record.word.is_some() && self.id.as_ref() != Some(&record.id))
     }
 
-    /// Whether this list stays in force on the node for longer than any lock that is granted now.
+    /// Whether this list stays in force on the node for longer than any lock that the node grants
+    /// now.
     pub(super) fn has(&self, list: &List, now: Tick) -> bool {
         self.is_current() && self.outlasts(list).is_some_and(|at| now < at)
     }
 
-    /// Until when new locks may count. A lock that is granted by then surely ends before the list
-    /// lapses, if clocks run apart by at most 1 %.
+    /// Until when grants may count. A lock that is granted by then ends before the list lapses, if
+    /// clocks run apart by at most 1 %.
     fn outlasts(&self, list: &List) -> Option<Tick> {
         let known = self.answer()?;
         let in_force = known.record.as_ref()?.in_force.as_ref()?;
@@ -157,23 +162,24 @@ impl Node {
         self.answer().is_some() && self.record().is_none_or(|record| record.in_force.is_none())
     }
 
-    /// The other list that is in force on the node, unless that list has lapsed since.
+    /// The other list in force on the node, unless this list has lapsed by `now`.
     pub(super) fn other(&self, now: Tick) -> Option<&Other> {
         self.other.as_ref().filter(|other| now < other.until)
     }
 
-    /// Whether the node was lately asked for its list. Only then may a list be put in force.
+    /// Whether the node has answered a hello lately, and so has shown which list is in force there.
+    /// A list is put in force only after that.
     pub(super) fn was_asked(&self, patience: Duration, now: Tick) -> bool {
         self.fresh(patience * 2, now).is_some()
     }
 
-    /// Whether the node has left a hello unanswered for `patience`.
+    /// Whether a hello to the node has been unanswered for `patience`.
     pub(super) fn is_silent(&self, patience: Duration, now: Tick) -> bool {
         self.owes.is_some_and(|owes| now >= owes + patience)
     }
 
     /// Whether a hello is needed because the known state is outdated. If hellos write nothing
-    /// (`looks`), this ignores problems that only a writing hello can repair.
+    /// (`looks`), ignores problems that only a writing hello can repair.
     pub(super) fn is_outdated(&self, list: &List, looks: bool, now: Tick) -> bool {
         let Some(known) = self.answer() else { return false };
         let replaced = known.record.is_some() && !self.is_current();
@@ -182,8 +188,8 @@ impl Node {
         known.stale || ended || (!looks && (replaced || lapses || self.is_to_be_taken_back()))
     }
 
-    /// Whether to send a hello now. Hellos are sent one at a time. The same hello is repeated only
-    /// after a pause.
+    /// Whether to send a hello now. A hello follows another one only after its answer, or after
+    /// `patience`. A hello with the same intent follows only after a pause.
     pub(super) fn is_due(&self, intent: Intent, urgent: bool, patience: Duration, now: Tick) -> bool {
         let free = self.answer().is_some() && self.sent.is_none_or(|sent| now >= sent + patience);
         let (last, again) = self.last;
@@ -191,8 +197,8 @@ impl Node {
         free && (at_once || now >= self.next)
     }
 
-    /// Notes that a hello is sent now. The next regular hello follows at `next`. The same hello is
-    /// not repeated before `again`, unless `next` comes first.
+    /// Notes that a hello is sent now. The next regular hello follows at `next`. A hello with the
+    /// same intent is not sent before `again`, unless `next` comes first.
     pub(super) fn asked(&mut self, intent: Intent, now: Tick, next: Tick, again: Tick) {
         self.sent = Some(now);
         self.owes = self.owes.or(self.sent);
@@ -200,7 +206,8 @@ impl Node {
         self.last = (intent, again);
     }
 
-    /// Notes that the last hello was not carried out. Before each retry, the pause doubles.
+    /// Notes that the last hello failed. With each failure in a row, the pause before the next
+    /// hello doubles.
     pub(super) fn failed(&mut self, now: Tick, pause: Duration, longest: Duration) {
         let wait = longest.min(pause * (1 << self.failures.min(8)));
         self.failures = self.failures.saturating_add(1);
@@ -208,7 +215,8 @@ impl Node {
         self.last.1 = self.last.1.max(now + wait);
     }
 
-    /// When time alone changes the state: a hello is due or unanswered, or an answer is too old.
+    /// The moments at which the state changes without an answer: a hello is due or counts as
+    /// unanswered, or an answer gets too old.
     pub(super) fn changes(&self, list: &List, urgent: bool, fresh: Duration, patience: Duration) -> [Option<Tick>; 9] {
         let known = self.answer();
         let asks = |at: Tick| known.filter(|_| self.sent.is_none()).map(|_| at);

@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::List;
 use crate::words::{counted, exact, left};
 
-/// The text names at most this many of the nodes that one list lacks.
+/// Of the nodes that one of the lists lacks, the text names at most this many.
 const NAMED: usize = 3;
 
 /// One line that says how the list in force on a node differs from the client's list, and what to
-/// do. `says` is the text of the list in force. `ends` is how long that list stays in force if no
-/// client extends it; `None` if this is not known.
+/// do. `says` is the text of the list in force. `ends` is for how much longer the list stays in
+/// force if no client extends it; `None` if this time is not known.
 #[must_use]
 pub fn difference(ours: &List, says: &str, ends: Option<Duration>) -> String {
     let Some(theirs) = List::parse(says) else {

@@ -77,7 +77,7 @@ fn all_are_renewed_when_the_first_is_due() {
     assert_eq!(tenancy.next_renewal(), Tick::NEVER, "both renewals are under way");
 }
 
-/// All locks are renewed when the first is due: one lock that is due early makes all early.
+/// All locks of a session are renewed as soon as one of them is due. So a new lock is due late.
 #[test]
 fn what_is_added_is_due_in_the_last_eighth_of_a_third_of_its_validity() {
     let (mut tenancy, third) = (SessionState::new(validity()), ms(988) / 3);

@@ -54,7 +54,8 @@ fn slow_drift_within_the_rate_is_no_step() {
     }
 }
 
-/// The clock may have been read when the request was sent, and may have drifted since.
+/// The node may have read its clock when the request was sent, and the clock may have drifted from
+/// then on.
 #[test]
 fn drift_counts_since_the_request_was_sent() {
     let mut guard = guard();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A node that forgot 10 s ago: it can be synced now, and votes again in 50 s.
+/// A node that forgot its grants 10 s ago: it can be synced now, and its quarantine ends in 50 s.
 fn forgot(bench: &Bench) -> Known {
     let record = Record { synced: false, age: SECOND * 10, ..bench.record(0) };
     Known { settles_at: bench.now, free_at: bench.now + SECOND * 50, ..bench.known(Some(record)) }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The ids were reported so long ago that all nodes have answered a hello since.
+/// The ids were reported so long ago that all nodes have answered a hello after that.
 fn shows(record: Record, seen: &[(&str, &str)]) -> Record {
     showed(record, seen, Duration::from_millis(300))
 }

@@ -151,7 +151,8 @@ fn other_list_is_gone_once_a_node_that_is_not_doubted_says_so() {
     assert_eq!(bench.counts(), [0, 1, 2]);
 }
 
-/// Because clients stop extending their list, two lists that keep each other out both lapse.
+/// Clients that meet the other list stop extending their own. So two lists that keep each other out
+/// both lapse.
 #[test]
 fn client_that_meets_another_list_of_its_name_keeps_its_own_nowhere() {
     let mut bench = Bench::up(3);
