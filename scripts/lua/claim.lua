@@ -1,17 +1,20 @@
--- Grants all names of a claim, or none. Checks the list, then a gate, and then the names in order.
--- The first refusal is the reply.
+-- Grants all names of a claim, or none. Checks the list, then the gate (in mode 'permit'), and then
+-- the names in order. The first refusal is the reply.
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue; the gate's keys come last
--- ARGV    names (with the gate), list (the client's; '': not checked), owner
+-- ARGV    names (the gate counts too), list (of the client; '': not checked), owner
 --         mode    'lock'; 'reader'; 'permit': refused if an owner holds the gate or waits for it
 --         kind, ttl, ballot
---         follows the writer's token, if a writer becomes a reader; else 0
---         ticket, lasts (H), again (ms to the next ask; 0: does not wait). Only one name may wait
---         next    the ballot of a hand-over; if not above `ballot`, the claim overtakes all waiters
+--         follows the token of the writer that becomes this reader; else 0
+--         ticket, lasts (H)
+--         again   ms to the next ask; 0: this claim does not wait. Only a claim of one name waits
+--         next    the ballot of a hand-over. If `next` is not above `ballot`, this claim overtakes
+--                 all waiters
 -- Returns nothing if all names are granted, else
 --         other, TEXT, MS LEFT  another list is in force    nolist  no list is in force
 --         held, HOLDER, MS LEFT, BAR, PLACE, KIND    stale, BAR    lost, ''  the writer has ended
---         misused, NUMBER  this name is held as a gate and claimed as a lock, or the reverse
+--         misused, NUMBER  the name with this number (from 1) is held as a gate and claimed as a
+--                 lock, or the reverse
 
 claims = true
 
@@ -24,8 +27,9 @@ local function misused(it, is_gate)
   return it.holder and held_as_gate ~= is_gate
 end
 
--- The refusal if another owner holds the name or comes first. Names the writer, if one holds the
--- name, or else a reader: a reader may wait behind a writer that waits for readers.
+-- The refusal if another owner holds the name, or comes first in the queue. It names the writer, if
+-- a writer holds the name. Otherwise it names a reader: a reader that asks may have to wait behind
+-- a writer that itself waits for other readers.
 local function held(it)
   local place = again > 0 and more().join(it) or 0
   local bar = max(it.fence, it.read_fence, floor)
@@ -33,8 +37,8 @@ local function held(it)
   return {'held', it.reader, it.read_ends - now, bar, place, 0}
 end
 
--- The refusal if the ballot is too low. BAR is the highest bar of all names that are free or held
--- by this owner.
+-- The refusal if the ballot is too low. BAR is the highest of `bar` and the bars of all names that
+-- are free or held by this owner.
 local function stale(seen, bar)
   for i = 1, names do
     if not seen[i].holder or seen[i].holder == owner then bar = max(bar, seen[i].bar) end
@@ -42,16 +46,18 @@ local function stale(seen, bar)
   return {'stale', bar}
 end
 
--- The refusal of name number i, or nil or false. A waiting claim that is refused joins the queue.
+-- The refusal of name number i; nil or false if this name can be granted. If a waiting claim is
+-- refused because of another owner, it joins the queue.
 local function refusal(seen, i, follows)
   local it = seen[i]
   if follows > 0 and follows <= it.over then return {'lost', ''} end
   if misused(it, kind + 0 == GATE) then return {'misused', i} end
-  -- In a downgrade, the writer's hold becomes this reader's. Both owners have the same number.
+  -- In a downgrade, the writer's hold becomes this reader's hold. The writer CLIENT/7 becomes the
+  -- reader CLIENT/s7.
   local downgrades = is_reader and it.ends > now and string.gsub(it.owner, '/(%d+)$', '/s%1') == owner
   if it.holder == owner then
-    -- A reader's hand-over does not raise the fence, so `with` may be above the fence. A sync may
-    -- have raised the floor above `with`.
+    -- `with` is the ballot of the hold. It may be above the fence: a hand-over to a reader does not
+    -- raise the fence. It may be below the floor: a sync may have raised the floor after the grant.
     local with = it.holds_with
     local is_again, is_new = ballot == with, ballot > max(it.fence, with)
     local is_good = (is_again or is_new) and ballot > max(floor, it.over)

@@ -1,15 +1,18 @@
--- The first part of each script. A call carries out operations of one verb. If one operation fails,
--- the others go on. Times are in ms, ballots and tickets in us. docs/protocol.md lists the fields.
+-- The first part of each script. One call carries out several operations of one verb. If one of
+-- them fails, the others are still carried out. Times are in ms, ballots and tickets in us.
+-- docs/protocol.md lists the fields that nodes store.
 --
--- KEYS    P..node, the node's record (P is the prefix of all keys); then the keys of the operations
+-- KEYS    P..node, the node's record (P is the prefix of all keys); then the keys of each operation
 -- ARGV    for each operation, the arguments in its script's head; the first is the number of names
 -- Returns 'SECONDS MICROSECONDS OPERATIONS ID' if all operations return nothing: TIME, the number
 --         of operations, and the record's id or '-'. Otherwise a table: this text; why a message
---         was not published, or ''; and {NUMBER, WORD, MORE} for each operation that returns
---         something. Each script may return 'forgot' (no record) or 'error' (Redis' error).
+--         was not published, or ''; and for each operation that returns a value, the operation's
+--         number in the call (from 1), then the value. Beside the values in its script's head, an
+--         operation may return 'forgot' (there is no record) or 'error' and the error's text.
 
 local KEEP, PERIOD = 105000, 35000
--- In us. A ballot further ahead than FAR comes from a broken clock, and must not raise the floor.
+-- In us. A ballot that is more than FAR ahead of TIME comes from a broken clock, and must not raise
+-- the floor. `high` is written up to AHEAD ahead of TIME.
 local FAR, AHEAD = 86400000000, 250000
 
 local call, try, format, match = redis.call, redis.pcall, string.format, string.match
@@ -17,22 +20,25 @@ local max, min = math.max, math.min
 local time = call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = (micros - micros % 1000) / 1000
--- Fields of the record. `list` is false unless a list is in force.
+-- Fields of the record. `list_ends` is the field `until`. `list` is false if no list is in force.
 local id, list, list_ends, high, mid, floor, rotated
--- Why a message was not published, and how many keys a name has.
+-- Why a message was not published, or ''. How many of this script's KEYS each name has: `each`
+-- sets this number.
 local unpublished, group = ''
 
 -- Without free memory, Redis refuses a script whose first write may need memory (HSET, ZADD, SET).
--- Claims begin with such a write, so they are refused. Other scripts begin with another write.
+-- Claims begin with one of these writes, so Redis refuses them. All other scripts begin with a
+-- write that needs no memory (HDEL, PEXPIRE), so Redis carries them out.
 local claims, wrote, inspects = false, false, false
 
--- Without a format, Redis writes some numbers with an exponent.
+-- A number as text. Redis itself would write some numbers with an exponent.
 local function digits(number)
   return format('%d', number)
 end
 
--- Once a PERIOD, copies `mid` to `floor` and `high` to `mid`, so that floor <= mid <= high. Both
--- become `high` after two periods, or if the clock was set back (`high` is cut to FAR ahead then).
+-- Once a PERIOD, copies `mid` to `floor` and `high` to `mid`, so that floor <= mid <= high. If two
+-- periods have passed, both become `high`. If the clock was set back, `high` is first cut to FAR
+-- ahead of TIME, and then both become `high`.
 local function rotate()
   if now >= rotated and now < rotated + PERIOD then return end
   if now < rotated then high = min(high, micros + FAR) end
@@ -42,8 +48,8 @@ local function rotate()
   call('HSET', KEYS[1], 'high', digits(high), 'mid', digits(mid), 'floor', digits(floor), 'rotated', digits(now))
 end
 
--- The text of an error, for people. Adds the key that has a wrong type, which Redis does not name.
--- Before version 7, Redis puts the line of the script in front, which is removed.
+-- The text of an error, for people. If a key has the wrong type, the text names the key: Redis does
+-- not. Redis before version 7 begins the text with the line of the script, which is removed here.
 local function explain(failure, first, last, keys)
   local text = type(failure) == 'table' and failure.err or tostring(failure)
   text = string.gsub(text, '^@?[%w_]+: ?%d+: %-?', '')
@@ -55,7 +61,8 @@ local function explain(failure, first, last, keys)
   return text
 end
 
--- Carries out all operations. Each operation has this many arguments, and each name this many keys.
+-- Carries out all operations of this call. `arguments`: how many ARGV an operation has. `keys`: how
+-- many KEYS a name has. `carry_out` carries out one operation. `makes_record`: it needs no record.
 local function each(arguments, keys, carry_out, makes_record)
   local stored = try('HMGET', KEYS[1], 'id', 'list', 'until', 'high', 'mid', 'floor', 'rotated')
   id, list, list_ends, high, mid, floor, rotated = unpack(stored)

@@ -5,20 +5,23 @@
 -- ARGV    names    0
 --         intent   'look' writes nothing; 'keep' checks the record and renews the list; 'make' also
 --                  makes a missing record; 'put' also puts the list in force
---         new      the id for a record that this hello makes, or makes young again
---         process  the process that INFO named on this connection; or ''
+--         new      the id that a record gets if this hello makes it, or makes it young again
+--         process  the server's process by INFO on this connection; '': not known
 --         list, says, lasts  the client's list: its hash, its text, how long it stays in force
---         fresh    this hello renews the list if less time than this is left
---         old, age a record that this hello makes gets this age if `old` is 'init', or is 'first'
---                  and no client can have used the node before; '': its age is 0
---         knew     the id that the client knew; 'held': it knew no id, but holds a lock; or ''
---         sync     an unsynced node raises floor, mid and high to this ballot, if this hello makes
---                  an old record, or if the list is in force and `knew` is the record's id; or -1
---         spare    how long the ids that clients have seen are kept
+--         fresh    if the client's list is in force for less time than this, this hello renews it
+--         old, age if this hello makes a record and `old` is 'init', the record gets this age. So
+--                  it does if `old` is 'first' and no client can have used the node before.
+--                  Otherwise its age is 0
+--         knew     the id that the client knew; 'held': it knew no id, but holds a lock; else ''
+--         sync     a node that is not synced raises floor, mid and high to this ballot, if this
+--                  hello makes a record that is old at once, or if the client's list is in force
+--                  and `knew` is the record's id. -1: the node is not synced now
+--         spare    how long the node keeps the ids that clients have seen
 --         seen     'NAME ID NAME ID ..': for each node's name, the id that the client sees there
--- Returns hello; and if there is a record: ID, PROCESS, AGE, HIGH, FLOOR, SYNCED (1 or 0), WHY it
---         was old at once, or ''; the list in force: LIST, MS LEFT, MS IN FORCE, TEXT (or '', 0, 0,
---         ''); and 'NAME ID AGE' for each id that clients have seen
+-- Returns hello; and if there is a record: ID, PROCESS, AGE, HIGH, FLOOR, SYNCED (1 or 0), WORD
+--         (why the record was old at once, or ''); the list in force: LIST (its hash), MS LEFT, MS
+--         IN FORCE, TEXT (if no list is in force: '', 0, 0, ''); and 'NAME ID AGE' for each id that
+--         clients have seen
 
 local LEVELS = {look = 0, keep = 1, make = 2, put = 3}
 
@@ -48,7 +51,8 @@ return each(14, 1, function(at)
   end
   local ends = it.list and min(it['until'], now + it.lasts) or 0
   if level >= LEVELS.keep then
-    -- `process` is RUN, or RUN/REPLICATION after a promotion. A server may forget REPLICATION.
+    -- `process` is RUN, or RUN/REPLICATION after a promotion. INFO may stop to show REPLICATION
+    -- some time after the promotion: this is still the same process.
     local is_same = it.process == process or string.sub(it.process, 1, #process + 1) == process .. '/'
     if process ~= '' and not is_same then
       set({process = process})

@@ -2,13 +2,14 @@
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
 -- ARGV    names
--- Returns inspected, then for each name HOLDER or '', COUNT, MS LEFT (-2: free), BAR, LENGTH of
---         the queue, NOTE or '', KIND, BALLOT, OVER. If readers hold the name, HOLDER is a reader
---         (one that is not revoked, if possible), COUNT their number, MS LEFT that of the last one
+-- Returns inspected, then for each name HOLDER or '', COUNT (of guards), MS LEFT (-2: free), BAR,
+--         LENGTH of the queue, NOTE or '', KIND, BALLOT, OVER. If readers hold the name, HOLDER is
+--         one of them (one that is not revoked, if there is one), COUNT is the number of readers,
+--         MS LEFT is the time until the last reader's hold ends
 
 inspects = true
 
--- The note as '{ms since the name was acquired} {token} {number} {text}'.
+-- The holder's note as '{ms since the name was acquired} {token} {number} {text}', or ''.
 local function note_of(it)
   local key = KEYS[it.at + NOTE]
   local whose, since, token, number, says = unpack(try('HMGET', key, 'owner', 'since', 'token', 'number', 'says'))

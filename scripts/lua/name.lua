@@ -1,21 +1,23 @@
--- The keys of a name. docs/protocol.md says what they contain. A missing field is read as 0 or ''.
+-- Reads and changes a name and its lock. docs/protocol.md says what the keys of a name contain.
 
--- How long a revocation is remembered, in ms: longer than any lock lasts.
+-- How long a revocation is remembered, in ms: 25 h, which is longer than any ttl.
 local REMEMBERED = 90000000
 -- Offsets of a name's other keys from `it.at`, the index of its first key.
 local READERS, WAITING, QUEUE, NOTE = 1, 2, 3, 4
--- The operation's arguments, as its script documents them. `first` is the index of its first key.
+-- The arguments of the present operation, as the head of its script lists them. `first` is the
+-- index of the operation's first key in KEYS. `lasts` is H. `next_ballot` is `next`.
 local first, names, owner, is_reader, kind, ttl, ballot, ticket, lasts, again, next_ballot
 
--- Each call makes all functions of the script anew. more() makes rarely used ones on demand: the
--- client puts readers.lua, waiters.lua and queue.lua into more().
+-- Each call of a script makes all its functions anew. So functions that few calls need are made by
+-- more(), on demand. The client puts readers.lua, waiters.lua and queue.lua into more().
 local more, made
 
--- Reads a name and its holder. For a reader, the holder is this reader if it holds the name, or
--- else the writer. For all other owners, it is the writer, or else the reader whose hold ends last.
+-- Reads a name and finds its holder, for the owner of this operation. If the owner is a reader, the
+-- holder is this owner if it holds the name, or else the writer. If the owner is a writer, the
+-- holder is the writer that holds the name, or else the reader whose hold ends last.
 local function look(at)
   local lock, stored = KEYS[at], call('HGETALL', KEYS[at])
-  -- Makes room for these fields first, so that the table does not grow.
+  -- These fields are set first, so that the table need not grow while it is filled.
   local it = {owner = false, ['until'] = false, ballot = false, count = false, fence = false, at = at}
   for i = 1, #stored, 2 do it[stored[i]] = stored[i + 1] end
   if stored[1] and not it.fence then error({err = 'ERR the key ' .. lock .. ' is no lock of this protocol'}) end
@@ -38,20 +40,20 @@ local function look_all()
   return seen
 end
 
--- Ends the writer's hold.
+-- Ends the hold of the writer.
 local function free(it)
   call('HDEL', it.lock, 'until', 'ttl', 'owner', 'kind', 'ballot', 'count')
   it.ends, it.owner = 0, nil
 end
 
--- Stores the fences and these fields. The key stays until the floor has passed its fence, and while
--- a revocation is remembered. If the fence is more than FAR ahead of the clock, it does not raise
--- the floor. Then the key stays until the clock has passed the fence.
+-- Stores the fences of a name, and the fields that follow `it`. The key stays until the floor is at
+-- least its fence, and while a revocation is remembered. A fence that is more than FAR ahead of
+-- TIME does not raise the floor. The key of such a fence stays until TIME has passed the fence.
 local function keep(it, ...)
   local last, fence = max(it.ends, now, it.read_ends or 0), max(it.fence, it.read_fence)
   local till = fence > micros + FAR and max(last, math.ceil(fence / 1000)) or last
   local expires = digits(max(till + KEEP, min(it.revoked_until or 0, now + REMEMBERED)) - now)
-  -- Except in claims, PEXPIRE comes first: then Redis accepts the script even without memory.
+  -- Except in claims, PEXPIRE comes first: it needs no memory, so Redis does not refuse the script.
   local done = not claims and call('PEXPIRE', it.lock, expires) == 1
   call('HSET', it.lock, 'fence', digits(it.fence), ...)
   if it.reader then

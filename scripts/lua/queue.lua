@@ -1,9 +1,10 @@
 -- The queue of a name, and the hand-over of the name to a waiter.
 
--- Removes a waiter from the queue. Returns whether it had a place.
+-- Removes `who` from the queue. Returns whether it had a place.
 local function drop(it, who)
   waiting(it, 1)
-  -- In a claim, this may be the first write. It must be a write that Redis refuses without memory.
+  -- In a claim, the removal may be the first write. Claims must begin with a write that Redis
+  -- refuses without free memory, so add one.
   if claims and not wrote then call('HSET', it.lock, 'queue', '1') end
   if call('ZREM', KEYS[it.at + QUEUE], who) == 0 then return false end
   try('HDEL', KEYS[it.at + WAITING], who)
@@ -17,8 +18,8 @@ local function drop(it, who)
   return true
 end
 
--- The first live waiter. Drops dead waiters before it. The search ends at the owner's own place. A
--- reader's claim skips readers.
+-- The first live waiter; nil if there is none. Drops the dead waiters before it. The search ends at
+-- the place of this operation's owner. In the claim of a reader, it skips waiting readers.
 local function head(it, by_claim)
   local at, known = 1, waiting(it, 1)
   while known and known.who ~= owner do
@@ -33,9 +34,9 @@ local function head(it, by_claim)
   end
 end
 
--- Sends a hint to each waiter that became first or second: it asks again before H / 2 has passed
--- since its last ask. If a free name could not be handed over, the first two waiters ask at once.
--- No rule depends on these hints.
+-- Sends a hint to each waiter that became first or second: the waiter asks again H / 2 after its
+-- last ask, or at once if this moment has passed. If `is_stuck` (a free name could not be handed
+-- over), the first two waiters ask at once. No rule depends on these hints.
 local function tell(it, is_stuck)
   for at = 1, it.line and 2 or 0 do
     local known = waiting(it, at)
@@ -46,14 +47,15 @@ local function tell(it, is_stuck)
   end
 end
 
--- Removes this owner from the queue. Returns whether it had a place.
+-- Removes the owner of this operation from the queue. Returns whether it had a place.
 local function leave(it)
   local had = drop(it, owner)
   tell(it)
   return had
 end
 
--- Gives this owner a place, or renews its place. Returns the place, counted from 1.
+-- Gives the owner of this operation a place in the queue, or renews its place. Returns the place,
+-- counted from 1.
 local function join(it)
   local queue, said = KEYS[it.at + QUEUE], KEYS[it.at + WAITING]
   local expires = digits(max(2 * again + 1, call('PTTL', queue)))
@@ -65,8 +67,9 @@ local function join(it)
   return call('ZRANK', queue, owner) + 1
 end
 
--- If no writer holds the name, hands it over to the first live waiter, or to all readers before the
--- first live writer. If the ballot is too low, returns the first waiter.
+-- Unless a writer holds the name, hands it over with the ballot `with`: to the first live waiter,
+-- or if that is a reader, to all readers that wait before the first live writer. If `with` is too
+-- low for this, returns the first live waiter.
 local function hand_over(it, with)
   local known, is_stuck
   while it.ends <= now and it.queue and not is_stuck do

@@ -1,15 +1,16 @@
--- The readers of a name. They hold the name together, and each has its own hold.
+-- The readers of a name. They hold the name together, and each reader has a hold of its own.
 
--- Stores the corrected form of a time that was ahead of the clock. Except in claims, this must not
--- fail without memory. So the first write removes a missing field, which keeps the key's expiry.
+-- Stores a time that was ahead of TIME in its corrected form. Except in claims, this must not fail
+-- without free memory. So the first write is HDEL of a missing field: it needs no memory, and does
+-- not change the key's expiry.
 local function write(key, field, value)
   if inspects then return end
   if not claims then call('HDEL', key, '') end
   call('HSET', key, field, value)
 end
 
--- Of the readers with ballots above `above`, the one whose hold ends last; and the number of all
--- readers.
+-- Returns two values: of the readers with ballots above `above`, the one whose hold ends last; and
+-- the number of all readers.
 local function last_reader(it, above)
   local last, many = nil, 0
   for reader, known in pairs(it.reading) do
@@ -19,7 +20,8 @@ local function last_reader(it, above)
   return last, many
 end
 
--- Finds the reader whose hold ends last. If no reader is left, `read_fence` raises the fence.
+-- Finds the reader whose hold ends last. If no reader is left, the fence becomes at least
+-- `read_fence`.
 local function settle(it)
   it.reader = last_reader(it, -1)
   it.read_ends = it.reader and it.reading[it.reader].ends
@@ -50,7 +52,8 @@ local function look(it)
   end
 end
 
--- Adds a reader, or extends its hold. The end and the ballot of the hold never go down.
+-- Gives `who` a hold as a reader, or extends its hold. An extension makes neither the end nor the
+-- ballot of the hold lower.
 local function read(it, who, ttl, ballot)
   local key, had = KEYS[it.at + READERS], it.reading[who] or {ends = 0, ballot = 0}
   local mine = {ends = now + ttl, ttl = ttl, ballot = max(ballot, had.ballot)}
@@ -61,7 +64,7 @@ local function read(it, who, ttl, ballot)
   if not claims then call('PEXPIRE', key, expires) end
   call('HSET', key, who, format('%d %d %d', mine.ends, mine.ttl, mine.ballot))
   call('PEXPIRE', key, expires)
-  -- Removes an expired writer's hold, which must not come back if the clock is set back.
+  -- If the hold of a writer has expired, remove it: it must not come back if the clock is set back.
   if it.owner then free(it) end
   it.read_fence = max(it.read_fence, ballot)
   keep(it)

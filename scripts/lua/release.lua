@@ -4,12 +4,14 @@
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
 -- ARGV    names, owner, mode ('lock' or 'reader')
 --         verb    'release': the owner has ended; 'withdraw': the owner goes on
---         token   of a release: locks with tokens up to this one are over; or 0
---         ballot  the highest ballot that the owner asked with or was pushed
---         next    the ballot of a hand-over; 0: hands nothing over
---         place   of a withdrawal: 'TICKET H AGAIN KIND' of the place that the owner takes again if
---                 its hold was ended; or ''
--- Returns nothing if there is one name and its hold was ended; else released, HOW MANY were ended
+--         token   for a release: locks with tokens up to this one are never renewed from now on;
+--                 for a withdrawal: 0
+--         ballot  the highest ballot that the owner has sent in an ask or received in a push
+--         next    the ballot of a hand-over; 0: the node hands nothing over
+--         place   for a withdrawal: 'TICKET H AGAIN KIND' of the place that the owner takes again
+--                 if this withdrawal ends its hold; '': it takes no place again
+-- Returns nothing if there is one name and this ended the owner's hold; else released, and the
+--         number of names on which this ended the owner's hold
 
 local has_ended, token
 
@@ -34,11 +36,11 @@ local function give_up(it)
   end
   it.fence, it.over = max(it.fence, ballot), max(it.over, token)
   if not it.mine or raises then return keep(it, 'over', digits(it.over)) end
-  -- The key already stays for longer than its hold, so this field needs no new expiry.
+  -- The fence has not risen, so the present expiry of the key is late enough for this field.
   if has_ended then call('HSET', it.lock, 'over', digits(it.over)) end
 end
 
--- Removes the note. The release is valid even if this fails.
+-- Removes the note of this owner. The release is valid even if this fails.
 local function end_note(it)
   local key = KEYS[it.at + NOTE]
   if call('HGET', key, 'owner') ~= owner then return end
@@ -59,7 +61,7 @@ return each(8, 5, function(at, key)
     if it.mine then freed = freed + 1 end
   end
   for _, it in ipairs(seen) do
-    -- The grant of the name ended the owner's place. If the owner goes on, it takes this place again.
+    -- The grant that is withdrawn here had ended the owner's place. The owner takes it again.
     if it.mine and place ~= '' then
       ticket, lasts, again, kind = match(place, '^(%d+) (%d+) (%d+) (%d+)$')
       more().join(it)

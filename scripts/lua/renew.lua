@@ -2,12 +2,14 @@
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
 -- ARGV    names, owner, mode ('lock' or 'reader'), kind, ttl, token (with which the names were won)
---         ballot  the minimum ballot of the hold from now on: the token, or the ballot of a set
---         count, note (its number, or -1), age (how long ago the names were acquired), says
+--         ballot  the hold's ballot becomes at least this: the token, or the ballot of a set
+--         count (of guards), note (the note's number; -1: no note), age (ms since the names were
+--         acquired), says (the note's text)
 -- Returns nothing if the owner held all names; healed if a name was free; lost, HOLDER if another
---         owner holds a name; lost, '' if locks with this token are over
+--         owner holds a name; lost, '' if locks with this token are released or revoked
 
--- Stores the note. The renewal is valid even if this fails.
+-- Stores the holder's note, unless a later note is stored already. The renewal is valid even if
+-- this fails.
 local function describe(it, number, age, says)
   local key = KEYS[it.at + NOTE]
   local whose, known = unpack(call('HMGET', key, 'owner', 'number'))

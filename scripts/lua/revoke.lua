@@ -1,9 +1,10 @@
--- Stops the renewal of all locks with tokens up to a ballot.
+-- Revokes names: from now on, this node renews no lock on them with a token up to a ballot. No hold
+-- is ended.
 --
 -- KEYS    P..node; for each name P{name}, :readers
 -- ARGV    names, ballot
--- Returns revoked, and for the hold that ends last: HOLDER or '', BALLOT (if readers hold the name:
---         their highest ballot), MS LEFT
+-- Returns revoked, and of the hold that ends last: HOLDER ('' if all names are free), BALLOT (if
+--         readers hold the name: the highest ballot of any reader), MS LEFT
 
 return each(2, 2, function(at, key)
   first, names, ballot = key, ARGV[at] + 0, ARGV[at + 1] + 0

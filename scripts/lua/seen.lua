@@ -1,7 +1,7 @@
--- Helpers of hello: it checks INFO, and keeps the ids that clients have seen.
+-- Helpers of hello.lua: they check INFO, and keep the ids that clients have seen on nodes.
 
 local SEEN = KEYS[2]
--- Arguments of hello: how long ids are kept, and the ids that the client sees.
+-- Arguments of hello.lua: how long ids are kept, and the ids that the client sees now (`seen`).
 local spare, ids
 
 local function fields(key)
@@ -17,8 +17,9 @@ local function write(key, field, value)
   call('PEXPIRE', SEEN, spare)
 end
 
--- Whether no client can have used the node before: its process has been up for longer than locks
--- last, never was a replica, evicted no keys, and ran no FLUSHALL, FLUSHDB or SWAPDB.
+-- Whether the node cannot have forgotten a lock that may still be held. It must have been up for
+-- longer than `age` (1.25 max_ttl). And this process never was a replica, evicted no keys, and ran
+-- no FLUSHALL, FLUSHDB or SWAPDB.
 local function kept_all(age)
   local info = call('INFO', 'server') .. call('INFO', 'stats') .. call('INFO', 'replication')
   local uptime, commands = match(info, 'uptime_in_seconds:(%-?%d+)') or 0, call('INFO', 'commandstats')
@@ -28,7 +29,8 @@ local function kept_all(age)
   return uptime * 1000 - 1000 > age + 0 and match(info, 'evicted_keys:0%s') and match(info, 'master_replid2:0+%s')
 end
 
--- Drops ids that are too old. If the client's list is in force, stores the ids that it sees.
+-- Drops ids that are too old. If `shows` (the client's list is in force), stores the ids that the
+-- client sees.
 local function see(seen, shows)
   for field, since in pairs(seen) do
     if now < since + 0 or now - since >= spare + 0 then

@@ -1,8 +1,8 @@
--- The waiters of a name, in the order of their tickets, with the arguments of each one's last ask.
+-- The waiters of a name in the order of their tickets, with what each waiter sent in its last ask.
 
--- Reads a waiter: its H, the time until its next ask, when it asked, and its kind. A key of another
--- type has no waiters. If the last ask is ahead of the clock, the clock was set back: then the ask
--- counts as made now.
+-- Reads a waiter from `key`: its H, the time from its last ask to the next, when the last ask was,
+-- and its kind. A waiter without a readable entry counts as dead. If the last ask is ahead of TIME,
+-- the clock was set back, and this ask counts as made now.
 local function waiter(key, who, ticket)
   local client, mark, number = match(who, '^(.*)/(s?)(%d+)$')
   local it = {who = who, ticket = ticket + 0, reads = mark == 's', number = number}
@@ -15,7 +15,8 @@ local function waiter(key, who, ticket)
   return it
 end
 
--- The waiter number `at`. Reads three waiters at a time. The first two know their places already.
+-- The waiter at place `at`. Reads three waiters at a time. Waiters that were first or second when
+-- this operation began know their places: see tell().
 local function waiting(it, at)
   local line = it.line or {}
   if not line[at] and not line.is_whole then
@@ -35,8 +36,8 @@ local function wake(known, what)
   if type(done) == 'table' then unpublished = done.err end
 end
 
--- Whether the waiter asked in time and its client has subscribed. If the user may not run PUBSUB,
--- all clients count as subscribed.
+-- Whether the waiter is live: its last ask is not too long ago, and its client has subscribed to
+-- its channel. If the user may not run PUBSUB, all clients count as subscribed.
 local function lives(known)
   if known.lives then return true end
   if not known.channel or not known.lasts or known.is_silent then return false end
