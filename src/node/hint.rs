@@ -12,10 +12,10 @@ use crate::rules::handover::Stamp;
 pub struct Hint {
     /// The waiter's owner, `{client}/{number}`.
     pub acquisition: Arc<str>,
-    /// The time until the waiter must ask again. It is zero with a hand-over, and if the name is
-    /// free but could not be handed over. Otherwise it ends when the waiter's last ask is H / 2
-    /// ago; it is zero if that moment has passed. H is the time that a hand-over to this waiter
-    /// lasts.
+    /// The time until the waiter must ask again. It is zero if the hint is a hand-over, or if the
+    /// name is free but could not be handed over. Otherwise it ends when the waiter's last ask is H
+    /// / 2 ago; it is zero if this moment has passed. H is the time for which a hand-over to this
+    /// waiter lasts.
     pub after: Duration,
     /// The hand-over, if the node granted the name to this waiter.
     pub granted: Option<HandedOver>,
@@ -28,25 +28,25 @@ pub struct HandedOver {
     pub owner: Arc<str>,
     /// The ballot of the grant.
     pub ballot: u64,
-    /// How long the hold lasts, from the hand-over on.
+    /// How long the hold lasts, counted from the hand-over.
     pub lasts: Duration,
     /// The name.
     pub name: Name,
     /// When the node handed the name over, and on which connection the push came.
     pub stamp: Stamp,
-    /// Whether the push may count as a vote. It may count if the node may vote, and if the client
-    /// cannot have handled a later reply before the push.
+    /// Whether the push may count as a vote: the node may vote, and the client cannot have handled
+    /// a later reply of the node before this push.
     pub counts: bool,
 }
 
 impl Hint {
-    /// A message that makes a waiter ask again after this time.
+    /// A hint that makes a waiter ask again after this time.
     #[must_use]
     pub const fn ask_again(acquisition: Arc<str>, after: Duration) -> Self {
         Self { acquisition, after, granted: None }
     }
 
-    /// A message that a name was handed over.
+    /// A hint that hands a name over.
     #[must_use]
     pub fn granted(granted: HandedOver) -> Self {
         Self { granted: Some(granted.clone()), ..Self::ask_again(granted.owner, Duration::ZERO) }
@@ -61,7 +61,8 @@ impl Hint {
     }
 
     /// Parses a message on the client's channel: the acquisition's number, then either a hand-over
-    /// or the time until the next ask, in ms. The caller decides later whether a hand-over counts.
+    /// or the time until the next ask, in ms. The caller must set the connection of a hand-over,
+    /// and whether it counts.
     #[must_use]
     pub fn parse(client: &str, text: &str) -> Option<Self> {
         let (number, rest) = text.split_once(' ')?;
@@ -87,10 +88,9 @@ impl HandedOver {
     }
 }
 
-/// Receives a client's hints.
+/// Receives what the nodes of one client report without a request.
 pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
-    /// The client's name, `host/pid/uuid`. The name of the client's channel is the key prefix, then
-    /// `wake:`, then this name.
+    /// The client's id, `host/pid/uuid`. The client's channel is `{key prefix}wake:{client's id}`.
     fn client(&self) -> &str;
 
     /// Receives a hint from node number `node`. Ignores hints for other clients. Must not block.
@@ -108,8 +108,8 @@ pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
     /// Hints of node number `node` may have been lost: all waiters should ask again.
     fn missed(&self, node: usize);
 
-    /// Node number `node` is doubted: it restarted or forgot, or its clock was stepped. Leases that
-    /// rely on this node should be renewed.
+    /// A doubt of node number `node` has begun: the node restarted or forgot, or its clock was
+    /// stepped. Leases that rely on this node should be renewed.
     fn doubted(&self, _node: usize) {}
 
     /// Node number `node` has a new connection, or lost its connection.

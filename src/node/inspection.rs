@@ -12,11 +12,11 @@ pub struct Description {
     /// A lock's note ([`describe`](crate::QuorumLock::describe)), or the value that a leader
     /// proclaimed.
     pub says: Arc<str>,
-    /// How long the holder has had the name.
+    /// For how long the holder has had the name.
     pub since: Duration,
     /// The fencing token of the hold.
     pub token: u64,
-    /// How many notes the holder set before this one under the same token.
+    /// How many notes the holder had set with the same token before this one.
     pub number: u32,
 }
 
@@ -32,7 +32,7 @@ pub struct Inspection {
     /// The hold count: the number of guards of the holder's lock. If readers hold the name, the
     /// number of readers. 0 if the name is free.
     pub count: u32,
-    /// The ballot of the grant. 0 if the name is free.
+    /// The ballot of the hold. 0 if the name is free.
     pub ballot: u64,
     /// Locks with tokens up to this one are over: they were released or revoked.
     pub over: u64,
@@ -87,14 +87,14 @@ impl Inspection {
         self
     }
 
-    /// Sets the ballot of the hold, and the token up to which locks are over.
+    /// Sets the ballot of the hold, and [`over`](Self::over).
     #[must_use]
     pub const fn with_ballots(mut self, ballot: u64, over: u64) -> Self {
         (self.ballot, self.over) = (ballot, over);
         self
     }
 
-    /// Whether the hold was revoked and has not ended yet.
+    /// Whether the name is still held by a revoked hold.
     #[must_use]
     pub const fn is_revoked(&self) -> bool {
         self.holder.is_some() && self.over > 0 && self.ballot <= self.over

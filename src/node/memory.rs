@@ -1,8 +1,8 @@
-//! A node in memory. It does exactly what the Lua scripts do on a real node, and its clock can be
-//! skewed.
+//! A node in memory. It does exactly what the Lua scripts do on a real node. A simulation can run
+//! its clock fast or slow, or step it.
 //!
-//! It is for doc examples, users' unit tests and simulations. `tests/script.rs` compares it with
-//! the scripts on random sequences of operations.
+//! It is for doc examples, users' unit tests and simulations. `tests/script.rs` gives it and the
+//! scripts the same random operations, and compares their replies.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -27,7 +27,7 @@ mod work;
 pub use record::KEEP;
 pub use store::Store;
 
-/// Cuts a time to whole milliseconds, because nodes count whole milliseconds.
+/// Rounds a time down to whole milliseconds, because nodes count whole milliseconds.
 fn millis(time: Duration) -> Duration {
     Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
@@ -38,15 +38,15 @@ pub struct MemoryNode {
     label: Arc<str>,
     host: Arc<dyn Host>,
     /// How far the node's clock is ahead of the host's monotonic clock. The node's clock shows wall
-    /// time, as ballots do.
+    /// time, since nodes compare ballots with it.
     ahead: Duration,
     store: Mutex<Store>,
     listeners: Mutex<Vec<(usize, Weak<dyn Listener>)>>,
 }
 
 impl MemoryNode {
-    /// A new node whose votes count at once. The node takes the time from `host`. No list of nodes
-    /// is in force on the node.
+    /// A new node whose votes count at once, and whose clock follows `host`. No list of nodes is in
+    /// force on the node.
     #[must_use]
     pub fn new(label: &str, host: Arc<dyn Host>) -> Self {
         let ahead = host.wall().saturating_sub(host.now().since_origin());
@@ -54,7 +54,7 @@ impl MemoryNode {
         Self { label: label.into(), host, ahead, store, listeners: Mutex::default() }
     }
 
-    /// Drops all holds of a name, as if an operator had deleted them. The fence stays.
+    /// Drops all holds of a name, as if an operator had deleted them. Keeps the fence.
     #[cfg(feature = "unstable")]
     pub fn forget(&self, name: &Name) {
         self.store().forget(name);

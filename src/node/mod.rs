@@ -1,8 +1,8 @@
 //! The interface to one node, and the implementations of this interface.
 //!
-//! A [`Node`] accepts a [`Request`] without blocking. It answers each request later, exactly once,
-//! through the request's [`ReplyTo`]. A node carries out requests in the order of submission while
-//! its connection lasts. A request stays submitted even if its caller goes away.
+//! A [`Node`] accepts a [`Request`] without blocking, and answers it exactly once, through the
+//! request's [`ReplyTo`]. While its connection lasts, a node carries out requests in the order in
+//! which they were submitted. A request stays submitted even if its caller goes away.
 //!
 //! This module is public only with the feature `unstable`, because any release may change it.
 
@@ -48,8 +48,8 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     /// Submits an operation, without blocking. The reply reports any failure.
     fn submit(&self, request: Request);
 
-    /// Submits several operations, in their order. A node that batches operations puts these into
-    /// as few calls as possible. In the node's queue they count as one operation.
+    /// Submits several operations, in their order. A node that batches operations puts them into as
+    /// few calls as possible, and counts them as one operation in its queue.
     fn submit_all(&self, requests: Vec<Request>) {
         requests.into_iter().for_each(|request| self.submit(request));
     }
@@ -59,7 +59,8 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// By how many microseconds this node's clock is ahead of the host's; `None` if unknown.
+    /// By how many microseconds this node's clock is ahead of the host's monotonic clock; `None` if
+    /// unknown.
     fn clock_ahead(&self) -> Option<i128> {
         None
     }
@@ -70,12 +71,13 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Whether the node accepts hellos. Clients keep their list of nodes in force on such a node.
+    /// Whether the node accepts hellos. If so, clients keep their list of nodes in force on this
+    /// node.
     fn takes_hello(&self) -> bool {
         false
     }
 
-    /// Sets which votes of this node count from now on.
+    /// Sets whether this node's votes count from now on, by the lists in force.
     fn judged(&self, _standing: MembershipState) {}
 
     /// Whether this node's votes on claims count now.
@@ -83,15 +85,16 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
         self.status().state == NodeState::Up
     }
 
-    /// Sends all submitted operations, then ends the connection. Later operations are refused.
+    /// Sends all submitted operations, and then ends the connection. Operations that are submitted
+    /// after this call are refused.
     fn close(&self) {}
 
     /// Sends this node's hints to `listener`, with `index` as the node's number. A node without
-    /// hints may ignore this call: without a hint, waiters ask later, by themselves.
+    /// hints may ignore this call: waiters also ask again without a hint.
     fn listen(&self, _index: usize, _listener: Arc<dyn Listener>) {}
 
     /// Starts or stops sending news of a name to the listener. A node without news may ignore this
-    /// call: without news, observers inspect the name later, by themselves.
+    /// call: observers also inspect the name without news.
     fn follow(&self, _name: &Name, _on: bool) {}
 
     /// The node's state.

@@ -17,7 +17,7 @@ use crate::words;
 pub struct Queued {
     /// The position in the queue: 1 for the first waiter.
     pub rank: u32,
-    /// When the node returned this place, and on which connection.
+    /// When the node returned this place, and over which connection.
     pub stamp: Stamp,
 }
 
@@ -36,11 +36,11 @@ pub enum Outcome {
         /// The ballot of the claim.
         fence: u64,
     },
-    /// Claim: another owner holds one of the names or comes before this claim.
+    /// Claim: another owner holds one of the names, or a waiter comes before this claim.
     Held {
-        /// That owner; empty if nobody holds the name and a waiter comes before this claim.
+        /// The other owner; empty if the name is free, and a waiter comes before this claim.
         holder: String,
-        /// The kind of that owner's hold.
+        /// The kind of the other owner's hold.
         kind: Kind,
         /// How much longer the hold lasts, by the node's clock; `None` if the hold never ends.
         remaining: Option<Duration>,
@@ -56,15 +56,15 @@ pub enum Outcome {
     },
     /// Claim: a name is held as the gate of a semaphore and claimed as a lock, or the reverse.
     Misused {
-        /// The index of that name in the claim. The gate of a claim of permits has the last index.
+        /// The index of the name in the claim. The gate of a claim of permits has the last index.
         name: usize,
     },
     /// Renew: the owner held all names, and holds them for another ttl.
     Extended,
     /// Renew: a name was free, and the owner holds it again. This is not a vote.
     Healed,
-    /// Renew: another owner holds one of the names, or locks with this token are over. Claim of a
-    /// writer that becomes a reader: the writer's lock is over.
+    /// Renew: another owner holds one of the names, or locks with this token are over (released or
+    /// revoked). Claim of a writer that becomes a reader: the writer's lock is over.
     Lost {
         /// The other owner; empty if there is none.
         holder: String,
@@ -78,7 +78,7 @@ pub enum Outcome {
     },
     /// Release or withdraw: the node carried it out.
     Released {
-        /// How many of the operation's names the owner held until then.
+        /// How many of the operation's names the owner held until now.
         held: u32,
     },
     /// Revoke: the node carried it out.
@@ -86,25 +86,25 @@ pub enum Outcome {
         /// The owner of the hold that ends last, among all holds of the names; `None` if all names
         /// are free.
         holder: Option<String>,
-        /// The ballot of that hold.
+        /// The ballot of this hold.
         ballot: u64,
-        /// How much longer that hold lasts.
+        /// How much longer this hold lasts.
         left: Duration,
     },
     /// Inspect: one report for each name.
     Inspected(Vec<Inspection>),
     /// Hello: the node's record, if it has one.
     Hello(Option<Record>),
-    /// Any operation except hello and scan: the node has no record, and carried nothing out. Renew:
-    /// also if the node's record is not the record that this client knows.
+    /// Any operation except hello and scan: the node has no record, and carried nothing out. A
+    /// renewal also gets this if the node's record is not the one that this client knows.
     Forgot,
     /// Claim: no list is in force. Nothing was carried out.
     NoList,
     /// Claim: another list is in force. Nothing was carried out.
     OtherList {
-        /// The text of that list.
+        /// The text of the other list.
         says: String,
-        /// How much longer that list is in force.
+        /// How much longer the other list is in force.
         left: Duration,
     },
 }
@@ -132,7 +132,7 @@ impl Outcome {
         }
     }
 
-    /// Notes when a place in the queue was returned, and on which connection.
+    /// Notes when a place in the queue was returned, and over which connection.
     pub(crate) const fn stamped(&mut self, stamp: Stamp) {
         if let Self::Held { queued: Some(queued), .. } = self {
             queued.stamp = stamp;
@@ -184,14 +184,14 @@ pub enum FaultKind {
     Timeout,
     /// The connection ended before the reply.
     Closed,
-    /// The node cannot carry out the operation now: it loads its data, a script blocks it, or it
-    /// cannot persist. It may be able to do so later.
+    /// The node cannot carry out the operation now, but may be able to do so later: it loads its
+    /// data, a script blocks it, or it cannot persist.
     Busy,
-    /// The node replied with an error, and would do so again.
+    /// The node replied with an error that another try would get too.
     Rejected,
     /// The reply has a form that none of this library's scripts returns.
     Garbled,
-    /// The node carried the operation out, but may have forgotten a grant: its reply is no vote.
+    /// The node carried the operation out. But its reply is no vote, since the node is doubted.
     Doubted,
 }
 
@@ -214,8 +214,8 @@ impl FaultKind {
     }
 }
 
-/// Why a node's reply is missing, does not count, or makes no sense. The node's vote is then
-/// *unknown*: it counts neither for an owner nor against one.
+/// Why a node's reply is missing, does not count, or makes no sense. The node's vote is *unknown*
+/// in these cases: it counts neither for an owner nor against one.
 #[derive(Clone, Debug)]
 pub struct Fault {
     kind: FaultKind,
@@ -249,7 +249,8 @@ impl Fault {
         self.source.clone()
     }
 
-    /// Whether the node certainly carried nothing out. If not, the client must undo the operation.
+    /// Whether the node certainly carried nothing out. If this is false, the client must undo the
+    /// operation.
     #[must_use]
     pub const fn nothing_ran(&self) -> bool {
         matches!(self.kind, FaultKind::Down | FaultKind::Quarantined | FaultKind::Unfit | FaultKind::Overloaded)
@@ -273,11 +274,13 @@ pub type Reply = Result<Outcome, Fault>;
 
 /// Receives the replies to one operation that was sent to several nodes.
 pub trait Sink: Send + Sync + 'static {
-    /// Takes the reply of node number `node`. Called once for each node asked. Must not block.
+    /// Takes the reply of node number `node`. Is called once for each node to which the operation
+    /// was sent. Must not block.
     fn deliver(self: Arc<Self>, node: usize, reply: Reply);
 }
 
-/// The receiver of one node's reply. If this is dropped unused, the sink gets the fault `Closed`.
+/// The receiver of one node's reply. If this is dropped without a reply, the sink gets the fault
+/// `Closed`.
 pub struct ReplyTo {
     node: usize,
     sink: Option<Arc<dyn Sink>>,

@@ -14,8 +14,8 @@ use crate::words;
 pub enum NodeState {
     /// The node's votes count.
     Up,
-    /// The node is connected, but its votes on claims do not count yet: it may have forgotten
-    /// holds.
+    /// The node is connected, but its votes on claims do not count yet: it may have forgotten holds
+    /// or ended holds early.
     Quarantined {
         /// How much longer the quarantine lasts.
         left: Duration,
@@ -29,9 +29,10 @@ pub enum NodeState {
         /// Why the last attempt failed, or the last connection ended.
         why: String,
     },
-    /// Another list of nodes is in force on the node, so the node only renews and releases.
+    /// The node's votes on claims do not count, since another list of nodes is in force. The node
+    /// renews and releases.
     OtherList {
-        /// How the two lists differ, and what to do.
+        /// How the other list differs from this client's list, and what to do.
         why: Arc<str>,
     },
     /// The node's name leads clients to two servers. The node renews and releases locks, but its
@@ -52,13 +53,13 @@ pub enum NodeState {
 }
 
 impl NodeState {
-    /// Whether the node is refused because its server is a replica, a cluster or a duplicate.
+    /// Whether the client refuses the node's server: it is a replica, a cluster or a duplicate.
     #[must_use]
     pub(crate) const fn is_unfit(&self) -> bool {
         matches!(self, Self::Replica | Self::Cluster | Self::Duplicate { .. })
     }
 
-    /// Whether the node takes part: it renews and releases, and votes on claims now or after its
+    /// Whether the node takes part: its votes on claims count now, or will count after its
     /// quarantine.
     #[must_use]
     pub const fn is_admitted(&self) -> bool {
@@ -108,7 +109,7 @@ pub struct NodeStatus {
     pub node: Arc<str>,
     /// The node's name in the list of nodes.
     pub name: Arc<str>,
-    /// Whether the node takes part.
+    /// Whether the node's votes count, and if not, why.
     pub state: NodeState,
     /// The server's run id; `None` if there is no connection.
     pub run: Option<String>,
@@ -116,18 +117,18 @@ pub struct NodeStatus {
     pub round_trip: Option<Duration>,
     /// The server's version.
     pub version: Option<String>,
-    /// How long the server had been up when it returned INFO last.
+    /// How long the server had been up at the last INFO.
     pub uptime: Option<Duration>,
     /// The `maxmemory-policy` by which the server may evict locks; `None` if it evicts nothing.
     pub evicts: Option<String>,
-    /// Why the server cannot read the node's record; `None` if it can read the record. Without the
-    /// record the server grants nothing.
+    /// Why the server cannot read the node's record; `None` if the record is readable. A server
+    /// that cannot read the record grants nothing.
     pub unreadable: Option<String>,
-    /// The server's `maxmemory`, if the server used more than this at the last INFO and evicts
-    /// nothing. Such a server grants nothing. `None` otherwise.
+    /// The server's `maxmemory`, if the server evicts nothing and used more than this at the last
+    /// INFO: it then grants nothing. `None` otherwise.
     pub out_of_memory: Option<String>,
-    /// Why the server does not notify waiters of this client; `None` if the server notifies them.
-    /// Without notifications waiting takes longer.
+    /// Why the server cannot send hints to waiters of this client; `None` if it can. Without hints,
+    /// waiting takes longer.
     pub no_wake_ups: Option<String>,
     /// The record that the server returned last; `None` if it has none.
     pub record: Option<Record>,

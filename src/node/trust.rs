@@ -1,14 +1,14 @@
-//! Decides which replies of a node count, given the client's doubts about the node's memory and
-//! clock.
+//! Decides which replies of a doubted node count.
 
 use super::reply::{Fault, FaultKind, Outcome, Reply};
 use crate::rules::doubt::Trust;
 
 /// Returns the reply, or a fault in place of a vote that must not count.
 ///
-/// A doubted node may have lost a hold before it granted this claim. The grant took effect on the
-/// node, so the client must withdraw the claim. `Extended` does not count shortly after a doubt
-/// began, since another round may still count a forgotten grant (docs/protocol.md, Doubted nodes).
+/// A doubted node may have lost another owner's hold before it granted this claim. The node holds
+/// the name for this owner now, so the client must withdraw the claim. `Extended` does not count
+/// shortly after a doubt began, since another round may still count a forgotten grant
+/// (docs/protocol.md, Doubted nodes).
 ///
 /// # Errors
 /// The fault of the reply, or `Doubted`.
@@ -24,12 +24,12 @@ pub fn trusted(reply: Reply, trust: Trust) -> Reply {
     }
 }
 
-/// Judges a reply whose record id differs from the last id that this client saw on the node. The
-/// node may have forgotten its grants, so a renewal counts as `Forgot`.
+/// What a reply counts as if it shows another record id than this client knows of the node. The
+/// node may have forgotten its grants, so the reply to a renewal becomes `Forgot`.
 ///
 /// # Errors
-/// The fault of the reply, or `Doubted` for a grant: the claim was carried out, and must be
-/// withdrawn.
+/// The fault of the reply. `Doubted` for a grant: the node has granted the claim, so the client
+/// must withdraw it.
 pub fn of_another_record(reply: Reply) -> Reply {
     match reply {
         Ok(Outcome::Granted { .. }) => {

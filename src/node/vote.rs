@@ -18,7 +18,7 @@ pub fn claimed(reply: &Reply, ballot: u64) -> Vote {
 }
 
 /// The vote of a reply to a renewal. Only `extended` is a vote for the owner. `forgot` counts like
-/// `healed`: in both cases the node had not kept the hold.
+/// `healed`: both show that the node had not kept the hold.
 #[must_use]
 pub fn renewed(reply: &Reply) -> RenewVote {
     match reply {
@@ -43,8 +43,8 @@ pub fn told(reply: &Reply) -> Option<u64> {
     }
 }
 
-/// Whether a ballot can be above this fence. A corrupt fence of 2^53 - 1 is too high: a node with
-/// such a fence cannot vote on the name.
+/// Whether a ballot can be above this fence. It cannot if a corrupt fence is 2^53 - 1 or higher: a
+/// node with this fence cannot vote on the name.
 const fn can_be_lifted(fence: u64) -> bool {
     fence < LIMIT - 1
 }

@@ -10,7 +10,7 @@ use super::record::{KEEP, far};
 use crate::node::inspection::Description;
 use crate::node::operation::{Kind, Note, Operation, Renew};
 
-/// How long a node remembers a revocation, even if nobody uses the name.
+/// How long a node remembers a revocation if no client uses the name: 25 h.
 const REMEMBERED: Duration = Duration::from_secs(90_000);
 
 /// A writer's hold, which may have expired.
@@ -18,12 +18,12 @@ const REMEMBERED: Duration = Duration::from_secs(90_000);
 pub(super) struct Hold {
     pub(super) owner: Arc<str>,
     pub(super) kind: Kind,
-    /// The ballot of the grant or of the last renewal.
+    /// The ballot of the grant. A renewal may have raised it.
     pub(super) ballot: u64,
     pub(super) count: u32,
     pub(super) until: Duration,
-    /// The granted ttl. If `until` is further ahead than the ttl, the node's clock was set back,
-    /// and `until` is shortened to this ttl.
+    /// The granted ttl. If `until` is further ahead than this, the node's clock was set back, and
+    /// `until` becomes this ttl from now.
     pub(super) ttl: Duration,
 }
 
@@ -43,7 +43,7 @@ impl Hold {
     }
 }
 
-/// The hold that an operation finds: a writer's or a reader's.
+/// The hold of a writer or a reader that has not expired.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) owner: Arc<str>,
@@ -61,8 +61,8 @@ impl Kept {
     }
 }
 
-/// A name. On a real node this is a hash and some other keys. These keys may be kept a little
-/// longer than the hash.
+/// A name. On a real node this is a hash and some other keys. The other keys may expire a little
+/// later than the hash.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
     hold: Option<Hold>,
@@ -70,13 +70,13 @@ pub(super) struct Entry {
     pub(super) fence: u64,
     /// Locks with tokens up to this one are never renewed.
     pub(super) over: u64,
-    /// If a lock was revoked: the entry is kept at least until this time.
+    /// The entry is kept at least until this time: [`REMEMBERED`] after the last revocation.
     revoked_till: Duration,
     pub(super) line: Line,
-    /// The last note. Perhaps the owner of the note no longer holds the name.
+    /// The last note. The owner of this note may no longer hold the name.
     note: Option<Noted>,
     pub(super) readers: Readers,
-    /// When the node forgets the name, except for its queue.
+    /// When the node forgets this entry, except for its queue.
     expires: Duration,
 }
 
@@ -90,8 +90,8 @@ impl Entry {
         self.kept(owner, now).is_some_and(|kept| *kept.owner == *owner)
     }
 
-    /// The hold that this owner sees: the owner's own hold, or a hold that keeps the owner out.
-    /// Readers do not keep each other out.
+    /// The owner's own hold, or else a hold that keeps this owner out. Readers do not keep each
+    /// other out.
     pub(super) fn kept(&self, owner: &str, now: Duration) -> Option<Kept> {
         let shared = Operation::is_shared(owner);
         if let Some(reader) = self.readers.of(owner, now).filter(|_| shared) {
@@ -102,12 +102,12 @@ impl Entry {
         if shared { held } else { held.or_else(|| self.last_reader(now)) }
     }
 
-    /// How much longer another owner's hold blocks this owner; zero if no hold does.
+    /// For how much longer a hold keeps this owner out; zero if no hold does.
     pub(super) fn free_in(&self, owner: &str, now: Duration) -> Duration {
         self.kept(owner, now).map_or(Duration::ZERO, |kept| kept.left)
     }
 
-    /// The reader whose hold ends last. That hold keeps writers out.
+    /// The reader whose hold ends last. Until this hold ends, it keeps writers out.
     pub(super) fn last_reader(&self, now: Duration) -> Option<Kept> {
         let last = self.readers.last(now)?;
         let (kind, ballot, left) = (Kind::Lock, self.readers.fence, self.readers.ends() - now);
@@ -119,7 +119,8 @@ impl Entry {
         self.holder(now).is_some_and(|hold| Operation::shares(&hold.owner, owner))
     }
 
-    /// The fence that a ballot of this owner must exceed. Readers ignore the readers' fence.
+    /// The fence that a ballot of this owner must exceed. For a reader, the readers' fence does not
+    /// count.
     pub(super) fn fence_of(&self, owner: &str) -> u64 {
         if Operation::is_shared(owner) { self.fence } else { self.highest() }
     }
@@ -130,7 +131,7 @@ impl Entry {
         if let Some(hold) = &mut self.hold {
             hold.until = hold.until.min(now + hold.ttl);
         }
-        // If `revoked_till` is further ahead than `REMEMBERED`, the clock was set back.
+        // If `revoked_till` is further ahead than `REMEMBERED`, the clock was set back: shorten it.
         self.revoked_till = self.revoked_till.min(now + REMEMBERED);
         self.settle(now);
         if self.expires <= now {
@@ -140,15 +141,16 @@ impl Entry {
         self.expires.is_zero() && self.line.is_empty()
     }
 
-    /// Drops the readers whose holds have ended. Once no reader is left, the name's fence rises to
-    /// the readers' fence.
+    /// Drops the readers whose holds have ended. If no reader is left, the name's fence becomes at
+    /// least the readers' fence.
     fn settle(&mut self, now: Duration) {
         self.fence = self.fence.max(self.readers.expire(now).unwrap_or_default());
     }
 
     /// Sets the expiry after a change: `KEEP` after the end of the last hold, or `KEEP` from now if
-    /// there is no hold. The entry never expires before `revoked_till`. If the fence is too far
-    /// ahead for the record, `KEEP` counts from the moment when the clock reaches the fence.
+    /// there is no hold. If the fence is so far ahead that it does not raise `high`, `KEEP` counts
+    /// from the moment when the clock reaches the fence. The entry never expires before
+    /// `revoked_till`.
     pub(super) fn keep(&mut self, precise: Duration) {
         let last = self.last(millis(precise));
         let passed = if self.highest() > far(precise) { self.passed() } else { last };
@@ -180,8 +182,8 @@ impl Entry {
         self.keep(precise);
     }
 
-    /// Holds the name for longer, with at least the renewal's ballot. With a lower ballot, a late
-    /// withdrawal of an earlier ask would end a hold that counts.
+    /// Extends the hold, and raises its ballot to at least the renewal's. If the hold had a lower
+    /// ballot, a late withdrawal of an earlier ask would end it.
     pub(super) fn extend(&mut self, renewal: &Renew, precise: Duration) {
         let ballot = renewal.ballot;
         if let Some(hold) = &mut self.hold {
@@ -194,16 +196,17 @@ impl Entry {
         self.keep(precise);
     }
 
-    /// Adds a reader, or extends its hold. Removes the writer's hold. Either the writer becomes
-    /// this reader, or the writer's hold has expired, and must not become valid again if the clock
-    /// is set back.
+    /// Gives `owner` a hold as a reader, or extends its hold. Removes a writer's hold: the writer
+    /// becomes this reader, or its hold has expired. An expired hold must not become valid again if
+    /// the clock is set back.
     pub(super) fn read(&mut self, owner: &Arc<str>, ttl: Duration, ballot: u64, precise: Duration) {
         self.hold = None;
         self.readers.read(owner, millis(precise), millis(ttl), ballot);
         self.keep(precise);
     }
 
-    /// Stores a note, unless its owner has stored a newer one. Returns whether the note is new.
+    /// Stores a note, unless a note of the same owner with a higher number is stored. Returns
+    /// whether the note is new.
     pub(super) fn describe(&mut self, noted: Noted) -> bool {
         let number = noted.note.number;
         let known = self.note.as_ref().filter(|known| known.owner == noted.owner).map(|known| known.note.number);
@@ -241,8 +244,9 @@ impl Entry {
         (self.hold, self.readers) = (None, Readers::default());
     }
 
-    /// Ends the owner: the owner's locks with tokens up to `token` are over. `ballot` is the
-    /// highest ballot that the owner knew. Returns whether the owner held the name until now.
+    /// Ends the owner: its locks with tokens up to `token` are over. `ballot` is the highest ballot
+    /// that the owner has sent in an ask or received in a push. Returns whether the owner held the
+    /// name until now.
     pub(super) fn release(&mut self, owner: &str, token: u64, ballot: u64, precise: Duration) -> bool {
         if !Operation::is_shared(owner) {
             self.over = self.over.max(token);
@@ -255,13 +259,14 @@ impl Entry {
     }
 
     /// Takes back the owner's grants with ballots up to `ballot`. Returns whether the owner held
-    /// the name by such a grant until now.
+    /// the name with one of these ballots until now.
     pub(super) fn withdraw(&mut self, owner: &str, ballot: u64, precise: Duration) -> bool {
         self.let_go(owner, ballot, ballot, precise)
     }
 
-    /// Ends the owner's hold if the hold's ballot is at most `up_to`. In any case, raises a fence
-    /// to `ballot`: for a reader the readers' fence, for a writer the name's fence.
+    /// Ends the owner's hold if the hold's ballot is at most `up_to`. Raises a fence to at least
+    /// `ballot`, even if no hold ends: the readers' fence for a reader, the name's fence for a
+    /// writer.
     fn let_go(&mut self, owner: &str, up_to: u64, ballot: u64, precise: Duration) -> bool {
         let now = millis(precise);
         let mine = match Operation::is_shared(owner) {

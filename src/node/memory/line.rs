@@ -25,24 +25,24 @@ pub(super) struct Waiting {
     pub(super) ticket: u64,
     /// How long a hand-over to this waiter lasts.
     pub(super) lasts: Duration,
-    /// The longest time until the next ask, as the waiter announced it.
+    /// The longest time from one ask to the next, as the waiter announced it.
     again: Duration,
     /// The time of the last ask.
     asked: Duration,
 }
 
 impl Waiting {
-    /// How long ago the waiter asked; zero if the node's clock was set back since then.
+    /// How long ago the last ask was; zero if the node's clock was set back after it.
     const fn age(&self, now: Duration) -> Duration {
         now.saturating_sub(self.asked)
     }
 
-    /// Whether the last ask is older than twice the time that the waiter announced.
+    /// Whether the last ask is older than twice `again`.
     fn is_silent(&self, now: Duration) -> bool {
         self.age(now) > self.again * 2
     }
 
-    /// The time until the age of the last ask is half of `lasts`. The waiter should ask by then.
+    /// The time until the last ask is `lasts / 2` old. The waiter should ask again by then.
     fn is_old_in(&self, now: Duration) -> Duration {
         millis((self.lasts / 2).saturating_sub(self.age(now)))
     }
@@ -80,7 +80,7 @@ impl Line {
         self.order.iter().map(|(_, owner)| owner).filter(live)
     }
 
-    /// The time until a waiter must ask again to learn its new place.
+    /// The time after which a waiter that moved up should ask again.
     pub(super) fn is_old_in(&mut self, owner: &str, now: Duration) -> Duration {
         let Some(waiting) = self.waiting.get_mut(owner) else { return Duration::ZERO };
         waiting.asked = waiting.asked.min(now);

@@ -1,4 +1,4 @@
-//! The list of nodes in force on a node.
+//! The list of nodes that is in force on a node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ pub(super) struct Listed {
     /// Since when the list has been in force.
     begun: Duration,
     until: Duration,
-    /// How long a list stays in force without another hello.
+    /// For how long a hello puts the list in force.
     lasts: Duration,
 }
 
 impl Listed {
-    /// The list in force after `hello`, whose intent must not be `Look`. `before` was in force
-    /// until then.
+    /// The list in force after `hello`, whose intent must not be `Look`. `before` is the list in
+    /// force before it.
     pub(super) fn behind(hello: &Hello, before: Option<Self>, now: Duration) -> Option<Self> {
         let (list, lasts) = (&hello.list, millis(hello.list.lasts()));
         let (hash, says) = (list.hash().clone(), list.says().clone());

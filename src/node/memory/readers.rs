@@ -15,14 +15,16 @@ pub(super) struct Readers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Reader {
     pub(super) until: Duration,
-    /// The granted ttl. If the clock was set back, `until` is shortened to this ttl from now.
+    /// The granted ttl. If `until` is further ahead than this, the clock was set back, and `until`
+    /// becomes this ttl from now.
     ttl: Duration,
-    /// The ballot of the grant.
+    /// The highest ballot of the reader's grants, hand-overs and renewals.
     pub(super) ballot: u64,
 }
 
 impl Readers {
-    /// Drops the readers whose holds have ended. If no reader is left, returns the readers' fence.
+    /// Drops the readers whose holds have ended. If no reader is left, returns the readers' fence,
+    /// and resets it to 0.
     pub(super) fn expire(&mut self, now: Duration) -> Option<u64> {
         self.readers.values_mut().for_each(|reader| reader.until = reader.until.min(now + reader.ttl));
         self.readers.retain(|_, reader| reader.until > now);
@@ -54,8 +56,8 @@ impl Readers {
         u32::try_from(reading).unwrap_or(u32::MAX)
     }
 
-    /// Adds a reader for `ttl` from now, or extends its hold. An extension never makes the hold end
-    /// earlier or have a lower ballot.
+    /// Gives `owner` a hold as a reader for `ttl` from now, or extends its hold. An extension makes
+    /// neither the end nor the ballot of the hold lower.
     pub(super) fn read(&mut self, owner: &Arc<str>, now: Duration, ttl: Duration, ballot: u64) {
         let reader = Reader { until: now + ttl, ttl, ballot };
         let had = self.readers.get(owner).copied().unwrap_or(reader);

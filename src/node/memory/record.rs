@@ -1,4 +1,5 @@
-//! A node's record: its floor, its list in force, and how far back it remembers its grants.
+//! A node's record: its id, its bounds of ballots, the list in force, and since when the node has
+//! forgotten no grant.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,43 +10,45 @@ use super::millis;
 use crate::node::operation::{Hello, Intent, OldAtOnce};
 use crate::rules::list;
 
-/// A fence is kept for three times `PERIOD` after its name was last changed or its hold ended. The
-/// later of the two counts.
+/// How long a name is kept after its last change or after the end of its last hold, whichever is
+/// later: three times `PERIOD`.
 pub const KEEP: Duration = Duration::from_secs(105);
-/// How often `high` moves to `mid`, and `mid` to `floor`.
+/// Time from one rotation to the next: `floor` gets the value of `mid`, and `mid` that of `high`.
 const PERIOD: Duration = Duration::from_secs(35);
-/// A limit in microseconds. A ballot that is further ahead of the clock comes from a broken clock,
-/// so it must not raise the floor.
+/// In microseconds. A ballot that is further ahead of the node's clock than this comes from a
+/// broken clock, so it must not raise the floor.
 const FAR: u64 = 86_400_000_000;
-/// The margin, in microseconds, by which `high` is raised above a ballot. It saves writes, since
-/// not every ballot changes `high` then. A ballot that is this far ahead of the clock gets no
-/// margin.
+/// The margin, in microseconds, by which `high` is raised above a ballot, so that not every ballot
+/// needs a write of `high`. `high` is raised at most this far ahead of the clock, or to the ballot
+/// itself.
 const AHEAD: u64 = 250_000;
 
-/// What a node stores apart from its names. A name that is not stored was last changed at least
-/// [`KEEP`] ago, so `floor` covers every ballot that the node granted for the name.
+/// What a node stores apart from its names and the ids that clients have seen. A name that is not
+/// stored was last changed at least [`KEEP`] ago. So no ballot that was granted for it is above
+/// `floor`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Record {
     id: Arc<str>,
     process: Arc<str>,
-    /// When the node began to remember, in ms of its clock. Negative if before the clock's origin.
+    /// When the record began, in ms of the node's clock: the record's age counts from this time.
+    /// Negative if this is before the clock's origin.
     since: i64,
-    /// Why the record counted as old at once, if it did.
+    /// Why the record counted as old at once; `None` if it did not.
     word: Option<OldAtOnce>,
-    /// Whether `high` covers all ballots that the node may have forgotten.
+    /// Whether no ballot that the node may have forgotten is above `high`.
     synced: bool,
-    /// Upper bounds of the granted ballots: `high` of all ballots, `mid` and `floor` of the older
-    /// ballots. `floor <= mid <= high` always holds.
+    /// Upper bounds of granted ballots: `high` of all, `mid` of those before the last rotation,
+    /// `floor` of those before the rotation before it. `floor <= mid <= high` always holds.
     high: u64,
     mid: u64,
     floor: u64,
-    /// When `high` last moved to `mid`, and `mid` to `floor`.
+    /// When the last rotation was: see [`rotate`](Self::rotate).
     rotated: Duration,
     list: Option<Listed>,
 }
 
 impl Record {
-    /// A record without ballots. If there is a `word`, the record counts as `age` old at once.
+    /// A record without ballots. If there is a `word`, the record is `age` old at once.
     fn new(id: &Arc<str>, process: &Arc<str>, now: Duration, word: Option<OldAtOnce>, age: Duration) -> Self {
         let since = signed(now) - word.map_or(0, |_| signed(age));
         let (id, process) = (id.clone(), process.clone());
@@ -57,16 +60,16 @@ impl Record {
         Self { synced: true, ..Self::new(&id.into(), &"".into(), Duration::ZERO, word, age) }
     }
 
-    /// The record that this hello makes; `None` if the hello may not make one. `kept_all` means
-    /// that no client can have used the node before.
+    /// The record that this hello makes; `None` if this hello may not make a record. `kept_all`
+    /// says that no client can have used the node before.
     pub(super) fn made(hello: &Hello, kept_all: bool, now: Duration) -> Option<Self> {
         let makes = hello.intent >= Intent::Make && !hello.process.is_empty();
         let word = hello.old.filter(|old| kept_all || *old == OldAtOnce::Init);
         makes.then(|| Self::new(&hello.new, &hello.process, now, word, millis(hello.list.old())))
     }
 
-    /// Updates the record after a hello whose intent is not `Look`. `is_new`: this hello made the
-    /// record.
+    /// Updates the record for a hello whose intent is not `Look`. `is_new` says that this hello
+    /// made the record.
     pub(super) fn meet(&mut self, hello: &Hello, is_new: bool, precise: Duration) {
         let now = millis(precise);
         if !hello.process.is_empty() && !self.is_of(&hello.process) {
@@ -84,24 +87,26 @@ impl Record {
         }
     }
 
-    /// Whether the hello comes from a client that knew this record's id and has the list in force.
+    /// Whether the hello comes from a client that knew this record's id, and whose list is in
+    /// force.
     fn is_known(&self, hello: &Hello) -> bool {
         let list = self.list.as_ref().is_some_and(|list| list.is(hello.list.hash()));
         list && hello.knew.as_ref() == Some(&self.id)
     }
 
-    /// Whether the record is of this process. INFO may show `RUN_ID` while the record still says
-    /// `RUN_ID/REPLICATION_ID`: after a time, INFO no longer shows that the server was promoted.
+    /// Whether the record is of this process. The record of a promoted server has
+    /// `RUN_ID/REPLICATION_ID`. Some time after the promotion, INFO shows only `RUN_ID`: this is
+    /// still the same process.
     fn is_of(&self, process: &str) -> bool {
         self.process.strip_prefix(process).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// Starts a new record: the node may have forgotten its grants.
+    /// Makes the record young, with a new id: the node may have forgotten its grants.
     fn doubt(&mut self, id: &Arc<str>, now: Duration) {
         (self.id, self.since, self.word, self.synced) = (id.clone(), signed(now), None, false);
     }
 
-    /// Raises `high`, `mid` and `floor` to `told`, which other nodes returned.
+    /// Raises `high`, `mid` and `floor` to at least `told`, the highest `high` of other nodes.
     fn sync(&mut self, told: u64, now: Duration) {
         let told = told.min(far(now));
         self.high = self.high.max(told);
@@ -147,9 +152,9 @@ impl Record {
         fields.into_iter().map(|(field, value)| (field.to_owned(), value)).collect()
     }
 
-    /// Moves `high` to `mid` and `mid` to `floor`, once a period. If the clock was set back, the
-    /// age of these bounds is unknown. Then `high` is lowered to at most a day ahead of the clock,
-    /// and `mid` and `floor` become `high`.
+    /// Once a period, `floor` gets the value of `mid`, and `mid` that of `high`. If two periods
+    /// have passed, both get the value of `high`. So they do if the clock was set back, since the
+    /// age of these bounds is unknown: `high` is first lowered to at most a day ahead of the clock.
     pub(super) fn rotate(&mut self, precise: Duration) {
         let now = millis(precise);
         match now.checked_sub(self.rotated) {
@@ -164,7 +169,8 @@ impl Record {
         (self.floor, self.mid, self.rotated) = (self.mid, self.high, now);
     }
 
-    /// Raises `high` to cover the fence of a stored name, unless the fence is too far ahead.
+    /// Raises `high` to at least the fence of a stored name, unless the fence is too far ahead of
+    /// the clock.
     pub(super) fn heard(&mut self, fence: u64, now: Duration) {
         if fence > self.high && fence <= far(now) {
             self.high = fence.max(fence.min(micros(now)) + AHEAD);
@@ -282,8 +288,8 @@ mod tests {
         assert_eq!(written, 3);
     }
 
-    /// If a ballot ahead of the clock got the full margin, `high` and later the floor would rise
-    /// above each new ballot.
+    /// If a ballot ahead of the clock got the full margin, `high` would rise above each new ballot,
+    /// and the floor would follow.
     #[test]
     fn ballot_that_leads_the_clock_is_led_by_less_and_less() {
         for (lead, ahead) in [(0, AHEAD), (1_000, AHEAD - 1_000), (AHEAD, 0), (2 * AHEAD, 0)] {

@@ -9,7 +9,7 @@ use super::record::Record;
 use crate::node::operation::Hello;
 use crate::rules::list::Sighting;
 
-/// When each id was last reported. On a real node this is a hash that also expires as a whole.
+/// When each id was last stored. On a real node, this is a hash that also expires as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Seen {
     shown: BTreeMap<(Arc<str>, Arc<str>), Duration>,
@@ -23,12 +23,13 @@ impl Seen {
         }
     }
 
-    /// Renews the expiry. Each hello that changes the record does so.
+    /// Renews the expiry of all ids. Each hello that changes the record does this.
     pub(super) fn touch(&mut self, hello: &Hello, now: Duration) {
         self.until = now + millis(hello.list.spare());
     }
 
-    /// Stores the ids that a hello reports, if its list is in force. Leaves fresh ids as they are.
+    /// Stores the ids that a hello reports, if its list is in force. Leaves the times of ids that
+    /// were stored lately as they are.
     pub(super) fn show(&mut self, hello: &Hello, record: &Record, now: Duration) {
         if !record.in_force(now).is_some_and(|list| list.is(hello.list.hash())) {
             return;
@@ -50,7 +51,7 @@ impl Seen {
         self.shown.iter().map(field).collect()
     }
 
-    /// The ids that are not too old.
+    /// The ids that were stored less than `spare` ago.
     pub(super) fn told(&self, hello: &Hello, now: Duration) -> Vec<Sighting> {
         let spare = millis(hello.list.spare());
         let told = |((node, id), at): (&(Arc<str>, Arc<str>), &Duration)| {
@@ -61,7 +62,7 @@ impl Seen {
     }
 }
 
-/// How long ago `at` was; `None` if the clock was set back since.
+/// How long ago `at` was; `None` if the clock was set back to before `at`.
 fn age(at: Duration, now: Duration) -> Option<Duration> {
     now.checked_sub(at)
 }

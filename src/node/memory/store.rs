@@ -12,22 +12,22 @@ use super::seen::Seen;
 use crate::node::hint::Hint;
 use crate::node::operation::Name;
 
-/// The data that a node stores. The functions take the node's own time, so that a simulation can
-/// run the clock fast or slow, or step it.
+/// The data that a node stores. The functions take the time of the node as an argument, so that a
+/// simulation can run the node's clock fast or slow, or step it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Store {
     pub(super) entries: BTreeMap<Arc<str>, Entry>,
     /// `None` until a hello makes a record.
     pub(super) record: Option<Record>,
     pub(super) seen: Seen,
-    /// Whether the node can tell that nobody used it before its record was made.
+    /// Whether the node can tell that no client used it before its record was made.
     pub(super) kept_all: bool,
     pub(super) hints: Vec<Hint>,
     pub(super) news: Vec<Name>,
     sweep_at: usize,
 }
 
-/// The store searches for expired entries only if it has at least this many entries.
+/// The store searches all its entries for expired ones only if it has at least this many.
 const SWEEP: usize = 1_024;
 
 impl Store {
@@ -37,37 +37,38 @@ impl Store {
         Self { record: Some(Record::old(id)), ..Self::default() }
     }
 
-    /// Sets whether the node can tell that nobody used it before. Only then may a new record count
-    /// as old at once. A real node checks its process's uptime, and which commands it has executed.
+    /// Sets whether the node can tell that no client used it before. If it cannot, a new record of
+    /// first use does not count as old at once. A real node checks its uptime and its counters in
+    /// INFO.
     pub const fn keeps_all(&mut self, on: bool) {
         self.kept_all = on;
     }
 
-    /// Takes the hints that were published since the last call.
+    /// Takes the hints that were published after the last call.
     pub fn hints(&mut self) -> Vec<Hint> {
         std::mem::take(&mut self.hints)
     }
 
-    /// Takes the names about which news was published since the last call.
+    /// Takes the names about which news was published after the last call.
     pub fn news(&mut self) -> Vec<Name> {
         std::mem::take(&mut self.news)
     }
 
-    /// Drops all holds of a name, as if an operator had deleted them. The fence stays.
+    /// Drops all holds of a name, as if an operator had deleted them. Keeps the fence.
     pub fn forget(&mut self, name: &Name) {
         if let Some(entry) = self.entries.get_mut(name.key()) {
             entry.forget();
         }
     }
 
-    /// `high` and `floor`. No ballot above `high` was granted. From now on, only ballots above
-    /// `floor` are granted.
+    /// `high` and `floor` of the record. No ballot above `high` was granted, except one more than a
+    /// day ahead of the clock. From now on, only ballots above `floor` are granted.
     #[must_use]
     pub fn bounds(&self) -> (u64, u64) {
         self.record.as_ref().map_or((0, 0), |record| (record.high(), record.floor()))
     }
 
-    /// The fields of a real node's hashes: the record's fields, and the ids that were seen.
+    /// The two hashes that a real node would store: the record, and the ids that clients have seen.
     #[must_use]
     pub fn stored_record(&self) -> [BTreeMap<String, String>; 2] {
         [self.record.as_ref().map(Record::fields).unwrap_or_default(), self.seen.fields()]
@@ -91,8 +92,7 @@ impl Store {
         self.entries.get(name.key()).is_some_and(|entry| entry.line.contains(owner, now))
     }
 
-    /// The time until a name is free for its first live waiter, and the list of all live waiters,
-    /// in order.
+    /// The time until a name is free for its first live waiter, and all its live waiters, in order.
     #[must_use]
     pub fn waited_for(&self, name: &Name, now: Duration, hears: &dyn Fn(&str) -> bool) -> (Duration, Vec<Arc<str>>) {
         let Some(entry) = self.entries.get(name.key()) else { return Default::default() };
@@ -101,7 +101,7 @@ impl Store {
         (live.first().map_or(Duration::ZERO, |first| entry.free_in(first, now)), live)
     }
 
-    /// Drops expired data, as a real node also does between operations.
+    /// Drops expired data, as a real node does even between operations.
     pub fn expire_all(&mut self, now: Duration) {
         self.entries.retain(|_, entry| !entry.expire(millis(now)));
         self.seen.expire(millis(now));
@@ -133,7 +133,7 @@ mod tests {
         [Name::new("p:", name).unwrap()].into()
     }
 
-    /// A waiter with this ticket, which asks again within ten seconds.
+    /// A waiter with this ticket, which announces an ask every ten seconds.
     const fn waiter(ticket: u64) -> Option<Waiter> {
         Some(Waiter { ticket, lasts: Duration::from_secs(3), again: Duration::from_secs(10) })
     }
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(store.bounds(), (high(7), high(7)));
     }
 
-    /// If the node forgot too early that a lock is over, a renewal would heal the name, and the
+    /// If the node forgot too early that a lock is over, a renewal would heal the hold, and the
     /// next renewal would count.
     #[test]
     fn what_is_over_is_remembered_as_long_as_fences_and_25_hours_if_revoked() {
@@ -245,7 +245,7 @@ mod tests {
         for (renewed, ballot, freed) in [(7, 6, 0), (7, 7, 1), (9, 7, 0), (9, 9, 1)] {
             let mut store = Store::made("m");
             store.apply(&waits("a", "me", 7), SECOND);
-            // A renewal with a token that other nodes granted.
+            // This is a renewal of a lock that other nodes granted with another ballot.
             store.apply(&claim("a", "me", renewed).with_verb(Verb::Renew), SECOND);
             let outcome = store.apply(&claim("a", "me", ballot).with_verb(Verb::Withdraw), SECOND);
             assert_eq!(outcome, Outcome::Released { held: freed }, "{ballot} after {renewed}");
@@ -296,8 +296,8 @@ mod tests {
     }
 
     /// If the waiter with the oldest ticket withdraws and takes its place again, the name stays
-    /// free for this waiter. If a later waiter withdraws, the node hands the name to the first
-    /// waiter.
+    /// free for this waiter. If another waiter withdraws, the node hands the name to the waiter
+    /// with the oldest ticket.
     #[test]
     fn withdrawal_takes_its_owners_place_again() {
         let name = Name::new("p:", "a").unwrap();
@@ -393,13 +393,14 @@ mod tests {
         }
     }
 
-    /// The owners that got a hint to ask again since the last call, and the time in the hint in ms.
+    /// The owners that got a hint to ask again after the last call, each with the time in the hint
+    /// in ms.
     fn told(store: &mut Store) -> Vec<(String, u128)> {
         let hints = store.hints().into_iter().filter(|hint| hint.granted.is_none());
         hints.map(|hint| (hint.acquisition.to_string(), hint.after.as_millis())).collect()
     }
 
-    /// A held name with four waiters, which asked one after the other.
+    /// A held name with four waiters, which joined the queue one second after the other.
     fn queue_of_four() -> Store {
         let mut store = Store::made("m");
         store.apply(&Claim { ttl: 60 * SECOND, ..claim("a", "c/1", 7) }.into(), SECOND);
@@ -448,7 +449,8 @@ mod tests {
         }
     }
 
-    /// The new second waiter must ask again, at the latest when its last ask is `lasts / 2` old.
+    /// The waiter that becomes second must ask again when its last ask is `lasts / 2` old, or at
+    /// once if it is older.
     #[test]
     fn waiter_that_becomes_the_second_is_told_to_ask_again() {
         for (leaves, told_to) in [("c/2", vec![("c/4", 500)]), ("c/3", vec![("c/4", 500)]), ("c/4", vec![])] {
@@ -475,8 +477,8 @@ mod tests {
         (1..4).for_each(|number| drop(store.apply(&waits("a", &format!("dead/{number}"), 8), SECOND)));
         store.apply(&waits("a", "c/5", 10), SECOND);
         store.apply(&waits("a", "c/6", 11), SECOND);
-        // The claim of the reader with the oldest ticket searches for earlier writers. This search
-        // drops dead waiters.
+        // The claim of this reader, which has the oldest ticket, searches for writers with older
+        // tickets. The search drops dead waiters.
         let reads = shared("a", "c/s2", 9, Some(1));
         assert!(granted(&store.apply_heard(&reads, SECOND, &|client| client != "dead")));
         assert_eq!(told(&mut store), [("c/5".to_owned(), 1_500), ("c/6".to_owned(), 1_500)]);
@@ -573,7 +575,7 @@ mod tests {
         assert_eq!(owners.map(|granted| granted.owner.to_string()).collect::<Vec<_>>(), ["d/s1"]);
     }
 
-    /// The writer held the name on other nodes only, and the revocation ended its lock there.
+    /// The writer held the name on other nodes only, and was revoked.
     #[test]
     fn writer_that_was_revoked_becomes_no_reader_where_it_held_nothing() {
         let mut store = Store::made("m");
@@ -635,7 +637,8 @@ mod tests {
         assert_eq!(renews(&mut store, 21), Outcome::Healed, "the reader came later");
     }
 
-    /// Seed 223504554 found this: the reply to a second revocation said that the name was free.
+    /// Seed 223504554 of the simulation found a bug here: the reply to a second revocation said
+    /// that the name was free.
     #[test]
     fn readers_that_were_revoked_are_told_to_the_next_who_revokes() {
         let mut store = Store::made("m");

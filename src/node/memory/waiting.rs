@@ -11,16 +11,17 @@ use crate::node::operation::{Claim, Name, Operation};
 use crate::node::reply::Queued;
 use crate::rules::handover::Stamp;
 
-/// The current time to the microsecond, as a real node returns it. There is only one connection.
+/// The stamp of a message that is sent now. There is only one connection. A real node also returns
+/// its time in microseconds.
 fn stamp(precise: Duration) -> Stamp {
     let micros = u64::try_from(precise.as_micros()).unwrap_or(u64::MAX);
     Stamp { generation: 0, time: Duration::from_micros(micros) }
 }
 
 impl Work<'_> {
-    /// Puts a waiting claim of one name into the queue, or renews its place. A claim that arrives
-    /// after its owner has ended waits too. If the node hands the name to that owner, the client
-    /// releases the name.
+    /// Gives the owner of a waiting claim a place in the queue, or renews the place. The node
+    /// cannot know whether this owner has ended. If it hands the name to an owner that has ended,
+    /// the client releases the name.
     pub(super) fn queue_up(&mut self, claim: &Claim) {
         let (Some(waiter), Some(name)) = (claim.place(), claim.names.first()) else { return };
         let now = self.now;
@@ -37,8 +38,8 @@ impl Work<'_> {
         Some(Queued { stamp: stamp(self.precise), ..queued })
     }
 
-    /// If waiters come before this claim of a free name, hands the name to them. Returns whether
-    /// there are such waiters. If so, the claim is refused.
+    /// If a waiter comes before this claim of a free name, hands the name over. Returns whether a
+    /// waiter comes before the claim, which is then refused.
     pub(super) fn gives_way(&mut self, claim: &Claim, name: &Name) -> bool {
         let waits = claim.next > claim.ballot && self.has_others_before(claim, name);
         if waits {
@@ -47,15 +48,16 @@ impl Work<'_> {
         waits
     }
 
-    /// Whether a live waiter (for a reader's claim, a live writer) is ahead of the claim.
+    /// Whether a live waiter comes before the claim. For a reader's claim, only writers count.
     fn has_others_before(&mut self, claim: &Claim, name: &Name) -> bool {
         let mine = claim.place().map(|waiter| waiter.ticket);
         let other = self.first(name, Some(claim));
         other.is_some_and(|(_, waiting)| mine.is_none_or(|mine| waiting.ticket <= mine))
     }
 
-    /// The first live waiter. Dead waiters before it are dropped. The search ends at the place of
-    /// the operation's owner. A reader's claim skips readers.
+    /// The first live waiter; `None` if there is none. Drops the dead waiters before it. The search
+    /// ends at the place of this operation's owner. In the claim of a reader, it skips waiting
+    /// readers.
     fn first(&mut self, name: &Name, by: Option<&Claim>) -> Option<(Arc<str>, Waiting)> {
         let passes =
             |waiter: &str| by.is_some_and(|claim| [&*claim.owner, waiter].into_iter().all(Operation::is_shared));
@@ -75,12 +77,12 @@ impl Work<'_> {
         }
     }
 
-    /// Hands a name that no writer holds to the first live waiter, or to all readers at the head of
-    /// the queue together. Returns true if `next` was too low for the first waiter, so that the
-    /// name stayed free.
+    /// Unless a writer holds the name, hands it to the first live waiter, or if that is a reader,
+    /// to all readers that wait before the first live writer. Returns true if `next` was too low,
+    /// so that the name stayed free for the first live waiter.
     ///
-    /// If the operation's owner is the first waiter, nothing is handed over: the owner is
-    /// withdrawing, and must not get back the name that it gives up.
+    /// If the operation's owner is the first waiter, hands nothing over: the owner withdraws, and
+    /// must not get back the name that it gives up.
     pub(super) fn hand_over(&mut self, name: &Name, next: u64) -> bool {
         let (now, mut is_free) = (self.now, false);
         while !is_free && self.entry(name).holder(now).is_none() {
@@ -98,9 +100,9 @@ impl Work<'_> {
         is_free
     }
 
-    /// Sends hints to waiters that became first or second. Each must ask again, at the latest when
-    /// its last ask is `lasts / 2` old. If the name is free for the first waiter, both must ask
-    /// now.
+    /// Sends a hint to each waiter that became first or second: it asks again when its last ask is
+    /// `lasts / 2` old, or at once if it is older. If `is_free` (the name could not be handed
+    /// over), the first two waiters ask at once.
     fn tell(&mut self, name: &Name, is_free: bool) {
         let (now, moved_up) = (self.now, self.moved_up.remove(name.key()).unwrap_or_default());
         let knows = if is_free { 0 } else { 2usize.saturating_sub(moved_up) };
@@ -128,7 +130,7 @@ impl Work<'_> {
         had
     }
 
-    /// Grants the name to a waiter, removes it from the queue, and sends it the push.
+    /// Removes a waiter from the queue, grants it the name, and sends it the push.
     fn hand(&mut self, name: &Name, owner: &Arc<str>, waiting: Waiting, ballot: u64) {
         let (now, precise, Waiting { kind, lasts, .. }) = (self.now, self.precise, waiting);
         self.drop(name, owner);
@@ -142,7 +144,7 @@ impl Work<'_> {
         self.store.hints.push(Hint::granted(granted));
     }
 
-    /// The waiter's last ask; `None` if the waiter is silent, or its client has not subscribed.
+    /// What the waiter sent in its last ask; `None` if the waiter is dead.
     fn living(&mut self, name: &Name, owner: &str) -> Option<Waiting> {
         let (now, heard) = (self.now, is_heard_by(owner, self.hears));
         self.entry(name).line.get(owner, now).filter(|_| heard)

@@ -1,4 +1,4 @@
-//! One operation, as a node carries it out.
+//! Carries out one operation as a node does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::node::reply::Outcome;
 use crate::rules::list::InForce;
 
 impl Store {
-    /// Carries out one operation at the node's time `now`, measured from any fixed origin. Without
-    /// a record, the node carries out only hello and scan.
+    /// Carries out one operation when the node's clock shows `now`. Without a record, the node
+    /// carries out only hello and scan.
     pub fn apply(&mut self, operation: &Operation, now: Duration) -> Outcome {
         self.apply_heard(operation, now, &|_| true)
     }
@@ -56,7 +56,8 @@ pub(super) struct Work<'a> {
     pub(super) owner: Option<&'a Arc<str>>,
     /// Whether a client receives the messages on its channel.
     pub(super) hears: &'a dyn Fn(&str) -> bool,
-    /// For each name, how many waiters have left the first two places of the name's queue.
+    /// For each name: how many waiters have left one of the first two places of its queue during
+    /// this operation.
     pub(super) moved_up: BTreeMap<Arc<str>, usize>,
 }
 
@@ -68,7 +69,7 @@ impl Work<'_> {
         entry
     }
 
-    /// The bar of this owner: only higher ballots are granted.
+    /// The bar of a name for this owner: only higher ballots are granted.
     pub(super) fn bar(&mut self, name: &Name, owner: &str) -> u64 {
         let floor = self.floor();
         self.entry(name).fence_of(owner).max(floor)
@@ -106,7 +107,7 @@ impl Work<'_> {
         Outcome::Granted { fence: claim.ballot }
     }
 
-    /// Refuses a claim if its client's list is not in force.
+    /// The refusal of a claim if its client's list is not in force on this node.
     fn refusal_of_list(&self, list: &str) -> Option<Outcome> {
         let in_force = self.store.record.as_ref().and_then(|record| record.in_force(self.now));
         match in_force {
@@ -120,7 +121,7 @@ impl Work<'_> {
         }
     }
 
-    /// The highest bar of the names that no other owner holds.
+    /// The highest bar of those names of the claim that no other owner holds.
     fn highest_bar(&mut self, claim: &Claim) -> u64 {
         let mut highest = 0;
         let now = self.now;
@@ -132,7 +133,7 @@ impl Work<'_> {
         highest
     }
 
-    /// Grants a name, and removes the owner from its queue.
+    /// Grants a name, and removes the owner from the name's queue.
     fn take(&mut self, claim: &Claim, name: &Name) {
         if Operation::is_shared(&claim.owner) {
             return self.admit(claim, name);
@@ -142,8 +143,7 @@ impl Work<'_> {
         self.leave(name, &claim.owner);
     }
 
-    /// Refuses a claim of permits while another owner holds the semaphore's gate or waits for the
-    /// gate.
+    /// The refusal of a claim of permits if an owner holds the semaphore's gate or waits for it.
     fn refusal_at_gate(&mut self, claim: &Claim) -> Option<Outcome> {
         let (gate, now) = (claim.gate.as_ref()?, self.now);
         let (fence, entry) = (self.bar(gate, &claim.owner), self.entry(gate));
@@ -163,7 +163,8 @@ impl Work<'_> {
         let (now, floor, bar) = (self.now, self.floor(), self.bar(name, &claim.owner));
         let shared = Operation::is_shared(&claim.owner);
         let entry = self.entry(name);
-        // The lock that this reader had as a writer is over. Its hold may still be on other nodes.
+        // The lock of the writer that becomes this reader is over, even if other nodes still hold
+        // it.
         if claim.follows > 0 && claim.follows <= entry.over {
             return Some(Outcome::Lost { holder: String::new() });
         }
@@ -172,13 +173,14 @@ impl Work<'_> {
         }
         let follows = shared && entry.is_followed_by(&claim.owner, now);
         match entry.kept(&claim.owner, now).filter(|_| !follows) {
-            // The floor can be above the ballot of a hold: the node granted the hold in quarantine,
-            // and was synced since then. A ballot up to the fence may have been withdrawn, unless
-            // it is the hold's own ballot.
+            // The floor can be above the ballot of a hold, if the node was synced after it granted
+            // the hold. A ballot up to the fence may have been withdrawn, unless it is the hold's
+            // own ballot.
             Some(Kept { owner, ballot, .. }) if owner == claim.owner => {
                 let late = claim.ballot < ballot || claim.ballot <= floor.max(entry.over);
                 let stale = late || claim.ballot <= entry.fence && claim.ballot != ballot;
-                // A reader's hold may come from a hand-over with a ballot above the fence.
+                // `ballot` may be above the fence: a hand-over to a reader does not raise the
+                // fence.
                 stale.then_some(Outcome::Stale { fence: highest.max(bar).max(ballot) })
             }
             Some(_) => Some(self.held(claim, name, bar)),
@@ -188,15 +190,15 @@ impl Work<'_> {
         }
     }
 
-    /// The refusal if another owner holds the name or comes first. A claim that may wait is put
-    /// into the queue.
+    /// The refusal if another owner holds the name, or comes first in the queue. A claim that waits
+    /// joins the queue.
     fn held(&mut self, claim: &Claim, name: &Name, bar: u64) -> Outcome {
         self.queue_up(claim);
         let (now, queued) = (self.now, self.place(claim, name));
         // A hand-over during this claim may have raised the fence.
         let fence = bar.max(self.entry(name).highest());
-        // A reader may wait behind a writer that waits for readers. So return the hold that a
-        // writer sees.
+        // A reader that asks may have to wait behind a writer that itself waits for other readers.
+        // So return the hold that keeps a writer out.
         let (holder, kind, left) = match self.entry(name).kept("", now) {
             Some(Kept { owner, kind, left, .. }) => (owner.to_string(), kind, left),
             None => (String::new(), Kind::Lock, Duration::ZERO),
@@ -222,7 +224,7 @@ impl Work<'_> {
         outcome
     }
 
-    /// Extends the owner's hold, or takes the name again.
+    /// Extends the owner's hold; if the owner has none, gives it a new hold.
     fn renew_one(&mut self, renewal: &Renew, name: &Name) {
         let (precise, mine) = (self.precise, self.is_of(name, &renewal.owner));
         let Renew { ref owner, kind, ttl, ballot, count, .. } = *renewal;
@@ -314,7 +316,8 @@ impl Work<'_> {
         for name in revoke.names.iter() {
             self.entry(name).revoke(revoke.ballot, precise);
             self.note_fence(name);
-            // The hold that another owner would see.
+            // No owner is called "", so this finds the writer's hold, or else the hold of the last
+            // reader.
             let kept = self.entry(name).kept("", now);
             longest = [longest, kept].into_iter().flatten().max_by_key(|kept| kept.left);
         }
@@ -348,8 +351,8 @@ impl Work<'_> {
         }
     }
 
-    /// Reports on a name that no writer holds. If readers hold the name, names one that was not
-    /// revoked, if possible.
+    /// The report on a name that no writer holds. If readers hold the name, the holder is one that
+    /// was not revoked, if there is one.
     fn look_at_readers(entry: &Entry, bar: u64, now: Duration) -> Inspection {
         let named = entry.readers.last_above(entry.over, now).or_else(|| entry.readers.last(now));
         let Some(holder) = named else { return Inspection::free(bar).with_ballots(0, entry.over) };
@@ -377,7 +380,8 @@ impl Work<'_> {
         self.note_fence(name);
     }
 
-    /// Raises the record's `high` to cover the name's fence, unless the fence is too far ahead.
+    /// Raises the record's `high` to at least the name's fence, unless the fence is too far ahead
+    /// of the clock.
     fn note_fence(&mut self, name: &Name) {
         let (precise, fence) = (self.precise, self.entry(name).highest());
         self.store.record.iter_mut().for_each(|record| record.heard(fence, precise));

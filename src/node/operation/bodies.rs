@@ -1,4 +1,4 @@
-//! The arguments of each verb. Nodes count all times in whole milliseconds.
+//! The arguments of each verb. Nodes round all durations to whole milliseconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use super::waiter::Waiter;
 pub struct Claim {
     /// The names to take.
     pub names: Arc<[Name]>,
-    /// The hash of the client's list, which must be in force. If empty, no list is checked.
+    /// The hash of the client's list, which must be in force. If this is empty, the node checks no
+    /// list.
     pub list: Arc<str>,
     /// The owner that claims: one call of `acquire`. It is the same in all asks of this call.
     pub owner: Arc<str>,
@@ -24,18 +25,19 @@ pub struct Claim {
     pub ballot: u64,
     /// For a writer that becomes a reader: the token of the writer's lock. Otherwise 0.
     pub follows: u64,
-    /// For permits of a semaphore: the gate, which no other owner may hold or wait for.
+    /// For permits of a semaphore: the gate. The node refuses the claim if an owner holds the gate
+    /// or waits for it.
     pub gate: Option<Name>,
-    /// The place that the claim takes or renews if it must wait. Only a claim of one name can wait.
+    /// The place that the owner takes or renews if the claim is refused; `None` if the claim does
+    /// not wait. Only a claim of one name can wait.
     pub waiter: Option<Waiter>,
-    /// If another waiter comes first, the node hands the free name to that waiter, with the ballot
-    /// `next`. `next` is above the claim's own ballot. If `next` is 0, the claim overtakes all
-    /// waiters.
+    /// If the name is free but a waiter comes before this claim, the node hands the name over with
+    /// the ballot `next`, which is above `ballot`. If `next` is 0, the claim overtakes all waiters.
     pub next: u64,
 }
 
 impl Claim {
-    /// The place in the queue that the claim asks for.
+    /// The place in the queue that the owner takes if the claim is refused.
     #[must_use]
     pub fn place(&self) -> Option<Waiter> {
         self.waiter.filter(|_| self.names.len() == 1)
@@ -56,16 +58,16 @@ pub struct Renew {
     /// The token: the ballot with which the names were won. If locks with this token are over, the
     /// node refuses the renewal.
     pub token: u64,
-    /// The minimum ballot of the hold from now on: the token, or the common ballot of a set.
+    /// The hold's ballot becomes at least this: the token, or the common ballot of a set.
     pub ballot: u64,
-    /// The hold count from now on: the number of guards of this lock.
+    /// The number of guards of this lock.
     pub count: u32,
     /// The holder's note, if the kind allows one. The lock does not depend on the note.
     pub note: Option<Note>,
 }
 
 impl Renew {
-    /// Renews the names that were granted to `claim`, with the hold count `count`.
+    /// Renews the names that were granted to `claim`, for a lock with `count` guards.
     #[must_use]
     pub fn of(claim: &Claim, count: u32) -> Self {
         let Claim { kind, ttl, ballot, .. } = *claim;
@@ -77,7 +79,8 @@ impl Renew {
 /// A note of the holder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Note {
-    /// The order of an owner's notes: no note replaces a note with a higher number.
+    /// The number of the note among the notes of its owner. A note never replaces one with a higher
+    /// number.
     pub number: u32,
     /// How long ago the names were acquired.
     pub age: Duration,
@@ -85,35 +88,36 @@ pub struct Note {
     pub says: Arc<str>,
 }
 
-/// Gives the names up, since the owner has ended. The owner's locks with tokens up to `token` are
-/// over. Its late claims with ballots up to `ballot` are refused, and it leaves the queues.
+/// As a release: gives the names up, since the owner has ended. The owner's locks with tokens up to
+/// `token` are over, and it leaves the queues. Claims of this owner with ballots up to `ballot`
+/// that arrive after this are refused.
 ///
-/// As a withdrawal: takes back the owner's grants with ballots up to `ballot`. Asks with such
-/// ballots that arrive later are refused. The owner continues. It keeps its places in queues. If
-/// the node ends the owner's hold, the owner takes `place` again.
+/// As a withdrawal: takes back the owner's grants with ballots up to `ballot`. Claims with these
+/// ballots that arrive after this are refused. The owner goes on, and keeps its places in queues.
+/// If the node ends a hold of the owner, the owner takes `place` again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     /// The names to free.
     pub names: Arc<[Name]>,
     /// The owner that may hold the names.
     pub owner: Arc<str>,
-    /// The longest time that the holds can last. After that time the client does not repeat the
-    /// release. Nodes do not read this field.
+    /// For how long the holds can last. After this time, the client does not repeat the release.
+    /// Nodes do not get this field.
     pub ttl: Duration,
     /// The owner's token; 0 if the owner had none, or withdraws.
     pub token: u64,
-    /// The highest ballot of the owner's asks, and of the hand-overs that nodes pushed to the
-    /// owner, whether or not these counted.
+    /// The highest ballot that the owner has sent in an ask or received in a push. Pushes that are
+    /// no votes count too.
     pub ballot: u64,
     /// The ballot with which the node hands a freed name to a waiter; 0 for no hand-over.
     pub next: u64,
-    /// The place in the queue that the owner of a withdrawal takes again, and the kind of hold that
-    /// it waits for. A grant or a hand-over had ended this place.
+    /// For a withdrawal: the place in the queue that the owner takes again if its hold ends, and
+    /// the kind of hold that it waits for. `None` if it takes no place.
     pub place: Option<(Kind, Waiter)>,
 }
 
 impl Release {
-    /// Releases or withdraws all that the node may have granted to `claim`. Hands nothing over.
+    /// Releases or withdraws what the node may have granted to `claim`, without a hand-over.
     #[must_use]
     pub fn of(claim: &Claim) -> Self {
         let Claim { ttl, ballot, .. } = *claim;
@@ -122,14 +126,14 @@ impl Release {
     }
 }
 
-/// Stops the renewal of all locks with tokens up to `ballot`. Only higher ballots are granted from
-/// now on. Frees nothing: each hold ends by itself.
+/// From now on, the node renews no lock with a token up to `ballot`, and grants only higher
+/// ballots. It frees nothing: each hold ends by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revoke {
-    /// The names whose locks end.
+    /// The names whose locks are revoked.
     pub names: Arc<[Name]>,
-    /// Locks with tokens up to this ballot end. The ballot is above every bar that nodes have
-    /// returned.
+    /// Locks with tokens up to this ballot are revoked. It is above every bar that nodes returned
+    /// to the client.
     pub ballot: u64,
 }
 

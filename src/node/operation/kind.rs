@@ -1,7 +1,7 @@
 //! The kind of a hold.
 
-/// The kind of a hold. Nodes store the kind with the hold. They refuse a claim as a lock if the
-/// name is held as a gate, and the reverse. They look for a note unless the kind is `Lock`.
+/// The kind of a hold, which nodes store with the hold. If a name is held as a gate, nodes refuse
+/// claims of any other kind, and the reverse. A release removes a note unless the kind is `Lock`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A plain lock.

@@ -34,7 +34,7 @@ pub enum Operation {
     Withdraw(Release),
     /// Read about the names, and write nothing.
     Inspect(Arc<[Name]>),
-    /// Stop the renewal of all locks with tokens up to a ballot.
+    /// Renew no lock with a token up to a ballot from now on.
     Revoke(Revoke),
     /// Make, read and write the node's record.
     Hello(Hello),
@@ -58,7 +58,7 @@ impl Operation {
         }
     }
 
-    /// The operation's names; empty if the operation is about the node.
+    /// The operation's names; empty for hello and scan, which have none.
     #[must_use]
     pub fn names(&self) -> &[Name] {
         match self {
@@ -135,7 +135,7 @@ fn push_number(text: &mut String, mut number: u64) {
     text.extend(digits[first..].iter().map(|digit| char::from(*digit)));
 }
 
-/// Splits off the digits at the end of a text.
+/// Splits a text before the digits at its end.
 fn split_number(text: &str) -> (&str, &str) {
     let digits = text.bytes().rev().take_while(u8::is_ascii_digit).count();
     text.split_at(text.len() - digits)

@@ -43,7 +43,8 @@ impl Name {
         Ok(Self { text: text.into(), key })
     }
 
-    /// The name with this key. The first brace ends the prefix: no prefix contains a brace.
+    /// The name with this key; `None` if this is no key of a name. The first brace ends the prefix,
+    /// since no prefix contains a brace.
     pub(crate) fn of_key(key: &str) -> Option<Self> {
         let text = key.split_once('{')?.1.strip_suffix('}')?;
         Some(Self { text: text.into(), key: key.into() })
@@ -55,8 +56,8 @@ impl Name {
         &self.text
     }
 
-    /// The key of the Redis hash that stores this name. Other keys, like the queue's, begin with
-    /// this key.
+    /// The key of the Redis hash that stores this name. The other keys of the name, such as the
+    /// queue's, begin with this key.
     #[must_use]
     pub const fn key(&self) -> &Arc<str> {
         &self.key

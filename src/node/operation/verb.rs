@@ -11,8 +11,8 @@ pub enum Verb {
     Release,
     /// Take back the grants of an owner that continues.
     Withdraw,
-    /// Stop the renewal of all holds with tokens up to a ballot. Each hold ends at its own expiry;
-    /// none is freed now.
+    /// Renew no lock with a token up to a ballot from now on. No hold is freed: each expires by
+    /// itself.
     Revoke,
     /// Read about the names, and write nothing.
     Inspect,

@@ -7,8 +7,9 @@ use std::time::Duration;
 pub struct Waiter {
     /// The order in the queue: when `acquire` began, in microseconds.
     pub ticket: u64,
-    /// How long a hand-over to this waiter lasts. All asks of one owner have the same time here.
+    /// How long a hand-over to this waiter lasts. This time is the same in all asks of one owner.
     pub lasts: Duration,
-    /// The longest time until the next ask. A node drops a waiter after twice this time.
+    /// The longest time from one ask to the next. A node drops a waiter whose last ask is more than
+    /// twice this time ago.
     pub again: Duration,
 }
