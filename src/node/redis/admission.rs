@@ -1,4 +1,4 @@
-//! Checks the server behind each new connection. Votes over the connection count only after these
+//! Checks the server behind each new connection. No vote over a connection counts before these
 //! checks.
 
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::words::harmless;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     pub(super) run_id: String,
-    /// The server's process, as the node's record names it: the run id. For a server that was
-    /// promoted from a replica, the new replication id follows.
+    /// The server's process, as the node's record names it: the run id. If the server was promoted
+    /// from a replica, a slash and its new replication id follow.
     pub(super) process: Arc<str>,
     pub(super) version: String,
     pub(super) uptime: Duration,
@@ -33,7 +33,7 @@ pub(super) struct Server {
     pub(super) time: Option<Duration>,
     /// The server's `maxmemory-policy`, if the server may evict keys.
     pub(super) evicts: Option<String>,
-    /// The server's `maxmemory`, if the server uses more memory than that and evicts nothing.
+    /// The server's `maxmemory`, if the server evicts nothing and uses more memory than this.
     pub(super) full: Option<String>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Greeting {
     pub(super) record: Result<Option<Record>, Fault>,
     /// The server's clock in the reply to hello.
     pub(super) time: Option<Duration>,
-    /// Whether the connection receives wake-ups for waiters; or why the server refuses that.
+    /// Whether the connection receives hints; or why the server refuses the subscription to them.
     pub(super) hinting: Result<bool, Fault>,
 }
 
@@ -62,15 +62,15 @@ pub(super) struct Guest<'a> {
     pub(super) record: &'a str,
     /// The channel to subscribe to, if any.
     pub(super) channel: Option<&'a str>,
-    /// The time limit for each reply.
+    /// The time limit for the replies.
     pub(super) timeout: Duration,
     /// The first hello reads the record. It names no process, since the reply to INFO has not come
     /// yet.
     pub(super) hello: &'a Operation,
 }
 
-/// Sends the first commands of a new connection in one round trip. The subscription comes last: if
-/// it is refused, fred assigns later replies to the wrong commands.
+/// Sends the first commands of a new connection in one round trip. The subscription comes last:
+/// after a refused one, fred assigns replies to the wrong commands.
 pub(super) async fn greet(
     connection: &dyn Connection,
     host: &Arc<dyn Host>,
@@ -112,7 +112,7 @@ pub(super) async fn greet(
     Ok(Greeting { server, asked, informed, greeted: host.now(), record, time, hinting })
 }
 
-/// Waits for the answer. At `until`, returns the fault `Timeout` instead.
+/// Waits for the answer. If none has come by `until`, returns the fault `Timeout`.
 pub(super) async fn in_time<T>(host: &Arc<dyn Host>, until: Tick, answer: Answer<T>) -> Result<T, Fault> {
     before(host, until, answer).await.unwrap_or_else(|| Err(Fault::new(FaultKind::Timeout, "no answer in time")))
 }
@@ -140,12 +140,12 @@ fn heard(said: Result<Value, Fault>, hello: &Operation) -> Result<Said, Fault> {
     }
 }
 
-/// Whether the server lacks the script. If so, the server carried nothing out.
+/// Whether this is the error NOSCRIPT: the server lacks the script, and carried nothing out.
 pub(super) fn is_unknown_script(fault: &Fault) -> bool {
     fault.to_string().starts_with("NOSCRIPT")
 }
 
-/// Whether the server's configuration has renamed or removed a command.
+/// Whether the server lacks a command, since its configuration has renamed or removed it.
 fn lacks_a_command(fault: &Fault) -> bool {
     fault.to_string().starts_with("ERR unknown command")
 }
@@ -196,7 +196,7 @@ impl Server {
     }
 }
 
-/// The server's `maxmemory`, if the server uses more memory than that. As in Redis, the buffers of
+/// The server's `maxmemory`, if the server uses more memory than this. As in Redis, the buffers of
 /// replicas do not count.
 fn full<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
     let number = |name| field(name)?.parse::<u64>().ok();

@@ -32,11 +32,11 @@ fn unknown(said: &str) -> Option<&str> {
     named.split(quote).nth(1)
 }
 
-/// The right that the client's user lacks, if the error is about rights. Redis words such errors
-/// differently inside scripts.
+/// The right that the client's user lacks; `None` if the error is not about rights. Inside scripts,
+/// Redis has other texts for these errors.
 fn right(said: &str) -> Option<String> {
     let script = said.contains("user executing the script") || said.contains("ACL failure in script");
-    // If SELECT is refused, redis-rs replaces the code NOPERM. So the text is examined too.
+    // If SELECT is refused, redis-rs replaces the code NOPERM by another. So look at the text too.
     if !script && !said.starts_with("NOPERM") && !said.contains("has no permissions to run the '") {
         return None;
     }
@@ -65,7 +65,7 @@ pub(super) fn code(said: &str) -> &str {
     said.split_whitespace().next().unwrap_or_default()
 }
 
-/// Adds advice, which depends on the error's code.
+/// Adds the advice for the error's code, if there is any.
 fn of_code(said: &str) -> String {
     let hint = match code(said) {
         "WRONGTYPE" => "a key of another type is in the way; use another key prefix, or delete this key",

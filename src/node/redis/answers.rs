@@ -1,5 +1,5 @@
-//! Delivers the replies to script calls. Decides which votes count, and notes what the replies show
-//! about the node.
+//! Delivers the replies to script calls. Decides which votes in them count, and notes the node's
+//! record and clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +21,11 @@ use crate::words::harmless;
 #[derive(Debug)]
 pub(super) struct Answers {
     shared: Arc<Shared>,
-    /// The number of this connection, among all connections to the node so far.
+    /// The number of this connection among all connections to the node: the first one has 1.
     pub(super) generation: u64,
     /// How many commands in a row have timed out.
     timeouts: u32,
-    /// Whether messages that came before the last reply may still be unread.
+    /// Whether messages that came before the last reply may have been handled after it.
     pub(super) overtook: bool,
 }
 
@@ -90,22 +90,22 @@ impl Answers {
         self.shared.settings.listener.heard(self.shared.index);
     }
 
-    /// Decides which votes of one call count. `time`, the node's time in these replies, shows
+    /// Decides which votes of one call count. `time` is the node's time in the reply, which shows
     /// whether the node's clock was stepped.
     fn observe(&self, time: Duration, shown: Shown<'_>, sent: Tick, received: Tick) -> Seen {
         self.observed(received, Some(received.since(sent)), shown, |guard| guard.observe(time, sent, received))
     }
 
     /// Whether a push counts as a vote. `time` is the node's time in the push. The push does not
-    /// count if the client may have handled a later reply before the push.
+    /// count if a reply that the node sent after the push may have been handled already.
     pub(super) fn observe_push(&self, time: Duration) -> bool {
         let received = self.shared.host.now();
         let seen = self.observed(received, None, Shown::ByHello, |guard| guard.observe_push(time, received));
         seen.trust.grants && !self.overtook
     }
 
-    /// Which votes count at `received`. `look` passes the node's time to the restart guard, and
-    /// returns whether the node's clock was stepped.
+    /// Decides which votes count at `received`. `look` passes the node's time to the restart guard,
+    /// and returns whether the node's clock was stepped.
     fn observed(
         &self,
         received: Tick,
@@ -175,7 +175,8 @@ impl Answers {
 enum Shown<'a> {
     /// The record's id, in a reply to anything except hello; `None` if the node has no record.
     ByReply(Option<&'a str>),
-    /// No id to compare: the reply to a hello has the whole record, and a push has no id.
+    /// No id that must be compared: the reply to a hello has the whole record, and a push has no
+    /// id.
     ByHello,
 }
 

@@ -1,8 +1,8 @@
 //! Makes script calls from the operations that are queued for a node, and delivers the replies.
 //!
-//! Queued operations are sent at once, and do not wait for more operations. Calls are pipelined: a
-//! call does not wait for the replies to earlier calls. A queued operation stays queued even if its
-//! caller goes away.
+//! While fewer than [`FLIGHTS`] calls are in flight, queued operations are sent at once: a call
+//! waits neither for more operations nor for the replies to earlier calls. A queued operation stays
+//! queued even if its caller goes away.
 
 mod landing;
 
@@ -28,22 +28,22 @@ use crate::node::operation::Operation;
 use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Tick;
 
-/// The most calls in flight. Further operations wait in the queue, so later calls carry more
-/// operations.
+/// The most calls in flight. While there are so many, operations wait in the queue, so that the
+/// next calls carry more operations.
 const FLIGHTS: usize = 16;
 
 /// Makes the calls of one connection.
 pub(super) struct Batcher {
     shared: Arc<Shared>,
     connection: Box<dyn Connection>,
-    /// Declared before `flights`, and so dropped first. When a call in flight is dropped, its
-    /// callers may submit new operations, which must fail at once.
+    /// Declared before `flights`, and so dropped first: when calls in flight are dropped, their
+    /// callers may submit new operations. These must fail at once, and not wait in this queue.
     queue: mpsc::Receiver<Job>,
     answers: Answers,
     /// The run id that the server had when the connection began.
     run_id: String,
-    /// When the last call was sent, to see how long the connection was idle; `None` after the first
-    /// probe.
+    /// When the last call was sent (or the connection began), to see how long the connection was
+    /// idle; `None` after the first probe.
     unprobed: Option<Tick>,
     flights: InFlightQueue,
     patience: Patience,
@@ -119,7 +119,7 @@ impl Batcher {
         }
     }
 
-    /// Sends the queued operations, and waits for replies, but not longer than one command timeout.
+    /// Sends the queued operations, and waits for replies for one command timeout at most.
     async fn finish(mut self) -> String {
         self.queue.close();
         let until = self.shared.host.now() + self.shared.settings.timeout;
@@ -141,7 +141,7 @@ impl Batcher {
         }
     }
 
-    /// Fails all operations that were not sent. Operations that were sent get the fault `Closed`
+    /// Fails all operations that are still queued. Operations that were sent get the fault `Closed`
     /// when `flights` is dropped.
     fn end(mut self, why: String) -> String {
         self.queue.close();
@@ -153,13 +153,13 @@ impl Batcher {
         why
     }
 
-    /// Moves queued jobs into `batch` until it is full. Returns whether `batch` has jobs then. The
-    /// queue must be closed already.
+    /// Moves queued jobs into `batch` until it is full or the queue is empty. Returns whether
+    /// `batch` has jobs. Close the queue before you call this.
     fn take(&mut self, batch: &mut Vec<Job>) -> bool {
         while batch.len() < BATCH {
             match self.queue.try_recv() {
                 Ok(job) => batch.push(job),
-                // A caller reserved a place before the queue was closed, and will soon fill it.
+                // A caller has reserved a place before the queue was closed, and will fill it soon.
                 Err(TryRecvError::Empty) => std::thread::yield_now(),
                 Err(TryRecvError::Disconnected) => break,
             }
@@ -200,8 +200,8 @@ impl Batcher {
         self.launch(What::Probe, sent, answer);
     }
 
-    /// Sends a call again, with the whole script, after the error NOSCRIPT. After this error, the
-    /// server has carried nothing out. The time limit still begins with the first call.
+    /// Sends a call again, with the whole script, after the error NOSCRIPT. (With this error, the
+    /// server has carried nothing out.) The time limit still counts from the first call.
     fn again(&mut self, jobs: Vec<Job>, sent: Tick) {
         let Some(script) = jobs.first().map(|job| Script::of(job.request.operation.verb())) else { return };
         let answer = self.connection.send("EVAL", &self.script_call(script.source(), script, &jobs));
@@ -251,8 +251,8 @@ impl Batcher {
 
 impl Drop for Batcher {
     /// Sends the queued operations if the runtime ends: a release may be queued when `main`
-    /// returns, and nothing polls the batcher after that. After a panic, queued requests are not
-    /// sent, and get faults.
+    /// returns, and the batcher is not polled after that. If this drop is due to a panic, queued
+    /// requests are not sent, and get faults.
     fn drop(&mut self) {
         self.queue.close();
         let mut batch = Vec::new();
@@ -262,7 +262,7 @@ impl Drop for Batcher {
     }
 }
 
-/// Waits for the next reply to a command; `None` if a command may have timed out.
+/// Waits for the next reply to a command. Returns `None` if a command may have timed out.
 async fn landed(flights: &mut InFlightQueue, patience: &mut Patience) -> Option<Completed> {
     poll_fn(|context| match flights.poll_landed(patience.host(), context) {
         Poll::Ready(landed) => Poll::Ready(Some(landed)),

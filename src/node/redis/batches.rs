@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::script::Script;
 use crate::node::operation::{Operation, Renew};
 
-/// The most operations in one call: a call with more would block the node for too long.
+/// The most operations in one call. More of them would block the node for too long.
 pub(super) const BATCH: usize = 128;
 /// The most names in a call of several operations. A single operation may have more.
 const NAMES: usize = 256;
@@ -39,8 +39,9 @@ fn noted(operation: &Operation) -> usize {
 }
 
 /// Groups jobs into calls of one script each. A job is put into the first call of its script that
-/// has room, but never before a call with one of the job's names. So operations on one name keep
-/// their order. An operation without names runs after all earlier jobs and before all later jobs.
+/// has room. But it is never put before a call with one of the job's names, so operations on one
+/// name keep their order. A job without names is put behind all earlier jobs, and later jobs are
+/// put behind it.
 pub(super) fn batches<T>(jobs: impl IntoIterator<Item = T>, of: impl Fn(&T) -> &Arc<Operation>) -> Vec<Batch<T>> {
     let (mut batches, mut last, mut behind) = (Vec::<Batch<T>>::new(), HashMap::new(), 0);
     // For each script, the first call that may have room.

@@ -1,4 +1,4 @@
-//! The transports, one of which the user chooses.
+//! The transports. The user chooses one of them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,25 +17,25 @@ const NAMES: &str = "use fred or redis-rs";
 /// The client library that carries bytes to and from Redis nodes.
 ///
 /// Locks work the same over each transport, since this library itself manages connections,
-/// timeouts, checks and batches. Clients of one lock may use different transports. All transports
-/// speak RESP3 with users, passwords and databases, over TCP, TLS (rustls with ring) and Unix
-/// sockets. Configurations call the transports `fred` and `redis-rs`.
+/// timeouts, checks and batches. Clients that share locks may use different transports. All
+/// transports speak RESP3 with users, passwords and databases, over TCP, TLS (rustls with ring) and
+/// Unix sockets. Configurations call the transports `fred` and `redis-rs`.
 ///
 /// # Which transport to choose
 ///
-/// Choose [`Fred`](Self::Fred) if no reason below applies. It needs no feature, and this library
+/// Choose [`Fred`](Self::Fred) unless a reason below applies. It needs no feature, and this library
 /// has used it for longer. Choose `RedisRs`, which needs the feature `redis-rs`, if:
 ///
-/// * the client's CPU time or latency matters: each call wakes two fewer tasks (`scripts/lab cost`
-///   measures CPU time and latency);
+/// * the client's CPU time or latency matters: each call wakes two tasks fewer than with fred
+///   (`scripts/lab cost` measures both);
 /// * your program already depends on the crate `redis` 1;
 /// * your dependencies must have recent releases: fred's last release was in February 2025;
 /// * you do not trust the nodes: a deeply nested reply aborts a program that uses fred, and
 ///   redis-rs refuses such a reply.
 ///
 /// The feature adds ten crates, and fred stays a dependency. One of the ten crates, `arcstr`, has
-/// `impl PartialEq<ArcStr> for Arc<str>`. So a comparison of an `Arc<str>` with `text.into()` may
-/// become ambiguous, and need a type annotation.
+/// `impl PartialEq<ArcStr> for Arc<str>`. With it, your program's comparisons of an `Arc<str>` with
+/// `text.into()` may need a type annotation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Transport {

@@ -11,7 +11,8 @@ const MISFIT: &str = if cfg!(feature = "redis-rs") {
 };
 
 /// Checks whether fred can log in with this user or password. fred writes HELLO as one line without
-/// escapes, so a space would end the word, and a line break would end the command.
+/// escapes. So a space in a password would end the password, and a line break would end the
+/// command.
 pub(super) fn fits(text: &str) -> Result<(), &'static str> {
     let breaks = |byte: u8| byte == b' ' || byte == b'"' || byte == b'\'' || byte.is_ascii_control();
     if text.bytes().any(breaks) { Err(MISFIT) } else { Ok(()) }

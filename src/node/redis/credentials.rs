@@ -38,17 +38,18 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// A future of credentials. Its error is shown as the reason why the node is down, so the error
-/// must not contain a password.
+/// A future that returns credentials. Its error is shown as the reason why the node is down, so the
+/// error must not contain a password.
 pub type FetchingCredentials<'a> =
     Pin<Box<dyn Future<Output = Result<Credentials, Box<dyn std::error::Error + Send + Sync>>> + Send + 'a>>;
 
-/// Returns the login for a node. Use a provider for tokens that expire, or passwords that change.
+/// Returns the login for each node. Use this for tokens that expire, or for passwords that change.
 ///
-/// The client calls the provider before each connection to a node whose address has no password.
-/// Calls for several nodes may overlap. If a call fails, the node is down for that reason, and the
-/// client tries again after 25 ms to 2 s. Open connections are not affected, since servers do not
-/// ask for a login again. [`PasswordFile`](crate::PasswordFile) is a provider.
+/// The client calls [`fetch`](Self::fetch) before each connection to a node whose address has no
+/// password. Calls for several nodes may overlap. If a call fails, the node is down for this
+/// reason, and the client tries again after 25 ms to 2 s. A new login does not affect open
+/// connections, since servers check a login only once. [`PasswordFile`](crate::PasswordFile) is a
+/// provider.
 ///
 /// # Examples
 /// ```
@@ -66,12 +67,12 @@ pub type FetchingCredentials<'a> =
 /// # drop(builder);
 /// ```
 pub trait CredentialsProvider: Send + Sync + 'static {
-    /// Returns the credentials for the node at this address, which contains no user or password.
+    /// Returns the credentials for a node. `node` is the node's address without user and password.
     /// Must not block the thread. The time limit is
     /// [`node_timeout`](crate::QuorumBuilder::node_timeout).
     ///
     /// # Cancel safety
-    /// The future is dropped at the time limit, and when the quorum is closed.
+    /// The client drops the future at the time limit, and when the quorum is closed.
     fn fetch<'a>(&'a self, node: &'a str) -> FetchingCredentials<'a>;
 }
 
@@ -94,7 +95,7 @@ impl Site {
     }
 
     /// Opens a connection with `open`. The arguments of `open` are the endpoint with its present
-    /// credentials, and the IP address to use now (`None` for a Unix socket).
+    /// credentials, and the IP address to connect to (`None` for a Unix socket).
     ///
     /// # Cancel safety
     /// As cancel safe as `open`.

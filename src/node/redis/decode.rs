@@ -19,8 +19,8 @@ pub(super) struct Returned<'a> {
     pub(super) time: Duration,
     /// The id of the node's record; `None` if the node has no record.
     pub(super) id: Option<&'a str>,
-    /// Why the node could not publish wake-ups for waiters; `None` if it could. Without wake-ups,
-    /// waiters ask again after a pause.
+    /// Why the node could not publish hints; `None` if it could. Without hints, waiters ask again
+    /// after a pause.
     pub(super) unheard: Option<String>,
     pub(super) replies: Replies<'a>,
 }
@@ -28,7 +28,8 @@ pub(super) struct Returned<'a> {
 /// The replies to the operations of a call, in order.
 #[derive(Debug)]
 pub(super) struct Replies<'a> {
-    /// The replies that the script sent, with their operations' numbers (from 1).
+    /// The replies that the script sent, each with the number of its operation in the call (from
+    /// 1).
     others: Peekable<vec::IntoIter<(usize, &'a [Value])>>,
     /// How many replies `next` has returned so far.
     read: usize,
@@ -49,7 +50,8 @@ impl Replies<'_> {
     }
 }
 
-/// Splits the reply to a call of this many operations; `None` if the reply has another form.
+/// Splits the reply to a call of this many operations; `None` if no script of this library replies
+/// like this.
 pub(super) fn returned(value: &Value, operations: usize) -> Option<Returned<'_>> {
     let (done, unheard, others) = match value {
         Value::Array(items) => {
@@ -89,7 +91,7 @@ fn numbered(value: &Value) -> Option<(usize, &[Value])> {
     Some((usize::try_from(unsigned(number)?).ok()?, items))
 }
 
-/// The outcome of an operation that fully succeeded. Scripts send no reply for such an operation.
+/// The outcome of an operation for which the script sent no reply: the operation fully succeeded.
 fn as_asked(operation: &Operation) -> Reply {
     match operation {
         Operation::Claim(claim) => Ok(Outcome::Granted { fence: claim.ballot }),
@@ -132,7 +134,7 @@ fn outcome(word: &str, items: &[Value], operation: &Operation) -> Option<Outcome
     }
 }
 
-/// The index of the misused name: a gate that is claimed as a lock, or the reverse.
+/// The index of the misused name, from its number in the reply.
 fn misused(number: &Value, operation: &Operation) -> Option<usize> {
     let name = usize::try_from(unsigned(number)?).ok()?.checked_sub(1)?;
     (name < operation.keyed().count()).then_some(name)
@@ -186,7 +188,8 @@ fn fence(value: &Value) -> Option<u64> {
     unsigned(value).filter(|&fence| fence < ballot::LIMIT)
 }
 
-/// Parses a remaining time in ms. As with PTTL, -1 means that there is no end.
+/// Parses a remaining time in ms. The inner `None` means that there is no end: the number is
+/// negative, as with PTTL.
 fn remaining(value: &Value) -> Option<Option<Duration>> {
     value.integer().map(|left| u64::try_from(left).ok().map(Duration::from_millis))
 }
@@ -199,7 +202,8 @@ fn rejected(said: &str) -> Fault {
     Fault::new(refusal(said), advice(said))
 }
 
-/// `Busy` if the cause of a Redis error may end by itself, else `Rejected`.
+/// The kind of an error that Redis returned: `Busy` if its cause may end by itself, else
+/// `Rejected`.
 pub(super) fn refusal(said: &str) -> FaultKind {
     match code(said) {
         "BUSY" | "LOADING" | "MISCONF" | "NOREPLICAS" | "OOM" => FaultKind::Busy,

@@ -1,8 +1,8 @@
 //! Finds the IP addresses of a server's host, and picks one that accepts connections.
 //!
 //! If there are several addresses, some may not respond. So each address gets a share of the time
-//! limit. After that, the next address is tried too, while the earlier attempts go on. The address
-//! that worked last is tried first.
+//! limit. When this share has passed, the next address is tried too, while the earlier attempts go
+//! on. The address that worked last is tried first.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,9 +20,9 @@ use super::wording::plain;
 use crate::host::apart;
 use crate::node::reply::{Fault, FaultKind};
 
-/// How long the client waits for an address before it tries the next one too (RFC 8305).
+/// The longest wait for an address before the client tries the next address too (RFC 8305).
 const SILENT: Duration = Duration::from_millis(250);
-/// The longest wait for a TLS handshake before the client checks whether the port speaks TLS.
+/// How long a TLS connection may take to open before the client checks whether the port speaks TLS.
 const SLOW: Duration = Duration::from_secs(2);
 /// The client tries at most this many addresses of a host.
 const ADDRESSES: usize = 16;
@@ -35,13 +35,13 @@ type Found = Result<Vec<SocketAddr>, Fault>;
 /// Finds a server's address, and remembers the address that was used last.
 pub(super) struct Route {
     resolver: Resolver,
-    /// The last look-up. Only one runs at a time, since the thread of a look-up cannot be stopped.
+    /// The last look-up. Only one look-up runs at a time, since its thread cannot be stopped.
     lookup: Mutex<Option<Shared<BoxFuture<'static, Found>>>>,
     /// The address that was used last, and whether it worked.
     last: Mutex<Option<(SocketAddr, bool)>>,
 }
 
-/// A server's address, and the open connection if finding the address needed a connection.
+/// A server's address. If several addresses were tried, also the connection that was opened.
 #[derive(Debug)]
 pub(super) struct Reached {
     pub(super) address: SocketAddr,
@@ -60,14 +60,15 @@ impl Route {
         Self { resolver, lookup: Mutex::default(), last: Mutex::default() }
     }
 
-    /// Finds the address to use; `None` for a Unix socket. The look-up may take `step`. If there
-    /// are several addresses, connecting may take another `step`.
+    /// Finds the address to connect to; `None` for a Unix socket. The look-up may take `step`. If
+    /// there are several addresses, trying them may take another `step`.
     ///
     /// # Cancel safety
     /// Safe: the next call waits for the same look-up.
     pub(super) async fn find(&self, address: &Address, step: Duration) -> Result<Option<Reached>, Fault> {
         let Address::Tcp { host, port, .. } = address else { return Ok(None) };
-        // An IP address needs no look-up, so it works even if the machine can start no thread.
+        // An IP address needs no look-up, and so no thread: the machine may be at its limit of
+        // threads.
         if let Ok(literal) = host.parse::<IpAddr>() {
             return Ok(Some(Reached { address: SocketAddr::new(literal, *port), stream: None }));
         }
@@ -87,7 +88,7 @@ impl Route {
         Ok(Some(reached))
     }
 
-    /// Notes whether this address worked. If not, the next connection tries this address last.
+    /// Notes whether this address worked. If it did, the next connection tries it first, else last.
     pub(super) fn used(&self, address: SocketAddr, worked: bool) {
         *locked(&self.last) = Some((address, worked));
     }
@@ -162,8 +163,8 @@ async fn first(addresses: Vec<SocketAddr>, step: Duration) -> Result<Reached, Fa
     accepted.map(|(address, stream)| Reached { address, stream: Some(stream) })
 }
 
-/// Opens a TLS connection. If opening is slow, checks whether the port speaks TLS at all: a server
-/// without TLS reads the handshake as the start of a command, and waits for the rest.
+/// Waits for `opening`, a TLS connection. If this takes long, checks whether the port speaks TLS at
+/// all: a server without TLS reads the handshake as the start of a command, and waits for the rest.
 ///
 /// # Cancel safety
 /// As cancel safe as `opening`.
@@ -249,7 +250,7 @@ mod tests {
         (listener, port)
     }
 
-    /// Replies to the commands that both transports send while they connect.
+    /// A server that answers the commands which the transports send while they connect.
     async fn serve(listener: TcpListener) {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {

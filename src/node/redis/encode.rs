@@ -1,4 +1,4 @@
-//! Encodes operations as arguments of their scripts.
+//! Encodes operations as the keys and arguments of their scripts.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(super) struct Call<'a> {
     /// The key of the node's record.
     record: &'a str,
     keys: usize,
-    /// The keys, without the record's key, and then the arguments.
+    /// The keys of the operations, without the record's key, and then their arguments.
     parts: Vec<Part>,
     /// The texts of all parts, one after the other.
     texts: String,
@@ -28,7 +28,7 @@ enum Part {
     Integer(i64),
 }
 
-/// How much room to reserve for an operation on one name: its parts, and their bytes of text.
+/// How much room to reserve for each operation: for its parts, and for the bytes of their texts.
 const PARTS: usize = 16;
 const BYTES: usize = 256;
 
@@ -105,7 +105,8 @@ impl Arguments for Call<'_> {
     }
 }
 
-/// The arguments of an operation, in the order that its script documents.
+/// Passes the arguments of an operation to `take`, in the order in which the head of its script
+/// lists them.
 fn arguments(operation: &Operation, take: &mut dyn FnMut(Argument<'_>)) {
     let names = operation.keyed().count();
     match operation {
@@ -145,7 +146,7 @@ fn arguments(operation: &Operation, take: &mut dyn FnMut(Argument<'_>)) {
     }
 }
 
-/// The arguments of a hello, which has no names.
+/// Passes the arguments of a hello to `take`. A hello has no names.
 fn greeting(hello: &Hello, take: &mut dyn FnMut(Argument<'_>)) {
     let Hello { intent, new, process, list, old, knew, sync, seen } = hello;
     let seen = seen.iter().map(|(name, id)| format!("{name} {id}")).collect::<Vec<_>>().join(" ");
@@ -162,13 +163,13 @@ fn mode(owner: &str) -> &'static str {
     if Operation::is_shared(owner) { "reader" } else { "lock" }
 }
 
-/// Ticket, hand-over time, and time to the next ask; zeros if the claim does not wait.
+/// The ticket, H, and the time to the next ask; zeros if the claim does not wait.
 fn place(waiter: Option<Waiter>) -> [Argument<'static>; 3] {
     let Some(Waiter { ticket, lasts, again }) = waiter else { return [const { Argument::Integer(0) }; 3] };
     [integer(ticket), millis(lasts), integer(next_ask(again))]
 }
 
-/// The place that the owner of a withdrawal takes again. It is one argument, since few withdrawals
+/// The place that the owner of a withdrawal takes again, as one argument, since few withdrawals
 /// have a place.
 fn place_again((kind, waiter): (Kind, Waiter)) -> String {
     let Waiter { ticket, lasts, again } = waiter;
@@ -185,7 +186,7 @@ fn millis(duration: Duration) -> Argument<'static> {
     integer(whole(duration))
 }
 
-/// Whole milliseconds, at most 278 years. Redis would refuse a time that is much longer.
+/// Whole milliseconds, at most 278 years: Redis would refuse a far longer time.
 fn whole(duration: Duration) -> u64 {
     const MOST: u64 = 1 << 43;
     duration.as_secs().saturating_mul(1_000).saturating_add(u64::from(duration.subsec_millis())).min(MOST)

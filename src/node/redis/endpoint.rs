@@ -32,9 +32,9 @@ pub struct Endpoint {
 
 const ENCODED: &str = "percent-encode special characters of user and password: / ? # @ : , are %2F %3F %23 %40 %3A %2C";
 const KNOWN: &str = "use redis://, rediss:// (TLS) or redis+unix://";
-/// Errors repeat only the schemes and parameters that are listed here. Any other text may be part
-/// of a password that is not percent-encoded. If a list of addresses was split at a comma in a
-/// password, even the `@` after the password is missing.
+/// Errors repeat only the schemes and parameters that are listed here, since any other text may be
+/// part of a password. A password that is not percent-encoded may contain `:` or `?`. And a list of
+/// addresses may have been split at a comma in a password, so that its `@` is missing.
 const SCHEMES: [&str; 10] =
     ["http", "https", "redis+tls", "rediss+tls", "redis-socket", "tcp", "tls", "unix", "valkey", "valkeys"];
 const PARAMETERS: [&str; 11] =
@@ -60,8 +60,8 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// Like [`parse`](Self::parse), but allows a user without a password, for clients that have a
-    /// provider of passwords.
+    /// Like [`parse`](Self::parse), but allows a user without a password, for clients with a
+    /// [`CredentialsProvider`](crate::CredentialsProvider).
     pub(crate) fn parse_for(text: &str) -> Result<Self> {
         let hosted = hosted(text.trim());
         let url = Url::parse(hosted.as_deref().unwrap_or(text.trim())).map_err(|error| no_url(text, error))?;
@@ -114,7 +114,7 @@ impl Endpoint {
         Self::parse_for(address).map_or_else(|_| address.into(), |endpoint| endpoint.name())
     }
 
-    /// The same server with this login. Without a `user`, the address's user logs in.
+    /// The same server with this login. If `user` is `None`, the user in the address stays.
     pub(super) fn entered_by(&self, user: Option<String>, password: String) -> Self {
         Self { user: user.or_else(|| self.user.clone()), password: Some(password), ..self.clone() }
     }
@@ -128,7 +128,8 @@ impl Endpoint {
         matches!(self.address, Address::Tcp { tls: true, .. })
     }
 
-    /// Whether the client uses TCP without TLS. Then a failure may mean that the port expects TLS.
+    /// Whether the client uses TCP without TLS. If so, a failure may mean that the port expects
+    /// TLS.
     pub(super) const fn speaks_plain_tcp(&self) -> bool {
         matches!(self.address, Address::Tcp { tls: false, .. })
     }
@@ -178,8 +179,8 @@ impl Endpoint {
 /// The parameter of an address that gives the node's name in lists.
 const NAME: &str = "name";
 
-/// Checks a name for lists. The error does not repeat the name: it may be a password that is not
-/// encoded.
+/// Checks a name for lists. The error does not repeat the name, which may be part of a password
+/// that is not percent-encoded.
 fn checked(name: &str) -> Result<Arc<str>> {
     let fits = (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
     match fits {
@@ -203,8 +204,8 @@ fn tls_options(url: &Url) -> Tls {
     })
 }
 
-/// Adds a dummy host to the address of a Unix socket, if the address has a user or password. A URL
-/// without a host cannot have a user.
+/// If the address of a Unix socket has a user or password, adds a dummy host: a URL without a host
+/// cannot have a user.
 fn hosted(text: &str) -> Option<String> {
     let (credentials, path) = text.strip_prefix("redis+unix://")?.split_once("@/")?;
     (!credentials.contains('/')).then(|| format!("redis+unix://{credentials}@socket/{path}"))

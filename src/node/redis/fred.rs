@@ -32,7 +32,7 @@ use crate::node::reply::{Fault, FaultKind};
 use slots::Slots;
 use values::{received, sent};
 
-/// How many messages may be unread. If more come, some are lost, and all waiters ask again.
+/// How many messages may be unread. If there are more, some are lost, and all waiters ask again.
 const MESSAGES: usize = 1_024;
 
 /// The command that probes a server.
@@ -73,12 +73,12 @@ struct FredConnection {
     client: Client,
     task: ConnectHandle,
     slots: Arc<Slots>,
-    /// The future of the next message. It also returns the receiver of the messages after that.
+    /// The future of the next message. It also returns the receiver, for the messages after it.
     message: ReusableBoxFuture<'static, (Result<Message, RecvError>, broadcast::Receiver<Message>)>,
 }
 
 impl FredConnection {
-    /// Connects to this address of the host, and authenticates.
+    /// Connects to `address`, which is one of the host's addresses, and authenticates.
     async fn open(endpoint: &Endpoint, address: Option<IpAddr>, timeout: Duration) -> Result<Self, Fault> {
         let limits = Limits::of(endpoint, timeout);
         let tls = connector(endpoint, timeout).await?;
@@ -92,8 +92,8 @@ impl FredConnection {
     }
 
     /// Waits until fred has connected. If fred fails, returns the error, and whether fred had
-    /// reached the server. fred's error does not show that, so the time decides: if fred still runs
-    /// after the limit `reach`, fred has reached the server.
+    /// reached the server. fred's error does not show this, so the time decides: if fred still runs
+    /// after the limit `reach`, it has reached the server.
     async fn connected(&mut self, limits: &Limits) -> Result<(), (FredError, bool)> {
         let connected = self.client.wait_for_connect();
         let reaching = tokio::time::sleep(limits.reach + limits.step / 2);
@@ -110,9 +110,10 @@ impl FredConnection {
     }
 
     /// Sends a PING after a SUBSCRIBE or UNSUBSCRIBE, since fred's own call returns before the
-    /// command is written. fred expects no reply to a SUBSCRIBE. If the server refuses it, fred
-    /// assigns the error to the PING, and later replies to the wrong commands. A server that cannot
-    /// save its files refuses the PING, but not the SUBSCRIBE, so MISCONF counts as success.
+    /// command is written. fred expects no reply to a SUBSCRIBE. So if the server refuses it, fred
+    /// assigns the error to the PING, and all later replies to the wrong commands. A server that
+    /// cannot save its files refuses the PING with MISCONF, but not the SUBSCRIBE. So MISCONF
+    /// counts as success.
     fn with_ping(&self, command: impl Future<Output = Result<(), FredError>> + Send + 'static) -> Answer<()> {
         let ping = self.slots.call("PING", vec![]);
         let done = async move {
@@ -176,9 +177,9 @@ impl Connection for FredConnection {
     }
 }
 
-/// fred looks up even an IP address on a thread of Tokio's pool. Idle threads of the pool end after
-/// 10 s. If the machine is at its limit of threads, no new thread starts, and the next connection
-/// would panic. So each probe runs an empty task on the pool: then one thread never ends.
+/// Runs an empty task on Tokio's pool of blocking threads at each probe, so that one thread never
+/// ends. (Idle threads end after 10 s.) fred needs such a thread to connect, even to an IP address.
+/// If the machine is at its limit of threads, none can be started, and fred would panic.
 fn keep_a_thread() {
     let work = || drop(tokio::task::spawn_blocking(|| {}));
     if std::panic::catch_unwind(work).is_err() {
@@ -233,8 +234,8 @@ async fn connector(endpoint: &Endpoint, limit: Duration) -> Result<Option<TlsCon
     Ok(Some(config.into()))
 }
 
-/// Disables fred's command timeouts. They need a timer for each command, and fred may still send a
-/// command that has timed out.
+/// Disables fred's command timeouts. They would need a timer for each command, and fred may send a
+/// command after it has timed out.
 fn performance() -> PerformanceConfig {
     PerformanceConfig {
         default_command_timeout: Duration::ZERO,
@@ -261,7 +262,8 @@ impl Limits {
     }
 }
 
-/// Sends each command once. With fred's default of three attempts, a script may run twice.
+/// Makes fred send each command only once. With fred's default of three attempts, a script may run
+/// twice.
 fn connection(limits: &Limits) -> ConnectionConfig {
     let mut connection = ConnectionConfig {
         connection_timeout: limits.reach,
@@ -276,7 +278,7 @@ fn connection(limits: &Limits) -> ConnectionConfig {
     connection
 }
 
-/// The error if fred's task ended before fred had connected.
+/// The error if fred's task ends before fred has connected.
 fn ended_early(ended: Result<Result<(), FredError>, JoinError>) -> FredError {
     match ended {
         Ok(Err(error)) => error,
@@ -322,7 +324,7 @@ fn said(error: &FredError) -> String {
     .to_owned()
 }
 
-/// The same error in plain words. Programs may print it as the source of another error.
+/// The same error in plain words, since programs may print it as the source of another error.
 fn plainly(error: &FredError) -> FredError {
     FredError::new(error.kind().clone(), said(error))
 }
@@ -334,7 +336,7 @@ fn fault(error: FredError) -> Fault {
         FredKind::IO | FredKind::Canceled => FaultKind::Closed,
         FredKind::Parse | FredKind::Protocol => FaultKind::Garbled,
         FredKind::Backpressure => FaultKind::Overloaded,
-        // fred's task has ended. The error shows nothing about the server.
+        // This error means that fred's task has ended. It shows nothing about the server.
         FredKind::Unknown if ["Failed to send command to router.", "channel closed"].contains(&error.details()) => {
             FaultKind::Closed
         }

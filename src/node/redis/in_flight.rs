@@ -26,7 +26,7 @@ pub(super) enum What {
     Again(Vec<Job>),
     /// Reads a page of names for one job.
     Page(Vec<Job>),
-    /// Checks whether the server is still the same.
+    /// Reads INFO, to check that the server is still the same and still a master.
     Probe,
 }
 
@@ -38,9 +38,9 @@ pub(super) struct Completed {
     pub(super) result: Result<Value, Fault>,
 }
 
-/// The commands that wait for their replies, in the order of sending. A server replies in that
-/// order, so the first command usually ends next. There are few commands, so each poll can check
-/// all of them.
+/// The commands that wait for their replies, in the order in which they were sent. A server replies
+/// in this order, so the first command usually ends next. There are few commands, so each poll
+/// checks all of them.
 #[derive(Default)]
 pub(super) struct InFlightQueue(VecDeque<InFlight>);
 

@@ -1,5 +1,5 @@
-//! Receives the wake-ups that a server pushes to waiters, and limits their effect. A flood of
-//! messages must not delay replies, and must not make all waiters ask again and again.
+//! Receives the hints that a server pushes, and limits their effect. A flood of messages must not
+//! delay replies, and must not make all waiters ask again and again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +9,10 @@ use crate::host::sleep_until;
 use crate::node::hint::Hint;
 use crate::rules::Tick;
 
-/// How many messages are handled in a row while replies and callers wait.
+/// How many messages are handled in a row before replies and callers get their turn.
 const IN_A_ROW: u32 = 64;
-/// The shortest time between reports of lost messages. A report makes all waiters ask all nodes.
+/// The shortest time between two reports of lost messages. A report makes all waiters ask all
+/// nodes.
 const MISSED: Duration = Duration::from_secs(1);
 
 /// The messages of one connection.
@@ -24,7 +25,7 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// Begins with a report of lost messages, since messages that were published before the
+    /// Begins with a report that is due now, since messages that were published before this
     /// connection are lost.
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let missed = Some(shared.host.now());
@@ -36,7 +37,7 @@ impl Messages {
         self.taken >= IN_A_ROW
     }
 
-    /// Counts from zero again, after replies and callers were handled.
+    /// Counts messages from zero again. Call this after replies and callers had their turn.
     pub(super) const fn start_again(&mut self) {
         self.taken = 0;
     }
@@ -66,7 +67,7 @@ impl Messages {
         sleep_until(&self.shared.host, self.missed.unwrap_or(Tick::NEVER)).await;
     }
 
-    /// Reports lost messages, but not earlier than `MISSED` after the last report.
+    /// Reports lost messages, or postpones this if the last report was less than `MISSED` ago.
     pub(super) fn tell_missed(&mut self) {
         let now = self.shared.host.now();
         let next = self.shared.state().missed_next;

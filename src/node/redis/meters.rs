@@ -12,7 +12,7 @@ use crate::rules::doubt::Doubt;
 
 /// The verbs that decide about a lock; `other` stands for all other verbs.
 const OPERATIONS: [&str; 4] = ["claim", "renew", "release", "other"];
-/// The reasons of failures. Each reason has a remedy of its own.
+/// The reasons of failures in metrics. Each of them needs another remedy.
 const REASONS: [&str; 7] = ["down", "quarantined", "unfit", "overloaded", "timeout", "rejected", "garbled"];
 
 const fn operation(verb: Verb) -> usize {
@@ -65,7 +65,7 @@ pub(super) struct NodeMeters {
     round_trip: Histogram,
     operations: [Answers; OPERATIONS.len()],
     faults: [Counter; REASONS.len()],
-    /// Counters of doubts about the node, in the order of `Doubt::CAUSES`.
+    /// How many doubts about the node had each cause, in the order of `Doubt::CAUSES`.
     doubts: [Counter; Doubt::CAUSES.len()],
     up: Gauge,
     quarantined: Gauge,

@@ -1,9 +1,9 @@
 //! A node that is a real Redis or Valkey server.
 //!
-//! A transport opens a connection and carries bytes; all other code is here. A connection never
-//! reconnects: the supervisor makes a new connection, which is the next *generation*. The
-//! supervisor checks the server before votes count. Each connection's batcher sends the queued
-//! operations in script calls.
+//! A transport opens a connection and carries bytes; this folder does all the rest. A connection
+//! never reconnects: the supervisor makes a new connection, which is the next *generation*. The
+//! supervisor checks the server before votes over the connection count. The batcher of each
+//! connection sends the queued operations in script calls.
 
 mod admission;
 mod advice;
@@ -80,14 +80,15 @@ const QUEUE: usize = 4_096;
 pub(crate) struct Settings {
     /// The name of the quorum in metrics.
     pub(crate) quorum: SharedString,
-    /// How long one command may take.
+    /// The time limit of one command.
     pub(crate) timeout: Duration,
-    /// The longest ttl. If this is zero, a node that may have forgotten locks is not quarantined.
+    /// The longest ttl. If this is zero, nodes are never quarantined.
     pub(crate) max_ttl: Duration,
     /// The client's list of nodes.
     pub(crate) list: Arc<List>,
-    /// The intent of a connection's first hello. `Look` changes nothing on the node, since another
-    /// list may be in force there. `Put` is for a node without a quorum, whose votes always count.
+    /// The intent of a connection's first hello. It is `Look`, which changes nothing, since another
+    /// list may be in force on the node. `Put` is for a node without a quorum (`RedisNode::alone`),
+    /// whose votes always count.
     pub(crate) greets: Intent,
     /// By what fraction two clocks may run apart, such as 0.01.
     pub(crate) drift: f64,
@@ -95,13 +96,13 @@ pub(crate) struct Settings {
     pub(crate) client_name: Arc<str>,
     /// The key of the node's record.
     pub(crate) record: Arc<str>,
-    /// The common prefix of all clients' wake-up channels.
+    /// The common prefix of the channels on which clients get hints.
     pub(crate) channel: Arc<str>,
     /// Receives the messages that nodes push to this client.
     pub(crate) listener: Arc<dyn Listener>,
 }
 
-/// An operation in the node's queue, or several that were submitted together.
+/// One operation in the node's queue, or several operations that were submitted together.
 #[derive(Debug)]
 struct Job {
     request: Request,
@@ -157,7 +158,8 @@ impl Shared {
         })
     }
 
-    /// Notes that this node does not wake waiters, so they ask again after a pause. Warns once.
+    /// Notes that this node cannot send hints to waiters, so that these ask again after a pause.
+    /// Warns once for each node.
     fn without_hints(&self, why: &str) {
         let mut state = self.state();
         state.hinting = false;
@@ -173,7 +175,7 @@ impl Shared {
         }
     }
 
-    /// Queues an operation. If it must not be sent now, delivers a fault instead.
+    /// Queues an operation. If the operation must not be sent now, delivers a fault.
     fn enqueue(&self, request: Request) {
         let submitted = self.host.now();
         let link = self.state().link_for(&request.operation, submitted);
@@ -242,8 +244,8 @@ impl Shared {
     }
 }
 
-/// A node that is a Redis server. When this value is dropped, operations that were submitted before
-/// are still sent. Then the node's connection and tasks end.
+/// A node that is a Redis server. When this value is dropped, the operations that were submitted
+/// are still sent, and then the node's connection and tasks end.
 #[derive(Debug)]
 pub struct RedisNode {
     shared: Arc<Shared>,
@@ -252,7 +254,7 @@ pub struct RedisNode {
 }
 
 impl RedisNode {
-    /// Starts to connect. After a connection has ended, the node connects again by itself.
+    /// Starts to connect. Whenever a connection has ended, the node connects again by itself.
     pub(crate) fn new(
         index: usize,
         name: Arc<str>,
@@ -275,8 +277,8 @@ impl RedisNode {
         Self { shared, closing: closing.clone(), _closes: closing.drop_guard() }
     }
 
-    /// The order in which the node sends these operations if they are submitted together.
-    /// Operations on one name keep their order.
+    /// The order in which the node sends these operations if they are submitted at the same time,
+    /// as indices. Operations on one name keep their order.
     #[cfg(feature = "unstable")]
     #[must_use]
     pub fn order(operations: &[Arc<Operation>]) -> Vec<usize> {
@@ -299,7 +301,7 @@ impl RedisNode {
     ) -> crate::error::Result<Self> {
         let settings = Settings {
             quorum: "default".into(),
-            // Tests check each reply, so a machine that stalls must cost none.
+            // Tests need each reply, even if the machine stalls.
             timeout: Duration::from_secs(60),
             max_ttl: Duration::ZERO,
             list: Arc::new(List::new("alone", ["alone"], Duration::ZERO)),

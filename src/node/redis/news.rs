@@ -1,7 +1,8 @@
 //! Receives *news*: messages about changes of the names that this client observes.
 //!
-//! While a client observes any name, news has a connection of its own. After a refused SUBSCRIBE,
-//! fred assigns replies to the wrong commands. That must not happen to votes.
+//! News has a connection of its own, which exists while the client observes any name. After a
+//! refused SUBSCRIBE, fred assigns replies to the wrong commands, and this must not happen to
+//! votes.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -31,8 +32,8 @@ type Names = BTreeSet<Name>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Followed {
     pub(super) names: Names,
-    /// How many connections for votes there have been. A new one means that the last one had ended.
-    /// Then the connection for news, which is never probed, may be dead too.
+    /// How many connections for votes there have been. If there is a new one, the last one has
+    /// ended. In this case, the connection for news, which is never probed, may be dead too.
     pub(super) generation: u64,
 }
 
@@ -59,8 +60,8 @@ async fn keep_listening(shared: &Shared) {
     }
 }
 
-/// Listens on one connection. Ends if no name is observed, if there is a new connection for votes,
-/// or after an error. Puts the subscribed names into `heard`.
+/// Listens on one connection, and puts the subscribed names into `heard`. Returns when no name is
+/// observed, when there is a new connection for votes, or after an error.
 async fn listen(shared: &Shared, followed: &mut watch::Receiver<Followed>, heard: &mut Names) -> Result<(), Fault> {
     let generation = followed.borrow().generation;
     let mut connection = shared.dialer.dial(shared.settings.timeout).await?;
@@ -72,7 +73,7 @@ async fn listen(shared: &Shared, followed: &mut watch::Receiver<Followed>, heard
         follow(shared, &*connection, wanted.names, heard).await?;
         tokio::select! {
             biased;
-            // This cannot fail: the sender lives as long as `shared`.
+            // `changed` cannot fail, since its sender lives as long as `shared`.
             _ = followed.changed() => {}
             fault = happens(shared, &mut *connection, heard) => return Err(fault),
         }

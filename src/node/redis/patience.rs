@@ -14,7 +14,7 @@ use crate::rules::Tick;
 
 /// A timer that is this late shows that the process stood still.
 const LATE: Duration = Duration::from_millis(5);
-/// Extra time after the process stood still, to read replies that came meanwhile.
+/// Extra time after the process stood still, to read the replies that came while it did.
 const READS: Duration = Duration::from_millis(50);
 /// This many timeouts in a row end a connection.
 pub(super) const TIMEOUTS: u32 = 3;
@@ -40,8 +40,8 @@ impl Patience {
         now >= sent + self.timeout
     }
 
-    /// Ready if a command may have timed out. The oldest command was sent at `first`. One timer is
-    /// enough, since no other command times out before the oldest.
+    /// Ready if a command may have timed out. `first` is when the oldest command was sent. One
+    /// timer is enough, since no command times out before the oldest one.
     pub(super) fn poll(&mut self, first: Option<Tick>, context: &mut Context<'_>) -> Poll<()> {
         if self.timer.is_none()
             && let Some(first) = first

@@ -74,7 +74,7 @@ impl RedisRsConnection {
         Ok(Self { client, driver, pushes, log })
     }
 
-    /// Polls `reply` once, which sends its command. Converts the result of `reply` with `read`.
+    /// Polls `reply` once, so that its command is sent. `read` converts the result of `reply`.
     fn ask<T: 'static, U: Send + 'static>(
         &self,
         reply: impl Future<Output = RedisResult<T>> + Send + 'static,
@@ -92,7 +92,8 @@ impl Connection for RedisRsConnection {
         self.ask(async move { client.send_packed_command(&command).await }, received)
     }
 
-    /// redis-rs waits for the server's confirmation, and returns a refusal as an error.
+    /// Unlike fred, redis-rs waits for the server's confirmation, and returns a refusal as an
+    /// error.
     fn subscribe(&self, channels: &[String]) -> Answer<()> {
         let (mut client, channels) = (self.client.clone(), channels.to_vec());
         self.ask(async move { client.subscribe(channels).await }, Ok)
@@ -122,7 +123,7 @@ impl fmt::Debug for RedisRsConnection {
 }
 
 impl Drop for RedisRsConnection {
-    /// Ends the connection. Commands without a reply would keep it open.
+    /// Ends the connection. Otherwise commands without a reply would keep it open.
     fn drop(&mut self) {
         self.driver.end();
     }
@@ -145,10 +146,10 @@ fn greeting(endpoint: &Endpoint) -> RedisConnectionInfo {
 }
 
 /// How many bytes may wait for the socket: more than all calls in flight have together. At this
-/// limit, redis-rs would delay commands, and drop the commands whose futures were dropped.
+/// limit, redis-rs would delay commands, and would not send those whose futures are dropped.
 const UNWRITTEN: usize = 64 << 20;
 
-/// Disables redis-rs' own timeouts, whose errors look like timeouts of the socket.
+/// Disables redis-rs' own timeouts, since their errors look like timeouts of the socket.
 fn config(pushes: &Arc<Pushes>) -> AsyncConnectionConfig {
     let pushes = pushes.clone();
     AsyncConnectionConfig::new()

@@ -35,8 +35,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Removes the server of node `index`, whose connection has ended. Later, another node may have
-    /// this server.
+    /// Removes the server of node `index`, whose connection has ended. From now on, another node
+    /// may have this server.
     pub(crate) fn leave(&self, index: usize) {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = servers.get_mut(index) {

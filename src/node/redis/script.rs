@@ -29,8 +29,8 @@ macro_rules! joined {
     };
 }
 
-/// A script for operations on names. name.lua declares the function `more()`. Its first call runs
-/// readers.lua, waiters.lua and queue.lua, which few operations need.
+/// A script for operations on names. name.lua declares the function `more()`. The first call of
+/// `more()` runs readers.lua, waiters.lua and queue.lua, which few operations need.
 macro_rules! of_names {
     ($file:literal) => {
         concat!(
@@ -65,7 +65,7 @@ impl Script {
             Verb::Renew => Self::Renew,
             Verb::Release | Verb::Withdraw => Self::Release,
             Verb::Revoke => Self::Revoke,
-            // A scan runs no script, so the script of `Scan` has no meaning.
+            // A scan runs no script, so this value for `Scan` has no meaning.
             Verb::Inspect | Verb::Scan => Self::Inspect,
             Verb::Hello => Self::Hello,
         }

@@ -20,64 +20,68 @@ pub(super) struct State {
     pub(super) server: Option<Server>,
     /// Why the server did not carry out the last hello.
     pub(super) unreadable: Option<String>,
-    /// Whether the present connection gets wake-ups for waiters, and its user may publish wake-ups.
+    /// Whether the present connection gets hints, and the client's user may publish hints.
     pub(super) hinting: bool,
-    /// Why wake-ups failed for the first time, if they ever failed.
+    /// Why hints failed for the first time; `None` if they never failed.
     pub(super) silent: Option<String>,
-    /// Whether the log has a warning of a quarantine, and no line yet that this quarantine is over.
+    /// Whether a warning of a quarantine was logged whose end was not logged yet.
     pub(super) warned: bool,
     /// Whether a warning was logged that the server refuses subscriptions to news of names.
     pub(super) newsless: bool,
-    /// The earliest time of the next report of lost messages.
+    /// The earliest time for the next report of lost messages.
     pub(super) missed_next: Tick,
     pub(super) round_trip: Option<Duration>,
     /// The number of connections so far.
     pub(super) generations: u64,
-    /// Whether the node is in no quorum. If so, its votes count, and a hello may name any process.
+    /// Whether the node is in no quorum. If so, its votes always count, and a hello may name any
+    /// process.
     alone: bool,
-    /// Which votes count, given the lists in force.
+    /// Whether the node's votes count, by the lists in force.
     pub(super) standing: MembershipState,
     /// When the last answered hello was sent.
     pub(super) greeted: Option<Tick>,
-    /// When a reply showed that the record or the list of the last answered hello is out of date.
+    /// When a reply showed that the answer to the last hello is out of date; `None` if no reply
+    /// did.
     pub(super) stale: Option<Tick>,
     pub(super) renewals: Renewals,
     pub(super) probing: Probing,
 }
 
-/// The shortest ttl of the locks that are renewed on this node, and until when it counts. Pauses
-/// between attempts to connect are a share of this ttl, so that renewals come in time.
+/// The shortest ttl of the locks that are renewed on this node, and until when this ttl counts.
+/// Pauses between attempts to connect are at most a share of it, so that renewals come in time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Renewals(Option<(Duration, Tick)>);
 
-/// A pause between two attempts to connect is at most the shortest ttl divided by this number.
+/// A pause between two attempts to connect is at most this part of the shortest ttl: the ttl
+/// divided by `SHARE`.
 const SHARE: u32 = 16;
 
 impl Renewals {
-    /// Notes a renewal of a lock with this ttl, whether or not the node is connected.
+    /// Notes that a lock with this ttl is renewed, even if the node is not connected.
     fn seen(&mut self, ttl: Duration, now: Tick) {
         if self.0.is_none_or(|(shortest, until)| ttl <= shortest || now >= until) {
             self.0 = Some((ttl, now + ttl));
         }
     }
 
-    /// The longest pause between two attempts to connect. Locks that were not renewed within their
-    /// ttl have ended, and do not count.
+    /// The longest pause between two attempts to connect. If no renewal was seen for as long as the
+    /// shortest ttl, the locks have ended, and the pause has no limit.
     pub(super) fn longest_pause(&self, now: Tick) -> Duration {
         self.0.filter(|&(_, until)| now < until).map_or(Duration::MAX, |(ttl, _)| ttl / SHARE)
     }
 }
 
-/// How often the client checks that the server is still the same. The checks also keep the server
-/// from closing the connection as idle (`timeout`).
+/// How often the client probes the server with INFO, to check that it is still the same. The probes
+/// also keep the server from closing the connection as idle (its setting `timeout`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probing {
     pub(super) interval: Duration,
-    /// Whether the last connection ended after it was idle.
+    /// Whether the last connection ended while it was idle, before its first probe.
     ended_idle: bool,
 }
 
-/// The server's `timeout` counts whole seconds, so an idle connection lasts at least this long.
+/// The server's setting `timeout` is in whole seconds, so an idle connection lasts at least this
+/// long.
 const IDLE: Duration = Duration::from_secs(1);
 
 impl Default for Probing {
@@ -87,15 +91,15 @@ impl Default for Probing {
 }
 
 impl Probing {
-    /// Notes that a connection ended after it was unused for `idle`, before its first probe. If
-    /// that happens twice in a row, the interval between probes becomes at most half of `idle`.
+    /// Notes that a connection ended before its first probe, after it was unused for `idle`. If
+    /// this happens twice in a row, the interval between probes becomes at most half of `idle`.
     pub(super) fn ended_idle(&mut self, idle: Duration) {
         if idle >= IDLE && std::mem::replace(&mut self.ended_idle, true) {
             self.interval = self.interval.min(idle / 2);
         }
     }
 
-    /// Notes that a connection lasted until a probe was answered.
+    /// Notes that a probe was answered, so the server did not close this connection as idle.
     pub(super) const fn kept(&mut self) {
         self.ended_idle = false;
     }
@@ -105,7 +109,7 @@ impl Probing {
 pub(super) enum Link {
     /// Connected: the queue for jobs.
     Up(mpsc::Sender<Job>),
-    /// Not connected: any state except up or quarantined.
+    /// Not usable: the state, which is neither `Up` nor `Quarantined`.
     Out(NodeState),
 }
 
@@ -152,7 +156,8 @@ impl State {
                     state => Fault::new(FaultKind::Quarantined, state.to_string()),
                 })
             }
-            // The server has restarted, and this hello names the earlier process.
+            // The server has restarted after this hello was planned, so the hello names a former
+            // process.
             Operation::Hello(hello) if !self.is_served_by(&hello.process) => {
                 Err(Fault::new(FaultKind::Down, "the server has restarted since"))
             }
@@ -206,7 +211,8 @@ impl State {
             (Link::Up(_), _) if self.unreadable.is_some() => {
                 NodeState::Down { why: self.unreadable.clone().unwrap_or_default() }
             }
-            // There is no record yet. The first hello may make one that needs no quarantine.
+            // This client never saw a record there. The next hello may make one that needs no
+            // quarantine.
             (Link::Up(_), _) if self.guard.record().is_none() && self.guard.id().is_none() => NodeState::Connecting,
             (Link::Up(_), _) => match self.memory(now) {
                 NodeState::Up => NodeState::Connecting,

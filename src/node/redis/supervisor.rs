@@ -1,4 +1,4 @@
-//! Makes a node's connections, one after another: connects, checks the server, and only then lets
+//! Makes a node's connections, one after another: connects, checks the server, and after that lets
 //! callers use the connection.
 
 use std::panic::AssertUnwindSafe;
@@ -24,11 +24,12 @@ use crate::rules::Backoff;
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(50), max: Duration::from_secs(2) };
 /// After a connection that lasted this long, the client connects again without a pause.
 const STEADY: Duration = Duration::from_secs(5);
-/// A server is healthy if it passed the checks and its connection lasted this long. A server at its
-/// limit of clients may end each connection soon after the checks.
+/// If the server passed the checks and its connection lasted this long, the pauses begin at their
+/// minimum again. A server at its limit of clients may end each connection soon after the checks,
+/// so passed checks alone are not enough.
 const USEFUL: Duration = Duration::from_millis(250);
-/// Connecting may take at most this many command timeouts. Each step of connecting has its own
-/// limit, so the error names the slow step. This total is for a transport whose steps have no
+/// Connecting may take at most this many command timeouts. Usually the limit of a single step ends
+/// a slow attempt, and the error names this step. The total is for transports whose steps have no
 /// limits.
 const PATIENCE: u32 = 12;
 
@@ -55,8 +56,8 @@ pub(super) async fn run(shared: Arc<Shared>, closing: CancellationToken) {
     }
 }
 
-/// Turns a panic, in the transport or here, into the state `Down`. Otherwise the node would keep
-/// its last state for ever.
+/// Turns a panic of a connection into the state `Down`. Otherwise the node would keep its last
+/// state for ever.
 async fn unwound(generation: impl Future<Output = (NodeState, bool)>) -> (NodeState, bool) {
     let panicked = |_| (NodeState::Down { why: PANICKED.to_owned() }, false);
     AssertUnwindSafe(generation).catch_unwind().await.unwrap_or_else(panicked)
@@ -149,7 +150,8 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     state.warned = lost && quarantined.is_some();
     let told = state.memory(now);
     drop(state);
-    // The loss of the connection was logged as a warning, so log the new one as a warning too.
+    // If the loss of the last connection was logged as a warning, log the new connection as a
+    // warning too.
     match lost {
         true => tracing::warn!(node = %shared.label, "connected again: {told}"),
         false => tracing::info!(node = %shared.label, "{told}"),
@@ -164,8 +166,8 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     shared.settings.listener.connected(shared.index);
 }
 
-/// The state of a node after an attempt to connect failed. If the client was connected to the
-/// server before, the port does not expect TLS, so the advice about TLS is left out.
+/// The state of a node after a failed attempt to connect. If the client has been connected to the
+/// server earlier, the advice about TLS is left out: this port does not expect TLS.
 fn down(shared: &Shared, fault: &Fault) -> NodeState {
     let (why, known) = (fault.to_string(), shared.state().server.is_some());
     NodeState::Down { why: if known { without_tls(&why).to_owned() } else { why } }
@@ -181,10 +183,11 @@ pub(super) fn lower(shared: &Shared, told: NodeState, expected: bool) {
     let news = !matches!(&state.link, Link::Out(known) if *known == told);
     let before = std::mem::replace(&mut state.link, Link::Out(told.clone()));
     drop(state);
-    // Drop the queue outside the lock: this fails jobs that were queued at the last moment, and
-    // their callers may take the lock to submit again.
+    // Drop the queue outside of the lock: this drop fails jobs that were queued at the last moment,
+    // and their callers may take the lock to submit again.
     drop(before);
-    // Log only the first of several failures, and no failure if the client closed the node.
+    // Log only the first of several equal failures, and none if the client itself has closed the
+    // node.
     if news && !expected {
         tracing::warn!(node = %shared.label, "{told}");
     }

@@ -27,9 +27,9 @@ struct Script {
     dials: AtomicU32,
     /// How many dials panic before one succeeds.
     panics: u32,
-    /// What connections return from `poll_event`.
+    /// What `poll_event` returns on each connection.
     event: Option<fn() -> Poll<Event>>,
-    /// The time of the first INFO, when the server had been up for 1,000 seconds.
+    /// The time of the first INFO. At that time, the server had been up for 1,000 seconds.
     began: OnceLock<TokioTime>,
 }
 
@@ -90,8 +90,8 @@ impl Connection for Line {
 }
 
 fn granted(arguments: &dyn Arguments) -> Value {
-    // Three arguments come first: the script, the number of keys, and the record's key. Then each
-    // claim has 16 arguments.
+    // The first three arguments are the script, the number of keys, and the record's key. Each
+    // claim has 16 more.
     grants((arguments.count() - 3) / 16)
 }
 

@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::Semaphore;
 
-/// More bytes than any file of certificates needs. A longer file was named by mistake.
+/// No file of certificates needs as many bytes as this, so a longer file was named by mistake.
 const LONGEST: u64 = 4 << 20;
 
 const AUTHORITY: &str = "authority (CA)";
@@ -23,11 +23,12 @@ const AUTHORITY: &str = "authority (CA)";
 ///
 /// Certificates are always checked; no option disables that. By default, the client trusts the
 /// system's authorities (`SSL_CERT_FILE` names others), and has no certificate of its own. A
-/// server's certificate must be for the host in the node's address.
+/// server's certificate must be for the host in the node's address, unless
+/// [`server_name`](Self::server_name) is set.
 ///
 /// Files are in PEM format, and have at most 4 MiB. They are read when the quorum is opened, and
-/// again for each connection, so a renewed certificate needs no restart. Their contents are never
-/// shown.
+/// again for each connection, so a renewed certificate needs no restart. The contents of files are
+/// never shown.
 ///
 /// # Examples
 /// ```no_run
@@ -52,8 +53,8 @@ pub struct Tls {
     reading: Reading,
 }
 
-/// Allows one read at a time. Otherwise a file system that hangs would block one more thread at
-/// each attempt to connect.
+/// Allows one read of files at a time. Otherwise a file system that hangs would block one more
+/// thread at each attempt to connect.
 #[derive(Clone)]
 struct Reading(Arc<Semaphore>);
 
@@ -109,14 +110,14 @@ impl Tls {
         self
     }
 
-    /// The certificate without the key, for configurations. See
+    /// Sets the client's certificate, but not its key, for configurations. See
     /// [`client_certificate`](Self::client_certificate).
     pub(crate) fn certificate_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.certificate = Some(Pem::File(path.into()));
         self
     }
 
-    /// The key without the certificate.
+    /// Sets the client's private key, but not its certificate.
     pub(crate) fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.key = Some(Pem::File(path.into()));
         self
@@ -127,7 +128,7 @@ impl Tls {
         *self != Self::default()
     }
 
-    /// Returns these options. Options that are not set are taken from `others`.
+    /// Returns these options, with the options of `others` in place of those that are not set here.
     pub(crate) fn or(&self, others: &Self) -> Self {
         let own = self.certificate.is_some() || self.key.is_some();
         let (certificate, key) = if own { (&self.certificate, &self.key) } else { (&others.certificate, &others.key) };
@@ -165,7 +166,7 @@ impl Tls {
         Ok(roots)
     }
 
-    /// The authorities that were given.
+    /// The authorities that the user gave; empty if the user gave none.
     pub(crate) fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, String> {
         self.authorities.as_ref().map_or_else(|| Ok(Vec::new()), |own| own.certificates(AUTHORITY))
     }
@@ -174,7 +175,7 @@ impl Tls {
         self.authorities.as_ref().map_or_else(String::new, |own| own.wrong(AUTHORITY, &error.to_string()))
     }
 
-    /// The client's certificate and key, if they were given.
+    /// The client's certificate and key, if the user gave them.
     pub(crate) fn identity(&self) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, String> {
         match (&self.certificate, &self.key) {
             (None, None) => Ok(None),
@@ -190,8 +191,8 @@ impl Tls {
         self.certificate.is_some()
     }
 
-    /// The configuration of rustls. It names the provider of cryptography, since rustls panics if a
-    /// program links two providers and chooses none.
+    /// The configuration of rustls. It names the provider of cryptography: if a program links two
+    /// providers and chooses none, rustls panics.
     pub(crate) fn client_config(&self) -> Result<ClientConfig, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
@@ -203,11 +204,11 @@ impl Tls {
         }
     }
 
-    /// Like [`client_config`](Self::client_config), but reads the files on a blocking thread, since
-    /// the runtime's own threads must renew leases meanwhile.
+    /// Like [`client_config`](Self::client_config), but reads the files on a blocking thread: the
+    /// runtime's own threads must go on renewing leases.
     ///
     /// # Cancel safety
-    /// Safe: a read that has begun ends by itself, and the next read waits until then.
+    /// Safe: a read that has begun ends by itself, and the next read waits for its end.
     pub(crate) async fn at_connect(&self, limit: Duration) -> Result<ClientConfig, String> {
         tokio::select! {
             biased;
@@ -243,7 +244,7 @@ impl PartialEq for Reading {
 
 impl Eq for Reading {}
 
-/// Adds the system's certificates that can be read.
+/// Adds those of the system's certificates that can be read.
 fn add_system(roots: &mut RootCertStore) -> Result<(), String> {
     let found = rustls_native_certs::load_native_certs();
     let (_, unread) = roots.add_parsable_certificates(found.certs);
@@ -342,7 +343,7 @@ mod tests {
         assert!(rustls::crypto::CryptoProvider::get_default().is_none());
     }
 
-    /// The only blocking thread is busy, as it would be if a file system hung.
+    /// The runtime's only blocking thread is busy, as if a file system hung.
     #[test]
     fn files_are_not_read_on_the_threads_that_keep_leases() {
         let mut builder = tokio::runtime::Builder::new_current_thread();

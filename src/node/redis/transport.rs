@@ -1,7 +1,7 @@
 //! The interface to one server: dial it, send commands in order, receive pushes.
 //!
-//! The interface has all that this library needs from a connection, and none of its types belongs
-//! to a client library. `fred.rs` and `redis_rs.rs` implement it, and so do simulations.
+//! The interface has all that this library needs from a connection, and no type of a client
+//! library. `fred.rs` and `redis_rs.rs` implement it, and so do simulations.
 
 use std::fmt;
 use std::task::{Context, Poll, Waker};
@@ -48,26 +48,27 @@ pub type Answer<T> = BoxFuture<'static, Result<T, Fault>>;
 
 /// One connection to one server. It never reconnects. Dropping this value ends the connection.
 pub trait Connection: fmt::Debug + Send + Sync + 'static {
-    /// Sends a command after all earlier commands. When this method returns, the command is being
-    /// sent. Dropping the answer does not stop the command. The answer has no time limit.
+    /// Sends a command after all earlier commands. The command is sent even if the answer is never
+    /// polled, or is dropped. The answer has no time limit.
     fn send(&self, command: &'static str, arguments: &dyn Arguments) -> Answer<Value>;
 
     /// Subscribes to more channels. Messages that are published after the answer are pushed over
-    /// this connection. After a refusal, the connection must not be used, since replies may be
-    /// assigned to the wrong commands.
+    /// this connection. After a refusal, do not use the connection again: replies may be assigned
+    /// to the wrong commands.
     fn subscribe(&self, channels: &[String]) -> Answer<()>;
 
-    /// Unsubscribes from these channels. After a refusal, the connection must not be used.
+    /// Unsubscribes from these channels. After a refusal, do not use the connection again.
     fn unsubscribe(&self, channels: &[String]) -> Answer<()>;
 
     /// The next event. Must not be polled again after the connection has ended.
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event>;
 }
 
-/// Polls an answer once: fred and redis-rs queue a command when its future is first polled. So
-/// commands are sent in the order in which `send` is called.
+/// Polls an answer once, since fred and redis-rs queue a command at the first poll of its future.
+/// So commands are sent in the order in which `send` is called.
 pub(super) fn started<T: Send + 'static>(mut answer: Answer<T>) -> Answer<T> {
-    // Without `unconstrained`, Tokio reports the queue as full if the task's budget is used up.
+    // If the task's budget were used up, Tokio would report the queue as full. `unconstrained`
+    // prevents this.
     match unconstrained(&mut answer).poll_unpin(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => ready(result).boxed(),
         Poll::Pending => answer,
@@ -104,7 +105,7 @@ pub enum Argument<'a> {
 }
 
 impl Argument<'_> {
-    /// How many bytes of a buffer the argument needs.
+    /// How many bytes the argument needs in the buffer of texts.
     pub(super) const fn bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -113,8 +114,8 @@ impl Argument<'_> {
     }
 }
 
-/// The arguments of a command. Each transport reads them one by one, so that no text is copied
-/// twice.
+/// The arguments of a command. A transport reads them one by one into its own form, so that no text
+/// is copied twice.
 pub trait Arguments {
     /// The number of arguments.
     fn count(&self) -> usize;
@@ -163,7 +164,7 @@ impl Value {
         }
     }
 
-    /// The number, which may also be a text of digits: Redis returns stored numbers as texts.
+    /// The number, if this is a number or a text of digits: Redis returns stored numbers as texts.
     #[must_use]
     pub fn integer(&self) -> Option<i64> {
         match self {

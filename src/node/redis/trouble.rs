@@ -1,4 +1,5 @@
-//! Explains failures of TLS, and says what to do. Finds the cause in the debug text of the error.
+//! Explains failures of TLS, and says what to do about them. The cause is found in the debug text
+//! of the error.
 //!
 //! The command line uses the same texts for its own connections.
 
@@ -38,8 +39,8 @@ const DISTRUST: &[(&str, &str, &str)] = &[
     ("Revoked", "its certificate was revoked", "install another on the server"),
 ];
 
-/// Alerts about this client's certificate, with which a server ends the handshake. Each has its
-/// name in rustls, a text, and advice.
+/// Alerts by which a server rejects this client's certificate. Each has its name in rustls, a text,
+/// and advice.
 const ALERTS: &[(&str, &str, &str)] = &[
     (
         "CertificateRequired",
@@ -80,12 +81,13 @@ const ALERTS: &[(&str, &str, &str)] = &[
     (
         "DecryptError",
         "the server does not accept this client's certificate (decrypt error)",
-        "correct tls-ca-cert-file on the server: another authority of the same name has signed the certificate",
+        "put the authority that signed this client's certificate into the server's tls-ca-cert-file: the file has an \
+         authority of the same name with another key",
     ),
 ];
 
-/// An alert that may mean a missing client certificate: TLS before 1.3 has no other alert for this
-/// cause.
+/// An alert that may mean a missing client certificate: TLS before 1.3 has no alert of its own for
+/// this cause.
 const NAMELESS: &[(&str, &str, &str)] = &[(
     "HandshakeFailure",
     "the server and this client have no cipher in common, or the server asks for a client certificate",
@@ -107,8 +109,8 @@ const VERSIONS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The text for a failure of the connection or its TLS handshake, which rustls reports as an I/O
-/// error. `identified` says whether this client has a certificate.
+/// The text for a failure of the connection or its TLS handshake, from the debug text of the I/O
+/// error. `identified` says that a missing client certificate cannot be the cause.
 pub(super) fn handshake(debug: &str, identified: bool) -> String {
     Trouble::of(debug, identified).map_or_else(|| plain(debug), |trouble| trouble.told())
 }
@@ -154,7 +156,7 @@ fn distrust(debug: &str) -> Option<Trouble> {
     }))
 }
 
-/// The failure if the server's certificate does not have the host's name. `why` is the debug text of
+/// The failure if the server's certificate is not for the host's name. `why` is the debug text of
 /// rustls, which usually lists the names in the certificate.
 fn other_name(why: &str) -> Trouble {
     let presented = why.split_once("presented: [").and_then(|(_, rest)| rest.split_once(']')).map(|(names, _)| names);
@@ -171,7 +173,7 @@ fn other_name(why: &str) -> Trouble {
     }
 }
 
-/// The names in `"DnsName(\"eu\")", "IpAddress(10.0.0.1)"`.
+/// The names in a text such as `"DnsName(\"eu\")", "IpAddress(10.0.0.1)"`.
 fn names(presented: &str) -> Vec<String> {
     let name = |part: &str| {
         let (_, name) = part.split_once('(')?;

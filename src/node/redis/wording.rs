@@ -9,7 +9,7 @@ pub(super) const TO_TLS: &str = "; if this port expects TLS, write rediss://";
 pub(super) const STRANGER: &str =
     "the program at this address does not speak the Redis protocol; is it a Redis or Valkey server?";
 
-/// Returns the message in the debug text of an I/O error.
+/// The message of an I/O error, from its debug text.
 pub(super) fn plain(debug: &str) -> String {
     let forms = [("Os {", "message: "), ("Error {", "message: "), ("Custom {", "error: ")];
     let form = forms.into_iter().find(|(form, _)| debug.starts_with(form));
@@ -22,7 +22,7 @@ pub(super) fn plain(debug: &str) -> String {
     }
 }
 
-/// The text of `Kind(NotFound)`: an I/O error that has only a kind.
+/// The text of an I/O error that has only a kind, such as `Kind(NotFound)`.
 fn kind(debug: &str) -> Option<String> {
     Some(words(debug.strip_prefix("Kind(")?.strip_suffix(')')?))
 }

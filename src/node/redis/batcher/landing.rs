@@ -15,12 +15,13 @@ use crate::node::reply::Fault;
 use crate::rules::Tick;
 
 impl Batcher {
-    /// Reads the messages that came before a reply, then delivers the reply. The order matters: the
-    /// push of a hand-over counts only if it came after the reply to the waiter's ask. Returns a
-    /// reason if the connection must end.
+    /// Handles the messages that came before a reply, then delivers the reply. The order matters: a
+    /// hand-over counts only if it was pushed after the reply to the waiter's ask. Returns a reason
+    /// if the connection must end.
     pub(super) async fn land_in_order(&mut self, landed: Completed) -> Option<String> {
         let mut ended = None;
-        // Count messages from here. If the loop reaches the limit, some messages may stay unread.
+        // Count messages from zero. If this loop reaches the limit, messages that came before the
+        // reply may be left.
         self.messages.start_again();
         while ended.is_none() && !self.messages.are_enough() {
             // Without `unconstrained`, Tokio reports no event if this task's budget is used up.
@@ -33,7 +34,8 @@ impl Batcher {
         ended.or(landed)
     }
 
-    /// Parses a pushed message and passes it on. Decides whether a hand-over in it counts.
+    /// Parses a pushed message and passes the hint on. If the hint is a hand-over, decides whether
+    /// it counts.
     pub(super) fn heard(&mut self, text: &str) {
         let Some(mut hint) = self.messages.take(text) else { return };
         if let Some(granted) = &mut hint.granted {
@@ -77,7 +79,8 @@ impl Batcher {
         (timeouts >= TIMEOUTS).then(|| format!("{TIMEOUTS} answers in a row did not come in time"))
     }
 
-    /// Checks that the server is still the same, and still a master. Returns a reason if it is not.
+    /// Checks that the server is still the same, and still a master. Returns a reason if the
+    /// connection must end.
     fn probed(&self, sent: Tick, received: Tick, value: &Value) -> Option<String> {
         let server = parse(value)?;
         if server.run_id != self.run_id {

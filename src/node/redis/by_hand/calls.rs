@@ -13,7 +13,8 @@ use crate::node::redis::transport::Event;
 use crate::node::redis::{Job, Link, QUEUE, Shared, supervisor};
 use crate::node::{FaultKind, Node, NodeState, Reply, Sink, Verb};
 
-/// More calls wait than may be in flight, and each call in flight takes half of its time limit.
+/// There are more jobs than fit into the calls that may be in flight, and each call takes half of
+/// its time limit.
 #[tokio::test(start_paused = true)]
 async fn what_waited_longer_than_a_command_may_take_is_not_sent() {
     let mut stage = Stage::up().await;
@@ -40,7 +41,8 @@ async fn what_waited_longer_than_a_command_may_take_is_not_sent() {
     stage.is_quiet().await;
 }
 
-/// A later call that is still in flight must not delay the timeouts of earlier calls.
+/// A call that was sent later, and is still in flight, must not delay the timeouts of earlier
+/// calls.
 #[tokio::test(start_paused = true)]
 async fn what_is_not_answered_in_time_is_unknown_and_nothing_waits_for_it() {
     let mut stage = Stage::up().await;
@@ -57,7 +59,7 @@ async fn what_is_not_answered_in_time_is_unknown_and_nothing_waits_for_it() {
         assert!(took >= SECOND && took < SECOND + 5 * MS, "{took:?}");
         sent.reply(grants(1));
         granted(&mut answers).await;
-        // Late replies are not assigned to later calls.
+        // Replies that come too late are not assigned to later calls.
         late.into_iter().for_each(|(sent, _)| sent.reply(grants(1)));
         let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
         sent.reply(grants(1));
@@ -225,8 +227,8 @@ async fn a_push_that_an_answer_may_have_overtaken_does_not_count_and_later_ones_
     assert_eq!(stage.counted(), before + 1);
 }
 
-/// The reply may have come while the process stood still. It must be read after that, and not count
-/// as timed out.
+/// The reply may have come while the process stood still. So the call must not time out before the
+/// reply is read.
 #[tokio::test(start_paused = true)]
 async fn what_was_asked_before_the_process_stood_still_is_heard_after_that() {
     for late in [20 * MS, 60 * SECOND] {
@@ -251,7 +253,8 @@ async fn what_is_not_answered_after_the_process_stood_still_is_given_up() {
     assert!(stage.node.shared.host.now().since(began) < SECOND, "the call is given up soon");
 }
 
-/// The push of a hand-over counts only if it came after the reply to the waiter's ask.
+/// The order matters because a hand-over counts only if it was pushed after the reply to the
+/// waiter's ask.
 #[tokio::test(start_paused = true)]
 async fn an_answer_does_not_overtake_what_was_pushed_before_it() {
     let mut stage = Stage::up().await;
@@ -270,7 +273,7 @@ async fn what_was_sent_when_the_connection_ended_is_unknown() {
     assert_eq!(failed(&mut answers).await, FaultKind::Closed);
 }
 
-/// The call may have been sent, so it is not sent again.
+/// The call may have reached the server, so it is not sent again.
 #[tokio::test(start_paused = true)]
 async fn what_was_sent_while_the_connection_panicked_is_unknown_and_the_connection_ends() {
     let mut stage = Stage::up().await;
@@ -321,7 +324,7 @@ async fn a_job_whose_caller_had_a_place_before_the_node_was_closed_is_sent() {
     late.join().unwrap();
 }
 
-/// Checks at each reply that the node's lock is free, since callers may submit again then.
+/// Checks at each reply that the node's lock is free: a caller that gets a reply may submit again.
 struct Again(Arc<Shared>, UnboundedSender<FaultKind>);
 
 impl Sink for Again {

@@ -109,7 +109,7 @@ async fn a_connection_that_was_steady_is_made_again_at_once_and_one_that_was_not
     }
 }
 
-/// Connections end as they would by a `CLIENT KILL` twice a second.
+/// Connections end twice a second, as they would by `CLIENT KILL`.
 #[tokio::test(start_paused = true)]
 async fn connections_that_answered_are_made_again_after_the_least_pause() {
     let mut stage = Stage::new();

@@ -72,7 +72,7 @@ async fn a_subscription_that_is_not_answered_is_given_up_and_tried_again() {
     assert_eq!(stage.client.news.load(Relaxed), 1);
 }
 
-/// The old connection for news may be dead, and the client would not notice.
+/// The old connection for news may be dead without the client noticing.
 #[tokio::test(start_paused = true)]
 async fn a_new_connection_that_carries_votes_makes_one_for_news_too() {
     let mut stage = Stage::up().await;

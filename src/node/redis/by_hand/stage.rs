@@ -38,7 +38,8 @@ impl Sent {
 pub(super) struct Hand {
     sent: UnboundedSender<Sent>,
     events: Arc<Mutex<UnboundedReceiver<Event>>>,
-    /// Whether this connection carries votes. A connection for news gets no events.
+    /// Whether this connection has sent a command, and so is no connection for news. A connection
+    /// for news gets no events.
     votes: Arc<AtomicBool>,
 }
 
@@ -211,7 +212,7 @@ impl Stage {
         loads
     }
 
-    /// Submits claims, each of which is sent in its own call.
+    /// Submits this many claims, each in a call of its own.
     pub(super) async fn calls(&mut self, count: usize) -> Vec<(Sent, UnboundedReceiver<Reply>)> {
         let mut calls = Vec::new();
         for _ in 0..count {
@@ -231,8 +232,8 @@ impl Stage {
     }
 }
 
-/// The reply to a call of one operation. `time` is the server's clock in microseconds. Without
-/// `words`, the operation succeeded.
+/// The reply to a call of one operation. `time` is the server's clock in microseconds. If `words`
+/// is empty, the operation succeeded.
 pub(super) fn replied(time: i64, words: &[&'static str]) -> Value {
     let reply = [Value::Integer(1)].into_iter().chain(words.iter().map(|&word| word.into())).collect();
     let done = format!("{} {} 1 {ID}", time / 1_000_000, time % 1_000_000);

@@ -27,8 +27,8 @@ pub(super) fn read(items: &[Value]) -> Option<Record> {
     })
 }
 
-/// Why the record counted as old when it was made. The inner `None` means that it did not; the
-/// outer `None` means that the word is unknown.
+/// Why the record counted as old at once. The inner `None` means that it did not; the outer `None`
+/// means that the word is unknown.
 fn old_at_once(word: &Value) -> Option<Option<OldAtOnce>> {
     match word.text()? {
         "" => Some(None),
@@ -36,7 +36,8 @@ fn old_at_once(word: &Value) -> Option<Option<OldAtOnce>> {
     }
 }
 
-/// Parses `NODE ID AGE`: a client saw the record with this id on this node AGE ms ago.
+/// Parses `NODE ID AGE`: AGE ms ago, a client reported that it sees the record with this id on this
+/// node.
 fn seen_as(seen: &Value) -> Option<Sighting> {
     let mut words = seen.text()?.split(' ');
     let (node, id, age) = (words.next()?, words.next()?, words.next()?.parse().ok()?);

@@ -1,7 +1,8 @@
 //! Reuses the memory of fred's calls.
 //!
-//! fred's future for a call takes about 5 KiB. To allocate a box for each call would cost as much
-//! as to send the call. So a *slot* is a boxed future that makes one call after another.
+//! fred's future for a call takes about 5 KiB. A new box for each call would cost as much time as
+//! sending the call. So a *slot*, a boxed future that makes one call after another, is used again
+//! and again.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use fred::types::{CustomCommand, Resp3Frame, Value as FredValue};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-/// The most idle slots that are kept. More slots exist only while a server does not reply.
+/// The most idle slots that are kept.
 const KEPT: usize = 32;
 
 type Reply = Result<Resp3Frame, FredError>;
@@ -32,15 +33,15 @@ struct Slot {
 
 #[derive(Default)]
 enum State {
-    /// The slot is idle, or its call was sent.
+    /// The slot is idle, or its call was sent and has no reply yet.
     #[default]
     None,
     Asked(&'static str, Vec<FredValue>),
     Answered(Reply),
 }
 
-/// A call. After the reply, the slot is free for another call. If the call is dropped before its
-/// reply, the slot is dropped too.
+/// A call. After its reply, the slot is free for another call. If the call is dropped earlier, its
+/// slot is dropped too.
 pub(super) struct Call {
     slot: Option<Slot>,
     slots: Arc<Slots>,
@@ -93,7 +94,8 @@ async fn calls(client: Client, state: Arc<Mutex<State>>) {
     }
 }
 
-/// Takes the next call. Needs no waker, since `Slots::call` sets a call before its first poll.
+/// Takes the next call. Needs no waker, since `Slots::call` sets the state before the slot is
+/// polled.
 fn asked(state: &Mutex<State>) -> Poll<(&'static str, Vec<FredValue>)> {
     let mut state = locked(state);
     match std::mem::take(&mut *state) {
@@ -119,7 +121,8 @@ impl Future for Call {
     }
 }
 
-/// If this future is dropped, the command is still carried out.
+/// Sends a command. If this future is dropped after its first poll, the command is still carried
+/// out.
 async fn call(client: &Client, command: &'static str, arguments: Vec<FredValue>) -> Reply {
     client.custom_raw(CustomCommand::new_static(command, None::<u16>, false), arguments).await
 }

@@ -27,7 +27,7 @@ fn an_address_says_how_fred_connects() {
     assert!(secret.database == Some(2) && secret.tls.is_some());
 }
 
-/// With each of these texts, fred would send another login, or another command.
+/// With each of these texts, fred would send a wrong login, or even another command.
 #[test]
 fn what_fred_would_not_send_as_it_is_is_refused_and_not_shown() {
     for word in ["se%20cret", "se%0Acret", "se%22cret", "se%27cret", "se%00cret"] {
@@ -171,7 +171,7 @@ fn a_failed_handshake_is_not_blamed_on_a_port_without_tls_where_it_has_some() {
     );
 }
 
-/// Without an idle thread, fred could not connect while the machine is at its limit of threads.
+/// At the machine's limit of threads, fred can connect only if there is an idle thread.
 #[test]
 fn each_probe_keeps_a_thread_for_the_next_connection() {
     let started = Arc::new(AtomicU32::new(0));

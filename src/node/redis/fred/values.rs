@@ -6,8 +6,8 @@ use fred::types::{Resp3Frame, Value as FredValue};
 
 use crate::node::redis::transport::{Argument, Arguments, Value};
 
-/// Converts the arguments of a command. All texts are parts of one buffer, so a call needs two
-/// allocations (the buffer and its reference count), instead of two for each key.
+/// Converts the arguments of a command. All texts are parts of one buffer. So their memory needs
+/// two allocations (the buffer and its reference count), instead of two for each text.
 pub(super) fn sent(arguments: &dyn Arguments) -> Vec<FredValue> {
     let mut buffer = Vec::with_capacity(arguments.bytes());
     arguments.each(&mut |argument| match argument {

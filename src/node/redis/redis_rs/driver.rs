@@ -1,8 +1,8 @@
 //! Runs a connection's input and output in the tasks that wait for replies.
 //!
-//! redis-rs returns a future that does all input and output of a connection. If this future ran in
-//! a task of its own, each command and each reply would have to wake that task. Here, `send` itself
-//! writes the command, and the task that waits for a reply also reads the reply.
+//! redis-rs returns a future that does all input and output of a connection. In a task of its own,
+//! this future would have to be woken for each command and each reply. Here, `send` itself writes
+//! the command, and the task that waits for a reply also reads the reply.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,8 +13,8 @@ use tokio::task::coop::unconstrained;
 
 use super::socket::Log;
 
-/// The future that does a connection's work. To *drive* this future is to poll it. A task that
-/// drives it is woken when there is more to do.
+/// The future that does a connection's work. To *drive* the connection is to poll this future. A
+/// task that has driven it is woken when there is more to do.
 pub(super) struct Driver {
     /// `None` once the connection has ended.
     work: Mutex<Option<BoxFuture<'static, ()>>>,
@@ -22,8 +22,8 @@ pub(super) struct Driver {
     log: Arc<Log>,
 }
 
-/// The tasks to wake when the socket is ready. All of them are woken. If only one were woken, and
-/// this task had ended, the others would wait for ever.
+/// The tasks to wake when the socket is ready. All of them are woken: if only one task were woken,
+/// and it had ended, the others would wait for ever.
 #[derive(Default)]
 struct Waiting(Mutex<Vec<Waker>>);
 
@@ -32,7 +32,8 @@ impl Driver {
         Self { work: Mutex::new(Some(work)), waiting: Arc::default(), log }
     }
 
-    /// Writes and reads as much as possible now. Returns whether the connection has ended.
+    /// Writes and reads what the socket takes and has now. Returns whether the connection has
+    /// ended.
     pub(super) fn drive(&self, waker: &Waker) -> bool {
         self.waiting.add(waker);
         let mut kept = self.work();
@@ -44,7 +45,7 @@ impl Driver {
             return false;
         }
         drop(kept);
-        // Drop the work outside the lock, since this wakes tasks that take the lock.
+        // Drop the work outside of the lock: this drop wakes tasks that take the lock.
         drop(work);
         self.waiting.wake_all();
         true
@@ -73,8 +74,9 @@ impl Driver {
 
     /// Polls the work once, which writes and reads. Returns whether the connection has ended.
     ///
-    /// Tokio's budget is switched off here: when it is used up, the socket seems not to be ready,
-    /// and commands may stay unsent. Instead, `Log` limits how many reads one poll makes.
+    /// Tokio's budget is switched off here: when a task has used up its budget, the socket seems
+    /// not to be ready, and commands may stay unsent. Instead of the budget, `Log` limits how many
+    /// reads one poll makes.
     fn progress(&self, work: &mut BoxFuture<'static, ()>) -> bool {
         self.log.begin();
         let waker = Waker::from(self.waiting.clone());

@@ -32,7 +32,8 @@ fn ended(endpoint: &Endpoint, error: &RedisError, log: &Log) -> String {
     }
 }
 
-/// The text of the I/O error that caused `error`; `None` if redis-rs itself made the I/O error.
+/// The text of the I/O error that caused `error`; `None` if this I/O error is not from the socket,
+/// but made by redis-rs.
 fn reason(error: &RedisError, speaks_tls: bool) -> Option<String> {
     let error = error.source()?.downcast_ref::<io::Error>()?;
     let real = error.raw_os_error().is_some() || error.get_ref().is_some();
@@ -64,7 +65,7 @@ fn said(error: &RedisError) -> String {
     }
     match error.clone().into_server_errors().as_deref() {
         Some([(_, error), ..]) => sentence(error),
-        // Leave out the text that redis-rs puts before the server's text.
+        // Leave out the text with which redis-rs begins its message.
         _ => match (error.code(), error.detail()) {
             (Some(code), Some(detail)) => format!("{code} {detail}"),
             _ => error.to_string(),

@@ -8,7 +8,7 @@ use redis::{PushInfo, PushKind, Value};
 
 use crate::node::redis::transport::Event;
 
-/// How many messages may be unread. If more come, some are lost, and all waiters ask again.
+/// How many messages may be unread. If there are more, some are lost, and all waiters ask again.
 const MESSAGES: usize = 1_024;
 
 /// The unread messages of one connection.
@@ -24,7 +24,7 @@ struct Held {
 }
 
 impl Pushes {
-    /// Keeps a pushed message. Pushes of other kinds are ignored.
+    /// Keeps a pushed message. Ignores all other kinds of pushes.
     pub(super) fn push(&self, info: PushInfo) {
         if info.kind != PushKind::Message {
             return;
@@ -72,8 +72,7 @@ impl Held {
     }
 }
 
-/// The text of a message. All messages of this library are in UTF-8. A message that is not in UTF-8
-/// counts as empty.
+/// The text of a message; empty if it is not in UTF-8. All messages of this library are in UTF-8.
 fn text(value: Value) -> String {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes).unwrap_or_default(),

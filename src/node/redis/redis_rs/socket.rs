@@ -1,5 +1,5 @@
 //! The socket of a redis-rs connection. Its time limits and its TLS are the same as with fred. The
-//! socket stores why the connection ended, since redis-rs does not report that.
+//! socket stores why the connection ended, since redis-rs does not report the reason.
 
 use std::io;
 use std::pin::Pin;
@@ -22,8 +22,8 @@ use crate::node::redis::trouble::handshake;
 use crate::node::redis::wording::{STRANGER, plain};
 use crate::node::reply::{Fault, FaultKind};
 
-/// How many reads a connection makes in one turn, before its task does other work. A server may
-/// send without end.
+/// How many reads a connection makes in one turn. A server may send without end, and other tasks
+/// must get their turn.
 const READS: u32 = 16;
 
 /// State that a socket shares with its connection.
@@ -36,7 +36,7 @@ pub(super) struct Log {
 }
 
 impl Default for Log {
-    /// Reads are not limited until the first turn, since the connection is still being opened.
+    /// Before the first turn, the connection is still being opened, and reads are not limited.
     fn default() -> Self {
         Self { reads: AtomicU32::new(u32::MAX), ended: Mutex::default() }
     }
@@ -48,8 +48,8 @@ impl Log {
         self.reads.store(READS, Relaxed);
     }
 
-    /// Why the connection ended. If the socket stored no reason, redis-rs could not parse its
-    /// input.
+    /// Why the connection ended. If the socket stored no reason, redis-rs has ended the connection,
+    /// since it could not parse the server's bytes.
     pub(super) fn why(&self) -> String {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.clone().unwrap_or_else(|| STRANGER.to_owned())
@@ -71,7 +71,7 @@ impl Log {
     }
 }
 
-/// The text of an I/O error. After the TLS handshake, the alert HandshakeFailure does not mean a
+/// The text of an I/O error on an open connection. So the alert HandshakeFailure cannot mean a
 /// missing client certificate.
 pub(super) fn told(error: &io::Error, speaks_tls: bool) -> String {
     let debug = format!("{error:?}");
@@ -93,8 +93,8 @@ enum Stream {
 }
 
 impl Socket {
-    /// Opens a socket. TCP may take `step`. The TLS handshake has two round trips, so it may take
-    /// two `step`s.
+    /// Opens a socket. The TCP connection may take `step`. The TLS handshake has two round trips,
+    /// so it may take twice `step`.
     pub(super) async fn open(
         endpoint: &Endpoint,
         reached: Option<Reached>,

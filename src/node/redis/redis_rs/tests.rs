@@ -60,7 +60,7 @@ async fn commands_are_on_their_way_in_order_when_send_returns_also_where_nobody_
     drop(connection.send("SECOND", &[Argument::Word("b")]));
     let said = heard(&mut server, "*2\r\n$6\r\nSECOND\r\n$1\r\nb\r\n").await;
     assert!(said.starts_with("*4\r\n$5\r\nFIRST\r\n$1\r\na\r\n$2\r\n-7\r\n$3\r\n\0\r\n\r\n"), "{said:?}");
-    // The third command must not get the replies to the first two commands.
+    // The third command must not get a reply to one of the first two.
     let third = connection.send("THIRD", &[]);
     heard(&mut server, "THIRD\r\n").await;
     server.write_all(b"+1\r\n+2\r\n+3\r\n").await.unwrap();
@@ -157,7 +157,7 @@ async fn who_waits_is_answered_also_after_another_who_waited_has_gone() {
     let mut second = Box::pin(tokio::task::unconstrained(connection.send("SECOND", &[])));
     let waiting = tokio::spawn(first);
     yield_now().await;
-    // The task that waits for the second reply was the last to register with the socket.
+    // The task that waits for the second reply is the last one that registered with the socket.
     assert!(second.as_mut().now_or_never().is_none());
     drop(second);
     server.write_all(b"+1\r\n+2\r\n").await.unwrap();
@@ -176,7 +176,8 @@ async fn dropping_a_connection_closes_it_and_answers_all_that_waits() {
     server.read_to_end(&mut rest).await.unwrap();
 }
 
-/// On a single thread, a reader that never stops keeps all other tasks from running.
+/// This runs on a single thread, where a reader that never stops keeps all other tasks from
+/// running.
 #[tokio::test]
 async fn a_server_that_sends_without_end_keeps_nobody_from_their_turn_and_fills_no_memory() {
     let (mut connection, server) = connected().await;
