@@ -12,15 +12,15 @@ use crate::protocol::Renewing;
 use crate::rules::session_state::Sent;
 use crate::rules::{Renewal, Tick};
 
-/// The renewals of all grants that were due.
+/// The renewals of several grants, which were sent at one moment.
 pub(super) struct Batch {
     pub(super) renewals: Vec<(Sent, Renewing)>,
     /// The time until which to wait for replies.
     pub(super) until: Tick,
 }
 
-/// When to send renewals again: a pause after `from`. All renewals of a batch share the random
-/// number, so their pauses are equal.
+/// When to send renewals again: after a pause that begins at `from`. Renewals of a batch share the
+/// random number, so their pauses are equal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Again {
     pub(super) from: Tick,
@@ -28,9 +28,9 @@ pub(super) struct Again {
 }
 
 impl Batch {
-    /// Passes the result of each renewal to `note`. Passes unclear results together at the end, so
-    /// that these renewals are sent again at the same moment. Returns the nodes' replies to the
-    /// first unclear renewal.
+    /// Passes the result of each renewal to `note` as soon as it is known. Unclear results are
+    /// passed together at the end, so that these renewals are sent again at the same moment.
+    /// Returns the nodes' replies to the first unclear renewal; empty if none is unclear.
     pub(super) async fn heard(
         &self,
         host: &Arc<dyn Host>,

@@ -21,16 +21,16 @@ use crate::words::{about, exact, listed};
 /// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Released {
-    /// The lock was held until this moment. If other guards are left
+    /// The lock was held until this moment. If other guards of the lock are left
     /// ([`reenter`](LockGuard::reenter)), it is still held.
     Released,
-    /// The lock had been lost before. Others may have held it since its deadline.
+    /// The lock was lost before this release. Others may have held it after its deadline.
     AlreadyExpired,
 }
 
 impl Leases {
-    /// Waits until a quorum has confirmed these releases, but not past `until`. `what` makes the
-    /// words for the released locks in the error.
+    /// Waits until a quorum has confirmed these releases, or until `until`. `what` returns the text
+    /// for the released locks in the error.
     pub(crate) async fn confirmed(
         &self,
         freeing: &ReleaseSet,
@@ -60,8 +60,7 @@ pub struct Lease(Arc<Held>);
 
 impl Lease {
     /// The lock's name. If the quorum has a [`key_format`](crate::QuorumBuilder::key_format), this
-    /// is the name that the format makes. For a lock on several names, this is the first name in
-    /// sorted order.
+    /// is the formatted name. For a lock on several names, this is the first name in sorted order.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.name().text()
@@ -74,33 +73,33 @@ impl Lease {
     }
 
     /// The fencing token: greater than the token of every earlier holder of this lock. Storage that
-    /// rejects tokens below the highest token so far is safe even from a holder that was paused and
-    /// has not noticed that it lost the lock.
+    /// rejects tokens below the highest one that it has seen is safe even from a holder that was
+    /// paused and has not noticed that it lost the lock.
     #[must_use]
     pub fn token(&self) -> u64 {
         self.0.grant.token()
     }
 
-    /// The remaining validity; zero if the lock is not held any more. The validity counts from the
-    /// moment just before the nodes were asked, and the drift is subtracted.
+    /// The remaining validity; zero if the lock is not held any more. The validity counts from just
+    /// before the request to the nodes was sent, and the drift is subtracted.
     ///
-    /// A lock that nodes handed over to a waiter begins with a validity of about 3 s at most. The
-    /// first renewal brings the whole validity. It is sent after 100 ms or a round trip, whichever
-    /// is longer. If you need more from the beginning, set
+    /// A lock that nodes handed over to a waiter begins with a validity of 3 s and four round trips
+    /// at most. The first renewal, sent after 100 ms or after a round trip if that is longer,
+    /// brings the whole validity. If you need a longer validity from the beginning, set
     /// [`min_validity`](crate::LockOptions::min_validity).
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.remaining()
     }
 
-    /// Whether the lock is held now. Never true past the deadline, even if timers are late.
+    /// Whether the lock is held now. Never true after the deadline, even if timers are late.
     #[must_use]
     pub fn is_held(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// Checks that the lock is held for at least `least` from now. Call it before a write that may
-    /// take that long.
+    /// Checks that the lock is held for at least `least` from now. Call this before a write that
+    /// may take that long.
     ///
     /// # Errors
     /// `Lost` if the lock is not held for that long.
@@ -112,12 +111,12 @@ impl Lease {
     /// Waits until the lock is lost. Never ends if the lock is released first.
     ///
     /// A lock that is lost before its deadline keeps others out until its last guard is dropped, or
-    /// the deadline comes. So end the work first, then drop the guard. Drop the guard before you
-    /// acquire the lock again, since that call would wait for this guard.
+    /// until the deadline. So end the work first, and then drop the guard. If you acquire the lock
+    /// again, drop the guard first: the new acquisition would wait for the old guard.
     ///
-    /// This call watches the deadline on the runtime that polls the call. So it ends in time even
-    /// if the quorum's own runtime has ended. Outside of any Tokio runtime the call has no timer,
-    /// and ends when the quorum's runtime notices the loss.
+    /// This call watches the deadline on the runtime that polls it. So it ends in time even if the
+    /// quorum's own runtime has ended. Outside of any Tokio runtime, the call has no timer, and
+    /// ends when the quorum's runtime notices the loss.
     ///
     /// # Cancel safety
     /// Safe.
@@ -133,21 +132,22 @@ impl Lease {
 
     /// A `CancellationToken` that is cancelled when the lock is lost, but not when it is released.
     ///
-    /// If you call this on another runtime than the quorum's, a task of that runtime watches the
-    /// lock until the lock ends or the token is cancelled. Otherwise the quorum's runtime cancels
-    /// the token, but only while that runtime runs.
+    /// On another runtime than the quorum's, this call starts a task there, which watches the lock
+    /// until the lock ends or the token is cancelled. Otherwise the quorum's runtime cancels the
+    /// token, but only while this runtime runs.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         watch::cancellation(&self.0)
     }
 
-    /// The nodes' replies to the last renewal, if that renewal failed; else empty.
+    /// The nodes' replies to the last renewal if it failed; empty if it succeeded or none was sent
+    /// yet.
     #[must_use]
     pub fn failed_renewal(&self) -> Vec<NodeReport> {
         self.0.failed_renewal()
     }
 
-    /// The owner id that nodes store for this name: for simulations.
+    /// The owner that nodes store for this name: for simulations.
     #[cfg(feature = "unstable")]
     #[doc(hidden)]
     #[must_use]
@@ -190,7 +190,7 @@ impl Lease {
     }
 }
 
-/// Returns an error unless at least `least` remains. `held` makes the first words of the message,
+/// Returns an error if less than `least` remains. `held` returns the first words of the message,
 /// such as "the lock is".
 pub(crate) fn ensured(
     remaining: Duration,
@@ -230,13 +230,14 @@ impl fmt::Debug for Lease {
 }
 
 /// A held lock. It is renewed while the guard lives, and released when the guard is dropped. A lost
-/// lock keeps others out until its guard is dropped or its deadline comes. Then it is released.
+/// lock keeps others out until its guard is dropped, or until its deadline; at this moment it is
+/// released.
 ///
-/// Drop sends the release and does not wait. Prefer [`release`](Self::release), which returns
-/// whether the lock was held to the end.
+/// Dropping the guard sends the release and does not wait. Prefer [`release`](Self::release), which
+/// returns whether the lock was held to the end.
 ///
-/// **A drop as `main` returns, also by `?`, may send nothing:** the runtime may end first. Nodes
-/// then hold the lock until its ttl ends, and a warning is logged. Use
+/// **If the guard is dropped as `main` returns, also by `?`, nothing may be sent:** the runtime may
+/// end first. In this case nodes hold the lock until its ttl ends, and a warning is logged. Use
 /// [`try_run`](crate::QuorumLock::try_run), or call [`Quorum::shutdown`](crate::Quorum::shutdown)
 /// before `main` returns. (With redis-rs, the release is sent before the runtime ends.)
 ///
@@ -263,7 +264,7 @@ impl LockGuard {
         Self { lease: Lease(Held::begin(leases, rules, grant, says)), holds: true }
     }
 
-    /// A view that can be shared. Keeping the view does not keep the lock held.
+    /// A view of the lock that can be shared. Keeping the view does not keep the lock held.
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.lease.clone()
@@ -273,7 +274,7 @@ impl LockGuard {
         &self.lease.0.grant
     }
 
-    /// Stops renewals. The result of a renewal that is under way does not end the lock.
+    /// Stops renewals. If a renewal is under way, its result does not end the lock.
     pub(crate) fn hold_still(&self) {
         self.lease.0.hold_still();
     }
@@ -314,7 +315,8 @@ impl LockGuard {
         }
     }
 
-    /// Releases the lock on nodes that would go on holding it, even if the lock was lost.
+    /// Releases the lock even if it was lost, and even if nodes would hold its names for the rest
+    /// of a period.
     pub(crate) async fn undo(mut self) -> Result<Released> {
         self.holds = false;
         let held = &self.lease.0;
@@ -325,7 +327,7 @@ impl LockGuard {
         }
     }
 
-    /// As `undo`, without waiting.
+    /// As `undo`, but does not wait for the nodes.
     pub(crate) fn give_back(mut self) {
         self.holds = false;
         drop(self.lease.0.undo());

@@ -1,5 +1,5 @@
-//! One lock that is held, was released, or was lost. Its [`LeaseState`] decides, and this code
-//! carries the decisions out and sets the timers.
+//! One lock that is held, was released, or was lost. Its [`LeaseState`] decides. This code carries
+//! the decisions out, and sets the timers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -28,13 +28,14 @@ pub(crate) struct Leases {
     pub(crate) voters: Arc<Voters>,
     pub(crate) home: Arc<RuntimeHandle>,
     pub(super) schedule: Arc<Schedule<dyn Timed>>,
-    /// Whether the quorum was shut down. If so, all leases are lost, also leases that begin later.
+    /// Whether the quorum was shut down. If so, all leases are lost, even those that begin later.
     pub(super) closed: AtomicBool,
-    /// The `moment` at which all leases were last lost because of another list; 0 if never.
+    /// When all leases were last lost because of another list, as a `moment`; 0 if this never
+    /// happened.
     pub(super) others: AtomicU64,
     /// Shifts this process's renewals in time, so that processes do not all renew at once.
     pub(super) phase: u64,
-    /// Ends the monitor's loop when the last handle and the last guard are dropped.
+    /// Dropped with the last handle and the last guard of the quorum. This ends the monitor's loop.
     pub(super) _closing: DropGuard,
 }
 
@@ -53,7 +54,7 @@ pub(super) struct Held {
 struct State {
     tenure: LeaseState,
     holds: u32,
-    /// Whether the lock was released, or left to the nodes for the rest of its period.
+    /// Whether the release was sent, or the lock was left to the nodes for the rest of its period.
     gone: bool,
     /// The timer of the next renewal.
     renew: Option<Key>,
@@ -68,13 +69,13 @@ struct State {
 }
 
 impl Leases {
-    /// The pace of renewals under these rules. Pauses count from `from`.
+    /// The pace of renewals under these rules. Pauses begin at `from`.
     pub(super) fn pace<R: FnOnce() -> u64>(&self, rules: &Rules, from: Tick, random: R) -> Pace<R> {
         let (auto_renew, backoff, round_trip) = (rules.auto_renew, rules.backoff, self.voters.round_trip());
         Pace { auto_renew, backoff, round_trip, phase: self.phase, from, random }
     }
 
-    /// Records in the metrics the end of a hold that began at `since`.
+    /// Records in the metrics that a lock has ended which was acquired at `since`.
     pub(super) fn freed(&self, rules: &Rules, since: Tick) {
         self.voters.meters.freed(rules.class, self.voters.host.now().since(since));
     }
@@ -96,10 +97,10 @@ impl Held {
         });
         voters.meters.held(rules.class);
         let mut state = held.state();
-        // Set the timers first: a doubt or a shutdown finds a lease through its timers.
+        // Set the timers first: doubts and a shutdown find leases through their timers.
         held.expire_at(&mut state, tenure.expires());
         held.renew_at(&mut state, tenure.first_renewal(&won, held.pace(now)));
-        // A node may have been doubted after t0 and before the timer was set.
+        // A doubt that began after t0, but before the timers were set, has not found this lease.
         let doubted = voters.wakeups.doubts.since(won.t0);
         let due = state.tenure.doubted(doubted, rules.auto_renew, now);
         held.renew_at(&mut state, due);
@@ -112,7 +113,8 @@ impl Held {
         held
     }
 
-    /// Loses the lock if all leases were lost since `t0`: `lose_all` may have missed this lock.
+    /// Loses the lock if all leases were lost at or after `t0`: `lose_all` may have missed this
+    /// lock.
     fn lose_late(&self, t0: Tick) {
         if let Some(reason) = self.leases.lost_since(t0) {
             self.lose(reason);
@@ -124,7 +126,8 @@ impl Held {
         self.state().tenure.remaining(self.now())
     }
 
-    /// Adds a hold; fails if the lock is lost. Nodes get the number of holds with the next renewal.
+    /// Adds a guard; fails if the lock is lost. Nodes get the number of guards with the next
+    /// renewal.
     pub(super) fn add_hold(&self) -> Result<()> {
         let mut state = self.state();
         if !state.tenure.is_held(self.now()) {
@@ -136,15 +139,15 @@ impl Held {
         Ok(())
     }
 
-    /// Stops the renewals of a writer that becomes a reader. The lock then ends at its deadline at
-    /// the latest. Nodes would reply `lost` to a renewal, since the reader has the name.
+    /// Stops the renewals of a writer that becomes a reader: nodes would reply `lost`, since the
+    /// reader has the name. The writer's lock ends at its deadline at the latest.
     pub(super) fn hold_still(&self) {
         self.state().tenure.hold_still();
     }
 
     /// Changes the holder's note; fails if the lock is lost. Returns the renewal that carries the
-    /// note, and a receiver, which gets `true` if a quorum has stored the note. `None` if the lock
-    /// is no longer renewed.
+    /// note, and a receiver that gets `true` if a quorum has stored the note. `None` if the lock
+    /// may not be renewed any more.
     pub(super) fn say(self: &Arc<Self>, says: Arc<str>) -> Result<Option<(Renewing, oneshot::Receiver<bool>)>> {
         let mut state = self.state();
         let held = state.tenure.is_held(self.now());
@@ -156,7 +159,7 @@ impl Held {
         Err(self.lost_error())
     }
 
-    /// Gives up one hold. Releases the lock if this was the last hold.
+    /// Gives up one guard. Releases the lock if this was the last guard.
     pub(super) fn drop_hold(&self) -> Dropped {
         let mut state = self.state();
         state.holds = state.holds.saturating_sub(1);
@@ -177,13 +180,14 @@ impl Held {
         }
     }
 
-    /// Releases the lock on every node, even if the lock was lost and nodes would go on holding it.
+    /// Releases the lock on every node, even if it was lost or nodes would hold it for the rest of
+    /// a period. `None` if the release was sent already.
     pub(super) fn undo(&self) -> Option<ReleaseSet> {
         let mut state = self.state();
         if state.tenure.release(self.now()) {
             return self.release(state, None);
         }
-        // With `gone` set, `time_is_over` sends no release. This function sends it below.
+        // With `gone` set, `time_is_over` sends no release. So the only release is the one below.
         let was_gone = std::mem::replace(&mut state.gone, true);
         drop(state);
         self.time_is_over();
@@ -200,16 +204,16 @@ impl Held {
         if let Some(ended) = self.ended.get() {
             ended.cancel();
         }
-        // Log last, after the release is sent and waiting tasks are woken, and outside of the
-        // mutex: a recorder or a log may block or panic.
+        // Log last, when the release is sent and waiting tasks are woken, and outside of the mutex:
+        // a recorder or a log may block or panic.
         self.leases.freed(&self.rules, since);
         self.leases.voters.meters.lost(self.rules.class, reason);
         let names = self.grant.names().iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
         tracing::warn!(name = names, token = self.grant.token(), reason = reason.as_str(), "lock lost");
     }
 
-    /// Sends a renewal now, even if none is due. After the lease has recorded the result, the
-    /// receiver gets `true` if a quorum has extended the lock.
+    /// Sends a renewal now, even if none is due. When the lease has recorded the result, the
+    /// receiver gets `true` if a quorum has extended the lock, else `false`.
     fn renew_now(self: &Arc<Self>, state: &mut State) -> Option<(Renewing, oneshot::Receiver<bool>)> {
         let (renewing, until) = self.send_renewal(state)?;
         let (tell, told) = oneshot::channel();
@@ -228,19 +232,18 @@ impl Held {
         renewal
     }
 
-    /// Sends a renewal, if the lock may be renewed. Also returns the time until which to wait for
-    /// replies.
+    /// Sends a renewal if the lock may be renewed. Also returns until when to wait for replies.
     fn send_renewal(&self, state: &mut State) -> Option<(Renewing, Tick)> {
-        // This renewal replaces any other that is due, including one because of a doubt.
+        // This renewal replaces the one that is planned, even if that is due because of a doubt.
         self.leases.schedule.clear(&mut state.renew);
         let now = self.now();
         if !state.tenure.may_renew(now) {
             return None;
         }
-        // Send under the mutex. Then no renewal follows a release, or has an older hold count or
-        // note than an earlier renewal.
+        // Send under the mutex, so that no renewal follows a release. And no renewal has an older
+        // number of guards or an older note than a renewal before it.
         let renewing = self.grant.renew(state.holds, state.spoken.as_ref().map(|spoken| spoken.note(now)));
-        // A renewal can make a node hold the name without a claim, so record all nodes that get it.
+        // A renewal can make a node hold the name without a claim. So record all nodes that get it.
         state.tenure.sent(renewing.votes().sent());
         let until = state.tenure.waits(renewing.t0, self.rules.round_timeout);
         Some((renewing, until))
@@ -269,7 +272,7 @@ impl Held {
         renewed
     }
 
-    /// The error for a lock that has ended. Ends the lock now if its time is over, even if its
+    /// The error for a lock that has ended. If the lock's time is over, ends it now, even if its
     /// timer has not fired: a caller that gets this error must find the lock released.
     pub(super) fn lost_error(&self) -> Error {
         let reason = self.time_is_over().map_or("it was released", LostReason::explanation);
@@ -292,10 +295,11 @@ impl Held {
         freeing
     }
 
-    /// Removes both timers. Drop the result outside of the mutex, since the drop wakes other tasks.
+    /// Removes both timers. Drop the result outside of the mutex, since this drop wakes other
+    /// tasks.
     fn stop(&self, state: &mut State) -> (Open, Option<DropGuard>) {
-        // Begin `open` before the timers are cleared. A shutdown finds the lease by its timers.
-        // Without timers, the shutdown waits for `open`.
+        // Begin `open` before the timers are cleared: a shutdown finds the lease by its timers, and
+        // then waits until `open` is dropped.
         let open = self.leases.voters.release_tasks.begin();
         state.gone = true;
         self.leases.schedule.clear(&mut state.renew);
@@ -312,8 +316,8 @@ impl Held {
         }
     }
 
-    /// Sends releases to every node for a lock that has ended. If nodes are to hold the names for
-    /// the rest of a period (`kept`), sends no release and returns `None`.
+    /// Sends releases to every node for a lock that has ended. If `kept` is the rest of a period
+    /// for which nodes must hold the names, sends no release and returns `None`.
     fn give_back(&self, mut state: MutexGuard<'_, State>, kept: Option<Duration>) -> Option<ReleaseSet> {
         let stopped = self.stop(&mut state);
         let (returned, line) = match kept {
@@ -372,7 +376,7 @@ impl Watched for Held {
 
     fn ended(&self) -> &CancellationToken {
         let ended = self.ended.get_or_init(CancellationToken::new);
-        // A lock that was lost before this call had no `CancellationToken` to cancel yet.
+        // If the lock was lost before this call, there was no `CancellationToken` to cancel.
         if self.lost().is_some() {
             ended.cancel();
         }
@@ -406,7 +410,7 @@ impl Timed for Held {
         .boxed()
     }
 
-    /// The deadline's timer fired: the lock is lost, unless a renewal has moved the deadline.
+    /// Handles the deadline's timer: the lock is lost, unless a renewal has moved the deadline.
     fn deadline_reached(self: Arc<Self>) {
         let mut state = self.state();
         let expiry = state.tenure.deadline_reached(self.now());
@@ -422,7 +426,8 @@ impl Timed for Held {
                 self.ended_by(state, reason);
             }
         }
-        // While no timer is set, `lose_all` does not find this lease, so check for a loss here.
+        // Until its timer was set again, `lose_all` could not find this lease. So check for a loss
+        // here.
         self.lose_late(since);
     }
 
@@ -432,8 +437,8 @@ impl Timed for Held {
         self.renew_at(&mut state, due);
     }
 
-    /// Loses the lock for good: its users are notified, and nothing renews the lock again. Nodes
-    /// get the release once no guard keeps the lock. After a shutdown no guard keeps it.
+    /// Loses the lock for good: its users are notified, and it is never renewed again. The release
+    /// is sent as soon as no guard keeps the lock. After a shutdown, guards do not keep it.
     fn lose(&self, reason: LostReason) {
         let mut state = self.state();
         if reason == LostReason::Closed {
@@ -446,13 +451,14 @@ impl Timed for Held {
     }
 }
 
-/// The result of giving up one hold.
+/// The result of giving up one guard.
 #[derive(Debug)]
 pub(super) enum Dropped {
-    /// The lock has other holds, or nodes go on holding the name. Nothing is released.
+    /// The lock has other guards, or nodes hold the name for the rest of a period. Nothing is
+    /// released.
     Kept,
-    /// That was the last hold, and the release is under way.
+    /// This was the last guard, and the release is under way.
     Released(ReleaseSet),
-    /// The lock had ended before.
+    /// The lock had already ended.
     Expired,
 }

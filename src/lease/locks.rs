@@ -1,5 +1,5 @@
 //! The locks of a session: many grants, which are renewed and lost together. Their [`SessionState`]
-//! decides, and this code carries the decisions out.
+//! decides. This code carries the decisions out.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(crate) struct Locks {
     ended: CancellationToken,
     /// Cancelled when the locks have ended, whether lost or released.
     over: CancellationToken,
-    /// Notified when a lock is added whose deadline is before the deadlines of all other locks.
+    /// Notified when a lock is added whose deadline comes before those of all other locks.
     sooner: Notify,
 }
 
@@ -66,7 +66,7 @@ impl Locks {
             over: CancellationToken::new(),
             sooner: Notify::new(),
         });
-        // A shutdown finds the locks through this timer.
+        // Set this timer even without locks: a shutdown finds the session through it.
         locks.expire_at(&mut locks.state(), Tick::NEVER);
         locks.lose_late(leases.lost_after(locks.since));
         locks
@@ -77,7 +77,7 @@ impl Locks {
         reason.into_iter().for_each(|reason| self.lose(reason));
     }
 
-    /// Adds a lock. If these locks or the new one have ended, releases the new one and fails.
+    /// Adds a lock. If these locks or the new lock have ended, releases the new lock and fails.
     pub(crate) fn add(self: &Arc<Self>, grant: Grant) -> Result<()> {
         let (voters, won, now) = (&self.leases.voters, *grant.won(), self.now());
         let tenure = LeaseState::new(voters.size, self.rules.validity, self.rules.max_hold, won, now);
@@ -88,19 +88,19 @@ impl Locks {
             return Err(self.lost_error());
         }
         if !tenure.is_held(now) {
-            // This lock has expired. If it were added, all others would be lost.
+            // The new lock has expired. If it were added, all others would be lost.
             drop(state);
             grant.give_back(won.may_hold);
             return Err(too_late(grant.names()));
         }
         let before = state.kept.tenancy.deadline();
-        // A node may have been doubted after t0 and before the lock was added.
+        // Doubts that began after t0, but before the lock was added, have not found this lock.
         let doubted = voters.wakeups.doubts.since(won.t0);
         let pace = self.leases.pace(&self.rules, now, || voters.host.random());
         state.kept.add(grant, tenure, doubted, pace);
         self.arm(&mut state);
-        // A renewal may already wait in the renewal queue, at the place of the old, later deadline.
-        // Queue it again, so that it gets the place of the new deadline.
+        // A renewal may already wait in the monitor's queue, at the place of the old deadline. The
+        // new deadline is earlier, so queue the renewal again, at the place of the new one.
         if won.deadline < before && state.renew.is_some_and(|(at, _)| at <= now) {
             self.renew_at(&mut state, now);
         }
@@ -113,7 +113,7 @@ impl Locks {
         Ok(())
     }
 
-    /// Returns those of `names` that are not held. `None` if these locks have ended.
+    /// Those of `names` that are not held. `None` if these locks have ended.
     pub(crate) fn missing(&self, names: &[Name]) -> Option<Vec<Name>> {
         let state = self.state();
         state.kept.tenancy.is_alive(self.now()).then(|| state.kept.missing(names))
@@ -137,7 +137,7 @@ impl Locks {
         self.state().kept.token(name)
     }
 
-    /// The owner id that nodes store for this name, if the name is held.
+    /// The owner that nodes store for this name; `None` if the name is not held.
     #[cfg(feature = "unstable")]
     pub(crate) fn owner(&self, name: &Name) -> Option<String> {
         self.state().kept.grant_of(name).map(|grant| grant.owner_of(name.text()).to_owned())
@@ -170,8 +170,8 @@ impl Locks {
         Ok(freeing(&returned))
     }
 
-    /// Releases all locks, if they are held. If the locks were lost before, sends the releases that
-    /// were not yet sent, and returns `None`.
+    /// Releases all locks if they are held. If they were lost, sends those releases that were not
+    /// sent yet, and returns `None`.
     pub(crate) fn release(&self) -> Option<ReleaseSet> {
         let mut state = self.state();
         if state.kept.tenancy.release(self.now()) {
@@ -183,12 +183,12 @@ impl Locks {
         None
     }
 
-    /// Makes one grant of all locks, with one token: a quorum extends each lock with the highest of
-    /// their tokens. If one lock cannot be extended in time, all are lost.
+    /// Makes one grant of all locks, with one token: the highest token of the locks, with which a
+    /// quorum extends each of them. If one lock cannot be extended in time, all are lost.
     ///
-    /// For each name, earlier tokens are below the token that won the name, and so below the new
-    /// token. Later tokens are above the new token, since a quorum of nodes has a fence of at least
-    /// this token for each name.
+    /// For each name, tokens of earlier holders are below the token that won the name, and so below
+    /// the new token. Tokens of later holders are above the new token: for each name, a quorum of
+    /// nodes has a fence of at least the new token.
     pub(crate) async fn unite(&self) -> Result<(Grant, Open)> {
         let mut tries = 0;
         loop {
@@ -216,7 +216,7 @@ impl Locks {
         }
     }
 
-    /// Sends renewals of all locks with one ballot, if all are held.
+    /// Sends renewals of all locks with one ballot; `None` if the locks have ended.
     fn send_all(&self) -> Option<(Tick, (u64, Vec<Renewing>))> {
         let mut state = self.state();
         // Read `t0` before the first send: each node counts the ttl from a later moment.
@@ -226,7 +226,7 @@ impl Locks {
         alive.then(|| (t0, state.kept.renew_as_one(&self.leases.voters)))
     }
 
-    /// Removes all locks, and returns them as one grant. Renewals sent at `t0` have extended them.
+    /// Removes all locks, which renewals at `t0` have extended, and returns them as one grant.
     /// `None` if the locks have ended, or have less than `min_validity` left.
     fn taken_out(&self, token: u64, t0: Tick, votes: &RenewalTally) -> Option<(Grant, Open)> {
         let mut state = self.state();
@@ -256,8 +256,8 @@ impl Locks {
         self.lose(LostReason::Closed);
     }
 
-    /// Why the locks are lost, if they are. If their time is over, this call ends them, even if the
-    /// timer has not fired. This may send releases, so do not call this under a mutex.
+    /// Why the locks are lost; `None` if they are not. If their time is over, this call ends them,
+    /// even if the timer has not fired. This may send releases, so do not call it under a mutex.
     pub(crate) fn why_lost(&self) -> Option<LostReason> {
         self.time_is_over()
     }
@@ -333,8 +333,8 @@ impl Locks {
         renewed
     }
 
-    /// Records the end of a batch. `failed` has the nodes' replies to a failed renewal, if one
-    /// failed.
+    /// Records the end of a batch. `failed` has the nodes' replies to an unclear renewal; empty if
+    /// there was none.
     fn all_renewed(&self, failed: Vec<NodeReport>) {
         let mut state = self.state();
         if state.kept.tenancy.phase() == Phase::Held {
@@ -347,7 +347,7 @@ impl Locks {
         let since = state.kept.forget_names();
         self.leases.schedule.clear(&mut state.renew);
         drop(state);
-        // Cancel first: ten thousand releases take a while, and the holder must stop now.
+        // Cancel first: the holder must stop now, and ten thousand releases take a while.
         self.ended.cancel();
         self.over.cancel();
         self.let_go(self.state(), reason == LostReason::Closed);
@@ -358,8 +358,8 @@ impl Locks {
     }
 
     /// Releases lost locks: all locks, or only those past their deadline. Nodes keep the other
-    /// locks until the holder drops them, or until their deadline, since work under these locks may
-    /// not have ended.
+    /// locks until the holder drops them, or until their deadline: work under these locks may still
+    /// run.
     fn let_go(&self, state: MutexGuard<'_, State>, all: bool) {
         let now = self.now();
         if let Phase::Lost(_) = state.kept.tenancy.phase() {
@@ -376,7 +376,8 @@ impl Locks {
         freeing
     }
 
-    /// Takes out grants that have ended, and releases them. No renewal of these grants can follow.
+    /// Takes out grants that have ended, and releases them. So no renewal of these grants can
+    /// follow.
     fn give_back<T>(&self, mut state: MutexGuard<'_, State>, take: T) -> ReleaseSet
     where
         T: FnOnce(&mut SessionGrants) -> Vec<(Grant, NodeSet)>,
@@ -400,8 +401,8 @@ impl Locks {
         since.iter().for_each(|since| self.leases.freed(&self.rules, *since));
     }
 
-    /// Sets each timer to the time of its next event, if that is earlier than the timer's present
-    /// time.
+    /// Sets each timer to its next event, if this event comes before the time to which the timer is
+    /// set.
     fn arm(self: &Arc<Self>, state: &mut State) {
         let at = |timer: Option<Key>| timer.map(|(at, _)| at);
         let set = Timers { renew: at(state.renew), expire: at(state.expire) };
@@ -507,7 +508,7 @@ impl Timed for Locks {
         .boxed()
     }
 
-    /// The deadline's timer fired: all locks are lost, unless a renewal has moved the deadline.
+    /// Handles the deadline's timer: all locks are lost, unless a renewal has moved the deadline.
     fn deadline_reached(self: Arc<Self>) {
         let mut state = self.state();
         match state.kept.tenancy.deadline_reached(self.now()) {
@@ -516,7 +517,8 @@ impl Timed for Locks {
             Expiry::Over => self.let_go(state, false),
         }
         self.expire_next();
-        // While no timer is set, `lose_all` does not find these locks, so check for a loss here.
+        // Until the timer was set again, `lose_all` could not find these locks. So check for a loss
+        // here.
         self.lose_late(self.leases.lost_after(self.since));
     }
 

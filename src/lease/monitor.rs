@@ -3,10 +3,10 @@
 //!
 //! The loop has only weak references to leases, so a dropped lease is not renewed. The loop does
 //! not wait for the nodes' replies, so it ends leases on time even if every node hangs. If many
-//! renewals are due at once, as after a stall of this process, renewals with the nearest deadlines
-//! are sent first. The queues to nodes are bounded: a request that does not fit, or waits too long,
-//! fails. User code may panic here: metrics recorders, logs and nodes. A panic ends only the event
-//! that it happened in, and not the loop.
+//! renewals are due at once, as after a stall of this process, those with the nearest deadlines are
+//! sent first: the queues to nodes are bounded, and a request that does not fit, or waits too long,
+//! fails. User code that the loop calls may panic: metrics recorders, logs and nodes. A panic ends
+//! the event in which it happened, but not the loop.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,16 +29,17 @@ use crate::protocol::hello::{self, Greeter, Holdings};
 use crate::protocol::{Doubts, PendingRelease, ReleaseTasks, Voters};
 use crate::rules::{LostReason, NodeSet, Tick};
 
-/// The most renewals under way at a time. This is also the number of operations that may be under
-/// way to one node (16 calls of 128). With a lower limit, long round trips would slow renewals
-/// down. The number is half of a node's queue, in which all renewals of a session count as one.
+/// The most renewals under way at a time. As many operations may be under way to one node (16 calls
+/// of 128), so a lower limit would slow renewals down if round trips are long. It is half of the
+/// length of a node's queue, in which all renewals of a session count as one.
 const RENEWALS: usize = 2_048;
-/// While so many operations of large renewals are under way, no further large renewal begins. A
-/// session's renewals are queued as one and sent as a whole. Too many operations at a time keep
-/// nodes busy for longer than a call may take. Two sessions of the largest size may be under way.
+/// While at least this many operations of large renewals are under way, no further large renewal
+/// begins. (The renewals of a session are sent as a whole.) With too many operations at a time,
+/// nodes would be busy for longer than a call may take. Two sessions of the largest size may be
+/// under way together.
 const OPERATIONS: usize = 16_384;
-/// A renewal of more operations than this is large. So all small renewals under way together have
-/// at most [`OPERATIONS`] operations.
+/// A renewal with more operations than this is large. So all small renewals under way have at most
+/// [`OPERATIONS`] operations together.
 const SMALL: usize = OPERATIONS / RENEWALS;
 
 impl Leases {
@@ -80,21 +81,22 @@ impl Leases {
         !leases.is_empty()
     }
 
-    /// Loses every live lease. A lease that begins later is also lost if its claim was sent before
-    /// this call. After a shutdown, all later leases are lost.
+    /// Loses every live lease. If a claim was sent before this call, its lease is lost even if it
+    /// begins after this call. After a shutdown, every lease that begins is lost.
     pub(crate) fn lose_all(&self, reason: LostReason) {
         match reason {
             LostReason::Closed => self.closed.store(true, Ordering::Release),
             _ => self.others.store(moment(self.voters.host.now()), Ordering::Release),
         }
         for lease in self.schedule.leases().iter().filter_map(Weak::upgrade) {
-            // If a log or a recorder panics, the other leases must still be lost.
+            // A log or a recorder may panic for one lease. The other leases must be lost all the
+            // same.
             let _ = catch_unwind(AssertUnwindSafe(|| lease.lose(reason)));
         }
     }
 
-    /// Why all leases were lost since `t0`, if they were. Then a lease that was claimed at `t0` is
-    /// lost too.
+    /// Why all leases were lost at or after `t0`; `None` if they were not. If they were, a lease
+    /// that was claimed at `t0` is lost too.
     pub(super) fn lost_since(&self, t0: Tick) -> Option<LostReason> {
         if self.closed.load(Ordering::Acquire) {
             return Some(LostReason::Closed);
@@ -103,7 +105,8 @@ impl Leases {
     }
 
     /// Like [`lost_since`](Self::lost_since), for a session that began at `since`. A session that
-    /// began at the very moment of the loss is not lost: it has no lock that was claimed earlier.
+    /// began at the very moment of the loss is not lost, since it has no lock that was claimed
+    /// before the loss.
     pub(super) fn lost_after(&self, since: Tick) -> Option<LostReason> {
         self.lost_since(since)
             .filter(|reason| *reason == LostReason::Closed || moment(since) < self.others.load(Ordering::Acquire))
@@ -137,14 +140,14 @@ async fn run(
     tokio::pin!(reaping);
     let (mut renewals, mut operations, mut turns) = (FuturesUnordered::new(), 0, RenewalQueue::new());
     loop {
-        // Handle replies first: a reply that moves a deadline must count before the event of that
-        // deadline is handled.
+        // Handle replies first: if a reply moves a deadline, it must do so before the event of the
+        // old deadline is handled.
         while let Some(ended) = renewals.next().now_or_never().flatten() {
             operations -= ended;
         }
         let now = host.now();
-        // A shutdown finds leases by their events in the table, and `due` removes events. So the
-        // shutdown waits until `open` is dropped.
+        // A shutdown finds leases by their events in the table, and `due` removes events. So while
+        // this code works on such leases, `open` makes a shutdown wait.
         let open = release_tasks.begin();
         let (due, next) = schedule.due(now);
         due.into_iter().filter_map(handled).for_each(|(lease, by, large)| turns.wait(lease, by, large));
@@ -184,8 +187,8 @@ fn renewed(lease: Weak<dyn Timed>) -> Option<(usize, impl Future<Output = ()> + 
     Some((sends, AssertUnwindSafe(renewal).catch_unwind().map(drop)))
 }
 
-/// Handles a due event. For a due renewal, only returns the lease, its deadline, and whether the
-/// renewal is large. Catches a panic.
+/// Handles a due event. Does not begin a renewal that is due, but returns the lease, its deadline,
+/// and whether the renewal is large. Catches a panic.
 fn handled(event: Event<dyn Timed>) -> Option<(Weak<dyn Timed>, Tick, bool)> {
     catch_unwind(AssertUnwindSafe(|| handle(event))).ok().flatten()
 }

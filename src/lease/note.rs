@@ -1,4 +1,4 @@
-//! The holder's note. Each renewal carries the note, so that nodes without it store it.
+//! The holder's note. Each renewal carries the note, so that nodes that do not have it store it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::rules::Tick;
 #[derive(Debug)]
 pub(super) struct HolderNote {
     says: Arc<str>,
-    /// How many notes the holder had before.
+    /// How many notes the holder had before this one.
     number: u32,
     /// When the holder got the names.
     since: Tick,

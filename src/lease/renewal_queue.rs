@@ -1,5 +1,5 @@
-//! Renewals that wait for their turn, in the order of their deadlines. Only a few large renewals
-//! may be under way at a time. Small renewals need not wait for large ones.
+//! Leases that wait to be renewed, in the order of their deadlines. Only a few large renewals may
+//! be under way at a time, and small renewals need not wait for them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Weak;
@@ -9,10 +9,10 @@ use crate::rules::Tick;
 /// While at most this many leases wait, dropped leases are not removed.
 const FEW: usize = 1_024;
 
-/// Leases that wait to be renewed. Each lease is in the queue once. Dropped leases are removed when
-/// the queue is twice as long as it was after the last removal.
+/// Leases that wait to be renewed. Each lease is in the queue at most once. Dropped leases are
+/// removed when the queue is twice as long as after their last removal.
 pub(super) struct RenewalQueue<L: ?Sized> {
-    /// The small renewals, and the large ones.
+    /// The leases with small renewals, and those with large ones.
     orders: [BTreeMap<Turn, Weak<L>>; 2],
     /// The place of each lease, by its address. The `Weak` keeps the address from being reused.
     places: HashMap<usize, (usize, Turn)>,

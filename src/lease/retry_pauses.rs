@@ -13,13 +13,14 @@ use crate::rules::Backoff;
 /// Pauses between tries.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(100), max: Duration::from_secs(2) };
 
-/// The longest pause if nodes may hold a name for longer than a lease, such as for `Once`. Once a
-/// ttl has passed since the first try, and up to this limit, a pause is at least half of the time
-/// since the first try, and at most this whole time. So a node that was away gets the release after
-/// at most about as long again.
+/// The longest pause if nodes may hold a name for longer than a lease, such as for `Once`. From a
+/// ttl after the first try on, a pause is between half of the time that has passed since then and
+/// all of it, up to this limit. So a node that comes back gets the release within about the time
+/// for which it was away.
 const RARELY: Duration = Duration::from_secs(60);
 
-/// Schedules another try of every release that arrives. Ends when no sender is left.
+/// Schedules another try of every release that comes through the channel. Ends when the channel has
+/// no sender.
 pub(super) async fn schedule<L: ?Sized>(
     pending: &mut mpsc::Receiver<Arc<dyn PendingRelease>>,
     host: &Arc<dyn Host>,
@@ -42,7 +43,7 @@ fn pause(release: &dyn PendingRelease, random: u64) -> Duration {
 mod tests {
     use super::*;
 
-    /// The number of tries, and how long they took if that is longer than a lease lasts.
+    /// The number of tries, and how long they have taken if that is longer than a lease lasts.
     #[derive(Debug)]
     struct Tried(u32, Option<Duration>);
 

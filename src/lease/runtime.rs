@@ -1,4 +1,4 @@
-//! The runtime that a quorum was connected on. After that runtime has ended, the quorum renews,
+//! The runtime on which a quorum was connected. After the end of this runtime, the quorum renews,
 //! sends and receives nothing.
 
 use std::sync::Arc;
@@ -17,7 +17,8 @@ pub(crate) struct RuntimeHandle {
     ended: AtomicBool,
 }
 
-/// A task of the runtime holds this value. When the runtime ends, it drops the task and this value.
+/// A task of the runtime holds this value. When the runtime ends, it drops the task, and so this
+/// value.
 pub(super) struct Resident(Option<Arc<RuntimeHandle>>);
 
 impl RuntimeHandle {

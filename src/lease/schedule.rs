@@ -12,21 +12,21 @@ use crate::node::Name;
 use crate::protocol::PendingRelease;
 use crate::rules::{LostReason, NodeSet, Tick};
 
-/// A lock, or the locks of a session: each has timers.
+/// A lock, or the locks of a session, with its timers.
 pub(super) trait Timed: Send + Sync {
-    /// The time until which the lock is held without another renewal; `None` if the lock has ended.
+    /// Until when the lock is held if it is not renewed; `None` if the lock has ended.
     fn deadline(&self) -> Option<Tick>;
 
-    /// How many operations a renewal of the lock sends to each node: one for each name.
+    /// How many operations the next renewal sends to each node: one for each name.
     fn sends(&self) -> usize;
 
     /// Renews the lock, and records the result. The future does not keep the lock alive.
     fn renewal(self: Arc<Self>) -> BoxFuture<'static, ()>;
 
-    /// The deadline's timer fired.
+    /// Call this when the deadline's timer has fired.
     fn deadline_reached(self: Arc<Self>);
 
-    /// These nodes are doubted: they may have forgotten grants.
+    /// Notes that these nodes are doubted: they may have forgotten grants.
     fn doubted(self: Arc<Self>, nodes: NodeSet);
 
     /// Loses the lock for good.
@@ -51,8 +51,8 @@ pub(super) enum Event<L: ?Sized> {
 /// An event's place in the table.
 pub(super) type Key = (Tick, u64);
 
-/// The table of events of leases `L`. An added event seldom wakes the loop, which usually waits for
-/// an earlier event.
+/// The table of the events of leases `L`. Adding an event seldom wakes the monitor's loop, since
+/// the loop usually waits for an earlier event.
 pub(super) struct Schedule<L: ?Sized> {
     table: Mutex<Table<L>>,
     changed: Notify,
@@ -109,7 +109,7 @@ impl<L: ?Sized> Schedule<L> {
         (due.into_values().collect(), table.armed)
     }
 
-    /// The leases that have an event. All live leases have one.
+    /// The leases that have an event. Each live lease has at least one.
     pub(super) fn leases(&self) -> Vec<Weak<L>> {
         let lease = |event: &Event<L>| match event {
             Event::Renew(lease) | Event::Expire(lease) => Some(lease.clone()),
@@ -118,7 +118,7 @@ impl<L: ?Sized> Schedule<L> {
         self.table().events.values().filter_map(lease).collect()
     }
 
-    /// Waits until an event is added that is due before all others.
+    /// Waits until an event is added that is due before the event for which the loop waits.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }

@@ -15,12 +15,12 @@ pub(super) struct SessionGrants {
     pub(super) names: BTreeMap<Name, u64>,
 }
 
-/// Grants that were taken out, to be released.
+/// Grants that were taken out of a session and must be released.
 #[derive(Default)]
 pub(super) struct Taken {
     /// Each grant with the nodes that may hold it.
     pub(super) grants: Vec<(Grant, NodeSet)>,
-    /// The times at which grants began, for the grants that were taken out with all their names.
+    /// When the grants began that were taken out with all their names.
     pub(super) since: Vec<Tick>,
 }
 
@@ -29,7 +29,7 @@ impl SessionGrants {
         Self { tenancy, grants: BTreeMap::new(), names: BTreeMap::new() }
     }
 
-    /// Adds a grant. `doubted` are the nodes that came into doubt since its claim was sent.
+    /// Adds a grant. `doubted` are the nodes that came into doubt after the grant's claim was sent.
     pub(super) fn add(&mut self, grant: Grant, tenure: LeaseState, doubted: NodeSet, pace: Pace<impl FnOnce() -> u64>) {
         let number = self.tenancy.add(tenure, grant.won(), doubted, pace);
         self.names.extend(grant.names().iter().map(|name| (name.clone(), number)));
@@ -49,7 +49,7 @@ impl SessionGrants {
         self.tenancy.goes(now).filter_map(|number| self.grant(number)).map(Grant::weight).sum()
     }
 
-    /// Returns those of `names` that are not held.
+    /// Those of `names` that are not held.
     pub(super) fn missing(&self, names: &[Name]) -> Vec<Name> {
         names.iter().filter(|name| !self.names.contains_key(name)).cloned().collect()
     }
@@ -67,7 +67,7 @@ impl SessionGrants {
         self.grant(*self.names.get(name)?)
     }
 
-    /// Takes out names, which must be held and sorted. Other names of these grants stay held.
+    /// Takes out names, which must be held and sorted. Other names of the same grants stay held.
     pub(super) fn take_out(&mut self, names: &[Name]) -> Taken {
         let mut leaving: BTreeMap<u64, Vec<&Name>> = BTreeMap::new();
         for name in names {
@@ -95,8 +95,8 @@ impl SessionGrants {
         }
     }
 
-    /// Sends a renewal of each grant now, even if none is due. From now on, all renewals carry the
-    /// same ballot: the highest token of the grants.
+    /// Sends a renewal of each grant now, even if none is due. These renewals and all later ones
+    /// carry the same ballot: the highest token of the grants.
     pub(super) fn renew_as_one(&mut self, voters: &Arc<Voters>) -> (u64, Vec<Renewing>) {
         let token = self.grants.values().map(Grant::token).max().unwrap_or_default();
         self.grants.values_mut().for_each(|grant| grant.raise(token));
@@ -106,8 +106,8 @@ impl SessionGrants {
         (token, renewals)
     }
 
-    /// Removes all names, since none is held any more. The grants may still have to be released.
-    /// Returns the time at which each grant began.
+    /// Removes all names, since none is held any more. The grants stay, since they may still have
+    /// to be released. Returns when each grant began.
     pub(super) fn forget_names(&mut self) -> Vec<Tick> {
         self.names.clear();
         self.grants.keys().filter_map(|&number| self.tenancy.tenure(number)).map(LeaseState::since).collect()

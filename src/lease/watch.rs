@@ -11,11 +11,12 @@ use crate::rules::LostReason;
 
 /// A lock, or the locks of a session, whose loss a caller can wait for.
 pub(super) trait Watched: Timed + 'static {
-    /// Why the lock is lost, if it is. A lock whose time is over is lost, even if no timer has
-    /// fired yet.
+    /// Why the lock is lost; `None` if it is not. A lock whose time is over is lost, even if no
+    /// timer has fired yet.
     fn lost(&self) -> Option<LostReason>;
 
-    /// Loses the lock now if its time is over. Returns why the lock is lost, if it is.
+    /// If the lock's time is over, loses the lock now. Returns why the lock is lost; `None` if it
+    /// is not.
     fn time_is_over(&self) -> Option<LostReason> {
         let reason = self.lost()?;
         self.lose(reason);
@@ -31,7 +32,7 @@ pub(super) trait Watched: Timed + 'static {
 
     fn host(&self) -> &Arc<dyn Host>;
 
-    /// Notified when the deadline moves to an earlier moment; `None` if that never happens.
+    /// Notified when the deadline moves to an earlier moment; `None` if it never does.
     fn sooner(&self) -> Option<&Notify> {
         None
     }
@@ -61,11 +62,11 @@ pub(super) async fn outcome(held: &impl Watched) -> Option<LostReason> {
         Some(over) => over.run_until_cancelled(lost(held)).await,
         None => None,
     };
-    // A loss also cancels `over`, so `lost` may not have returned the reason.
+    // A loss also cancels `over`, perhaps before `lost(held)` has returned. So look for a reason.
     reason.or_else(|| held.lost())
 }
 
-/// Waits until the deadline has passed, even if it moves meanwhile.
+/// Waits until the deadline has passed, even if it moves during the wait.
 async fn expired(held: &impl Watched) -> LostReason {
     loop {
         // Subscribe before the deadline is read, so that no notification is missed.
@@ -89,8 +90,8 @@ async fn expired(held: &impl Watched) -> LostReason {
     }
 }
 
-/// A token that is cancelled when the lock is lost. If called on another runtime than the quorum's,
-/// a task of that runtime watches for the loss.
+/// A token that is cancelled when the lock is lost. On another runtime than the quorum's, this
+/// starts a task there that watches for the loss.
 pub(super) fn cancellation(held: &Arc<impl Watched>) -> CancellationToken {
     let token = held.ended().child_token();
     if let Some(runtime) = held.host().elsewhere()
@@ -101,7 +102,8 @@ pub(super) fn cancellation(held: &Arc<impl Watched>) -> CancellationToken {
     token
 }
 
-/// Watches the deadline: a loss cancels the token. Ends when the token or the lock ends.
+/// Watches the deadline, and cancels the token at a loss. Ends when the lock ends, or when the
+/// token is cancelled.
 async fn watch(held: Arc<impl Watched>, token: CancellationToken, over: CancellationToken) {
     over.run_until_cancelled(token.run_until_cancelled(lost(&*held))).await;
 }

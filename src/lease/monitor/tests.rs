@@ -1,4 +1,4 @@
-//! Which renewals are under way, and which wait.
+//! Tests which renewals are under way, and which wait.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use super::*;
 use crate::host::TokioTime;
 
-/// A fake lease, whose renewal ends when a test calls `answers`.
+/// A fake lease. Its renewal ends when a test calls `answers`.
 struct Lease {
     number: usize,
     deadline: Mutex<Tick>,
@@ -64,7 +64,7 @@ impl Stage {
         Self { host, schedule, begun, leases: Vec::new(), _pending: sender, _closing }
     }
 
-    /// Adds a lease with `left` seconds left, which is due for renewal.
+    /// Adds a lease that is due for renewal, and whose deadline is `left` seconds from now.
     fn due(&mut self, left: u64, sends: usize) {
         let deadline = Mutex::new(self.seconds(left));
         let (number, begun, answered) = (self.leases.len(), self.begun.clone(), CancellationToken::new());
@@ -86,15 +86,15 @@ impl Stage {
         self.leases[number].answered.cancel();
     }
 
-    /// The renewals that have begun since the last call. Paused time moves only if the monitor is
-    /// idle.
+    /// The renewals that have begun after the last call. The paused clock moves only when the
+    /// monitor is idle, so the sleep waits for the monitor.
     async fn begun(&self) -> Vec<usize> {
         tokio::time::sleep(Duration::from_millis(1)).await;
         std::mem::take(&mut *self.begun.lock().unwrap())
     }
 }
 
-/// A stage with as many renewals under way as allowed, none of which ends.
+/// A stage with as many renewals under way as allowed. None of them ends by itself.
 async fn busy() -> Stage {
     let mut stage = Stage::new();
     (0..RENEWALS).for_each(|_| stage.due(60, 1));
