@@ -219,7 +219,7 @@ impl Locks {
     /// Sends renewals of all locks with one ballot; `None` if the locks have ended.
     fn send_all(&self) -> Option<(Tick, (u64, Vec<Renewing>))> {
         let mut state = self.state();
-        // Read `t0` before the first send: each node counts the ttl from a later moment.
+        // Read the clock before the first send: each node's ttl must begin later than `t0`.
         let t0 = self.now();
         let alive = state.kept.tenancy.is_alive(t0);
         // Send under the mutex, so that no renewal follows a release.
@@ -235,8 +235,8 @@ impl Locks {
         if now >= deadline.minus(least) || !state.kept.tenancy.release(now) {
             return None;
         }
-        // Begin `open` before the timers are cleared. A shutdown finds the locks by their timers.
-        // Without timers, the shutdown waits for `open`.
+        // Begin `open` before the timers are cleared: a shutdown finds the locks by their timers,
+        // and then waits until `open` is dropped.
         let open = self.leases.voters.release_tasks.begin();
         let since = state.kept.forget_names();
         let (parts, may_hold): (Vec<_>, Vec<_>) = state.kept.take_all().into_iter().unzip();
@@ -298,7 +298,7 @@ impl Locks {
     fn send_renewals(self: &Arc<Self>) -> Option<Batch> {
         let mut state = self.state();
         self.leases.schedule.clear(&mut state.renew);
-        // Read `t0` before the first send: each node counts the ttl from a later moment.
+        // Read the clock before the first send: each node's ttl must begin later than `t0`.
         let t0 = self.now();
         let sent = state.kept.tenancy.renew(t0);
         if sent.is_empty() {
@@ -382,8 +382,8 @@ impl Locks {
     where
         T: FnOnce(&mut SessionGrants) -> Vec<(Grant, NodeSet)>,
     {
-        // Begin `open` before the timers are cleared. A shutdown finds the locks by their timers.
-        // Without timers, the shutdown waits for `open`.
+        // Begin `open` before the timers are cleared: a shutdown finds the locks by their timers,
+        // and then waits until `open` is dropped.
         let open = self.leases.voters.release_tasks.begin();
         let taken = take(&mut state.kept);
         if state.kept.is_empty() {

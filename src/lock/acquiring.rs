@@ -1,4 +1,4 @@
-//! Code that all acquisitions share: it ends them at a shutdown, and records their latency.
+//! What all acquisitions have in common: they end at a shutdown, and their latency is recorded.
 
 use std::sync::Arc;
 
@@ -16,13 +16,14 @@ use crate::spans;
 use crate::words::listed;
 
 impl Inner {
-    /// A request for these names, without a note. It gets its ticket when it begins.
+    /// A request for these names, without a note. Its acquisition makes the ticket when it begins.
     pub(super) fn claimant<'a>(&'a self, names: &'a Arc<[Name]>, rules: &'a Rules, who: ClaimKind<'a>) -> Claimant<'a> {
         let (voters, queue, shut) = (&self.leases.voters, &self.queue, &self.shut);
         Claimant { voters, queue, names, told: names, who, rules, may_have_note: false, ticket: None, shut }
     }
 
-    /// Acquires the names, and passes the grant to `hold`. `all` is an error if a name is bad.
+    /// Acquires the names of `all`, and passes the grant to `hold`. `all` is an error if a name is
+    /// bad.
     pub(super) async fn acquire<T>(
         &self,
         all: Result<Claimant<'_>>,
@@ -65,8 +66,8 @@ impl Inner {
         acquired
     }
 
-    /// Returns `acquired`, unless a shutdown has begun. The shutdown may have missed this new lock,
-    /// so `give_up` ends the lock here. The shutdown waits until `open` is dropped.
+    /// Returns `acquired`, unless a shutdown has begun. A shutdown may have missed this new lock,
+    /// so `give_up` ends it here. The shutdown waits until `open` is dropped.
     pub(super) fn unless_shut<T>(&self, acquired: T, open: Open, give_up: impl FnOnce(T)) -> Result<T> {
         if !self.shut.is_cancelled() {
             return Ok(acquired);
@@ -82,7 +83,8 @@ impl Inner {
         self.leases.voters.ticket().saturating_sub(ago)
     }
 
-    /// Acquires the names as one lock, or as a [`Set`] if the caller waits for several names.
+    /// Acquires the names in one claim, or as a [`Set`] if the caller waits and there are several
+    /// names.
     pub(super) async fn try_until(&self, all: Claimant<'_>, patience: Patience) -> Result<(Grant, Open)> {
         match patience {
             Patience::Until(end) if all.names.len() > 1 => Box::pin(Set { inner: self, all }.until(end)).await,
@@ -91,7 +93,8 @@ impl Inner {
     }
 }
 
-/// Records the latency of an acquisition when this value is dropped, so also after a cancel.
+/// Records the latency of an acquisition when this value is dropped, even if the call was
+/// cancelled.
 struct Timing<'a> {
     inner: &'a Inner,
     class: Class,

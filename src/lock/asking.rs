@@ -1,5 +1,5 @@
-//! The names that callers of one session are acquiring. No two callers acquire the same name at
-//! once.
+//! The names that callers of one session are acquiring now. No two of these callers acquire the
+//! same name at once.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::words::listed;
 pub(super) struct Asking {
     names: Mutex<HashSet<Name>>,
     changed: Notify,
-    /// The most names that the session may hold or be acquiring at one time.
+    /// The most names that the session may hold or acquire at one time.
     most: usize,
 }
 
@@ -40,7 +40,7 @@ impl Asking {
         Self { names: Mutex::default(), changed: Notify::new(), most }
     }
 
-    /// Decides what a caller of the session must do to get the names that the session lacks.
+    /// Decides the next step of a caller of the session that wants `names`.
     pub(super) fn begin(&self, locks: &Locks, names: &[Name]) -> Result<Turn<'_>> {
         let mut asked = self.names();
         let Some(missing) = locks.missing(names) else {
@@ -61,7 +61,8 @@ impl Asking {
         Ok(Turn::Ask(Asked { asking: self, names: missing.into() }))
     }
 
-    /// Resolves when any acquisition of this session ends after this call.
+    /// Resolves when an acquisition of this session ends. Counts from this call, not from the first
+    /// poll.
     pub(super) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }

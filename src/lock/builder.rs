@@ -33,31 +33,32 @@ impl QuorumBuilder {
     /// the characters `a-z A-Z 0-9 _ . -`. Default: `default`.
     ///
     /// Give each quorum of a process a name of its own. Quorums with the same name share their
-    /// metrics, so a gauge such as `quorumlock_node_up` shows the value that any of them set last.
+    /// metrics: a gauge such as `quorumlock_node_up` shows the value that was set last, by any of
+    /// these quorums.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.settings.quorum = name.into();
         self
     }
 
-    /// Adds one node, which must be a master, independent of the other nodes. Its address is one of
+    /// Adds one node, which must be a master that is independent of the other nodes. Its address is
+    /// one of
     ///
     /// * `redis://[user[:password]@]host[:port][/database]`, plain text,
     /// * `rediss://...[?ca=file&cert=file&key=file&server_name=name]`, the same over TLS. The query
     ///   sets [`Tls`] options of this node: authorities, the client's certificate with its key, and
-    ///   the name in the server's certificate. These options override the options of
-    ///   [`tls`](Self::tls).
+    ///   the name in the server's certificate. These options override those of [`tls`](Self::tls).
     /// * `redis+unix://[user[:password]@]/path/to/socket[?db=database]`, on Unix.
     ///
     /// The default port is 6379, and the default database 0. User and password are percent-encoded,
-    /// and never shown. With [`credentials`](Self::credentials) you can omit both.
+    /// and never shown. If you set [`credentials`](Self::credentials), you can omit both.
     ///
     /// The node's name in the [list](Self::list_name) is its address without scheme, user and
     /// options (`eu.example:6379`). The option `?name=eu` of any address, or
     /// [`node_named`](Self::node_named), sets another name.
     ///
     /// Nodes are trusted. A node that sends replies without end can fill this process's memory.
-    /// With fred, arrays with hundreds of nested levels can end the process with a stack overflow:
-    /// fred's parser, redis-protocol 6, has no limit for the size or the depth of replies. redis-rs
+    /// With fred, a reply with hundreds of nested arrays can end the process by a stack overflow:
+    /// fred's parser, redis-protocol 6, limits neither the size nor the depth of replies. redis-rs
     /// refuses replies with more than a hundred levels.
     pub fn node(mut self, address: impl Into<String>) -> Self {
         self.settings.nodes.push(NodeAddress::unnamed(address.into()));
@@ -78,25 +79,25 @@ impl QuorumBuilder {
         self
     }
 
-    /// The name of this client's list of nodes. A list has a name, the nodes' names and
-    /// [`max_ttl`](Self::max_ttl). The list's name has 1 to 64 printable ASCII characters and no
-    /// space. Default: `default`.
+    /// The name of this client's list of nodes: 1 to 64 printable ASCII characters and no space.
+    /// Default: `default`. The list consists of this name, the nodes' names and
+    /// [`max_ttl`](Self::max_ttl).
     ///
     /// Clients that may want the same locks must have the same list. A node keeps one list in
     /// force, and votes only for clients of this list. The list stays in force while its clients
-    /// are connected, and for `max_ttl` and 15 s more. Meanwhile, clients with another list *of the
-    /// same name* acquire nothing: otherwise two clients could hold one lock, each by its own
-    /// quorum.
+    /// are connected, and for `max_ttl` and 15 s more. While it is in force, clients with another
+    /// list *of the same name* acquire nothing: otherwise two clients could hold one lock, each by
+    /// its own quorum.
     ///
-    /// If the lists have different names, each client acquires locks from the nodes that have its
-    /// list in force, if these are a quorum. Use different names only if the clients never want the
-    /// same locks.
+    /// Clients whose lists have different names do not stop each other: each acquires locks if its
+    /// list is in force on a quorum of its nodes. Use different names only if the clients never
+    /// want the same locks.
     pub fn list_name(mut self, name: impl Into<String>) -> Self {
         self.settings.list = name.into();
         self
     }
 
-    /// The options of all locks that do not set their own options.
+    /// The options of all locks that get no options of their own.
     pub fn options(mut self, options: LockOptions) -> Self {
         self.settings.options = options;
         self
@@ -127,14 +128,14 @@ impl QuorumBuilder {
     /// Use formats if several tenants of a program use the same names: give each tenant a quorum
     /// with its own format. Different names never get the same key. A Redis user can be limited to
     /// the keys of one tenant (`~quorumlock:{acme/*`). Clients with different formats share the
-    /// nodes' records and the list. Clients with different [key prefixes](Self::key_prefix) do not
-    /// share them. The text around `{name}` has 512 bytes at most, without `{`, `}` and NUL.
+    /// nodes' records and lists. Clients with different [key prefixes](Self::key_prefix) share
+    /// neither. The text around `{name}` may have 512 bytes, and no `{`, `}` or NUL.
     ///
     /// Most calls return the formatted name, such as `acme/orders`, as
-    /// [`Lease::name`](crate::Lease::name) does. By this name, a client without a format can use
-    /// the same lock. But [`Session::held`](crate::Session::held), [`Conflict`](crate::Conflict)
-    /// and [`Quorum::held_names`] return the names without the format, so that you can pass these
-    /// names to other calls. `held_names` lists only names of this format.
+    /// [`Lease::name`](crate::Lease::name) does. A client without a format can use the same lock by
+    /// this name. But [`Session::held`](crate::Session::held), [`Conflict`](crate::Conflict) and
+    /// [`Quorum::held_names`] return the names without the format, so that you can pass these names
+    /// to other calls. `held_names` lists only names of this format.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -154,27 +155,28 @@ impl QuorumBuilder {
     }
 
     /// The first part of the connections' names in the servers' `CLIENT LIST`. Default
-    /// `quorumlock`. The whole name is `NAME:VERSION:LIST:HASH:HOST/PID/UUID`: this library's
-    /// version, the name and the hash of the list of nodes, and the client's id. Owner ids of this
-    /// client's locks begin with the client's id. `quorumlock clients` reads the connections'
-    /// names.
+    /// `quorumlock`. The whole name is `NAME:VERSION:LIST:HASH:HOST/PID/UUID`. After this first
+    /// part come this library's version, the name and the hash of the list of nodes, and the
+    /// client's id. The client's id is also the first part of the owner ids of its locks.
+    /// `quorumlock clients` reads the connections' names.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.settings.client_name = name.into();
         self
     }
 
-    /// The longest ttl of any lock. Default 60 s; at most 24 h. A lock with a longer ttl is
+    /// The longest ttl of any lock. Default 60 s; at most 24 h. Options with a longer ttl are
     /// refused.
     ///
-    /// `max_ttl` is also the time of the *restart guard*: a node may have forgotten locks if it
-    /// restarted or lost data, or if its clock was stepped. Such a node does not vote on claims
-    /// until this time has passed. New servers also wait for this time, unless [`Quorum::init`] was
-    /// called, or they have run for longer than 1.25 `max_ttl`. Zero switches the guard off, for
-    /// tests and demos: a restarted node can then grant a lock twice.
+    /// `max_ttl` is also the time of the *restart guard*. A node that restarted or lost data may
+    /// have forgotten locks, and a node whose clock was stepped may have ended locks early. Such a
+    /// node does not vote on claims until `max_ttl` has passed. New servers also wait for this
+    /// time, unless [`Quorum::init`] was called, or they have run for longer than 1.25 `max_ttl`.
+    /// Zero switches the guard off, for tests and demos: without the guard, a restarted node can
+    /// grant a lock twice.
     ///
     /// `max_ttl` is part of the [list](Self::list_name), so all clients must have the same value.
     ///
-    /// The guard does not notice [every loss](crate::Doubt#what-cannot-be-seen).
+    /// The restart guard does not notice [every loss](crate::Doubt#what-cannot-be-seen).
     pub fn max_ttl(mut self, longest: Duration) -> Self {
         self.settings.max_ttl = longest;
         self
@@ -183,7 +185,7 @@ impl QuorumBuilder {
     /// Makes an onlooker, which never acquires locks. [`inspect`](Quorum::inspect),
     /// [`members`](Quorum::members), [`revoke`](Quorum::revoke) and
     /// [`force_release`](Quorum::force_release) work. An onlooker makes no records and puts no list
-    /// in force, so it may connect to any client's nodes. [`Quorum::init`] needs an onlooker.
+    /// in force, so it may connect to the nodes of any clients. [`Quorum::init`] needs an onlooker.
     pub const fn onlooker(mut self) -> Self {
         self.settings.onlooker = true;
         self
@@ -196,16 +198,16 @@ impl QuorumBuilder {
     }
 
     /// The TLS options of nodes whose addresses begin with `rediss://`. Default: the system's
-    /// authorities are trusted, and the client has no certificate. The files are read when the
-    /// quorum is opened, before anything is sent, and again at each connection.
+    /// authorities are trusted, and the client has no certificate. Certificate files are read when
+    /// the quorum is opened, before anything is sent, and again at each connection.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.settings.tls = tls;
         self
     }
 
     /// The provider of user and password, for nodes whose addresses have no password. It is a
-    /// [`PasswordFile`](crate::PasswordFile) or a [type of your own](CredentialsProvider). Each new
-    /// connection asks the provider again.
+    /// [`PasswordFile`](crate::PasswordFile) or a [type of your own](CredentialsProvider), and is
+    /// called for each new connection.
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
         self.settings.credentials = Some(Arc::new(provider));
         self
@@ -226,24 +228,25 @@ impl QuorumBuilder {
         self
     }
 
-    /// How many callers of this process may hold one name or wait for the name at one time. Default
-    /// 65,536. Further callers get `Contended`.
+    /// How many callers of this process may hold one name or wait for it at one time. Default
+    /// 65,536. If there are more callers, they get `Contended`.
     pub fn max_callers(mut self, most: usize) -> Self {
         self.settings.max_callers = most;
         self
     }
 
-    /// Connects, and returns when a quorum of nodes is connected and checked. Other nodes join
-    /// later.
+    /// Connects, and returns when a quorum of nodes is connected and checked. The other nodes join
+    /// when they can be reached.
     ///
-    /// This call describes the metrics to the installed recorder, so install your recorder first.
+    /// This call describes the metrics to the installed recorder, so install a recorder before this
+    /// call.
     ///
     /// The quorum lives on the runtime of this call. When that runtime has ended, every call fails
     /// with `Config`: connect once per runtime.
     ///
-    /// A process that forks must connect after the fork, in each child. A child has the sockets and
+    /// If a process forks, connect after the fork, in each child. A child inherits the sockets and
     /// the identity of its parent's quorum, but no task of the quorum runs in the child. So the
-    /// child could end a lock of the parent, or look like the holder of the lock.
+    /// child could end a lock of the parent, or look like the lock's holder.
     ///
     /// # Errors
     /// `Config` if a setting is invalid, if two addresses lead to the same server, or outside of a
@@ -260,8 +263,8 @@ impl QuorumBuilder {
         Ok(quorum)
     }
 
-    /// Starts to connect and returns at once. Use `open` for services that must start while nodes
-    /// are down, and for tools that look at nodes one by one.
+    /// Starts to connect and returns at once. Use this for services that must start even if nodes
+    /// are down, and for tools that look at single nodes.
     ///
     /// # Errors
     /// `Config` if a setting is invalid, or outside of a Tokio runtime.
@@ -277,8 +280,8 @@ impl QuorumBuilder {
     }
 
     /// A quorum over Redis nodes, with the caller's own connections and host, for simulations. The
-    /// dialers' addresses name the nodes. `wrap` gets each node with its number, and returns the
-    /// node that the quorum uses. Starts to connect and returns at once.
+    /// nodes' names come from the dialers' addresses. `wrap` gets each node with its number, and
+    /// returns the node that the quorum uses. Starts to connect and returns at once.
     ///
     /// # Errors
     /// `Config` if a setting is invalid, or for no node or more than 64.
@@ -422,7 +425,7 @@ fn membership(settings: &Settings, rules: &Rules, names: Vec<Arc<str>>) -> Membe
     Membership { list, names, round_timeout, onlooker }
 }
 
-/// The metrics of this quorum. Call this function before the nodes register their metrics: it
+/// The metrics of this quorum. Call this before the nodes register their metrics, since it
 /// describes all metrics to the recorder.
 fn meters(settings: &Settings, nodes: usize) -> Meters {
     let size = Size::of(u32::try_from(nodes).unwrap_or(u32::MAX));
@@ -442,7 +445,7 @@ fn leases(
     Leases::start(voters, again)
 }
 
-/// The client's id: `host/pid/uuid`. The random part cannot be guessed.
+/// The client's id: `host/pid/uuid`. Nobody can guess the random `uuid`.
 fn client(host: &dyn Host) -> String {
     let random = (u128::from(host.random()) << 64) | u128::from(host.random());
     let uuid = uuid::Builder::from_random_bytes(random.to_be_bytes()).into_uuid();
@@ -451,7 +454,8 @@ fn client(host: &dyn Host) -> String {
 
 /// The name of a client's connections. `CLIENT SETNAME` accepts printable characters only.
 fn connection_name(settings: &Settings, hash: &str, client: &str) -> Arc<str> {
-    // The name is split at colons from both ends, so only the list, in the middle, may have colons.
+    // `quorumlock clients` splits this text at colons from both ends. So only the list's name, in
+    // the middle, may have colons.
     let (name, list, version) = (settings.client_name.replace(':', "?"), &settings.list, env!("CARGO_PKG_VERSION"));
     let printable = |letter: char| if letter.is_ascii_graphic() { letter } else { '?' };
     format!("{name}:{version}:{list}:{hash}:{client}").chars().map(printable).collect::<String>().into()

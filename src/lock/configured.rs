@@ -6,12 +6,12 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 
 impl Config {
-    /// A builder with these settings, and defaults for settings that are not set. The password file
-    /// is read now, and again at each connection.
+    /// A builder with these settings. Settings that are not set have their defaults. The password
+    /// file is read now, and again at each connection.
     ///
     /// # Errors
-    /// `Config` if user, password and address of a node contradict each other, if the environment
-    /// variable of a password is not set, or if a password file cannot be read.
+    /// `Config` if user, password and address of a node contradict each other, if an environment
+    /// variable that should have a password is not set, or if the password file cannot be read.
     pub fn builder(&self) -> Result<QuorumBuilder> {
         let (addresses, password) = self.addresses()?;
         let nodes = self.nodes.iter().zip(addresses);
@@ -34,7 +34,7 @@ impl Config {
 
 impl QuorumBuilder {
     /// A builder with the settings in the environment: [`Config::from_env`] lists the variables.
-    /// Calls on the builder add settings, or override settings of the environment.
+    /// Calls on the builder override settings of the environment, but add nodes to its nodes.
     ///
     /// # Errors
     /// `Config` for an invalid variable, or if a password file cannot be read. If
@@ -57,8 +57,8 @@ impl QuorumBuilder {
 }
 
 impl Quorum {
-    /// Connects to the nodes that the environment names, with the other settings in the
-    /// environment: [`Config::from_env`] lists the variables.
+    /// Connects to the nodes in the environment, with the other settings in the environment:
+    /// [`Config::from_env`] lists the variables.
     ///
     /// # Errors
     /// `Config` for an invalid variable, or if `QUORUMLOCK_NODES` names no node; otherwise as

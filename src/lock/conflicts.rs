@@ -1,4 +1,4 @@
-//! Adds to an error the names that others hold, and their holders.
+//! Adds to an error which of its names are held, and by which holders.
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ impl Inner {
         error.with_conflicts(given.collect())
     }
 
-    /// The conflict, with the name as callers write it. `None` if the name does not fit the key
-    /// format.
+    /// The conflict, with its name without the key format, as callers write it. `None` if the name
+    /// does not fit the key format.
     fn as_given(&self, conflict: Conflict) -> Option<Conflict> {
         Some(Conflict { name: self.settings.told(&conflict.name)?, ..conflict })
     }

@@ -14,7 +14,7 @@ use crate::config::LockOptions;
 use crate::error::{Error, Result};
 
 /// An election: at most one candidate leads at a time, across all clients of the same nodes.
-/// Observers see who leads, and the value that the leader proclaimed.
+/// Observers see which candidate leads, and the value that it proclaimed.
 ///
 /// An election on `x` is the lock `x`: the leader holds that lock, so an election and a lock on one
 /// name exclude each other. All guarantees for locks hold for leaders too. Observers see new
@@ -65,7 +65,8 @@ impl Quorum {
 }
 
 impl Election {
-    /// Waits for `timeout` at most until this caller leads. Candidates lead in order of arrival.
+    /// Waits until this caller leads, for `timeout` at most. Candidates lead in the order in which
+    /// they called this.
     ///
     /// # Errors
     /// As [`QuorumLock::acquire`]: `Timeout` if others led until the time ended.
@@ -87,16 +88,16 @@ impl Election {
         self.campaign(self.lock.rules.wait).await
     }
 
-    /// Waits until this caller leads, runs `body`, and resigns. Drops the body once the lead is
-    /// lost.
+    /// Waits until this caller leads, runs `body`, and resigns. If the lead (the office) is lost,
+    /// drops the body.
     ///
-    /// The body gets a view of the lead (the office), with which it can proclaim a value. The body
-    /// owns this view, and may clone it and give it to tasks. No view keeps the office after the
-    /// body has ended.
+    /// The body gets a view of the office, with which it can proclaim a value. The body owns this
+    /// view, and may clone it and give it to tasks. No view keeps the office after the end of the
+    /// body.
     ///
     /// # Errors
-    /// As [`campaign`](Self::campaign), and `Lost` if the office was lost before the body ended. A
-    /// resignation that no quorum confirms is no error here, but a warning in the log.
+    /// As [`campaign`](Self::campaign), and `Lost` if the office was lost before the body ended. If
+    /// no quorum confirms the resignation, the log has a warning, but the call succeeds.
     ///
     /// # Cancel safety
     /// Safe: the body is dropped, and the office is given up in the background.
@@ -165,21 +166,20 @@ impl Election {
     /// of a leader follows a newer one. The stream may skip a leader or a value that is soon
     /// replaced. It has no item for the time when nobody leads.
     ///
-    /// A quorum of nodes has named each leader in the stream. But that leader may have lost the
-    /// office by the time you read the item. So work that only one leader may do still needs the
-    /// token.
+    /// A quorum of nodes has named each leader in the stream. But a leader may have lost the office
+    /// by the time you read its item. So work that only one leader may do still needs the token.
     ///
-    /// Nodes publish a message after a change, and the stream then asks all nodes who leads. So it
-    /// shows a change about one round trip after the nodes have stored the change. The stream
-    /// trusts only the replies of a quorum, and no published message. It asks at most every 30 ms,
-    /// however many messages arrive. Messages may be lost, so it also asks every 2.5 to 5 s, at
-    /// random times, and when the leader's hold ends. If the Redis user of this client or of the
-    /// leader has no right to the channel (`&quorumlock:*`), the stream shows a change after up to
-    /// 5 s. A node that hangs delays an item by up to the round timeout.
+    /// After a change, nodes publish a message, and the stream asks all nodes which owner leads. So
+    /// it shows a change about one round trip after the nodes have stored it. The stream trusts
+    /// only the replies of a quorum, and no published message. It asks at most every 30 ms, however
+    /// many messages arrive. Messages may be lost, so it also asks every 2.5 to 5 s, at random
+    /// times, and when the leader's hold ends. If the Redis user of this client or of the leader
+    /// has no right to the channel (`&quorumlock:*`), the stream may show a change up to 5 s late.
+    /// A node that hangs delays an item by up to the round timeout.
     ///
-    /// While a client observes any name, it has one more connection to each node.
+    /// While a client observes names, it has one more connection to each node.
     ///
-    /// The stream sends requests only while it is polled. When it is polled again after a pause, it
+    /// The stream sends requests only while it is polled. If it is polled again after a pause, it
     /// continues with the present state.
     ///
     /// The stream ends at a shutdown of the quorum, or if it is polled outside of a Tokio runtime.

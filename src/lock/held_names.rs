@@ -13,7 +13,7 @@ use crate::error::{NodeReport, Result};
 use crate::node::{Fault, FaultKind, Inspection, Name};
 use crate::protocol::{Inspected, Pages, Survey, Voters};
 
-/// The most names about which one node is asked at once. The queue of requests to the node must
+/// The most names about which the nodes are asked at once. The queues of requests to nodes must
 /// keep room for other callers.
 const SLICE: usize = 256;
 
@@ -21,10 +21,10 @@ const SLICE: usize = 256;
 pub struct HeldNames {
     inner: Arc<Inner>,
     pages: Pages,
-    /// Names whose reports were read. They are skipped later: several nodes list the same name, and
-    /// one node may list a name twice.
+    /// Names whose reports were read. If they are listed again, they are skipped: several nodes
+    /// list the same name, and one node may list a name twice.
     seen: BTreeSet<Name>,
-    /// Names that no node reported as held, and for which no quorum answered.
+    /// Names that no node reported as held, and about which fewer nodes than a quorum answered.
     missed: BTreeSet<Name>,
 }
 
@@ -33,9 +33,9 @@ impl Quorum {
     /// [`key_format`](crate::QuorumBuilder::key_format), the list has the names without the format,
     /// as [`inspect`](Self::inspect) takes them, and leaves out names of other formats.
     ///
-    /// To list the names, each node goes through all its keys, a thousand at a time (`SCAN`), so
-    /// that other callers wait for a millisecond or two at most. Holders may change during the
-    /// listing, so no program should base decisions on the list.
+    /// To list the names, each node goes through all its keys (`SCAN`). It does so a thousand keys
+    /// at a time, so that other callers wait for a millisecond or two at most. Holders may change
+    /// during the listing, so a program must not base decisions on the list.
     ///
     /// # Examples
     /// ```
@@ -66,18 +66,17 @@ impl Quorum {
 impl HeldNames {
     /// The next page of names, sorted, with the nodes' reports about each name. `None` after the
     /// last page. A page may be empty. A name that is held during the whole listing is returned
-    /// once. A name that is acquired or released during the listing is returned at most once.
+    /// once. A name that is held only for a part of this time may be missing.
     ///
-    /// If nodes hang, a page takes up to one round timeout, and one more round timeout for each 256
-    /// of its names.
+    /// If nodes hang, a page takes up to one round timeout, and one more for each 256 of its names.
     ///
     /// # Errors
-    /// `Config` outside of a Tokio runtime, `Closed` after a shutdown. Nodes that do not answer are
-    /// no errors: [`unread`](Self::unread) lists these nodes, and [`missed`](Self::missed) lists
-    /// the names for which too few nodes answered.
+    /// `Config` outside of a Tokio runtime, `Closed` after a shutdown. A node that does not answer
+    /// is no error: [`unread`](Self::unread) lists these nodes, and [`missed`](Self::missed) lists
+    /// the names about which too few nodes answered.
     ///
     /// # Cancel safety
-    /// Safe: the next call finds again the names that were not returned.
+    /// Safe: the next call returns the page that a cancelled call did not return.
     pub async fn next(&mut self) -> Result<Option<Vec<(String, Inspected)>>> {
         self.inner.usable()?;
         let (voters, patience) = (&self.inner.leases.voters, self.inner.rules.round_timeout);
@@ -88,7 +87,8 @@ impl HeldNames {
         self.pages.turned(turned);
         let held = new.into_iter().zip(looked).filter_map(|(name, survey)| self.read(name, &survey));
         let mut page: Vec<_> = held.collect();
-        // With the key format, names may have another order than without it.
+        // `names` is in the order of the names with the key format. Without the format, their order
+        // may differ.
         page.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(Some(page))
     }
@@ -114,30 +114,31 @@ impl HeldNames {
         self.pages.looked_at
     }
 
-    /// The nodes that did not list all their names, each with the reason.
+    /// The nodes whose names were not all listed, each with the reason.
     #[must_use]
     pub fn unread(&self) -> Vec<NodeReport> {
         self.pages.unread()
     }
 
-    /// Names that a node listed, but for which no quorum of nodes answered. They may be held.
+    /// Names that a node listed, but about which fewer nodes than a quorum answered. They may be
+    /// held.
     #[must_use]
     pub fn missed(&self) -> Vec<String> {
         let told = self.missed.iter().filter_map(|name| self.inner.settings.told(name.text()));
         told.map(|text| text.to_string()).collect()
     }
 
-    /// After the last page: whether the listing has all names that were held during the whole
-    /// listing. A held name is on a quorum of nodes, so this needs a full list from at least one
-    /// node of each quorum, and no missed name.
+    /// Call this after the last page. Whether all names were listed that were held during the whole
+    /// listing. A held name is on a quorum of nodes. So at least one node of each quorum must have
+    /// listed all its names, and no name may be [`missed`](Self::missed).
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.unread().len() < self.inner.leases.voters.size.quorum() as usize && self.missed.is_empty()
     }
 }
 
-/// Whether a reply shows who holds the name, or that nobody does. A rejection shows that nobody
-/// does, because the key belongs to another program. A missing right (`NOPERM`) shows nothing.
+/// Whether a reply shows which owner holds the name, or that it is free. A rejection shows that it
+/// is free, because the key belongs to another program. A missing right (`NOPERM`) shows nothing.
 fn tells(said: &Result<Inspection, Fault>) -> bool {
     said.as_ref()
         .err()

@@ -11,23 +11,25 @@ use crate::protocol::{Pages, Voters, answers};
 use crate::rules::list::Record;
 
 impl Quorum {
-    /// Declares that the servers of all nodes are new: these servers never served a client of these
-    /// locks, and did not replace a server that did. The servers then vote at once, and do not wait
-    /// for [`max_ttl`](crate::QuorumBuilder::max_ttl).
+    /// Declares that the servers of all nodes are new: they never served a client of these locks,
+    /// and did not replace a server that did. After this call, they vote without waiting for
+    /// [`max_ttl`](crate::QuorumBuilder::max_ttl).
     ///
     /// Call `init` once, by hand, before the first client connects. Use an onlooker
     /// ([`QuorumBuilder::onlooker`](crate::QuorumBuilder::onlooker) and
     /// [`open`](crate::QuorumBuilder::open)): any other quorum makes records on the nodes when it
-    /// connects, and then `init` fails. **Never put this call into a script that may run twice**:
-    /// in the second run, servers that lost their data would grant locks that are still held.
+    /// connects, and if there are records, `init` fails. **Never put this call into a script that
+    /// may run twice**: in the second run, servers that lost their data would grant locks that are
+    /// still held.
     ///
-    /// The call first checks that every node answers, and has no record and no key with the prefix.
+    /// Before the call writes anything, it checks that every node answers, and has no record and no
+    /// key with the prefix.
     ///
     /// # Errors
-    /// `Unavailable` if a node does not answer, has a record or has keys: then nothing was written.
+    /// `Unavailable` if a node does not answer, has a record or has keys: nothing was written.
     /// `Unavailable` also if a node did not confirm its new record: the nodes that confirmed are
-    /// ready, and the others vote after `max_ttl`. `Config` outside of a Tokio runtime, `Closed`
-    /// after a shutdown.
+    /// ready, and the others vote after `max_ttl`. (The message says which of the two.) `Config`
+    /// outside of a Tokio runtime, `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// If the call is cancelled, some nodes may be ready. The others vote after `max_ttl`.

@@ -1,4 +1,4 @@
-//! The trait objects that a provider hands out besides plain locks.
+//! The traits of the semaphores and reader-writer locks that a provider hands out.
 
 use std::fmt;
 use std::future::{Future, ready};

@@ -19,7 +19,7 @@ use crate::protocol::Queue;
 pub const MAX_NAMES: usize = 1_000;
 
 pub(super) struct Inner {
-    /// A number that no other quorum of this process has.
+    /// The number of this quorum in this process. No other quorum has the same number.
     pub(super) number: u64,
     pub(super) leases: Arc<Leases>,
     pub(super) host: Arc<dyn Host>,
@@ -71,8 +71,8 @@ impl Inner {
         self.settings.name(text)
     }
 
-    /// The names, sorted and without duplicates. All sets of names must wait for their names in the
-    /// same order, so that they do not deadlock.
+    /// The names, sorted and without duplicates. All sets must wait for their names in the same
+    /// order, so that they do not deadlock.
     pub(super) fn names(&self, texts: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Arc<[Name]>> {
         let mut names = BTreeSet::new();
         for text in texts {

@@ -9,7 +9,7 @@ use crate::lease::{Lease, LockGuard, Released};
 pub const MAX_VALUE: usize = 65_536;
 
 /// A view of the office of a [`Leader`]. Cheap to clone. Keeping the view does not keep the office.
-/// Each view can [proclaim](Self::proclaim) a value for the leader.
+/// The leader's value can be [proclaimed](Self::proclaim) through each view.
 ///
 /// The view has all methods of [`Lease`], such as [`token`](Lease::token) and
 /// [`lost`](Lease::lost).
@@ -25,11 +25,12 @@ impl Deref for LeaderLease {
 }
 
 impl LeaderLease {
-    /// Publishes a value to all [observers](crate::Election::observe), such as the address of this
-    /// leader. A value is text of up to [`MAX_VALUE`] bytes without NUL. It replaces the earlier
-    /// value, and ends with the office. Returns once a quorum of nodes has stored the value.
+    /// Publishes a value, such as the address of this leader, to all
+    /// [observers](crate::Election::observe). The value is text of up to [`MAX_VALUE`] bytes
+    /// without NUL. It replaces the earlier value, and is removed at the end of the office. Returns
+    /// once a quorum of nodes has stored the value.
     ///
-    /// A node that forgot the value gets it again with a later renewal.
+    /// A node that does not have the value gets it with the next renewal.
     ///
     /// # Errors
     /// `Config` for a value that is too long or contains NUL. `Lost` if the office was lost.
@@ -37,7 +38,7 @@ impl LeaderLease {
     /// not see the value.
     ///
     /// # Cancel safety
-    /// The first poll sends the value. So some nodes may store it, even if the call is cancelled.
+    /// The first poll sends the value. So nodes may store it even if the call is cancelled.
     pub async fn proclaim(&self, value: impl AsRef<str>) -> Result<()> {
         let value = value.as_ref();
         if value.len() > MAX_VALUE {

@@ -1,4 +1,5 @@
-//! Observes who leads. Nodes publish a message after a change, and the observer then asks them.
+//! Observes which owner leads. Nodes publish a message after a change, and the message makes the
+//! observer ask them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +13,8 @@ use crate::error::Result;
 use crate::protocol::{Inspected, Observing};
 use crate::rules::{Backoff, Tick};
 
-/// A published message can be lost. So observers also ask after a random time between half of this
-/// time and all of it.
+/// A published message can be lost. So observers also ask without a message, after a random time
+/// between half of this time and all of it.
 const RARELY: Duration = Duration::from_secs(5);
 
 /// One leader, and the value that it proclaimed.
@@ -28,14 +29,14 @@ pub struct Leadership {
     pub value: String,
 }
 
-/// Asks who leads: when a node publishes a change, when a hold expires, and at random times. It
-/// makes one inspection at a time, however many nodes publish.
+/// Asks which owner leads: when a node publishes a change, when a hold expires, and at random
+/// times. It makes one inspection at a time, however many nodes publish.
 pub(super) struct Observer {
     inner: Arc<Inner>,
     observing: Observing,
-    /// The last token that the observer saw, and the number of the leader's value.
+    /// The token of the last leader in the stream, and the number of its value.
     last: Option<(u64, u32)>,
-    /// When to ask again if no message comes before.
+    /// When to ask again if no message comes earlier.
     due: Tick,
 }
 
@@ -80,7 +81,7 @@ impl Observer {
         Inspected::new(voters, &survey)
     }
 
-    /// The leader, unless the observer has already seen this state or a newer one.
+    /// The leader, if its token or its value is newer than what the stream returned last.
     fn news(&mut self, seen: &Inspected) -> Option<Leadership> {
         let (leader, told) = (seen.holder()?, seen.description()?);
         let this = Some((told.token, told.number));

@@ -23,12 +23,13 @@ impl Session {
         }
     }
 
-    /// Waits until no other caller of the session acquires one of these names. Then acquires the
-    /// names that the session still lacks.
+    /// Waits until no other caller of the session is acquiring one of these names. Then acquires
+    /// those that the session does not hold.
     async fn acquire_in_turn(&self, names: &Arc<[Name]>, patience: Patience) -> Result<()> {
         let Core { asking, locks, .. } = &*self.core;
         loop {
-            // Subscribe before the check, so as not to miss the end of another acquisition.
+            // Subscribe before the check. Otherwise this caller could miss the end of another
+            // acquisition.
             let changed = asking.changed();
             let others = match asking.begin(locks, names)? {
                 Turn::Held => return Ok(()),
@@ -55,8 +56,8 @@ impl Session {
     }
 
     /// Logs a warning if the session has waited for a round timeout, and holds a name that sorts
-    /// after the first awaited name. Another session may hold the awaited name and wait for the
-    /// held name: then both sessions wait until a timeout.
+    /// after the first of `names`. Another session may hold one of `names` and wait for a name of
+    /// this session. In this case, both sessions wait until a timeout.
     async fn warned(
         &self,
         names: &[Name],

@@ -19,7 +19,7 @@ pub struct NodeMembers {
     pub name: Arc<str>,
     /// The run id of the node's server; `None` if there is no connection.
     pub run: Option<String>,
-    /// The node's record, or `None` if it has no record. An error says why the node did not answer.
+    /// The node's record; `None` if the node has none. An error says why the node did not answer.
     pub record: Result<Option<Record>, String>,
 }
 
@@ -32,8 +32,9 @@ pub struct Members {
 }
 
 impl Quorum {
-    /// Asks all nodes for their records. A record says which list is in force on the node, for how
-    /// much longer, and which servers clients see behind each node's name. Nothing is written.
+    /// Asks all nodes for their records. A record shows which list is in force on the node, and for
+    /// how much longer. It also shows which servers clients see behind each node's name. Nothing is
+    /// written.
     ///
     /// Waits for connections up to `connect_timeout`, and for replies up to the round timeout.
     ///
@@ -66,7 +67,8 @@ impl Quorum {
         Ok(Members { nodes: replies.into_iter().enumerate().map(of).collect() })
     }
 
-    /// Waits until each node is connected, or a connection to it has failed once.
+    /// Waits until the first connection to each node has succeeded or failed, for `connect_timeout`
+    /// at most.
     pub(super) async fn all_met(&self) -> &Arc<Voters> {
         let voters = &self.0.leases.voters;
         met(voters, self.0.settings.connect_timeout).await;

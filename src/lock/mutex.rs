@@ -20,8 +20,8 @@ use crate::words::{about, listed};
 /// A lock on one name or several. It has at most one holder across all clients of the same nodes.
 ///
 /// Cheap to clone, `Send` and `Sync`. Every acquisition has an owner of its own: two tasks that use
-/// the same `QuorumLock`, or clones of it, exclude each other. To hold a lock more than once, see
-/// [`owned_by`](Self::owned_by) and [`LockGuard::reenter`].
+/// the same `QuorumLock`, or clones of it, exclude each other. To get several guards of one held
+/// lock, see [`owned_by`](Self::owned_by) and [`LockGuard::reenter`].
 #[derive(Clone)]
 pub struct QuorumLock {
     inner: Arc<Inner>,
@@ -33,7 +33,7 @@ pub struct QuorumLock {
     owner: Option<Owner>,
 }
 
-/// How long a failed call waits for the nodes' reports about which owner holds which name.
+/// How long a call that has failed waits for the nodes' reports on which owner holds which name.
 const EXPLAINING: Duration = Duration::from_millis(500);
 
 /// The longest note of a holder, in bytes.
@@ -58,7 +58,7 @@ impl QuorumLock {
         self.shared()
     }
 
-    /// The same lock, whose holder may publish a note or a value. The first text is `says`.
+    /// The same lock, but its holder publishes a text: a note or a value, which is `says` at first.
     pub(super) fn saying(self, says: Arc<str>) -> Self {
         Self { says: Some(says), ..self }
     }
@@ -73,11 +73,12 @@ impl QuorumLock {
     ///
     /// The nodes keep the note while the lock is held. [`Quorum::inspect`](crate::Quorum::inspect)
     /// and `quorumlock status` show the note, and how long the lock has been held. If another
-    /// caller waits in vain, its error has the note ([`Error::holder_says`]). To fetch the note,
-    /// that call takes up to 500 ms more.
+    /// caller waits in vain, its error has the note ([`Error::holder_says`]). The other caller's
+    /// call takes up to 500 ms more to fetch the note.
     ///
-    /// The note is for people. Each renewal carries the note. The first renewal is sent right after
-    /// the acquisition, and no caller waits for it. Nothing fails if a node cannot store the note.
+    /// The note is for people. Each renewal carries it. The first renewal is sent right after the
+    /// acquisition, and the acquisition does not wait for its replies. If a node cannot store the
+    /// note, nothing fails.
     ///
     /// # Examples
     /// ```
@@ -101,22 +102,24 @@ impl QuorumLock {
         Self { names, says: Some(note.into()), ..self.clone() }
     }
 
-    /// The same lock, acquired by `owner`. An owner that holds the lock may acquire the lock again,
-    /// from anywhere in this process, and gets another guard at once. This sends no request: nodes
-    /// get the number of guards with the next renewal. The last guard frees the lock when it is
+    /// The same lock, acquired by `owner`. An owner that holds the lock may acquire it again, from
+    /// anywhere in this process, and gets another guard at once. This sends no request: nodes get
+    /// the number of guards with the next renewal. The lock is freed when its last guard is
     /// dropped.
     ///
-    /// The owner holds the lock once, with the options and the token of the first acquisition. If
-    /// the lock is lost, all its guards are lost for good. The next acquisition gets a new token.
-    /// It waits until the lost guards are dropped, or until their deadline. So if an outer function
-    /// keeps a lost guard, an inner function that acquires the lock waits for that guard.
+    /// All these guards share one lock, with the options and the token of the first acquisition. If
+    /// the lock is lost, all its guards are lost for good, and the owner's next acquisition gets a
+    /// new token. But this acquisition waits until the lost guards are dropped, or until their
+    /// deadline. So if an outer function keeps a lost guard, an inner function that acquires the
+    /// lock waits for the outer one.
     ///
-    /// If several callers of one owner acquire at the same time, one of them asks the nodes. The
-    /// other callers wait until the first one has the lock or gives up; a
+    /// If several callers of one owner acquire the lock at the same time, one of them asks the
+    /// nodes. The others wait until that caller has the lock or gives up. A
     /// [`try_acquire`](Self::try_acquire) waits for a round timeout at most.
     ///
-    /// Two locks are the same lock only if all their names are the same. An owner that holds a set
-    /// of names, and acquires another set with one of these names, waits for itself.
+    /// Two locks are the same lock if all their names are the same, and only in this case. So an
+    /// owner that holds a set of names, and acquires another set with one of these names, waits for
+    /// itself.
     ///
     /// # Examples
     /// ```
@@ -145,21 +148,21 @@ impl QuorumLock {
 
     /// Acquires the lock, waiting for `timeout` at most.
     ///
-    /// The wait does not shorten the ttl: a caller that waits for a second still gets the whole
-    /// ttl. With a `timeout` of zero the call is a try, and with `Duration::MAX` it waits for ever.
+    /// The wait does not shorten the ttl: after a wait, the holder still gets the whole ttl. With a
+    /// `timeout` of zero the call is a try, and with `Duration::MAX` it waits for ever.
     ///
-    /// A call may take longer than `timeout` in two cases. First, once it is this caller's turn in
-    /// this process, it always makes one whole round of votes, for up to the round timeout. If
-    /// `timeout` ends during that round, the call goes on as a [try](Self::try_acquire). Second, a
-    /// call that fails takes up to 500 ms more if the holder has a [note](Self::describe), or if
-    /// the lock has several names. The error then has the note, or lists [the held
-    /// names](Error::conflicts).
+    /// A call may take longer than `timeout` in two cases. First, when it is this caller's turn
+    /// among the callers of this process, it makes one whole round of votes, for up to the round
+    /// timeout. If `timeout` ends during this round, the call goes on as a
+    /// [try](Self::try_acquire). Second, a call that fails takes up to 500 ms more if the holder
+    /// has a [note](Self::describe), or if the lock has several names. This time is used to put the
+    /// note, or [the held names](Error::conflicts), into the error.
     ///
     /// # Errors
-    /// `Timeout` if others held the lock until the time ended. `Unavailable` if too few nodes could
-    /// vote at the end, or if the votes of a try stayed split. `Contended` if too many callers of
-    /// this process wait already ([`max_callers`](crate::QuorumBuilder::max_callers)); `Config` for
-    /// a bad name or outside of a Tokio runtime; `Closed` after a shutdown.
+    /// `Timeout` if others held the lock until `timeout` ended. `Unavailable` if too few nodes
+    /// could vote when it ended, or if the votes of a try stayed split. `Contended` if too many
+    /// callers of this process wait already ([`max_callers`](crate::QuorumBuilder::max_callers));
+    /// `Config` for a bad name or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Safe: a granted lock is released in the background, and the place in the queue is given up.
@@ -187,8 +190,8 @@ impl QuorumLock {
         }
     }
 
-    /// Adds the holder's note to the error. If the lock has several names, also adds the held
-    /// names.
+    /// Adds the holder's note to the error. If the lock has several names, also adds which of them
+    /// are held.
     async fn explained(&self, error: Error) -> Error {
         let error = match &self.names {
             Ok(names) if names.len() > 1 => {
@@ -237,17 +240,17 @@ impl QuorumLock {
         self.acquire(self.rules.wait).await
     }
 
-    /// Acquires the lock if nobody holds it, without waiting.
+    /// Acquires the lock if it is free. Does not wait for a holder.
     ///
-    /// `None` means that somebody else holds the lock: a quorum of nodes names one holder. (That
-    /// holder may have got the lock just now.) An error means that it is unknown who holds the
-    /// lock. Callers that try at the same moment may split the votes. Each caller then releases its
-    /// votes, and tries again after a random pause, for two round timeouts at most (4 s by
-    /// default).
+    /// `None` means that another owner holds the lock: a quorum of nodes names one holder. (It may
+    /// have got the lock just now.) An error means that it is unknown which owner holds the lock.
+    /// If several callers try at the same moment, they may split the votes. In this case each of
+    /// them releases its votes, and tries again after a random pause, for two round timeouts at
+    /// most (4 s by default).
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes could vote, or votes stayed split; `Config` for a bad name or
-    /// outside of a Tokio runtime; `Closed` after a shutdown.
+    /// `Unavailable` if too few nodes could vote, or if the votes stayed split; `Config` for a bad
+    /// name or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Safe: a granted lock is released in the background.
@@ -255,7 +258,7 @@ impl QuorumLock {
         self.try_until(self.inner.host.now() + self.rules.longest_try()).await
     }
 
-    /// As `try_acquire`, but repeats rounds with split votes until `until`.
+    /// As `try_acquire`, but if votes are split, tries again until `until`.
     pub(super) async fn try_until(&self, until: Tick) -> Result<Option<LockGuard>> {
         match self.acquired(Patience::Try(until)).await {
             Ok(guard) => Ok(Some(guard)),
@@ -264,7 +267,7 @@ impl QuorumLock {
         }
     }
 
-    /// Acquires the lock, runs `body`, and releases the lock. Drops the body once the lock is lost.
+    /// Acquires the lock, runs `body`, and releases the lock. If the lock is lost, drops the body.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire), and `Lost` if the lock was lost before the body ended. If no
@@ -334,12 +337,12 @@ impl QuorumLock {
     async fn acquired(&self, patience: Patience) -> Result<LockGuard> {
         match &self.owner {
             None => self.timed(patience, ClaimKind::Next(self.mode)).await,
-            // Boxed, so that futures of acquisitions without an owner stay small.
+            // Boxed, so that the futures of acquisitions without an `Owner` stay small.
             Some(owner) => Box::pin(self.owned(owner, patience)).await,
         }
     }
 
-    /// Reenters the lock if the owner holds it, else acquires it.
+    /// If the owner holds the lock, adds a guard. Otherwise acquires the lock.
     async fn owned(&self, owner: &Owner, patience: Patience) -> Result<LockGuard> {
         self.inner.usable()?;
         let names = self.names.as_ref().map_err(Error::config)?;
@@ -393,7 +396,7 @@ impl QuorumLock {
         self.inner.acquire(all, &self.rules, patience, |grant, open| self.hold(grant, open)).await
     }
 
-    /// Begins the lease.
+    /// Begins the lease of this grant.
     fn hold(&self, grant: Grant, open: Open) -> Result<LockGuard> {
         let guard = LockGuard::new(&self.inner.leases, &self.rules, grant, self.says.as_ref());
         self.inner.unless_shut(guard, open, LockGuard::give_back)

@@ -1,4 +1,5 @@
-//! Once per period: the first of many callers gets a permit, and the others get none.
+//! Once per period: in each period, the first of many callers gets a permit, and the others get
+//! none.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -22,33 +23,34 @@ pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 86_400);
 /// A job, such as a report, that the first of many callers does once in each period.
 ///
 /// The first caller of [`claim`](Self::claim) gets a permit. All others get `None` until the period
-/// is over. Nobody waits. The period ends `period` after the nodes granted the claim, by each
-/// node's own clock. No client's wall clock matters. (Renewals of a permit count the rest of the
-/// period by its holder's monotonic clock, which may run apart from the nodes' clocks by 1 %.)
+/// is over, and none of them waits. The period ends `period` after the nodes granted the claim, by
+/// each node's own clock. No client's wall clock matters. (Renewals of a permit count the rest of
+/// the period by its holder's monotonic clock, which may run apart from the nodes' clocks by 1 %.)
 ///
 /// **At most once per period:** a process that gets the permit and dies has used up the permit. If
 /// the work failed, [`undo`](OncePermit::undo) gives the permit back, and the next caller may try.
 ///
 /// While the permit lives, it is a held lock, and is renewed like other locks. Even after the
 /// permit is released, dropped or lost, the nodes hold the name until the period is over. So
-/// [`inspect`](crate::Quorum::inspect) and `quorumlock status` show who did the work, and how long
-/// the period still lasts. If the work takes longer than the period, other callers get no permit
-/// until it is done.
+/// [`inspect`](crate::Quorum::inspect) and `quorumlock status` show which owner got the permit, and
+/// how much longer the period lasts. If the work takes longer than the period, other callers get no
+/// permit until it is done.
 ///
-/// Give the job a name of its own. While a lock, a reader or a leader holds the name, a claim fails
-/// with `Config`. While the period lasts, an acquisition of a lock on the name waits.
-/// [`force_release`](crate::Quorum::force_release) lets the next caller try before the period is
-/// over. [`revoke`](crate::Quorum::revoke) does not, since it frees nothing.
+/// Give the job a name of its own. While the name is held as a lock, by a reader or by a leader, a
+/// claim fails with `Config`. While the period lasts, an acquisition of a lock on the name waits.
+/// To let the next caller try before the period is over, call
+/// [`force_release`](crate::Quorum::force_release). [`revoke`](crate::Quorum::revoke) frees
+/// nothing, so the period goes on.
 ///
 /// **Choose a period that is shorter than the schedule**, such as 55 minutes for an hourly job. A
 /// period begins when the nodes grant the claim, a little after the scheduled start. So a period of
-/// a whole hour would often end after the next scheduled start.
+/// a whole hour would often end a little after the next scheduled start.
 ///
-/// **Not promised:** nodes that restart without their data, or are replaced, forget who did the
-/// work. While a quorum remembers, nobody else gets a permit. If too few nodes for a quorum
-/// remember, the next caller gets a permit too early. If that matters, let the servers save their
-/// data (`appendonly yes`). A permit can also come too early if clocks of nodes are set forward
-/// within a period. If the clocks are set back, the period lasts longer.
+/// **Not promised:** nodes that restart without their data, or are replaced, forget the permit.
+/// While a quorum of nodes remembers it, no other caller gets a permit. If fewer nodes remember it,
+/// the next caller may get a permit too early. If that matters, let the servers save their data
+/// (`appendonly yes`). A permit can also come too early if clocks of nodes are set forward within a
+/// period. If the clocks are set back, the period lasts longer.
 ///
 /// Cheap to clone, `Send` and `Sync`.
 ///
@@ -94,7 +96,7 @@ impl Quorum {
 }
 
 impl QuorumLock {
-    /// The same lock, but nodes hold its names for `period`, even if the lease ends earlier.
+    /// The same lock, but nodes hold its names for `period`, even if the lease ends before.
     fn keeping(mut self, period: Duration) -> Self {
         let ttl = self.rules.validity.ttl();
         self.names = self.names.and_then(|names| checked_period(period, ttl).map(|()| names));
@@ -125,23 +127,24 @@ impl Once {
         Self { lock: self.lock.describe(note) }
     }
 
-    /// Returns a permit if nobody has had one in this period, and `None` otherwise. To win a permit
-    /// takes one round trip. If the name is held, a second round trip shows whether a quorum names
-    /// one holder.
+    /// Returns a permit if no caller has had one in this period, and `None` otherwise. To win a
+    /// permit takes one round trip. If the name is held, a second round trip shows whether a quorum
+    /// names one holder, and what it holds.
     ///
-    /// If several callers claim at the same moment, perhaps none wins a quorum. They release their
-    /// votes, and try again after random pauses for two round timeouts at most. So the period is
-    /// not skipped if many callers come at once. If a caller dies before it releases a vote, the
-    /// node that gave the vote grants no other claim until the period ends. An unreachable node
-    /// gets the release within a minute after it is back, if the [`Quorum`] still lives.
+    /// If several callers claim at the same moment, perhaps none wins a quorum. In this case they
+    /// release their votes, and try again after random pauses, for two round timeouts at most. So
+    /// the job is not skipped because many callers come at once. If a caller dies before it
+    /// releases a vote, the node that gave the vote grants no other claim until the period ends. An
+    /// unreachable node gets the release within a minute after it is back, if the [`Quorum`] still
+    /// lives.
     ///
     /// # Errors
-    /// `Unavailable` if it is unknown whether the work was done: too few nodes could vote, or no
-    /// quorum names a holder of the permit. `Config` for a bad name or period, if the name is held
+    /// `Unavailable` if it is unknown whether a caller has had the permit: too few nodes could
+    /// vote, or no quorum names one holder. `Config` for a bad name or period, if the name is held
     /// as a lock, or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// Safe: granted votes are released in the background, and the period does not begin.
+    /// Safe: granted votes are released in the background, so the period does not begin.
     pub async fn claim(&self) -> Result<Option<OncePermit>> {
         let (inner, name) = self.lock.first()?;
         let (rules, voters) = (&self.lock.rules, &inner.leases.voters);
@@ -150,7 +153,7 @@ impl Once {
             if let Some(guard) = self.lock.try_until(end).await? {
                 return Ok(Some(OncePermit { guard }));
             }
-            // The holder has a permit of this period, or a lock on the same name.
+            // Another owner holds the name: as a permit of this period, or as a lock.
             let survey = Survey::of(voters, &name, rules.round_timeout).await;
             let seen = Inspected::new(voters, &survey);
             match seen.holder() {
@@ -170,8 +173,8 @@ impl Once {
         Err(Error::new(ErrorKind::Unavailable, message))
     }
 
-    /// Runs `body` if nobody has had a permit in this period. The body is dropped as soon as the
-    /// permit is lost. Even a lost permit counts as used.
+    /// Runs `body` if no caller has had a permit in this period; otherwise returns `None`. If the
+    /// permit is lost, the body is dropped. Even a lost permit counts as used.
     ///
     /// # Errors
     /// As [`claim`](Self::claim), and `Lost` if the permit was lost before the body ended.
@@ -189,9 +192,9 @@ impl Once {
         }
     }
 
-    /// As [`run`](Self::run), for a body that can fail. If the body fails, the permit is given
-    /// back, and another caller may try in this period. The same happens if the permit is lost
-    /// before the body has ended.
+    /// As [`run`](Self::run), for a body that can fail. If the body fails, or if the permit is lost
+    /// before the body has ended, the permit is given back, and another caller may try in this
+    /// period.
     ///
     /// # Errors
     /// Those of [`run`](Self::run), converted to the body's error type, and the body's own.
@@ -252,7 +255,7 @@ impl Once {
     }
 }
 
-/// The error if the name is held as a lock: then it is unknown whether the work was done.
+/// The error if the name is held as a lock, so that it is unknown whether the work was done.
 fn misused(name: &Name, holder: &str) -> Error {
     Error::config(format!(
         "{name:?} is held as a lock by {holder}, so nobody can tell whether the work was done in this period; use \
@@ -263,8 +266,8 @@ fn misused(name: &Name, holder: &str) -> Error {
 /// The right to do the work of this period: see [`Once`]. A permit has all methods of [`Lease`],
 /// such as [`token`](Lease::token) and [`lost`](Lease::lost).
 ///
-/// The period goes on even if the permit is dropped or lost. Call [`undo`](Self::undo) to end it
-/// early.
+/// The period goes on even if the permit is dropped or lost. To end the period early, call
+/// [`undo`](Self::undo).
 #[derive(Debug)]
 #[must_use = "a dropped permit is used up: nobody else gets one in this period"]
 pub struct OncePermit {
@@ -286,15 +289,16 @@ impl OncePermit {
         self.guard.lease()
     }
 
-    /// Reports the work as done: nobody else gets a permit until the period is over. Returns
-    /// `AlreadyExpired` if the permit had been lost before. Even then, nobody else got a permit in
-    /// this period, unless nodes forgot the permit or `force_release` freed the name.
+    /// Reports the work as done: no other caller gets a permit until the period is over. Returns
+    /// `AlreadyExpired` if the permit was lost before this call. Even if it was, no other caller
+    /// got a permit in this period, unless nodes forgot the permit or `force_release` freed the
+    /// name.
     ///
-    /// Within the period, this call waits for no node. If the work took longer than the period,
-    /// this call releases the name, and waits until a quorum has confirmed.
+    /// Before the end of the period, this call waits for no node. After it, this call releases the
+    /// name, and waits until a quorum has confirmed.
     ///
     /// # Errors
-    /// `Unavailable` if the name was released and too few nodes confirmed this in time.
+    /// `Unavailable` if the period is over, and too few nodes confirmed the release in time.
     ///
     /// # Cancel safety
     /// Safe.
@@ -302,8 +306,8 @@ impl OncePermit {
         self.guard.release().await
     }
 
-    /// Reports the work as not done, even if the permit was lost: another caller may try in this
-    /// period. Waits until a quorum has confirmed.
+    /// Reports the work as not done, so that another caller may try in this period. Works even if
+    /// the permit was lost. Waits until a quorum has confirmed.
     ///
     /// # Errors
     /// `Unavailable` if too few nodes answered in time. The release goes on in the background,
@@ -315,7 +319,7 @@ impl OncePermit {
         self.guard.undo().await
     }
 
-    /// As `undo`, without waiting.
+    /// As `undo`, but does not wait for the nodes.
     #[cfg(feature = "blocking")]
     pub(crate) fn give_back(self) {
         self.guard.give_back();

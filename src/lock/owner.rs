@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::lease::WeakLease;
 use crate::node::Name;
 
-/// An owner that has used at least this many locks forgets those that it no longer holds.
+/// An owner that knows at least this many locks forgets those that it no longer holds.
 const FEW: usize = 64;
 
 /// A holder of locks that spans several acquisitions: a request, a job, a session of a user.
 ///
 /// An owner that holds a lock may acquire it again through
 /// [`owned_by`](crate::QuorumLock::owned_by), from anywhere in its process: in another task, or in
-/// a called function that acquires the lock itself. The lock is freed with the last guard. An owner
-/// excludes all other owners, and callers without an owner.
+/// a called function that acquires the lock itself. The lock is freed when its last guard is
+/// dropped. An owner excludes all other owners, and callers without an owner.
 ///
 /// Cheap to clone, `Send` and `Sync`; clones are the same owner. Only guards keep a lock: an owner
 /// without guards holds nothing.
@@ -51,14 +51,14 @@ pub struct Owner(Arc<Mutex<Seats>>);
 /// Identifies a lock: the number of its quorum in this process, and its names.
 pub(super) type Key = (u64, Arc<[Name]>);
 
-/// An owner's hold on one lock. The task that locks this mutex acquires the lock for all callers of
-/// the owner.
+/// An owner's lease of one lock. While a task acquires the lock for the owner, it locks this mutex,
+/// so that the owner's other callers wait.
 pub(super) type Seat = Arc<tokio::sync::Mutex<WeakLease>>;
 
 #[derive(Default)]
 struct Seats {
     all: HashMap<Key, Seat>,
-    /// How many seats were left when unused seats were last removed.
+    /// How many seats stayed when unused seats were removed last.
     kept: usize,
 }
 

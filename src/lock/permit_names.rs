@@ -13,11 +13,11 @@ use crate::rules::Tick;
 /// The most permits that a semaphore can have.
 pub const MAX_PERMITS: u32 = 1_000;
 
-/// The name of the gate (the semaphore's own name), where waiters queue, and the permits' names.
+/// The names of a semaphore: the gate, which is the semaphore's own name, and the permits.
 pub(super) struct Pool {
     pub(super) gate: Name,
     pub(super) count: u32,
-    /// Indexed by the permit's number.
+    /// The permits' names, by the permits' numbers.
     pub(super) permits: Vec<Name>,
     /// The permits that nodes reported as held, and when each hold ends.
     busy: Mutex<HashMap<usize, Tick>>,
@@ -41,10 +41,11 @@ impl Pool {
         name.strip_prefix(&**self.gate.text())?.strip_prefix('/')?.parse().ok()
     }
 
-    /// Sorts the permits in `numbers`, those most likely to be free first. Permits that no node
-    /// reported as held come first, then permits of other clients by the end of their hold, and
-    /// last permits that this process uses. Permits that are equally likely to be free are sorted
-    /// by number, from a random number on. So clients do not all claim the same permit.
+    /// Sorts the permits in `numbers`: those that are most likely to be free come first. These are
+    /// the permits that are not known to be held. Permits of other clients follow, in the order in
+    /// which their holds end, and last come permits that this process uses. Equally likely permits
+    /// are sorted by number, beginning at a random number, so that clients do not all claim the
+    /// same permit.
     pub(super) fn preferred(&self, inner: &Inner, numbers: impl IntoIterator<Item = usize>) -> Vec<usize> {
         let (now, random, all) = (inner.host.now(), inner.host.random(), self.permits.len());
         let start = usize::try_from(random % all as u64).unwrap_or_default();
@@ -59,7 +60,8 @@ impl Pool {
         ordered.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// Records the nodes' reports about these permits at `now`, and returns the free permits.
+    /// Records which of these permits are held at `now`, by the nodes' reports, and returns the
+    /// free ones.
     pub(super) fn seen<'a>(&self, now: Tick, said: impl IntoIterator<Item = (usize, &'a Occupied)>) -> Vec<usize> {
         let mut busy = self.busy();
         let mut free = Vec::new();

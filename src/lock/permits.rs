@@ -26,7 +26,8 @@ pub struct Permit {
     pub token: u64,
 }
 
-/// The permits or names that an acquisition has won so far. Dropping this value releases them.
+/// The permits, or the names of a set, that an acquisition has won so far. Dropping this value
+/// releases them.
 pub(super) struct Holding {
     pub(super) locks: Arc<Locks>,
 }
@@ -57,8 +58,8 @@ struct Core {
 pub struct PermitsLease(Arc<Core>);
 
 impl PermitsLease {
-    /// The semaphore's name, as [`key_format`](crate::QuorumBuilder::key_format) makes it if the
-    /// quorum has a format.
+    /// The semaphore's name. If the quorum has a [`key_format`](crate::QuorumBuilder::key_format),
+    /// this is the formatted name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.pool.gate.text()
@@ -70,9 +71,9 @@ impl PermitsLease {
         &self.0.permits
     }
 
-    /// The remaining validity of the permit that ends first. Zero if the permits are no longer
-    /// held. Validity counts from the moment before the nodes were asked, and the drift is
-    /// subtracted.
+    /// The remaining validity of the permit that ends first; zero if the permits are no longer
+    /// held. The validity counts from just before the request to the nodes was sent, and the drift
+    /// is subtracted.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.locks.remaining()
@@ -93,10 +94,10 @@ impl PermitsLease {
         ensured(self.remaining(), least, || self.lost_error(), held)
     }
 
-    /// Waits until the permits are lost. If one permit is lost, all are. Never returns if the
-    /// permits are released first. This call watches the deadlines itself, as
+    /// Waits until the permits are lost. If one permit is lost, all are. Never ends if the permits
+    /// are released first. This call watches the deadlines itself, as
     /// [`Lease::lost`](crate::Lease::lost) does. A lost permit keeps others out until the guard is
-    /// dropped, or the permit's own deadline comes.
+    /// dropped, or until the permit's own deadline.
     ///
     /// # Cancel safety
     /// Safe.
@@ -117,8 +118,8 @@ impl PermitsLease {
         self.0.locks.cancellation()
     }
 
-    /// The nodes' replies to the last renewal. Empty if that renewal renewed all permits, or if
-    /// there was no renewal yet.
+    /// The nodes' replies to the last renewal if it failed; empty if it succeeded or none was sent
+    /// yet.
     #[must_use]
     pub fn failed_renewal(&self) -> Vec<NodeReport> {
         self.0.locks.failed_renewal()
@@ -144,8 +145,8 @@ impl fmt::Debug for PermitsLease {
 /// Held permits of a [`QuorumSemaphore`](crate::QuorumSemaphore). The permits are renewed together
 /// while this guard lives, and released when it is dropped.
 ///
-/// **They are lost together:** if one permit is lost, all are, and none comes back. The guard has
-/// all methods of [`PermitsLease`].
+/// **The permits are lost together:** if one permit is lost, all are, and none comes back. The
+/// guard has all methods of [`PermitsLease`].
 #[must_use = "the permits are released when their guard is dropped"]
 pub struct PermitsGuard {
     lease: PermitsLease,
@@ -169,7 +170,7 @@ impl PermitsGuard {
     }
 
     /// Releases all permits on every node, and waits until a quorum has confirmed. Returns
-    /// `AlreadyExpired` if a permit had been lost before: others may have held it since its
+    /// `AlreadyExpired` if a permit was lost before this call: others may have held it after its
     /// deadline.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
-//! Acquires permits of a semaphore. One claim takes the permits if enough are free and nobody uses
-//! the gate, a lock on the semaphore's own name. Otherwise callers wait for the gate, and only the
-//! holder of the gate waits for permits.
+//! Acquires permits of a semaphore. If enough permits are free, and the gate (a lock on the
+//! semaphore's own name) is free and not awaited, one claim takes the permits. Otherwise callers
+//! wait for the gate, and only the holder of the gate waits for permits.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use crate::protocol::{ClaimKind, Claimant, Grant, Occupied, Open, Patience, SPLI
 use crate::rules::Tick;
 
 /// The most permits in whose queues the gate's holder waits at once. If there are more permits, the
-/// holder checks every [`GLANCE`] which of the other permits are free.
+/// holder checks every [`GLANCE`] whether one of the others is free.
 const WATCHED: usize = 16;
 const GLANCE: Duration = Duration::from_millis(500);
 
@@ -35,21 +35,21 @@ pub(super) struct Taking<'a> {
     pub(super) rules: &'a Arc<Rules>,
     pub(super) many: usize,
     pub(super) began: Tick,
-    /// The acquisition's ticket in all queues. Empty until the acquisition waits.
+    /// The acquisition's ticket in all queues. Not set before the acquisition waits.
     pub(super) ticket: OnceLock<u64>,
 }
 
 impl Taking<'_> {
-    /// Takes free permits, and waits for no holder. `None` if quorums name holders of so many
-    /// permits that too few are left. Also `None` if one holder keeps the gate for a round timeout.
+    /// Takes free permits, and waits for no holder. `None` if so many permits have a holder that a
+    /// quorum names that too few are left. Also `None` if the same holder keeps the gate for a
+    /// round timeout.
     pub(super) async fn at_once(&self) -> Result<Option<Holding>> {
         let host = &self.inner.host;
         let tried = before(host, host.now() + self.rules.longest_try(), self.tries()).await;
         tried.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, SPLIT)))
     }
 
-    /// Repeats the claim until it is granted. Returns `None` if the reports of a quorum show that
-    /// it cannot be granted now.
+    /// Sends claims until one is granted. Returns `None` in the cases of `at_once`.
     async fn tries(&self) -> Result<Option<Holding>> {
         let host = &self.inner.host;
         let (mut numbers, mut at_gate, mut tries) = (self.first(), None, 0);
@@ -58,13 +58,14 @@ impl Taking<'_> {
                 return Ok(Some(holding));
             }
             let Seen { gate, held, free } = self.seen().await;
-            // If this process holds the name as a lock, the claim was refused without any request.
+            // If this process itself holds the gate's name as a lock, no claim was sent, and no
+            // reply was `misused`. So check for this here.
             if gate.locked {
                 return Err(Error::config(ClaimKind::Gate.misuse(&self.pool.gate)));
             }
             at_gate = since(gate.holder.clone(), at_gate, host.now());
-            // A gate holder that finds enough free permits leaves within a few round trips. A
-            // holder that stays longer is waiting for permits.
+            // If the gate's holder finds enough free permits, it releases the gate within a few
+            // round trips. A holder that keeps the gate for longer waits for permits.
             let waits = at_gate.as_ref().is_some_and(|(_, since)| host.now().since(*since) >= self.rules.round_timeout);
             if waits || self.leaves_too_few(held) {
                 return Ok(None);
@@ -97,7 +98,8 @@ impl Taking<'_> {
         loop {
             let taken = self.in_turn(end).await.and_then(|holding| self.lasting(holding));
             match taken {
-                // The gate or a permit was lost before all permits were held: begin anew.
+                // The gate or a permit was lost before this acquisition had all its permits: begin
+                // anew.
                 Err(error) if error.is_lost() && self.inner.host.now() < end => {}
                 Err(error) if error.is_lost() => return Err(few()),
                 taken => return taken,
@@ -111,7 +113,7 @@ impl Taking<'_> {
         if left.is_zero() || left < least { Err(holding.locks.lost_error()) } else { Ok(holding) }
     }
 
-    /// The permits to claim before any node has reported which permits are free.
+    /// The permits to claim if no node has reported yet which permits are free.
     fn first(&self) -> Vec<usize> {
         let mut first = self.pool.preferred(self.inner, 0..self.pool.permits.len());
         first.truncate(self.many);
@@ -127,12 +129,12 @@ impl Taking<'_> {
         Ok(holding)
     }
 
-    /// Waits in the gate's queue, then for permits. If the gate is lost meanwhile, granted permits
-    /// are released: the next holder of the gate may wait for the same permits.
+    /// Waits for the gate, and with the gate for permits. If the gate is lost during the second
+    /// wait, granted permits are released: the next holder of the gate may wait for them.
     async fn in_turn(&self, end: Tick) -> Result<Holding> {
         let gate = [self.pool.gate.clone()].into();
-        // The gate's options depend on the round trip. An earlier claim, if any, has measured the
-        // round trip.
+        // The gate's options depend on the round trip, so make them as late as here: an earlier
+        // claim may have measured it.
         let rules = Arc::new(self.rules.of_gate(self.inner.leases.voters.round_trip()));
         let (grant, open) = self.granted(&gate, &rules, ClaimKind::Gate, Patience::Until(end)).await?;
         let gate = LockGuard::new(&self.inner.leases, &rules, grant, None);
@@ -144,7 +146,7 @@ impl Taking<'_> {
         }
     }
 
-    /// Takes permits while this caller holds the gate, so no other caller waits for permits.
+    /// Takes permits while this caller holds the gate, so that no other caller waits for permits.
     async fn behind_gate(&self, end: Tick) -> Result<Holding> {
         let holding = self.begin();
         self.try_more(&holding, &self.first()).await?;
@@ -166,7 +168,8 @@ impl Taking<'_> {
         }
     }
 
-    /// Claims as many of the `free` permits as are still missing. Gets all of these, or none.
+    /// Claims as many of the `free` permits as are still missing, in one claim: it gets all of
+    /// them, or none.
     async fn try_more(&self, holding: &Holding, free: &[usize]) -> Result<()> {
         let wanted = &free[..free.len().min(self.missing(holding))];
         if wanted.is_empty() {
@@ -182,7 +185,7 @@ impl Taking<'_> {
     /// Waits in the queues of permits until enough permits are held.
     async fn wait_for_more(&self, holding: &Holding, end: Tick) -> Result<()> {
         let others = self.others(holding);
-        // This acquisition holds, or waits for, each of `others` before this index.
+        // For each of `others` before this index, a wait was begun, or the permit is held.
         let watched = AtomicUsize::new(0);
         let next = || {
             let rest = others.get(watched.load(Ordering::Relaxed)..)?;
@@ -206,7 +209,8 @@ impl Taking<'_> {
             match won {
                 Some(Ok((grant, open))) => {
                     holding.add(self.inner, grant, open)?;
-                    // More permits may be missing than there are waits, so begin another wait.
+                    // One wait has ended, and more permits may be missing than there are waits. So
+                    // begin another wait.
                     waits.extend(next());
                 }
                 Some(Err(error)) if error.is_closed() || error.is_config() => return Err(error),
@@ -222,8 +226,8 @@ impl Taking<'_> {
         self.granted(&name, self.rules, PERMIT, Patience::Until(end)).await
     }
 
-    /// Every [`GLANCE`], looks for free permits in whose queues this acquisition does not wait.
-    /// Claims as many of these as are still missing, and returns the grant.
+    /// Every [`GLANCE`], looks for free permits among those in whose queues this acquisition does
+    /// not wait. Claims as many of them as are still missing, and returns the grant.
     async fn glance(&self, others: &[usize], watched: &AtomicUsize, holding: &Holding) -> (Grant, Open) {
         let unwatched = || others.get(watched.load(Ordering::Relaxed)..).unwrap_or_default();
         loop {
@@ -249,7 +253,8 @@ impl Taking<'_> {
         self.seen_where(|_| true).await.free
     }
 
-    /// As `look`, but for a try: stops as soon as the replies show whether enough permits are free.
+    /// The state of the semaphore, for a try. Waits for no more replies as soon as the replies show
+    /// whether enough permits are free.
     async fn seen(&self) -> Seen {
         let enough = |said: &[Occupied]| {
             let permits = || said.iter().skip(1);
@@ -269,7 +274,7 @@ impl Taking<'_> {
         Seen { gate: gate.clone(), held, free: self.pool.preferred(self.inner, free) }
     }
 
-    /// The permits that this acquisition does not hold. Permits likely to be free soon come first.
+    /// The permits that this acquisition does not hold, sorted by `Pool::preferred`.
     fn others(&self, holding: &Holding) -> Vec<usize> {
         let missing = |&number: &usize| !self.has(holding, number);
         self.pool.preferred(self.inner, (0..self.pool.permits.len()).filter(missing))
@@ -303,7 +308,8 @@ impl Taking<'_> {
 /// Behind the gate, permits are claimed as plain locks.
 const PERMIT: ClaimKind<'_> = ClaimKind::Next(Mode::Exclusive);
 
-/// The state of a semaphore according to a quorum. Empty if too few nodes answer.
+/// The state of a semaphore, by the reports of a quorum. If fewer nodes have answered, it has the
+/// default values.
 #[derive(Default)]
 struct Seen {
     gate: Occupied,
@@ -313,14 +319,15 @@ struct Seen {
     free: Vec<usize>,
 }
 
-/// The gate's holder, and since when: the time of `before` if the holder is the same, else `now`.
+/// The gate's holder, and since when this caller has seen it there: the time in `before` if the
+/// holder is the same, else `now`.
 fn since(holder: Option<Arc<str>>, before: Option<(Arc<str>, Tick)>, now: Tick) -> Option<(Arc<str>, Tick)> {
     let holder = holder?;
     let since = before.filter(|(before, _)| *before == holder).map_or(now, |(_, since)| since);
     Some((holder, since))
 }
 
-/// The result of a try; `None` if others hold or want the names.
+/// The result of a try; `None` if it was `Contended`.
 fn uncontended<T>(tried: Result<T>) -> Result<Option<T>> {
     match tried {
         Err(error) if error.is_contended() => Ok(None),
@@ -328,7 +335,7 @@ fn uncontended<T>(tried: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// As `uncontended`, for a caller that waits: returns `None` also if too few nodes could vote.
+/// As `uncontended`, for a caller that goes on to wait: also returns `None` for `Unavailable`.
 fn passing<T>(tried: Result<T>) -> Result<Option<T>> {
     match tried {
         Err(error) if error.is_unavailable() => Ok(None),

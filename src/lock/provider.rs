@@ -13,15 +13,15 @@ use crate::error::{Error, Result};
 use crate::lease::{Lease, LockGuard};
 
 /// Hands out locks by name. [`Quorum`] implements this trait, over servers and in memory. So a
-/// program that takes an `Arc<dyn LockProvider>` can use a quorum of servers, and its tests can use
-/// a quorum in memory.
+/// program that takes an `Arc<dyn LockProvider>` can use servers, and its tests can use nodes in
+/// memory.
 ///
 /// Implement this trait to wrap a quorum: for example, to prefix names, count calls or refuse
 /// names. The locks must return a [`LockGuard`], which only a quorum can make.
 ///
-/// **A method for a new kind of lock will have a default body.** That body returns a lock whose
-/// acquisitions fail, as the default body of [`lock_all`](Self::lock_all) does. So new methods
-/// break no implementation.
+/// **If this trait gets a method for a new kind of lock, the method will have a default body,** so
+/// it breaks no implementation. The default body returns a lock whose acquisitions fail, as that of
+/// [`lock_all`](Self::lock_all) does.
 ///
 /// # Examples
 /// ```
@@ -84,12 +84,12 @@ pub trait DistributedLock: fmt::Debug + Send + Sync {
     /// Acquires the lock with the timeout of its options: see [`QuorumLock::acquire_default`].
     fn acquire_default(&self) -> Locking<'_, LockGuard>;
 
-    /// Acquires the lock if nobody holds it, without waiting: see [`QuorumLock::try_acquire`].
+    /// Acquires the lock if it is free, without waiting: see [`QuorumLock::try_acquire`].
     fn try_acquire(&self) -> Locking<'_, Option<LockGuard>>;
 }
 
 impl dyn DistributedLock {
-    /// Acquires the lock, runs `body`, and releases the lock. Drops the body once the lock is lost.
+    /// Acquires the lock, runs `body`, and releases the lock. If the lock is lost, drops the body.
     ///
     /// # Errors
     /// As [`QuorumLock::run`].

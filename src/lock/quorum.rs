@@ -16,13 +16,13 @@ use crate::protocol::{Inspected, Survey, Taken, free, take_away};
 use crate::rules::LostReason;
 use crate::words::exact;
 
-/// Once a quorum is connected, `ready` waits for the other nodes. This wait takes at most a tenth
-/// of the time that the quorum needed to connect.
+/// When a quorum is connected, `ready` also waits for the other nodes: for at most the time that
+/// the quorum needed, divided by this number.
 const GRACE: u32 = 10;
-/// How often the states of the nodes are checked while `ready` or `shutdown` waits for them.
+/// Pause between two checks of the nodes' states while `ready` or `shutdown` waits for them.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// N independent nodes that vote on who holds a name. Cheap to clone, `Send` and `Sync`.
+/// N independent nodes that vote on which owner holds a name. Cheap to clone, `Send` and `Sync`.
 ///
 /// When the last handle and the last guard are dropped, all tasks and connections end.
 ///
@@ -64,21 +64,21 @@ impl Quorum {
     }
 
     /// The lock on all of `names`, a *set*: an acquisition gets all of them, or none. A set has 1
-    /// to [`MAX_NAMES`](crate::MAX_NAMES) names. Their order does not matter, and a name that is
-    /// given twice counts once. Bad names are refused at the first acquisition.
+    /// to [`MAX_NAMES`](crate::MAX_NAMES) names. The order of `names` does not matter, and a name
+    /// that is given twice counts once. Bad names are refused at the first acquisition.
     ///
     /// The set excludes [`lock`](Self::lock) on each of the names, and every other set with one of
     /// these names. The set has one token, greater than every earlier token of its names.
     ///
-    /// If all names are free, an acquisition takes one round trip. Otherwise it waits in the queue
-    /// of one name at a time, in sorted order. When it has got this name, it claims several later
-    /// names at once, if these are free. So locks on single names do not starve a set, and sets
-    /// that overlap do not deadlock.
+    /// If all names are free, an acquisition takes one round trip. Otherwise it takes the names in
+    /// sorted order, and waits in the queue of one name at a time. When it has got a name for which
+    /// it waited, it tries to claim several of the next names at once. So locks on single names do
+    /// not starve a set, and sets that overlap do not deadlock.
     ///
-    /// While an acquisition of a set waits for a name, it holds the set's names that sort before
-    /// this name. So a caller that holds one name of the set must not wait for another name of the
-    /// set: the caller and the set might wait for each other until one gives up. Take both names in
-    /// one set from the beginning.
+    /// While an acquisition of a set waits for a name, it holds those names of the set that sort
+    /// before it. So a caller that holds one name of the set must not wait for another name of the
+    /// set: the caller and the set might wait for each other until one of them gives up. Such a
+    /// caller should take both names as a set from the beginning.
     ///
     /// # Examples
     /// ```
@@ -116,15 +116,15 @@ impl Quorum {
         Ok(QuorumLock::new(self.0.clone(), Ok(names), self.0.rules_of(options)?))
     }
 
-    /// A builder of a session, which owns many locks. These locks are renewed, lost and freed
+    /// A builder of a session. A session owns many locks, which are renewed together and lost
     /// together. The session has this quorum's options unless you set others.
     /// [`grant`](SessionBuilder::grant) begins the session.
     pub fn session(&self) -> SessionBuilder {
         SessionBuilder::new(self.0.clone())
     }
 
-    /// The session of this quorum with this [`id`](Session::id), so that other code of the process
-    /// can use it. `None` if the session has no handle left, or never existed.
+    /// The session of this quorum with this [`id`](Session::id), for other code of the process that
+    /// shares the session. `None` if no handle of the session is left, or if there never was one.
     #[must_use]
     pub fn join_session(&self, id: &str) -> Option<Session> {
         Some(Session { core: self.0.sessions.find(id)?, inner: self.0.clone() })
@@ -137,7 +137,8 @@ impl Quorum {
         self.0.settings.options.clone()
     }
 
-    /// Whether a [holder](Inspected::holder) belongs to this client.
+    /// Whether `holder`, such as the one that [`Inspected::holder`] returns, is an owner of this
+    /// client.
     #[must_use]
     pub fn is_mine(&self, holder: &str) -> bool {
         let of_client = holder.strip_prefix(self.0.leases.voters.wakeups.client());
@@ -150,8 +151,8 @@ impl Quorum {
         self.0.leases.voters.nodes.iter().map(|node| node.status()).collect()
     }
 
-    /// Asks all nodes who holds `name`, and for the holder's [note](QuorumLock::describe). Waits
-    /// for replies for the round timeout at most.
+    /// Asks all nodes which owner holds `name`, and for the holder's [note](QuorumLock::describe).
+    /// Waits for replies for the round timeout at most.
     ///
     /// # Errors
     /// `Config` for a bad name or outside of a Tokio runtime, `Closed` after a shutdown. A node
@@ -167,22 +168,22 @@ impl Quorum {
     }
 
     /// Takes `name` away from its holder without making two holders. Nodes no longer renew the
-    /// hold, and nobody else gets the name until the holder has released the lock, or the hold has
-    /// expired. The holder learns of the loss with its next renewal, and releases the lock when its
-    /// last guard is dropped. All earlier tokens are below [`Taken::fence`]: storage to which you
-    /// pass this fence can refuse these tokens from then on.
+    /// hold, and no other owner gets the name until the holder has released the lock, or the hold
+    /// has expired. The holder learns of the loss with its next renewal, and releases the lock when
+    /// its last guard is dropped. All tokens up to now are below [`Taken::fence`]: pass this fence
+    /// to your storage, so that the storage refuses them.
     ///
     /// Returns the former holder, and for how long this holder may still hold the lock.
     ///
     /// # Errors
-    /// `Unavailable` if no quorum of nodes confirmed: then the lock may still be renewed.
-    /// `Unavailable` also if too few of the confirming nodes [may vote](Inspected::is_conclusive),
-    /// because they are quarantined or have another list in force. Then the lock was taken from the
-    /// holders that the nodes named, but somebody else may hold it. `Config` for a bad name,
+    /// `Unavailable` if no quorum of nodes confirmed: the lock may still be renewed. `Unavailable`
+    /// also if too few of the confirming nodes [may vote](Inspected::is_conclusive), because they
+    /// are quarantined or have another list in force: the lock was taken from the holders that the
+    /// nodes named, but an owner that they did not name may hold it. `Config` for a bad name,
     /// `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// If the call is cancelled, some nodes may have revoked the lock. Call it again.
+    /// If the call is cancelled, some nodes may have revoked the lock. If so, call it again.
     pub async fn revoke(&self, name: &str) -> Result<Taken> {
         let name = self.0.name(name)?;
         self.0.usable()?;
@@ -190,28 +191,27 @@ impl Quorum {
     }
 
     /// Frees `name` at once, even if its holder is still alive, and raises the name's fence. **The
-    /// holder learns of this with its next renewal: about a third of its ttl later, or a ttl later
-    /// if renewals fail. Until then there may be two holders.** Use this call for repairs by hand,
-    /// if you know that the holder is gone. [`revoke`](Self::revoke) is safe.
+    /// holder learns of this with its next renewal: after about a third of its ttl, or after a ttl
+    /// if renewals fail. Until it does, there may be two holders.** Use this call for repairs by
+    /// hand, if you know that the holder is gone. [`revoke`](Self::revoke) never makes two holders.
     ///
-    /// Returns the former holder: the owner from which a node took the name.
+    /// Returns the former holders: the owners from which nodes took the name.
     ///
     /// # Errors
-    /// `Unavailable` if no quorum of nodes confirmed, or if so many nodes are quarantined that
-    /// [nobody can tell](Inspected::is_conclusive) who held the name. Then the name may still be
-    /// held. `Config` for a bad name, `Closed` after a shutdown.
+    /// `Unavailable` if no quorum of nodes confirmed, or if so many nodes are quarantined that [it
+    /// is unknown](Inspected::is_conclusive) which owner held the name. In both cases, the name may
+    /// still be held. `Config` for a bad name, `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// If the call is cancelled, some nodes may have freed the name. Call it again.
+    /// If the call is cancelled, some nodes may have freed the name. If so, call it again.
     pub async fn force_release(&self, name: &str) -> Result<Taken> {
         let name = self.0.name(name)?;
         self.0.usable()?;
         free(&self.0.leases.voters, &name, self.0.rules.round_timeout).await
     }
 
-    /// Waits until a quorum of nodes is admitted: connected and checked, even if still in
-    /// quarantine. Then waits for the other nodes for up to a tenth of the time that the quorum
-    /// needed.
+    /// Waits until a quorum of nodes is admitted: connected and checked, but perhaps in quarantine.
+    /// After that, waits for the other nodes, for up to a tenth of the time that the quorum needed.
     ///
     /// # Errors
     /// `Unavailable` after `patience`, with a report on each node; `Config` if two addresses lead
@@ -226,7 +226,7 @@ impl Quorum {
         let began = host.now();
         let admitted = self.changed_until(&mut changes, |nodes| self.usable(nodes) >= self.quorum());
         if before(host, began + patience, admitted).await.is_some() {
-            // Nodes with similar round trips will be ready soon, and with more votes a lock
+            // Nodes with a little longer round trips will be ready soon. And a lock with more votes
             // survives more failures.
             let grace = host.now().since(began) / GRACE;
             let settled =
@@ -239,14 +239,15 @@ impl Quorum {
         Err(Error::new(ErrorKind::Unavailable, message).with_nodes(self.0.leases.voters.reports()))
     }
 
-    /// Stops the quorum. All further acquisitions fail, and held locks are lost and released. Waits
-    /// for pending releases for `deadline` at most. Then all connections end.
+    /// Stops the quorum. From now on all acquisitions fail, and held locks are lost and released.
+    /// Waits for pending releases, for `deadline` at most, and then ends all connections.
     ///
-    /// **End the work under locks first:** the locks are released at once, even if their guards
-    /// still live, and others may enter.
+    /// **End the work under locks before this call:** the locks are released at once, even if their
+    /// guards still live, and others may get them.
     ///
     /// # Cancel safety
-    /// The releases go on in the background. The connections then end with the last handle.
+    /// If the call is cancelled, the releases go on in the background, and the connections end with
+    /// the last handle.
     pub async fn shutdown(&self, deadline: Duration) {
         self.0.shut.cancel();
         self.0.leases.lose_all(LostReason::Closed);
@@ -266,8 +267,8 @@ impl Quorum {
         }
     }
 
-    /// The numbers of names with callers, of timers, and of callers that can receive pushes. All
-    /// are zero if nothing is held or waited for.
+    /// How many names have callers, how many timers are set, and how many callers can receive
+    /// pushes. All three are zero if nothing is held or waited for.
     #[cfg(feature = "unstable")]
     #[must_use]
     pub fn in_use(&self) -> (usize, usize, usize) {
@@ -291,21 +292,22 @@ impl Quorum {
         before(&self.0.host, self.0.host.now() + patience, future).await
     }
 
-    /// Makes callers of this quorum lose the lock on `name`. Returns whether anybody held it.
+    /// Makes callers of this quorum lose the lock on `name`. Returns whether a caller held it.
     #[cfg(feature = "testing")]
     pub(crate) fn lose(&self, name: &str) -> Result<bool> {
         self.0.in_memory()?;
         Ok(self.0.leases.lose(&self.0.name(name)?, LostReason::Revoked))
     }
 
-    /// Counts the nodes that can be used. An onlooker needs no votes, so it can use more nodes.
+    /// How many nodes this client can use. An onlooker needs no votes, so it can also use nodes
+    /// that do not vote.
     fn usable(&self, nodes: &[NodeStatus]) -> usize {
         let looks = self.0.leases.voters.membership.onlooker;
         let usable = |node: &&NodeStatus| {
             let answers = match node.state {
                 NodeState::OtherList { .. } | NodeState::Twins { .. } => true,
-                // The server answers and has no record. An onlooker makes no record, so this node
-                // stays `Connecting`.
+                // The server answers, but has no record. An onlooker makes no record, so for an
+                // onlooker the node stays `Connecting`.
                 NodeState::Connecting => node.run.is_some(),
                 _ => false,
             };
@@ -385,8 +387,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A fake server. Connecting to it takes the given seconds. The server executes commands at
-    /// once, has forgotten nothing, and has its client's list in force.
+    /// A fake server. Connecting to it takes the given seconds. After that it executes commands at
+    /// once. It has forgotten nothing, and has its client's list in force.
     #[derive(Clone, Debug)]
     struct After(u32, usize, Instant);
 
@@ -487,7 +489,7 @@ mod tests {
         assert!(quorum.lock("a").acquire(SECOND).await.unwrap().is_held());
     }
 
-    /// During the stall, more renewals become due than one node's queue of requests can hold.
+    /// More renewals become due during the stall than fit into a node's queue of requests.
     #[tokio::test(start_paused = true)]
     async fn renewals_that_are_all_due_after_a_stall_find_room() {
         let recorder = PrometheusBuilder::new().build_recorder();

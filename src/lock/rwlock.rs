@@ -12,23 +12,23 @@ use crate::lease::{Lease, LockGuard, Released};
 
 /// A lock on a name that many readers hold together, or one writer alone.
 ///
-/// Waiters are served in the order of arrival. Readers do not overtake a waiting writer, and all
-/// readers at the head of the queue enter together. Each reader has its own expiry on the nodes, so
-/// a reader that dies keeps writers out only for that reader's ttl.
+/// Waiters get the lock in the order in which they called. Readers do not overtake a waiting
+/// writer, and all readers at the head of the queue get the lock together. Each reader has its own
+/// expiry on the nodes, so a reader that dies keeps writers out only for that reader's ttl.
 ///
 /// A writer holds the same lock as a holder of [`Quorum::lock`] on the name: the two exclude each
-/// other, and both exclude all readers. To become a reader takes one round trip, as for a lock. As
-/// with locks, a release makes nodes hand the name over to the next waiter, or to all readers at
-/// the head of the queue.
+/// other, and both exclude all readers. To acquire the free lock as a reader takes one round trip,
+/// as for a lock. When the lock is released, nodes hand the name over to the next waiter, or to all
+/// readers at the head of the queue.
 ///
 /// # Tokens
-/// A writer's token is greater than the token of every writer and reader before it. A reader's
+/// A writer's token is greater than the tokens of all writers and readers before it. A reader's
 /// token is greater than the tokens of all writers before it, and less than the tokens of all
-/// writers after it. So the token shows which writer's work the reader sees.
+/// writers after it. So a reader's token shows which writer's work the reader sees.
 ///
 /// Tokens of readers have no order among themselves. So storage must remember the highest token of
-/// a *writer*, and compare readers' tokens with that token. If storage remembered readers' tokens,
-/// it would refuse other readers that hold the lock.
+/// a *writer*, and compare readers' tokens with it. If storage remembered readers' tokens, it would
+/// refuse other readers that hold the lock.
 ///
 /// # Examples
 /// ```
@@ -76,8 +76,8 @@ impl QuorumRwLock {
         Self { reads: writes.shared(), writes }
     }
 
-    /// Acquires the lock as a reader. Waits for `timeout` at most, while a writer holds the lock or
-    /// an earlier writer waits for it.
+    /// Acquires the lock as a reader. While a writer holds the lock, or a writer that came earlier
+    /// waits for it, this call waits, for `timeout` at most.
     ///
     /// # Errors
     /// As [`QuorumLock::acquire`].
@@ -88,7 +88,8 @@ impl QuorumRwLock {
         self.reads.acquire(timeout).await.map(ReadGuard)
     }
 
-    /// Acquires the lock as the writer. Waits for `timeout` at most, while anybody holds the lock.
+    /// Acquires the lock as the writer. While another owner holds the lock, this call waits, for
+    /// `timeout` at most.
     ///
     /// # Errors
     /// As [`QuorumLock::acquire`].
@@ -135,9 +136,9 @@ impl QuorumRwLock {
         Ok(self.reads.try_acquire().await?.map(ReadGuard))
     }
 
-    /// Acquires the lock as the writer if nobody holds it, without waiting. `None` means that
-    /// somebody else holds the lock or is about to get it. An error means that the state of the
-    /// lock is unknown.
+    /// Acquires the lock as the writer if it is free, without waiting. `None` means that another
+    /// owner holds the lock or is about to get it. An error means that the state of the lock is
+    /// unknown.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`].
@@ -267,9 +268,10 @@ impl ReadGuard {
         self.0
     }
 
-    /// Always refused: a reader that becomes the writer must wait for all other readers. Two
-    /// readers that do so would wait for each other for ever. Release this guard and call
-    /// [`write`](QuorumRwLock::write). The data that you read may have changed by then.
+    /// Always fails. A reader that becomes the writer would have to wait for all other readers, and
+    /// two readers that do so would wait for each other for ever. Instead, release this guard and
+    /// call [`write`](QuorumRwLock::write). Before the writer gets the lock, the data that you have
+    /// read may change.
     ///
     /// # Errors
     /// Always `Config`. The lock stays held.
@@ -321,38 +323,39 @@ impl WriteGuard {
         self.guard
     }
 
-    /// Turns the writer into a reader in one round trip. No other writer can enter in between.
-    /// Waiting readers enter too, except readers behind a waiting writer. Until this call returns,
-    /// clones of the writer's lease report that the writer holds the lock, though readers may have
-    /// entered.
+    /// Turns the writer into a reader in one round trip. No other writer can get the lock in
+    /// between. Waiting readers get it too, except readers behind a waiting writer. Until this call
+    /// returns, clones of the writer's lease report that the writer holds the lock, although
+    /// readers may hold it already.
     ///
     /// # Errors
     /// `Lost` if the writer was revoked, or if its validity ended before it became a reader:
-    /// another writer may have entered. `Unavailable` or `Contended` if no quorum granted the
-    /// reader's claim. In each case the lock is released.
+    /// another writer may have got the lock. `Unavailable` or `Contended` if no quorum granted the
+    /// reader's claim. After any error, the lock is released.
     ///
     /// # Cancel safety
     /// Safe: the lock is released in the background.
     pub async fn downgrade(self) -> Result<ReadGuard> {
         self.guard.ensure(Duration::ZERO)?;
-        // Stop renewals: nodes would answer `lost`, since the reader holds the name from now on.
+        // Stop renewals: nodes that have granted the reader would answer `lost`.
         self.guard.hold_still();
         let reader = match self.reads.follow(&self.guard).await {
             Ok(reader) => reader,
             Err(error) => {
                 if error.kind() == ErrorKind::Lost {
-                    // After the deadline, report the expiry: nodes also reply `lost` if a later
-                    // holder has released the lock.
+                    // If the deadline has passed, report the expiry: nodes also reply `lost` if a
+                    // later holder has released the lock.
                     self.guard.ensure(Duration::ZERO)?;
-                    // Only the reader's claim got `lost`, so the writer's lease has not ended yet.
+                    // The reader's claim got `lost`. The writer's lease does not know of this, so
+                    // end it here.
                     self.guard.revoked();
                 }
                 return Err(error);
             }
         };
-        // The writer's quorum kept others out until here. From here on, the reader's quorum does.
+        // The writer's votes kept others out until now. From now on, the reader's votes do.
         self.guard.ensure(Duration::ZERO)?;
-        // Releases the writer, in the background, on the nodes that did not grant the reader.
+        // Release the writer, in the background, for the nodes that did not grant the reader.
         drop(self.guard);
         Ok(ReadGuard(reader))
     }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::lease::{Lease, LockGuard, Released};
 
 /// A lock, permits, an office or a session, held while a body runs. If the body panics or the call
-/// is cancelled, this value is dropped: the drop releases the lock and waits for nothing.
+/// is cancelled, this value is dropped. Dropping it releases the lock, and waits for nothing.
 pub(super) trait Scope {
     /// The view that the body gets. Keeping this view does not keep the lock.
     type View;
@@ -24,7 +24,7 @@ pub(super) trait Scope {
     async fn give_up(self) -> Result<Released>;
 }
 
-/// Runs `body` while `held` is held, then releases it. Drops the body the moment `held` is lost.
+/// Runs `body` while `held` is held, then releases it. If `held` is lost, drops the body at once.
 pub(super) async fn under<S, F, Fut>(held: S, body: F) -> Result<Fut::Output>
 where
     S: Scope,

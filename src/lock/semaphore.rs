@@ -21,17 +21,18 @@ use crate::error::{Error, ErrorKind, Result};
 /// **Nodes count nothing.** Each permit is a lock on a name of its own, `name/0`, `name/1` and so
 /// on, with a quorum, an expiry and a fencing token. So a semaphore is as safe as a lock, and
 /// [`inspect`](crate::Quorum::inspect) and [`revoke`](crate::Quorum::revoke) work on each permit.
-/// Use these names for nothing else: a lock on such a name takes the permit out of service.
-/// (Counters would not be safe: with three nodes that each count to two, three holders could each
-/// get two votes, and so all three would have a quorum.)
+/// Use these names for nothing else: while you hold a lock on such a name, no caller gets its
+/// permit. (If nodes counted holders, that would not be safe: with three nodes that each count to
+/// two, three holders could each get two votes, so all three would have a quorum.)
 ///
-/// Waiters are served in the order of arrival, even if they want different numbers of permits. All
-/// waiters wait at the *gate*, a lock on the semaphore's own name, and only the holder of the gate
-/// waits for permits. So waiters get their permits one after the other, in about two round trips
-/// each. If nobody waits, one claim takes the permits in one round trip, as for a lock.
+/// Waiters get permits in the order in which they called, even if they want different numbers of
+/// permits. All waiters wait for the *gate*, a lock on the semaphore's own name, and only the
+/// holder of the gate waits for permits. So waiters get their permits one after the other, in about
+/// two round trips each. If there are no waiters, one claim takes the permits in one round trip, as
+/// for a lock.
 ///
-/// Cheap to clone, `Send` and `Sync`. Clones share a record of held permits, so that they claim
-/// free permits first. So keep one semaphore, and do not make one for each acquisition.
+/// Cheap to clone, `Send` and `Sync`. Clones share what they know of held permits, so that they
+/// claim free permits first. So keep one semaphore, and do not make a new one for each acquisition.
 ///
 /// # Examples
 /// ```
@@ -64,9 +65,9 @@ impl Quorum {
     /// bad name or number is refused at the first acquisition.
     ///
     /// **All clients must use the same number.** Nodes do not store the number: if clients use
-    /// different numbers, the largest is the limit. An acquisition fails with `Config` while
-    /// somebody holds a lock on the semaphore's name. A lock on that name also fails with `Config`
-    /// while somebody holds the gate.
+    /// different numbers, the largest is the limit. While the semaphore's name is held as a lock,
+    /// an acquisition of permits fails with `Config`. While it is held as the gate, an acquisition
+    /// of a lock on this name fails with `Config`.
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> QuorumSemaphore {
         let pool = Pool::new(&self.0, name.as_ref(), permits).map_err(|error| error.to_string());
@@ -75,8 +76,8 @@ impl Quorum {
 
     /// The semaphore on `name` with options of its own, which apply to each of its permits.
     ///
-    /// With [`auto_renew`](LockOptions::auto_renew) off, a caller that waits for more permits does
-    /// not renew the permits that it already holds. So all permits must become free within one ttl.
+    /// With [`auto_renew`](LockOptions::auto_renew) off, a caller that has got some permits and
+    /// waits for more does not renew them. So the other permits must become free within one ttl.
     ///
     /// # Errors
     /// As [`lock_with`](Self::lock_with), and `Config` for a bad number.
@@ -101,11 +102,12 @@ impl QuorumSemaphore {
         Self { inner: Shared(quorum.0.clone()), pool: pool.map(Arc::new), rules }
     }
 
-    /// Acquires `many` permits, or none. Waits for `timeout` at most, while too few permits are
-    /// free or earlier callers wait. `timeout` works as for
+    /// Acquires `many` permits, or none. While too few permits are free, or earlier callers wait,
+    /// this call waits, for `timeout` at most. `timeout` works as for
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     ///
-    /// Take all permits in one call: two callers that each hold permits may wait for each other.
+    /// Take all permits that you need in one call: two callers that hold permits and acquire more
+    /// may wait for each other.
     ///
     /// # Errors
     /// `Timeout` if too few permits became free in time; `Unavailable` if too few nodes could vote;
@@ -113,7 +115,8 @@ impl QuorumSemaphore {
     /// held as a lock, or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// Safe: granted permits are released in the background, and the place in the queue is lost.
+    /// Safe: granted permits are released in the background, and the place in the queue is given
+    /// up.
     pub async fn acquire(&self, many: u32, timeout: Duration) -> Result<PermitsGuard> {
         let end = self.inner.0.host.now() + timeout;
         let taking = self.taking(many)?;
@@ -134,17 +137,18 @@ impl QuorumSemaphore {
         self.acquire(many, self.rules.wait).await
     }
 
-    /// Takes `many` permits if they are free, without waiting. If the first claim meets a held
-    /// permit, the call takes two more round trips to find and claim free permits.
+    /// Takes `many` permits if so many are free, without waiting. If a permit of the first claim is
+    /// held, the call takes two more round trips to find free permits and to claim them.
     ///
-    /// `None` means that fewer permits are free: for each of the other permits, a quorum of nodes
-    /// names the holder. The call also returns `None` if a quorum has named the same holder of the
-    /// gate for a whole round timeout. While other callers take permits or split the votes, this
-    /// call tries again after random pauses, for two round timeouts at most (4 s unless set).
+    /// `None` means that fewer than `many` permits are free: for each of the other permits, a
+    /// quorum of nodes names one holder. The call also returns `None` if a quorum has named the
+    /// same holder of the gate for a whole round timeout. If votes are split, or other callers are
+    /// just taking permits, this call tries again after random pauses, for two round timeouts at
+    /// most (4 s by default).
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes could vote, or if the result is still unknown by then;
-    /// otherwise as [`acquire`](Self::acquire).
+    /// `Unavailable` if too few nodes could vote, or if there is no result after two round
+    /// timeouts; otherwise as [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
     /// Safe: granted permits are released in the background.
@@ -159,8 +163,8 @@ impl QuorumSemaphore {
     /// Acquires `many` permits, runs `body`, and releases them. Drops the body if a permit is lost.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), and `Lost` if the permits were lost before the body ended. A
-    /// release that no quorum confirms is not an error here.
+    /// As [`acquire`](Self::acquire), and `Lost` if the permits were lost before the body ended. If
+    /// no quorum confirms the release, the log has a warning, but the call succeeds.
     ///
     /// # Cancel safety
     /// Safe: the body is dropped, and the permits are released in the background.

@@ -24,20 +24,20 @@ tokio::task_local! {
 /// renewed together and lost together. Cheap to clone, `Send` and `Sync`.
 ///
 /// [`lock`](Self::lock) and [`try_lock`](Self::try_lock) add locks, and [`unlock`](Self::unlock)
-/// frees them. [`revoke`](Self::revoke) frees all, and so does dropping the last handle. The drop
-/// sends the releases and waits for nothing: prefer `revoke`, which returns the result. On the same
-/// names, the locks exclude other sessions, [`Quorum::lock`](crate::Quorum::lock) and
-/// [`Quorum::lock_all`](crate::Quorum::lock_all).
+/// frees them. [`revoke`](Self::revoke) frees all, and so does dropping the last handle. Prefer
+/// `revoke`, which returns the result: dropping the handle sends the releases and waits for
+/// nothing. The locks exclude locks on the same names of other sessions, of
+/// [`Quorum::lock`](crate::Quorum::lock) and of [`Quorum::lock_all`](crate::Quorum::lock_all).
 ///
 /// **A session is lost as a whole.** If one of its locks is taken away, or is not renewed by a
-/// quorum in time, the session is lost for good: begin a new one. Each of its locks then keeps
-/// others out until the lock's own deadline, or until the last handle is dropped or
+/// quorum in time, the session is lost for good: begin a new one. After the loss, each of its locks
+/// keeps others out until the lock's own deadline, or until the last handle is dropped or
 /// [`revoke`](Self::revoke) is called. A session without locks is not lost, however long nodes are
 /// unreachable.
 ///
-/// If a lock's validity ends before this process has processed the grant, the lock is released and
-/// not added, and the session goes on. A lock with little validity left is added, and renewed soon.
-/// If that renewal fails, the session is lost with the lock, as with any other renewal.
+/// If the validity of a new lock ends before this process can add the lock, the lock is released,
+/// and the session goes on. If only little validity is left, the lock is added, and renewed soon.
+/// If this renewal fails, the session is lost, as with any other renewal.
 ///
 /// All locks of a session are renewed together: 10,000 names take at most 80 calls per node.
 ///
@@ -75,33 +75,33 @@ pub struct Session {
 }
 
 impl Session {
-    /// The session's id. By this id, other code of the same process gets a handle from
-    /// [`Quorum::join_session`](crate::Quorum::join_session) on the same quorum. Nodes and other
+    /// The session's id. With this id, other code of the same process gets a handle of the session
+    /// by [`Quorum::join_session`](crate::Quorum::join_session) of the same quorum. Nodes and other
     /// processes do not use this id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.core.id
     }
 
-    /// Acquires all of `names`, or none. Waits for `timeout` at most. Takes 1 to
-    /// [`MAX_NAMES`](crate::MAX_NAMES) names in one call. `timeout` works as for
+    /// Acquires all of `names`, or none. Waits for `timeout` at most. One call takes 1 to
+    /// [`MAX_NAMES`](crate::MAX_NAMES) names. `timeout` works as for
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     ///
-    /// Names that the session already holds are not claimed again. (If another caller unlocks such
-    /// a name meanwhile, the name is not held in the end.) All other names are acquired as by
-    /// [`Quorum::lock_all`](crate::Quorum::lock_all): in one round trip if all are free, else in
-    /// sorted order. The new names get one token, greater than every earlier token of these names.
-    /// Callers of one session that acquire the same name wait for each other's result.
+    /// Names that the session already holds are not claimed again. (If another caller unlocks one
+    /// of these names during the call, it is not held when the call returns.) All other names are
+    /// acquired as by [`Quorum::lock_all`](crate::Quorum::lock_all): in one round trip if all are
+    /// free, else in sorted order. The new names get one token, greater than every earlier token of
+    /// these names. Callers of one session that acquire the same name wait for each other's result.
     ///
-    /// Two sessions that each hold a name and wait for the other's name may wait until a `timeout`
-    /// ends. Take all names in one call, or use short timeouts.
+    /// If two sessions each hold a name and wait for a name of the other, they wait until a
+    /// `timeout` ends. So take all names in one call, or use short timeouts.
     ///
     /// # Errors
-    /// `Timeout` if others held some names until the time ended. The error [names the held names
-    /// and their holders](Error::conflicts), if nodes name them within the round timeout.
-    /// `Unavailable` if too few nodes could vote; `Lost` if the session has ended or ends
-    /// during the call; `Config` for bad names, no name or too many names, or outside of a Tokio
-    /// runtime; `Closed` after a shutdown. Names that were held before stay held, unless the
+    /// `Timeout` if others held some of the names until `timeout` ended. The error lists [the held
+    /// names with their holders](Error::conflicts), if nodes name them within the round timeout.
+    /// `Unavailable` if too few nodes could vote; `Lost` if the session has ended or ends during
+    /// the call; `Config` for bad names, no name or too many names, or outside of a Tokio runtime;
+    /// `Closed` after a shutdown. Names that the session held before the call stay held, unless the
     /// session is lost.
     ///
     /// # Cancel safety
@@ -111,11 +111,12 @@ impl Session {
         self.acquire(&names, Patience::Until(self.inner.host.now() + timeout)).await
     }
 
-    /// Acquires all of `names` if others hold none of them, else acquires none. Does not wait. If
-    /// votes are split, it tries again, as [`try_acquire`](crate::QuorumLock::try_acquire) does.
+    /// Acquires all of `names` if others hold none of them, else acquires none. Does not wait for
+    /// holders. If votes are split, this call tries again, as
+    /// [`try_acquire`](crate::QuorumLock::try_acquire) does.
     ///
     /// # Errors
-    /// `Contended` if others hold some names, or are about to get them; otherwise as for
+    /// `Contended` if others hold some of the names, or are about to get them; otherwise as for
     /// [`lock`](Self::lock).
     ///
     /// # Cancel safety
@@ -130,9 +131,9 @@ impl Session {
     /// quorum of nodes has confirmed.
     ///
     /// # Errors
-    /// `Config` if the session does not hold all of these names, or for no name: then nothing is
+    /// `Config` if the session does not hold all of these names, or for no name: nothing is
     /// released. `Lost` if the session has ended, and all its locks with it. `Unavailable` if too
-    /// few nodes answered in time. The names are no longer held, and the release goes on in the
+    /// few nodes answered in time: the names are no longer held, and the release goes on in the
     /// background.
     ///
     /// # Cancel safety
@@ -148,29 +149,31 @@ impl Session {
     }
 
     /// The held names, sorted, each with its fencing token. A name's token is greater than the
-    /// token of every earlier holder of the name. Storage that refuses tokens below the highest
-    /// token so far is safe even from a holder that was paused and did not notice the loss of its
-    /// lock.
+    /// token of every earlier holder of the name. Storage that refuses tokens below the highest one
+    /// that it has seen is safe even from a holder that was paused and did not notice the loss of
+    /// its lock.
     ///
-    /// With a [`key_format`](crate::QuorumBuilder::key_format) the names come without the format,
-    /// as [`unlock`](Self::unlock) takes them. The list is empty once the session has ended.
+    /// With a [`key_format`](crate::QuorumBuilder::key_format), the names are returned without the
+    /// format, as [`unlock`](Self::unlock) takes them. After the end of the session, the list is
+    /// empty.
     #[must_use]
     pub fn held(&self) -> Vec<(Arc<str>, u64)> {
         let tokens: Vec<_> = self.core.locks.tokens();
         let told = |(name, token)| Some((self.inner.settings.told(&name)?, token));
         let mut held: Vec<_> = tokens.into_iter().filter_map(told).collect();
-        // With the key format, names may have another order than without it.
+        // `tokens` is in the order of the names with the key format. Without the format, their
+        // order may differ.
         held.sort_unstable();
         held
     }
 
-    /// The fencing token of `name`; `None` if the session does not hold it.
+    /// The fencing token of `name`; `None` if the session does not hold this name.
     #[must_use]
     pub fn token(&self, name: &str) -> Option<u64> {
         self.core.locks.token(&self.inner.name(name).ok()?)
     }
 
-    /// The owner id by which nodes hold `name`, if the session holds it: for simulations.
+    /// The owner that nodes store for `name`, if the session holds it: for simulations.
     #[cfg(feature = "unstable")]
     #[doc(hidden)]
     #[must_use]
@@ -178,10 +181,12 @@ impl Session {
         self.core.locks.owner(&self.inner.name(name).ok()?)
     }
 
-    /// Ends the session for all handles. Releases all locks, and waits for a quorum to confirm.
+    /// Ends the session for all handles. Releases all locks, and waits until a quorum has
+    /// confirmed.
     ///
-    /// Returns `AlreadyExpired` if the session was lost, or if the validity of one lock had ended
-    /// unnoticed: others may have held that name since its deadline. All other locks are released.
+    /// Returns `AlreadyExpired` if the session was lost, or if a quorum no longer held one of the
+    /// locks: others may have held the name of this lock after its deadline. All other locks are
+    /// released.
     ///
     /// # Errors
     /// `Unavailable` if too few nodes answered in time. You need not try again: the releases go on
@@ -201,9 +206,9 @@ impl Session {
         }
     }
 
-    /// The remaining validity of the lock that ends first. If the session has no lock, the validity
-    /// of a new lock. Zero once the session has ended. Validity counts from the moment before the
-    /// nodes were asked, and the drift is subtracted.
+    /// The remaining validity of the lock that ends first; if the session has no lock, the validity
+    /// of a new lock; zero if the session has ended. The validity counts from just before the
+    /// request to the nodes was sent, and the drift is subtracted.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.core.locks.remaining()
@@ -216,7 +221,7 @@ impl Session {
         !self.remaining().is_zero()
     }
 
-    /// Checks that all locks are held for at least `least` from now. Call it before a write that
+    /// Checks that all locks are held for at least `least` from now. Call this before a write that
     /// may take that long.
     ///
     /// # Errors
@@ -226,7 +231,7 @@ impl Session {
         ensured(self.remaining(), least, || self.core.locks.lost_error(), held)
     }
 
-    /// Waits until the session is lost. Never returns if the session is revoked first. This call
+    /// Waits until the session is lost. Never ends if the session is revoked first. This call
     /// watches the deadlines itself, as [`Lease::lost`](crate::Lease::lost) does.
     ///
     /// # Cancel safety
@@ -249,7 +254,7 @@ impl Session {
         }
     }
 
-    /// Ends the session for all its handles, without waiting.
+    /// Ends the session for all its handles, and does not wait for the nodes.
     #[cfg(feature = "blocking")]
     pub(crate) fn end(&self) {
         drop(self.core.locks.release());
@@ -262,15 +267,15 @@ impl Session {
         self.core.locks.cancellation()
     }
 
-    /// The nodes' replies to the last renewal. Empty if that renewal renewed all locks, or if there
-    /// was no renewal yet.
+    /// The nodes' replies to the last renewal if it failed; empty if it succeeded or none was sent
+    /// yet.
     #[must_use]
     pub fn failed_renewal(&self) -> Vec<NodeReport> {
         self.core.locks.failed_renewal()
     }
 
-    /// Runs `body` with this session as the [current](Self::current) one, for code that does not
-    /// get the session as an argument. Tasks that `body` spawns have no current session.
+    /// Runs `body` with this session as the [current](Self::current) session, for code that does
+    /// not get the session as an argument. Tasks that `body` spawns have no current session.
     ///
     /// # Examples
     /// ```

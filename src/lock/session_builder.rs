@@ -29,27 +29,28 @@ impl SessionBuilder {
         Self { inner, options }
     }
 
-    /// For how long nodes hold the session's locks unless they are renewed. Default: the ttl of the
-    /// quorum's [`options`](crate::QuorumBuilder::options), 30 s. See [`LockOptions::ttl`].
+    /// For how long nodes hold a lock of the session that is not renewed. Default: the ttl of the
+    /// quorum's [`options`](crate::QuorumBuilder::options), which is 30 s by default. See
+    /// [`LockOptions::ttl`].
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options = self.options.ttl(ttl);
         self
     }
 
     /// The options of all locks of the session. Default: those of the quorum.
-    /// [`max_hold`](LockOptions::max_hold) counts from the acquisition of each lock. The session is
-    /// lost as soon as one lock has been held for that long.
+    /// [`max_hold`](LockOptions::max_hold) counts for each lock from its acquisition. As soon as
+    /// one lock has been held for that long, the session is lost.
     pub fn options(mut self, options: LockOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Begins the session once a quorum of nodes votes, so that a missing quorum is reported before
-    /// the first lock. Waits for `timeout` at most. Nodes store nothing for a session without
+    /// Waits until a quorum of nodes may vote, for `timeout` at most, and begins the session. So a
+    /// missing quorum is reported before the first lock. Nodes store nothing for a session without
     /// locks.
     ///
     /// # Errors
-    /// `Unavailable` if no quorum votes in time, with the status of each node; `Config` if an
+    /// `Unavailable` if no quorum may vote in time, with the status of each node; `Config` if an
     /// option is invalid (as for [`Quorum::lock_with`](crate::Quorum::lock_with)) or outside of a
     /// Tokio runtime; `Closed` after a shutdown.
     ///
@@ -83,7 +84,7 @@ impl SessionBuilder {
     }
 
     /// Begins a session as [`grant`](Self::grant) does, runs `body` with it, and revokes the
-    /// session. The body is dropped the moment the session is lost.
+    /// session. If the session is lost, the body is dropped at once.
     ///
     /// The session ends for all its handles, even if the body gave handles to other tasks, or
     /// panics. If another handle revokes the session, the body goes on with an ended session.
@@ -184,7 +185,7 @@ impl Scope for Revoked {
     }
 }
 
-/// Waits until a quorum votes. Fails at once if quarantines keep a quorum from voting in time.
+/// Waits until a quorum may vote. Fails at once if quarantines keep a quorum from voting in time.
 async fn votes(inner: &Inner, timeout: Duration) -> Result<()> {
     let (voters, until) = (&inner.leases.voters, inner.host.now() + timeout);
     let vote = !voters.are_quarantined_past(until) && voters.votes(until).await;

@@ -19,7 +19,8 @@ pub(super) struct Sessions {
     count: AtomicU64,
 }
 
-/// State that all handles of one session share. Dropping this state releases all locks.
+/// The state that all handles of one session share. When the last handle is dropped, this is
+/// dropped too, which releases all locks.
 pub(super) struct Core {
     pub(super) id: Arc<str>,
     pub(super) rules: Arc<Rules>,
@@ -29,7 +30,7 @@ pub(super) struct Core {
 }
 
 impl Sessions {
-    /// Adds a new session of `client`, with a new id.
+    /// Adds a session of `client`, and gives it a new id.
     pub(super) fn add(self: &Arc<Self>, client: &str, rules: Arc<Rules>, locks: Arc<Locks>) -> Arc<Core> {
         let id: Arc<str> = format!("{client}/session/{}", self.count.fetch_add(1, Ordering::Relaxed)).into();
         let asking = Asking::new(MAX_SESSION_NAMES);

@@ -1,14 +1,14 @@
 //! Acquires several names for a caller that waits: in one claim if all are free, else in order.
 //!
 //! A claim of several names never waits in a queue. So a set waits for one name at a time, as a
-//! single lock does. Meanwhile the set renews the names that it already holds. All sets use the
-//! same order, that of `Inner::names`, so they never wait in a circle. When the set has got the
-//! name for which it waited, it claims several later names at a time, without waiting. So if only
-//! one name was held, the set does not need a round trip for each name.
+//! single lock does. During this wait, it renews the names that it already holds. All sets take
+//! their names in the same order, that of `Inner::names`, so they never wait in a circle. When a
+//! set has got the name for which it waited, it claims several of the next names together, without
+//! waiting. So if only one name was held, the set does not need a round trip for each name.
 //!
-//! At the end, one renewal with the highest of the tokens gives the set one token. If a name is
-//! lost earlier, all names are released, and the set begins anew. It keeps its ticket, and so its
-//! turn in the queues. Its owner ids are new.
+//! When the set holds all names, one renewal with the highest of their tokens gives the set one
+//! token. If a name is lost before that, all names are released, and the set begins anew. It keeps
+//! its ticket, and so its turn in the queues. Its owner ids are new.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -41,7 +41,8 @@ impl Set<'_> {
         let ticket = self.all.ticket.unwrap_or_else(|| self.inner.ticket(began));
         loop {
             match self.gathered(end, ticket).await {
-                // After a shutdown, each attempt is lost at once: without this arm, the loop spins.
+                // After a shutdown, each attempt is lost at once. Without this arm, the loop would
+                // spin.
                 Err(error) if error.is_lost() && self.inner.shut.is_cancelled() => return Err(self.inner.closed()),
                 // A name was lost before the set had its token: begin anew.
                 Err(error) if error.is_lost() && !is_over() => {}
@@ -52,10 +53,11 @@ impl Set<'_> {
     }
 
     async fn gathered(&self, end: Tick, ticket: u64) -> Result<(Grant, Open)> {
-        // Names are renewed while the set waits, even if the caller turned renewals off.
+        // Renew names while the set waits for others, even if the caller's options turn renewals
+        // off.
         let rules = Rules { auto_renew: true, max_hold: None, ..self.all.rules.clone() };
         let parts = Holding { locks: Locks::begin("set that is acquired", &self.inner.leases, &Arc::new(rules)) };
-        // A claim of all names has just failed, so begin with half of them.
+        // `until` has already tried a claim of all names, so begin with half of them.
         let (mut left, mut many) = (&**self.all.names, self.all.names.len() / 2);
         while !left.is_empty() {
             if self.inner.host.now() >= end {
@@ -79,9 +81,8 @@ impl Set<'_> {
         united.unwrap_or_else(|| Err(self.out_of_time(&[])))
     }
 
-    /// Acquires the next names. If `names` has one name, waits for it. Claims several names
-    /// together, without waiting: a set that waits for a name must not hold later names, or sets
-    /// would deadlock.
+    /// Acquires the next names. Waits for a single name. Claims several names together, without
+    /// waiting: while a set waits for a name, it must not hold later names, or sets would deadlock.
     async fn next(&self, names: &[Name], end: Tick, ticket: u64) -> Result<Option<(Grant, Open)>> {
         let names: Arc<[Name]> = names.into();
         if let [_] = *names {
@@ -104,7 +105,7 @@ impl Set<'_> {
     }
 }
 
-/// Whether a waiting caller goes on after this error.
+/// Whether a caller that waits goes on after this error.
 fn may_pass(error: &Error) -> bool {
     error.is_timeout() || error.is_unavailable()
 }
@@ -121,7 +122,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A shutdown on another thread may come between the caller's check and this poll.
+    /// A shutdown on another thread may come between the check in `timed` and this poll.
     #[tokio::test]
     async fn set_that_waits_ends_with_a_shutdown_that_its_caller_missed() {
         let quorum = Quorum::in_memory(3).unwrap();
