@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::lock::Leadership;
 
 /// An election: at most one candidate leads at a time. Observers see the leader, and the value that
-/// the leader proclaimed. This is [`quorumlock::Election`](crate::Election) for threads.
+/// the leader proclaimed. This type is [`quorumlock::Election`](crate::Election) for threads.
 ///
 /// Cheap to clone, `Send` and `Sync`.
 ///
@@ -38,7 +38,8 @@ use crate::lock::Leadership;
 pub struct Election(Blocking<crate::Election>);
 
 /// A held office: the holder leads in an [`Election`]. The office is kept while this value lives,
-/// and given up when this value is dropped. All other methods come from [`LeaderLease`].
+/// and given up when this value is dropped. A `Leader` also has the methods of [`LeaderLease`] and
+/// [`Lease`].
 ///
 /// # Examples
 /// ```
@@ -54,7 +55,7 @@ pub struct Leader(Blocking<crate::Leader>, LeaderLease);
 /// A view of a held office. A view is cheap to clone, and does not keep the office. It can
 /// [proclaim](Self::proclaim) a value for the leader.
 ///
-/// All other methods come from [`Lease`], such as [`lost`](Lease::lost) and
+/// A view also has the methods of [`Lease`], such as [`lost`](Lease::lost) and
 /// [`token`](crate::Lease::token).
 ///
 /// # Examples
@@ -81,7 +82,7 @@ pub struct LeaderLease(Blocking<crate::LeaderLease>, Lease);
 /// iterator ends its subscription.
 #[must_use = "it sends no request until `next` is called"]
 pub struct Leaders {
-    /// The coming leaders, or the error that ended the iterator.
+    /// The leaders that the iterator has yet to return, or the error that ended the iterator.
     stream: Result<BoxStream<'static, Leadership>>,
     worker: Arc<Worker>,
 }
@@ -93,7 +94,7 @@ impl Quorum {
         Election(self.0.wrap(self.0.inner.election(name)))
     }
 
-    /// The election on `name` with options of its own.
+    /// The election on `name`, with its own options.
     ///
     /// # Errors
     /// As [`lock_with`](Self::lock_with).
@@ -107,8 +108,8 @@ impl Election {
     /// [`Election::campaign`](crate::Election::campaign).
     ///
     /// # Errors
-    /// As [`QuorumLock::acquire`](super::QuorumLock::acquire): `Timeout` if others led all the
-    /// time.
+    /// As [`QuorumLock::acquire`](super::QuorumLock::acquire): `Timeout` if others led until
+    /// `timeout` ended.
     pub fn campaign(&self, timeout: Duration) -> Result<Leader> {
         self.0.wrapped(self.0.inner.campaign(timeout)).map(Leader::new)
     }
@@ -164,7 +165,7 @@ impl LeaderLease {
     /// [`LeaderLease::proclaim`](crate::LeaderLease::proclaim).
     ///
     /// # Errors
-    /// As for the async method. `Config` within a Tokio runtime: nothing was sent.
+    /// As for the async method. `Config` within a Tokio runtime: nothing is sent.
     pub fn proclaim(&self, value: impl AsRef<str>) -> Result<()> {
         self.0.wait(self.0.inner.proclaim(value))
     }
@@ -183,7 +184,8 @@ impl Leaders {
     /// change that comes between two calls is returned by the second call.
     ///
     /// # Errors
-    /// `Closed` after a shutdown; `Config` within a Tokio runtime, which does not end the iterator.
+    /// `Closed` after a shutdown; `Config` within a Tokio runtime. The error `Config` does not end
+    /// the iterator.
     pub fn next_within(&mut self, timeout: Duration) -> Result<Option<Leadership>> {
         let stream = self.stream.as_mut().map_err(|error| error.clone())?;
         match self.worker.within(timeout, stream.next())? {

@@ -11,7 +11,7 @@ use crate::lock::Owner;
 use crate::rules::LostReason;
 
 /// A lock on one name or several. It has at most one holder at a time across all clients of the
-/// same nodes. This is [`quorumlock::QuorumLock`](crate::QuorumLock) for threads.
+/// same nodes. This type is [`quorumlock::QuorumLock`](crate::QuorumLock) for threads.
 ///
 /// Cheap to clone, `Send` and `Sync`. Threads that use the same `QuorumLock`, or clones of it,
 /// exclude each other, unless the threads share one [`Owner`].
@@ -34,10 +34,11 @@ pub struct QuorumLock(Blocking<crate::QuorumLock>);
 
 /// A held lock. The lock is renewed while this guard lives, and released when the guard is dropped.
 ///
-/// The drop does not wait, with one exception: the drop of the last handle or guard waits up to 250
-/// ms for releases. Prefer [`release`](Self::release), which returns the result. All other methods
-/// come from [`Lease`]: [`lost`](Lease::lost), [`token`](crate::Lease::token),
-/// [`is_held`](crate::Lease::is_held), [`ensure`](crate::Lease::ensure) and so on.
+/// Dropping the guard does not wait, unless it is the last handle or guard of the quorum: dropping
+/// that waits up to 250 ms for releases. Prefer [`release`](Self::release), which returns the
+/// result. A guard also has the methods of [`Lease`]: [`lost`](Lease::lost),
+/// [`token`](crate::Lease::token), [`is_held`](crate::Lease::is_held),
+/// [`ensure`](crate::Lease::ensure) and so on.
 ///
 /// # Examples
 /// ```
@@ -54,11 +55,11 @@ pub struct QuorumLock(Blocking<crate::QuorumLock>);
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct LockGuard(Blocking<crate::LockGuard>, Lease);
 
-/// A view of a held lock. It is cheap to clone, and does not keep the lock.
+/// A view of a held lock. It is cheap to clone, and does not keep the lock held.
 ///
-/// All methods except [`lost`](Self::lost) come from [`quorumlock::Lease`](crate::Lease):
+/// Except for [`lost`](Self::lost), its methods are those of [`quorumlock::Lease`](crate::Lease):
 /// [`token`](crate::Lease::token), [`is_held`](crate::Lease::is_held),
-/// [`ensure`](crate::Lease::ensure) and so on. A lease keeps the quorum's thread alive.
+/// [`ensure`](crate::Lease::ensure) and so on. A view keeps the quorum's thread alive.
 ///
 /// # Examples
 /// ```
@@ -82,7 +83,7 @@ impl Quorum {
         QuorumLock(self.0.wrap(self.0.inner.lock(name)))
     }
 
-    /// The lock on `name` with options of its own.
+    /// The lock on `name`, with its own options.
     ///
     /// # Errors
     /// As [`Quorum::lock_with`](crate::Quorum::lock_with).
@@ -96,7 +97,7 @@ impl Quorum {
         QuorumLock(self.0.wrap(self.0.inner.lock_all(names)))
     }
 
-    /// The lock on all of `names` with options of its own.
+    /// The lock on all of `names`, with its own options.
     ///
     /// # Errors
     /// As [`lock_with`](Self::lock_with).
@@ -128,8 +129,9 @@ impl QuorumLock {
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     ///
     /// # Errors
-    /// `Timeout` if others held the lock all the time; `Unavailable` if too few nodes could vote at
-    /// the end; `Config` for a bad name or within a Tokio runtime; `Closed` after a shutdown.
+    /// `Timeout` if others held the lock until `timeout` ended; `Unavailable` if too few nodes
+    /// could vote when it ended; `Config` for a bad name or within a Tokio runtime; `Closed` after
+    /// a shutdown.
     pub fn acquire(&self, timeout: Duration) -> Result<LockGuard> {
         self.0.wrapped(self.0.inner.acquire(timeout)).map(LockGuard::new)
     }
@@ -142,13 +144,13 @@ impl QuorumLock {
         self.0.wrapped(self.0.inner.acquire_default()).map(LockGuard::new)
     }
 
-    /// Acquires the lock if nobody holds it, without waiting. `None` means that somebody else holds
-    /// the lock. An error means that it is unknown who holds the lock: see
+    /// Acquires the lock if it is free. Does not wait for a holder. `None` means that another owner
+    /// holds the lock. An error means that it is unknown which owner holds the lock: see
     /// [`QuorumLock::try_acquire`](crate::QuorumLock::try_acquire).
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes could vote, or votes stayed split; `Config` for a bad name or
-    /// within a Tokio runtime; `Closed` after a shutdown.
+    /// `Unavailable` if too few nodes could vote, or if the votes stayed split; `Config` for a bad
+    /// name or within a Tokio runtime; `Closed` after a shutdown.
     pub fn try_acquire(&self) -> Result<Option<LockGuard>> {
         let guard = self.0.wait(self.0.inner.try_acquire())?;
         Ok(guard.map(|guard| LockGuard::new(self.0.wrap(guard))))
@@ -156,9 +158,9 @@ impl QuorumLock {
 
     /// Acquires the lock, runs `body`, and releases the lock.
     ///
-    /// A thread cannot be stopped: a body that runs for long must ask its lease
-    /// ([`ensure`](crate::Lease::ensure), [`lost`](Lease::lost)) whether the lock is still held. If
-    /// the body panics, the lock is released in the background.
+    /// The loss of the lock cannot stop the body, because nothing can stop a thread. So a body that
+    /// runs for long must ask its lease ([`ensure`](crate::Lease::ensure), [`lost`](Lease::lost))
+    /// whether the lock is still held. If the body panics, the lock is released in the background.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire), and `Lost` if the lock was lost before the body ended. If no
@@ -184,7 +186,8 @@ impl QuorumLock {
 }
 
 impl LockGuard {
-    /// Holds the lock once more: see [`LockGuard::reenter`](crate::LockGuard::reenter).
+    /// Returns another guard of the same held lock: see
+    /// [`LockGuard::reenter`](crate::LockGuard::reenter).
     ///
     /// # Errors
     /// `Lost` if the lock is not held any more.
@@ -199,8 +202,9 @@ impl Lease {
     }
 
     /// Waits until the lock is lost, for `timeout` at most, and returns why. `None` means that the
-    /// lock was not lost by then, or that it was released. So a loop can call this in place of a
-    /// pause: `while lease.lost(pause)?.is_none() { .. }` runs once per `pause` until a loss.
+    /// lock was not lost within `timeout`, or that it was released. So a loop can call this method
+    /// in place of a sleep: `while lease.lost(pause)?.is_none() { .. }` runs once per `pause` until
+    /// the lock is lost. (After a release, it runs without pauses.)
     ///
     /// # Errors
     /// `Config` within a Tokio runtime.

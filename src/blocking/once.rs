@@ -9,9 +9,9 @@ use crate::config::LockOptions;
 use crate::error::{Error, Result};
 use crate::lease::Released;
 
-/// A job that the first of many callers does once in each period. This is
-/// [`quorumlock::Once`](crate::Once) for threads. That page has the promises, and says how to
-/// choose a period.
+/// A job that the first of many callers does once in each period. This type is
+/// [`quorumlock::Once`](crate::Once) for threads. The page of `quorumlock::Once` has the promises,
+/// and says how to choose a period.
 ///
 /// Cheap to clone, `Send` and `Sync`.
 ///
@@ -33,8 +33,8 @@ use crate::lease::Released;
 pub struct Once(Blocking<crate::Once>);
 
 /// The right to do the work of this period: see [`Once`]. The period goes on even if the permit is
-/// dropped or lost. Call [`undo`](Self::undo) to end it early. All other methods come from
-/// [`Lease`].
+/// dropped or lost. Call [`undo`](Self::undo) to end the period early. A permit also has the
+/// methods of [`Lease`].
 ///
 /// # Examples
 /// ```
@@ -59,7 +59,7 @@ impl Quorum {
         Once(self.0.wrap(self.0.inner.once(name, period)))
     }
 
-    /// A [`Once`] with options of its own.
+    /// The job `name`, as by [`once`](Self::once), with its own options.
     ///
     /// # Errors
     /// As [`lock_with`](Self::lock_with).
@@ -69,13 +69,14 @@ impl Quorum {
 }
 
 impl Once {
-    /// The same job with a note on its purpose: see [`Once::describe`](crate::Once::describe).
+    /// The same job with a note, which nodes keep until the period is over: see
+    /// [`Once::describe`](crate::Once::describe).
     #[must_use]
     pub fn describe(&self, note: impl AsRef<str>) -> Self {
         Self(self.0.wrap(self.0.inner.describe(note)))
     }
 
-    /// Returns a permit if nobody has had one in this period, and `None` otherwise: see
+    /// Returns a permit if no caller has had one in this period, and `None` otherwise: see
     /// [`Once::claim`](crate::Once::claim).
     ///
     /// # Errors
@@ -85,9 +86,9 @@ impl Once {
         Ok(permit.map(|permit| OncePermit::new(self.0.wrap(permit))))
     }
 
-    /// Returns `None` if somebody has had a permit in this period. Otherwise runs `body` as
-    /// [`QuorumLock::run`](super::QuorumLock::run) does. The permit counts as used, even if the
-    /// body panics.
+    /// Returns `None` if another caller has had a permit in this period. Otherwise runs `body` as
+    /// [`QuorumLock::run`](super::QuorumLock::run) does. Even if the body panics, the permit counts
+    /// as used.
     ///
     /// # Errors
     /// As [`claim`](Self::claim), and `Lost` if the permit was lost before the body ended.
@@ -95,8 +96,8 @@ impl Once {
         self.claim()?.map(|permit| permit.while_held(body)).transpose()
     }
 
-    /// As [`run`](Self::run), for a body that can fail. If the body fails, the permit is given
-    /// back, and another caller may try in this period.
+    /// As [`run`](Self::run), for a body that can fail. If the body returns an error, the permit is
+    /// given back, and another caller may try in this period.
     ///
     /// # Errors
     /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
@@ -117,24 +118,25 @@ impl Once {
 }
 
 impl OncePermit {
-    /// Ends the permit after the work was done: nobody else gets a permit until the period is over.
-    /// See [`OncePermit::done`](crate::OncePermit::done).
+    /// Ends the permit after the work is done: no other caller gets a permit until the period is
+    /// over. See [`OncePermit::done`](crate::OncePermit::done).
     ///
     /// # Errors
-    /// As [`OncePermit::done`](crate::OncePermit::done); `Config` within a Tokio runtime: even
-    /// then, nobody else gets a permit in this period.
+    /// As [`OncePermit::done`](crate::OncePermit::done), and `Config` within a Tokio runtime. Even
+    /// after an error, no other caller gets a permit in this period.
     pub fn done(self) -> Result<Released> {
         self.0.worker.wait(self.0.inner.done())?
     }
 
-    /// Gives the permit back, since the work was not done: another caller may try in this period.
+    /// Gives the permit back, because the work was not done: another caller may try in this period.
     /// See [`OncePermit::undo`](crate::OncePermit::undo).
     ///
     /// # Errors
     /// `Unavailable` if too few nodes answered in time; `Config` within a Tokio runtime. In both
     /// cases the release goes on in the background, while a handle of the quorum lives.
     pub fn undo(self) -> Result<Released> {
-        // A dropped permit counts as used, so give the permit back even if this call is refused.
+        // A permit that is only dropped counts as used. So give it back even if this call is
+        // refused.
         if let Err(refused) = refuse_within_a_runtime() {
             self.0.inner.give_back();
             return Err(refused);

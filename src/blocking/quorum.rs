@@ -10,14 +10,14 @@ use crate::lock::{Members, QuorumBuilder};
 use crate::node::NodeStatus;
 use crate::protocol::{Inspected, Taken};
 
-/// N independent nodes that vote on who holds a name: [`quorumlock::Quorum`](crate::Quorum) for
-/// threads. Cheap to clone, `Send` and `Sync`.
+/// N independent nodes that vote on which owner holds a name. This type is
+/// [`quorumlock::Quorum`](crate::Quorum) for threads. Cheap to clone, `Send` and `Sync`.
 ///
-/// The quorum's thread ends once the last handle, lock and guard are dropped and all releases have
-/// been sent. Leases, sessions and iterators keep the thread too. The last drop waits up to 250 ms
-/// for the releases, unless it happens within a Tokio runtime. So a lock is released even if its
-/// guard is dropped as `main` returns. A `static` is never dropped: call
-/// [`shutdown`](Self::shutdown) before `main` returns.
+/// The quorum's thread ends once the last handle, lock and guard are dropped, and all releases are
+/// confirmed (after 30 s at most). Leases, sessions and iterators keep the thread alive too.
+/// Dropping the last of all these values waits up to 250 ms for the releases, except within a Tokio
+/// runtime. So a lock is released even if its guard is dropped just as `main` returns. A quorum in
+/// a `static` is never dropped: call [`shutdown`](Self::shutdown) before `main` returns.
 ///
 /// # Examples
 /// ```
@@ -34,12 +34,12 @@ use crate::protocol::{Inspected, Taken};
 #[derive(Clone)]
 pub struct Quorum(pub(super) Blocking<crate::Quorum>);
 
-/// The names that are held, page by page: see [`Quorum::held_names`].
+/// An iterator over the held names, page by page: see [`Quorum::held_names`].
 ///
 /// The pages are those that [`HeldNames::next`](crate::HeldNames::next) returns. The iterator has
 /// the methods [`unread`](crate::HeldNames::unread), [`missed`](crate::HeldNames::missed) and
 /// [`is_complete`](crate::HeldNames::is_complete) of [`quorumlock::HeldNames`](crate::HeldNames).
-/// They work after the last page too.
+/// These methods work after the last page too.
 ///
 /// An error ends the iterator: `Config` within a Tokio runtime, `Closed` after a shutdown.
 ///
@@ -65,11 +65,11 @@ pub struct HeldNames(
 
 impl Quorum {
     /// Connects, and returns when a quorum of nodes is connected and checked: see
-    /// [`QuorumBuilder::connect`]. A process that forks must connect after the fork.
+    /// [`QuorumBuilder::connect`]. If your process forks, connect after the fork.
     ///
     /// # Errors
-    /// As [`QuorumBuilder::connect`]; `Config` within a Tokio runtime, `Unavailable` if the system
-    /// cannot start a thread.
+    /// As [`QuorumBuilder::connect`]. Also `Config` within a Tokio runtime, and `Unavailable` if
+    /// the system cannot start a thread.
     pub fn connect(builder: QuorumBuilder) -> Result<Self> {
         Blocking::start(builder.connect()).map(Self)
     }
@@ -96,7 +96,7 @@ impl Quorum {
     /// exclude only callers in this process.
     ///
     /// # Errors
-    /// As [`open`](Self::open); `Config` also for no node or more than 64.
+    /// As [`open`](Self::open), and `Config` if `nodes` is 0 or above 64.
     pub fn in_memory(nodes: usize) -> Result<Self> {
         Blocking::start(async { crate::Quorum::in_memory(nodes) }).map(Self)
     }
@@ -109,7 +109,7 @@ impl Quorum {
         Blocking::start(async { builder.in_memory(nodes) }).map(Self)
     }
 
-    /// The default options of this quorum's locks, as a base for options of
+    /// The default options of this quorum's locks. Change a copy of them for
     /// [`lock_with`](Self::lock_with).
     #[must_use]
     pub fn options(&self) -> LockOptions {
@@ -122,7 +122,7 @@ impl Quorum {
         self.0.inner.nodes()
     }
 
-    /// Asks all nodes who holds `name`: see [`Quorum::inspect`](crate::Quorum::inspect).
+    /// Asks all nodes which owner holds `name`: see [`Quorum::inspect`](crate::Quorum::inspect).
     ///
     /// # Errors
     /// `Config` for a bad name or within a Tokio runtime, `Closed` after a shutdown.
@@ -130,7 +130,7 @@ impl Quorum {
         self.0.wait(self.0.inner.inspect(name))
     }
 
-    /// Takes `name` away from its holder without making two holders: see
+    /// Takes `name` away from its holder. Never makes two holders: see
     /// [`Quorum::revoke`](crate::Quorum::revoke).
     ///
     /// # Errors
@@ -139,8 +139,8 @@ impl Quorum {
         self.0.wait(self.0.inner.revoke(name))
     }
 
-    /// Frees `name` at once. **There may be two holders until the present holder learns of this**:
-    /// see [`Quorum::force_release`](crate::Quorum::force_release).
+    /// Frees `name` at once. **There may be two holders until the present holder learns that it
+    /// lost the lock**: see [`Quorum::force_release`](crate::Quorum::force_release).
     ///
     /// # Errors
     /// As [`Quorum::force_release`](crate::Quorum::force_release); `Config` within a Tokio runtime.
@@ -154,7 +154,7 @@ impl Quorum {
         HeldNames(self.0.wrap(self.0.inner.held_names()), false)
     }
 
-    /// Asks all nodes for their records, which name the list in force: see
+    /// Asks all nodes for their records. A node's record names the list in force on the node: see
     /// [`Quorum::members`](crate::Quorum::members).
     ///
     /// # Errors
@@ -164,10 +164,11 @@ impl Quorum {
         self.0.wait(self.0.inner.members())
     }
 
-    /// Declares that the servers of all nodes are new: see [`Quorum::init`](crate::Quorum::init).
+    /// Declares that the servers of all nodes are new, so that they vote at once: see
+    /// [`Quorum::init`](crate::Quorum::init).
     ///
     /// # Errors
-    /// As [`Quorum::init`](crate::Quorum::init). `Config` within a Tokio runtime: nothing was sent.
+    /// As [`Quorum::init`](crate::Quorum::init). `Config` within a Tokio runtime: nothing is sent.
     pub fn init(&self) -> Result<()> {
         self.0.wait(self.0.inner.init())
     }
@@ -181,11 +182,12 @@ impl Quorum {
         self.0.wait(self.0.inner.ready(patience))
     }
 
-    /// Stops the quorum: all further acquisitions fail, and held locks are lost and released. Waits
-    /// for the releases for `deadline` at most: see [`Quorum::shutdown`](crate::Quorum::shutdown).
+    /// Stops the quorum. From now on all acquisitions fail, and held locks are lost and released.
+    /// Waits for the releases for `deadline` at most: see
+    /// [`Quorum::shutdown`](crate::Quorum::shutdown).
     ///
     /// # Errors
-    /// `Config` within a Tokio runtime; then nothing was stopped.
+    /// `Config` within a Tokio runtime: the quorum goes on.
     pub fn shutdown(&self, deadline: Duration) -> Result<()> {
         self.0.worker.wait(self.0.inner.shutdown(deadline))
     }

@@ -8,7 +8,7 @@ use super::worker::{Blocking, debug_as_async, guard};
 use crate::config::LockOptions;
 use crate::error::{Error, Result};
 
-/// A lock on a name that many readers hold together, or one writer alone. This is
+/// A lock on a name that many readers hold together, or one writer alone. This type is
 /// [`quorumlock::QuorumRwLock`](crate::QuorumRwLock) for threads.
 ///
 /// Cheap to clone, `Send` and `Sync`.
@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 #[derive(Clone)]
 pub struct QuorumRwLock(Blocking<crate::QuorumRwLock>);
 
-/// A [`QuorumRwLock`] held as a reader. The lock is renewed while this guard lives, and released
+/// A [`QuorumRwLock`] that a reader holds. The lock is renewed while this guard lives, and released
 /// when the guard is dropped.
 ///
 /// # Examples
@@ -44,7 +44,7 @@ pub struct QuorumRwLock(Blocking<crate::QuorumRwLock>);
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct ReadGuard(Blocking<crate::ReadGuard>, Lease);
 
-/// A [`QuorumRwLock`] held as the writer. The lock is renewed while this guard lives, and released
+/// A [`QuorumRwLock`] that a writer holds. The lock is renewed while this guard lives, and released
 /// when the guard is dropped.
 ///
 /// # Examples
@@ -68,7 +68,7 @@ impl Quorum {
         QuorumRwLock(self.0.wrap(self.0.inner.rw_lock(name)))
     }
 
-    /// The reader-writer lock on `name` with options of its own.
+    /// The reader-writer lock on `name`, with its own options.
     ///
     /// # Errors
     /// As [`lock_with`](Self::lock_with).
@@ -112,9 +112,9 @@ impl QuorumRwLock {
         self.0.wrapped(self.0.inner.write_default()).map(WriteGuard::new)
     }
 
-    /// Acquires the lock as a reader if no writer holds it, without waiting. `None` means that a
-    /// writer holds the lock or is about to get it. An error means that the state of the lock is
-    /// unknown.
+    /// Acquires the lock as a reader if no writer holds it. Does not wait for a writer. `None`
+    /// means that a writer holds the lock or is about to get it. An error means that the state of
+    /// the lock is unknown.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`](super::QuorumLock::try_acquire).
@@ -123,8 +123,8 @@ impl QuorumRwLock {
         Ok(guard.map(|guard| ReadGuard::new(self.0.wrap(guard))))
     }
 
-    /// Acquires the lock as the writer if nobody holds it, without waiting. `None` means that
-    /// somebody else holds the lock or is about to get it. An error means that the state of the
+    /// Acquires the lock as the writer if it is free. Does not wait for a holder. `None` means that
+    /// another owner holds the lock or is about to get it. An error means that the state of the
     /// lock is unknown.
     ///
     /// # Errors
@@ -150,8 +150,8 @@ impl QuorumRwLock {
         self.write(timeout)?.while_held(body)
     }
 
-    /// As [`run_read`](Self::run_read), for a body that can fail. Returns one `Result`, with all
-    /// errors of `run_read` and the body. The lock is released in any case.
+    /// As [`run_read`](Self::run_read), for a body that can fail. Returns one `Result`, with the
+    /// errors of `run_read` and of the body. The lock is released whatever the body returns.
     ///
     /// # Errors
     /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
@@ -163,8 +163,8 @@ impl QuorumRwLock {
         self.run_read(timeout, body)?
     }
 
-    /// As [`run_write`](Self::run_write), for a body that can fail. Returns one `Result`, with all
-    /// errors of `run_write` and the body. The lock is released in any case.
+    /// As [`run_write`](Self::run_write), for a body that can fail. Returns one `Result`, with the
+    /// errors of `run_write` and of the body. The lock is released whatever the body returns.
     ///
     /// # Errors
     /// As [`QuorumLock::try_run`](super::QuorumLock::try_run).
@@ -178,7 +178,7 @@ impl QuorumRwLock {
 }
 
 impl ReadGuard {
-    /// Always refused: see [`ReadGuard::upgrade`](crate::ReadGuard::upgrade).
+    /// Always fails: see [`ReadGuard::upgrade`](crate::ReadGuard::upgrade).
     ///
     /// # Errors
     /// `Config`, and nothing changes.
@@ -188,7 +188,7 @@ impl ReadGuard {
 }
 
 impl WriteGuard {
-    /// Turns the writer into a reader. No other writer can enter in between: see
+    /// Turns the writer into a reader. No other writer can get the lock in between: see
     /// [`WriteGuard::downgrade`](crate::WriteGuard::downgrade).
     ///
     /// # Errors

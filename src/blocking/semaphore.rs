@@ -10,10 +10,12 @@ use crate::error::{Error, Result};
 use crate::rules::LostReason;
 
 /// A fixed number of permits on a name, for all clients of the same nodes. Each permit has one
-/// holder. This is [`quorumlock::QuorumSemaphore`](crate::QuorumSemaphore) for threads.
+/// holder at most. This type is [`quorumlock::QuorumSemaphore`](crate::QuorumSemaphore) for
+/// threads.
 ///
-/// Cheap to clone, `Send` and `Sync`. Clones share a record of held permits, and use this record to
-/// claim free permits first. So keep one semaphore, and do not make one for each acquisition.
+/// Cheap to clone, `Send` and `Sync`. Clones share what they know of held permits, and claim
+/// permits first that they know to be free. So keep one semaphore, and do not make a new one for
+/// each acquisition.
 ///
 /// # Examples
 /// ```
@@ -31,7 +33,7 @@ use crate::rules::LostReason;
 pub struct QuorumSemaphore(Blocking<crate::QuorumSemaphore>);
 
 /// Held permits of a [`QuorumSemaphore`]. The permits are renewed and lost together, and released
-/// when this guard is dropped. All other methods come from [`PermitsLease`].
+/// when this guard is dropped. A guard also has the methods of [`PermitsLease`].
 ///
 /// # Examples
 /// ```
@@ -45,12 +47,12 @@ pub struct QuorumSemaphore(Blocking<crate::QuorumSemaphore>);
 #[must_use = "the permits are released when their guard is dropped"]
 pub struct PermitsGuard(Blocking<crate::PermitsGuard>, PermitsLease);
 
-/// A view of held permits. It is cheap to clone, and does not keep the permits.
+/// A view of held permits. It is cheap to clone, and does not keep the permits held.
 ///
-/// All methods except [`lost`](Self::lost) come from
+/// Except for [`lost`](Self::lost), its methods are those of
 /// [`quorumlock::PermitsLease`](crate::PermitsLease): [`permits`](crate::PermitsLease::permits),
 /// [`is_held`](crate::PermitsLease::is_held), [`ensure`](crate::PermitsLease::ensure) and so on. A
-/// lease keeps the quorum's thread alive, but not the permits.
+/// view keeps the quorum's thread alive.
 ///
 /// # Examples
 /// ```
@@ -75,10 +77,10 @@ impl Quorum {
         QuorumSemaphore(self.0.wrap(self.0.inner.semaphore(name, permits)))
     }
 
-    /// The semaphore on `name` with options of its own.
+    /// The semaphore on `name`, with its own options.
     ///
     /// # Errors
-    /// As [`lock_with`](Self::lock_with), and `Config` for a bad number.
+    /// As [`lock_with`](Self::lock_with), and `Config` for a bad number of permits.
     pub fn semaphore_with(
         &self,
         name: impl AsRef<str>,
@@ -94,7 +96,8 @@ impl QuorumSemaphore {
     /// [`QuorumSemaphore::acquire`](crate::QuorumSemaphore::acquire).
     ///
     /// # Errors
-    /// As [`QuorumLock::acquire`](super::QuorumLock::acquire), and `Config` for a bad number.
+    /// As [`QuorumLock::acquire`](super::QuorumLock::acquire), and `Config` for a bad number of
+    /// permits.
     pub fn acquire(&self, many: u32, timeout: Duration) -> Result<PermitsGuard> {
         self.0.wrapped(self.0.inner.acquire(many, timeout)).map(PermitsGuard::new)
     }
@@ -107,11 +110,11 @@ impl QuorumSemaphore {
         self.0.wrapped(self.0.inner.acquire_default(many)).map(PermitsGuard::new)
     }
 
-    /// Takes `many` permits if they are free, without waiting: see
+    /// Acquires `many` permits if so many are free. Does not wait for holders: see
     /// [`QuorumSemaphore::try_acquire`](crate::QuorumSemaphore::try_acquire).
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes could vote; else as [`acquire`](Self::acquire).
+    /// `Unavailable` if too few nodes could vote; otherwise as [`acquire`](Self::acquire).
     pub fn try_acquire(&self, many: u32) -> Result<Option<PermitsGuard>> {
         let guard = self.0.wait(self.0.inner.try_acquire(many))?;
         Ok(guard.map(|guard| PermitsGuard::new(self.0.wrap(guard))))
@@ -147,7 +150,8 @@ impl PermitsLease {
     }
 
     /// Waits until the permits are lost, for `timeout` at most, and returns why. If one permit is
-    /// lost, all are. `None` means that no permit was lost by then, or that all were released.
+    /// lost, all are lost. `None` means that no permit was lost within `timeout`, or that all were
+    /// released.
     ///
     /// # Errors
     /// `Config` within a Tokio runtime.

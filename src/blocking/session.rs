@@ -17,12 +17,12 @@ thread_local! {
     static CURRENT: RefCell<Option<Session>> = const { RefCell::new(None) };
 }
 
-/// A lease that owns locks, which are renewed together and lost together. This is
+/// A lease that owns locks, which are renewed together and lost together. This type is
 /// [`quorumlock::Session`](crate::Session) for threads. Cheap to clone, `Send` and `Sync`.
 ///
 /// **A session is lost as a whole**, as soon as one of its locks is lost. [`unlock`](Self::unlock)
-/// releases some locks, and [`revoke`](Self::revoke) releases all. The drop of the last handle also
-/// sends releases for all locks, and waits for nothing.
+/// releases some locks, and [`revoke`](Self::revoke) releases all. Dropping the last handle of the
+/// session also sends releases for all locks, but does not return the result.
 ///
 /// # Examples
 /// ```
@@ -79,8 +79,8 @@ impl Quorum {
         SessionBuilder(self.0.wrap(self.0.inner.session()))
     }
 
-    /// The session of this quorum that has this [`id`](Session::id). With the id, other code of the
-    /// process can use the session: see [`Quorum::join_session`](crate::Quorum::join_session).
+    /// The session of this quorum with this [`id`](Session::id), for other code of the process that
+    /// shares the session: see [`Quorum::join_session`](crate::Quorum::join_session).
     #[must_use]
     pub fn join_session(&self, id: &str) -> Option<Session> {
         Some(Session(self.0.wrap(self.0.inner.join_session(id)?)))
@@ -88,8 +88,8 @@ impl Quorum {
 }
 
 impl SessionBuilder {
-    /// How long nodes hold the session's locks if no renewal follows. Default: the ttl of the
-    /// quorum's options, 30 s. See [`LockOptions::ttl`].
+    /// How long nodes hold the session's locks without a renewal. Default: the ttl of the quorum's
+    /// options, which is 30 s unless you set it. See [`LockOptions::ttl`].
     pub fn ttl(self, ttl: Duration) -> Self {
         Self(Blocking { inner: self.0.inner.ttl(ttl), ..self.0 })
     }
@@ -122,11 +122,11 @@ impl SessionBuilder {
     }
 
     /// Begins a session as [`grant`](Self::grant) does, runs `body` with it, and revokes the
-    /// session for all its handles, also if the body panics.
+    /// session for all its handles, even if the body panics.
     ///
     /// As with [`QuorumLock::run`](super::QuorumLock::run), nothing can stop the body. So the body
-    /// must ask its session ([`ensure`](Session::ensure), [`lost`](Session::lost)) whether its
-    /// locks are still held. If somebody else revokes the session, the body still goes on.
+    /// must ask its session ([`ensure`](Session::ensure), [`lost`](Session::lost)) whether the
+    /// locks are still held. The body goes on even if another handle revokes the session.
     ///
     /// # Errors
     /// As [`grant`](Self::grant), and `Lost` if the session was lost before the body ended.
@@ -164,8 +164,8 @@ impl Drop for Ending {
 // With only `Deref` in place of these methods, `sessions.iter().all(Session::is_alive)` would not
 // compile.
 impl Session {
-    /// The session's id. With this id, other code of the same process gets the session from
-    /// [`Quorum::join_session`] on the same quorum.
+    /// The session's id. With this id, other code of the same process gets a handle of the session
+    /// by [`Quorum::join_session`] of the same quorum.
     #[must_use]
     pub fn id(&self) -> &str {
         self.0.inner.id()
@@ -176,15 +176,16 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::lock`](crate::Session::lock), and `Config` within a Tokio runtime. Names that
-    /// were held before are still held, unless the session is lost.
+    /// the session held before the call stay held, unless the session is lost.
     pub fn lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>, timeout: Duration) -> Result<()> {
         self.0.wait(self.0.inner.lock(names, timeout))
     }
 
-    /// Acquires all of `names` if others hold none of them, else acquires none. Does not wait.
+    /// Acquires all of `names` if others hold none of them, else acquires none. Does not wait for
+    /// holders.
     ///
     /// # Errors
-    /// `Contended` if others hold some names, or are about to get them; otherwise as for
+    /// `Contended` if others hold some of the names, or are about to get them; otherwise as for
     /// [`lock`](Self::lock).
     pub fn try_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<()> {
         self.0.wait(self.0.inner.try_lock(names))
@@ -194,7 +195,7 @@ impl Session {
     /// [`Session::unlock`](crate::Session::unlock).
     ///
     /// # Errors
-    /// As for the async method. `Config` within a Tokio runtime: then nothing was released.
+    /// As for the async method. `Config` within a Tokio runtime: nothing is released.
     pub fn unlock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Released> {
         self.0.wait(self.0.inner.unlock(names))
     }
@@ -206,7 +207,7 @@ impl Session {
         self.0.inner.held()
     }
 
-    /// The fencing token of `name`; `None` if the session does not hold it.
+    /// The fencing token of `name`; `None` if the session does not hold this name.
     #[must_use]
     pub fn token(&self, name: &str) -> Option<u64> {
         self.0.inner.token(name)
@@ -217,7 +218,7 @@ impl Session {
     ///
     /// # Errors
     /// `Unavailable` if too few nodes answered in time: the releases go on in the background.
-    /// `Config` within a Tokio runtime: then nothing was released.
+    /// `Config` within a Tokio runtime: nothing is released.
     pub fn revoke(&self) -> Result<Released> {
         self.0.wait(self.0.inner.revoke())
     }
@@ -229,7 +230,7 @@ impl Session {
         self.0.inner.remaining()
     }
 
-    /// Whether the session lives at this moment, and so holds all its locks: see
+    /// Whether the session lives now, and so holds all its locks: see
     /// [`Session::is_alive`](crate::Session::is_alive).
     #[must_use]
     pub fn is_alive(&self) -> bool {
@@ -246,7 +247,7 @@ impl Session {
     }
 
     /// Waits until the session is lost, for `timeout` at most, and returns why. `None` means that
-    /// the session was not lost by then, or that it was revoked.
+    /// the session was not lost within `timeout`, or that it was revoked.
     ///
     /// # Errors
     /// `Config` within a Tokio runtime.
@@ -261,16 +262,16 @@ impl Session {
         self.0.inner.cancellation()
     }
 
-    /// The nodes' replies to the last renewal, if that renewal did not renew all locks: see
-    /// [`Session::failed_renewal`](crate::Session::failed_renewal).
+    /// The nodes' replies to the last renewal if it failed; empty if it succeeded or none was sent
+    /// yet: see [`Session::failed_renewal`](crate::Session::failed_renewal).
     #[must_use]
     pub fn failed_renewal(&self) -> Vec<NodeReport> {
         self.0.inner.failed_renewal()
     }
 
-    /// Runs `body` with this session as the [current](Self::current) session of this thread. So
-    /// code that `body` calls needs no parameter for the session. Threads that `body` starts have
-    /// no current session.
+    /// Runs `body` with this session as the [current](Self::current) session of this thread, for
+    /// code that does not get the session as an argument. Threads that `body` starts have no
+    /// current session.
     pub fn scope<T>(&self, body: impl FnOnce() -> T) -> T {
         let _before = Before(exchange(Some(self.clone())));
         body()
@@ -283,7 +284,8 @@ impl Session {
     }
 }
 
-/// The session that was current before. It becomes current again when this value is dropped.
+/// The session that was current when a scope began. It becomes current again when this value is
+/// dropped, at the end of the scope.
 struct Before(Option<Session>);
 
 impl Drop for Before {
@@ -292,7 +294,7 @@ impl Drop for Before {
     }
 }
 
-/// Makes another session the current session, and returns the previous one.
+/// Makes `session` the current session of this thread, and returns the previous one.
 fn exchange(session: Option<Session>) -> Option<Session> {
     CURRENT.try_with(|current| current.replace(session)).ok().flatten()
 }

@@ -1,9 +1,9 @@
 //! How to test contention and loss in your own code, if it uses locks without async. This module
 //! needs the features `blocking` and `testing`.
 //!
-//! This module works as [`quorumlock::testing`](crate::testing), whose page says more. But here
-//! tests cannot pause time, because a quorum has its own thread. So let the code under test take
-//! its timeouts and its ttl from settings, and set short times in tests.
+//! This module works as [`quorumlock::testing`](crate::testing), whose page says more. But with
+//! this module, tests cannot pause time, because a quorum has its own thread. So let the code under
+//! test take its timeouts and its ttl from settings, and set short times in tests.
 //!
 //! # Contention
 //!
@@ -33,8 +33,8 @@
 //!
 //! # Loss
 //!
-//! [`lose`] makes the holder of a lock lose the lock at this moment. Use `lose` to test that your
-//! code notices the loss, since nothing can stop a closure.
+//! [`lose`] makes the holder of a lock lose the lock at once. Use `lose` to test that your code
+//! notices the loss, since nothing can stop a closure.
 //!
 //! ```
 //! use quorumlock::LostReason;
@@ -60,7 +60,7 @@ use super::worker::{Blocking, debug_as_async};
 use crate::error::Result;
 use crate::testing;
 
-/// A lock that another client holds until this value is dropped. This is [`testing::Hold`] for
+/// A lock that another client holds until this value is dropped. This type is [`testing::Hold`] for
 /// threads. The lock is never lost. This value keeps the quorum's thread alive.
 #[must_use = "dropping it releases the lock at once: keep it in a variable"]
 pub struct Hold(Blocking<testing::Hold>);
@@ -75,20 +75,20 @@ impl Hold {
 
 debug_as_async!(Hold);
 
-/// Lets another client of the same nodes hold `name` until the returned value is dropped. Waits for
-/// up to 10 s if the name is held.
+/// Acquires `name` as another client of the same nodes, and holds it until the returned value is
+/// dropped. If another owner holds the name, waits for up to 10 s.
 ///
 /// # Errors
-/// As [`testing::hold`]; `Config` within a Tokio runtime.
+/// As [`testing::hold`], and `Config` within a Tokio runtime.
 pub fn hold(quorum: &Quorum, name: &str) -> Result<Hold> {
     quorum.0.wrapped(testing::hold(&quorum.0.inner, name)).map(Hold)
 }
 
 /// Makes the holder of `name` in `quorum`, or in a clone of it, lose the lock now: see
-/// [`testing::lose`]. Returns whether anybody held the name. Does not wait.
+/// [`testing::lose`]. Returns whether such a holder was found. Does not wait.
 ///
 /// # Errors
-/// As [`testing::lose`]; `Config` within a Tokio runtime.
+/// As [`testing::lose`], and `Config` within a Tokio runtime.
 pub fn lose(quorum: &Quorum, name: &str) -> Result<bool> {
     quorum.0.wait(async { testing::lose(&quorum.0.inner, name) })
 }

@@ -11,14 +11,15 @@ use crate::lease::Released;
 use crate::lock::Quorum;
 use crate::rules::LostReason;
 
-/// How long the last drop waits for releases. If `main` then returns, no more releases are sent.
+/// How long dropping the last handle waits for releases. If `main` returns after this time,
+/// releases that are still pending may not be sent.
 const FLUSH: Duration = Duration::from_millis(250);
 
-/// How long releases may go on after the last drop. The time is long, because many releases take
-/// long on a busy machine, and nobody waits for them.
+/// How long releases may go on after the last handle was dropped. This time may be long, because no
+/// caller waits for them, and many releases take long on a busy machine.
 const FAREWELL: Duration = Duration::from_secs(30);
 
-/// A quorum and its runtime. The quorum's handles, locks and guards share this value.
+/// A quorum and its runtime. All handles, locks and guards of the quorum share this value.
 #[derive(Debug)]
 pub(super) struct Worker {
     quorum: Quorum,
@@ -27,7 +28,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts a runtime, and a quorum on this runtime.
+    /// Starts a runtime, and on this runtime the quorum that `opened` returns.
     fn start(opened: impl Future<Output = Result<Quorum>>) -> Result<Arc<Self>> {
         refuse_within_a_runtime()?;
         let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("quorumlock").enable_all().build();
@@ -38,7 +39,8 @@ impl Worker {
         match runtime.block_on(opened) {
             Ok(quorum) => Ok(Arc::new(Self { quorum, runtime: Some(runtime) })),
             Err(error) => {
-                // A plain drop of the runtime would wait for a name server that does not answer.
+                // To drop the runtime would wait for blocked work, such as a lookup at a name
+                // server that does not answer.
                 runtime.shutdown_background();
                 Err(error)
             }
@@ -60,8 +62,9 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    /// Waits for releases for `FLUSH` at most. Within a Tokio runtime, does not wait. The quorum's
-    /// runtime ends itself when all releases have been confirmed, or after `FAREWELL`.
+    /// Waits for releases for `FLUSH` at most; within a Tokio runtime, does not wait. A task on the
+    /// quorum's runtime ends that runtime when all releases have been confirmed, or after
+    /// `FAREWELL`.
     ///
     /// Does not call `block_on`: `block_on` would panic in the destructor of a thread-local, and
     /// would not return while the quorum's thread writes to a log that is blocked.
@@ -83,8 +86,8 @@ impl Drop for Worker {
     }
 }
 
-/// Refuses a call within a Tokio runtime: waiting would keep the runtime's thread from all other
-/// work, and Tokio would panic.
+/// Returns an error within a Tokio runtime: Tokio would panic, since waiting would keep the
+/// runtime's thread from all other work.
 pub(super) fn refuse_within_a_runtime() -> Result<()> {
     match Handle::try_current() {
         Err(_) => Ok(()),
@@ -95,7 +98,8 @@ pub(super) fn refuse_within_a_runtime() -> Result<()> {
     }
 }
 
-/// A value of the async API, and its runtime. Each type of `blocking` contains a `Blocking`.
+/// A value of the async API, and the worker on whose runtime it lives. Each type of `blocking`
+/// contains a `Blocking`.
 #[derive(Clone)]
 pub(super) struct Blocking<T> {
     // Declared before `worker`, so that it is dropped first: its drop sends releases, for which the
@@ -105,7 +109,7 @@ pub(super) struct Blocking<T> {
 }
 
 impl Blocking<Quorum> {
-    /// Starts a runtime, and a quorum on this runtime.
+    /// Starts a runtime, and on this runtime the quorum that `opened` returns.
     pub(super) fn start(opened: impl Future<Output = Result<Quorum>>) -> Result<Self> {
         let worker = Worker::start(opened)?;
         Ok(Self { inner: worker.quorum.clone(), worker })
@@ -128,7 +132,8 @@ impl<T> Blocking<T> {
         Ok(self.wrap(self.wait(future)?))
     }
 
-    /// Waits for `outcome` for `timeout` at most. Returns the reason if the lock was lost by then.
+    /// Waits for `outcome` for `timeout` at most. Returns the reason if the lock was lost within
+    /// this time.
     pub(super) fn lost(
         &self,
         timeout: Duration,
@@ -138,15 +143,16 @@ impl<T> Blocking<T> {
     }
 }
 
-/// Logs a release that no quorum confirmed, after a body has ended. This is no error: the body ran
-/// while the lock was held.
+/// Logs the error if no quorum confirmed the release after a body. The caller gets no error: the
+/// body ran while the lock was held.
 pub(super) fn confirmed(released: Result<Released>) {
     if let Err(error) = released {
         tracing::warn!(%error, "released without confirmation");
     }
 }
 
-/// Implements `Debug` for types whose first field is a [`Blocking`]: prints the async type.
+/// Implements `Debug` for types whose first field is a [`Blocking`]: shows the value of the async
+/// API.
 macro_rules! debug_as_async {
     ($($Type:ident),+) => {$(
         impl std::fmt::Debug for $Type {
@@ -158,9 +164,9 @@ macro_rules! debug_as_async {
 }
 pub(super) use debug_as_async;
 
-/// Methods that all guards share. A guard is `struct Guard(Blocking<crate::Guard>, Lease)`, and
-/// dereferences to its second field. `release` is the method that gives up the guard. With `pub` in
-/// front of `release`, this macro defines that method as well.
+/// Defines the methods that all guards share. A guard is `struct Guard(Blocking<crate::Guard>,
+/// Lease)`, and dereferences to its second field. The argument `$release` names the method that
+/// gives up the guard. With `pub` in front of `$release`, this macro defines that method as well.
 macro_rules! guard {
     ($Guard:ident, $Lease:ident, pub $release:ident) => {
         super::worker::guard!($Guard, $Lease, $release);
@@ -185,14 +191,14 @@ macro_rules! guard {
                 Self(guard, lease)
             }
 
-            /// A view that can be shared. Keeping the view does not keep the lock.
+            /// A view that can be shared. The view does not keep the lock held.
             #[must_use]
             pub fn lease(&self) -> $Lease {
                 self.1.clone()
             }
 
-            /// Runs `body` while the guard is held, and then gives up the guard. If `body` panics,
-            /// the guard is dropped.
+            /// Runs `body`, checks that the guard is still held, and gives up the guard. If `body`
+            /// panics, the guard is dropped.
             pub(super) fn while_held<T>(self, body: impl FnOnce(&$Lease) -> T) -> Result<T> {
                 let output = body(&self);
                 self.ensure(std::time::Duration::ZERO)?;
