@@ -2,8 +2,8 @@
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// Splits a list of addresses. Errors quote no part of the list, since any part may belong to a
-/// password with a comma.
+/// Splits a list of addresses at its commas. Errors quote no part of the list, since any part may
+/// belong to a password that contains a comma.
 pub(crate) fn split(list: &str) -> Result<Vec<String>, String> {
     let addresses: Vec<_> =
         list.split(',').map(str::trim).filter(|address| !address.is_empty()).map(str::to_owned).collect();
@@ -29,8 +29,8 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// The address with user and password, percent-encoded. If `later`, the password may be
-    /// missing, because it comes from a password file.
+    /// The address with user and password, percent-encoded. With `later`, the password may be
+    /// missing, because it will come from a password file.
     pub(crate) fn joined(&self, variable: impl Fn(&str) -> Option<String>, later: bool) -> Result<String, String> {
         let password = match (self.secret(variable)?, self.user) {
             (None, None) => return Ok(self.url.to_owned()),
@@ -51,7 +51,8 @@ impl Parts<'_> {
     }
 
     fn secret(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Option<String>, String> {
-        // Show only a name that looks like a variable's. Other text may be the password itself.
+        // Show the name only if it looks like the name of a variable. Another text may be the
+        // password itself.
         let is_usual = |name: &str| name.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_'));
         let unset = |name: &str| match is_usual(name) {
             true => format!("the environment variable {name} (password_env) is not set"),

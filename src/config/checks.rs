@@ -27,13 +27,14 @@ pub(crate) struct Rules {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) backoff: Backoff,
     pub(crate) fair: bool,
-    /// Default timeout of `acquire_default`.
+    /// The timeout of `acquire_default`.
     pub(crate) wait: Duration,
     pub(crate) max_rounds: Option<u32>,
-    /// Waiters behind the first two ask again after a third of this ttl, or after the length of a
-    /// hand-over if that is longer.
+    /// Waiters behind the first two of a nodes' queue ask again after a third of this ttl, or after
+    /// the length of a hand-over if that is longer.
     pub(crate) places: Duration,
-    /// How long nodes hold the names, if that is longer than the ttl. No lease relies on this time.
+    /// The period of a [`Once`](crate::Once): nodes hold its names for this time. Leases rely on
+    /// the ttl only.
     pub(crate) period: Option<Duration>,
     /// The class in metrics.
     pub(crate) class: Class,
@@ -47,7 +48,8 @@ impl Rules {
         self.max_rounds.is_some_and(|most| rounds >= most)
     }
 
-    /// The longest time of a try, if votes are split again and again.
+    /// How long a call that does not wait for holders goes on at most, if votes are split again and
+    /// again.
     pub(crate) fn longest_try(&self) -> Duration {
         self.round_timeout * 2
     }
@@ -56,32 +58,33 @@ impl Rules {
     /// the gate, each time for the length of one hand-over. So a dead holder of the gate delays
     /// other callers no longer than a dead waiter does.
     ///
-    /// These rules would pass all checks of `LockOptions::checked`. If drift uses up half of a
-    /// hand-over, the gate is held for the ttl.
+    /// These rules would pass all checks of `LockOptions::checked`. If drift would use up half of a
+    /// hand-over, the gate is renewed for the ttl each time.
     pub(crate) fn of_gate(&self, round_trip: Duration) -> Self {
         let lasts = handover::lasts(self.validity.ttl(), self.drift, round_trip);
         let validity = if leaves_enough(self.drift, lasts.ttl()) { lasts } else { self.validity };
-        // If a renewal gets no answer, there must be time left for another renewal.
+        // If a renewal gets no answer, enough validity must be left for another renewal.
         let round_timeout = self.round_timeout.min(validity.length() / 3);
         let (auto_renew, max_hold, min_validity) = (true, None, Duration::ZERO);
         Self { validity, round_timeout, auto_renew, max_hold, min_validity, ..self.clone() }
     }
 
-    /// How long a caller may wait for its turn in this process; `None` if only its deadline counts.
+    /// How long a caller may wait for its turn among the callers of this process; `None` if only
+    /// the caller's own timeout limits this wait.
     pub(crate) fn longest_turn(&self) -> Option<Duration> {
         self.max_rounds.map(|most| self.round_timeout.saturating_mul(most))
     }
 }
 
 impl LockOptions {
-    /// If clocks run apart by more than this share, a node's clock counts as stepped. At least
-    /// 0.01.
+    /// If a node's clock and this client's clock run apart by more than this share, the node's
+    /// clock counts as stepped. At least 0.01.
     pub(crate) const fn clock_rate(&self) -> f64 {
         self.drift.factor.max(0.01)
     }
 
-    /// Checks the options of one lock. The quorum's options, `shared`, decide when a node's clock
-    /// counts as stepped, so they bound the lock's drift factor.
+    /// Checks the options of one lock. `shared` are the quorum's options. They decide when a node's
+    /// clock counts as stepped, so they limit the lock's drift factor.
     pub(crate) fn checked_for(&self, shared: &Self, max_ttl: Duration) -> Result<Rules> {
         let (factor, rate) = (self.drift.factor, shared.clock_rate());
         let rules = self.checked(max_ttl)?;
@@ -184,7 +187,8 @@ pub(super) fn too_long(what: &str, time: Duration) -> String {
     )
 }
 
-/// Checks that a text may be the value of a label: none of its characters ever needs escaping.
+/// Checks that a text may be the value of a label: it has only characters that no exporter must
+/// escape.
 pub(super) fn labelled(what: &str, text: &str, most: usize) -> Result<()> {
     let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
     require(plain && (1..=most).contains(&text.len()), || {

@@ -55,7 +55,7 @@ impl<F: Fn(&str) -> Option<OsString>> Variables<F> {
             ttl: self.ttl()?,
             timeout: self.time("QUORUMLOCK_TIMEOUT")?,
             max_ttl: self.time("QUORUMLOCK_MAX_TTL")?,
-            // An empty prefix counts as set, and is refused later.
+            // An empty prefix counts as set. `Settings::checked` refuses it.
             key_prefix: self.text("QUORUMLOCK_KEY_PREFIX")?,
             key_format: self.set("QUORUMLOCK_KEY_FORMAT")?,
             transport: self.transport()?,
@@ -63,7 +63,8 @@ impl<F: Fn(&str) -> Option<OsString>> Variables<F> {
         })
     }
 
-    /// Checks the ttl here too, so that the error names the variable.
+    /// Reads and checks the ttl. `LockOptions::checked` would refuse the same values, but its error
+    /// would not name the variable.
     fn ttl(&self) -> Result<Option<Duration>> {
         match self.time(TTL)? {
             Some(ttl) if !(MIN_TTL..=MAX_TTL).contains(&ttl) => {

@@ -15,7 +15,7 @@ use crate::node::redis::{Tls, Transport};
 /// Unset fields keep the defaults of [`QuorumBuilder`](crate::QuorumBuilder). With `serde`, every
 /// field may be left out, and unknown fields are refused. Times are texts with their unit:
 /// `"500ms"`, `"30s"`, `"1.5m"`, `"2h"`. The `quorumlock` command's configuration file has the same
-/// fields. You choose the format and its parser. The parser's errors may quote passwords.
+/// fields. You choose the file's format and its parser. The parser's errors may quote passwords.
 ///
 /// [`Debug`] does not show passwords.
 ///
@@ -45,10 +45,10 @@ pub struct Config {
     /// See [`QuorumBuilder::list_name`](crate::QuorumBuilder::list_name).
     pub list: Option<String>,
     /// A file whose first line is the password of all nodes that have no password of their own. The
-    /// file is read at each connection. A relative path starts in the working directory, or in the
-    /// folder that [`relative_to`](Self::relative_to) sets.
+    /// file is read at each connection; a pipe is read only once. A relative path starts in the
+    /// working directory, or in the folder that [`relative_to`](Self::relative_to) sets.
     pub password_file: Option<PathBuf>,
-    /// See [`Tls::ca_file`]. Relative paths start in the same folder as those of `password_file`.
+    /// See [`Tls::ca_file`]. A relative path starts where that of `password_file` does.
     pub tls_ca: Option<PathBuf>,
     /// The first file of [`Tls::client_certificate`].
     pub tls_cert: Option<PathBuf>,
@@ -81,7 +81,7 @@ pub struct Config {
     /// Where relative paths start.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub(super) folder: PathBuf,
-    /// The setting that names the password file, for errors; `None` for the field `password_file`.
+    /// The environment variable that set `password_file`, for errors; `None` if no variable did.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub(super) password_by: Option<&'static str>,
 }
@@ -128,7 +128,8 @@ impl Config {
     /// `redis://eu:6379,redis://us:6379`. In a user or password, `%2C` is a comma.
     ///
     /// # Errors
-    /// `Config` for an address without a scheme. Connecting reports other mistakes.
+    /// `Config` for an address without a scheme. Other mistakes are reported when the quorum
+    /// connects.
     pub fn from_urls(list: &str) -> Result<Self> {
         let nodes = split(list).map_err(Error::config)?.into_iter().map(NodeConfig::new).collect();
         Ok(Self { nodes, ..Self::default() })
@@ -151,8 +152,9 @@ impl Config {
         self.tls_server_name.iter().fold(tls, |tls, name| tls.server_name(name))
     }
 
-    /// The nodes' addresses, and the file with the password for addresses without a password. A
-    /// pipe can be read only once. If the file is a pipe, the password is put into these addresses.
+    /// The nodes' addresses, and the password file for the addresses without a password. A pipe can
+    /// be read only once: if the file is a pipe, this function puts its password into these
+    /// addresses, and returns no file.
     pub(crate) fn addresses(&self) -> Result<(Vec<String>, Option<PasswordFile>)> {
         let joined = |(node, number): (&NodeConfig, u32)| {
             let address = node.joined(self.password_file.is_some());
@@ -168,7 +170,7 @@ impl Config {
         }
     }
 
-    /// Checks that the transport can send the password that the file has now.
+    /// Checks that the transport can send the password that is in the file now.
     fn taken(&self, file: &Named) -> Result<()> {
         let takes = self.transport.unwrap_or_default().takes(&file.line().map_err(Error::config)?);
         takes.map_err(|why| Error::config(format!("{}: {why}", file.by())))

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::rules::{Backoff, Drift};
 
-/// The options of one lock. They are checked when the quorum connects or the lock is made.
+/// The options of one lock. The quorum's default options are checked when the quorum connects, and
+/// a lock's own options when the lock is made.
 ///
 /// ```
 /// use quorumlock::LockOptions;
@@ -31,9 +32,9 @@ pub struct LockOptions {
 }
 
 impl LockOptions {
-    /// How long a node holds the lock unless it is renewed. Default 30 s; from 100 ms to the
-    /// quorum's [`max_ttl`](crate::QuorumBuilder::max_ttl), or to 24 h if `max_ttl` is zero. Nodes
-    /// count whole milliseconds. A lock can be held for longer than its ttl, since it is
+    /// How long a node holds the lock without a renewal. Default 30 s; from 100 ms to the quorum's
+    /// [`max_ttl`](crate::QuorumBuilder::max_ttl), or to 24 h if `max_ttl` is zero. Nodes count
+    /// whole milliseconds. A lock can be held for longer than its ttl, since it is
     /// [renewed](Self::auto_renew).
     #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> Self {
@@ -41,8 +42,8 @@ impl LockOptions {
         self
     }
 
-    /// Whether the lock is renewed for as long as its guard lives. Default on. If this is off, a
-    /// note or a proclaimed value still renews the lock once, because renewals carry notes and
+    /// Whether the lock is renewed for as long as its guard lives. Default on. Even if this is off,
+    /// each note and each proclaimed value renews the lock once, because renewals carry notes and
     /// values.
     #[must_use]
     pub const fn auto_renew(mut self, on: bool) -> Self {
@@ -50,7 +51,7 @@ impl LockOptions {
         self
     }
 
-    /// For how long the lock is renewed, from its acquisition on. Default: without end.
+    /// For how long after its acquisition the lock is renewed. Default: without end.
     #[must_use]
     pub const fn max_hold(mut self, longest: Duration) -> Self {
         self.max_hold = Some(longest);
@@ -67,19 +68,19 @@ impl LockOptions {
     }
 
     /// The part of the drift that does not depend on the ttl. Default 2 ms, which is also the
-    /// least. Nodes count whole milliseconds, so a hold may end 1 ms early. Redlock adds another 1
-    /// ms for short ttls.
+    /// least. Nodes count whole milliseconds, so a hold may end 1 ms too early. As in Redlock,
+    /// another 1 ms is for short ttls.
     #[must_use]
     pub const fn drift_constant(mut self, constant: Duration) -> Self {
         self.drift.constant = constant;
         self
     }
 
-    /// How much validity a lock must have left when it is acquired; otherwise the round has failed.
-    /// Default 0.
+    /// How much validity a lock must have left when it is acquired. A round that leaves less has
+    /// failed. Default 0.
     ///
-    /// A lock that is handed over has about 3 s of validity at most. If that is too little, the
-    /// caller asks once more, which takes a round trip.
+    /// A lock that nodes hand over has a validity of about 3 s at most. If `least` is longer, the
+    /// caller asks the nodes once more after a hand-over, which takes a round trip.
     #[must_use]
     pub const fn min_validity(mut self, least: Duration) -> Self {
         self.min_validity = least;
@@ -104,8 +105,9 @@ impl LockOptions {
 
     /// Whether callers of all processes get the lock in the order of their calls. Default on.
     ///
-    /// If this is off, callers ask again after random pauses, and overtake waiters. If the nodes
-    /// are near, the lock changes hands more often. But an unlucky caller may wait without a limit.
+    /// If this is off, callers ask again after random pauses, and may overtake callers that have
+    /// waited longer. If the nodes are near, the lock changes hands more often than in order. But
+    /// an unlucky caller may wait without a limit.
     #[must_use]
     pub const fn fair(mut self, on: bool) -> Self {
         self.barging = !on;
@@ -113,7 +115,7 @@ impl LockOptions {
     }
 
     /// How long [`acquire_default`](crate::QuorumLock::acquire_default) waits. Default 10 s. With
-    /// zero, it waits for no holder. With `Duration::MAX`, it waits for ever.
+    /// zero, the call waits for no holder. With `Duration::MAX`, it waits for ever.
     #[must_use]
     pub const fn wait(mut self, timeout: Duration) -> Self {
         self.wait = Some(timeout);
@@ -121,14 +123,14 @@ impl LockOptions {
     }
 
     /// An acquisition gives up after this many failed rounds, unless its timeout comes first.
-    /// Default: no bound; at least 1.
+    /// Default: no bound. `most` must be at least 1.
     ///
-    /// A round asks all nodes. If a node has seen a later claim, the round asks again, up to three
-    /// times. Between two rounds, a caller waits in the nodes' queues: at most for 5 s, or for a
-    /// third of the ttl if that is longer. Behind other callers of this process, a caller waits for
-    /// at most `most` times the [`round_timeout`](Self::round_timeout). A caller that gives up gets
-    /// the error `Timeout`, which names `max_rounds`. If too few nodes vote, the error is
-    /// `Unavailable`.
+    /// A round asks all nodes. If a node has seen another caller's claim with a higher ballot, the
+    /// round asks again, up to three times. Between two rounds, a caller waits in the nodes'
+    /// queues: at most for 5 s, or for a third of the ttl if that is longer. Behind other callers
+    /// of this process, a caller waits for at most `most` times the
+    /// [`round_timeout`](Self::round_timeout). A caller that gives up gets the error `Timeout`,
+    /// which names `max_rounds`. If too few nodes vote, the error is `Unavailable`.
     ///
     /// With 1, a caller waits only for its turn among the callers of this process.
     #[must_use]
@@ -143,8 +145,8 @@ impl LockOptions {
     ///
     /// Use a word for many locks, such as `orders`, and never a lock's own name: each class adds
     /// about 50 series. A class has 1 to 32 of the characters `a-z A-Z 0-9 _ . -`. A process has at
-    /// most [`MAX_CLASSES`](crate::metrics::MAX_CLASSES) classes. All further classes are recorded
-    /// as `other`.
+    /// most [`MAX_CLASSES`](crate::metrics::MAX_CLASSES) classes. Classes that come after these are
+    /// recorded as `other`.
     #[must_use]
     pub fn metrics_class(mut self, class: impl Into<Arc<str>>) -> Self {
         self.metrics_class = Some(class.into());

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// The longest file, in bytes. No password is longer: a longer file was named by mistake.
+/// The longest file, in bytes. No password is that long: a longer file was named by mistake.
 const LONGEST: usize = 4096;
-/// A user may have given the password itself instead of a path, by mistake.
+/// The end of an error that does not show a relative path. By mistake, a user may have given the
+/// password itself instead of a path.
 const HIDDEN: &str = " (a relative path is not shown if there is no such file, since it may be the password itself; an \
      absolute path is shown)";
 const RIGHT: &str = "name a file whose first line is the password";
@@ -19,7 +20,8 @@ pub(crate) struct PasswordFile {
     /// The option, variable or key that names the file.
     by: String,
     path: PathBuf,
-    /// Whether the given path was absolute. Errors may show such a path: it is surely no password.
+    /// Whether the given path was absolute. Errors may show an absolute path: it is surely no
+    /// password.
     is_path: bool,
 }
 
@@ -38,13 +40,14 @@ impl PasswordFile {
         self.line().map(|line| Password::new(&line))
     }
 
-    /// Whether the file may soon be valid: it is missing, or somebody may be writing it.
+    /// Whether the file may soon be valid: it is missing, or it is a regular file that another
+    /// program may be writing.
     #[allow(dead_code, reason = "for the command")]
     pub(crate) fn may_change(&self) -> bool {
         self.is_regular() || !self.path.exists()
     }
 
-    /// Whether the file can be read again and again.
+    /// Whether the file can be read more than once. A pipe cannot.
     pub(crate) fn is_regular(&self) -> bool {
         std::fs::metadata(&self.path).is_ok_and(|file| file.is_file())
     }

@@ -11,8 +11,9 @@ use crate::error::{Error, Result};
 use crate::node::redis::{Credentials, CredentialsProvider, FetchingCredentials};
 
 /// Reads the password from the first line of a file, at each connection. So a new password needs no
-/// restart. Replace the file in one step (`mv`), just before or just after the servers change their
-/// password. If a node refuses an outdated password, the client connects again.
+/// restart of the client. Replace the file in one step (`mv`), just before or just after the
+/// servers change their password. If a node refuses an outdated password, the client reads the file
+/// again and connects again.
 ///
 /// The file has 4 KiB at most. [`Config::password_file`](crate::Config::password_file) and the
 /// command's `--password-file` use this type.
@@ -53,7 +54,7 @@ impl PasswordFile {
         }
     }
 
-    /// Uses a file that the caller has checked.
+    /// A password file that the caller of this function has checked.
     pub(super) fn of(named: Named) -> Self {
         Self { file: Arc::new(named), reading: Arc::new(Semaphore::new(1)) }
     }
