@@ -1,4 +1,4 @@
-//! Makes storage refuse writes whose fencing token is stale.
+//! Helpers that make storage refuse writes whose fencing token is stale.
 //!
 //! A lock alone cannot stop a process that was paused between its last check and its write. The
 //! storage can: it keeps the highest [token](crate::Lease::token) that it has seen, and refuses a
@@ -14,15 +14,15 @@
 //!
 //! * A token **equal** to the highest comes from the same holder, which may write as often as it
 //!   wants to.
-//! * A **lower** token is refused with [`Stale`], which has both tokens. Nothing was written.
+//! * A **lower** token is refused with [`Stale`], which has both tokens. Nothing is written.
 //! * A **higher** token, or the first one, may write and becomes the highest.
 //! * **Read through the same helper** all data that a write depends on. The helper raises the fence
 //!   before it reads, so that no earlier holder can write between your read and your write.
 //! * Every writer of the data must go through the fence. The fence does not stop other writers.
 //! * **Use one fence for data that only one holder may write at a time.** An exclusive lock needs
 //!   one fence. A semaphore needs one fence for each permit, with its own name. Several readers, or
-//!   several permits, have tokens at the same time. A single fence would refuse the lower tokens,
-//!   although their locks are still held.
+//!   several permits, have tokens at the same time. A single fence would refuse all but the highest
+//!   of these tokens, although all are still held.
 //!
 //! Keep the highest token for as long as a paused holder may come back. Storage that loses
 //! confirmed writes, such as a promoted Redis replica, may also lose the highest token.
@@ -40,7 +40,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 /// The storage has seen a higher token, so another holder has got the lock. **Stop** the work that
-/// the lock protected. Nothing was written, and another try with this token does not help.
+/// the lock protected. Nothing was written, and further tries with this token will fail too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stale {
     token: u64,
@@ -54,7 +54,7 @@ impl Stale {
         self.token
     }
 
-    /// The highest token that the storage had seen.
+    /// The highest token that the storage had seen when it refused the other.
     #[must_use]
     pub const fn seen(&self) -> u64 {
         self.seen
@@ -71,11 +71,12 @@ impl fmt::Display for Stale {
 
 impl StdError for Stale {}
 
-/// Whether a write with `token` may take place. `seen` is the highest token so far, or 0 if there
-/// was none. The check and the write must be one atomic step of the storage.
+/// Checks whether a write with `token` may take place. `seen` is the highest token that the storage
+/// has seen, or 0 if it has seen none. The check and the write must be one atomic step of the
+/// storage.
 ///
 /// # Errors
-/// [`Stale`] if `token` is lower. An equal token comes from the same holder.
+/// [`Stale`] if `token` is below `seen`. An equal token comes from the same holder.
 pub const fn check(token: u64, seen: u64) -> Result<(), Stale> {
     if token < seen { Err(Stale { token, seen }) } else { Ok(()) }
 }

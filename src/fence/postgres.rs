@@ -1,8 +1,8 @@
 //! A PostgreSQL transaction, over `sqlx`, that writes only if its token is not stale.
 //!
 //! A table has one row for each lock, with the lock's highest token. In the transaction, [`guard`]
-//! checks and raises the token in this row, which then stays locked until the transaction ends. So
-//! a second transaction of the same lock waits for the first, and then sees its result.
+//! checks and raises the token in this row. The row stays locked until the transaction ends. So a
+//! second transaction of the same lock waits for the first, and sees its result.
 //!
 //! ```no_run
 //! # async fn ship(pool: sqlx::PgPool, lock: quorumlock::QuorumLock) -> Result<(), Box<dyn std::error::Error>> {
@@ -25,17 +25,18 @@
 //!
 //! The fence alone makes the transaction safe. Before the `COMMIT`, [`commit`] checks that the lock
 //! is still held. This check only saves work, and protects nothing: the lock may end during the
-//! `COMMIT`. The next holder's [`guard`] then waits until the `COMMIT` is decided. Set
+//! `COMMIT`. If it does, the next holder's [`guard`] waits until the `COMMIT` is decided. Set
 //! `lock_timeout` to limit that wait.
 //!
 //! Call [`guard`] first in the transaction, before the transaction reads anything. `guard` works at
-//! each isolation level. At REPEATABLE READ and SERIALIZABLE it fails with SQLSTATE 40001 if
-//! another transaction of the lock was committed meanwhile. Then begin the transaction again, as
-//! always at these levels. If a transaction has several fences, all transactions must guard them in
-//! one order, such as the order of their names. Then no two transactions wait for each other.
+//! each isolation level. At REPEATABLE READ and SERIALIZABLE it fails with SQLSTATE 40001 if it
+//! waited for another transaction of the lock that was committed. If it fails, begin the
+//! transaction again, as always at these levels. If a transaction has several fences, all
+//! transactions must guard them in one order, such as the order of their names. Otherwise two
+//! transactions may wait for each other.
 //!
 //! Keep the row of a lock for as long as the lock is used: without the row, stale tokens are
-//! accepted. Delete the row of a name only when no holder of that name can be left.
+//! accepted. Delete the row only when nothing can still hold the lock, not even a paused process.
 //!
 //! # A single row
 //!
@@ -61,8 +62,8 @@ use super::{Stale, check};
 use crate::error::Error as LockError;
 use crate::lease::{Lease, LockGuard};
 
-/// Creates the table of the fences if there is none. Statements name the table without a schema, so
-/// `search_path` decides where it is.
+/// Creates the table of the fences if there is none. All statements of this module name the table
+/// without a schema, so `search_path` decides in which schema it is.
 pub const TABLE: &str =
     "CREATE TABLE IF NOT EXISTS quorumlock_fences (resource TEXT PRIMARY KEY, fence BIGINT NOT NULL)";
 
@@ -72,14 +73,14 @@ const RAISE: &str = "INSERT INTO quorumlock_fences AS known (resource, fence) VA
     ON CONFLICT (resource) DO UPDATE SET fence = GREATEST(known.fence, EXCLUDED.fence) RETURNING fence";
 
 /// Returns the transaction's id for `txid_status`. In a failed transaction, this statement fails
-/// too. Without this check, `COMMIT` would roll back such a transaction, and report no error.
+/// too. Without it, `COMMIT` would roll back the failed transaction and report no error.
 const ID: &str = "SELECT txid_current_if_assigned()";
 
 /// Checks that no higher token than `token` was seen for `resource`. The commit makes `token` the
 /// highest. Other transactions that guard this resource wait until this one ends.
 ///
 /// # Errors
-/// `Stale` if a higher token was seen: then roll back or drop the transaction. `TooLarge` and
+/// `Stale` if a higher token was seen: roll back or drop the transaction. `TooLarge` and
 /// `Database`: see [`Error`].
 ///
 /// # Cancel safety
@@ -110,7 +111,7 @@ pub fn bigint(token: u64) -> Result<i64, Error> {
 ///
 /// # Cancel safety
 /// If the future is dropped before the `COMMIT` is sent, the transaction is rolled back. If it is
-/// dropped later, the result is unknown.
+/// dropped after that, the result is unknown.
 pub async fn commit(mut transaction: Transaction<'_, Postgres>, lease: &Lease, margin: Duration) -> Result<(), Error> {
     let id = sqlx::query_scalar(ID).fetch_one(&mut *transaction).await.map_err(Error::Database)?;
     if let Err(lost) = lease.ensure(margin) {
@@ -130,7 +131,7 @@ pub async fn commit(mut transaction: Transaction<'_, Postgres>, lease: &Lease, m
 /// As for [`commit`].
 ///
 /// # Cancel safety
-/// As with [`commit`]. The lock is released in any case.
+/// As with [`commit`]. Even if the future is dropped, the lock is released.
 pub async fn commit_and_release(
     transaction: Transaction<'_, Postgres>,
     guard: LockGuard,
@@ -164,7 +165,7 @@ pub enum Error {
     /// The token is stale. **Stop** the work that the lock protected, and roll back.
     Stale(Stale),
     /// The lock was lost, or is held for less than the margin. The transaction was rolled back.
-    /// **Stop**, or acquire the lock again and begin again.
+    /// **Stop**, or acquire the lock again and begin a new transaction.
     Lost(LockError),
     /// The server or the connection failed before anything was committed. **Retry** the whole
     /// transaction under the same lock if the SQLSTATE is 40001 or 40P01.
@@ -174,7 +175,7 @@ pub enum Error {
     /// `in progress`. After `in progress`, look again.
     #[non_exhaustive]
     Unknown {
-        /// The id of the transaction. `None` if the transaction has written nothing: then its
+        /// The id of the transaction. `None` if the transaction has written nothing, so that its
         /// result does not matter.
         transaction: Option<i64>,
         /// The error of the connection.

@@ -2,10 +2,10 @@
 //!
 //! This is for the Redis server that has **your data**. That server need not be a node of the lock.
 //!
-//! A script compares the token with the highest token so far, which is stored at a key of its own.
-//! In the same step, the script carries out the command. A [`Call`] makes the arguments of `EVAL`
-//! for any client, and checks the reply. `Call::query_async` is for the crate `redis` (feature
-//! `redis-rs`):
+//! A script compares the token with the highest token so far, which is stored at a separate key.
+//! Unless the token is lower, the script carries out the command in the same step. A [`Call`] makes
+//! the arguments of `EVAL` for any client, and checks the reply. `Call::query_async` is for the
+//! crate `redis` (feature `redis-rs`):
 //!
 //! ```no_run
 //! # #[cfg(feature = "redis-rs")]
@@ -28,10 +28,11 @@
 //!
 //! * Use one key per lock, and the same key in all calls. In a cluster, all keys of a call must be
 //!   in one slot: give their names the same hash tag, as above.
-//! * Never give the key a ttl: without the key, stale tokens pass. Do not let Redis evict it
-//!   (`maxmemory-policy noeviction`, or a `volatile-` policy). Persist it if you persist the data.
-//! * Replication is asynchronous: a promoted replica may lack the last writes, and so the highest
-//!   token.
+//! * Never give the key a ttl: without the key, stale tokens are accepted. Do not let Redis evict
+//!   the key (`maxmemory-policy noeviction`, or a `volatile-` policy). Persist the key if you
+//!   persist the data.
+//! * Replication is asynchronous: a promoted replica may lack the last writes, and with them the
+//!   highest token.
 //!
 //! The user needs the rights to run `EVAL`, `GET`, `SET` and your command on these keys.
 
@@ -44,7 +45,7 @@ use super::{Stale, check};
 ///
 /// * keys: the key of the fence, which has the highest token in decimal; then the command's keys;
 /// * arguments: the token in decimal, without leading zeros; then the command with its keys;
-/// * reply: the highest token so far, as a text; then the command's reply. If this token is not the
+/// * reply: the highest token so far, as a text; then the command's reply. If the first is not the
 ///   token that was sent, nothing was done.
 const SCRIPT: &str = include_str!("../../scripts/lua/fenced.lua");
 
@@ -88,7 +89,7 @@ impl Call {
     }
 
     /// Checks the reply, which is an array of two elements. The first is `seen`, the highest token
-    /// as a text. If this returns `Ok`, the second is the command's own reply.
+    /// as a text. If this method returns `Ok`, the second is the command's own reply.
     ///
     /// # Errors
     /// `Stale` if the command was not carried out; `Unusable` if `seen` is not a token.
@@ -105,7 +106,7 @@ impl Call {
     /// See [`Error`]: each kind says what to do.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the command may still be carried out, and its token then counts.
+    /// If the future is dropped, the command may still be carried out, and the fence may be raised.
     #[cfg(feature = "redis-rs")]
     pub async fn query_async<T: ::redis::FromRedisValue>(
         &self,
@@ -121,7 +122,7 @@ impl Call {
     }
 }
 
-/// Why a call has no reply of its command.
+/// Why a call did not return the reply of its command.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -130,8 +131,8 @@ pub enum Error {
     /// The reply has no token. **Fix** the code that reads the reply, or the key of the fence.
     Unusable(String),
     /// An error from Redis or the client. If no answer came, the server may have carried out the
-    /// command, or may still do so later. **Acquire** the lock again, and read with the new token:
-    /// this makes late commands stale. A read with the old token does not.
+    /// command, or may still carry it out. **Acquire** the lock again, and read with the new token:
+    /// this read makes late commands stale. A read with the old token would not.
     #[cfg(feature = "redis-rs")]
     Redis(::redis::RedisError),
 }

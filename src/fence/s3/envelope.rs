@@ -2,7 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// The longest first line: both numbers have up to 20 digits.
+/// The bytes in which the end of the first line must come. The longest line has 73 bytes, with two
+/// numbers of 20 digits.
 pub(super) const MAX_LINE: usize = 80;
 
 /// The default means a missing object: token 0, and no data.
@@ -10,9 +11,10 @@ pub(super) const MAX_LINE: usize = 80;
 pub(super) struct Envelope {
     /// The highest token so far.
     pub(super) token: u64,
-    /// The number of writes so far. It makes the content and the ETag of each write unique.
+    /// The number of writes so far, including this one. This number makes the content and the ETag
+    /// of each write unique.
     pub(super) writes: u64,
-    /// `None` if there is only the fence.
+    /// The data; `None` if the object has only the fence.
     pub(super) body: Option<Bytes>,
 }
 

@@ -1,4 +1,4 @@
-//! Makes an S3 object refuse stale writes, by conditional writes (`If-Match`, `If-None-Match`).
+//! An S3 object that refuses stale writes, by conditional writes (`If-Match`, `If-None-Match`).
 //!
 //! **No test has used S3 itself.** The tests use the memory store of the crate `object_store`, and
 //! its S3 client with a small HTTP server on loopback. The store must support conditional writes,
@@ -31,8 +31,8 @@
 //!
 //! * Readers without a lock read the object with [`get`], or skip its first line. An object without
 //!   that line is [`Unfenced`](Error::Unfenced), and is not overwritten.
-//! * Each write reads the object first. If the object is large, or has other readers, write the
-//!   data to a new key each time, and store this key in the fenced object.
+//! * Each write reads the whole object first. If the data is large, or other programs read it,
+//!   write it to a new key each time, and store this key in the fenced object.
 //! * [`remove`] leaves the line with the token. If the object is deleted in another way, such as by
 //!   a lifecycle rule, stale tokens are accepted.
 //! * A key is a path of `object_store`: it has no slash at either end.
@@ -49,8 +49,8 @@ use bytes::Bytes;
 use super::{Stale, check};
 use envelope::{Envelope, MAX_LINE};
 
-/// How often a write is tried if other callers write at the same time. A lock has only one holder
-/// at a time, so the holder does not reach this limit.
+/// How often a write is tried if other callers write at the same time. The holder of a lock does
+/// not reach this limit, since a lock has only one holder at a time.
 const ATTEMPTS: usize = 64;
 
 /// A store with conditional writes: any `object_store::ObjectStore`, or your own client.
@@ -58,8 +58,8 @@ pub trait Bucket: Sync {
     /// The store's error.
     type Error: StdError + Send + Sync + 'static;
 
-    /// Reads an object and its ETag, both of one moment and not from a cache; `None` if there is no
-    /// object.
+    /// Reads an object and its ETag, both in the same moment and not from a cache; `None` if there
+    /// is no object.
     fn get(&self, key: &str) -> impl Future<Output = Result<Option<Found>, Self::Error>> + Send;
 
     /// Writes an object if the condition holds, in one atomic step. Return [`Put::Refused`] if the
@@ -112,8 +112,9 @@ pub async fn put<B: Bucket + ?Sized>(bucket: &B, key: &str, token: u64, body: &[
 }
 
 /// Raises the fence to `token`, so that no earlier holder can write any more, and returns the data.
-/// `None` if no data was written, or the data was removed. Only the first read with a token writes
-/// the object. After a later read, an earlier write of unknown outcome may still be carried out.
+/// `None` if no data was written, or the data was removed. The first read with a token writes the
+/// object; further reads with this token do not. So a further read does not stop an earlier [`put`]
+/// of this token whose result is unknown: the store may carry out that `put` after the read.
 ///
 /// # Errors
 /// See [`Error`]: each kind says what to do.
@@ -157,8 +158,9 @@ enum Change<'a> {
 
 /// Changes the data, and returns the new data.
 ///
-/// A change always writes, even if the data is the same. This changes the ETag. So if an earlier
-/// write of the same token arrives after this write, the store refuses it.
+/// `Change::To` always writes the object, even if the data is the same. The write changes the ETag.
+/// So if an earlier write with the same token arrives after this write, the store refuses the
+/// earlier one.
 async fn replace<B: Bucket + ?Sized>(
     bucket: &B,
     key: &str,
@@ -172,8 +174,9 @@ async fn replace<B: Bucket + ?Sized>(
         check(token, before.token).map_err(Error::Stale)?;
         let body = match change {
             Change::Nothing if before.token == token => return Ok(before.body),
-            // The object is the one that this call sent. So the store's answer was lost, and the
-            // HTTP client sent the write again. The store refused this second write.
+            // The object is the one that this call wrote in the previous attempt. So the store's
+            // answer was lost, and the HTTP client sent the write a second time. The store refused
+            // this second write.
             _ if sent.as_ref() == Some(&before) => return Ok(before.body),
             Change::Nothing => before.body,
             Change::To(body) => body.map(Bytes::copy_from_slice),
@@ -204,15 +207,15 @@ pub enum Error<E> {
     /// The token is stale. **Stop** the work that the lock protected.
     Stale(Stale),
     /// The object begins with this text, and not with the line that has the token. **Move** the
-    /// object away: nothing shows which writes to it would be stale.
+    /// object to another key: without a token, no stale write can be told from others.
     Unfenced(String),
     /// Each time that this call tried to write the object, another caller had written it. A lock
     /// prevents this, so some callers write without the lock. **Find** these callers.
     Busy,
-    /// The store failed. The data may have been written or not, and may still be written later.
-    /// **Write** the wanted data again, with the same token: after that, the store refuses the
-    /// first write. A read with the same token is not enough: the first write may still be carried
-    /// out after it.
+    /// The store failed. The data may have been written or not, and may still be written. **Write**
+    /// the wanted data again, with the same token: once this second write is done, the store
+    /// refuses the first. A read with the same token is not enough: the store may carry out the
+    /// first write after the read.
     Store(E),
 }
 
@@ -223,7 +226,7 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
             Self::Unfenced(begin) => {
                 write!(f, "nothing was written: the object has no fence, it begins with {begin:?}")
             }
-            Self::Busy => write!(f, "nothing was written: others wrote the object {ATTEMPTS} times meanwhile"),
+            Self::Busy => write!(f, "nothing was written: others wrote the object during each of {ATTEMPTS} attempts"),
             Self::Store(error) => write!(f, "the object may have been written or not: {error}"),
         }
     }
