@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use metrics::SharedString;
 
-/// The largest number of classes in a process. All further classes are recorded as `other`.
+/// The largest number of classes in a process. Classes that come after these are recorded as
+/// `other`.
 pub const MAX_CLASSES: usize = 16;
 
 const OTHER: &str = "other";
@@ -17,7 +18,7 @@ static KNOWN: Mutex<Vec<Arc<str>>> = Mutex::new(Vec::new());
 pub(crate) struct Class(usize);
 
 impl Class {
-    /// How many classes there are.
+    /// The number of classes, including `other` and the class without a name.
     pub(super) const COUNT: usize = MAX_CLASSES + 2;
 
     /// The class with this name. An empty text is the class without a name.
@@ -40,7 +41,8 @@ impl Class {
     }
 }
 
-/// The number of a class. A new class gets a number of its own if there is room.
+/// The number of a class. A new class gets a new number if there is room, and the number of `other`
+/// if not.
 fn number(known: &mut Vec<Arc<str>>, name: &str) -> usize {
     let index = known.iter().position(|known| **known == *name).unwrap_or(known.len());
     if index == known.len() && index < MAX_CLASSES && name != OTHER {

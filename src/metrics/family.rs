@@ -2,8 +2,8 @@
 
 use metrics::Counter;
 
-/// The metrics, by the value of the label. All are registered from the start, because Prometheus'
-/// `increase()` does not count the first event of a new counter.
+/// The metrics, by the value of the label. All are registered before the first event, because
+/// Prometheus' `increase()` does not count the first event of a new counter.
 #[derive(Debug)]
 pub(super) struct Family<L, M>(Box<[(L, M)]>);
 

@@ -11,8 +11,8 @@ use super::family::{Ended, Family, RenewalEnded, RoundEnded};
 use super::table::{self, describe};
 use crate::rules::{LostReason, NodeSet, Renewed};
 
-/// The metrics of a quorum. They are registered when the quorum connects. The metrics of a class
-/// are registered when options with that class are first used. So recording needs no lookup.
+/// The metrics of a quorum. They are registered when the quorum connects, and those of a class when
+/// options with that class are first used. So recording an event needs no lookup.
 #[derive(Debug)]
 pub(crate) struct Meters {
     quorum: SharedString,
@@ -49,7 +49,7 @@ impl ListMeters {
     }
 }
 
-/// Counts one caller in a gauge, while this value lives.
+/// Counts one caller in a gauge for as long as this value lives.
 pub(crate) struct Counted<'a>(&'a Gauge);
 
 impl<'a> Counted<'a> {
@@ -143,8 +143,8 @@ impl Meters {
         self.class(class);
     }
 
-    /// Two counters of hints (nodes' messages to waiters): hints that a waiter received, and other
-    /// hints.
+    /// Two counters of hints (nodes' messages to waiters): hints that reach an acquisition or an
+    /// observer, and all other hints.
     pub(crate) fn hints(&self) -> (Counter, Counter) {
         let counter = |outcome: &'static str| metrics::counter!(table::HINTS, "quorum" => self.quorum.clone(), "outcome" => outcome);
         (counter("heard"), counter("wasted"))
@@ -175,7 +175,8 @@ impl Meters {
         self.queue_wait.record(took);
     }
 
-    /// Counts a round that ended with `verdict`. `took` is how long the nodes took, if known.
+    /// Counts a round that ended with `verdict`. `took` is the time until the nodes had decided, if
+    /// known.
     pub(crate) fn round(&self, verdict: RoundEnded, split: bool, took: Option<Duration>) {
         self.rounds.count(verdict);
         if split {
@@ -186,7 +187,7 @@ impl Meters {
         }
     }
 
-    /// Counts a renewal, unless its lease had ended before.
+    /// Counts a renewal, unless its lease ended for another reason than the nodes' replies.
     pub(crate) fn renewed(&self, renewed: Renewed) {
         match renewed {
             Renewed::Extended { margin, of, .. } => {
@@ -204,7 +205,8 @@ impl Meters {
     }
 
     pub(crate) fn held(&self, class: Class) {
-        // Count before the call below: if the recorder panics there, the count must not be too low.
+        // Count before the gauge is set: if the recorder panics there, this count must not be too
+        // low.
         self.held.fetch_add(1, Ordering::Relaxed);
         self.class(class).held.increment(1.0);
     }
@@ -242,7 +244,7 @@ impl Meters {
     }
 }
 
-/// The share of a validity that is left, from 0 to 1.
+/// The share of the validity `of` that is left, from 0 to 1.
 fn share(left: Duration, of: Duration) -> f64 {
     let share = left.as_secs_f64() / of.as_secs_f64();
     if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }

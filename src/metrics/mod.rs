@@ -1,9 +1,9 @@
-//! Every metric: name, unit, labels, buckets, description, in one table.
+//! All metrics in one table: name, unit, labels, buckets and description of each.
 //!
 //! The library records through the [`metrics`] facade and installs no exporter. Install your
 //! exporter **before** you connect. Connecting registers every series with the value zero, so that
-//! a rate includes the first event. Give the exporter the [`buckets`]. Without them, most exporters
-//! make summaries, which cannot be added up over processes.
+//! a rate includes the first event. Give the exporter the [`buckets`]. Without buckets, most
+//! exporters make summaries, and summaries of several processes cannot be added up.
 //!
 //! # Labels
 //!
@@ -13,8 +13,8 @@
 //!   one process that have the same name share their series.
 //! * `node`: the node's address without user and password.
 //! * `class`: [`LockOptions::metrics_class`](crate::LockOptions::metrics_class). Series of locks
-//!   without a class do not have the label. A process has at most [`MAX_CLASSES`] classes; all
-//!   further classes are recorded as `other`.
+//!   without a class do not have the label. A process has at most [`MAX_CLASSES`] classes; classes
+//!   that come after these are recorded as `other`.
 //!
 //! One quorum of five nodes has fewer than 300 series, and about 50 more for each class.
 

@@ -17,15 +17,16 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Metric {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its kind.
+    /// The kind.
     pub kind: Kind,
-    /// Its unit.
+    /// The unit.
     pub unit: Unit,
-    /// Its labels.
+    /// The names of the labels.
     pub labels: &'static [&'static str],
-    /// The upper bounds of a histogram's buckets, in its unit.
+    /// The upper bounds of the buckets, in the metric's unit. Empty unless the metric is a
+    /// histogram.
     pub buckets: &'static [f64],
     /// What the metric measures.
     pub help: &'static str,
@@ -49,7 +50,8 @@ pub fn buckets() -> impl Iterator<Item = (&'static str, &'static [f64])> {
     METRICS.iter().filter(|metric| metric.kind == Kind::Histogram).map(|metric| (metric.name, metric.buckets))
 }
 
-/// Bounds of buckets, in seconds: from an acquisition on the same machine to a long wait.
+/// Bounds of buckets, in seconds: from an acquisition with nodes on the same machine to a long
+/// wait.
 const WAITS: &[f64] = &[
     0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 ];
