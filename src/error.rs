@@ -15,7 +15,7 @@ pub enum ErrorKind {
     /// The caller's timeout ended while other owners held the name, or while earlier callers of
     /// this process tried to acquire the name. **Wait longer**, or do something else.
     Timeout,
-    /// So few nodes vote that nobody can tell who holds the name. **Alert** an operator.
+    /// So few nodes vote that it is unknown which owner holds the name. **Alert** an operator.
     Unavailable,
     /// The caller has lost the lock. **Stop** the work that the lock protected.
     Lost,
@@ -47,19 +47,20 @@ impl NodeReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NodeCause {
-    /// The node carried out the request, or can carry it out.
+    /// The node carried out the request. If no request was sent: the node can vote.
     Agreed,
     /// Another owner holds the name on the node, or another waiter comes first. **Wait.**
     Held,
-    /// The node has seen a later claim on the name, or did not hold the name for this client.
+    /// The node has seen a claim on the name with a higher ballot, or did not hold the name for
+    /// this client.
     Outdated,
-    /// The node has not replied, or its connection ended before the reply. The node may have
+    /// The node has not replied, or its connection ended before the reply came. The node may have
     /// carried out the request.
     Silent,
-    /// There is no connection. **Check** whether the node runs and can be reached.
+    /// There is no connection to the node. **Check** whether the node runs and can be reached.
     Down,
     /// The node may have forgotten holds, or this client's list is not in force on the node yet.
-    /// **Wait:** this ends by itself.
+    /// **Wait:** this state ends by itself.
     Quarantined,
     /// Another list of nodes is in force on this node, or on another node of the client's list.
     /// **Compare** that list with the client's own. Give all clients one list, or stop the clients
@@ -68,14 +69,14 @@ pub enum NodeCause {
     /// Two servers answer under the node's name, so no vote of the node counts. **Stop** the server
     /// that should not have this name.
     Twins,
-    /// The node cannot carry out the request now, but may later. It is overloaded, loads its data,
-    /// has no memory left or cannot persist.
+    /// The node cannot carry out the request now, but may be able to soon. It is overloaded, loads
+    /// its data, has no memory left, or cannot persist its data.
     Busy,
     /// The node replied with an error, and another try would not help. For example, a permission is
     /// missing, or another program uses the key. **Repair** the node.
     Rejected,
     /// The server is a replica, is in cluster mode, or is also configured as another node. **Fix**
-    /// the list.
+    /// the list of nodes.
     Unfit,
 }
 
@@ -87,7 +88,7 @@ pub struct Conflict {
     pub name: Arc<str>,
     /// The owner that held the name: `host/pid/uuid/number`.
     pub holder: String,
-    /// For how long the name is still held, unless the hold is renewed.
+    /// How much longer the hold lasts without a renewal. `None` if the hold never ends.
     pub left: Option<Duration>,
 }
 
@@ -109,7 +110,7 @@ struct Inner {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// The error of a call outside of a Tokio runtime.
+/// The error for a call outside of a Tokio runtime.
 pub(crate) fn no_runtime() -> Error {
     Error::config(
         "there is no Tokio runtime here; call this within one that has time and I/O enabled, as in #[tokio::main]",
@@ -203,44 +204,44 @@ impl Error {
         &self.0.conflicts
     }
 
-    /// Another owner holds the name, or no caller got a quorum.
+    /// Whether another owner holds the name, or no caller got a quorum.
     #[must_use]
     pub fn is_contended(&self) -> bool {
         self.kind() == ErrorKind::Contended
     }
 
-    /// The caller's timeout ended while other owners held the name.
+    /// Whether the caller's timeout ended while others held the name.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         self.kind() == ErrorKind::Timeout
     }
 
-    /// So few nodes vote that nobody can tell who holds the name.
+    /// Whether so few nodes vote that it is unknown which owner holds the name.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         self.kind() == ErrorKind::Unavailable
     }
 
-    /// The caller has lost the lock.
+    /// Whether the caller has lost the lock.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.kind() == ErrorKind::Lost
     }
 
-    /// A call or a setting is wrong.
+    /// Whether a call or a setting is wrong.
     #[must_use]
     pub fn is_config(&self) -> bool {
         self.kind() == ErrorKind::Config
     }
 
-    /// The quorum was shut down.
+    /// Whether the quorum was shut down.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.kind() == ErrorKind::Closed
     }
 }
 
-/// The text for one node. A text about another list is long, so it is shown only once.
+/// The text for one node. A text about another list is long, so an error shows it only once.
 fn told_once<'a>(message: &str, nodes: &'a [NodeReport], index: usize) -> Cow<'a, str> {
     let NodeReport { cause, said, .. } = &nodes[index];
     let why = said.split_once(": ").map_or(&**said, |(_, why)| why);
@@ -259,7 +260,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// `Debug` is for people too: if `main` returns an error, the program prints it with `Debug`.
+/// This text is for people too: if `main` returns an error, the program prints the error with
+/// `Debug`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {self}", self.kind())

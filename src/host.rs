@@ -26,7 +26,8 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
     fn random(&self) -> u64;
     /// Runs `task` in the background.
     fn spawn(&self, task: Task);
-    /// The caller's runtime, if the background tasks run on another runtime, which may end sooner.
+    /// The caller's runtime, if the background tasks run on another one. Their runtime may end
+    /// before the caller's.
     fn elsewhere(&self) -> Option<Handle> {
         None
     }
@@ -81,7 +82,7 @@ pub struct TokioTime {
 }
 
 impl TokioTime {
-    /// Starts the clock, with tasks on `runtime`. Must be called within that runtime.
+    /// Starts the clock. The tasks will run on `runtime`, within which this must be called.
     #[must_use]
     pub fn new(runtime: Handle) -> Self {
         Self { runtime, origin: tokio_now() }
@@ -110,8 +111,8 @@ impl Host for TokioTime {
     }
 }
 
-/// The longest sleep before the clock is read again. While the machine is suspended, timers stand
-/// still, but leases expire.
+/// The longest sleep between two readings of the clock. While the machine is suspended, timers
+/// stand still, but leases expire.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Whether the caller is on a Tokio runtime, without which it cannot wait.
@@ -134,7 +135,7 @@ pub async fn sleep_until(host: &Arc<dyn Host>, until: Tick) {
     }
 }
 
-/// Waits for `future`, until `until` at most. `None` if `future` has not ended by then.
+/// Waits for `future`, until `until` at most. `None` if `future` has not ended by `until`.
 ///
 /// # Cancel safety
 /// This is as cancel safe as `future`.
@@ -187,8 +188,8 @@ fn wall() -> Duration {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Reads `CLOCK_BOOTTIME`: leases expire while the machine is suspended, and `CLOCK_MONOTONIC` does
-/// not count that time.
+/// Reads `CLOCK_BOOTTIME`, which counts the time for which the machine is suspended. Leases expire
+/// in this time, but `CLOCK_MONOTONIC` does not count it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn monotonic() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

@@ -4,7 +4,7 @@
 //! within the lock's validity holds the lock. The algorithm is Redlock
 //! (<https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>) with its known problems
 //! solved. `acquire` never returns an expired lock. A lost lock never becomes held again. A slow
-//! node delays nobody. If a restarted node forgot a lock, nobody else gets the lock while it is
+//! node delays nobody. If a restarted node forgot a lock, no other caller gets the lock while it is
 //! held. Every lock has a fencing token. `docs/protocol.md` in the repository describes the
 //! protocol, and why it is safe.
 //!
@@ -57,15 +57,16 @@
 //! * [`Session`] is a lease that owns many locks. Names are [locked](Session::lock) and
 //!   [unlocked](Session::unlock) one by one or in sets. All locks of a session are renewed
 //!   together, lost together, and freed by one [`revoke`](Session::revoke).
-//! * Locks, semaphores, elections, [`Once`] and sessions have `run` and `try_run`. These drop the
-//!   future as soon as the lock is lost, and always release the lock in the end.
+//! * Locks, semaphores, elections, [`Once`] and sessions have `run` and `try_run`. These methods
+//!   drop the future as soon as the lock is lost, and always release the lock in the end.
 //! * [`LockProvider`] is an object-safe trait that makes locks, for dependency injection.
 //! * [`Config`] has the settings as data: from the environment ([`Quorum::from_env`]) or a file.
 //! * [`Error`] says what to do next (wait, alert, stop or fix), and what each node replied.
 //! * [`fence`] makes PostgreSQL, Redis or S3 refuse late writes of a holder that has lost its lock.
 //! * [`metrics`] lists the metrics. Install a recorder before you connect.
 //! * The feature `blocking` adds the same types for programs without async. The feature `testing`
-//!   helps to test your own code: it holds a lock as another process would, or ends a held lock.
+//!   adds functions for the tests of your own code: one holds a lock as another process would, and
+//!   one ends a held lock.
 //! * The feature `unstable` adds `rules` (the decisions, in pure code), `node` (the port to one
 //!   node) and `host` (clock, random numbers and tasks).
 //!
@@ -93,9 +94,11 @@
 //! | `node_call` | trace | `node`, `operation`, `outcome` | one operation on one node, within one of the spans above |
 //!
 //! `token` is the fencing token: all spans of one lock have the same token. `name` is recorded only
-//! if [`LockOptions::trace_name`] is on, since names may be secret. `outcome` has the same values
-//! as in the metrics. Events at the level warn (a lost lock, an unconfirmed release) always name
-//! the lock.
+//! if [`LockOptions::trace_name`] is on, since names may be secret. `outcome` tells how the work
+//! ended. Acquisitions, rounds and renewals use the words of the metrics; a renewal can also be
+//! `over`, if its lease had already ended. A release is `released`, `gone` (the names were no
+//! longer held) or `unconfirmed`. Events at the level warn (a lost lock, an unconfirmed release)
+//! always name the lock.
 //!
 //! # Features
 //!

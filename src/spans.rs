@@ -18,12 +18,13 @@ pub(crate) struct Spanned(Option<Arc<Running>>);
 struct Running(Mutex<Span>);
 
 impl Spanned {
-    /// One round of claims: a child of the acquisition's span, which must be entered now.
+    /// One round of claims. The caller must have entered the acquisition's span, which becomes the
+    /// parent.
     pub(crate) fn round() -> Self {
         Self::at(LevelFilter::DEBUG, || debug_span!("round", outcome = Empty))
     }
 
-    /// A renewal: a root span, even if another span is entered now.
+    /// A renewal: a root span, even if the caller has entered another span.
     pub(crate) fn renew() -> Self {
         Self::at(
             LevelFilter::DEBUG,
@@ -36,7 +37,7 @@ impl Spanned {
         Self::at(LevelFilter::DEBUG, || debug_span!("release", name = Empty, token = Empty, outcome = Empty))
     }
 
-    /// A request to one node. Its parent is this span, or the entered span if this span is off.
+    /// A request to one node. The parent is `self`, or the entered span if `self` is off.
     pub(crate) fn node_call(&self, node: &str, operation: &'static str) -> Self {
         Self::at(LevelFilter::TRACE, || match self.id() {
             Some(id) => trace_span!(parent: id, "node_call", node, operation, outcome = Empty),

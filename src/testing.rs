@@ -1,4 +1,5 @@
-//! Tools to test your own code: paused time, contention, loss. Needs the feature `testing`.
+//! Tools to test your own code: paused time, contention, loss. This module needs the feature
+//! `testing`.
 //!
 //! A test needs no servers: [`Quorum::in_memory`] has the rounds, queues, renewals and tokens of a
 //! real quorum, but its nodes are in the memory of the process. Make one quorum for each test, so
@@ -26,7 +27,7 @@
 //! let quorum = Quorum::in_memory(3)?;
 //! let short = quorum.options().ttl(Duration::from_secs(10)).auto_renew(false);
 //! let guard = quorum.lock_with("orders/42", &short)?.acquire_default().await?;
-//! assert_eq!(guard.lost().await, LostReason::Expired); // at once, ten seconds later
+//! assert_eq!(guard.lost().await, LostReason::Expired); // 10 s later, without a real wait
 //! # Ok(())
 //! # }
 //! ```
@@ -34,8 +35,8 @@
 //! # Contention
 //!
 //! [`hold`] acquires a lock as another process would, and keeps the lock until the returned value
-//! is dropped. Use `hold` to test what your code does without the lock. Also test that your code
-//! goes on once it can get the lock.
+//! is dropped. Use `hold` to test what your code does while it cannot get the lock. Also test that
+//! your code goes on once it can get the lock.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -63,8 +64,8 @@
 //!
 //! # Loss
 //!
-//! [`lose`] makes the holder of a lock lose the lock now, as if somebody had revoked it. Use `lose`
-//! to test that your code stops.
+//! [`lose`] makes the holder of a lock lose the lock at once, as if an operator had revoked it. Use
+//! `lose` to test that your code stops.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -87,9 +88,9 @@
 //! # }
 //! ```
 //!
-//! Nobody else gets a lost lock until its guard is dropped or its deadline is over: your code has
-//! this time to stop. Storage can refuse writes after that, since the next holder's token is
-//! greater.
+//! No other caller gets a lost lock until its guard is dropped or its deadline is over: your code
+//! has this time to stop. Storage can refuse writes that come after the deadline, since the next
+//! holder's token is greater.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -117,7 +118,7 @@ use crate::error::Result;
 use crate::lease::LockGuard;
 use crate::lock::Quorum;
 
-/// How long [`hold`] waits for a lock that is still held.
+/// How long [`hold`] waits for a lock that another owner holds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A lock that another client holds until this value is dropped. The lock is never lost.
@@ -160,7 +161,7 @@ pub async fn hold(quorum: &Quorum, name: &str) -> Result<Hold> {
 
 /// Makes the holder of `name` in `quorum`, or in a clone of it, lose the lock now. The reason is
 /// [`LostReason::Revoked`](crate::LostReason::Revoked). If the holder has a set, all names of the
-/// set are lost. A lock of [`hold`] is not lost. Returns whether anybody held the name.
+/// set are lost. A lock of [`hold`] is not lost. Returns whether such a holder was found.
 ///
 /// # Errors
 /// `Config` for a bad name, or if the quorum's nodes are not in memory.

@@ -1,4 +1,5 @@
-//! Durations and names in texts for people. A duration is a number, a space and a unit.
+//! Durations, counts and names in texts for people. A duration is shown as a number, a space and a
+//! unit.
 //!
 //! The `quorumlock` command uses the same functions.
 
@@ -37,7 +38,7 @@ pub(crate) fn about(time: Duration) -> String {
     }
 }
 
-/// How long something still lasts, rounded up above 1 s.
+/// A remaining duration, rounded up if it is above 1 s: `0.14 ms`, `30 s`, `3 min`.
 pub(crate) fn left(time: Duration) -> String {
     match time.as_secs() + u64::from(time.subsec_nanos() > 0) {
         0..=1 => about(time),
@@ -48,7 +49,8 @@ pub(crate) fn left(time: Duration) -> String {
     }
 }
 
-/// A server's text with its control characters escaped, so that it cannot control the terminal.
+/// A server's text with its control characters escaped, so that the text cannot control the
+/// terminal.
 pub(crate) fn harmless(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
