@@ -204,7 +204,7 @@ impl Lease {
     /// Waits until the lock is lost, for `timeout` at most, and returns why. `None` means that the
     /// lock was not lost within `timeout`, or that it was released. So a loop can call this method
     /// in place of a sleep: `while lease.lost(pause)?.is_none() { .. }` runs once per `pause` until
-    /// the lock is lost. (After a release, it runs without pauses.)
+    /// the lock is lost. (After a release, the loop runs without pauses.)
     ///
     /// # Errors
     /// `Config` within a Tokio runtime.

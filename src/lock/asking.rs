@@ -61,8 +61,8 @@ impl Asking {
         Ok(Turn::Ask(Asked { asking: self, names: missing.into() }))
     }
 
-    /// Resolves when an acquisition of this session ends. Counts from this call, not from the first
-    /// poll.
+    /// Resolves when an acquisition of this session ends after this call, even if it ends before
+    /// the first poll.
     pub(super) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }

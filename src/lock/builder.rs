@@ -128,8 +128,9 @@ impl QuorumBuilder {
     /// Use formats if several tenants of a program use the same names: give each tenant a quorum
     /// with its own format. Different names never get the same key. A Redis user can be limited to
     /// the keys of one tenant (`~quorumlock:{acme/*`). Clients with different formats share the
-    /// nodes' records and lists. Clients with different [key prefixes](Self::key_prefix) share
-    /// neither. The text around `{name}` may have 512 bytes, and no `{`, `}` or NUL.
+    /// nodes' records and lists. Clients with different [key prefixes](Self::key_prefix) have
+    /// separate records and lists. The text around `{name}` may have 512 bytes, and no `{`, `}` or
+    /// NUL.
     ///
     /// Most calls return the formatted name, such as `acme/orders`, as
     /// [`Lease::name`](crate::Lease::name) does. A client without a format can use the same lock by

@@ -58,8 +58,8 @@ pub(super) struct Attempt<'a> {
     /// announce the same time, since a node may have stored it from a claim whose reply was lost.
     lasts: Option<Validity>,
     /// The ballot that a withdrawal or release of `claim` carries for the next waiter; `None` until
-    /// the first of these. Later ones carry the same ballot, unless a node has returned a fence as
-    /// high.
+    /// the first of these. Later ones carry the same ballot, unless a node has returned a fence
+    /// that is as high.
     next: Option<u64>,
     /// The highest fence that any node returned.
     told: u64,

@@ -31,7 +31,7 @@ pub(crate) trait PendingRelease: fmt::Debug + Send + Sync {
     fn tries(&self) -> u32;
 
     /// For how long the release has been tried; `None` while that is shorter than the lease. (Nodes
-    /// may hold the names for far longer than a lease: for a period.)
+    /// may hold the names for far longer than a lease: for the period of a `Once`.)
     fn overtime(&self) -> Option<Duration>;
 }
 

@@ -69,7 +69,8 @@ impl QueueEntries {
         all
     }
 
-    /// Waits for the turn of a claim of one name. The callers behind are not told.
+    /// Waits for the turn of a claim of one name. Reports nothing to the callers behind, unlike
+    /// [`tell`](Self::tell).
     ///
     /// # Cancel safety
     /// Safe. The place keeps a turn that it has got. But the next call gives this turn back, and
@@ -79,7 +80,7 @@ impl QueueEntries {
         self.first.turn().await;
     }
 
-    /// Reports the state of the claim to the callers behind.
+    /// Reports the state of the claim to the callers behind it in the queues.
     pub(super) fn tell(&self, head: &HeadStatus) {
         self.all().for_each(|place| place.tell(head.clone()));
     }

@@ -36,7 +36,7 @@ impl ReleaseTargets {
 }
 
 /// A release or a withdrawal. `lease` is the ttl of the lock in this client. Nodes may hold the
-/// names for longer than that: for a whole period.
+/// names for longer: for the whole period of a `Once`.
 #[derive(Debug)]
 pub(super) struct ReleaseRequest {
     pub(super) operation: Arc<Operation>,

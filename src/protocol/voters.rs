@@ -241,7 +241,7 @@ impl Voters {
     /// The ticket of an acquisition that begins now, in microseconds. It is the median of the wall
     /// clock and the clocks of all nodes that have replied. So a client with a wrong clock does not
     /// get a place before or behind all other clients. If there are two middle values, the later
-    /// one is used: then the client comes after others rather than before them.
+    /// one is used, so that the client comes after others rather than before them.
     pub(crate) fn ticket(&self) -> u64 {
         let now = self.host.now().since_origin().as_micros().cast_signed();
         let mine = i128::from(micros(self.host.wall()));

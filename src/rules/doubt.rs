@@ -132,9 +132,9 @@ impl RestartGuard {
         }
     }
 
-    /// Records the server's process, as INFO showed it. If this is another process than before, the
-    /// node has no vote until a hello returns a record of the present process. If one connection
-    /// shows both the process and the record, call this before [`hello`](Self::hello).
+    /// Records the server's process, as INFO showed it. If it is another process than at the last
+    /// call, the node has no vote until a hello returns a record of the present process. If one
+    /// connection shows both the process and the record, call this before [`hello`](Self::hello).
     pub fn meets_process(&mut self, process: &str) {
         self.replaced |= self.process.as_deref().is_some_and(|known| !is_same_process(known, process));
         self.process = Some(process.into());

@@ -175,7 +175,7 @@ impl Handovers {
         }
     }
 
-    /// Notes that the owner withdraws all pushes so far.
+    /// Notes that the owner withdraws all pushes that have come until now.
     pub fn withdraw(&mut self) {
         self.open = NodeSet::default();
     }
