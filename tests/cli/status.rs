@@ -104,7 +104,7 @@ async fn whoever_waits_for_a_quorum_sees_it_when_it_votes_or_is_told_that_none_d
     servers[1].restart().await;
     let (code, out, err) = waits.done();
     assert!(code == 0 && out.contains("2 of 3 nodes vote; a quorum is 2"), "{out}{err}");
-    assert!(out.contains("nobody can tell who holds it before a client has come: 1 of 3 nodes wait for one"), "{out}");
+    assert!(out.contains("nobody can tell who holds it yet: 1 of 3 nodes wait for a client"), "{out}");
     let (code, _, err) = done(over(&servers).args(["status", "--wait", "--all"]));
     assert!(code == 64 && err.contains("cannot be used with"), "{code}: {err}");
 }

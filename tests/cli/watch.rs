@@ -137,7 +137,7 @@ async fn server_that_restarted_empty_is_not_said_to_have_forgotten() {
     screen.shows("job is held by");
     client.send(Signal::STOP);
     servers[0].restart().await;
-    screen.shows("quarantined: no record: it has restarted, and no client has come since");
+    screen.shows("quarantined: no record: it has restarted, and no client has used it since");
     assert!(!screen.text().contains("it forgot"), "{}", screen.text());
     let (_, said, err) = done(over(&servers).env("QUORUMLOCK_MAX_TTL", "1h").arg("status").args(EACH_NODE));
     assert!(said.contains("2 of 3 nodes vote") && !said.contains("forgot while it ran"), "{said}{err}");

@@ -95,7 +95,7 @@ impl Seen {
             _ if told < verdict.quorum() => {
                 format!("nobody knows which clients use these nodes: {told} of {all} answered; mend the others first")
             }
-            0 => "no list is in force: no client is connected".to_owned(),
+            0 => "no list is in force: no client is connected, or the nodes forgot".to_owned(),
             own => format!("this list is in force on {own} of {all} nodes"),
         }
     }
@@ -157,8 +157,7 @@ impl Seen {
                 yellow(&format!("{name}: no quorum of nodes names the same holder; look again"))
             }
             (None, None) if waits > 0 && verdict.can_acquire() => yellow(&format!(
-                "{name}: nobody can tell who holds it before a client has come: {waits} of {all} nodes wait for \
-                 one{known}"
+                "{name}: nobody can tell who holds it yet: {waits} of {all} nodes wait for a client{known}"
             )),
             (None, None) => {
                 let votes = output::voting(verdict.votes(), all);

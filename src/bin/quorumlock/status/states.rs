@@ -32,11 +32,9 @@ pub(crate) fn why(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> Opt
     verdict.refusal(index).map(|refused| format!("{}, but {refused}", plain(node))).or_else(|| match &node.state {
         _ if is_unused(node) => Some(verdict.forgot(index).map_or_else(
             || "no record: no client has used it since it started or forgot".to_owned(),
-            |how| {
-                format!("forgot: {FORGOT} ({how}); it votes {} after the next client has come", left(verdict.max_ttl()))
-            },
+            |how| format!("forgot: {FORGOT} ({how}); it votes {} after a client has used it", left(verdict.max_ttl())),
         )),
-        _ if is_idle(node) => Some("idle: it votes once the next client has sent it the tokens in use".to_owned()),
+        _ if is_idle(node) => Some("idle: it votes once a client has sent it the tokens in use".to_owned()),
         NodeState::Up => None,
         NodeState::Connecting => Some(verdict.silence().to_owned()),
         NodeState::Quarantined { left: time, .. } => Some(verdict.forgot(index).map_or_else(

@@ -242,13 +242,13 @@ impl<'a> Verdict<'a> {
                 format!(": no lock can be acquired for another {}, then a quorum votes", left(wait))
             }
             Some(Vote::AfterAClient(wait)) if self.is_new() => format!(
-                ": no client has come yet, and the first one waits for {}. If the servers are new and never held a \
-                 lock, `quorumlock init` makes them vote at once",
+                ": no client has used the servers yet, and the first one waits for {}. If the servers are new and never \
+                 held a lock, `quorumlock init` makes them vote at once",
                 left(wait)
             ),
             Some(Vote::AfterAClient(wait)) => format!(
-                ": no client has come since some of the servers started, restarted or forgot; the first one waits for \
-                 {}",
+                ": some of the servers started, restarted or forgot, and no client has used them since; the first one \
+                 waits for {}",
                 left(wait)
             ),
             _ if self.only_this_name() => ": this name cannot be locked, but other names can".to_owned(),
@@ -273,7 +273,7 @@ impl<'a> Verdict<'a> {
             ),
             _ if !self.is_bare() => String::new(),
             (Some(Vote::AfterAClient(wait)), _) => format!(
-                ". One more node votes {} after the next client has come: restart no other node before that",
+                ". One more node votes {} after a client has used it: restart no other node before that",
                 left(wait)
             ),
             (Some(Vote::In(wait)), _) => {
@@ -354,9 +354,9 @@ mod tests {
         let (said, refuse) = told(&[up(), quarantined(30, "run"), full(quarantined(20, "run"))]).await;
         assert!(said.ends_with(": no lock can be acquired for another 30 s, then a quorum votes"), "{said}");
         assert_eq!(refuse, [false, false, true]);
-        // The restarted node waits for its next client.
+        // The restarted node waits until a client uses it.
         let (said, refuse) = told(&[full(up()), quarantined(30, "run"), quarantined(60, "before")]).await;
-        assert!(said.contains("no client has come since") && said.ends_with("waits for 60 s"), "{said}");
+        assert!(said.contains("no client has used them since") && said.ends_with("waits for 60 s"), "{said}");
         assert_eq!(refuse, [true, false, false]);
     }
 }

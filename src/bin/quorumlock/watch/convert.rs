@@ -118,7 +118,7 @@ fn node(reports: &Reports<'_>, index: usize, label: String, now: Instant) -> Nod
         },
         mood: if refuses { Mood::Bad } else { mood(&node.state) },
         why: match restarted {
-            true if is_unused(node) => Some("no record: it has restarted, and no client has come since".to_owned()),
+            true if is_unused(node) => Some("no record: it has restarted, and no client has used it since".to_owned()),
             true => Some(node.state.to_string()),
             false => why(verdict, index, node),
         },
@@ -285,7 +285,7 @@ mod tests {
     /// Between the restart and the first hello the server has no record, as after FLUSHALL.
     #[tokio::test]
     async fn server_that_restarted_empty_is_not_said_to_have_forgotten() {
-        let restarted = "no record: it has restarted, and no client has come since";
+        let restarted = "no record: it has restarted, and no client has used it since";
         for (doubt, uptime, state, why) in [
             (Doubt::Restarted, 1, "no record", restarted),
             (Doubt::Restarted, 1_000, "forgot", "forgot: it forgot while it ran"),

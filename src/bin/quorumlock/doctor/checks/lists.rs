@@ -56,7 +56,7 @@ fn another(conflict: &str, whose: Whose) -> Finding {
 fn unused(all: bool) -> Finding {
     Finding::new(Level::Hint, "unused", "It has no record: no client has used it since it started or forgot.")
         .why(
-            "It votes max_ttl after its first client has come. But it votes at once if it has run for longer than \
+            "It votes max_ttl after its first client has used it. But it votes at once if it has run for longer than \
              1.25 max_ttl, and was never flushed, never evicted keys and never was a replica.",
         )
         .mend(match all {
@@ -76,7 +76,7 @@ fn agreed(lists: &Lists<'_>, seen: &Seen) -> Option<Finding> {
     }
     let others = lists.with(Whose::Rival).len() + lists.with(Whose::Foreign).len();
     (others == 0).then(|| match own {
-        0 => Finding::fine("members", "No list is in force: no client is connected."),
+        0 => Finding::fine("members", "No list is in force: no client is connected, or the nodes forgot."),
         own => Finding::fine("members", format!("Clients have this list: it is in force on {own} of {all} nodes.")),
     })
 }

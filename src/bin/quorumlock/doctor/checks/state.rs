@@ -142,14 +142,16 @@ fn quarantined(state: &NodeState, time: std::time::Duration) -> Finding {
 }
 
 fn unseen(time: std::time::Duration) -> Finding {
-    Finding::new(Level::Warning, "quarantine", "It has restarted or was promoted, and no client has come since.")
-        .why("It does not vote on new locks until forgotten locks have expired. This time begins when its first client comes.")
+    Finding::new(Level::Warning, "quarantine", "It has restarted or was promoted, and no client has used it since.")
+        .why(
+            "It does not vote on new locks until forgotten locks have expired. This time begins when a client uses it.",
+        )
         .mend(format!("The first client waits for {}. Restart one server at a time.", left(time)))
 }
 
 fn without_record(how: &str, max_ttl: std::time::Duration) -> Finding {
     Finding::new(Level::Warning, "forgot", format!("It perhaps forgot locks ({how}), and has no record."))
-        .why("Clients may still hold the forgotten locks, so it votes only max_ttl after its next client has come.")
+        .why("Clients may still hold the forgotten locks, so it votes only max_ttl after a client has used it.")
         .mend(format!(
             "Find out who deletes keys on this server. Let a client run for {}, and do not run `quorumlock init`.",
             left(max_ttl)
