@@ -86,6 +86,29 @@ async fn a_lock_that_is_taken_and_a_node_that_goes_down_are_shown_on_any_size() 
 }
 
 #[tokio::test]
+async fn lost_quorum_and_its_return_are_events() {
+    let mut servers = servers(3).await;
+    let mut screen = Screen::start(&watching(&servers, &["job", "--every", "200ms"]), 120, 30);
+    screen.shows("3 of 3 nodes vote");
+    servers[1..].iter_mut().for_each(Server::kill);
+    screen.shows("1 of 3 nodes vote; a quorum is 2: no lock can be acquired");
+    for server in &mut servers[1..] {
+        server.restart().await;
+    }
+    let place = |text: &str, event| text.lines().position(|line| line.contains(" ago ") && line.contains(event));
+    let returned = |text: &str| place(text, "a quorum of nodes votes again");
+    screen.comes_to("that a quorum votes again", |text| returned(text).is_some());
+    servers[1..].iter_mut().for_each(Server::kill);
+    // The latest events come first.
+    screen.comes_to("that no quorum votes", |text| {
+        let lost = place(text, "no quorum of nodes votes: no lock can be acquired");
+        lost.is_some_and(|lost| returned(text).is_some_and(|returned| lost < returned))
+    });
+    screen.types("q");
+    assert_eq!(screen.ends(), 0);
+}
+
+#[tokio::test]
 async fn a_node_that_hangs_is_shown_as_slow_and_holds_up_nothing() {
     let servers = servers(3).await;
     let mut screen = Screen::start(&watching(&servers, &["job", "--every", "200ms", "--node-timeout", "20s"]), 80, 24);

@@ -232,6 +232,12 @@ impl<'a> Verdict<'a> {
         format!("{votes}; a quorum is {}{}", self.quorum(), self.meaning())
     }
 
+    /// The sentence for a log, if a quorum votes now and did not before, or the reverse.
+    pub(crate) fn news(&self) -> String {
+        let votes = if self.can_acquire() { "a quorum of nodes votes again" } else { "no quorum of nodes votes" };
+        format!("{votes}{}", self.meaning())
+    }
+
     /// The end of the sentence: what the number of votes means.
     fn meaning(&self) -> String {
         match self.opens() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::event::{Event, Kind};
-use super::seen::{Hold, Mood, Node};
+use super::seen::{Hold, Mood, Node, Quorum};
 use crate::duration::show;
 
 /// A hold has little time left if its remaining time is less than a fourth of the longest remaining
@@ -29,6 +29,14 @@ pub(super) fn of_node(before: &Node, now: &Node) -> Vec<Event> {
         });
     }
     events
+}
+
+/// The event that a quorum of nodes votes again, or that none does. `before` is whether a quorum
+/// voted when that was known last.
+pub(super) fn of_quorum(before: Option<bool>, now: &Quorum, mood: Mood) -> Option<Event> {
+    let is_news = before.is_some_and(|votes| votes != now.votes);
+    // It is an event of nodes, so that it stays on the screen.
+    is_news.then(|| Event { kind: Kind::Node, subject: String::new(), text: now.news.clone(), mood })
 }
 
 /// Whether the node had no vote before, and now answers that it refuses for another reason. Only the

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quorumlock::{Doubt, HeldNames, Inspected, Inspection, NodeState, NodeStatus, Record};
 
-use super::seen::{Hold, Mood, Names, Node, Seen};
+use super::seen::{Hold, Mood, Names, Node, Quorum, Seen};
 use crate::output::dash;
 use crate::status::verdict::Verdict;
 use crate::status::{in_cell, is_idle, is_unused, labels, left, plain, plainly, waiting, why, word};
@@ -53,6 +53,8 @@ pub(super) struct Reports<'a> {
     pub(super) nodes: &'a [NodeStatus],
     pub(super) inspected: &'a Inspected,
     pub(super) paces: &'a [Pace],
+    /// Whether nodes have reported the user's rights.
+    pub(super) asked: bool,
     /// If a server without its record has a shorter uptime than this, a restart lost the record.
     pub(super) lately: Duration,
 }
@@ -76,7 +78,11 @@ pub(super) fn seen(reports: &Reports<'_>, named: bool) -> Seen {
     };
     // If another list keeps this client out, the text about that list says more than the verdict.
     let sentence = verdict.kept_out().map_or_else(|| verdict.sentence(), str::to_owned);
-    Seen { nodes: rows, verdict: sentence, mood, hold }
+    // Before all nodes have answered, and before the user's rights are known, the votes may be
+    // others than it seems.
+    let is_known = if verdict.can_acquire() { reports.asked } else { verdict.slow() == 0 };
+    let quorum = is_known.then(|| Quorum { votes: verdict.can_acquire(), news: verdict.news() });
+    Seen { nodes: rows, verdict: sentence, mood, quorum, hold }
 }
 
 /// The nodes before the first answers have come.
@@ -96,11 +102,12 @@ pub(super) fn unasked(nodes: &[NodeStatus]) -> Seen {
         left: None,
     };
     let rows = labels(nodes).into_iter().zip(nodes).map(row).collect();
-    Seen { nodes: rows, verdict: "waiting for the nodes' first answers".to_owned(), mood: Mood::Bad, hold: None }
+    let verdict = "waiting for the nodes' first answers".to_owned();
+    Seen { nodes: rows, verdict, mood: Mood::Bad, quorum: None, hold: None }
 }
 
 fn node(reports: &Reports<'_>, index: usize, label: String, now: Instant) -> Node {
-    let Reports { verdict, nodes, inspected, paces, lately } = reports;
+    let Reports { verdict, nodes, inspected, paces, lately, .. } = reports;
     let (node, said, pace) = (&nodes[index], &inspected.nodes[index].1, &paces[index]);
     let refuses = verdict.refusal(index).is_some();
     let slow = pace.is_slow(now) && node.state.is_admitted();
@@ -235,7 +242,7 @@ pub(super) fn names(names: &HeldNames, held: &[(String, Inspected)], whole: bool
 
 #[cfg(test)]
 mod tests {
-    use quorumlock::{InForce, List, Quorum, Sighting};
+    use quorumlock::{InForce, List, Sighting};
 
     use super::super::changes;
     use super::*;
@@ -268,9 +275,15 @@ mod tests {
         (names.map(status).to_vec(), list)
     }
 
-    /// The first node as it is shown, if it replies with `said`.
-    async fn first(nodes: &[NodeStatus], list: &List, said: Result<Inspection, String>, pace: Pace) -> Node {
-        let quorum = Quorum::in_memory(nodes.len()).unwrap();
+    /// What is shown, if the first node replies with `said`.
+    async fn shown(
+        nodes: &[NodeStatus],
+        list: &List,
+        said: Result<Inspection, String>,
+        pace: Pace,
+        asked: bool,
+    ) -> Seen {
+        let quorum = quorumlock::Quorum::in_memory(nodes.len()).unwrap();
         let mut inspected = quorum.inspect("job").await.unwrap();
         for (_, said) in &mut inspected.nodes {
             *said = Ok(Inspection::free(0));
@@ -278,8 +291,31 @@ mod tests {
         inspected.nodes[0].1 = said;
         let verdict = Verdict::new(nodes, &inspected, list);
         let paces = [pace, Pace::default(), Pace::default()];
-        let reports = Reports { verdict, nodes, inspected: &inspected, paces: &paces, lately: 15 * SECOND };
-        seen(&reports, false).nodes.swap_remove(0)
+        seen(&Reports { verdict, nodes, inspected: &inspected, paces: &paces, asked, lately: 15 * SECOND }, false)
+    }
+
+    /// The first node as it is shown, if it replies with `said`.
+    async fn first(nodes: &[NodeStatus], list: &List, said: Result<Inspection, String>, pace: Pace) -> Node {
+        shown(nodes, list, said, pace, true).await.nodes.swap_remove(0)
+    }
+
+    #[tokio::test]
+    async fn quorum_is_unknown_until_nodes_and_rights_are_known() {
+        let (up, list) = voting();
+        let with = |state: NodeState| {
+            let mut nodes = up.clone();
+            nodes[1..].iter_mut().for_each(|node| *node = NodeStatus::new(node.name.clone(), state.clone()));
+            nodes
+        };
+        let quorum = async |nodes: &[NodeStatus], asked| {
+            let seen = shown(nodes, &list, Ok(Inspection::free(0)), Pace::default(), asked).await;
+            seen.quorum.map(|quorum| (quorum.votes, quorum.news))
+        };
+        assert_eq!(quorum(&up, false).await, None);
+        assert_eq!(quorum(&up, true).await, Some((true, "a quorum of nodes votes again".to_owned())));
+        assert_eq!(quorum(&with(NodeState::Connecting), true).await, None);
+        let (votes, news) = quorum(&with(NodeState::Down { why: "gone".to_owned() }), false).await.unwrap();
+        assert!(!votes && news.starts_with("no quorum of nodes votes: no lock can be acquired. "), "{news}");
     }
 
     /// Between the restart and the first hello the server has no record, as after FLUSHALL.

@@ -340,6 +340,7 @@ fn pinned<'a>(events: &'a [&'a (Instant, Event)], rows: usize) -> impl Iterator<
 
 fn event_line(event: &Event, age: Duration, width: usize) -> Line<'static> {
     let when = fit(&format!("{} ago", ago(age)), 10);
-    let what = fit(&format!("{} {}", shown(&event.subject), event.text), width - 11);
+    let what = format!("{} {}", shown(&event.subject), event.text);
+    let what = fit(what.trim_start(), width - 11);
     Line::from(vec![Span::styled(format!("{when} "), faint()), Span::styled(what, coloured(event.mood))])
 }

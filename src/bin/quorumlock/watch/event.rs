@@ -15,7 +15,7 @@ pub(super) const KEPT: usize = 500;
 pub(super) enum Kind {
     /// A lock was taken, handed over, released, revoked or lost.
     Lock,
-    /// A node changed its state.
+    /// A node changed its state, or a quorum of nodes began or ceased to vote.
     Node,
     /// The number of waiters changed.
     Queue,
@@ -45,7 +45,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) kind: Kind,
-    /// The name or node that the event is about.
+    /// The name or node that the event is about; empty if it is about all nodes.
     pub(super) subject: String,
     pub(super) text: String,
     pub(super) mood: Mood,

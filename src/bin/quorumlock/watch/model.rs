@@ -21,6 +21,8 @@ pub(super) struct Model {
     pub(super) seen: Option<(Instant, Seen)>,
     pub(super) names: Option<(Instant, Names)>,
     pub(super) log: Log,
+    /// Whether a quorum of nodes voted, when that was known last.
+    votes: Option<bool>,
     /// When an observation last showed that fewer than a quorum of nodes had kept their records.
     forgot: Option<Instant>,
     sure: Option<Sure>,
@@ -43,6 +45,7 @@ impl Model {
             seen: None,
             names: None,
             log: Log::default(),
+            votes: None,
             forgot: None,
             sure: None,
         }
@@ -51,6 +54,10 @@ impl Model {
     /// Stores an observation of the nodes and the name, and logs the changes.
     pub(super) fn see(&mut self, now: Instant, seen: Seen) {
         self.compare_nodes(now, &seen);
+        if let Some(quorum) = &seen.quorum {
+            let before = self.votes.replace(quorum.votes);
+            changes::of_quorum(before, quorum, seen.mood).into_iter().for_each(|event| self.log.add(now, event));
+        }
         if let Some(hold) = &seen.hold {
             self.compare_hold(now, hold);
         }
@@ -154,6 +161,7 @@ fn go_on(before: &Names, now: &mut Names, elapsed: Duration) {
 #[cfg(test)]
 mod tests {
     use super::super::screens::node;
+    use super::super::seen::Quorum;
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -167,7 +175,7 @@ mod tests {
     }
 
     fn seen(hold: Hold) -> Seen {
-        Seen { nodes: Vec::new(), verdict: String::new(), mood: Mood::Good, hold: Some(hold) }
+        Seen { nodes: Vec::new(), verdict: String::new(), mood: Mood::Good, quorum: None, hold: Some(hold) }
     }
 
     /// The events if these holds are observed one after the other, each a second later.
@@ -182,6 +190,24 @@ mod tests {
     #[test]
     fn where_it_begins_is_no_event() {
         assert_eq!(told([held("a"), held("a")]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn lost_quorum_and_its_return_are_events_of_nodes() {
+        let told = |quorums: &[Option<bool>]| -> Vec<_> {
+            let (began, mut model) = (Instant::now(), Model::new(None, SECOND));
+            for quorum in quorums {
+                let quorum = quorum.map(|votes| Quorum { votes, news: votes.to_string() });
+                model.see(began, Seen { quorum, ..seen(free()) });
+            }
+            assert!(model.log.iter().all(|(_, event)| event.kind == Kind::Node));
+            model.log.iter().map(|(_, event)| event.text.clone()).collect()
+        };
+        let (lost, votes, unknown) = (Some(false), Some(true), None);
+        assert_eq!(told(&[unknown, lost, lost, unknown, lost]), Vec::<String>::new(), "it begins so");
+        assert_eq!(told(&[votes, unknown, lost, lost]), ["false"]);
+        assert_eq!(told(&[votes, lost, unknown, votes, votes]), ["true", "false"]);
+        assert_eq!(told(&[lost, votes]), ["true"]);
     }
 
     #[test]

@@ -55,6 +55,7 @@ fn seen(hold: Option<Hold>) -> Seen {
         nodes,
         verdict: "3 of 5 nodes vote; a quorum is 3: the next failure stops all locks".to_owned(),
         mood: Mood::Doubtful,
+        quorum: None,
         hold,
     }
 }
@@ -227,6 +228,13 @@ fn on_what_is_too_small_it_says_so() {
 /// Widths near the widths at which a column appears or disappears.
 fn widths() -> impl Iterator<Item = u16> {
     (0..4).chain(33..44).chain(58..62).chain(66..70).chain([79, 80, 110])
+}
+
+#[test]
+fn event_of_all_nodes_begins_like_the_others() {
+    let mut model = of_a_name();
+    model.0.log.add(model.1, event(Kind::Node, "", "no quorum of nodes votes: no lock can be acquired"));
+    assert_eq!(drawn(&mut model, 80, 24)[15], "0 s ago    no quorum of nodes votes: no lock can be acquired");
 }
 
 /// Tries many sizes, with an empty model and with a full one.

@@ -65,6 +65,14 @@ pub(super) struct Hold {
     pub(super) gate: bool,
 }
 
+/// Whether a quorum of nodes votes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Quorum {
+    pub(super) votes: bool,
+    /// The sentence for the log, if `votes` has changed.
+    pub(super) news: String,
+}
+
 /// The nodes, and who holds the name that is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
@@ -72,6 +80,8 @@ pub(super) struct Seen {
     /// How many nodes vote and what that means, in one sentence.
     pub(super) verdict: String,
     pub(super) mood: Mood,
+    /// `None` while it is unknown whether a quorum votes.
+    pub(super) quorum: Option<Quorum>,
     /// `None` before the nodes have answered, or if no name is watched.
     pub(super) hold: Option<Hold>,
 }
