@@ -42,6 +42,34 @@ fn bad_arguments_are_refused_with_64() {
 }
 
 #[test]
+fn failure_with_json_is_one_object_on_standard_output() {
+    let bad = ["--json", "--nodes", "http://me:secret@eu"];
+    let commands = [
+        "status",
+        "doctor",
+        "members",
+        "clients",
+        "init",
+        "release job --force",
+        "demo",
+        "bench uncontended",
+        "bench throughput",
+        "bench distance",
+    ];
+    for command in commands {
+        let (code, out, err) = done(bare().args(command.split(' ')).args(bad));
+        let told: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{command}: {out}{err}"));
+        let error = told["error"].as_str().unwrap();
+        assert!(error.contains("use redis://") && !error.contains("secret"), "{command}: {error}");
+        assert_eq!((code, told["exit_code"].as_u64()), (64, Some(64)), "{command}: {err}");
+        // `demo` and debug builds write notes first.
+        assert!(err.ends_with(&format!("quorumlock: {error}\n")), "{command}: {err}");
+    }
+    refused(&["status", "--json", "--limit", "few"], "'--limit <N>'");
+    refused(&["release", "redis://me:secret@eu", "--force"], "the name is a node's address");
+}
+
+#[test]
 fn help_says_what_is_so_for_each_command() {
     let help = |words: &[&str]| {
         let (code, out, err) = done(bare().args(words).arg("--help"));

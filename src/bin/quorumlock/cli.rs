@@ -14,7 +14,7 @@ use tracing::level_filters::LevelFilter;
 use crate::duration;
 use crate::output::Format;
 use crate::route::Route;
-use bench::{Bench, BenchWorker};
+use bench::{Bench, BenchWorker, Contention, Distance, Throughput, Uncontended};
 
 const EXIT_CODES: &str = "\
 Exit codes: that of CMD (128 + n if signal n ended CMD), 1 a check failed, lists differ or you did not say
@@ -108,6 +108,26 @@ impl Command {
             Self::Watch(watch) => watch.name.as_slice(),
             Self::Release(release) => std::slice::from_ref(&release.name),
             _ => &[],
+        }
+    }
+
+    /// Whether the user wants the result as JSON.
+    pub(crate) const fn prints_json(&self) -> bool {
+        match self {
+            Self::Status(Status { json, .. })
+            | Self::Doctor(Doctor { json, .. })
+            | Self::Release(Release { json, .. })
+            | Self::Members(Members { json, .. })
+            | Self::Clients(Clients { json, .. })
+            | Self::Init(Init { json, .. })
+            | Self::Demo(Demo { json, .. })
+            | Self::Bench(
+                Bench::Uncontended(Uncontended { json, .. })
+                | Bench::Throughput(Throughput { json, .. })
+                | Bench::Distance(Distance { json, .. })
+                | Bench::Contention(Contention { json, .. }),
+            ) => *json,
+            _ => false,
         }
     }
 

@@ -3,9 +3,11 @@
 use std::io;
 use std::process::ExitCode;
 
+use console::strip_ansi_codes;
 use quorumlock::{Error, ErrorKind, NodeReport};
+use serde_json::json;
 
-use crate::output::{explained_below, explained_once};
+use crate::output::{self, explained_below, explained_once};
 
 /// The exit codes. The numbers are those of sysexits.h with the closest meaning.
 pub(crate) const USAGE: u8 = 64;
@@ -46,13 +48,20 @@ impl Failure {
     }
 
     /// Writes the message on standard error. With code 0, the message is only a note: by `-E 0`,
-    /// the user has chosen not to treat this result as a failure.
-    pub(crate) fn told(&self) -> ExitCode {
+    /// the user has chosen not to treat this result as a failure. If `as_json` is set, also writes
+    /// the message as an object on standard output.
+    pub(crate) fn told(&self, as_json: bool) -> ExitCode {
         let message = crate::redact::hidden(&self.message);
         match self.code {
             _ if message.is_empty() => {}
-            0 => crate::output::note(&message),
-            _ => crate::output::failed(&message),
+            0 => output::note(&message),
+            _ => output::failed(&message),
+        }
+        if as_json && !message.is_empty() {
+            output::wait();
+            let object = json!({ "error": strip_ansi_codes(&message), "exit_code": self.code });
+            // Ignore an error: the message is on standard error, too.
+            let _ = output::to_stdout(format!("{object}\n").as_bytes());
         }
         ExitCode::from(self.code)
     }

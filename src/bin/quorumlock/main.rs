@@ -96,7 +96,8 @@ fn done() -> ExitCode {
         }
     };
     output::log(cli.log_format, cli.verbose && cli.command.may_log(), cli.command.default_level());
-    url_as_name::refused(&cli.command).and_then(|()| started(cli)).unwrap_or_else(|failure| failure.told())
+    let as_json = cli.command.prints_json();
+    url_as_name::refused(&cli.command).and_then(|()| started(cli)).unwrap_or_else(|failure| failure.told(as_json))
 }
 
 /// Writes clap's message in colour, or as plain text if a login in it must be hidden.
