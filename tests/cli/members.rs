@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Background, EACH_NODE, bare, done, line_of, over, run, until, until_listed};
+use super::{Background, EACH_NODE, IN_VAIN, bare, done, line_of, over, run, until, until_listed};
 use crate::common::server::Server;
 use crate::common::{new_servers, servers};
 
@@ -115,6 +115,19 @@ async fn without_a_quorum_that_answers_it_is_69() {
     servers[1].kill();
     let (code, out, _) = done(over(&servers).arg("members"));
     assert!(code == 69 && out.contains("Connection refused") && out.contains("no quorum of nodes answers"), "{out}");
+}
+
+#[tokio::test]
+async fn node_that_has_not_answered_is_told_as_in_status() {
+    let servers = servers(3).await;
+    servers[1].stop();
+    for form in [None, Some("--json")] {
+        // With the default of --node-timeout (2 s), the node may be down by then.
+        let times = ["--connect-timeout", IN_VAIN, "--node-timeout", "20s"];
+        let (_, out, err) = done(over(&servers).arg("members").args(times).args(form));
+        let told = "no answer within 5 s, so it hangs or is far away; use a longer --connect-timeout to find out which";
+        assert!(out.contains(told) && !out.contains("connecting"), "{out}{err}");
+    }
 }
 
 #[tokio::test]

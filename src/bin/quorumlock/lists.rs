@@ -61,6 +61,11 @@ impl<'a> Lists<'a> {
         (0..self.nodes.len()).filter(|&node| self.at(node).is_some_and(|(_, of)| of == whose)).collect()
     }
 
+    /// As `conflict`, about whichever other list is in force, first one with the same name.
+    pub(crate) fn any_conflict(&self) -> Option<String> {
+        self.conflict(Whose::Rival).or_else(|| self.conflict(Whose::Foreign))
+    }
+
     /// A text about lists of this kind: the nodes where such a list is in force, its differences
     /// from the client's list, advice, and the time until it ends. `None` if there is no such list.
     pub(crate) fn conflict(&self, whose: Whose) -> Option<String> {

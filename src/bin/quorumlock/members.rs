@@ -13,7 +13,7 @@ use crate::failure::{Outcome, UNAVAILABLE, USAGE};
 use crate::lists::{Lists, Whose, described};
 use crate::output::{self, dash, green, milliseconds, red, yellow};
 use crate::settings::Settings;
-use crate::status::{wait, waits};
+use crate::status::{silent, wait, waits};
 
 /// The library's connect timeout. It can be short, since `wait` has waited for slow nodes before.
 const WAITED: Duration = Duration::from_millis(1);
@@ -29,8 +29,10 @@ pub(crate) async fn members(args: Members) -> Outcome {
         wait(&quorum, args.nodes.connect_timeout).await;
         quorum.members().await
     };
-    let members = output::telling(members, async { waits(&quorum) }).await?;
-    let duplicate = quorum.nodes().iter().any(|node| matches!(node.state, NodeState::Duplicate { .. }));
+    let mut members = output::telling(members, async { waits(&quorum) }).await?;
+    let nodes = quorum.nodes();
+    silent(&mut members, &nodes, args.nodes.connect_timeout);
+    let duplicate = nodes.iter().any(|node| matches!(node.state, NodeState::Duplicate { .. }));
     let own = settings.own_list(members.nodes.iter().map(|node| &*node.name));
     let seen = Seen { nodes: &members.nodes, lists: Lists::of_members(&own, &members), says: own.says(), duplicate };
     let text = if args.json { seen.json().to_string() } else { seen.lines().join("\n") };
@@ -164,10 +166,7 @@ impl Seen<'_> {
             Verdict::TwoServers => {
                 "a name with two servers has no vote: stop one of them, or correct its address".to_owned()
             }
-            Verdict::Other => {
-                let rival = self.lists.conflict(Whose::Rival);
-                rival.or_else(|| self.lists.conflict(Whose::Foreign)).unwrap_or_default()
-            }
+            Verdict::Other => self.lists.any_conflict().unwrap_or_default(),
             Verdict::This => format!("this list is in force on {own} of {all} nodes"),
             Verdict::Nothing => "no list is in force: clients of any list may come".to_owned(),
         }

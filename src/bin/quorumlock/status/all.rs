@@ -10,7 +10,7 @@ use super::holders::{cut, describe, left, named, shortened_to, shown, waiting};
 use super::{a_quorum_votes, own_list};
 use crate::duration::show;
 use crate::failure::{Outcome, UNAVAILABLE};
-use crate::lists::{Lists, Whose};
+use crate::lists::Lists;
 use crate::output::{self, dash, milliseconds, red, yellow};
 use crate::settings::Settings;
 use crate::words::counted;
@@ -53,8 +53,7 @@ fn lacks(quorum: &Quorum, names: &HeldNames) -> Option<&'static str> {
 fn other_list(quorum: &Quorum, settings: &Settings) -> Option<String> {
     let nodes = quorum.nodes();
     let list = own_list(settings, &nodes);
-    let lists = Lists::of_nodes(&list, &nodes);
-    lists.conflict(Whose::Rival).or_else(|| lists.conflict(Whose::Foreign))
+    Lists::of_nodes(&list, &nodes).any_conflict()
 }
 
 fn progress(last: &mut Instant, names: &HeldNames, held: usize) {

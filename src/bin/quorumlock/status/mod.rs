@@ -28,6 +28,7 @@ pub(crate) use idle::{has_restarted_unseen, is_idle, is_unused};
 pub(crate) use permits::Permits;
 use seen::Seen;
 pub(crate) use states::{labels, plain, plainly, state, told, why, word};
+pub(crate) use verdict::silent;
 pub(crate) use vote::Vote;
 
 /// How often to check whether the state of all nodes is known.

@@ -82,8 +82,7 @@ impl Seen {
 
     /// A text that says which other list is in force, and what to do; `None` if there is none.
     fn conflict(&self) -> Option<String> {
-        let lists = Lists::of_nodes(&self.list, &self.nodes);
-        lists.conflict(Whose::Rival).or_else(|| lists.conflict(Whose::Foreign))
+        Lists::of_nodes(&self.list, &self.nodes).any_conflict()
     }
 
     /// A text that says on how many nodes this client's list is in force.

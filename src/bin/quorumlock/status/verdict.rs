@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorumlock::{Inspected, List, NodeState, NodeStatus};
+use quorumlock::{Inspected, List, Members, NodeState, NodeStatus};
 
 use super::FAR;
 use super::idle::is_unused;
@@ -13,6 +13,31 @@ use crate::lists::{Lists, Whose};
 use crate::output::voting;
 use crate::raw_connection::rights::Asked;
 use crate::words::counted;
+
+const SILENT: &str = "no answer so far, so it hangs or is far away";
+
+/// The text about a node that has not answered, although the command waited for it. `told` is the
+/// user's limit for this wait, if the user set one.
+fn silence(told: Option<Duration>) -> String {
+    match told {
+        None => format!("{SILENT}; use --connect-timeout {}s to find out which", FAR.as_secs()),
+        Some(told) if told < FAR => format!(
+            "no answer within {}, so it hangs or is far away; use a longer --connect-timeout to find out which",
+            exact(told)
+        ),
+        Some(told) => format!("no answer within {}, so it hangs", exact(told)),
+    }
+}
+
+/// Writes this text as the reason for each node whose state is still unknown. The library only says
+/// that it is connecting.
+pub(crate) fn silent(members: &mut Members, nodes: &[NodeStatus], told: Option<Duration>) {
+    for (member, node) in members.nodes.iter_mut().zip(nodes) {
+        if let (Err(why), NodeState::Connecting, None) = (&mut member.record, &node.state, &node.run) {
+            *why = silence(told);
+        }
+    }
+}
 
 /// The nodes and their votes.
 pub(crate) struct Verdict<'a> {
@@ -39,8 +64,7 @@ impl<'a> Verdict<'a> {
         };
         let nodes: Vec<_> = nodes.iter().enumerate().map(node).collect();
         let votes = nodes.iter().map(Node::vote).collect();
-        let silence = "no answer so far, so it hangs or is far away".to_owned();
-        Self { nodes, votes, kept_out: lists.conflict(Whose::Rival), list, silence }
+        Self { nodes, votes, kept_out: lists.conflict(Whose::Rival), list, silence: SILENT.to_owned() }
     }
 
     /// Adds each node's reply about the user's rights and about writes. `rights` is empty if the
@@ -54,14 +78,7 @@ impl<'a> Verdict<'a> {
     /// Notes that the command waited for nodes. `told` is the user's limit for this wait, if the
     /// user set one.
     pub(super) fn waited(mut self, told: Option<Duration>) -> Self {
-        self.silence = match told {
-            None => format!("{}; use --connect-timeout {}s to find out which", self.silence, FAR.as_secs()),
-            Some(told) if told < FAR => format!(
-                "no answer within {}, so it hangs or is far away; use a longer --connect-timeout to find out which",
-                exact(told)
-            ),
-            Some(told) => format!("no answer within {}, so it hangs", exact(told)),
-        };
+        self.silence = silence(told);
         self
     }
 

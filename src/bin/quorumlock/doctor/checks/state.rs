@@ -69,7 +69,7 @@ fn state(node: Node<'_>) -> Option<Finding> {
         // The doctor's own attempt to connect may show why the library has not reached the node.
         _ => {
             return node.check.as_ref().err().map_or_else(
-                || Some(unreachable(&format!("It is {state}."), REACHED)),
+                || Some(unreachable("It has not answered yet.", REACHED)),
                 |failed| down(node, &failed.why),
             );
         }
