@@ -137,14 +137,23 @@ async fn where_too_few_nodes_vote_no_name_is_told_to_have_been_free() {
         let mut command = super::unwell::guarded(&servers);
         done(command.args(["release", "job", "--force", "--yes"]).args(options).args(EACH_NODE))
     };
-    for options in [&[][..], &["--now"], &["--json"]] {
+    let until_then = "; but 0 of 3 nodes vote, so another client may hold it\n";
+    for options in [&[][..], &["--now"]] {
         let (code, out, err) = quarantined(options);
         assert!(code == 69 && out.is_empty(), "{out}{err}");
-        assert!(err.contains("nobody can tell who holds \"job\"") && err.contains("name no holder"), "{err}");
+        assert!(err.contains("\"job\" was revoked on ") && !err.contains("nobody can tell"), "{err}");
+        assert!(err.contains(&format!(" of 3 nodes, and no node names a holder{until_then}")), "{err}");
+        assert!(err.contains("run this command again in 6") && err.ends_with(" min, when a quorum votes\n"), "{err}");
     }
-    servers[0].take("job", "somebody");
-    let (code, _, err) = quarantined(&[]);
-    assert!(code == 69 && err.contains("the name was taken away from somebody"), "{err}");
+    for options in [&["--json"][..], &["--json", "--now"]] {
+        servers[0].take("job", "somebody");
+        let (code, out, err) = quarantined(options);
+        let told: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
+        assert_eq!((code, &told["exit_code"]), (69, &69.into()), "{told}");
+        let error = told["error"].as_str().unwrap();
+        assert!(error.contains(&format!(" of 3 nodes, and taken from somebody{until_then}")), "{error}");
+        assert!(err.ends_with(&format!("quorumlock: {error}\n")), "{err}");
+    }
 }
 
 #[tokio::test]

@@ -4,17 +4,18 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quorumlock::{Inspected, Quorum, Taken};
+use quorumlock::{Error, Inspected, Inspection, NodeState, Quorum, Taken};
 use serde_json::json;
 
 use crate::cli::Release;
 use crate::connecting::a_quorum;
 use crate::duration::left;
-use crate::failure::{Failure, Outcome, UNAVAILABLE};
+use crate::failure::{Failure, Outcome, UNAVAILABLE, below};
 use crate::lists::{Lists, Whose};
 use crate::output::{self, milliseconds};
 use crate::settings::Settings;
-use crate::status::{Permits, held_by, named, own_list, wait, waits};
+use crate::status::verdict::Verdict;
+use crate::status::{Permits, Vote, held_by, named, own_list, wait, waits};
 
 /// How long to wait for the other nodes after a quorum has confirmed the release.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -39,12 +40,16 @@ pub(crate) async fn release(args: Release) -> Outcome {
     let seen = quorum.inspect(&args.name).await?;
     let once = seen.is_once();
     no_semaphore(&args.name, &quorum, &seen).await?;
-    if !args.yes
-        && let ControlFlow::Break(code) = asked(&args, &quorum, seen).await?
-    {
-        return Ok(code);
-    }
-    let taken = if args.now { at_once(&quorum, &args.name).await? } else { quorum.revoke(&args.name).await? };
+    let answer = if args.yes { ControlFlow::Continue(seen) } else { asked(&args, &quorum, seen).await? };
+    let seen = match answer {
+        ControlFlow::Continue(seen) => seen,
+        ControlFlow::Break(code) => return Ok(code),
+    };
+    let taken = if args.now { at_once(&quorum, &args.name).await } else { quorum.revoke(&args.name).await };
+    let taken = match taken {
+        Ok(taken) => taken,
+        Err(error) => return Err(unsure(error, &args.name, &settings, &quorum, &seen).await),
+    };
     told(&args, &taken, once).await?;
     quorum.shutdown(FAREWELL).await;
     Ok(ExitCode::SUCCESS)
@@ -80,8 +85,12 @@ async fn no_semaphore(name: &str, quorum: &Quorum, seen: &Inspected) -> Result<(
 }
 
 /// Asks the user whether to take the lock from the holders that the nodes report. Asks again if
-/// there is a new holder when the user answers.
-async fn asked(args: &Release, quorum: &Quorum, mut before: Inspected) -> Result<ControlFlow<ExitCode>, Failure> {
+/// there is a new holder when the user answers. If the user confirms, returns the latest reports.
+async fn asked(
+    args: &Release,
+    quorum: &Quorum,
+    mut before: Inspected,
+) -> Result<ControlFlow<ExitCode, Inspected>, Failure> {
     loop {
         if before.agreed() == Some(false) && named(&before).is_empty() {
             return free(args, &before).await.map(ControlFlow::Break);
@@ -92,7 +101,7 @@ async fn asked(args: &Release, quorum: &Quorum, mut before: Inspected) -> Result
         }
         let now = quorum.inspect(&args.name).await?;
         if named(&now).is_subset(&named(&before)) {
-            return Ok(ControlFlow::Continue(()));
+            return Ok(ControlFlow::Continue(now));
         }
         output::note(&format!("meanwhile {:?} has got another holder", args.name));
         before = now;
@@ -137,12 +146,45 @@ async fn kept(args: &Release, seen: &Inspected, what: &str) -> Outcome {
 }
 
 /// Frees the name at once, with a warning.
-async fn at_once(quorum: &Quorum, name: &str) -> Result<Taken, Failure> {
+async fn at_once(quorum: &Quorum, name: &str) -> Result<Taken, Error> {
     let taken = quorum.force_release(name).await?;
     if taken.left.is_some() {
         output::note("the holder learns of this with its next renewal; until then two clients may hold the lock");
     }
     Ok(taken)
+}
+
+/// The failure if the library cannot tell whether the name has another holder. If a quorum has
+/// stored the revocation all the same, this says what was done, and when to try again. `before` is
+/// what the nodes reported before that.
+async fn unsure(error: Error, name: &str, settings: &Settings, quorum: &Quorum, before: &Inspected) -> Failure {
+    let Ok(after) = quorum.inspect(name).await else { return error.into() };
+    let nodes = quorum.nodes();
+    let list = own_list(settings, &nodes);
+    let verdict = Verdict::new(&nodes, &after, &list);
+    // The revocation's ballot is above all fences from before.
+    let is_stored = |said: &Inspection| said.over > before.fence();
+    let stored = after.nodes.iter().filter(|(_, said)| said.as_ref().is_ok_and(is_stored)).count();
+    let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();
+    if stored < verdict.quorum() || votes >= verdict.quorum() || verdict.kept_out().is_some() {
+        return error.into();
+    }
+    let from: Vec<_> = named(before).into_iter().collect();
+    let from = if from.is_empty() {
+        "no node names a holder".to_owned()
+    } else {
+        format!("taken from {}", from.join(" and "))
+    };
+    let (all, votes) = (nodes.len(), output::voting(votes, nodes.len()));
+    let message = format!(
+        "{name:?} was revoked on {stored} of {all} nodes, and {from}; but {votes}, so another client may hold it"
+    );
+    let when = match verdict.opens() {
+        Some(Vote::In(time)) if !time.is_zero() => format!("in {}, when a quorum votes", left(time)),
+        Some(_) => "when a client has come and a quorum votes".to_owned(),
+        None => "when a quorum votes".to_owned(),
+    };
+    Failure::new(UNAVAILABLE, below(&message, error.nodes())).and(&format!("run this command again {when}"))
 }
 
 async fn told(args: &Release, taken: &Taken, once: bool) -> Result<(), Failure> {
