@@ -95,6 +95,38 @@ async fn one_server_that_is_not_new_keeps_all_from_voting_at_once() {
 }
 
 #[tokio::test]
+async fn another_list_is_told_by_init_with_both_sides() {
+    let servers = new_servers(3).await;
+    servers[1].make_old();
+    // Before the last turn, all servers have records.
+    for (says, differs) in [
+        ("default 60000 4 other:1", "ours has 3 nodes, theirs has 1 node: "),
+        ("jobs 60000 4 other:1", "ours is \"default\", theirs is \"jobs\"; give one of the lists other servers"),
+        ("default 60000 4 other:1", "; stop the clients that have the wrong list: theirs ends in 10 min"),
+    ] {
+        servers[1].put_in_force(says, 600_000);
+        let (code, out, err) = done(guarded(&servers, &["init", "--yes"]).args(EACH_NODE));
+        let told = format!("another list is in force on 127.0.0.1:{}: ", servers[1].port());
+        assert!(code == 69 && out.is_empty() && err.contains(&told) && err.contains(differs), "{code} {out}{err}");
+        assert!(err.ends_with("\n  nothing was done\n") && !err.contains("a quorum votes"), "{err}");
+        if differs.contains("jobs") {
+            servers.iter().step_by(2).for_each(Server::make_old);
+        }
+    }
+}
+
+/// Such servers vote at once, even without `init`.
+#[tokio::test]
+async fn flushed_servers_with_max_ttl_of_zero_are_initialized() {
+    let servers = new_servers(3).await;
+    servers.iter().for_each(|server| _ = server.command(&["FLUSHALL"]));
+    let (code, _, err) = done(guarded(&servers, &["init", "--yes"]).args(EACH_NODE));
+    assert!(code == 69 && err.contains("it is not new: FLUSHALL"), "{code} {err}");
+    let (code, out, err) = done(guarded(&servers, &["init", "--yes", "--max-ttl", "0"]).args(EACH_NODE));
+    assert_eq!((code, out.as_str()), (0, "3 nodes vote as of now\n"), "{err}");
+}
+
+#[tokio::test]
 async fn it_asks_first_and_does_nothing_without_an_answer() {
     let servers = new_servers(3).await;
     let (code, out, err) = done(guarded(&servers, &["init"]).args(EACH_NODE));

@@ -10,10 +10,11 @@ use tokio::time::sleep;
 use crate::cli::Init;
 use crate::duration::left;
 use crate::failure::{Failure, Outcome, UNAVAILABLE};
+use crate::lists::Lists;
 use crate::output;
 use crate::raw_connection::rights::Asked;
 use crate::settings::Settings;
-use crate::status::{has_restarted_unseen, is_idle, rights, waits};
+use crate::status::{has_restarted_unseen, is_idle, rights, silent, waits};
 use crate::words::counted;
 
 /// How long to wait until connections are closed.
@@ -28,16 +29,20 @@ pub(crate) async fn init(args: Init) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
     let quorum = settings.onlooker()?.open()?;
     output::telling(all_answer(&quorum, &settings), async { waits(&quorum) }).await;
-    let members = quorum.members().await?;
+    let (mut members, nodes) = (quorum.members().await?, quorum.nodes());
+    silent(&mut members, &nodes, Some(settings.connect_timeout.unwrap_or(PATIENCE)));
+    let own = settings.own_list(members.nodes.iter().map(|node| &*node.name));
+    if let Some(conflict) = Lists::of_members(&own, &members).any_conflict() {
+        return Err(Failure::new(UNAVAILABLE, conflict).and("nothing was done"));
+    }
     if members.nodes.iter().all(|node| matches!(node.record, Ok(Some(_)))) {
         return said(&args, &quorum, Done::Before).await;
     }
     let names: Vec<_> = members.nodes.iter().map(|node| &*node.name).collect();
     let what = format!("{} will vote at once", names.join(", "));
     // `Quorum::init` checks the records again, and also looks for keys.
-    let nodes = quorum.nodes();
     let asked = output::telling(rights(&nodes, &settings), async { waits(&quorum) }).await;
-    can_be_new(&members, &asked)?;
+    can_be_new(&members, &asked, own.max_ttl())?;
     if !args.yes && !output::confirmed(&what, QUESTION).await? {
         return said(&args, &quorum, Done::Refused(output::refused(&what))).await;
     }
@@ -82,12 +87,14 @@ async fn said(args: &Init, quorum: &Quorum, done: Done) -> Outcome {
 
 /// Fails unless every node answered, has no record, and shows no sign that it forgot locks. `asked`
 /// are the nodes' replies about signs.
-fn can_be_new(members: &Members, asked: &[Asked]) -> Result<(), Failure> {
+fn can_be_new(members: &Members, asked: &[Asked], max_ttl: Duration) -> Result<(), Failure> {
     let why = |(node, asked): (&NodeMembers, &Asked)| match (&node.record, asked) {
         (Err(why), _) => Some(why.clone()),
         (Ok(Some(_)), _) => {
             Some("it has a record: clients have used this node, or a client has connected just now".to_owned())
         }
+        // Then nodes vote at once, even if they forgot locks.
+        (Ok(None), _) if max_ttl.is_zero() => None,
         (Ok(None), Err(why)) => Some(format!("it is unknown whether it is new: {why}")),
         (Ok(None), Ok(lacks)) => {
             let emptied = lacks.as_ref()?.emptied?;
