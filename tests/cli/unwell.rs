@@ -99,7 +99,7 @@ async fn a_node_that_hangs_is_waited_for_and_that_is_said() {
 async fn a_node_that_is_not_waited_for_is_told_to_need_more_time() {
     let servers = servers(3).await;
     servers[1].stop();
-    let (code, out, err) = done(over(&servers).args(["status", "--connect-timeout", IN_VAIN]));
+    let (code, out, err) = done(over(&servers).args(["status", "--connect-timeout", IN_VAIN, "--node-timeout", "20s"]));
     assert!(code == 0 && out.contains(&format!("{}: no answer within 5 s", servers[1].url())), "{out}{err}");
     assert!(
         out.contains("; use a longer --connect-timeout to find out which") && !out.contains("timeout 10s"),
