@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorumlock::{Doubt, ErrorKind, LostReason, NodeState, Quorum, QuorumBuilder};
+use quorumlock::{Doubt, ErrorKind, LostReason, NodeState, NodeStatus, Quorum, QuorumBuilder};
 
 use crate::common::logs::Logs;
 use crate::common::proxy::Proxy;
@@ -309,4 +309,63 @@ async fn a_lock_whose_only_node_forgot_it_is_told_lost_at_the_next_renewal() {
     server.restart().await;
     assert_eq!(guard.lost().await, LostReason::Forgotten, "and not when its time is over");
     is_quarantined(&quorum, 0).await;
+}
+
+/// How many warnings of the node's quarantine are in the log.
+fn warnings(logs: &Logs, server: &Server) -> usize {
+    let (url, text) = (server.url(), logs.text());
+    text.lines().filter(|line| line.starts_with("WARN") && line.contains(&url) && line.contains("quarantined")).count()
+}
+
+/// Waits until the node has a record again, and the client has seen it. Returns the record's id.
+async fn new_record(quorum: &Quorum, server: &Server, before: &str) -> String {
+    let id = || server.record("id");
+    eventually("it has a new record", async || !id().is_empty() && id() != before).await;
+    let id = id();
+    let is_known = |node: NodeStatus| *node.node == server.url() && node.record.is_some_and(|known| *known.id == *id);
+    eventually("the client knows it", async || quorum.nodes().into_iter().any(is_known)).await;
+    id
+}
+
+#[tokio::test]
+async fn loss_of_a_nodes_record_is_warned_of_once() {
+    let servers = servers(3).await;
+    // Quarantines last longer than the test.
+    let quorum = voting(guarded(urls(&servers)).ttl(MINUTE).max_ttl(MINUTE)).await;
+    let names = || (0..8).map(|number| format!("job/{number}"));
+    let mut guards = Vec::new();
+    for name in names() {
+        guards.push(quorum.lock(name).acquire(PATIENCE).await.unwrap());
+    }
+    let logs = Logs::capture();
+    let waiters = names().map(|name| {
+        let lock = quorum.lock(name);
+        tokio::spawn(async move { lock.acquire(PATIENCE).await })
+    });
+    let waiters: Vec<_> = waiters.collect();
+    let mut ids: Vec<_> = servers[..2].iter().map(|server| server.record("id")).collect();
+    for round in 1..=2 {
+        for (server, id) in servers[..2].iter().zip(&mut ids) {
+            server.command(&["FLUSHALL"]);
+            *id = new_record(&quorum, server, id).await;
+            assert_eq!(warnings(&logs, server), round, "{}", logs.text());
+        }
+    }
+    assert_eq!(warnings(&logs, &servers[2]), 0);
+    waiters.iter().for_each(|waiter| waiter.abort());
+}
+
+#[tokio::test]
+async fn restart_of_a_node_is_warned_of_once() {
+    for options in [&["--appendonly", "yes"][..], &[]] {
+        let mut server = old(options).await;
+        let quorum = lasting(&server).await;
+        let logs = Logs::capture();
+        let mut id = server.record("id");
+        for round in 1..=2 {
+            server.restart().await;
+            id = new_record(&quorum, &server, &id).await;
+            assert_eq!(warnings(&logs, &server), round, "{options:?} {}", logs.text());
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::decode;
 use super::transport::Value;
-use super::{Job, Shared};
+use super::{Job, Shared, State};
 use crate::node::operation::Verb;
 use crate::node::reply::{Fault, FaultKind, Outcome, Reply};
 use crate::node::trust::{of_another_record, trusted};
@@ -77,8 +77,11 @@ impl Answers {
     /// Stores the node's record from the reply to a hello.
     fn heard(&self, record: Option<&Record>, sent: Tick, received: Tick) {
         let mut state = self.shared.state();
-        state.heard(record, sent, received);
-        let quarantined = state.guard.quarantined(received).is_some();
+        let reason = |state: &State| state.guard.quarantined(received).map(|(_, reason)| reason);
+        let before = reason(&state);
+        let was_gone = state.heard(record, sent, received);
+        let now = reason(&state);
+        let (quarantined, is_told) = (now.is_some(), was_gone && now == before);
         let doubted = state.guard.take_news();
         let is_over = !quarantined && std::mem::take(&mut state.warned);
         drop(state);
@@ -86,7 +89,7 @@ impl Answers {
             tracing::warn!(node = %self.shared.label, "the quarantine is over");
         }
         self.shared.meters.quarantined(quarantined);
-        self.shared.tell_doubt(doubted);
+        self.shared.tell_doubt(doubted, is_told);
         self.shared.settings.listener.heard(self.shared.index);
     }
 
@@ -124,11 +127,13 @@ impl Answers {
         let grants = grants && state.standing.counts(received);
         let extensions = extensions && !matches!(state.standing, MembershipState::Twins { .. });
         let doubted = state.guard.take_news();
+        // Until a hello shows the new record, each reply shows the loss of the known record again.
+        let is_told = !same_record && std::mem::replace(&mut state.gone, true) && !stepped;
         drop(state);
         if stepped {
             self.shared.meters.quarantined(!grants);
         }
-        self.shared.tell_doubt(doubted);
+        self.shared.tell_doubt(doubted, is_told);
         Seen { trust: Trust { grants, extensions }, same_record }
     }
 

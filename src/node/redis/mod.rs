@@ -221,8 +221,9 @@ impl Shared {
         job.apart().for_each(|job| self.fail(job.request, fault.clone()));
     }
 
-    /// Reports a new doubt about this node to the log and the listener.
-    fn tell_doubt(&self, is_new: bool) {
+    /// Reports a new doubt about this node to the listener, to the log and to the metrics. If the
+    /// log has told of the same event already (`is_told`), only the listener gets the report.
+    fn tell_doubt(&self, is_new: bool, is_told: bool) {
         if !is_new {
             return;
         }
@@ -231,7 +232,7 @@ impl Shared {
         let doubt = state.guard.quarantined(now);
         state.warned |= doubt.is_some();
         drop(state);
-        if let Some((left, doubt)) = doubt {
+        if let Some((left, doubt)) = doubt.filter(|_| !is_told) {
             self.meters.doubted(doubt);
             tracing::warn!(node = %self.label, reason = doubt.as_str(), "{}", NodeState::Quarantined { left, doubt });
         }

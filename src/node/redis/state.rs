@@ -26,6 +26,9 @@ pub(super) struct State {
     pub(super) silent: Option<String>,
     /// Whether a warning of a quarantine was logged whose end was not logged yet.
     pub(super) warned: bool,
+    /// Whether the log says that the node lost the known record. A hello may show another record,
+    /// which is then the known one.
+    pub(super) gone: bool,
     /// Whether a warning was logged that the server refuses subscriptions to news of names.
     pub(super) newsless: bool,
     /// The earliest time for the next report of lost messages.
@@ -123,6 +126,7 @@ impl State {
             hinting: false,
             silent: None,
             warned: false,
+            gone: false,
             newsless: false,
             missed_next: now,
             round_trip: None,
@@ -173,12 +177,17 @@ impl State {
         matches!(self.link, Link::Up(_)) && self.standing.counts(now) && self.guard.quarantined(now).is_none()
     }
 
-    /// Stores the record from a hello that was sent at `sent` and answered at `received`.
-    pub(super) fn heard(&mut self, record: Option<&Record>, sent: Tick, received: Tick) {
+    /// Stores the record from a hello that was sent at `sent` and answered at `received`. Returns
+    /// whether the node lost the record that was known until now, and the log says so already.
+    pub(super) fn heard(&mut self, record: Option<&Record>, sent: Tick, received: Tick) -> bool {
+        let known = self.guard.id().cloned();
+        let is_lost = known.is_some() && known.as_ref() != record.map(|record| &record.id);
+        let was_gone = std::mem::replace(&mut self.gone, is_lost && record.is_none());
         self.guard.hello(record, sent, received);
         self.unreadable = None;
         self.greeted = Some(sent);
         self.stale = self.stale.filter(|since| sent < *since);
+        is_lost && was_gone
     }
 
     /// The last known record and state; `None` if the node is unreachable or must not take part.

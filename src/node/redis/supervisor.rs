@@ -131,6 +131,7 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     let Greeting { server, asked, informed, greeted, record, time, hinting } = greeting;
     let now = shared.host.now();
     let mut state = shared.state();
+    let known = state.guard.id().cloned();
     for (time, received) in [(server.time, informed), (time, greeted)] {
         time.into_iter().for_each(|time| _ = state.guard.observe(time, asked, received));
     }
@@ -143,6 +144,9 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     }
     let quarantined = state.guard.quarantined(now);
     let doubted = state.guard.take_news();
+    let restarted = state.server.as_ref().is_some_and(|known| known.run_id != server.run_id);
+    // The next hello replaces the record of the earlier process.
+    state.gone |= restarted && known.as_ref() == state.guard.id();
     state.server = Some(server);
     state.hinting = hinting.unwrap_or(false);
     let lost = !matches!(&state.link, Link::Out(NodeState::Connecting));
@@ -158,6 +162,9 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     }
     shared.meters.up(true);
     shared.meters.quarantined(quarantined.is_some());
+    if let Some((_, reason)) = quarantined.filter(|_| doubted || restarted) {
+        shared.meters.doubted(reason);
+    }
     shared.registry.changed();
     if doubted {
         shared.settings.listener.doubted(shared.index);

@@ -104,6 +104,6 @@ impl Batcher {
         let doubted = state.guard.take_news();
         drop(state);
         self.shared.meters.quarantined(quarantined);
-        self.shared.tell_doubt(doubted);
+        self.shared.tell_doubt(doubted, false);
     }
 }
