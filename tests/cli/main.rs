@@ -29,6 +29,7 @@ mod packaging;
 mod password_file;
 mod permits;
 mod prometheus;
+mod quorum_lost;
 mod regions;
 mod release;
 mod replaced;

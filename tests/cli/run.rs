@@ -229,7 +229,7 @@ async fn who_waits_for_nodes_that_do_not_vote_is_told_why() {
     command.args(["run", "job", "--nodes", &url, "--timeout", "1h", "--", "true"]);
     let mut waits = Background::start(&mut command);
     waits.says(&format!(
-        "waiting for \"job\", for 60 min at most; 0 of 1 node votes, which is no quorum: {url} is quarantined"
+        "waiting for a quorum of nodes, and then for \"job\", for 60 min at most; 0 of 1 node votes: {url} is quarantined"
     ));
 }
 
@@ -289,7 +289,7 @@ async fn an_explanation_that_several_nodes_share_is_given_once() {
     let mut said = String::new();
     until("it says what it waits for", || {
         said = std::fs::read_to_string(&file).unwrap();
-        said.contains("which is no quorum") && said.ends_with('\n')
+        said.contains("and then for \"job\"") && said.ends_with('\n')
     });
     explained(&said);
 }

@@ -48,7 +48,7 @@ pub(crate) async fn with_password(
 pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str, rotates: bool) -> Result<(), Failure> {
     let lacking = |node: &NodeStatus| !node.state.is_admitted();
     let what = async { waits_for_nodes(patience, quorum, lacking) };
-    let ready = output::telling_once(quorum.ready(patience), output::SILENCE, || none_votes(quorum, lacking), what);
+    let ready = output::telling_once(quorum.ready(patience), || none_votes(quorum, lacking), what);
     tokio::select! {
         biased;
         ready = ready => ready.map_err(|error| no_quorum(error, quorum, option)),
@@ -77,7 +77,7 @@ pub(crate) async fn a_vote(quorum: &Quorum, began: Instant, patience: Duration) 
     };
     let lacking = |node: &NodeStatus| node.state != NodeState::Up;
     let what = async { waits_for_nodes(patience, quorum, lacking) };
-    output::telling_once(votes, output::SILENCE, || none_votes(quorum, lacking), what).await;
+    output::telling_once(votes, || none_votes(quorum, lacking), what).await;
 }
 
 /// Whether it is certain that no quorum of nodes votes now: `lack` is true for at least half of the

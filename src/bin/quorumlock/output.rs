@@ -63,11 +63,11 @@ pub(crate) fn to_stdout(bytes: &[u8]) -> io::Result<()> {
 }
 
 /// A command that waits for nodes for longer than this writes a note on the nodes that are missing.
-pub(crate) const SILENCE: Duration = Duration::from_secs(1);
+const SILENCE: Duration = Duration::from_secs(1);
 /// The note on missing nodes is written earlier if checks report for `CERTAIN` that the wait will
 /// be long. `LOOK` is the pause between two checks.
 const LOOK: Duration = Duration::from_millis(20);
-const CERTAIN: Duration = Duration::from_millis(200);
+pub(crate) const CERTAIN: Duration = Duration::from_millis(200);
 
 /// The tracing target of notes. Notes are logged at every level.
 const NOTES: &str = "quorumlock::note";
@@ -152,20 +152,18 @@ fn answered(prompt: &str) -> io::Result<bool> {
 /// Waits for `future`. Writes the note `what` if `future` takes longer than [`SILENCE`]. The note
 /// does not delay the result.
 pub(crate) async fn telling<F: Future>(future: F, what: impl Future<Output = String>) -> F::Output {
-    telling_once(future, SILENCE, || false, what).await
+    telling_once(future, || false, what).await
 }
 
-/// As `telling`, but writes the note after `silence`, or earlier once `certain` has been true for
-/// [`CERTAIN`].
+/// As `telling`, but writes the note earlier once `certain` has been true for [`CERTAIN`].
 pub(crate) async fn telling_once<F: Future>(
     future: F,
-    silence: Duration,
     certain: impl Fn() -> bool,
     what: impl Future<Output = String>,
 ) -> F::Output {
     let told = async {
         let (began, mut since) = (Instant::now(), None);
-        while began.elapsed() < silence && since.is_none_or(|since: Instant| since.elapsed() < CERTAIN) {
+        while began.elapsed() < SILENCE && since.is_none_or(|since: Instant| since.elapsed() < CERTAIN) {
             since = certain().then(|| since.unwrap_or_else(Instant::now));
             tokio::time::sleep(LOOK).await;
         }

@@ -14,13 +14,13 @@ use std::future::Future;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
-use quorumlock::{Error, ErrorKind, NodeState, Quorum, Released};
+use quorumlock::{Error, ErrorKind, Quorum, Released};
 use rustix::process::Signal;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use crate::cli::{Elect, Run};
-use crate::connecting::{a_quorum, a_vote, none_votes, with_password};
+use crate::connecting::{a_quorum, a_vote, with_password};
 use crate::duration::exact;
 use crate::exporter;
 use crate::failure::{Failure, LOST, Outcome, TIMEOUT as NOT_ACQUIRED};
@@ -37,8 +37,6 @@ use supervisor::{Ended, Supervisor};
 const LONGEST_NAMES: usize = 130_000;
 /// How long to wait for the other nodes after a quorum has confirmed the release.
 const FAREWELL: Duration = Duration::from_millis(200);
-/// If the lock is not acquired after this time, a note says who holds it.
-const SILENCE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(args: Run) -> Outcome {
     let several = args.names.len() > 1;
@@ -213,9 +211,11 @@ impl<'a> Job<'a> {
 
     /// Acquires the lock. `None` if the job was done in this period, or is being done.
     async fn acquired(&self, wait: Wait) -> Result<Option<Held>, Failure> {
-        let certain = || none_votes(&self.quorum, |node| node.state != NodeState::Up);
-        let what = notes::waits(self.args, wait.timeout, &self.quorum);
-        let held = output::telling_once(self.wanted.acquire(wait.left()), SILENCE, certain, what).await;
+        let held = tokio::select! {
+            biased;
+            held = self.wanted.acquire(wait.left()) => held,
+            never = notes::while_waiting(self.args, wait, &self.quorum) => match never {},
+        };
         held.map_err(|error| match self.args.once_per {
             // If another client has the job, `acquire` returns `None`. So an error is no conflict
             // here.

@@ -1,31 +1,68 @@
-//! The notes of `run` about other clients: that they hold the lock, or have done the job.
+//! The notes of `run`: what it waits for, and that another client has done the job.
 
-use std::time::Duration;
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use quorumlock::{NodeState, Quorum};
+use quorumlock::{NodeState, NodeStatus, Quorum};
+use tokio::time::sleep;
 
 use crate::cli::Run;
-use crate::duration::{exact, show};
-use crate::output;
+use crate::connecting::none_votes;
+use crate::duration::{exact, left, show};
+use crate::output::{self, CERTAIN};
 use crate::status::{held_by, told};
+use crate::times::Wait;
 use crate::words::listed;
 
-/// The note that `run` waits for a lock, with the holder or with the nodes that do not vote.
-pub(super) async fn waits(args: &Run, timeout: Duration, quorum: &Quorum) -> String {
+/// If the lock is not acquired after this time, a note says who holds it.
+const SILENCE: Duration = Duration::from_secs(2);
+/// The pause between two checks whether a quorum votes.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Writes notes while `run` waits for a lock. The first note is written after [`SILENCE`]. A note
+/// is also written once it is certain that no quorum votes, and once a quorum votes again.
+pub(super) async fn while_waiting(args: &Run, wait: Wait, quorum: &Quorum) -> Infallible {
+    let began = Instant::now();
+    // Whether a quorum votes, by the last note. It has changed since `changed`.
+    let (mut is_noted, mut votes, mut changed) = (false, true, None);
+    loop {
+        sleep(LOOK).await;
+        let is_other = if votes { none_votes(quorum, lacks) } else { is_quorum(&quorum.nodes()) };
+        changed = is_other.then(|| changed.unwrap_or_else(Instant::now));
+        let has_changed = changed.is_some_and(|since: Instant| since.elapsed() >= CERTAIN);
+        if !has_changed && (is_noted || began.elapsed() < SILENCE) {
+            continue;
+        }
+        let time = if is_noted { format!("{} more", left(wait.left())) } else { exact(wait.timeout) };
+        let again = if has_changed && !votes { "a quorum votes now; " } else { "" };
+        let (note, voting) = waits(args, &time, quorum).await;
+        output::note(&format!("{again}{note}"));
+        (is_noted, votes, changed) = (true, voting, None);
+    }
+}
+
+/// The note that `run` waits for a lock for `time`, with the holder or with the nodes that do not
+/// vote. Also returns whether a quorum votes.
+async fn waits(args: &Run, time: &str, quorum: &Quorum) -> (String, bool) {
     let nodes = quorum.nodes();
-    let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();
-    let what = if args.permits.is_some() { "a permit of " } else { "" };
-    let waiting = format!("waiting for {what}{}, for {} at most", listed(&args.names), exact(timeout));
-    if votes <= nodes.len() / 2 {
-        let lacking = nodes.iter().filter(|node| node.state != NodeState::Up).map(told);
-        let states = output::explained_once(lacking).join("; ");
-        return format!("{waiting}; {}, which is no quorum: {states}", output::voting(votes, nodes.len()));
+    let permit = if args.permits.is_some() { "a permit of " } else { "" };
+    let lock = format!("{permit}{}, for {time} at most", listed(&args.names));
+    if !is_quorum(&nodes) {
+        let states = output::explained_once(nodes.iter().filter(|node| lacks(node)).map(told)).join("; ");
+        let votes = output::voting(nodes.iter().filter(|node| !lacks(node)).count(), nodes.len());
+        return (format!("waiting for a quorum of nodes, and then for {lock}; {votes}: {states}"), false);
     }
-    match args.permits {
-        Some(_) => waiting,
-        None => waiting + &held(&args.names, quorum).await.unwrap_or_default(),
-    }
+    let holder = if args.permits.is_none() { held(&args.names, quorum).await } else { None };
+    (format!("waiting for {lock}{}", holder.unwrap_or_default()), true)
+}
+
+fn lacks(node: &NodeStatus) -> bool {
+    node.state != NodeState::Up
+}
+
+fn is_quorum(nodes: &[NodeStatus]) -> bool {
+    2 * nodes.iter().filter(|node| lacks(node)).count() < nodes.len()
 }
 
 /// A text about the holder of the first name that another client holds.

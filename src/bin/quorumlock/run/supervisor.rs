@@ -4,6 +4,7 @@ use std::future::pending;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use quorumlock::NodeCause;
 use rustix::process::Signal;
 use tokio::time::{sleep, timeout};
 
@@ -12,7 +13,7 @@ use crate::failure::{Failure, below};
 use crate::held_lock::View;
 use crate::output;
 use crate::process::{self, Program, Signals};
-use crate::words::listed;
+use crate::words::{counted, listed};
 
 /// The longest pause between two checks of the remaining validity. One longer timer is not enough:
 /// while the machine is suspended, the validity ends but timers stand still.
@@ -51,7 +52,7 @@ pub(super) struct Supervisor {
 impl Supervisor {
     /// Waits until the command has ended. Stops the command before the lock ends.
     pub(super) async fn watch(&self, program: &mut Program, signals: &mut Signals) -> Result<Ended, Failure> {
-        let (mut asked, mut is_noted, mut kill_rest_at) = (false, false, None);
+        let (mut asked, mut is_noted, mut kill_rest_at, mut is_failing) = (false, false, None, false);
         // The first signal that asks for the end and was passed on, and when it was passed on.
         let mut passed_on: Option<(Signal, Instant)> = None;
         let (why, end) = loop {
@@ -64,6 +65,9 @@ impl Supervisor {
             let end = now + left;
             if left <= self.grace {
                 break (format!("the lock on {} could not be renewed, and ends in {}", self.names(), show(left)), end);
+            }
+            if !program.has_ended() {
+                self.note_renewals(&mut is_failing, left - self.grace);
             }
             tokio::select! {
                 biased;
@@ -90,6 +94,33 @@ impl Supervisor {
         };
         let (how, goes_on) = self.stop(program, end, &why).await;
         Ok(Ended::Stopped { how, for_good: asked || goes_on })
+    }
+
+    /// Writes a note if a renewal has failed, and if one has succeeded after that. `left` is the
+    /// time until the command gets SIGTERM.
+    fn note_renewals(&self, is_failing: &mut bool, left: Duration) {
+        let mut reports = self.lease.failed_renewal();
+        let nodes = reports.len();
+        reports.retain(|report| report.cause != NodeCause::Agreed);
+        if std::mem::replace(is_failing, !reports.is_empty()) == !reports.is_empty() {
+            return;
+        }
+        if reports.is_empty() {
+            return output::note(&format!("the lock on {} is renewed again", self.names()));
+        }
+        let told = |what: &str| {
+            let (names, missing, nodes, left) = (self.names(), reports.len(), counted(nodes, "node"), show(left));
+            format!(
+                "the lock on {names} could not be renewed: {missing} of {nodes} {what}. Unless a quorum renews it within \
+                 {left}, the command gets SIGTERM"
+            )
+        };
+        // The log names nodes that are down. It does not say why other nodes renew nothing.
+        let are_silent = reports.iter().all(|report| matches!(report.cause, NodeCause::Silent | NodeCause::Down));
+        output::note(&match are_silent {
+            true => told("did not answer"),
+            false => below(&told("did not renew it"), &reports),
+        });
     }
 
     /// Ends the command before the validity ends, and before the grace is over. Sends SIGTERM now,
