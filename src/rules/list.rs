@@ -225,7 +225,7 @@ pub struct Sighting {
 
 impl Record {
     /// Whether the record belongs to this process. An empty `process` is unknown, and matches.
-    pub(super) fn is_of(&self, process: &str) -> bool {
+    pub(crate) fn is_of(&self, process: &str) -> bool {
         process.is_empty() || is_same_process(&self.process, process)
     }
 }

@@ -60,9 +60,10 @@ async fn holder_without_a_quorum_is_told_once_when_sigterm_comes() {
         // The third node may not have been connected when the lock was acquired.
         until("all nodes hold it", || servers.iter().all(|server| server.ends("job") > 0));
         servers[..2].iter().for_each(|server| trouble.begin(server));
-        holder.says(&format!(
-            "the lock on \"job\" could not be renewed: 2 of 3 nodes {what}. Unless a quorum renews it within "
-        ));
+        // If the machine stalls, the third node may not answer in time either.
+        let said = holder.says(&format!(" of 3 nodes {what}. Unless a quorum renews it within "));
+        let begins = |missing| format!("the lock on \"job\" could not be renewed: {missing} of 3 nodes {what}. ");
+        assert!([2, 3].iter().any(|missing| said.contains(&begins(missing))), "{said}");
         holder.says(" s, the command gets SIGTERM\n");
         renewed_twice(&servers[2]);
         servers[..2].iter().for_each(|server| trouble.end(server));
@@ -90,6 +91,6 @@ async fn waiter_is_told_at_once_that_the_quorum_is_lost_and_is_back() {
     }
     let said = waiter.err().text();
     take_turns(&said, lost, back);
-    let down = format!(" more at most; 1 of 3 nodes vote: {} is down: ", servers[0].url());
-    assert!(said.contains(&down), "{said}");
+    let down = format!(" of 3 nodes vote: {} is down: ", servers[0].url());
+    assert!(said.contains(" more at most; ") && said.contains(&down), "{said}");
 }

@@ -355,6 +355,25 @@ async fn loss_of_a_nodes_record_is_warned_of_once() {
     waiters.iter().for_each(|waiter| waiter.abort());
 }
 
+/// The snapshot has an older record than the client knows.
+#[tokio::test]
+async fn restart_from_an_old_snapshot_is_warned_of_once() {
+    let mut server = old(&[]).await;
+    let quorum = lasting(&server).await;
+    let id = server.record("id");
+    assert_eq!(
+        (server.command(&["SAVE"]), server.command(&["DEL", "quorumlock:node"])),
+        ("OK".to_owned(), "1".to_owned())
+    );
+    new_record(&quorum, &server, &id).await;
+    let logs = Logs::capture();
+    for round in 1..=2 {
+        server.restart().await;
+        new_record(&quorum, &server, &id).await;
+        assert_eq!(warnings(&logs, &server), round, "{}", logs.text());
+    }
+}
+
 #[tokio::test]
 async fn restart_of_a_node_is_warned_of_once() {
     for options in [&["--appendonly", "yes"][..], &[]] {

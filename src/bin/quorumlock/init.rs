@@ -108,7 +108,7 @@ fn can_be_new(members: &Members, asked: &[Asked], max_ttl: Duration) -> Result<(
     }
     let failure = Failure::new(UNAVAILABLE, format!("nothing was written: all nodes must answer, and be new{unfit}"));
     Err(match members.nodes.iter().all(|node| node.record.is_ok()) {
-        true => failure.and("without `init`, each node votes at the latest max_ttl after its first client has come"),
+        true => failure.and("without `init`, each node votes at the latest max_ttl after a client has used it"),
         false => failure,
     })
 }

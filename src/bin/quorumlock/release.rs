@@ -181,7 +181,7 @@ async fn unsure(error: Error, name: &str, settings: &Settings, quorum: &Quorum, 
     );
     let when = match verdict.opens() {
         Some(Vote::In(time)) if !time.is_zero() => format!("in {}, when a quorum votes", left(time)),
-        Some(_) => "when a client has come and a quorum votes".to_owned(),
+        Some(_) => "when a client has used the nodes and a quorum votes".to_owned(),
         None => "when a quorum votes".to_owned(),
     };
     Failure::new(UNAVAILABLE, below(&message, error.nodes())).and(&format!("run this command again {when}"))

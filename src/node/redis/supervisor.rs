@@ -19,6 +19,7 @@ use crate::node::operation::Intent;
 use crate::node::reply::Fault;
 use crate::node::status::NodeState;
 use crate::rules::Backoff;
+use crate::rules::list::Record;
 
 /// Pauses between attempts to connect.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(50), max: Duration::from_secs(2) };
@@ -131,7 +132,6 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     let Greeting { server, asked, informed, greeted, record, time, hinting } = greeting;
     let now = shared.host.now();
     let mut state = shared.state();
-    let known = state.guard.id().cloned();
     for (time, received) in [(server.time, informed), (time, greeted)] {
         time.into_iter().for_each(|time| _ = state.guard.observe(time, asked, received));
     }
@@ -139,14 +139,17 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
         state.guard.meets_process(&server.process);
     }
     state.unreadable = record.as_ref().err().map(ToString::to_string);
+    let (mut is_told, was_gone) = (false, state.gone);
     if let Ok(record) = &record {
-        state.heard(record.as_ref(), asked, greeted);
+        is_told = state.heard(record.as_ref(), asked, greeted);
     }
     let quarantined = state.guard.quarantined(now);
     let doubted = state.guard.take_news();
     let restarted = state.server.as_ref().is_some_and(|known| known.run_id != server.run_id);
-    // The next hello replaces the record of the earlier process.
-    state.gone |= restarted && known.as_ref() == state.guard.id();
+    // The next hello replaces a record of an earlier process. This is no other event.
+    let is_of_another = |record: &Option<Record>| record.as_ref().is_some_and(|record| !record.is_of(&server.process));
+    let is_old = record.as_ref().map_or(restarted, is_of_another);
+    state.gone |= is_old && (restarted || doubted || was_gone);
     state.server = Some(server);
     state.hinting = hinting.unwrap_or(false);
     let lost = !matches!(&state.link, Link::Out(NodeState::Connecting));
@@ -162,7 +165,7 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     }
     shared.meters.up(true);
     shared.meters.quarantined(quarantined.is_some());
-    if let Some((_, reason)) = quarantined.filter(|_| doubted || restarted) {
+    if let Some((_, reason)) = quarantined.filter(|_| restarted || (doubted && !is_told)) {
         shared.meters.doubted(reason);
     }
     shared.registry.changed();

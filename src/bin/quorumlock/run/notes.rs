@@ -35,9 +35,12 @@ pub(super) async fn while_waiting(args: &Run, wait: Wait, quorum: &Quorum) -> In
             continue;
         }
         let time = if is_noted { format!("{} more", left(wait.left())) } else { exact(wait.timeout) };
-        let again = if has_changed && !votes { "a quorum votes now; " } else { "" };
         let (note, voting) = waits(args, &time, quorum).await;
-        output::note(&format!("{again}{note}"));
+        // The votes may have changed back just now.
+        if !is_noted || voting != votes {
+            let again = if voting && !votes { "a quorum votes now; " } else { "" };
+            output::note(&format!("{again}{note}"));
+        }
         (is_noted, votes, changed) = (true, voting, None);
     }
 }

@@ -153,6 +153,11 @@ impl<'a> Verdict<'a> {
         self.voters().filter(|node| node.asked.is_ok()).count() >= self.quorum() && !self.duplicate()
     }
 
+    /// Whether a quorum of the nodes that vote was asked for the user's rights.
+    pub(crate) fn knows_rights(&self) -> bool {
+        self.voters().filter(|node| !matches!(node.asked, Ok(None))).count() >= self.quorum()
+    }
+
     /// Whether locks can be acquired now, but not after one more failure. False for lists of one or
     /// two nodes: these never outlast a failure, so there is nothing to warn of.
     pub(crate) fn is_bare(&self) -> bool {
@@ -251,7 +256,12 @@ impl<'a> Verdict<'a> {
 
     /// The sentence for a log, if a quorum votes now and did not before, or the reverse.
     pub(crate) fn news(&self) -> String {
-        let votes = if self.can_acquire() { "a quorum of nodes votes again" } else { "no quorum of nodes votes" };
+        let votes = match self.can_acquire() {
+            true => "a quorum of nodes votes again",
+            false if self.duplicate() => "no lock can be acquired",
+            false if self.only_this_name() => "no quorum of nodes votes on this name",
+            false => "no quorum of nodes votes",
+        };
         format!("{votes}{}", self.meaning())
     }
 

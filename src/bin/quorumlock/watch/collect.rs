@@ -64,7 +64,6 @@ impl Collected {
         let verdict = Verdict::new(&nodes, inspected, &list).with_rights(self.rights.clone());
         // Clients report the id of a lost record for a while, and nodes store this id for a while.
         let lately = self.began.elapsed().max(list.spare() + list.overlap());
-        let asked = !self.rights.is_empty();
-        convert::seen(&Reports { verdict, nodes: &nodes, inspected, paces: &self.paces, asked, lately }, self.named)
+        convert::seen(&Reports { verdict, nodes: &nodes, inspected, paces: &self.paces, lately }, self.named)
     }
 }

@@ -53,8 +53,6 @@ pub(super) struct Reports<'a> {
     pub(super) nodes: &'a [NodeStatus],
     pub(super) inspected: &'a Inspected,
     pub(super) paces: &'a [Pace],
-    /// Whether nodes have reported the user's rights.
-    pub(super) asked: bool,
     /// If a server without its record has a shorter uptime than this, a restart lost the record.
     pub(super) lately: Duration,
 }
@@ -79,8 +77,8 @@ pub(super) fn seen(reports: &Reports<'_>, named: bool) -> Seen {
     // If another list keeps this client out, the text about that list says more than the verdict.
     let sentence = verdict.kept_out().map_or_else(|| verdict.sentence(), str::to_owned);
     // Before all nodes have answered, and before the user's rights are known, the votes may be
-    // others than it seems.
-    let is_known = if verdict.can_acquire() { reports.asked } else { verdict.slow() == 0 };
+    // others than it seems. A node that is back was not asked for the rights yet.
+    let is_known = if verdict.can_acquire() { verdict.knows_rights() } else { verdict.slow() == 0 };
     let quorum = is_known.then(|| Quorum { votes: verdict.can_acquire(), news: verdict.news() });
     Seen { nodes: rows, verdict: sentence, mood, quorum, hold }
 }
@@ -107,7 +105,7 @@ pub(super) fn unasked(nodes: &[NodeStatus]) -> Seen {
 }
 
 fn node(reports: &Reports<'_>, index: usize, label: String, now: Instant) -> Node {
-    let Reports { verdict, nodes, inspected, paces, lately, .. } = reports;
+    let Reports { verdict, nodes, inspected, paces, lately } = reports;
     let (node, said, pace) = (&nodes[index], &inspected.nodes[index].1, &paces[index]);
     let refuses = verdict.refusal(index).is_some();
     let slow = pace.is_slow(now) && node.state.is_admitted();
@@ -246,6 +244,7 @@ mod tests {
 
     use super::super::changes;
     use super::*;
+    use crate::raw_connection::rights::Lacks;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -275,13 +274,14 @@ mod tests {
         (names.map(status).to_vec(), list)
     }
 
-    /// What is shown, if the first node replies with `said`.
+    /// What is shown, if the first node replies with `said`, and the first `asked` nodes reported
+    /// the user's rights.
     async fn shown(
         nodes: &[NodeStatus],
         list: &List,
         said: Result<Inspection, String>,
         pace: Pace,
-        asked: bool,
+        asked: usize,
     ) -> Seen {
         let quorum = quorumlock::Quorum::in_memory(nodes.len()).unwrap();
         let mut inspected = quorum.inspect("job").await.unwrap();
@@ -289,14 +289,15 @@ mod tests {
             *said = Ok(Inspection::free(0));
         }
         inspected.nodes[0].1 = said;
-        let verdict = Verdict::new(nodes, &inspected, list);
+        let rights = (0..nodes.len()).map(|node| Ok((node < asked).then(Lacks::default))).collect();
+        let verdict = Verdict::new(nodes, &inspected, list).with_rights(rights);
         let paces = [pace, Pace::default(), Pace::default()];
-        seen(&Reports { verdict, nodes, inspected: &inspected, paces: &paces, asked, lately: 15 * SECOND }, false)
+        seen(&Reports { verdict, nodes, inspected: &inspected, paces: &paces, lately: 15 * SECOND }, false)
     }
 
     /// The first node as it is shown, if it replies with `said`.
     async fn first(nodes: &[NodeStatus], list: &List, said: Result<Inspection, String>, pace: Pace) -> Node {
-        shown(nodes, list, said, pace, true).await.nodes.swap_remove(0)
+        shown(nodes, list, said, pace, 0).await.nodes.swap_remove(0)
     }
 
     #[tokio::test]
@@ -311,11 +312,15 @@ mod tests {
             let seen = shown(nodes, &list, Ok(Inspection::free(0)), Pace::default(), asked).await;
             seen.quorum.map(|quorum| (quorum.votes, quorum.news))
         };
-        assert_eq!(quorum(&up, false).await, None);
-        assert_eq!(quorum(&up, true).await, Some((true, "a quorum of nodes votes again".to_owned())));
-        assert_eq!(quorum(&with(NodeState::Connecting), true).await, None);
-        let (votes, news) = quorum(&with(NodeState::Down { why: "gone".to_owned() }), false).await.unwrap();
+        assert_eq!((quorum(&up, 0).await, quorum(&up, 1).await), (None, None), "other nodes were not asked yet");
+        assert_eq!(quorum(&up, 2).await, Some((true, "a quorum of nodes votes again".to_owned())));
+        assert_eq!(quorum(&with(NodeState::Connecting), 3).await, None);
+        let (votes, news) = quorum(&with(NodeState::Down { why: "gone".to_owned() }), 0).await.unwrap();
         assert!(!votes && news.starts_with("no quorum of nodes votes: no lock can be acquired. "), "{news}");
+        let mut twice = up.clone();
+        twice[2].state = NodeState::Duplicate { of: "redis://n1".into() };
+        let (votes, news) = quorum(&twice, 3).await.unwrap();
+        assert!(!votes && news.starts_with("no lock can be acquired: one server is behind two addresses"), "{news}");
     }
 
     /// Between the restart and the first hello the server has no record, as after FLUSHALL.
