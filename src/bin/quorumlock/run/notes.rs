@@ -17,7 +17,7 @@ use crate::words::listed;
 
 /// If the lock is not acquired after this time, a note says who holds it.
 const SILENCE: Duration = Duration::from_secs(2);
-/// The pause between two checks whether a quorum votes.
+/// The pause between two checks whether a quorum votes, before the first note.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Writes notes while `run` waits for a lock. The first note is written after [`SILENCE`]. A note
@@ -27,7 +27,8 @@ pub(super) async fn while_waiting(args: &Run, wait: Wait, quorum: &Quorum) -> In
     // Whether a quorum votes, by the last note. It has changed since `changed`.
     let (mut is_noted, mut votes, mut changed) = (false, true, None);
     loop {
-        sleep(LOOK).await;
+        // A wait may last for hours, so look less often once the first note is written.
+        sleep(if is_noted { CERTAIN } else { LOOK }).await;
         let is_other = if votes { none_votes(quorum, lacks) } else { is_quorum(&quorum.nodes()) };
         changed = is_other.then(|| changed.unwrap_or_else(Instant::now));
         let has_changed = changed.is_some_and(|since: Instant| since.elapsed() >= CERTAIN);
