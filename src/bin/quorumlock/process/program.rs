@@ -94,6 +94,9 @@ impl Program {
             return false;
         }
         self.suspension.note(signal);
+        // Take the time now: the scan for processes may take long, and the command gets the signal
+        // before it.
+        let now = Instant::now();
         let by_terminal = !self.processes.leads && terminal::sends(signal);
         let asks = asks_for_end(signal);
         // A stopped command cannot end, so send it SIGCONT, too.
@@ -110,7 +113,7 @@ impl Program {
             let by_key = by_terminal || matches!(self.end_request, EndRequest::Yes { by_key: true });
             self.end_request = EndRequest::Yes { by_key };
         } else if ends(signal) && !self.was_asked_to_end() {
-            self.end_request = EndRequest::Perhaps(Instant::now());
+            self.end_request = EndRequest::Perhaps(now);
         }
         passed
     }
