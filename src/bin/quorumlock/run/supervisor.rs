@@ -102,10 +102,11 @@ impl Supervisor {
         let mut reports = self.lease.failed_renewal();
         let nodes = reports.len();
         reports.retain(|report| report.cause != NodeCause::Agreed);
-        if std::mem::replace(is_failing, !reports.is_empty()) == !reports.is_empty() {
+        let fails = !reports.is_empty();
+        if std::mem::replace(is_failing, fails) == fails {
             return;
         }
-        if reports.is_empty() {
+        if !fails {
             return output::note(&format!("the lock on {} is renewed again", self.names()));
         }
         let told = |what: &str| {
