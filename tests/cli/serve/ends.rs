@@ -54,7 +54,7 @@ async fn request_of_a_closed_connection_is_withdrawn() {
     let mut waiter = agent.client();
     waiter.writes(post.clone() + &post);
     until("it waits", || agent.counts("waiting") == 1);
-    assert_eq!(holder.asks("DELETE", &path(&lock), "").0, 200);
+    holder.asks("DELETE", &path(&lock), "");
     waiter.head();
     until("it waits for itself", || agent.counts("waiting") == 1 && agent.counts("locks") == 1);
     drop(waiter);
