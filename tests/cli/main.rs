@@ -37,6 +37,7 @@ mod run;
 mod sandbox;
 mod screen;
 mod secrets;
+mod serve;
 mod shared;
 mod signals;
 mod status;
