@@ -18,6 +18,7 @@ mod encrypted;
 mod environment;
 mod init;
 mod job_control;
+mod languages;
 mod left_behind;
 mod lists;
 mod log;
