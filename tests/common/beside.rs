@@ -6,10 +6,10 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{DefaultGuard, set_default};
 use tracing::{Dispatch, Event, Metadata, Subscriber};
 
-/// A second subscriber, which wants nothing. With a single subscriber, tracing asks only once, for
-/// each place in the code that logs, whether the log is wanted. The first thread at this place may
-/// belong to another test, which has no subscriber.
-static BESIDE: OnceLock<Dispatch> = OnceLock::new();
+/// Two subscribers that want nothing. While a process has a single subscriber, tracing asks only
+/// one thread, for each place in the code that logs, whether the log is wanted: the first thread at
+/// this place. This thread may belong to another test, which has no subscriber.
+static BESIDE: OnceLock<[Dispatch; 2]> = OnceLock::new();
 
 struct Nobody;
 
@@ -33,8 +33,13 @@ impl Subscriber for Nobody {
     fn exit(&self, _: &Id) {}
 }
 
+/// Call this before the code that a test captures may run in any thread of the test program.
+pub fn ready() {
+    BESIDE.get_or_init(|| [Dispatch::new(Nobody), Dispatch::new(Nobody)]);
+}
+
 /// `listener` gets all that this thread logs, until the returned guard is dropped.
 pub fn listens(listener: impl Subscriber + Send + Sync + 'static) -> DefaultGuard {
-    BESIDE.get_or_init(|| Dispatch::new(Nobody));
+    ready();
     set_default(listener)
 }

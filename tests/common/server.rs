@@ -87,6 +87,7 @@ impl Server {
     /// Starts a server with more options, and with the environment that `environment` makes for its
     /// folder.
     pub async fn within(options: &[&str], environment: impl Fn(&Path) -> Vec<(String, String)>) -> Self {
+        super::beside::ready();
         let options: Vec<_> = options.iter().map(|&option| option.to_owned()).collect();
         // If a program that is no test uses the port, try another port.
         for _ in 0..20 {
