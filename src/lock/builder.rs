@@ -445,8 +445,14 @@ fn leases(
 /// The client's id: `host/pid/uuid`. The random part cannot be guessed.
 fn client(host: &dyn Host) -> String {
     let random = (u128::from(host.random()) << 64) | u128::from(host.random());
-    let uuid = uuid::Builder::from_random_bytes(random.to_be_bytes()).into_uuid();
-    format!("{}/{}/{uuid}", host::machine(), std::process::id())
+    format!("{}/{}/{}", host::machine(), std::process::id(), uuid(random))
+}
+
+/// A UUID of version 4, as in RFC 9562, with these random bits.
+fn uuid(random: u128) -> String {
+    let bits = (random & !(0xf000_c000 << 48)) | (0x4000_8000 << 48);
+    let digits = format!("{bits:032x}");
+    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
 }
 
 /// The name of a client's connections. `CLIENT SETNAME` accepts printable characters only.
