@@ -42,10 +42,10 @@ impl QuorumBuilder {
     /// Adds one node, which must be a master, independent of the other nodes. Its address is one of
     ///
     /// * `redis://[user[:password]@]host[:port][/database]`, plain text,
-    /// * `rediss://...[?ca=file&cert=file&key=file&server_name=name]`, the same over TLS. The query
-    ///   sets [`Tls`] options of this node: authorities, the client's certificate with its key, and
-    ///   the name in the server's certificate. These options override the options of
-    ///   [`tls`](Self::tls).
+    /// * `rediss://...[?ca=file&cert=file&key=file&server_name=name]`, the same over TLS, which needs
+    ///   the feature `tls` or `tls-aws-lc`. The query sets [`Tls`] options of this node: authorities,
+    ///   the client's certificate with its key, and the name in the server's certificate. These
+    ///   options override the options of [`tls`](Self::tls).
     /// * `redis+unix://[user[:password]@]/path/to/socket[?db=database]`, on Unix.
     ///
     /// The default port is 6379, and the default database 0. User and password are percent-encoded,
