@@ -50,7 +50,7 @@ impl Worker {
     /// Waits for `future` on this thread.
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T> {
         refuse_within_a_runtime()?;
-        // `runtime` is `None` only after the last handle is dropped.
+        // `runtime` is not `None` here: only `drop` takes it, and then nobody can call `wait`.
         let runtime = self.runtime.as_ref().ok_or_else(Error::closed)?;
         Ok(runtime.block_on(future))
     }

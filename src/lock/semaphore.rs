@@ -140,9 +140,9 @@ impl QuorumSemaphore {
     /// Takes `many` permits if so many are free, without waiting. If a permit of the first claim is
     /// held, the call takes two more round trips to find free permits and to claim them.
     ///
-    /// `None` means that fewer than `many` permits are free: for each of the other permits, a
-    /// quorum of nodes names one holder. The call also returns `None` if a quorum has named the
-    /// same holder of the gate for a whole round timeout. If votes are split, or other callers are
+    /// Returns `None` in two cases. In the first, fewer than `many` permits can be free: for so many
+    /// permits, a quorum of nodes names one holder. In the second, a quorum has named the same
+    /// holder of the gate for a whole round timeout. If votes are split, or other callers are
     /// just taking permits, this call tries again after random pauses, for two round timeouts at
     /// most (4 s by default).
     ///

@@ -64,7 +64,7 @@ pub(super) struct Attempt<'a> {
     /// The highest fence that any node returned.
     told: u64,
     /// When to lift the ballot (ask again with a higher one), even if some nodes have not replied
-    /// by then. `None` until a quorum of replies sets this time.
+    /// by then. `None` until the nodes that granted or replied `stale` are a quorum together.
     early: Option<Tick>,
     /// How many withdrawals the owner has sent.
     withdrawals: u32,
@@ -209,8 +209,9 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Whether to lift the ballot early, while some nodes have not replied. Once a quorum has
-    /// replied, the owner waits for the other replies for as long as the quorum's replies took.
+    /// Whether to lift the ballot early, while some nodes have not replied. Once the nodes that
+    /// granted or replied `stale` are a quorum together, the owner waits for the other replies for as
+    /// long as these replies took.
     fn lifts_early(&mut self, now: Tick, handed: &Handovers) -> bool {
         let Some(ask) = self.acquisition.last() else { return false };
         let (ballot, took) = (ask.ballot, now.since(ask.t0));

@@ -19,7 +19,8 @@ use crate::node::{Operation, Reply, Sink};
 use crate::rules::known_nodes::{Known, KnownNodes, MembershipState, Plan, Wanted};
 use crate::rules::{LostReason, NodeSet, Tick};
 
-/// Shortest time between two plans, unless a node has news. This gap leaves time for other tasks.
+/// The shortest time from one call of `greet` to the next, unless a node has news. This gap leaves
+/// time for other tasks.
 const GAP: Duration = Duration::from_millis(1);
 /// Pause after a panic of a logger, a metrics recorder or a node object.
 const AGAIN: Duration = Duration::from_secs(1);

@@ -252,13 +252,13 @@ impl Drop for ReleaseTask {
         if self.open.is_late() {
             tracing::warn!(
                 name,
-                "the release of a lock was not confirmed before this client ended, so nodes may hold it until its ttl ends"
+                "the release of a lock was not confirmed before this client ended, so nodes may hold the lock until its ttl ends"
             );
         } else {
             tracing::warn!(
                 name,
-                "the release of a lock was not confirmed before its quorum or runtime ended, so nodes may hold it until its \
-                 ttl ends. Before you end them, wait for `release` or `Quorum::shutdown`, or use `try_run`"
+                "the release of a lock was not confirmed before the `Quorum` or the runtime ended, so nodes may hold the \
+                 lock until its ttl ends. Before you end these, wait for `release` or `Quorum::shutdown`, or use `try_run`"
             );
         }
     }

@@ -1,7 +1,7 @@
 //! What the grants of an ask and the pushes of nodes decide together.
 //!
 //! Only votes with the same ballot are added up. A grant counts until the validity of its ask ends.
-//! Each push has its own end. The lock may be relied on until the first vote of the quorum ends.
+//! Each push counts until an end of its own. The lock may be relied on until the first vote of the quorum ends.
 
 use std::time::Duration;
 

@@ -55,7 +55,8 @@ pub fn again(lasts: Duration, ttl: Duration, soon: bool) -> Duration {
 /// How long a waiter pauses after the end of another owner's hold before it asks. `rank` is the
 /// waiter's best place in any queue. The first two waiters ask at once. For each place behind the
 /// second, the pause is a quarter of a hand-over (`lasts`) longer. Without these pauses, all
-/// waiters would ask at the same moment, each time a holder renews.
+/// waiters would ask at the moment at which the hold ends by the last replies, even if the holder
+/// has renewed it since.
 #[must_use]
 pub fn defers(lasts: Duration, rank: u32) -> Duration {
     (lasts / 4).saturating_mul(rank.saturating_sub(2))

@@ -52,8 +52,8 @@ pub enum MembershipState {
         /// When the votes stop counting, unless a later hello is answered by then.
         until: Tick,
     },
-    /// The votes do not count, since another list is in force on this node. Or any node has a list
-    /// in force that has the name of this client's list, but other content.
+    /// Votes on claims do not count, but renewals do. Either another list is in force on this node,
+    /// or some node has a list in force with the name of this client's list and other content.
     OtherList {
         /// When the other list lapses, if no client extends it.
         until: Tick,

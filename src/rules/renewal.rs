@@ -15,7 +15,8 @@ pub enum RenewVote {
     /// a vote for the lock.
     Extended,
     /// The name was free on the node, and the node stored it again for this owner. This helps the
-    /// *next* renewal. But it shows that the node had *not* held the name until now.
+    /// *next* renewal. But it shows that the node had *not* held the name until now. (A node without
+    /// a record stored nothing, and its reply counts as `Healed`, too.)
     Healed,
     /// The node holds the name for another owner.
     Lost,
@@ -33,7 +34,7 @@ pub enum RenewVote {
 pub enum Renewal {
     /// A quorum extended: the deadline moves.
     Extended,
-    /// So many nodes did not hold the name that no quorum can have held it: the lock is lost at
+    /// So many votes count against the lock that no quorum can have extended it: the lock is lost at
     /// once.
     Lost,
     /// The votes show neither: try again until the deadline.
@@ -42,8 +43,9 @@ pub enum Renewal {
 
 /// The votes of one renewal.
 ///
-/// `Healed` counts *against* the lock, as `Lost` does: a node that healed had not held the name. If
-/// all other nodes together are fewer than a quorum, the lock is lost.
+/// Three votes count *against* the lock: `RenewVote::Healed` and `RenewVote::Lost` (the node did not
+/// hold the name for this owner), and `RenewVote::Revoked`. If all other nodes together are fewer
+/// than a quorum, the lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RenewalTally {
     size: Size,
@@ -94,8 +96,7 @@ impl RenewalTally {
         self.backers
     }
 
-    /// The nodes that did not hold the name. For a set: the nodes that did not hold at least one of
-    /// its names.
+    /// The nodes whose votes count against the lock. For a set: against at least one of its names.
     #[must_use]
     pub const fn absent(&self) -> NodeSet {
         self.absent

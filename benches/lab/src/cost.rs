@@ -40,7 +40,7 @@ pub async fn measure(args: &Args) -> Result<()> {
         ("fresh", Work::Fresh { pairs }),
         ("crowd", Work::Crowd { tasks: TASKS, each: pairs.div_ceil(TASKS) }),
     ] {
-        let turns = Stage::set(NODES)?.compare(&KINDS, args.rounds as usize, |_| work).await?;
+        let turns = Stage::set(NODES).await?.compare(&KINDS, args.rounds as usize, |_| work).await?;
         println!("{phase} (in brackets: multiple of what is written by hand)");
         report.add(phase, None, &turns);
         report.show(phase, None, &COLUMNS);

@@ -23,7 +23,7 @@ pub struct Args {
 }
 
 pub async fn measure(args: &Args) -> Result<()> {
-    let mut stage = Stage::set(NODES)?;
+    let mut stage = Stage::empty(NODES)?;
     let quorum = Quorums::builder(&stage.ports()).connect().await?;
     all_vote(&quorum).await?;
     let lock = Arc::new(Lock::Ours(Ours(quorum.clone())));

@@ -42,7 +42,7 @@ pub struct Args {
 }
 
 pub async fn measure(args: &Args) -> Result<()> {
-    let mut stage = Stage::set(NODES)?;
+    let mut stage = Stage::empty(NODES)?;
     let quorum = Quorums::builder(&stage.ports()).ttl(args.ttl).connect().await?;
     all_vote(&quorum).await?;
     let servers = &mut stage.servers;

@@ -43,7 +43,7 @@ pub struct Args {
 
 pub async fn measure(args: &Args) -> Result<()> {
     let renewals = Renewals::count()?;
-    let mut stage = Stage::set(NODES)?;
+    let mut stage = Stage::empty(NODES)?;
     let quorum = Quorums::builder(&stage.ports()).ttl(args.ttl).connect().await?;
     all_vote(&quorum).await?;
     // The first tenth also allocates what acquiring itself needs. That is not memory of leases.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::contender::{Kind, Lock, Result, Scripts};
+use crate::contender::{Kind, Lock, Result, Scripts, init};
+use crate::peers::Relay;
 use crate::servers::Server;
 use crate::turn::{Figures, Work, measured};
 
@@ -13,6 +14,8 @@ pub const PATIENCE: Duration = Duration::from_secs(15);
 pub struct Stage {
     pub servers: Vec<Server>,
     pub scripts: Scripts,
+    /// Relays to the servers; empty if contenders connect to the servers themselves.
+    relays: Vec<Relay>,
 }
 
 /// The figures of a contender's turns, in order.
@@ -24,14 +27,33 @@ pub struct Turns {
 }
 
 impl Stage {
-    pub fn set(nodes: usize) -> Result<Self> {
+    /// Servers for contenders. They vote at once.
+    pub async fn set(nodes: usize) -> Result<Self> {
+        let stage = Self::empty(nodes)?;
+        init(&stage.ports()).await?;
+        Ok(stage)
+    }
+
+    /// As [`set`](Self::set), with servers that are `round_trip` away.
+    pub async fn away(nodes: usize, round_trip: Duration) -> Result<Self> {
+        let mut stage = Self::set(nodes).await?;
+        let relays = stage.ports().into_iter().map(|port| Relay::start(port, round_trip));
+        stage.relays = relays.collect::<std::io::Result<_>>()?;
+        Ok(stage)
+    }
+
+    /// Servers that no client of this library has used.
+    pub fn empty(nodes: usize) -> Result<Self> {
         let mut servers = (0..nodes).map(|_| Server::start()).collect::<std::io::Result<Vec<_>>>()?;
         let scripts = Scripts::load(&mut servers)?;
-        Ok(Self { servers, scripts })
+        Ok(Self { servers, scripts, relays: Vec::new() })
     }
 
     pub fn ports(&self) -> Vec<u16> {
-        self.servers.iter().map(Server::port).collect()
+        match self.relays.is_empty() {
+            true => self.servers.iter().map(Server::port).collect(),
+            false => self.relays.iter().map(Relay::port).collect(),
+        }
     }
 
     /// Measures all contenders in turn, `rounds` times. Each round begins with another contender,

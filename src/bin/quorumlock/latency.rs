@@ -24,7 +24,8 @@ const CONNECTIONS: usize = 256;
 /// How long a server may take to accept a connection. A server that is cut off accepts no
 /// connection.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The pause after a connection failed, for example since there are no more file descriptors.
+/// The pause after the relay could not accept a connection or start its thread, for example because
+/// no file descriptor is left.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The longest delay that a relay itself adds. If a measured delay is longer, the excess comes from
 /// the machine's load, and `distant` does not subtract it.

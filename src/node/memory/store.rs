@@ -133,7 +133,7 @@ mod tests {
         [Name::new("p:", name).unwrap()].into()
     }
 
-    /// A waiter with this ticket, which announces an ask every ten seconds.
+    /// A waiter with this ticket. It announces that its asks are at most ten seconds apart.
     const fn waiter(ticket: u64) -> Option<Waiter> {
         Some(Waiter { ticket, lasts: Duration::from_secs(3), again: Duration::from_secs(10) })
     }

@@ -44,7 +44,7 @@ pub(super) struct Node {
     sent: Option<Tick>,
     /// When the next regular hello is due.
     next: Tick,
-    /// The intent of the last hello, and until when a hello with this intent is not repeated,
+    /// The intent of the last hello, and until when no hello with this or a lower intent is sent,
     /// unless `next` comes first.
     last: (Intent, Tick),
     /// How many hellos in a row failed.
@@ -189,7 +189,7 @@ impl Node {
     }
 
     /// Whether to send a hello now. A hello follows another one only after its answer, or after
-    /// `patience`. A hello with the same intent follows only after a pause.
+    /// `patience`. A hello with the same or a lower intent follows only after a pause.
     pub(super) fn is_due(&self, intent: Intent, urgent: bool, patience: Duration, now: Tick) -> bool {
         let free = self.answer().is_some() && self.sent.is_none_or(|sent| now >= sent + patience);
         let (last, again) = self.last;
@@ -198,7 +198,7 @@ impl Node {
     }
 
     /// Notes that a hello is sent now. The next regular hello follows at `next`. A hello with the
-    /// same intent is not sent before `again`, unless `next` comes first.
+    /// same or a lower intent is not sent before `again`, unless `next` comes first.
     pub(super) fn asked(&mut self, intent: Intent, now: Tick, next: Tick, again: Tick) {
         self.sent = Some(now);
         self.owes = self.owes.or(self.sent);
@@ -215,8 +215,9 @@ impl Node {
         self.last.1 = self.last.1.max(now + wait);
     }
 
-    /// The moments at which the state changes without an answer: a hello is due or counts as
-    /// unanswered, or an answer gets too old.
+    /// The moments at which the plan may change without an answer: a hello is due or counts as
+    /// unanswered, an answer gets too old, this list no longer outlasts new locks, another list
+    /// lapses, or the node can be synced.
     pub(super) fn changes(&self, list: &List, urgent: bool, fresh: Duration, patience: Duration) -> [Option<Tick>; 9] {
         let known = self.answer();
         let asks = |at: Tick| known.filter(|_| self.sent.is_none()).map(|_| at);

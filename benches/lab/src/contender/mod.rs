@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use distributed_lock::DistributedLock;
 use fred_floor::FredFloor;
 use hand::Hand;
-pub use ours::{Ours, Quorums, TTL, all_vote};
+pub use ours::{Ours, Quorums, TTL, all_vote, init};
 use quorumlock::Transport;
 use redis_floor::RedisFloor;
 use rslock::Rslock;

@@ -18,7 +18,7 @@ pub struct Ours(pub Quorum);
 
 impl Ours {
     pub async fn connect(ports: &[u16], transport: Transport) -> Result<Self> {
-        Ok(Self(Quorums::builder(ports).transport(transport).connect().await?))
+        Ok(Self(list(ports).transport(transport).connect().await?))
     }
 
     pub async fn pair(&self, name: &str) -> Result<Took> {
@@ -36,6 +36,24 @@ impl Ours {
     pub async fn close(self) {
         self.0.shutdown(Duration::from_secs(1)).await;
     }
+}
+
+/// A builder with the default `max_ttl`, as services use it. The nodes have names, so clients that
+/// reach the same servers through different relays have the same list.
+fn list(ports: &[u16]) -> QuorumBuilder {
+    let node = |(at, port): (usize, &u16)| format!("redis://127.0.0.1:{port}?name=node-{}", at + 1);
+    Quorum::builder().nodes(ports.iter().enumerate().map(node)).ttl(TTL)
+}
+
+/// Lets new servers vote at once, as `quorumlock init` does.
+///
+/// # Errors
+/// If a server has served a client, or does not answer.
+pub async fn init(ports: &[u16]) -> Result<()> {
+    let quorum = list(ports).onlooker().open()?;
+    quorum.init().await?;
+    quorum.shutdown(Duration::from_secs(1)).await;
+    Ok(())
 }
 
 /// Builds quorums, for measurements of this library alone.

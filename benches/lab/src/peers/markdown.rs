@@ -8,11 +8,14 @@ use crate::contender::Kind;
 use crate::table::{Report, short};
 
 /// Figures of the table: the title, the scenario, and the figure's name.
-const FIGURES: [(&str, &str, &str); 8] = [
+const FIGURES: [(&str, &str, &str); 11] = [
     ("alone, p50", "alone", "pair_p50_ms"),
     ("alone, p99", "alone", "pair_p99_ms"),
     ("same name again, p50", "again", "pair_p50_ms"),
+    ("0.5 ms to each node, p50", "near", "pair_p50_ms"),
     ("alone, client CPU", "alone", "client_cpu_us"),
+    ("same name again, client CPU", "again", "client_cpu_us"),
+    ("0.5 ms to each node, client CPU", "near", "client_cpu_us"),
     ("alone, node CPU", "alone", "node_cpu_us"),
     ("256 tasks, pairs a second", "crowd", "pairs_per_second"),
     ("256 tasks, client CPU", "crowd", "client_cpu_us"),

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use crate::contender::{Kind, Result};
 use crate::table::Report;
+pub use relay::Relay;
 use scenario::Scenario;
 
 #[derive(clap::Args)]

@@ -34,7 +34,7 @@ pub(crate) enum Effect {
     Some,
     /// Waiters are not notified.
     WakeUps,
-    /// Only listing all names fails, and so does `init`, which lists all names first.
+    /// Two operations fail: listing all names, and `init`, which lists all names first.
     Listing,
     Nothing,
 }

@@ -182,11 +182,12 @@ impl<'a> Verdict<'a> {
     }
 
     /// Whether a quorum of nodes renews held locks, as far as this command can see. A quarantined
-    /// node renews locks, too, and so does a node on which another list is in force.
+    /// node renews locks, too, and so does a node on which another list is in force. The renewals of
+    /// a node whose name leads to two servers do not count.
     fn a_quorum_renews(&self) -> bool {
-        use NodeState::{OtherList, Quarantined, Twins, Up};
+        use NodeState::{OtherList, Quarantined, Up};
         let renews = |node: &&Node<'_>| match node.status.state {
-            OtherList { .. } | Twins { .. } => true,
+            OtherList { .. } => true,
             Up | Quarantined { .. } => node.knows_names() && node.takes_writes(),
             _ => false,
         };
@@ -209,7 +210,8 @@ impl<'a> Verdict<'a> {
         self.nodes.iter().all(|node| is_unused(node.status) && node.forgot().is_none())
     }
 
-    /// How many nodes have not answered yet. Nodes that the command failed to ask do not count.
+    /// How many nodes have not answered yet. A node whose `asked` is an error does not count: the
+    /// command's own connection to it failed, and `doctor` reports that.
     pub(crate) fn slow(&self) -> usize {
         let is_slow = |node: &NodeStatus| node.state == NodeState::Connecting && !is_unused(node);
         self.nodes.iter().filter(|node| is_slow(node.status) && node.asked.is_ok()).count()

@@ -87,7 +87,7 @@ fn node_that_too_few_can_sync_is_told_what_is_known_two_seconds_after_its_quaran
         others(&mut bench, &[(7, true), (9, false)]);
         sync(&mut bench)
     };
-    assert_eq!((after(52_000), after(52_001)), (None, Some(9)), "a node that forgot may have the highest `high`");
+    assert_eq!((after(52_000), after(52_001)), (None, Some(9)), "then the `high` of an unsynced node counts");
 }
 
 #[test]

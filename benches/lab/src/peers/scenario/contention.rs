@@ -15,7 +15,7 @@ const LENGTH: Duration = Duration::from_secs(4);
 
 pub async fn measure(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()> {
     println!("Contention: {TASKS} tasks want one name and hold it for {HOLD:?} (peers as they retry by themselves)");
-    let stage = Stage::set(5)?;
+    let stage = Stage::set(5).await?;
     let mut rows = Vec::new();
     for kind in [Kind::Ours, Kind::Rslock, Kind::DistributedLock].into_iter().filter(|kind| kinds.contains(kind)) {
         let lock = Arc::new(kind.connect(&stage.ports(), &stage.scripts, PATIENCE).await?);

@@ -16,7 +16,7 @@ const PAIRS: u32 = 16;
 
 pub async fn measure(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()> {
     println!("Far: nodes {ROUND_TRIPS:?} ms away; multiples of the third-smallest round trip, as a PING has it");
-    let stage = Stage::set(ROUND_TRIPS.len())?;
+    let stage = Stage::set(ROUND_TRIPS.len()).await?;
     let relays = stage.ports().into_iter().zip(ROUND_TRIPS);
     let relays = relays.map(|(port, trip)| Relay::start(port, Duration::from_millis(trip)));
     let relays = relays.collect::<std::io::Result<Vec<_>>>()?;

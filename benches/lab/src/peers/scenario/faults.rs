@@ -53,7 +53,7 @@ const OURS: [Kind; 2] = [Kind::Hand, Kind::Ours];
 
 pub async fn measure(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()> {
     println!("Faults: of five nodes; multiples of the same contender's healthy run just before, acquisitions alone");
-    let stage = Stage::set(NODES)?;
+    let stage = Stage::set(NODES).await?;
     let length = LENGTH.mul_f64(share);
     let places = Places::of(&stage, kinds)?;
     for failing in [1, 2] {

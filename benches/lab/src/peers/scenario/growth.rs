@@ -23,7 +23,7 @@ pub async fn nodes(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()
     for nodes in NODES {
         println!("Nodes: one task over {nodes}");
         let at = Some(nodes as f64);
-        let turns = Stage::set(nodes)?.compare(kinds, 3, |_| Work::Fresh { pairs: part(400, share) }).await?;
+        let turns = Stage::set(nodes).await?.compare(kinds, 3, |_| Work::Fresh { pairs: part(400, share) }).await?;
         report.add("nodes", at, &turns);
         report.show("nodes", at, &[("pair p50, ms", "pair_p50_ms"), ("p99, ms", "pair_p99_ms")]);
     }
@@ -31,7 +31,7 @@ pub async fn nodes(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()
 }
 
 pub async fn tasks(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()> {
-    let mut stage = Stage::set(5)?;
+    let mut stage = Stage::set(5).await?;
     for tasks in TASKS {
         println!("Tasks: {tasks}, each with a name of its own");
         let at = Some(f64::from(tasks));
@@ -55,7 +55,7 @@ pub async fn of_ours(share: f64, report: &mut Report) -> Result<()> {
 
 async fn sets(share: f64, report: &mut Report) -> Result<()> {
     println!("Sets: all names of a set or none, this library alone");
-    let stage = Stage::set(5)?;
+    let stage = Stage::empty(5)?;
     let quorum = Quorums::builder(&stage.ports()).connect().await?;
     let mut rows = Vec::new();
     for names in NAMES {
@@ -80,7 +80,7 @@ async fn sets(share: f64, report: &mut Report) -> Result<()> {
 
 async fn waiters(report: &mut Report) -> Result<()> {
     println!("Waiters: on one name, each of which releases it at once, this library alone");
-    let stage = Stage::set(5)?;
+    let stage = Stage::empty(5)?;
     let quorum = Quorums::builder(&stage.ports()).connect().await?;
     let mut rows = Vec::new();
     for count in WAITERS {

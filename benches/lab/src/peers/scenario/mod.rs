@@ -5,6 +5,7 @@ mod contention;
 mod far;
 mod faults;
 mod growth;
+mod start;
 
 use clap::ValueEnum;
 
@@ -18,8 +19,12 @@ pub enum Scenario {
     Alone,
     /// One task: the same name again and again
     Again,
+    /// One task: another name each time, over nodes that are 0.5 ms away
+    Near,
     /// 256 tasks, each with a name of its own
     Crowd,
+    /// The first lock of a new process, over healthy and failing nodes
+    Start,
     /// Nodes 80, 2, 160, 12 and 40 ms away
     Far,
     /// One and two of five nodes fail, before and after the start
@@ -35,10 +40,12 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Alone,
         Self::Again,
+        Self::Near,
         Self::Crowd,
+        Self::Start,
         Self::Far,
         Self::Faults,
         Self::Nodes,
@@ -52,7 +59,9 @@ impl Scenario {
         match self {
             Self::Alone => alone::fresh(kinds, share, report).await,
             Self::Again => alone::again(kinds, share, report).await,
+            Self::Near => alone::near(kinds, share, report).await,
             Self::Crowd => alone::crowd(kinds, share, report).await,
+            Self::Start => start::measure(kinds, share, report).await,
             Self::Far => far::measure(kinds, share, report).await,
             Self::Faults => faults::measure(kinds, share, report).await,
             Self::Nodes => growth::nodes(kinds, share, report).await,
