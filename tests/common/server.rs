@@ -280,12 +280,13 @@ impl Server {
         false
     }
 
-    /// Whether the server at the port is this process: another process may have taken the port
-    /// first.
+    /// Whether the server at the port is this process, and has loaded its data: another process may
+    /// have taken the port first, and a server that loads refuses commands.
     fn is_ours(&self) -> bool {
         let pid = self.process.as_ref().map_or(0, Child::id);
-        let Ok(info) = ask(self.port(), &["INFO", "server"], PATIENCE) else { return false };
-        info.contains(&format!("process_id:{pid}")) || info.contains("NOAUTH") || info.contains("LOADING")
+        let Ok(info) = ask(self.port(), &["INFO"], PATIENCE) else { return false };
+        let (is_ours, has_loaded) = (info.contains(&format!("process_id:{pid}\r")), info.contains("\nloading:0\r"));
+        info.contains("NOAUTH") || (is_ours && has_loaded)
     }
 
     fn signal(&self, signal: Signal) {

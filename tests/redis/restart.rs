@@ -319,12 +319,14 @@ fn warnings(logs: &Logs, server: &Server) -> usize {
 
 /// Waits until the node has a record again, and the client has seen it. Returns the record's id.
 async fn new_record(quorum: &Quorum, server: &Server, before: &str) -> String {
-    let id = || server.record("id");
-    eventually("it has a new record", async || !id().is_empty() && id() != before).await;
-    let id = id();
-    let is_known = |node: NodeStatus| *node.node == server.url() && node.record.is_some_and(|known| *known.id == *id);
-    eventually("the client knows it", async || quorum.nodes().into_iter().any(is_known)).await;
-    id
+    let is_known =
+        |node: NodeStatus, id: &str| *node.node == server.url() && node.record.is_some_and(|it| *it.id == *id);
+    eventually("it has a new record, and the client knows this record", async || {
+        let id = server.record("id");
+        !id.is_empty() && id != before && quorum.nodes().into_iter().any(|node| is_known(node, &id))
+    })
+    .await;
+    server.record("id")
 }
 
 #[tokio::test]
