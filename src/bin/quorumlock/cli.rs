@@ -136,7 +136,8 @@ impl Command {
         !matches!(self, Self::Watch(_)) || !io::stderr().is_terminal()
     }
 
-    /// The log level without -v. Commands that print the nodes' states log only errors.
+    /// The log level without -v. Commands that print the nodes' states log only errors, and so do
+    /// demos and benchmarks.
     pub(crate) const fn default_level(&self) -> LevelFilter {
         match self {
             // A log line would destroy the screen.
@@ -253,7 +254,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) ttl: Option<Duration>,
     /// If renewals fail, CMD gets SIGTERM when only this much of the lock's validity is left, and
-    /// SIGKILL shortly before its end [default: a fifth of the ttl]
+    /// SIGKILL shortly before the validity ends [default: a fifth of the ttl]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) kill_grace: Option<Duration>,
     /// Holds the name as a reader. Other readers may hold the name at the same time, but no writer
@@ -301,8 +302,8 @@ pub(crate) struct Run {
     pub(crate) command: Vec<OsString>,
 }
 
-// `elect` has the options of `run`, with other help texts for some of them. The indexes keep NAME
-// before CMD: without indexes, clap puts changed arguments last.
+// `elect` has the options of `run`. Some of them have other help texts, and some are hidden. The
+// indexes keep NAME before CMD: without indexes, clap puts changed arguments last.
 #[derive(Args)]
 #[command(
     mut_arg("names", |name| name.action(ArgAction::Set).num_args(1).index(1).help("The election's name: the leader holds the lock on it")),

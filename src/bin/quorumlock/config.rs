@@ -9,12 +9,12 @@ use crate::addresses::Parts;
 use crate::failure::Failure;
 use crate::password::PasswordFile;
 
-/// A configuration never needs this many bytes. A longer file must be another kind of file.
+/// A configuration never needs this many bytes. A longer file is something else.
 const LONGEST: u64 = 1 << 20;
 /// How to write nodes in the file. Errors show this text.
 pub(crate) const NODES: &str = "[[nodes]], and below it url = \"redis://host:port\"; once for each node";
 
-/// A configuration file. It has no `Debug`, since it may have passwords.
+/// A configuration file. It has no `Debug`, because it may contain passwords.
 #[derive(Default)]
 pub(crate) struct File {
     shown: String,
@@ -41,9 +41,9 @@ impl File {
     }
 
     /// The nodes' addresses with their passwords. Only this function reads the environment
-    /// variables that hold passwords. If the command line names the nodes, nobody calls this
-    /// function, so these variables may be unset. With `later`, an address may have a user without
-    /// a password, since the caller adds the password later.
+    /// variables that `password_env` names. If the nodes come from `--nodes` or from a variable,
+    /// nobody calls this function, so these variables may be unset. With `later`, an address may
+    /// have a user without a password, because the caller adds the password later.
     pub(crate) fn addresses(&self, later: bool) -> Result<Vec<String>, Failure> {
         let variable = |name: &str| std::env::var(name).ok();
         addresses(&self.says.nodes, variable, later).map_err(|why| Failure::usage(format!("{}: {why}", self.shown)))
@@ -103,8 +103,8 @@ fn shown(text: &str, error: &toml::de::Error) -> String {
     line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
 }
 
-/// Removes values of the file from the message, since they may be passwords. If a value has the
-/// wrong type, the message only says how to write the value.
+/// Removes values of the file from the message, because they may be passwords. If a value is
+/// invalid or has the wrong type, the message only says how to write the value.
 fn without_values(message: &str) -> String {
     let typed = ["invalid type: ", "invalid value: "].iter().any(|wrong| message.starts_with(wrong));
     match message.split_once(", expected ").filter(|_| typed) {

@@ -42,9 +42,10 @@ pub(crate) async fn with_password(
 }
 
 /// Waits until a quorum of nodes is connected and checked (`NodeState::is_admitted`), for
-/// `patience` at most. Errors name `option`, the option that sets `patience`. If all nodes refuse
-/// the login, this fails at once, since they would refuse the same login again. If the password
-/// `rotates`, this keeps waiting, since the next login may have another password.
+/// `patience` at most. `option` is the option that sets `patience`: errors name it if a longer wait
+/// may help. If all nodes refuse the login, this fails at once, because they would refuse the same
+/// login again. If the password `rotates`, this keeps waiting, because the next login may have
+/// another password.
 pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str, rotates: bool) -> Result<(), Failure> {
     let lacking = |node: &NodeStatus| !node.state.is_admitted();
     let what = async { waits_for_nodes(patience, quorum, lacking) };

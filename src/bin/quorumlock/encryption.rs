@@ -16,7 +16,7 @@ const KEY: &str = "QUORUMLOCK_TLS_KEY";
 const SERVER_NAME: &str = "QUORUMLOCK_TLS_SERVER_NAME";
 
 /// Builds TLS options of the given type: `quorumlock::Tls`, or the command's own `tls::Tls`. These
-/// are two types, since the library and the command compile the same source file separately.
+/// are two types, because the library and the command compile the same source file separately.
 macro_rules! said {
     ($type:ty, $this:expr) => {{
         let tls = $this.ca.iter().fold(<$type>::new(), |tls, path| tls.ca_file(path));

@@ -60,7 +60,7 @@ impl Failure {
         if as_json && !message.is_empty() {
             output::wait();
             let object = json!({ "error": strip_ansi_codes(&message), "exit_code": self.code });
-            // Ignore an error: the message is on standard error, too.
+            // Ignore an error: standard error already has the message.
             let _ = output::to_stdout(format!("{object}\n").as_bytes());
         }
         ExitCode::from(self.code)
@@ -81,8 +81,8 @@ impl From<Error> for Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// If standard output is closed (`quorumlock status | head -1`), the message is empty: this is
-    /// no error.
+    /// If the reader of standard output has gone (`quorumlock status | head -1`), the message is
+    /// empty, so nothing is printed.
     fn from(error: io::Error) -> Self {
         let gone = error.kind() == io::ErrorKind::BrokenPipe;
         Self::internal(if gone { String::new() } else { error.to_string() })

@@ -1,4 +1,4 @@
-//! Compares the records that the nodes store: their lists of nodes, and the servers' ids.
+//! Compares the records that the nodes store: the lists in force, and the ids of servers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -61,13 +61,14 @@ impl<'a> Lists<'a> {
         (0..self.nodes.len()).filter(|&node| self.at(node).is_some_and(|(_, of)| of == whose)).collect()
     }
 
-    /// As `conflict`, about whichever other list is in force, first one with the same name.
+    /// As `conflict`, about a list with the same name, or else about a list with another name.
     pub(crate) fn any_conflict(&self) -> Option<String> {
         self.conflict(Whose::Rival).or_else(|| self.conflict(Whose::Foreign))
     }
 
-    /// A text about lists of this kind: the nodes where such a list is in force, its differences
-    /// from the client's list, advice, and the time until it ends. `None` if there is no such list.
+    /// A text about lists of this kind: the first node on which such a list is in force, the number
+    /// of other nodes with such a list, how the first node's list differs from `own`, advice, and
+    /// the time until the last of these lists ends. `None` if there is no such list.
     pub(crate) fn conflict(&self, whose: Whose) -> Option<String> {
         let at = self.with(whose);
         let (first, others) = at.split_first()?;
@@ -80,11 +81,12 @@ impl<'a> Lists<'a> {
     }
 
     /// The ids of the servers that clients of this list reached by a node's name, including the
-    /// node's own id. An id that clients saw before the node got its present record is left out.
+    /// node's own id. An id counts only if clients reported it clearly after the node got its
+    /// present record.
     pub(crate) fn servers(&self, node: usize) -> BTreeSet<&'a str> {
         let (name, own) = self.nodes[node];
         let records = self.with(Whose::Own).into_iter().filter_map(|node| self.nodes[node].1);
-        // The two ages may come from hellos at different times. So allow for two periods of hellos.
+        // The two ages may come from hellos at different times. So add two periods of hellos.
         let before = self.own.overlap() + self.own.every() * 2;
         let is_later = |seen: &&'a Sighting| *seen.node == *name && own.is_none_or(|own| seen.age + before < own.age);
         let met = records.flat_map(|record| &record.seen).filter(is_later).map(|seen| &*seen.id);

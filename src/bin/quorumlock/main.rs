@@ -89,7 +89,7 @@ fn done() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(told) => {
-            // clap returns the help text and the version as errors, too.
+            // clap returns even the help text and the version as errors.
             let code = if told.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
             tell(&told);
             return code;
@@ -111,8 +111,8 @@ fn tell(told: &clap::Error) {
     }
 }
 
-/// Runs everything on the main thread, since the kernel kills a child process when the thread that
-/// started the child ends (see `process::tied`).
+/// Runs everything on the main thread. On Linux, the kernel kills a program that `process::tied`
+/// prepared as soon as the thread that started it ends.
 fn started(cli: Cli) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

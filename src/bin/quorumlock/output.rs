@@ -38,7 +38,7 @@ impl Write for Stderr {
         Ok(message.len())
     }
 
-    /// Does nothing, since the queue's thread writes.
+    /// Does nothing, because the queue's thread writes.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -82,7 +82,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// The format of standard error. It is set once, before the first note. It is global, since all
+/// The format of standard error. It is set once, before the first note. It is global, because all
 /// modules write notes.
 static FORMAT: OnceLock<Format> = OnceLock::new();
 
@@ -91,7 +91,7 @@ pub(crate) fn is_json() -> bool {
     FORMAT.get() == Some(&Format::Json)
 }
 
-/// From now on, writes messages of panics through the queue, too: a direct write could block.
+/// From now on, messages of panics go through the queue: a direct write could block.
 pub(crate) fn take_panics() {
     panic::set_hook(Box::new(|what| {
         let trace = Backtrace::capture();
@@ -127,8 +127,9 @@ fn dropped(messages: u64) {
 }
 
 /// Writes `what` and the question on standard error, and reads a line from the terminal. Every
-/// answer except `y` and `yes` means no, and so does the end of the input. Without a terminal this
-/// reads nothing: the input may be for another program, or may never end.
+/// answer except `y` and `yes` means no, and so does the end of the input. If standard input is no
+/// terminal, the answer is no, and nothing is read: the input may be for another program, or may
+/// never end.
 pub(crate) async fn confirmed(what: &str, question: &str) -> io::Result<bool> {
     if !io::stdin().is_terminal() {
         note(&format!("{what}. {question} Standard input is no terminal: if the answer is yes, say --yes"));

@@ -23,8 +23,8 @@ pub(crate) struct OutputQueue {
 }
 
 impl OutputQueue {
-    /// A queue for at most `room` bytes. If there are more bytes, the queue drops its oldest
-    /// messages.
+    /// A queue with room for `room` bytes. If there are more bytes, the queue drops its oldest
+    /// messages, but never the newest.
     pub(crate) const fn new(room: usize, write: fn(&[u8]) -> io::Result<()>, dropped: fn(u64)) -> Self {
         Self { queue: Mutex::new(Queue::new(room)), changed: Condvar::new(), write, dropped }
     }
@@ -44,14 +44,14 @@ impl OutputQueue {
         self.changed.notify_all();
     }
 
-    /// Whether everything is written. Returns an error if the last write failed.
+    /// Whether everything is written. If the last write failed, returns its error, once.
     pub(crate) fn is_written(&self) -> io::Result<bool> {
         let mut queue = self.lock();
         queue.failed.take().map_or_else(|| Ok(queue.is_empty()), Err)
     }
 
     /// Waits until all messages are written, for a second at most. If there is no writer thread,
-    /// writes the messages itself.
+    /// the calling thread writes the messages.
     pub(crate) fn wait(&self) {
         let waited = self.changed.wait_timeout_while(self.lock(), FLUSH, |queue| queue.has_writer && !queue.is_empty());
         let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);

@@ -19,7 +19,7 @@ pub(crate) fn completions(args: &Completions) -> Outcome {
     written(&script)
 }
 
-/// The command line without its hidden subcommands, since shells would offer those too.
+/// The command line without its hidden subcommands, because shells would offer those as well.
 fn for_people() -> Command {
     let whole = Cli::command();
     let shown = whole.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()).cloned();
@@ -41,7 +41,7 @@ pub(crate) fn manpage(args: &Manpage) -> Outcome {
     }
 }
 
-/// Writes the pages of the command and of all its subcommands.
+/// Writes a page for the command, and a page for each subcommand that is not hidden.
 fn all_into(folder: &Path) -> Outcome {
     let failed = |error| Failure::usage(format!("cannot write manual pages into {}: {error}", folder.display()));
     clap_mangen::generate_to(Cli::command(), folder).map_err(failed)?;

@@ -44,12 +44,13 @@ pub(crate) const KEY_PREFIX: &str = "QUORUMLOCK_KEY_PREFIX";
 pub(crate) const KEY_FORMAT: &str = "QUORUMLOCK_KEY_FORMAT";
 pub(crate) const TRANSPORT: &str = "QUORUMLOCK_TRANSPORT";
 
-/// The connection name of commands that acquire nothing. `quorumlock clients` does not show them.
+/// The connection name of commands that acquire nothing. `quorumlock clients` leaves out
+/// connections with this name.
 pub(crate) const ONLOOKER: &str = "quorumlock-onlooker";
 /// The library's default.
 const DEFAULT_LIST: &str = "default";
 
-/// The settings for a quorum. They have no Debug, since addresses may have passwords.
+/// The settings for a `Quorum`. They have no Debug, because addresses may have passwords.
 #[derive(Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) nodes: Vec<String>,
@@ -105,7 +106,8 @@ impl Settings {
             }
             None => listed,
         };
-        // Without nodes the command starts its own servers, which have neither TLS nor a password.
+        // Without nodes, the command fails, or starts its own servers, which have neither TLS nor a
+        // password.
         if settings.nodes.is_empty() {
             return Ok((settings, None));
         }
@@ -167,7 +169,8 @@ impl Settings {
         Ok(with(builder, self.node_timeout, QuorumBuilder::node_timeout))
     }
 
-    /// A builder for commands that acquire nothing. The ttl is set only to be within `max_ttl`.
+    /// A builder for commands that acquire nothing. If no ttl is configured, the ttl becomes
+    /// `max_ttl`: the default ttl might be longer than `max_ttl`, and the library would refuse it.
     pub(crate) fn onlooker(&self) -> Result<QuorumBuilder, Failure> {
         let longest = self.max_ttl.filter(|longest| !longest.is_zero());
         let builder = self.builder()?.onlooker().client_name(ONLOOKER);
@@ -223,8 +226,8 @@ impl Origin {
         }
     }
 
-    /// The file's name in errors. If QUORUMLOCK_CONFIG names the file, errors show this variable
-    /// too, since the user may have forgotten it.
+    /// The file's name in errors. If QUORUMLOCK_CONFIG names the file, errors also show this
+    /// variable, because the user may have forgotten it.
     fn shown(&self) -> Option<String> {
         match self {
             Self::Option(file) => Some(file.display().to_string()),

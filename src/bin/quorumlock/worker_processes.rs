@@ -17,7 +17,7 @@ use crate::output;
 use crate::process;
 use crate::settings::Settings;
 
-/// How long workers may take to finish their last critical section.
+/// How long worker processes may take to end after their input was closed.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The report of a worker process. Each new report replaces the last one.

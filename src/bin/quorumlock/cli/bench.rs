@@ -10,14 +10,14 @@ use crate::duration;
 
 #[derive(Subcommand)]
 pub(crate) enum Bench {
-    /// Measures how long an acquisition and a release take while nobody else wants the lock. It
-    /// uses the nodes that you give, or servers that it starts
+    /// Measures how long an acquisition and a release take while nobody else wants the lock. Uses
+    /// the nodes that you give, or starts servers
     Uncontended(Uncontended),
     /// Measures how many locks per second one process acquires and releases, for several numbers of
-    /// tasks. It uses the nodes that you give, or servers that it starts
+    /// tasks. Uses the nodes that you give, or starts servers
     Throughput(Throughput),
     /// Measures how long a lock takes, as a multiple of the round trip to the node that completes a
-    /// quorum. It uses the nodes that you give, or servers that it starts at chosen distances
+    /// quorum. Uses the nodes that you give, or starts servers at chosen distances
     Distance(Distance),
     /// Measures how workers in several processes take turns at one lock
     Contention(Contention),
@@ -38,7 +38,7 @@ pub(crate) struct Place {
 pub(crate) struct Uncontended {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// How often to acquire and release: N times with one name, and N times with new names
+    /// How many times to acquire and release: N times with one name, and N times with new names
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) pairs: u32,
     /// Prints one JSON object
@@ -50,7 +50,8 @@ pub(crate) struct Uncontended {
 pub(crate) struct Throughput {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// How many tasks acquire at a time, for each measurement. Each task has its own lock name
+    /// How many tasks acquire locks at the same time: one number for each measurement. Each task
+    /// has its own lock name
     #[arg(long, value_name = "N,N,..", value_delimiter = ',', default_value = "1,16,256", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) tasks: Vec<u32>,
     /// How many seconds each measurement takes

@@ -31,8 +31,8 @@ impl Sample {
 }
 
 /// Finds the largest step of the clock between two readings. Returns by how many seconds this step
-/// exceeds the allowed drift; `None` if there is no step. Does not find steps shorter than the
-/// round trips.
+/// exceeds what drift and round trips can explain (negative for a step back); `None` if there is no
+/// step. Does not find steps shorter than the round trips.
 pub(super) fn step(samples: &[Sample]) -> Option<f64> {
     let pairs =
         samples.iter().enumerate().flat_map(|(index, one)| samples[index + 1..].iter().map(move |next| (one, next)));

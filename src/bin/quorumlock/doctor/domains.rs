@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::raw_connection::login::resolved;
 use crate::raw_connection::target::{Place, Target, is_loopback};
 
-/// The domain of all nodes on this machine, whatever their addresses are.
+/// The domain of all nodes with a loopback address or a Unix socket: they run on this machine.
 const HERE: &str = "this machine";
 
 /// The domain of each node, in the nodes' order.
@@ -64,7 +64,7 @@ impl Domains {
 }
 
 /// The host of a node, as its lowest IP address, so that different names of one machine give the
-/// same host. Without an address, this is the name itself.
+/// same host. If the name does not resolve, the host is the name itself.
 fn host(place: &Place, resolved: fn(&str) -> Vec<IpAddr>) -> String {
     match place {
         Place::Unix(_) => HERE.to_owned(),

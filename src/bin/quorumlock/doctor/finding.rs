@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 pub(super) enum Level {
     /// Two clients may hold one lock, or nobody can acquire locks. This does not end by itself.
     Unsafe,
-    /// Locks are safe, but fewer faults than usual can stop them.
+    /// Locks are safe. But fewer faults than usual can stop them, or no quorum votes for some time.
     Warning,
     /// A fact that is worth knowing. A hint does not change the exit code.
     Hint,

@@ -1,7 +1,7 @@
 //! `quorumlock doctor`: checks whether the nodes are fit for locks, and says what to repair.
 //!
-//! The library reports the nodes' states. For all other facts, the doctor opens a connection of its
-//! own to each node. The doctor's commands change no data.
+//! The library reports the nodes' states, records and versions. For other facts about a server, the
+//! doctor opens a connection of its own to the server. The doctor's commands change no data.
 
 mod checks;
 mod clock;
@@ -35,7 +35,8 @@ use seen::{Seen, Times};
 /// Defaults of `ttl` and `node_timeout`, as in the library.
 const TTL: Duration = Duration::from_secs(30);
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The time limit for all requests to one node. Name resolution, which can be slow, is included.
+/// The time limit for the check of one node, including name resolution, which can be slow. Finding
+/// the failure domains has the same limit, and so has reading the certificates.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) async fn doctor(args: Doctor, verbose: bool) -> Outcome {

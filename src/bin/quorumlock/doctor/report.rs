@@ -8,7 +8,7 @@ use super::seen::{Node, Seen};
 use crate::output::{bold, green, milliseconds, red, yellow};
 use crate::status::word;
 
-/// The lines of the report. `all` is the number of nodes. The worst finding comes last, since a
+/// The lines of the report. `all` is the number of nodes. The worst finding comes last, because a
 /// terminal shows the end of a long output. Fine findings are shown only if `verbose` is set.
 pub(super) fn lines(findings: &[Finding], all: usize, verbose: bool, columns: Option<usize>) -> Vec<String> {
     let found = findings.iter().rev().filter(|finding| verbose || finding.level != Level::Fine);

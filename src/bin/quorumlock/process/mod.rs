@@ -1,4 +1,5 @@
-//! Starts programs that do not outlive this process, sends them signals, and waits for them.
+//! Starts programs that (on Linux) do not outlive this process, sends them signals, and waits for
+//! them.
 
 mod orphans;
 mod process_set;
@@ -55,7 +56,8 @@ pub(crate) fn this_executable() -> io::Result<Command> {
 }
 
 /// Becomes the program if [`tied`] made the command of this process. Otherwise returns `None`. If
-/// the program cannot be run, returns the exit code that a shell would return.
+/// the program cannot be run, returns the exit code that a shell would return. If the parent
+/// process has already ended, returns 137, as after SIGKILL.
 pub(crate) fn become_tied(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let tied = arguments.nth(1)?;
     let format = [(TIED, Format::Text), (TIED_JSON, Format::Json)].into_iter().find(|(name, _)| tied == *name)?.1;
@@ -84,7 +86,8 @@ fn missing_interpreter(program: &OsStr) -> Option<String> {
     (!Path::new(interpreter).exists()).then(|| interpreter.to_owned())
 }
 
-/// Asks the kernel for SIGKILL when the parent ends. False if the parent has ended already.
+/// Asks the kernel for SIGKILL when the parent ends. False if the kernel refuses this, or if the
+/// parent has already ended.
 #[cfg(target_os = "linux")]
 fn tie_to(parent: &str) -> bool {
     let asked = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
@@ -97,7 +100,7 @@ fn tie_to(_: &str) -> bool {
     true
 }
 
-/// Finds the file of a program in `PATH`, as a shell does.
+/// The first file of this name in the folders of `PATH`.
 pub(crate) fn find(program: impl AsRef<Path>) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(&program)).find(|file| file.is_file())

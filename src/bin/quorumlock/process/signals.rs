@@ -36,7 +36,8 @@ const STOPPING: [Signal; 3] = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
 pub(crate) struct Signals(Vec<(Signal, Stream)>);
 
 impl Signals {
-    /// Catches all signals that would end this process, stop it or continue it, and SIGCHLD.
+    /// Catches all signals except those in [`UNHEARD`]. Signals that were ignored when this process
+    /// started stay ignored, except SIGCHLD.
     ///
     /// If several signals have come, `next` returns SIGCONT last: their order is unknown, and the
     /// command would stay stopped if it got a stop signal after SIGCONT.

@@ -1,10 +1,10 @@
 //! Finds out which rights a user lacks, command by command, without changing data.
 //!
 //! A server checks rights before it looks at arguments. So each command is sent in a form that
-//! changes nothing: it reads, it deletes a missing key, or it has invalid arguments. Only `NOPERM`
-//! means that a right is missing. Servers write each `NOPERM` to their ACL LOG, as for any client.
-//! A server that refuses all writes refuses them before it looks at arguments. So the replies show
-//! such a server, too.
+//! changes no data: it reads, publishes to a channel without subscribers, deletes a missing key, or
+//! has invalid arguments. Only `NOPERM` means that a right is missing. Servers write each `NOPERM`
+//! to their ACL LOG, as for any client. A server that refuses all writes refuses them before it
+//! looks at arguments. So the replies show such a server, too.
 
 use std::io;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Effect {
 /// Commands that the library and its scripts send, each with the effect of a missing right. `K` is
 /// a missing key, and `S` a hash that no script has. `C` and `N` are channels without subscribers.
 /// `C` is named like the channels of waiters, and `N` like the channels for changes of a name.
-/// SUBSCRIBE comes last, since a subscribed connection accepts few other commands.
+/// SUBSCRIBE comes last, because a subscribed connection accepts few other commands.
 const COMMANDS: &[(Effect, &str)] = &[
     (Effect::WakeUps, "PING"),
     (Effect::Acquire, "TIME"),

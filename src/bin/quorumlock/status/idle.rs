@@ -13,8 +13,8 @@ pub(crate) fn is_unused(node: &NodeStatus) -> bool {
     reached && node.run.is_some() && node.unreadable.is_none() && node.record.is_none()
 }
 
-/// Whether the node's quarantine is over, but no client has sent the tokens that the node may have
-/// forgotten. The next client sends them, and then the node votes.
+/// Whether the node's quarantine is over (or ends within a second), but no client has sent the
+/// tokens that the node may have forgotten. The next client sends them, and then the node votes.
 pub(crate) fn is_idle(node: &NodeStatus) -> bool {
     matches!(node.state, NodeState::Quarantined { left, doubt: Doubt::Unsynced } if left <= Duration::from_secs(1))
 }

@@ -29,8 +29,8 @@ fn silence(told: Option<Duration>) -> String {
     }
 }
 
-/// Writes this text as the reason for each node whose state is still unknown. The library only says
-/// that it is connecting.
+/// Writes the text of [`silence`] as the reason for each node that has not answered yet. The
+/// library's own text only says that it is connecting.
 pub(crate) fn silent(members: &mut Members, nodes: &[NodeStatus], told: Option<Duration>) {
     for (member, node) in members.nodes.iter_mut().zip(nodes) {
         if let (Err(why), NodeState::Connecting, None) = (&mut member.record, &node.state, &node.run) {
@@ -67,8 +67,8 @@ impl<'a> Verdict<'a> {
         Self { nodes, votes, kept_out: lists.conflict(Whose::Rival), list, silence: SILENT.to_owned() }
     }
 
-    /// Adds each node's reply about the user's rights and about writes. `rights` is empty if the
-    /// nodes were not asked.
+    /// Adds each node's reply about the user's rights and about writes. If no node was asked,
+    /// `rights` is empty.
     pub(crate) fn with_rights(mut self, rights: Vec<Asked>) -> Self {
         self.nodes.iter_mut().zip(rights).for_each(|(node, asked)| node.asked = asked);
         self.votes = self.nodes.iter().map(Node::vote).collect();
@@ -130,7 +130,7 @@ impl<'a> Verdict<'a> {
         self.kept_out.is_none() && self.votes[index].is_now()
     }
 
-    /// The nodes whose votes count for this client, each with its vote.
+    /// All nodes, each with its vote; none if another list keeps this client out.
     fn counted(&self) -> impl Iterator<Item = (&Node<'a>, &Vote)> {
         self.nodes.iter().zip(&self.votes).filter(|_| self.kept_out.is_none())
     }
@@ -148,12 +148,13 @@ impl<'a> Verdict<'a> {
         self.votes() >= self.quorum() && !self.duplicate()
     }
 
-    /// Like `can_acquire`, but does not count nodes that did not report the user's rights.
+    /// Like `can_acquire`, but does not count nodes that were asked for the user's rights and did
+    /// not report them.
     pub(super) fn surely_acquires(&self) -> bool {
         self.voters().filter(|node| node.asked.is_ok()).count() >= self.quorum() && !self.duplicate()
     }
 
-    /// Whether a quorum of the nodes that vote was asked for the user's rights.
+    /// Whether a quorum of nodes votes and was asked for the user's rights.
     pub(crate) fn knows_rights(&self) -> bool {
         self.voters().filter(|node| !matches!(node.asked, Ok(None))).count() >= self.quorum()
     }
@@ -169,8 +170,8 @@ impl<'a> Verdict<'a> {
         self.nodes.iter().any(|node| matches!(node.status.state, NodeState::Duplicate { .. }))
     }
 
-    /// Whether enough nodes are up to know that a name is free. Nodes that grant no lock, as when
-    /// they are out of memory, count, too: they know who holds a name.
+    /// Whether enough nodes are up to know that a name is free. Nodes that grant no lock (out of
+    /// memory, for example) count as well: they know who holds a name.
     pub(super) fn quorum_knows(&self) -> bool {
         self.are_quorum(|vote| matches!(vote, Vote::Now | Vote::GrantsNothing(_)))
     }
@@ -182,8 +183,8 @@ impl<'a> Verdict<'a> {
     }
 
     /// Whether a quorum of nodes renews held locks, as far as this command can see. A quarantined
-    /// node renews locks, too, and so does a node on which another list is in force. The renewals of
-    /// a node whose name leads to two servers do not count.
+    /// node renews locks, and so does a node on which another list is in force. The renewals of a
+    /// node whose name leads to two servers do not count.
     fn a_quorum_renews(&self) -> bool {
         use NodeState::{OtherList, Quarantined, Up};
         let renews = |node: &&Node<'_>| match node.status.state {

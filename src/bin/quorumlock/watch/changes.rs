@@ -9,7 +9,7 @@ use crate::duration::show;
 /// A hold has little time left if its remaining time is less than a fourth of the longest remaining
 /// time that was reported for it. A holder that renews in time always has more time left.
 const LITTLE: u32 = 4;
-/// If two observations of a hold are this far apart, the name may have been free in between.
+/// If two observations of a name are this far apart, the name may have been free in between.
 const HANDED_OVER: Duration = Duration::from_secs(2);
 
 /// The events of a node between two observations.
@@ -64,8 +64,9 @@ fn turned(before: &Node, now: &Node) -> String {
     }
 }
 
-/// The events of a name between two moments, which are `elapsed` apart. At both moments, a quorum
-/// agreed on the name's holder.
+/// The events of a name between two moments, which are `elapsed` apart. A quorum agrees on the
+/// holder in `now`. A quorum agreed on the holder in `before`, at that moment or earlier (see
+/// [`ages`]).
 pub(super) fn of_hold(name: &str, before: &Hold, now: &Hold, elapsed: Duration) -> Vec<Event> {
     let event = |kind, text: String, mood| Event { kind, subject: name.to_owned(), text, mood };
     let passed = passed(before, now, elapsed).into_iter();
@@ -102,8 +103,9 @@ fn passed(before: &Hold, now: &Hold, elapsed: Duration) -> Vec<(String, Mood)> {
 }
 
 /// Whether a hold was handed over to the holder that was observed `elapsed` later. A hand-over
-/// needs a waiter, and a hold whose time is not over. If the two observations are `HANDED_OVER`
-/// apart, the name may have been free in between, so this returns false.
+/// needs a waiter, and a hold whose time is not over. If the two observations are `HANDED_OVER` or
+/// more apart, the name may have been free in between, so this returns false. (The distance
+/// includes the age of the earlier answers.)
 fn was_handed_over(before: &Hold, elapsed: Duration) -> bool {
     let age = before.told.zip(before.left).map_or(Duration::ZERO, |(told, left)| told.saturating_sub(left));
     let kept = matches!(fate(before, elapsed), Fate::Kept);
@@ -127,8 +129,8 @@ enum Fate {
     Kept,
     /// The hold was not renewed, and its time was over.
     Lost,
-    /// The last report was too old when the hold's time was over. The hold may have been renewed
-    /// and then released.
+    /// The time of the hold's end is not known, or the last report was too old by then. The hold
+    /// may have been renewed and then released.
     Unknown,
 }
 
@@ -142,7 +144,7 @@ fn fate(before: &Hold, elapsed: Duration) -> Fate {
     }
 }
 
-/// Keeps in `now` the longest reported time from `before`, if the holder is the same.
+/// The hold `now`, with the longest time left that was reported for this holder so far.
 pub(super) fn goes_on(before: &Hold, now: Hold) -> Hold {
     let same = before.holder.is_some() && before.holder == now.holder;
     Hold { most: if same { before.most.max(now.told) } else { now.told }, ..now }

@@ -76,8 +76,8 @@ pub(super) fn seen(reports: &Reports<'_>, named: bool) -> Seen {
     };
     // If another list keeps this client out, the text about that list says more than the verdict.
     let sentence = verdict.kept_out().map_or_else(|| verdict.sentence(), str::to_owned);
-    // Before all nodes have answered, and before the user's rights are known, the votes may be
-    // others than it seems. A node that is back was not asked for the rights yet.
+    // A verdict may be wrong at first: "can acquire" until a quorum was asked for the user's rights
+    // (a node that comes back is asked anew), and "cannot acquire" until all nodes have answered.
     let is_known = if verdict.can_acquire() { verdict.knows_rights() } else { verdict.slow() == 0 };
     let quorum = is_known.then(|| Quorum { votes: verdict.can_acquire(), news: verdict.news() });
     Seen { nodes: rows, verdict: sentence, mood, quorum, hold }
@@ -110,7 +110,8 @@ fn node(reports: &Reports<'_>, index: usize, label: String, now: Instant) -> Nod
     let refuses = verdict.refusal(index).is_some();
     let slow = pace.is_slow(now) && node.state.is_admitted();
     let left = said.as_ref().ok().and_then(|said| said.remaining);
-    // `forgot` returns nothing for a server that restarted lately, so look for a lost record.
+    // For a server without a record that started lately, `forgot` returns nothing, so look for a
+    // lost record.
     let lost = if is_unused(node) { verdict.lost_record(index) } else { verdict.forgot(index).is_some() };
     let restarted = !refuses && lost && has_restarted(node, *lately);
     Node {
@@ -149,7 +150,7 @@ fn memory(node: &NodeStatus) -> String {
     node.record.as_ref().map(|record| record.id.to_string()).unwrap_or_default()
 }
 
-/// Whether the node needs a repair before it votes.
+/// Whether something other than a quarantine or a pending connection keeps the node from voting.
 const fn is_refused(state: &NodeState) -> bool {
     matches!(mood(state), Mood::Bad)
 }
@@ -224,8 +225,8 @@ fn hold(inspected: &Inspected) -> Hold {
     }
 }
 
-/// The names that are held. They are complete only if a quorum of voting nodes was read, since
-/// other nodes may have forgotten names.
+/// The names that are held. They are complete only if a quorum of nodes was read that vote or are
+/// idle, because other nodes may have forgotten names.
 pub(super) fn names(names: &HeldNames, held: &[(String, Inspected)], whole: bool, nodes: &[NodeStatus]) -> Names {
     let unread = names.unread();
     let is_read = |node: &NodeStatus| unread.iter().all(|report| report.node != node.node);

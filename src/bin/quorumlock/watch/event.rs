@@ -13,9 +13,10 @@ pub(super) const KEPT: usize = 500;
 /// What an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A lock was taken, handed over, released, revoked or lost.
+    /// The holder of a lock, its note or its readers changed, the lock was revoked, or no quorum
+    /// agrees on its holder.
     Lock,
-    /// A node changed its state, or a quorum of nodes began or ceased to vote.
+    /// A node changed its state or its speed, or a quorum of nodes began or ceased to vote.
     Node,
     /// The number of waiters changed.
     Queue,

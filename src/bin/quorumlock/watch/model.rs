@@ -9,8 +9,8 @@ use super::event::{Event, Kind, Log};
 use super::keys::Controls;
 use super::seen::{Hold, Mood, Names, Node, Seen};
 
-/// If nodes disagree for this long, that is an event. Nodes are not asked at the same moment, so
-/// they disagree for a moment whenever a lock gets another holder.
+/// If nodes disagree for this long, and for two polls, that is an event. Nodes are not asked at the
+/// same moment, so they disagree for a moment whenever a lock gets another holder.
 const UNSURE: Duration = Duration::from_secs(3);
 
 pub(super) struct Model {
@@ -126,7 +126,7 @@ impl Model {
 }
 
 /// The events between two searches for all names. A name makes no event if a search may have missed
-/// it, or if no quorum agrees on its holder.
+/// it, or if no quorum named its holder before or now.
 fn between(before: &Names, now: &Names, elapsed: Duration) -> Vec<Event> {
     let index = |names: &Names| -> BTreeMap<String, Hold> { names.held.iter().cloned().collect() };
     let (old, new) = (index(before), index(now));
@@ -145,7 +145,8 @@ fn between(before: &Names, now: &Names, elapsed: Duration) -> Vec<Event> {
     gone.filter(|event| event.kind == Kind::Lock).chain(others.flatten()).collect()
 }
 
-/// Adds facts from `before`, which is `elapsed` older, to the names in `now` that are still held.
+/// Adds facts from `before`, which is `elapsed` older, to names that are still held. If a quorum
+/// agrees on the hold, it gets the longest time left. Otherwise, it becomes the last known hold.
 fn go_on(before: &Names, now: &mut Names, elapsed: Duration) {
     let old: BTreeMap<_, _> = before.held.iter().map(|(name, hold)| (name, hold)).collect();
     for (name, hold) in &mut now.held {

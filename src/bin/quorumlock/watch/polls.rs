@@ -1,5 +1,6 @@
-//! Asks the nodes. A task for each node asks only this node, so that a slow node delays no other. A
-//! node is asked again only after it has answered.
+//! Asks the nodes. Each node has a task of its own, so that a slow node delays no other node. This
+//! task asks again only after the node has answered, or the request has failed. Other tasks ask for
+//! rights, and search for names.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -71,8 +72,8 @@ impl Polls {
         let (mut tasks, round) = (JoinSet::new(), Arc::new(round));
         let asked = name.unwrap_or(PROBE).to_owned();
         for (node, address) in settings.nodes.iter().enumerate() {
-            // Each node gets a quorum of its own: a request to a larger quorum would wait for the
-            // slowest node.
+            // Each node gets a `Quorum` of its own: a request to a `Quorum` of several nodes would
+            // wait for the slowest node.
             let alone = Settings { nodes: vec![address.clone()], ..settings.clone() }.onlooker()?.open()?;
             tasks.spawn(ask(alone, node, asked.clone(), rounds.clone(), told.clone()));
         }
@@ -165,8 +166,8 @@ async fn rights(settings: Settings, quorum: Quorum, told: mpsc::Sender<Answer>) 
     }
 }
 
-/// A quorum for searches. A search waits for a node for about [`SLOW`], which is a third of this
-/// quorum's ttl. The quorum acquires nothing, so its ttl has no other effect.
+/// A `Quorum` for searches. A search waits for a node for a third of the ttl of this `Quorum`, so
+/// for about [`SLOW`] at most. The `Quorum` acquires nothing, so its ttl has no other effect.
 fn searching(settings: &Settings) -> Result<Quorum, Failure> {
     let longest = settings.max_ttl.filter(|longest| !longest.is_zero());
     let ttl = longest.map_or(3 * SLOW, |longest| longest.min(3 * SLOW));

@@ -33,9 +33,9 @@ pub(super) struct Node {
     pub(super) memory: String,
     /// How many nodes are in the list of the node's clients, or why this number is unknown.
     pub(super) record: String,
-    /// The holder that the node names.
+    /// The holder that the node names, or `free`; `?` or `-` if this is unknown.
     pub(super) holder: String,
-    /// For how much longer this holder has the name, by the node's clock.
+    /// For how much longer the node holds the name for this holder.
     pub(super) left: Option<Duration>,
 }
 
@@ -91,8 +91,10 @@ pub(super) struct Seen {
 pub(super) struct Names {
     /// The names, sorted, each with its hold.
     pub(super) held: Vec<(String, Hold)>,
-    /// Whether `held` has all names that were found. If there are too many, it has only some.
+    /// Whether `held` has all names that were found. If too many names were found, `held` has only
+    /// some of them.
     pub(super) whole: bool,
-    /// Whether a quorum of voting nodes was read, so that no name is missing.
+    /// Whether no name is missing: a quorum of nodes that know all names was read, and a quorum
+    /// answered about each name.
     pub(super) complete: bool,
 }

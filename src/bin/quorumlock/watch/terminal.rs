@@ -19,8 +19,8 @@ use crate::output_queue::OutputQueue;
 /// The largest part of a terminal that is drawn on. This limits memory: a cell is stored twice.
 const LARGEST: Size = Size { width: 1_000, height: 500 };
 
-/// The queue of frames. At most one frame waits. No frame may be dropped, since the next frame has
-/// only the cells that changed.
+/// The queue of frames. At most one frame waits. No frame may be dropped, because the next frame
+/// has only the cells that changed.
 static FRAMES: OutputQueue = OutputQueue::new(usize::MAX, output::to_stdout, |_| {});
 
 static PANICKED: AtomicBool = AtomicBool::new(false);
@@ -88,7 +88,7 @@ fn room(size: Size) -> Rect {
     Rect::new(0, 0, size.width.min(LARGEST.width), size.height.min(LARGEST.height))
 }
 
-/// Restores the terminal. Errors are ignored, since the terminal may be closed already.
+/// Restores the terminal. Errors are ignored, because the terminal may be closed already.
 fn give_back() {
     let mut frames = Frames::default();
     let _ = execute!(frames, LeaveAlternateScreen, Show);

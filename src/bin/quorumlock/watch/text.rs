@@ -35,7 +35,7 @@ fn cut(text: &str, columns: usize) -> String {
     kept + sign
 }
 
-/// Cuts the text in front, if it is wider than `columns`: addresses differ at their ends.
+/// Cuts the beginning of the text if it is wider than `columns`: addresses differ at their ends.
 pub(super) fn end_of(text: &str, columns: usize) -> String {
     let reversed = |text: &str| text.chars().rev().collect::<String>();
     if width(text) <= columns { text.to_owned() } else { reversed(&cut(&reversed(text), columns)) }

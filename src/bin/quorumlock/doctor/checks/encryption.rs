@@ -16,7 +16,7 @@ fn server(node: Node<'_>) -> Option<Finding> {
     if let Some(days) = node.told().and_then(|check| check.days) {
         return Some(expiry(days.into()));
     }
-    // A node that was not reached gets only the finding that it was not reached.
+    // If the node was not reached, another finding says so.
     (node.target.is_readable() && node.check.is_ok()).then(|| {
         Finding::new(Level::Hint, "plain-text", "It is reached without TLS.")
             .why("Anybody who reads the traffic learns the password. Anybody who changes the traffic can grant locks.")

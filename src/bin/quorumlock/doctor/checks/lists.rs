@@ -21,8 +21,9 @@ fn of_node(lists: &Lists<'_>, node: Node<'_>, all_unused: bool) -> Option<Findin
         (NodeState::Twins { why }, _) => Some(two_servers(why)),
         _ if lists.servers(node.index).len() > 1 => Some(two_servers("clients meet two servers behind its name")),
         (_, Some((_, whose))) => Some(another(&lists.conflict(whose).unwrap_or_default(), whose)),
-        // If a rival list (with this list's name) is in force on one node, this list gets no votes
-        // from any node. If the node with the rival list is known, only that node gets a finding.
+        // If a rival list (with this list's name) is in force on one node, clients of this list
+        // count no node's votes. If the node with the rival list is known, only that node gets a
+        // finding.
         (NodeState::OtherList { why }, None) if lists.with(Whose::Rival).is_empty() => {
             Some(another(&format!("another list is in force: {why}"), Whose::Rival))
         }
@@ -65,8 +66,8 @@ fn unused(all: bool) -> Finding {
         })
 }
 
-/// The finding if all clients have the same list. If some clients have another list, or too few
-/// nodes answer, the nodes' own findings say so.
+/// The finding if no other list is in force on a node that answers. If another list is in force, or
+/// too few nodes answer, the nodes' own findings say so.
 fn agreed(lists: &Lists<'_>, seen: &Seen) -> Option<Finding> {
     let is_told = |node: &&NodeStatus| node.run.is_some() && node.unreadable.is_none();
     let (told, all) = (seen.nodes.iter().filter(is_told).count(), seen.nodes.len());

@@ -35,7 +35,7 @@ fn room(check: &NodeCheck) -> Finding {
     let (Some(used), Some(limit)) = (check.number("used_memory"), check.number("maxmemory")) else {
         return super::unknown("memory", "memory", "INFO does not show it", "Use Redis 6 or later, or Valkey.");
     };
-    // The limit `maxmemory` does not include the buffers of replicas.
+    // The limit `maxmemory` does not include some buffers, such as those of replicas.
     let used = used.saturating_sub(check.number("mem_not_counted_for_evict").unwrap_or(0));
     if limit == 0 {
         return Finding::fine("memory", "maxmemory is not set: the machine's memory is the limit.");

@@ -4,8 +4,7 @@ use super::super::finding::{Finding, Level};
 use super::super::node_check::NodeCheck;
 use crate::raw_connection::remedies::mend;
 
-/// Reports that the server refuses writes. If the server accepts writes, reports that it failed to
-/// write its files.
+/// Reports that the server refuses writes, or else that it failed to write its files.
 pub(super) fn finding(check: &NodeCheck) -> Option<Finding> {
     let refuses = check.lacks.as_ref().ok().and_then(|lacks| lacks.writes.as_deref());
     refuses.map(refused).or_else(|| failed(check))
