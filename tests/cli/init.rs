@@ -52,7 +52,7 @@ async fn a_run_over_new_servers_says_both_ways_out_at_once() {
         servers.iter().all(|server| !server.record("id").is_empty())
     });
     let (code, out, _) = done(long(&["init", "--yes"]).args(EACH_NODE));
-    let told = "nothing was done, since a client came before: 0 of 3 nodes vote; a quorum votes in ";
+    let told = "nothing was done, because a client came before: 0 of 3 nodes vote; a quorum votes in ";
     assert!(code == 69 && out.starts_with(told), "{code} {out}");
 }
 

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn clients(args: Clients) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
-    // `open` checks the addresses. The quorum is dropped at once, before it connects.
+    // `open` checks the addresses. The `Quorum` is dropped at once, before it connects.
     let nodes = settings.onlooker()?.open()?.nodes();
     let own = settings.own_list(nodes.iter().map(|node| &*node.name)).hash().to_string();
     let (tls, step) = (settings.encryption.own(), settings.node_timeout.unwrap_or(NODE_TIMEOUT));

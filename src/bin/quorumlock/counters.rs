@@ -28,7 +28,7 @@ impl Counters {
     }
 }
 
-/// The value of a counter's label.
+/// The value of the counter's label `name`.
 pub(crate) fn label<'a>(key: &'a Key, name: &str) -> Option<&'a str> {
     key.labels().find(|label| label.key() == name).map(|label| label.value())
 }

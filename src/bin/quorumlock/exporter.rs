@@ -12,10 +12,10 @@ use crate::failure::Failure;
 use crate::output;
 use crate::textfile::Textfile;
 
-/// Records metrics from now on, and serves them at `address`. The returned value writes them to
-/// `file` at the end of the command. Call this before a quorum connects, since a quorum registers
-/// its metrics when it connects. If the address cannot be used, this only writes a note, so that
-/// the command's work still gets done.
+/// With an address or a file, records metrics from now on. Serves them at `address`, and returns a
+/// value that writes them to `file` at the end of the command. Call this before a `Quorum`
+/// connects, because a `Quorum` registers its metrics when it connects. If the address cannot be
+/// used, this only writes a note, so that the command's work still gets done.
 pub(crate) fn start(address: Option<&str>, file: Option<&Path>) -> Result<Option<Textfile>, Failure> {
     let address = address.map(listening).transpose()?;
     let checked = file.map(Textfile::check).transpose()?;

@@ -62,7 +62,7 @@ impl Wanted {
 }
 
 /// Sends the leader's value to the nodes. If too few nodes stored it in time, this only writes a
-/// note, since later renewals send the value again.
+/// note, because later renewals send the value again.
 async fn proclaim(leader: &Leader, value: &str) -> Result<(), Error> {
     match leader.proclaim(value).await {
         Err(error) if error.is_unavailable() => {

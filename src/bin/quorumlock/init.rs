@@ -50,7 +50,7 @@ pub(crate) async fn init(args: Init) -> Outcome {
     said(&args, &quorum, Done::Now).await
 }
 
-/// The result: the servers were declared new, were used before, or the user refused.
+/// The result: the servers were declared new, were used before, or the user did not confirm.
 enum Done {
     Now,
     Before,
@@ -86,14 +86,14 @@ async fn said(args: &Init, quorum: &Quorum, done: Done) -> Outcome {
 }
 
 /// Fails unless every node answered, has no record, and shows no sign that it forgot locks. `asked`
-/// are the nodes' replies about signs.
+/// has the nodes' replies about such signs.
 fn can_be_new(members: &Members, asked: &[Asked], max_ttl: Duration) -> Result<(), Failure> {
     let why = |(node, asked): (&NodeMembers, &Asked)| match (&node.record, asked) {
         (Err(why), _) => Some(why.clone()),
         (Ok(Some(_)), _) => {
             Some("it has a record: clients have used this node, or a client has connected just now".to_owned())
         }
-        // Then nodes vote at once, even if they forgot locks.
+        // With a `max_ttl` of zero, nodes vote at once anyway, even if they forgot locks.
         (Ok(None), _) if max_ttl.is_zero() => None,
         (Ok(None), Err(why)) => Some(format!("it is unknown whether it is new: {why}")),
         (Ok(None), Ok(lacks)) => {
@@ -129,7 +129,7 @@ fn before(nodes: &[NodeStatus], voters: usize) -> String {
         Some(wait) if !nodes.iter().any(has_restarted_unseen) => format!("a quorum votes in {}", left(*wait)),
         _ => "`quorumlock status` says when a quorum votes".to_owned(),
     };
-    format!("nothing was done, since a client came before: {counted}; {when}")
+    format!("nothing was done, because a client came before: {counted}; {when}")
 }
 
 /// How long it takes until a node votes, if that is known.

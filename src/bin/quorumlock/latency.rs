@@ -17,7 +17,7 @@ use crate::failure::Failure;
 const CHUNK: usize = 16 << 10;
 /// How many chunks a relay holds for one direction. If this queue is full, the sender has to wait.
 const QUEUE: usize = 1_024;
-/// The stack size of the relay's threads. A host lookup needs the most.
+/// The stack size of the relay's threads. Of their work, host lookups need the most.
 const STACK: usize = 256 << 10;
 /// How many connections a relay has at a time. It closes further connections.
 const CONNECTIONS: usize = 256;
@@ -32,7 +32,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const MOST_LATE: Duration = Duration::from_micros(400);
 
 /// Starts a relay in front of each of `ports` on loopback, with the given round trips. A single
-/// round trip applies to all ports. Returns the relays' ports. The relays end with this process.
+/// round trip applies to all ports. Returns the relays' ports. Without round trips, starts no relay
+/// and returns `ports`. The relays end with this process.
 pub(crate) fn apart(ports: &[u16], round_trips: &[Duration]) -> Result<Vec<u16>, Failure> {
     let distance = |index: usize| match round_trips {
         [] => Ok(None),
@@ -224,7 +225,7 @@ mod tests {
         }
         stream.read_exact(&mut [0; 400]).unwrap();
         // If the relay delayed messages one after another, they would take 80 s. The upper bound is
-        // high, since a loaded machine may stall.
+        // high, because a loaded machine may stall.
         assert!((20 * PAUSE..2_000 * PAUSE).contains(&began.elapsed()), "{:?}", began.elapsed());
     }
 

@@ -15,7 +15,8 @@ use crate::output::{self, dash, green, milliseconds, red, yellow};
 use crate::settings::Settings;
 use crate::status::{silent, wait, waits};
 
-/// The library's connect timeout. It can be short, since `wait` has waited for slow nodes before.
+/// The library's connect timeout. It can be short, because `wait` has already waited for slow
+/// nodes.
 const WAITED: Duration = Duration::from_millis(1);
 /// How long to wait until connections are closed.
 const FAREWELL: Duration = Duration::from_millis(500);

@@ -123,7 +123,7 @@ pub(crate) fn failed(text: &str) {
 fn dropped(messages: u64) {
     let what =
         if messages == 1 { "an earlier message was".to_owned() } else { format!("{messages} earlier messages were") };
-    note(&format!("{what} dropped, since standard error accepted no more"));
+    note(&format!("{what} dropped, because standard error accepted no more"));
 }
 
 /// Writes `what` and the question on standard error, and reads a line from the terminal. Every

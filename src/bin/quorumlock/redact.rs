@@ -1,4 +1,4 @@
-//! Hides the logins of the nodes' addresses in messages. A login is a user and a password.
+//! Hides the logins of the nodes' addresses in messages. A login is a user, a password, or both.
 
 use std::env;
 

@@ -55,8 +55,9 @@ pub(crate) async fn release(args: Release) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Fails if another list is in force. Clients of that list may hold the name on nodes that are not
-/// in our list, so a release by our list may miss the holder.
+/// Fails if another list of the same name is in force on any node, or if lists of other names are
+/// in force on at least half of the nodes. Clients of such a list may hold the name on nodes that
+/// are not in our list, so a release by our list may miss the holder.
 fn under_one_list(settings: &Settings, quorum: &Quorum) -> Result<(), Failure> {
     let nodes = quorum.nodes();
     let own = own_list(settings, &nodes);
@@ -68,8 +69,8 @@ fn under_one_list(settings: &Settings, quorum: &Quorum) -> Result<(), Failure> {
     Err(failure.and("to release a lock of those clients, give their list (--nodes, --list, --max-ttl)").and(NOTHING))
 }
 
-/// Refuses the name of a semaphore: the user must name a permit. Each permit has a name of its own.
-/// The semaphore's own name is its gate, which one waiting caller holds.
+/// Refuses the name of a semaphore with held permits: the user must name a permit. Each permit has
+/// a name of its own. The semaphore's own name is its gate, which one waiting caller holds.
 async fn no_semaphore(name: &str, quorum: &Quorum, seen: &Inspected) -> Result<(), Failure> {
     if !named(seen).is_empty() && !seen.is_gate() {
         return Ok(());
@@ -156,7 +157,7 @@ async fn at_once(quorum: &Quorum, name: &str) -> Result<Taken, Error> {
 
 /// The failure if the library cannot tell whether the name has another holder. If a quorum has
 /// stored the revocation all the same, this says what was done, and when to try again. `before` is
-/// what the nodes reported before that.
+/// what the nodes reported before the revocation.
 async fn unsure(error: Error, name: &str, settings: &Settings, quorum: &Quorum, before: &Inspected) -> Failure {
     let Ok(after) = quorum.inspect(name).await else { return error.into() };
     let nodes = quorum.nodes();

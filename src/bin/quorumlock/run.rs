@@ -4,7 +4,8 @@
 //! 1. Check options and settings (exit code 64), and wait for a quorum of nodes (69).
 //! 2. Acquire the lock (75 if others hold it). Until then, signal number n ends `run` with 128 + n.
 //! 3. Start the command (126 or 127 if it cannot be run), and pass signals on to it.
-//! 4. Watch the lock, and stop the command if the lock ends (76): see supervisor.rs.
+//! 4. Watch the lock, and stop the command if the lock is lost or about to end (76): see
+//!    supervisor.rs.
 //! 5. Release the lock once the command has ended. The exit code is that of the command.
 
 mod notes;
@@ -87,7 +88,8 @@ async fn held_by_a_command(args: Run, purpose: Purpose) -> Outcome {
     outcome
 }
 
-/// Connects, and runs the command under the lock. With `--again`, repeats this after each loss.
+/// Connects, acquires the lock, and runs the command under it. With `--again`, acquires the lock
+/// and runs the command again after each loss.
 async fn connected(args: &Run, setup: Setup, signals: &mut Signals) -> Outcome {
     let mut wait = Wait { began: Instant::now(), timeout: times::timeout(args, &setup.settings)? };
     let job = match unless_told(signals, Job::connect(args, setup, wait)).await {
@@ -139,7 +141,7 @@ fn fit_into_a_variable(names: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// A connected quorum, and a command that is to run under a lock.
+/// A connected `Quorum`, and a command that is to run under a lock.
 struct Job<'a> {
     args: &'a Run,
     quorum: Quorum,
@@ -209,7 +211,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Acquires the lock. `None` if the job was done in this period, or is being done.
+    /// Acquires the lock. With `--once-per`, returns `None` if the job was done in this period, or
+    /// is being done.
     async fn acquired(&self, wait: Wait) -> Result<Option<Held>, Failure> {
         let held = tokio::select! {
             biased;
@@ -224,13 +227,13 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Makes the failure of an acquisition. If others hold the lock, the failure has the exit code
-    /// that the user chose with `-E`. All other errors keep their own exit code.
+    /// Makes the failure of an acquisition. If others hold the lock, the exit code is the one that
+    /// the user chose with `-E`, or 75. All other errors keep their own exit code.
     fn not_acquired(&self, error: Error) -> Failure {
         let names = &self.args.names;
         match (error.kind(), self.args.conflict_exit_code.unwrap_or(NOT_ACQUIRED)) {
             // With code 0, the user has chosen not to treat this as a failure. The text is short,
-            // since a scheduler may send it by mail.
+            // because a scheduler may send it by mail.
             (ErrorKind::Contended | ErrorKind::Timeout, 0) => {
                 let verb = if names.len() == 1 { "is" } else { "are" };
                 Failure::new(0, format!("{} {verb} held by another client: the command is not run", listed(names)))
@@ -253,8 +256,9 @@ impl<'a> Job<'a> {
         Supervisor { lease, grace: self.grace }.watch(&mut program, signals).await
     }
 
-    /// Is called when the command has ended by itself. Keeps the lock for `--at-least`, and
-    /// releases it. Fails if the lock was lost before that.
+    /// Is called when the command has ended by itself. Keeps the lock for `--at-least` (unless a
+    /// signal asked the command to end), and releases it. Fails if the lock was lost before the
+    /// release.
     async fn finish(&self, held: Held, status: ExitStatus, asked: bool, signals: &mut Signals) -> Outcome {
         if !asked
             && let Some(at_least) = self.args.at_least
@@ -278,8 +282,8 @@ impl<'a> Job<'a> {
         Ok(process::code(status))
     }
 
-    /// With `--once-per`, releases the name, so that another client may do the failed job in this
-    /// period. Other locks are released when `held` is dropped.
+    /// With `--once-per`, releases the name, so that another client may do the job in this period.
+    /// Other locks are released when `held` is dropped.
     async fn give_back(&self, held: Held) {
         let name = listed(&held.view().names());
         if held.is_once()
@@ -289,7 +293,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Writes a note that the lock may stay held, since nobody tries the release again.
+    /// Writes a note that the lock may stay held: this process ends, so nobody repeats the release.
     fn note_unconfirmed(&self, name: &str, error: &Error) {
         let time = exact(self.stays);
         output::note(&match error.is_unavailable() {
@@ -299,7 +303,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Waits for `at_least`, or until a signal asks for the end. Fails if the lock is lost before.
+/// Waits for `at_least`, or until a signal asks for the end. Fails if the lock is lost before that.
 async fn kept(at_least: Duration, lease: &View, signals: &mut Signals) -> Result<(), Failure> {
     tokio::select! {
         biased;

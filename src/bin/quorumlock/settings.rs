@@ -148,7 +148,7 @@ impl Settings {
         Err(Failure::usage(match Origin::of(given).shown() {
             Some(file) => format!("{file}: it names no node; write {}", config::NODES),
             None => "no node is configured: use --nodes URL,URL,.. or --config FILE, or set QUORUMLOCK_NODES or \
-                     QUORUMLOCK_CONFIG (to try it out: quorumlock sandbox -- sh)"
+                     QUORUMLOCK_CONFIG (for experiments: quorumlock sandbox -- sh)"
                 .to_owned(),
         }))
     }

@@ -74,9 +74,9 @@ impl Checked {
     }
 }
 
-/// The text of the file: counters, histograms and the gauges of `LASTING`. Other gauges are right
-/// only while the process runs. All series have the label `run`: node_exporter refuses a series
-/// that is in two files.
+/// The text of the file: counters, histograms, the gauges of `LASTING`, and two gauges about the
+/// run itself. Other gauges are right only while the process runs. All series have the label `run`:
+/// node_exporter refuses a series that is in two files.
 fn exposition(rendered: &str, run: &str, failure: u8, ended: u64) -> String {
     let mut text = String::new();
     let mut leave = false;

@@ -17,8 +17,9 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 
-/// The ttl of the lock. The library checks a ttl from `--ttl`. A ttl from the environment, and the
-/// default, are checked here, so that the error says which of them to change.
+/// The ttl of the lock. The library checks a ttl from `--ttl` or from a configuration file. A ttl
+/// from the environment, and the default, are checked here, so that the error says which of the two
+/// is too long.
 pub(crate) fn ttl(args: &Run, settings: &Settings) -> Result<Duration, Failure> {
     if let Some(ttl) = args.ttl {
         return Ok(ttl);
@@ -75,8 +76,9 @@ impl Wait {
     }
 }
 
-/// Checks that the grace is at most half of the ttl. Renewals begin when a third of the ttl has
-/// passed, so they have some time before the command must be stopped. The library checks the ttl.
+/// The grace: a fifth of the ttl by default, and half of the ttl at most. Renewals begin when about
+/// a third of the ttl has passed, so they have some time before the command must be stopped. The
+/// library checks the ttl.
 pub(crate) fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, Failure> {
     match given {
         None => Ok(ttl / 5),
@@ -88,10 +90,10 @@ pub(crate) fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, 
     }
 }
 
-/// The validity that an acquired lock must have at least: 1.5 times the grace. A lock that a node
-/// has handed over is first renewed when a quarter of its validity has passed. If less than the
-/// grace were left at this renewal, the command would be stopped at once. The upper limit, 11/20 of
-/// the ttl, leaves more than a third of the ttl for the round of claims.
+/// The validity that an acquired lock must have at least: 1.5 times the grace. A lock that nodes
+/// have handed over is first renewed when a quarter of its validity has passed, at the latest. If
+/// less than the grace were left at this renewal, the command would be stopped at once. The upper
+/// limit, 11/20 of the ttl, leaves more than a third of the ttl for the round of claims.
 pub(crate) fn least(grace: Duration, ttl: Duration) -> Duration {
     (grace + grace / 2).min(ttl * 11 / 20)
 }

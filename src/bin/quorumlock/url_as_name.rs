@@ -1,4 +1,4 @@
-//! Refuses a node's address that was given as a lock's name.
+//! Refuses a lock's name that is a node's address with a login.
 
 use crate::cli::Command;
 use crate::failure::Failure;

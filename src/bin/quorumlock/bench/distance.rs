@@ -37,7 +37,7 @@ pub(super) async fn measured(args: &Distance) -> Outcome {
 #[derive(Default)]
 struct Course {
     samples: Samples,
-    /// For each node: the round trips that the quorum reported, one after each pair in `samples`.
+    /// For each node: the round trips that the `Quorum` reported, one after each pair in `samples`.
     trips: Vec<Vec<Duration>>,
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Acquires and releases `lock` once, and stores how long both took.
+    /// Acquires and releases `lock` once, and stores how long each of the two took.
     pub(super) async fn add_pair(&mut self, lock: &QuorumLock) -> Result<(), Failure> {
         let begun = Instant::now();
         let guard = lock.acquire(TIMEOUT).await?;

@@ -67,8 +67,8 @@ impl worker_processes::Report for Report {
     }
 }
 
-/// The measured time, by the machine's monotonic clock. Only sections that begin in this time
-/// count.
+/// The measured time, by the machine's monotonic clock. Only sections that begin in this time count
+/// for the rate.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     begin: Duration,
@@ -184,7 +184,7 @@ impl Worker<'_> {
     }
 }
 
-/// Waits for `time`. Tokio's timers are not used, since they may add two milliseconds.
+/// Waits for `time`. Tokio's timers are not used, because they may add two milliseconds.
 async fn rest(time: Duration) {
     let until = now() + time;
     if let Some(most) = time.checked_sub(SLACK) {

@@ -70,7 +70,7 @@ pub(crate) struct Distance {
     /// option has no effect on nodes that you give
     #[arg(long, value_name = "TIME,TIME,..", value_delimiter = ',', default_value = "80ms,2ms,160ms,12ms,40ms", value_parser = duration::parse)]
     pub(crate) latency: Vec<Duration>,
-    /// How often to acquire and release
+    /// How many times to acquire and release
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) pairs: u32,
     /// Prints one JSON object

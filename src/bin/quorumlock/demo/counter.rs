@@ -25,8 +25,8 @@ pub(super) enum Increment {
 }
 
 impl Counter {
-    /// Opens the counter in `folder`. Each worker writes a scratch file of its own, with `worker`
-    /// in its name.
+    /// The counter in `folder`. Each worker writes a scratch file of its own, with `worker` in its
+    /// name.
     pub(super) fn new(folder: &Path, worker: &str) -> Self {
         let path = |name: &str| folder.join(name);
         Self { file: path("counter"), scratch: path(&format!("counter.{worker}")), inside: path("inside") }
@@ -44,7 +44,8 @@ impl Counter {
     }
 
     /// Reads the counter, checks the token, and writes the counter plus one. If two workers do this
-    /// at once, one increment gets lost. The demo notices this, since the final count is too low.
+    /// at once, one increment may get lost. The demo notices this, because the final count is then
+    /// too low.
     pub(super) fn increment(&self, token: u64) -> io::Result<Increment> {
         let (value, highest) = self.read()?;
         if token <= highest {

@@ -10,10 +10,10 @@ use crate::counters::{Counters, label};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Votes {
     pub(super) granted: u64,
-    /// Refused, since another owner held the lock or was next in the queue, or since the ballot was
-    /// old.
+    /// Refused, because another owner held the lock or was next in the queue, or because the ballot
+    /// was too low.
     pub(super) refused: u64,
-    /// No vote, since the node was down, in quarantine, or too late.
+    /// No vote, for example because the node was down or in quarantine, or its reply was late.
     pub(super) missing: u64,
 }
 
@@ -36,8 +36,8 @@ pub(super) fn tally(counters: &Counters) -> Tally {
     tally
 }
 
-/// How many locks nodes have handed over to the next waiter. Such a waiter sends no claim, so
-/// `Votes` does not count these grants.
+/// How many locks nodes have handed over to the next waiter. A hand-over is no reply to a claim, so
+/// `Votes` does not count it.
 pub(super) fn handovers(counters: &Counters) -> u64 {
     let mut all = 0;
     counters.each(|key, count| all += if key.name() == "quorumlock_handovers_total" { count } else { 0 });

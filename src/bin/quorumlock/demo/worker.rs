@@ -173,7 +173,7 @@ impl Workers<'_> {
     }
 }
 
-/// Sleeps. Skips a sleep of zero, since Tokio would round it up to a millisecond.
+/// Sleeps. Skips a sleep of zero, because Tokio would round it up to a millisecond.
 async fn rest(time: Duration) {
     if !time.is_zero() {
         sleep(time).await;

@@ -22,7 +22,7 @@ pub(super) fn reap() {
 }
 
 /// Reaps all ended children, and calls `reaped` with each. If `child` is one of them, returns its
-/// exit status.
+/// exit status. Fails if no child is left and `child` was not among them.
 pub(super) fn reap_with(child: Pid, mut reaped: impl FnMut(Pid)) -> io::Result<Option<ExitStatus>> {
     let mut ended = None;
     loop {

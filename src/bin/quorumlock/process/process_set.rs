@@ -27,7 +27,8 @@ pub(super) struct ProcessSet {
 impl ProcessSet {
     /// Whether all processes have ended.
     pub(super) fn are_gone(&self) -> bool {
-        // All children belong to the command. The kernel can tell without a scan if there are any.
+        // Without others, all children belong to the command. The kernel can tell without a scan
+        // whether there are any.
         if self.others.as_ref().is_some_and(Vec::is_empty) {
             return orphans::are_gone();
         }
@@ -70,8 +71,8 @@ impl ProcessSet {
             groups.remove(&self.pid);
         }
         // A signal to a group reaches all its processes at once, so none of them can start a
-        // process after another got the signal. The signal also reaches processes that the scan did
-        // not find.
+        // process that escapes the signal. The signal also reaches processes that the scan did not
+        // find.
         for &group in &groups {
             signals.iter().for_each(|&signal| _ = kill_process_group(group, signal));
         }

@@ -23,8 +23,8 @@ pub(super) struct Member {
 
 impl Member {
     /// Whether the process does not run: a signal (T) or a debugger (t) stopped it, or it waits and
-    /// cannot be interrupted (D). A process whose first thread has ended (Z) counts as well, since
-    /// `/proc` does not show the state of its other threads.
+    /// cannot be interrupted (D). A process whose first thread has ended (Z) counts as well,
+    /// because `/proc` does not show the state of its other threads.
     pub(super) fn rests(&self) -> bool {
         ['T', 't', 'D', 'Z'].contains(&self.state)
     }
@@ -36,7 +36,7 @@ pub(super) struct Descendants {
     /// The living descendants.
     pub(super) members: Vec<Member>,
     /// The process groups whose processes are all descendants. Empty if some process could not be
-    /// read, since that process may be in any group.
+    /// read, because that process may be in any group.
     pub(super) groups: HashSet<Pid>,
     /// Whether living descendants may be missing: a process could not be read, or an ended child,
     /// which may have left children behind, is not reaped yet.
@@ -57,8 +57,8 @@ pub(super) fn children(parent: Pid) -> Vec<Pid> {
 
 /// The descendants of a process, without the processes in `others` and their descendants.
 ///
-/// If `ancestor` is this process, only a child that was started during the scan can be missing:
-/// ended children stay in `/proc` until this process reaps them.
+/// If `ancestor` is this process and all processes could be read, only a process that was started
+/// during the scan can be missing: ended children stay in `/proc` until this process reaps them.
 pub(super) fn below(ancestor: Pid, others: &[Pid]) -> Descendants {
     let (all, whole) = seen(names, member);
     descent((&all, whole), ancestor, others)

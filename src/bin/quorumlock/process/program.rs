@@ -18,11 +18,11 @@ use super::suspension::Suspension;
 use super::{Signals, orphans, process_tree, terminal, tied};
 use crate::failure::Failure;
 
-/// The longest pause between two checks of the processes. SIGCHLD alone is not enough, since a
-/// parent may have blocked this signal.
+/// The longest pause between two checks of the processes. SIGCHLD alone is not enough, because a
+/// parent process may have blocked this signal.
 const LOOK: Duration = Duration::from_millis(500);
-/// How often to send the stop signal at most. Once is not enough, since a process can fork between
-/// two scans.
+/// How often to send the stop signal at most. Once is not enough, because a process can fork
+/// between two scans.
 const STOPS: u32 = 50;
 
 /// A command of the user, with all processes that it started.
@@ -52,7 +52,7 @@ enum EndRequest {
 impl Program {
     /// Starts the command.
     ///
-    /// If there is a terminal, the command stays in our process group, since a process of another
+    /// If there is a terminal, the command stays in our process group, because a process of another
     /// group could not read from the terminal. Without a terminal, the command leads a group of its
     /// own, so that a signal to our group does not reach the command twice. Processes that the
     /// command leaves behind become our children, so scans find them.
@@ -95,7 +95,7 @@ impl Program {
         }
         self.suspension.note(signal);
         // Take the time now: the scan for processes may take long, and the command gets the signal
-        // before it.
+        // before the scan.
         let now = Instant::now();
         let by_terminal = !self.processes.leads && terminal::sends(signal);
         let asks = asks_for_end(signal);

@@ -1,4 +1,4 @@
-//! Job control: decides when this process must suspend itself, since its command is suspended (as
+//! Job control: decides when this process must suspend itself, because its command is suspended (as
 //! by Ctrl-Z). So the shell, which waits for this process, sees that the whole job is suspended.
 
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ impl Suspension {
         }
     }
 
-    /// Forgets a stop signal, since the command must go on.
+    /// Forgets a stop signal, because the command must go on.
     pub(super) fn cancel(&mut self) {
         self.requested = None;
     }
@@ -53,7 +53,7 @@ impl Suspension {
     }
 
     /// Whether only the command was stopped, on a terminal whose shell waits for this process.
-    /// SIGSTOP does not count, since its sender may continue the command alone.
+    /// SIGSTOP does not count, because its sender may continue the command alone.
     fn follows_own_stop(&mut self, processes: &ProcessSet) -> bool {
         let by = processes.stopped_by().and_then(Signal::from_named_raw);
         if processes.leads || !by.is_some_and(stops) {

@@ -14,8 +14,9 @@ pub(super) fn exists() -> bool {
     OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open("/dev/tty").is_ok()
 }
 
-/// Whether the terminal has sent this signal to all processes of our group: because of a key, or
-/// because the group uses the terminal in the background.
+/// Whether the terminal sends this signal to all processes of our group: because of a key, or
+/// because the group uses the terminal in the background. This is true even if another process sent
+/// the signal to this process alone: the two cases look the same.
 pub(super) fn sends(signal: Signal) -> bool {
     let by_key = [Signal::INT, Signal::QUIT, Signal::TSTP].contains(&signal) && reaches_us();
     by_key || [Signal::TTIN, Signal::TTOU].contains(&signal)

@@ -4,7 +4,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 
 use crate::words::harmless;
 
-/// The most bytes of one reply with all its parts. INFO, the longest reply, is shorter.
+/// The most bytes of one reply with all its parts. INFO is shorter. `ask_at_length` is for longer
+/// replies.
 const LONGEST: usize = 1 << 20;
 /// The most elements of an array in a reply. The commands that use this connection get fewer
 /// elements.

@@ -48,7 +48,8 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Connects and logs in. Each step takes `step` at most. Blocks.
+    /// Connects and logs in. Each step takes `step` at most, except name resolution, which has no
+    /// limit. Blocks.
     pub(crate) fn to(target: &Target, step: Duration) -> Result<Self, Failed> {
         let mut open = Self::connect(target, step)?;
         for words in target.greeting() {

@@ -200,7 +200,7 @@ impl Lacks {
         if !why.starts_with("NOPERM") {
             return;
         }
-        // Skip the text before `permissions to`: it names the user, who may be called `keycloak`.
+        // Skip the text before `permissions to`: it has the user's name, which may contain ` key`.
         let what = why.rsplit_once("permissions to ").map_or(why, |(_, what)| what);
         if what.starts_with("access ") && what.contains(" key") {
             self.keys = Some(format!("~{}*", names.prefix));

@@ -15,16 +15,18 @@ use crate::status::{held_by, told};
 use crate::times::Wait;
 use crate::words::listed;
 
-/// If the lock is not acquired after this time, a note says who holds it.
+/// If the lock is not acquired after this time, a note says what `run` waits for.
 const SILENCE: Duration = Duration::from_secs(2);
 /// The pause between two checks whether a quorum votes, before the first note.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Writes notes while `run` waits for a lock. The first note is written after [`SILENCE`]. A note
-/// is also written once it is certain that no quorum votes, and once a quorum votes again.
+/// Writes notes while `run` waits for a lock. The first note is written after [`SILENCE`], or
+/// earlier once it is certain that no quorum votes. Further notes are written when the quorum's
+/// vote is lost or comes back.
 pub(super) async fn while_waiting(args: &Run, wait: Wait, quorum: &Quorum) -> Infallible {
     let began = Instant::now();
-    // Whether a quorum votes, by the last note. It has changed since `changed`.
+    // `votes` is whether a quorum votes, as the last note said. `changed` is the time since when
+    // this is no longer true.
     let (mut is_noted, mut votes, mut changed) = (false, true, None);
     loop {
         // A wait may last for hours, so look less often once the first note is written.

@@ -18,13 +18,14 @@ use crate::words::{counted, listed};
 /// The longest pause between two checks of the remaining validity. One longer timer is not enough:
 /// while the machine is suspended, the validity ends but timers stand still.
 const LOOK: Duration = Duration::from_millis(500);
-/// If the command still runs this long after a signal that asks for its end, a note says so.
+/// If the command, or a process that it started, still runs this long after a signal that asks for
+/// the command's end, a note says so.
 const SILENCE: Duration = Duration::from_secs(2);
 /// SIGKILL is sent this long before the validity or the grace ends, whichever is earlier. If a
 /// quarter of the grace is shorter than this time, SIGKILL is sent a quarter of the grace before
 /// that end.
 const MARGIN: Duration = Duration::from_millis(500);
-/// How long to wait for killed processes to end, even if the validity ends before.
+/// How long to wait at least for killed processes to end, even if the validity ends before.
 const DYING: Duration = Duration::from_secs(5);
 
 /// How a command under a lock ended.
@@ -34,7 +35,7 @@ pub(super) enum Ended {
         /// Whether a signal asked the command to end.
         asked: bool,
     },
-    /// The command was stopped, since the lock was lost or was about to end.
+    /// The command was stopped, because the lock was lost or was about to end.
     Stopped {
         how: String,
         /// Whether not to run the command again: a signal asked it to end, or a process still runs.
@@ -126,8 +127,8 @@ impl Supervisor {
 
     /// Ends the command before the validity ends, and before the grace is over. Sends SIGTERM now,
     /// and SIGKILL shortly before the earlier of these two times. If processes do not end by
-    /// SIGKILL, keeps trying and keeps the lock, until the lock is lost and `end` has passed.
-    /// Returns how the command ended, and whether some process still runs.
+    /// SIGKILL, keeps trying and keeps the lock, until the lock is lost, `end` has passed, and
+    /// [`DYING`] is over. Returns how the command ended, and whether some process still runs.
     async fn stop(&self, program: &mut Program, end: Instant, why: &str) -> (String, bool) {
         let deadline = end.min(Instant::now() + self.grace);
         let kill = deadline.checked_sub(MARGIN.min(self.grace / 4)).unwrap_or(deadline);

@@ -63,8 +63,8 @@ fn progress(last: &mut Instant, names: &HeldNames, held: usize) {
     }
 }
 
-/// The held names, sorted, and whether these are all names. `each` is called after each page with
-/// the number of names so far.
+/// The held names, sorted, up to `limit` of them, and whether these are all names. `each` is called
+/// after each page with the number of names so far.
 pub(crate) async fn gather(
     names: &mut HeldNames,
     limit: usize,

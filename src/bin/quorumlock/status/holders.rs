@@ -118,7 +118,8 @@ pub(crate) fn named(inspected: &Inspected) -> BTreeSet<&str> {
 }
 
 /// The end of a sentence about a name that is free on a quorum. It lists the holders that other
-/// nodes name. Such a holder belongs to a claim that failed, or to a claim that has not ended yet.
+/// nodes name. Such a holder's claim failed or has not ended yet, or its release has not reached
+/// these nodes yet.
 pub(super) fn left_over(inspected: &Inspected) -> String {
     let few: Vec<_> = named(inspected).into_iter().collect();
     if few.is_empty() { String::new() } else { format!(" on a quorum of nodes, and others name {}", few.join(" and ")) }

@@ -83,14 +83,14 @@ async fn look(quorum: &Quorum, settings: &Settings, name: Option<String>) -> Res
     };
     let nodes = quorum.nodes();
     let list = own_list(settings, &nodes);
-    // Use the states that the output shows. So a node that was admitted during the inspection is
-    // asked for rights, too.
+    // Use the states that the output shows. So even a node that was admitted during the inspection
+    // is asked for rights.
     let rights = rights(&nodes, settings).await;
     Ok(Seen { nodes, inspected, permits, name, list, rights, waited: None })
 }
 
-/// Asks each node which rights for acquiring are missing, whether it refuses writes, and whether it
-/// forgot locks while it ran. The other requests of `status` do not show this.
+/// Asks each node that answers which rights for acquiring are missing, whether it refuses writes,
+/// and whether it forgot locks while it ran. The other requests of `status` do not show this.
 pub(crate) async fn rights(nodes: &[NodeStatus], settings: &Settings) -> Vec<Asked> {
     let step = settings.node_timeout.unwrap_or(NODE_TIMEOUT);
     let worth: Vec<_> = nodes.iter().map(|node| node.state.is_admitted() || is_unused(node)).collect();
@@ -110,10 +110,10 @@ pub(crate) fn waits(quorum: &Quorum) -> String {
     )
 }
 
-/// Waits until the states of all nodes are known. Once a quorum votes, the other nodes get the same
-/// time again, and at least two seconds. So a node that is far away has enough time, and a node
-/// that hangs delays the command only a little. If the user set a time (`told`), this time is the
-/// limit instead.
+/// Waits until the states of all nodes are known. If no quorum votes, the wait ends after [`FAR`].
+/// Once a quorum votes, the other nodes get the same time again, and at least two seconds. So a
+/// node that is far away has enough time, and a node that hangs delays the command only a little.
+/// If the user set a time (`told`), this time is the limit instead.
 pub(crate) async fn wait(quorum: &Quorum, told: Option<Duration>) {
     let began = Instant::now();
     let mut end = told.unwrap_or(FAR);

@@ -64,7 +64,7 @@ impl Permits {
         self.0.iter().map(permit).collect()
     }
 
-    /// The holder of each permit, as a part of a sentence.
+    /// The holders of the held permits, up to [`TOLD`] of them, as a part of a sentence.
     pub(crate) fn told(&self) -> String {
         let each = self.0.iter().take(TOLD).map(|(permit, seen)| format!("{permit:?} is {}", held_by(seen)));
         each.collect::<Vec<_>>().join(", ")

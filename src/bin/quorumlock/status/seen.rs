@@ -28,7 +28,7 @@ pub(super) struct Seen {
     /// The list of nodes in this command's settings.
     pub(super) list: List,
     pub(super) rights: Vec<Asked>,
-    /// How long the command waited for nodes, if the user set that time.
+    /// The user's limit for the wait for nodes, if the user set one.
     pub(super) waited: Option<Duration>,
 }
 
@@ -126,8 +126,8 @@ impl Seen {
         [holder, said.remaining.map_or_else(dash, show), said.fence.to_string(), said.waiting.to_string()]
     }
 
-    /// Whether the name or any of its permits is held; `None` if that is unknown. The name is known
-    /// to be free only if a quorum votes.
+    /// Whether the name or any of its permits is held; `None` if that is unknown. The name counts
+    /// as free only if a quorum of nodes is up and knows its holders.
     fn held(&self, verdict: &Verdict<'_>) -> Option<bool> {
         let agreed = self.inspected.agreed().filter(|held| *held || verdict.quorum_knows());
         agreed.map(|held| held || self.permits.0.iter().any(|(_, seen)| seen.holder().is_some()))

@@ -296,8 +296,8 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// The end of the sentence if a quorum votes: what may end this quorum. If another node
-    /// will vote soon, the sentence says when, since nothing needs repair.
+    /// The end of the sentence if a quorum votes: what may end this quorum. If another node will
+    /// vote soon, the sentence says when, because nothing needs repair.
     fn margin(&self) -> String {
         // Voters without a record, for which it is unknown whether they forgot locks.
         let assumed = self.voters().filter(|node| is_unused(node.status) && node.lacks().is_none()).count();

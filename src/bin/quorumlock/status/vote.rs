@@ -28,7 +28,8 @@ pub(crate) enum Vote {
 }
 
 impl Vote {
-    /// The time until the node votes; `None` if it needs repair first.
+    /// The time until the node votes; `None` if this time is unknown, because the node may need a
+    /// repair.
     pub(super) const fn wait(&self) -> Option<Duration> {
         match self {
             Self::Now => Some(Duration::ZERO),
@@ -64,7 +65,8 @@ pub(super) struct Node<'a> {
 }
 
 impl Node<'_> {
-    /// What keeps the user from acquiring; `None` if that is unknown.
+    /// The node's reply about the user's rights, about writes and about forgotten locks; `None` if
+    /// there is no such reply.
     pub(super) fn lacks(&self) -> Option<&Lacks> {
         self.asked.as_ref().ok()?.as_ref()
     }
@@ -106,7 +108,8 @@ impl Node<'_> {
     }
 
     /// Why the node grants this user no lock: it has no memory left, the user lacks rights, or the
-    /// node refuses writes. The other requests of `status` only read, so they do not show this.
+    /// node refuses writes. The other requests of `status` only read, so they show neither missing
+    /// rights nor refused writes.
     fn grants_nothing(&self) -> Option<String> {
         if self.status.out_of_memory.is_some() {
             // A warning says how much memory the node may use.

@@ -20,7 +20,7 @@ const RIGHTS: Duration = Duration::from_secs(1);
 const OTHERS: Duration = Duration::from_millis(500);
 
 /// Waits until a quorum of nodes votes, for `time` at most. If one server is behind two addresses,
-/// the wait ends at once, since waiting does not help.
+/// the wait ends at once, because waiting does not help.
 pub(super) async fn until_a_quorum_votes(
     quorum: &Quorum,
     settings: &Settings,
@@ -41,7 +41,7 @@ pub(super) async fn until_a_quorum_votes(
         if left.is_zero() {
             return Ok(());
         }
-        // Ask for the rights less often, since servers log each refusal.
+        // Ask for the rights less often, because servers log each refusal.
         sleep(if votes { RIGHTS } else { LOOK }.min(left)).await;
     }
     let voted = Instant::now();
