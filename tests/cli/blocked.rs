@@ -118,7 +118,7 @@ async fn what_a_blocked_pipe_could_not_take_is_counted() {
     std::fs::write(folder.path().join("go"), "").unwrap();
     assert_eq!(holder.done().0, 0);
     let said = reader.join().unwrap().unwrap();
-    let told = said.lines().find(|line| line.contains("dropped, since standard error accepted no more"));
+    let told = said.lines().find(|line| line.contains("dropped, because standard error accepted no more"));
     assert!(told.is_some_and(|told| told.starts_with("quorumlock: ")), "{}", said.trim_start_matches('.'));
 }
 
