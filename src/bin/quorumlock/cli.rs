@@ -83,7 +83,7 @@ pub(crate) enum Command {
     Bench(Bench),
     /// Prints a script with which a shell completes this command line
     Completions(Completions),
-    /// Prints the manual page, or writes the pages of all subcommands
+    /// Prints the manual page, or writes it and the pages of all subcommands into a folder
     Manpage(Manpage),
     #[command(hide = true)]
     DemoWorker(DemoWorker),
@@ -207,7 +207,7 @@ pub(crate) struct Nodes {
     pub(crate) transport: Option<Transport>,
     /// How long to wait for a quorum of nodes [default: 15s; for `run` its --timeout, which is also
     /// the upper bound]. Commands that only show nodes and locks wait this long for all nodes
-    /// [default: 10s, or 2s once a quorum votes]
+    /// [default: 10s, or at least 2s more once a quorum votes]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) connect_timeout: Option<Duration>,
     /// How long one node may take for one answer, or for one step of connecting [default: 2s]
@@ -242,7 +242,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) timeout: Option<Duration>,
     /// Does not wait while somebody else holds the lock: the same as --timeout 0. `run` still waits
-    /// for nodes, for --connect-timeout. If callers split the votes and none gets a quorum, it
+    /// for nodes, for --connect-timeout. If callers split the votes and none gets a quorum, `run`
     /// tries again, for 4s at most
     #[arg(short, long, conflicts_with = "timeout")]
     pub(crate) no_wait: bool,
@@ -352,7 +352,7 @@ Keys: q, Esc or Ctrl-C quits, / filters by name, e selects a kind of event, up a
 pub(crate) struct Watch {
     /// A lock's name, to see who holds it and who waits for it
     pub(crate) name: Option<String>,
-    /// The time between two requests to a node: 100ms to 60s. A node gets no request before it
+    /// The time between two requests to a node: 100ms to 60s. A node gets no request before it has
     /// answered the last one
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration::parse)]
     pub(crate) every: Duration,
@@ -445,7 +445,8 @@ pub(crate) struct Demo {
     /// Prints one JSON object on standard output at the end, and nothing else there
     #[arg(long)]
     pub(crate) json: bool,
-    /// Serves metrics of the demo's own quorum at http://ADDR/metrics; a bare port means loopback
+    /// Serves metrics of the demo's main process, which has no workers, at http://ADDR/metrics; a
+    /// bare port means loopback
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
 }

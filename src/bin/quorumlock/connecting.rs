@@ -82,7 +82,7 @@ pub(crate) async fn a_vote(quorum: &Quorum, began: Instant, patience: Duration) 
 }
 
 /// Whether it is certain that no quorum of nodes votes now: `lack` is true for at least half of the
-/// nodes. Nodes to which the client is still connecting may vote soon, so this does not count them.
+/// nodes. Nodes to which the client is still connecting do not count: they may vote soon.
 pub(crate) fn none_votes(quorum: &Quorum, lack: impl Fn(&NodeStatus) -> bool) -> bool {
     let nodes = quorum.nodes();
     let certain = nodes.iter().filter(|node| lack(node) && node.state != NodeState::Connecting);

@@ -1,8 +1,8 @@
 //! Simulates distance on one machine. A TCP relay in front of each server delays bytes both ways.
 //!
 //! The relay uses blocking threads, not tasks. Tokio's timers round up to whole milliseconds, which
-//! would add one or two milliseconds to every round trip. A thread wakes at most a tenth of a
-//! millisecond late, and `distant` subtracts this delay.
+//! would add one or two milliseconds to every round trip. A thread usually wakes less than a tenth
+//! of a millisecond late, and `distant` subtracts this delay.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 const CHUNK: usize = 16 << 10;
 /// How many chunks a relay holds for one direction. If this queue is full, the sender has to wait.
 const QUEUE: usize = 1_024;
-/// The stack size of the relay's threads. Of their work, host lookups need the most.
+/// The stack size of the relay's threads. Looking up a host needs the most stack.
 const STACK: usize = 256 << 10;
 /// How many connections a relay has at a time. It closes further connections.
 const CONNECTIONS: usize = 256;

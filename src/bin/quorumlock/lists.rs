@@ -66,9 +66,9 @@ impl<'a> Lists<'a> {
         self.conflict(Whose::Rival).or_else(|| self.conflict(Whose::Foreign))
     }
 
-    /// A text about lists of this kind: the first node on which such a list is in force, the number
-    /// of other nodes with such a list, how the first node's list differs from `own`, advice, and
-    /// the time until the last of these lists ends. `None` if there is no such list.
+    /// A text about lists of this kind; `None` if there is no such list. It names the first node
+    /// with such a list, and says on how many more nodes there is one. It says how the first node's
+    /// list differs from `own`, what to do, and when the last of these lists ends.
     pub(crate) fn conflict(&self, whose: Whose) -> Option<String> {
         let at = self.with(whose);
         let (first, others) = at.split_first()?;
@@ -81,8 +81,8 @@ impl<'a> Lists<'a> {
     }
 
     /// The ids of the servers that clients of this list reached by a node's name, including the
-    /// node's own id. An id counts only if clients reported it clearly after the node got its
-    /// present record.
+    /// node's own id. An id counts only if clients reported it long enough after the node got its
+    /// present record: an earlier report may be about a former server.
     pub(crate) fn servers(&self, node: usize) -> BTreeSet<&'a str> {
         let (name, own) = self.nodes[node];
         let records = self.with(Whose::Own).into_iter().filter_map(|node| self.nodes[node].1);

@@ -111,8 +111,8 @@ fn tell(told: &clap::Error) {
     }
 }
 
-/// Runs everything on the main thread. On Linux, the kernel kills a program that `process::tied`
-/// prepared as soon as the thread that started it ends.
+/// Runs everything on the main thread. On Linux, when a thread ends, the kernel kills the programs
+/// that this thread has started by `process::tied`.
 fn started(cli: Cli) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

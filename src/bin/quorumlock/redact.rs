@@ -2,7 +2,8 @@
 
 use std::env;
 
-/// Hides in a text the logins that occur in the command's arguments and environment variables.
+/// Hides in a text the logins that occur in the command's arguments, or in environment variables
+/// whose names begin with `QUORUMLOCK_`.
 pub(crate) fn hidden(said: &str) -> String {
     let variables = env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("QUORUMLOCK_"));
     let given = env::args_os().skip(1).chain(variables.map(|(_, value)| value));

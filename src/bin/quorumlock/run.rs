@@ -2,7 +2,8 @@
 //!
 //! In this order:
 //! 1. Check options and settings (exit code 64), and wait for a quorum of nodes (69).
-//! 2. Acquire the lock (75 if others hold it). Until then, signal number n ends `run` with 128 + n.
+//! 2. Acquire the lock (75 if others hold it). Until the command starts, signal number n ends `run`
+//!    with 128 + n.
 //! 3. Start the command (126 or 127 if it cannot be run), and pass signals on to it.
 //! 4. Watch the lock, and stop the command if the lock is lost or about to end (76): see
 //!    supervisor.rs.

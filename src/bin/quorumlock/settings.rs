@@ -31,7 +31,7 @@ mod credential_charset;
 
 use credential_charset::fits;
 
-/// The library's default.
+/// The library's default of `max_ttl`.
 pub(crate) const DEFAULT_MAX_TTL: Duration = Duration::from_secs(60);
 pub(crate) const CONFIG: &str = "QUORUMLOCK_CONFIG";
 pub(crate) const PASSWORD_FILE: &str = "QUORUMLOCK_PASSWORD_FILE";
@@ -47,14 +47,14 @@ pub(crate) const TRANSPORT: &str = "QUORUMLOCK_TRANSPORT";
 /// The connection name of commands that acquire nothing. `quorumlock clients` leaves out
 /// connections with this name.
 pub(crate) const ONLOOKER: &str = "quorumlock-onlooker";
-/// The library's default.
+/// The library's default name of a list.
 const DEFAULT_LIST: &str = "default";
 
 /// The settings for a `Quorum`. They have no Debug, because addresses may have passwords.
 #[derive(Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) nodes: Vec<String>,
-    /// The password for addresses that have none, as read when the command began.
+    /// The password for addresses without a password, as read when the command began.
     pub(crate) password: Option<Password>,
     /// The file with the password, if it can be read again for each connection.
     pub(crate) password_file: Option<PathBuf>,

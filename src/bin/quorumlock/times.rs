@@ -7,13 +7,13 @@ use crate::duration::exact;
 use crate::failure::Failure;
 use crate::settings::{self, Settings};
 
-/// The library's default.
+/// The library's default of `ttl`.
 const TTL: Duration = Duration::from_secs(30);
-/// The library's default.
+/// The library's default of `max_ttl`.
 const MAX_TTL: Duration = Duration::from_secs(60);
 /// How long to wait for the lock by default.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
-/// The library's default. `run --timeout 0` waits this long for nodes.
+/// The library's default of `connect_timeout`. `run --timeout 0` waits this long for nodes.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 

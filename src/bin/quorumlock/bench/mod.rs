@@ -1,4 +1,5 @@
-//! `quorumlock bench`: the benchmarks. They use servers that they start, or the user's nodes.
+//! `quorumlock bench`: the benchmarks. They use servers that they start, or (except `contention`)
+//! the user's nodes.
 
 mod contention;
 mod critical_sections;

@@ -48,8 +48,8 @@ pub(crate) struct Report {
     pub(super) lost: u64,
     /// How many acquisitions failed.
     pub(super) failed: u64,
-    /// By how much the library's counters grew in the window. Each counter is a sum over the labels
-    /// `quorum` and `node`. Its other labels are part of its key.
+    /// By how much the library's counters grew in the window. Each value is a sum over the labels
+    /// `quorum` and `node`. The other labels are part of the key.
     pub(super) counters: BTreeMap<String, u64>,
 }
 
@@ -177,7 +177,8 @@ impl Worker<'_> {
         rest(self.hold).await;
         let section = Section { entered: micros(entered), left: micros(now()) };
         self.report.borrow_mut().sections.push(section);
-        // Do not count `Err`: no quorum confirmed the release, but the lock may not have been lost.
+        // Do not count `Err`: no quorum confirmed the release, and it is unknown whether the lock
+        // was lost.
         if let Ok(Released::AlreadyExpired) = guard.release().await {
             self.report.borrow_mut().lost += 1;
         }

@@ -150,7 +150,8 @@ impl Workers<'_> {
     async fn hold(&self, guard: LockGuard, took: Duration, counter: &Counter) -> io::Result<()> {
         self.report.borrow_mut().latencies.record(took);
         self.section(&guard, counter).await?;
-        // Do not count `Err`: no quorum confirmed the release, but the lock may not have been lost.
+        // Do not count `Err`: no quorum confirmed the release, and it is unknown whether the lock
+        // was lost.
         if let Ok(Released::AlreadyExpired) = guard.release().await {
             self.report.borrow_mut().lost += 1;
         }

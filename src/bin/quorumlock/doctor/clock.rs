@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// How far clocks may run apart: 1 % of the time that passes, plus 2 ms. The library's default
-/// drift is the same.
+/// How far clocks may run apart: 1 % of the time that passes, plus 2 ms, as in the library's
+/// default drift.
 const DRIFT: f64 = 0.01;
 const CONSTANT: f64 = 0.002;
 

@@ -101,7 +101,8 @@ impl<'a> Node<'a> {
         self.check.as_ref().ok()
     }
 
-    /// Whether the user lacks rights to commands or keys on the node. This may cause other faults.
+    /// Whether the user lacks rights to commands or keys on the node. Other faults may come from
+    /// that.
     pub(super) fn is_limited(&self) -> bool {
         self.lacks().is_some_and(|lacks| !lacks.commands.is_empty() || lacks.keys.is_some())
     }

@@ -212,8 +212,8 @@ impl Lacks {
     }
 }
 
-/// The missing rights that acquiring needs; `None` if the node was not asked. The error says why
-/// the node could not be asked.
+/// A node's reply about rights, writes and forgotten locks; `None` if the node was not asked. The
+/// error says why the node could not be asked.
 pub(crate) type Asked = Result<Option<Lacks>, String>;
 
 /// Finds the missing rights on the nodes whose entry in `worth` is true. Does not ask the other

@@ -21,8 +21,8 @@ const SILENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Writes notes while `run` waits for a lock. The first note is written after [`SILENCE`], or
-/// earlier once it is certain that no quorum votes. Further notes are written when the quorum's
-/// vote is lost or comes back.
+/// earlier once it is certain that no quorum votes. Further notes follow when a quorum stops
+/// voting, or votes again.
 pub(super) async fn while_waiting(args: &Run, wait: Wait, quorum: &Quorum) -> Infallible {
     let began = Instant::now();
     // `votes` is whether a quorum votes, as the last note said. `changed` is the time since when

@@ -15,8 +15,9 @@ use crate::output;
 use crate::process::{self, Program, Signals};
 use crate::words::{counted, listed};
 
-/// The longest pause between two checks of the remaining validity. One longer timer is not enough:
-/// while the machine is suspended, the validity ends but timers stand still.
+/// The longest pause between two checks of the remaining validity. A single timer for the whole
+/// validity is not enough: while the machine is suspended, the validity runs out, but timers stand
+/// still.
 const LOOK: Duration = Duration::from_millis(500);
 /// If the command, or a process that it started, still runs this long after a signal that asks for
 /// the command's end, a note says so.

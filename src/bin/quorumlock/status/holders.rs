@@ -31,8 +31,8 @@ pub(super) fn describe(object: &mut Value, inspected: &Inspected) {
     object["token"] = json!(told.map(|told| told.token));
 }
 
-/// The number of waiters in the longest queue of any node. All waiters of one process for a name
-/// count as one.
+/// The number of waiters in the longest queue of any node. If several callers of one client wait
+/// for a lock, they count as one (readers are counted one by one).
 pub(crate) fn waiting(inspected: &Inspected) -> u32 {
     said(inspected).map(|said| said.waiting).max().unwrap_or(0)
 }
@@ -89,8 +89,9 @@ fn cut_to(holder: &str, most: usize) -> String {
     characters[..6].iter().chain(&['.', '.']).chain(end).collect()
 }
 
-/// The holder that one node names, for a table. `?` behind it means that the node does not vote, and
-/// that no quorum names this holder: it may be a waiter that was handed the name there.
+/// The holder that one node names, for a table. `?` behind the holder means that the node does not
+/// vote, and that no quorum names this holder. (It may be a waiter to which only this node has
+/// handed the name over.)
 pub(crate) fn in_cell(inspected: &Inspected, holder: &str, votes: bool) -> String {
     let is_known = votes || inspected.readers().is_some() || inspected.holder() == Some(holder);
     if is_known { cut(holder) } else { format!("{}?", cut_to(holder, OWNER - 1)) }

@@ -40,8 +40,8 @@ const FAR: Duration = Duration::from_secs(10);
 const AFTERWARDS: Duration = Duration::from_secs(2);
 /// The library's default of `node_timeout`.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(2);
-/// If the user gives no name, the command inspects this name to measure a round trip. Its holder
-/// does not matter.
+/// If the user gives no name, the command inspects this name, to see whether nodes answer, and how
+/// fast. The holder of this name does not matter.
 pub(crate) const PROBE: &str = "quorumlock status";
 
 pub(crate) async fn status(args: Status) -> Outcome {

@@ -115,7 +115,8 @@ impl<'a> Verdict<'a> {
         node.met && is_unused(node.status)
     }
 
-    /// Why a node that was reached has no vote: it refused, it hangs, or it can grant nothing.
+    /// Why a node that was reached grants no lock on this name; `None` if it does, or if its state
+    /// says why.
     pub(crate) fn refusal(&self, index: usize) -> Option<&str> {
         self.votes[index].refusal()
     }
@@ -242,7 +243,8 @@ impl<'a> Verdict<'a> {
         waits.get(count - 1).copied()
     }
 
-    /// The exit code: 0 if `run` would start its command, else the code with which `run` would end.
+    /// The exit code: 0 if `run` could acquire a free lock, else the code with which `run` would
+    /// end.
     pub(super) fn code(&self) -> u8 {
         match self.can_acquire() {
             true => 0,

@@ -43,7 +43,7 @@ impl Vote {
         self.wait().is_some_and(|wait| wait.is_zero())
     }
 
-    /// Why a node that was reached grants no lock.
+    /// Why a node that was reached grants no lock; `None` if it does, or if its state says why.
     pub(super) fn refusal(&self) -> Option<&str> {
         match self {
             Self::GrantsNothing(why) | Self::NotThisName(why) | Self::Unknown(why) => Some(why),

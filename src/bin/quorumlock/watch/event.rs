@@ -13,8 +13,8 @@ pub(super) const KEPT: usize = 500;
 /// What an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The holder of a lock, its note or its readers changed, the lock was revoked, or no quorum
-    /// agrees on its holder.
+    /// A lock got another holder, note or number of readers, was released, revoked or lost, or no
+    /// quorum agrees on its holder.
     Lock,
     /// A node changed its state or its speed, or a quorum of nodes began or ceased to vote.
     Node,

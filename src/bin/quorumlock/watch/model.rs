@@ -145,8 +145,9 @@ fn between(before: &Names, now: &Names, elapsed: Duration) -> Vec<Event> {
     gone.filter(|event| event.kind == Kind::Lock).chain(others.flatten()).collect()
 }
 
-/// Adds facts from `before`, which is `elapsed` older, to names that are still held. If a quorum
-/// agrees on the hold, it gets the longest time left. Otherwise, it becomes the last known hold.
+/// Adds facts from `before`, which is `elapsed` older, to names that are still held. To a hold on
+/// which a quorum agrees, adds the longest time left. Replaces any other hold by the last known
+/// one.
 fn go_on(before: &Names, now: &mut Names, elapsed: Duration) {
     let old: BTreeMap<_, _> = before.held.iter().map(|(name, hold)| (name, hold)).collect();
     for (name, hold) in &mut now.held {

@@ -37,7 +37,7 @@ fn commands(effect: Effect, missing: &str) -> Finding {
         Effect::Some => (
             Level::Warning,
             "right-command",
-            "On this node, some operations of waiting, readers, permits, queues or elections fail. Locks without \
+            "On this node, some operations for waiting, readers, permits, queues or elections fail. Locks without \
              waiters still work.",
         ),
         Effect::WakeUps => {

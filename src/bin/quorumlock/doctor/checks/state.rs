@@ -15,7 +15,7 @@ use crate::status::{has_restarted_unseen, is_idle, is_unused};
 const REACHED: &str = "Run the doctor again. The library did not reach the node, but the doctor did.";
 /// The remedy if the node was reached a moment ago, but not now.
 const GONE: &str = "Check whether the server still runs, and see its log.";
-/// The remedy for a replica whose master is a node of the list, too.
+/// The remedy for a replica whose master is itself a node of the list.
 const DETACH: &str = "Make it a master (REPLICAOF NO ONE), or name another server instead.";
 /// The remedy if no other remedy is known.
 const CHECK: &str = "Start the server, and check its address, the network and firewalls.";
@@ -76,8 +76,8 @@ fn state(node: Node<'_>) -> Option<Finding> {
     })
 }
 
-/// The finding about a node that is down. If the doctor's own connection failed, too, that failure
-/// shows what to do.
+/// The finding about a node that is down. If the doctor's own connection failed as well, that
+/// failure shows what to do.
 fn down(node: Node<'_>, why: &str) -> Option<Finding> {
     let failed = node.check.as_ref().err();
     let (own, mend) = failed.map_or((why, REACHED), |failed| (&*failed.why, &*failed.mend));
