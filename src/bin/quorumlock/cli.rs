@@ -71,10 +71,10 @@ pub(crate) enum Command {
     /// Declares that the servers are new, so that they vote at once.
     ///
     /// All servers must answer. No server may have a record (which the first client stores), a key
-    /// with the prefix, or a sign in INFO that it lost keys. If all servers have a record already,
-    /// `init` changes nothing and says so. In this case it exits with 0 if a quorum votes, else
-    /// with 69. Never run `init` after servers have restarted: they may have forgotten locks that
-    /// are held.
+    /// with the prefix, or a sign in INFO that it may have lost keys. If all servers have a record
+    /// already, `init` changes nothing and says so. In this case it exits with 0 if a quorum votes,
+    /// else with 69. Never run `init` after servers have restarted: they may have forgotten locks
+    /// that are held.
     Init(Init),
     /// Contends for one lock from several processes, kills a node, and counts overlaps
     Demo(Demo),

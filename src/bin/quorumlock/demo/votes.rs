@@ -10,8 +10,8 @@ use crate::counters::{Counters, label};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Votes {
     pub(super) granted: u64,
-    /// Refused, because another owner held the lock or was next in the queue, or because the ballot
-    /// was too low.
+    /// Refused, for example because another owner held the lock or was next in the queue, or
+    /// because the ballot was too low.
     pub(super) refused: u64,
     /// No vote, for example because the node was down or in quarantine, or its reply was late.
     pub(super) missing: u64,

@@ -18,8 +18,8 @@ use super::suspension::Suspension;
 use super::{Signals, orphans, process_tree, terminal, tied};
 use crate::failure::Failure;
 
-/// The longest pause between two checks of the processes. SIGCHLD alone is not enough, because a
-/// parent process may have blocked this signal.
+/// The longest pause between two checks of the processes. SIGCHLD alone is not enough: the process
+/// that started this one may have blocked this signal.
 const LOOK: Duration = Duration::from_millis(500);
 /// How often to send the stop signal at most. Once is not enough, because a process can fork
 /// between two scans.

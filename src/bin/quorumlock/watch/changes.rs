@@ -39,8 +39,8 @@ pub(super) fn of_quorum(before: Option<bool>, now: &Quorum, mood: Mood) -> Optio
     is_news.then(|| Event { kind: Kind::Node, subject: String::new(), text: now.news.clone(), mood })
 }
 
-/// Whether the node had no vote before, and now answers that it refuses for another reason. Only the
-/// part of the text behind ", but " counts: the part before it has times that change.
+/// Whether the node had no vote before, and now refuses for another reason. Only the part of the
+/// text behind ", but " counts: the part before it has times that change.
 fn refuses_anew(before: &Node, now: &Node) -> bool {
     let refusal = |node: &Node| node.why.as_deref()?.split_once(", but ").map(|(_, refusal)| refusal.to_owned());
     before.word == "no vote" && now.word == "no vote" && !now.fails && refusal(before) != refusal(now)
