@@ -1,7 +1,7 @@
 //! Worker processes of `demo` and `bench`: the same executable, with a hidden subcommand. This
 //! module starts them, reads reports from their output, and ends them by closing their input.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -77,9 +77,10 @@ impl<R: Report> WorkerProcesses<R> {
     }
 
     /// Writes one line to the standard input of each process.
-    pub(crate) fn tell(&mut self, line: &str) -> io::Result<()> {
-        let inputs = self.0.iter_mut().filter_map(|process| process.child.stdin.as_mut());
-        inputs.into_iter().try_for_each(|input| writeln!(input, "{line}"))
+    pub(crate) fn tell(&mut self, line: &str) -> Result<(), Failure> {
+        let mut inputs = self.0.iter_mut().filter_map(|process| process.child.stdin.as_mut());
+        let told = inputs.try_for_each(|input| writeln!(input, "{line}"));
+        told.map_err(|error| Failure::internal(format!("a worker process ended too early: {error}")))
     }
 
     /// Closes the input of all processes, waits for their end, and returns the sum of their
