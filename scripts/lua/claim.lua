@@ -1,8 +1,8 @@
 -- Grants all names of a claim, or none. Checks the list, then the gate (in mode 'permit'), and then
 -- the names in order. The first refusal is the reply.
 --
--- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue; the gate's keys come last
--- ARGV    names (the gate counts too), list (of the client; '': not checked), owner
+-- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue; a gate's keys come last
+-- ARGV    names (a gate counts as one), list (of the client; '': not checked), owner
 --         mode    'lock'; 'reader'; 'permit': refused if an owner holds the gate or waits for it
 --         kind, ttl, ballot
 --         follows the token of the writer that becomes this reader; else 0
@@ -12,24 +12,25 @@
 --                 all waiters
 -- Returns nothing if all names are granted, else
 --         other, TEXT, MS LEFT  another list is in force    nolist  no list is in force
---         held, HOLDER, MS LEFT, BAR, PLACE, KIND    stale, BAR    lost, ''  the writer has ended
---         misused, NUMBER  the name with this number (from 1) is held as a gate and claimed as a
---                 lock, or the reverse
+--         held, HOLDER, MS LEFT, BAR (`read_fence` counts too), PLACE (0: none), KIND
+--         stale, BAR    lost, ''  locks with the token `follows` are released or revoked
+--         misused, NUMBER  the name with this number (from 1) is held as a gate and claimed as
+--                 something else, or the reverse
 
 claims = true
 
 -- The kind of a gate.
 local GATE = 3
 
--- Whether the name is held as a gate and claimed as a lock, or the reverse.
+-- Whether the name is held as a gate and claimed as something else, or the reverse.
 local function misused(it, is_gate)
   local held_as_gate = it.ends > now and it.kind == GATE
   return it.holder and held_as_gate ~= is_gate
 end
 
--- The refusal if another owner holds the name, or comes first in the queue. It names the writer, if
--- a writer holds the name. Otherwise it names a reader: a reader that asks may have to wait behind
--- a writer that itself waits for other readers.
+-- The refusal if another owner holds the name, or comes first in the queue. The refusal names the
+-- writer that holds the name, if any. Otherwise it names a reader, even to a reader that claims:
+-- this reader may have to wait behind a writer that itself waits for other readers.
 local function held(it)
   local place = again > 0 and more().join(it) or 0
   local bar = max(it.fence, it.read_fence, floor)
@@ -56,8 +57,9 @@ local function refusal(seen, i, follows)
   -- reader CLIENT/s7.
   local downgrades = is_reader and it.ends > now and string.gsub(it.owner, '/(%d+)$', '/s%1') == owner
   if it.holder == owner then
-    -- `with` is the ballot of the hold. It may be above the fence: a hand-over to a reader does not
-    -- raise the fence. It may be below the floor: a sync may have raised the floor after the grant.
+    -- `with` is the ballot of the hold. A reader's ballot may be above the fence: readers' ballots
+    -- do not raise the fence. Any ballot may be below the floor: a sync may have raised the floor
+    -- after the grant.
     local with = it.holds_with
     local is_again, is_new = ballot == with, ballot > max(it.fence, with)
     local is_good = (is_again or is_new) and ballot > max(floor, it.over)

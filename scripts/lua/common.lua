@@ -4,15 +4,16 @@
 --
 -- KEYS    P..node, the node's record (P is the prefix of all keys); then the keys of each operation
 -- ARGV    for each operation, the arguments in its script's head; the first is the number of names
--- Returns 'SECONDS MICROSECONDS OPERATIONS ID' if all operations return nothing: TIME, the number
---         of operations, and the record's id or '-'. Otherwise a table: this text; why a message
---         was not published, or ''; and for each operation that returns a value, the operation's
---         number in the call (from 1), then the value. Beside the values in its script's head, an
---         operation may return 'forgot' (there is no record) or 'error' and the error's text.
+-- Returns 'SECONDS MICROSECONDS OPERATIONS ID' if no operation returns a value and every message
+--         was published: TIME, the number of operations, and the record's id or '-'. Otherwise a
+--         table: this text; why a message was not published, or ''; and for each operation that
+--         returns a value, the operation's number in the call (from 1), then the value. Beside the
+--         values in its script's head, an operation may return 'forgot' (there is no record) or
+--         'error' and the error's text.
 
 local KEEP, PERIOD = 105000, 35000
 -- In us. A ballot that is more than FAR ahead of TIME comes from a broken clock, and must not raise
--- the floor. `high` is written up to AHEAD ahead of TIME.
+-- the floor. To save writes, `high` is raised up to AHEAD too far.
 local FAR, AHEAD = 86400000000, 250000
 
 local call, try, format, match = redis.call, redis.pcall, string.format, string.match
@@ -22,13 +23,14 @@ local micros = time[1] * 1000000 + time[2]
 local now = (micros - micros % 1000) / 1000
 -- Fields of the record. `list_ends` is the field `until`. `list` is false if no list is in force.
 local id, list, list_ends, high, mid, floor, rotated
--- Why a message was not published, or ''. How many of this script's KEYS each name has: `each`
--- sets this number.
+-- `unpublished`: why a message was not published, or ''. `group`: how many of this script's KEYS
+-- each name has; each() sets this number.
 local unpublished, group = ''
 
 -- Without free memory, Redis refuses a script whose first write may need memory (HSET, ZADD, SET).
 -- Claims begin with one of these writes, so Redis refuses them. All other scripts begin with a
--- write that needs no memory (HDEL, PEXPIRE), so Redis carries them out.
+-- write that needs no memory (HDEL, PEXPIRE), or write nothing, so Redis carries them out.
+-- `claims`: this is claim.lua. `inspects`: this is inspect.lua. `wrote`: keep() has written.
 local claims, wrote, inspects = false, false, false
 
 -- A number as text. Redis itself would write some numbers with an exponent.
@@ -37,8 +39,8 @@ local function digits(number)
 end
 
 -- Once a PERIOD, copies `mid` to `floor` and `high` to `mid`, so that floor <= mid <= high. If two
--- periods have passed, both become `high`. If the clock was set back, `high` is first cut to FAR
--- ahead of TIME, and then both become `high`.
+-- periods have passed since the last copy, `floor` and `mid` both become `high`. They also do so if
+-- the clock was set back; then `high` is first cut to FAR ahead of TIME.
 local function rotate()
   if now >= rotated and now < rotated + PERIOD then return end
   if now < rotated then high = min(high, micros + FAR) end
@@ -49,7 +51,7 @@ local function rotate()
 end
 
 -- The text of an error, for people. If a key has the wrong type, the text names the key: Redis does
--- not. Redis before version 7 begins the text with the line of the script, which is removed here.
+-- not. Before version 7, Redis begins the text with a line number of the script, which is removed.
 local function explain(failure, first, last, keys)
   local text = type(failure) == 'table' and failure.err or tostring(failure)
   text = string.gsub(text, '^@?[%w_]+: ?%d+: %-?', '')
@@ -62,7 +64,8 @@ local function explain(failure, first, last, keys)
 end
 
 -- Carries out all operations of this call. `arguments`: how many ARGV an operation has. `keys`: how
--- many KEYS a name has. `carry_out` carries out one operation. `makes_record`: it needs no record.
+-- many KEYS a name has. `carry_out` carries out one operation. `makes_record`: the operations need
+-- no record.
 local function each(arguments, keys, carry_out, makes_record)
   local stored = try('HMGET', KEYS[1], 'id', 'list', 'until', 'high', 'mid', 'floor', 'rotated')
   id, list, list_ends, high, mid, floor, rotated = unpack(stored)

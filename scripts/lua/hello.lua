@@ -3,19 +3,21 @@
 --
 -- KEYS    P..node, P..node:seen
 -- ARGV    names    0
---         intent   'look' writes nothing; 'keep' checks the record and renews the list; 'make' also
---                  makes a missing record; 'put' also puts the list in force
+--         intent   'look' writes nothing; 'keep' checks the record, and renews the client's list if
+--                  it is in force; 'make' does what 'keep' does, and makes a missing record; 'put'
+--                  does what 'make' does, and puts the list in force if no list is in force
 --         new      the id that a record gets if this hello makes it, or makes it young again
 --         process  the server's process by INFO on this connection; '': not known
 --         list, says, lasts  the client's list: its hash, its text, how long it stays in force
---         fresh    if the client's list is in force for less time than this, this hello renews it
---         old, age if this hello makes a record and `old` is 'init', the record gets this age. So
---                  it does if `old` is 'first' and no client can have used the node before.
---                  Otherwise its age is 0
+--         fresh    the client's list is renewed only if it lapses within this time
+--         old, age if this hello makes a record and `old` is 'init', the record gets this age. The
+--                  record also gets it if `old` is 'first' and the node cannot have forgotten a
+--                  lock: see kept_all(). Otherwise, the record's age is 0
 --         knew     the id that the client knew; 'held': it knew no id, but holds a lock; else ''
---         sync     a node that is not synced raises floor, mid and high to this ballot, if this
---                  hello makes a record that is old at once, or if the client's list is in force
---                  and `knew` is the record's id. -1: the node is not synced now
+--         sync     a node that is not synced raises floor, mid and high to this ballot (at most to
+--                  FAR ahead of TIME), if this hello makes a record that is old at once, or if the
+--                  client's list is in force and `knew` is the record's id. -1: this hello does not
+--                  sync the node
 --         spare    how long the node keeps the ids that clients have seen
 --         seen     'NAME ID NAME ID ..': for each node's name, the id that the client sees there
 -- Returns hello; and if there is a record: ID, PROCESS, AGE, HIGH, FLOOR, SYNCED (1 or 0), WORD
@@ -51,8 +53,8 @@ return each(14, 1, function(at)
   end
   local ends = it.list and min(it['until'], now + it.lasts) or 0
   if level >= LEVELS.keep then
-    -- `process` is RUN, or RUN/REPLICATION after a promotion. INFO may stop to show REPLICATION
-    -- some time after the promotion: this is still the same process.
+    -- `process` is RUN, or RUN/REPLICATION after a promotion. Some time after the promotion, INFO
+    -- may no longer show REPLICATION: this is still the same process.
     local is_same = it.process == process or string.sub(it.process, 1, #process + 1) == process .. '/'
     if process ~= '' and not is_same then
       set({process = process})

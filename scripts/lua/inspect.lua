@@ -2,10 +2,11 @@
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
 -- ARGV    names
--- Returns inspected, then for each name HOLDER or '', COUNT (of guards), MS LEFT (-2: free), BAR,
---         LENGTH of the queue, NOTE or '', KIND, BALLOT, OVER. If readers hold the name, HOLDER is
---         one of them (one that is not revoked, if there is one), COUNT is the number of readers,
---         MS LEFT is the time until the last reader's hold ends
+-- Returns inspected, then for each name HOLDER or '', COUNT (of guards), MS LEFT (-2: free), BAR
+--         (`read_fence` counts too), LENGTH of the queue, NOTE or '', KIND, BALLOT, OVER. If
+--         readers hold the name, HOLDER is one of them (one that is not revoked, if there is one),
+--         BALLOT is this reader's, COUNT is the number of readers, and MS LEFT is the time until
+--         the last reader's hold ends
 
 inspects = true
 

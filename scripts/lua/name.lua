@@ -2,7 +2,7 @@
 
 -- How long a revocation is remembered, in ms: 25 h, which is longer than any ttl.
 local REMEMBERED = 90000000
--- Offsets of a name's other keys from `it.at`, the index of its first key.
+-- Offsets of a name's other keys from `it.at`, the index of the name's first key in KEYS.
 local READERS, WAITING, QUEUE, NOTE = 1, 2, 3, 4
 -- The arguments of the present operation, as the head of its script lists them. `first` is the
 -- index of the operation's first key in KEYS. `lasts` is H. `next_ballot` is `next`.
@@ -12,9 +12,9 @@ local first, names, owner, is_reader, kind, ttl, ballot, ticket, lasts, again, n
 -- more(), on demand. The client puts readers.lua, waiters.lua and queue.lua into more().
 local more, made
 
--- Reads a name and finds its holder, for the owner of this operation. If the owner is a reader, the
--- holder is this owner if it holds the name, or else the writer. If the owner is a writer, the
--- holder is the writer that holds the name, or else the reader whose hold ends last.
+-- Reads a name and finds its holder. For a reader's operation, the holder is this reader, if this
+-- reader holds the name, or else the writer. For all other operations, the holder is the writer, or
+-- else the reader whose hold ends last.
 local function look(at)
   local lock, stored = KEYS[at], call('HGETALL', KEYS[at])
   -- These fields are set first, so that the table need not grow while it is filled.
@@ -46,9 +46,10 @@ local function free(it)
   it.ends, it.owner = 0, nil
 end
 
--- Stores the fences of a name, and the fields that follow `it`. The key stays until the floor is at
--- least its fence, and while a revocation is remembered. A fence that is more than FAR ahead of
--- TIME does not raise the floor. The key of such a fence stays until TIME has passed the fence.
+-- Stores the fences of a name, and the fields that follow `it`. The key stays for KEEP after the
+-- last hold has ended: by then, the floor is at least the fence. The key also stays while a
+-- revocation is remembered. A fence that is more than FAR ahead of TIME does not raise the floor,
+-- so the key of such a fence stays until TIME has passed the fence.
 local function keep(it, ...)
   local last, fence = max(it.ends, now, it.read_ends or 0), max(it.fence, it.read_fence)
   local till = fence > micros + FAR and max(last, math.ceil(fence / 1000)) or last

@@ -18,8 +18,9 @@ local function drop(it, who)
   return true
 end
 
--- The first live waiter; nil if there is none. Drops the dead waiters before it. The search ends at
--- the place of this operation's owner. In the claim of a reader, it skips waiting readers.
+-- The first live waiter; nil if there is none. Drops the dead waiters before it. The search stops
+-- before the place of this operation's owner. With `by_claim`, the search for a reader's claim
+-- skips waiting readers.
 local function head(it, by_claim)
   local at, known = 1, waiting(it, 1)
   while known and known.who ~= owner do
@@ -67,9 +68,10 @@ local function join(it)
   return call('ZRANK', queue, owner) + 1
 end
 
--- Unless a writer holds the name, hands it over with the ballot `with`: to the first live waiter,
--- or if that is a reader, to all readers that wait before the first live writer. If `with` is too
--- low for this, returns the first live waiter.
+-- Hands the name over with the ballot `with`, unless a writer holds it. If the first live waiter is
+-- a writer, this writer gets the name, unless readers hold it. If the first live waiter is a
+-- reader, all readers before the first live writer get the name. If `with` is too low, nobody gets
+-- the name, and this function returns the first live waiter.
 local function hand_over(it, with)
   local known, is_stuck
   while it.ends <= now and it.queue and not is_stuck do

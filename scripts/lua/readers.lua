@@ -1,8 +1,8 @@
 -- The readers of a name. They hold the name together, and each reader has a hold of its own.
 
--- Stores a time that was ahead of TIME in its corrected form. Except in claims, this must not fail
--- without free memory. So the first write is HDEL of a missing field: it needs no memory, and does
--- not change the key's expiry.
+-- Stores a corrected time: the clock was set back, so the stored time was too far ahead of TIME.
+-- Except in claims, this must not fail without free memory. So the first write is HDEL of a missing
+-- field: it needs no memory, and does not change the key's expiry.
 local function write(key, field, value)
   if inspects then return end
   if not claims then call('HDEL', key, '') end
@@ -52,8 +52,8 @@ local function look(it)
   end
 end
 
--- Gives `who` a hold as a reader, or extends its hold. An extension makes neither the end nor the
--- ballot of the hold lower.
+-- Gives `who` a hold as a reader, or extends its hold. An extension never moves the end of the hold
+-- back, and never lowers its ballot.
 local function read(it, who, ttl, ballot)
   local key, had = KEYS[it.at + READERS], it.reading[who] or {ends = 0, ballot = 0}
   local mine = {ends = now + ttl, ttl = ttl, ballot = max(ballot, had.ballot)}
@@ -64,7 +64,8 @@ local function read(it, who, ttl, ballot)
   if not claims then call('PEXPIRE', key, expires) end
   call('HSET', key, who, format('%d %d %d', mine.ends, mine.ttl, mine.ballot))
   call('PEXPIRE', key, expires)
-  -- If the hold of a writer has expired, remove it: it must not come back if the clock is set back.
+  -- Remove a writer's hold. In a downgrade, the writer has become this reader. Otherwise the hold
+  -- has expired, and must not come back if the clock is set back.
   if it.owner then free(it) end
   it.read_fence = max(it.read_fence, ballot)
   keep(it)

@@ -1,5 +1,5 @@
--- Releases or withdraws names. A release ends the owner's hold with any ballot. A withdrawal ends
--- the hold only if its ballot is at most `ballot`.
+-- Releases or withdraws names. A release ends the owner's hold, whatever the hold's ballot is. A
+-- withdrawal ends the hold only if the hold's ballot is at most `ballot`.
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
 -- ARGV    names, owner, mode ('lock' or 'reader')
@@ -10,8 +10,8 @@
 --         next    the ballot of a hand-over; 0: the node hands nothing over
 --         place   for a withdrawal: 'TICKET H AGAIN KIND' of the place that the owner takes again
 --                 if this withdrawal ends its hold; '': it takes no place again
--- Returns nothing if there is one name and this ended the owner's hold; else released, and the
---         number of names on which this ended the owner's hold
+-- Returns nothing if the operation has one name and ended the owner's hold on it; else released,
+--         and the number of names on which it ended the owner's hold
 
 local has_ended, token
 
@@ -36,7 +36,7 @@ local function give_up(it)
   end
   it.fence, it.over = max(it.fence, ballot), max(it.over, token)
   if not it.mine or raises then return keep(it, 'over', digits(it.over)) end
-  -- The fence has not risen, so the present expiry of the key is late enough for this field.
+  -- The fence has not risen, so the key need not expire later. Only `over` remains to be stored.
   if has_ended then call('HSET', it.lock, 'over', digits(it.over)) end
 end
 
@@ -61,7 +61,7 @@ return each(8, 5, function(at, key)
     if it.mine then freed = freed + 1 end
   end
   for _, it in ipairs(seen) do
-    -- The grant that is withdrawn here had ended the owner's place. The owner takes it again.
+    -- The grant that is withdrawn had ended the owner's place. The owner takes the place again.
     if it.mine and place ~= '' then
       ticket, lasts, again, kind = match(place, '^(%d+) (%d+) (%d+) (%d+)$')
       more().join(it)

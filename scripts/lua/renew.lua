@@ -1,4 +1,5 @@
--- Holds names for another ttl: all of them or none.
+-- Makes the owner's hold of each name last another ttl. A free name is held again. If the owner
+-- cannot hold all names, nothing changes.
 --
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
 -- ARGV    names, owner, mode ('lock' or 'reader'), kind, ttl, token (with which the names were won)

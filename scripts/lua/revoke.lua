@@ -1,10 +1,10 @@
--- Revokes names: from now on, this node renews no lock on them with a token up to a ballot. No hold
--- is ended.
+-- Revokes names: from now on, this node renews no lock on them with a token up to `ballot`. This
+-- ends no hold.
 --
 -- KEYS    P..node; for each name P{name}, :readers
 -- ARGV    names, ballot
 -- Returns revoked, and of the hold that ends last: HOLDER ('' if all names are free), BALLOT (if
---         readers hold the name: the highest ballot of any reader), MS LEFT
+--         readers hold the name: `read_fence`), MS LEFT
 
 return each(2, 2, function(at, key)
   first, names, ballot = key, ARGV[at] + 0, ARGV[at + 1] + 0

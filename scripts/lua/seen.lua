@@ -1,7 +1,8 @@
 -- Helpers of hello.lua: they check INFO, and keep the ids that clients have seen on nodes.
 
 local SEEN = KEYS[2]
--- Arguments of hello.lua: how long ids are kept, and the ids that the client sees now (`seen`).
+-- Arguments of hello.lua: how long ids are kept (`spare`), and the ids that the client sees now
+-- (`seen`).
 local spare, ids
 
 local function fields(key)
@@ -17,20 +18,20 @@ local function write(key, field, value)
   call('PEXPIRE', SEEN, spare)
 end
 
--- Whether the node cannot have forgotten a lock that may still be held. It must have been up for
--- longer than `age` (1.25 max_ttl). And this process never was a replica, evicted no keys, and ran
--- no FLUSHALL, FLUSHDB or SWAPDB.
+-- Whether the node cannot have forgotten a lock that may still be held. The server's process must
+-- have been up for longer than `age` (1.25 max_ttl). It must never have been a replica, evicted a
+-- key, or run FLUSHALL, FLUSHDB or SWAPDB.
 local function kept_all(age)
   local info = call('INFO', 'server') .. call('INFO', 'stats') .. call('INFO', 'replication')
   local uptime, commands = match(info, 'uptime_in_seconds:(%-?%d+)') or 0, call('INFO', 'commandstats')
-  -- A denied command has 0 calls.
+  -- INFO also lists commands that were only denied, with 0 calls.
   local ran = match(commands, 'cmdstat_flush%a+:calls=[1-9]') or match(commands, 'cmdstat_swapdb:calls=[1-9]')
   if ran then return false end
   return uptime * 1000 - 1000 > age + 0 and match(info, 'evicted_keys:0%s') and match(info, 'master_replid2:0+%s')
 end
 
--- Drops ids that are too old. If `shows` (the client's list is in force), stores the ids that the
--- client sees.
+-- Removes ids that are too old from `seen`. If `shows` (this hello may write, and the client's list
+-- is in force), also deletes them on the node, and stores there the ids that the client sees.
 local function see(seen, shows)
   for field, since in pairs(seen) do
     if now < since + 0 or now - since >= spare + 0 then

@@ -1,8 +1,8 @@
 //! A node in memory. It does exactly what the Lua scripts do on a real node. A simulation can run
-//! its clock fast or slow, or step it.
+//! the node's clock fast or slow, or step it.
 //!
-//! It is for doc examples, users' unit tests and simulations. `tests/script.rs` gives it and the
-//! scripts the same random operations, and compares their replies.
+//! It is for doc examples, users' unit tests and simulations. `tests/script.rs` gives the memory
+//! node and the scripts the same random operations, and compares the replies.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub struct MemoryNode {
     label: Arc<str>,
     host: Arc<dyn Host>,
     /// How far the node's clock is ahead of the host's monotonic clock. The node's clock shows wall
-    /// time, since nodes compare ballots with it.
+    /// time, because nodes compare ballots with their clocks.
     ahead: Duration,
     store: Mutex<Store>,
     listeners: Mutex<Vec<(usize, Weak<dyn Listener>)>>,

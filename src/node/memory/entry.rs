@@ -10,7 +10,7 @@ use super::record::{KEEP, far};
 use crate::node::inspection::Description;
 use crate::node::operation::{Kind, Note, Operation, Renew};
 
-/// How long a node remembers a revocation if no client uses the name: 25 h.
+/// How long a node remembers a revocation, at least: 25 h, which is longer than any ttl.
 const REMEMBERED: Duration = Duration::from_secs(90_000);
 
 /// A writer's hold, which may have expired.
@@ -18,16 +18,16 @@ const REMEMBERED: Duration = Duration::from_secs(90_000);
 pub(super) struct Hold {
     pub(super) owner: Arc<str>,
     pub(super) kind: Kind,
-    /// The ballot of the grant. A renewal may have raised it.
+    /// The ballot of the grant, or a higher ballot to which a renewal raised it.
     pub(super) ballot: u64,
     pub(super) count: u32,
     pub(super) until: Duration,
-    /// The granted ttl. If `until` is further ahead than this, the node's clock was set back, and
-    /// `until` becomes this ttl from now.
+    /// The ttl of the grant or of the last renewal. If `until` is further ahead than this, the
+    /// node's clock was set back, and `until` becomes this ttl from now.
     pub(super) ttl: Duration,
 }
 
-/// A note, its owner, and when it was stored.
+/// A note, its owner and token, and when the note was stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Noted {
     pub(super) owner: Arc<str>,
@@ -43,7 +43,7 @@ impl Hold {
     }
 }
 
-/// The hold of a writer or a reader that has not expired.
+/// A writer's or a reader's hold, which has not expired.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) owner: Arc<str>,
@@ -61,12 +61,12 @@ impl Kept {
     }
 }
 
-/// A name. On a real node this is a hash and some other keys. The other keys may expire a little
-/// later than the hash.
+/// A name. On a real node, this is a hash and some other keys, each with its own expiry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
     hold: Option<Hold>,
-    /// The highest ballot that was granted to a writer, renewed, withdrawn, released or revoked.
+    /// The highest ballot that was revoked, or that a writer's grant, renewal, withdrawal or
+    /// release carried. After the last reader, the fence becomes at least the readers' fence.
     pub(super) fence: u64,
     /// Locks with tokens up to this one are never renewed.
     pub(super) over: u64,
@@ -107,7 +107,8 @@ impl Entry {
         self.kept(owner, now).map_or(Duration::ZERO, |kept| kept.left)
     }
 
-    /// The reader whose hold ends last. Until this hold ends, it keeps writers out.
+    /// The reader whose hold ends last, with the readers' fence as the ballot. This hold keeps
+    /// writers out until it ends.
     pub(super) fn last_reader(&self, now: Duration) -> Option<Kept> {
         let last = self.readers.last(now)?;
         let (kind, ballot, left) = (Kind::Lock, self.readers.fence, self.readers.ends() - now);
@@ -148,16 +149,17 @@ impl Entry {
     }
 
     /// Sets the expiry after a change: `KEEP` after the end of the last hold, or `KEEP` from now if
-    /// there is no hold. If the fence is so far ahead that it does not raise `high`, `KEEP` counts
-    /// from the moment when the clock reaches the fence. The entry never expires before
-    /// `revoked_till`.
+    /// there is no hold. If the fence is so far ahead that it does not raise `high`, the expiry is
+    /// at least `KEEP` after the moment when the clock reaches the fence. The entry never expires
+    /// before `revoked_till`.
     pub(super) fn keep(&mut self, precise: Duration) {
         let last = self.last(millis(precise));
         let passed = if self.highest() > far(precise) { self.passed() } else { last };
         self.expires = (last.max(passed) + KEEP).max(self.revoked_till);
     }
 
-    /// Whether the name is held as the gate of a semaphore and claimed as a lock, or the reverse.
+    /// Whether the name is held as the gate of a semaphore and claimed as something else, or the
+    /// reverse.
     pub(super) fn is_misused(&self, is_gate: bool, owner: &str, now: Duration) -> bool {
         self.kept(owner, now).is_some_and(|kept| (kept.kind == Kind::Gate) != is_gate)
     }
@@ -166,7 +168,7 @@ impl Entry {
         self.hold.as_ref().map_or(now, |hold| hold.until.max(now)).max(self.readers.ends())
     }
 
-    /// The higher of the two fences: the writers' and the readers'.
+    /// The higher of the two fences: the name's and the readers'.
     pub(super) fn highest(&self) -> u64 {
         self.fence.max(self.readers.fence)
     }
@@ -182,8 +184,8 @@ impl Entry {
         self.keep(precise);
     }
 
-    /// Extends the hold, and raises its ballot to at least the renewal's. If the hold had a lower
-    /// ballot, a late withdrawal of an earlier ask would end it.
+    /// Extends the hold, and raises its ballot to at least the renewal's. If the hold kept a lower
+    /// ballot, a late withdrawal of an earlier ask would end the hold.
     pub(super) fn extend(&mut self, renewal: &Renew, precise: Duration) {
         let ballot = renewal.ballot;
         if let Some(hold) = &mut self.hold {
@@ -244,9 +246,9 @@ impl Entry {
         (self.hold, self.readers) = (None, Readers::default());
     }
 
-    /// Ends the owner: its locks with tokens up to `token` are over. `ballot` is the highest ballot
-    /// that the owner has sent in an ask or received in a push. Returns whether the owner held the
-    /// name until now.
+    /// Ends the owner. A writer's locks with tokens up to `token` are over. `ballot` is the highest
+    /// ballot that the owner has sent in an ask or received in a push. Returns whether the owner
+    /// held the name until now.
     pub(super) fn release(&mut self, owner: &str, token: u64, ballot: u64, precise: Duration) -> bool {
         if !Operation::is_shared(owner) {
             self.over = self.over.max(token);

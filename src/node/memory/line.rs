@@ -8,8 +8,8 @@ use super::millis;
 use crate::node::hint::Hint;
 use crate::node::operation::{Kind, Waiter};
 
-/// The waiting owners, by ticket and then by name. A real node keeps them in a sorted set, and the
-/// data of each waiter's last ask in a hash. Each of these two keys expires as a whole.
+/// The waiting owners, by ticket and then by id. A real node keeps the owners in a sorted set, and
+/// the data of each waiter's last ask in a hash. Each of these two keys expires as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Line {
     order: BTreeSet<(u64, Arc<str>)>,
@@ -32,7 +32,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// How long ago the last ask was; zero if the node's clock was set back after it.
+    /// How long ago the last ask was; zero if the node's clock was set back to before the ask.
     const fn age(&self, now: Duration) -> Duration {
         now.saturating_sub(self.asked)
     }
@@ -42,7 +42,7 @@ impl Waiting {
         self.age(now) > self.again * 2
     }
 
-    /// The time until the last ask is `lasts / 2` old. The waiter should ask again by then.
+    /// The time until the last ask is `lasts / 2` old. A waiter that moved up asks again then.
     fn is_old_in(&self, now: Duration) -> Duration {
         millis((self.lasts / 2).saturating_sub(self.age(now)))
     }

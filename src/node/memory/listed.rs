@@ -15,13 +15,13 @@ pub(super) struct Listed {
     /// Since when the list has been in force.
     begun: Duration,
     until: Duration,
-    /// For how long a hello puts the list in force.
+    /// For how long a hello puts the list in force, or renews it.
     lasts: Duration,
 }
 
 impl Listed {
     /// The list in force after `hello`, whose intent must not be `Look`. `before` is the list in
-    /// force before it.
+    /// force before this hello.
     pub(super) fn behind(hello: &Hello, before: Option<Self>, now: Duration) -> Option<Self> {
         let (list, lasts) = (&hello.list, millis(hello.list.lasts()));
         let (hash, says) = (list.hash().clone(), list.says().clone());

@@ -8,15 +8,16 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Readers {
     readers: BTreeMap<Arc<str>, Reader>,
-    /// The highest ballot that was granted, released or withdrawn by readers.
+    /// The highest ballot that was granted to a reader, or that a reader's renewal, release or
+    /// withdrawal carried.
     pub(super) fence: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Reader {
     pub(super) until: Duration,
-    /// The granted ttl. If `until` is further ahead than this, the clock was set back, and `until`
-    /// becomes this ttl from now.
+    /// The ttl with which `until` was set. If `until` is further ahead than this, the clock was set
+    /// back, and `until` becomes this ttl from now.
     ttl: Duration,
     /// The highest ballot of the reader's grants, hand-overs and renewals.
     pub(super) ballot: u64,
@@ -56,8 +57,8 @@ impl Readers {
         u32::try_from(reading).unwrap_or(u32::MAX)
     }
 
-    /// Gives `owner` a hold as a reader for `ttl` from now, or extends its hold. An extension makes
-    /// neither the end nor the ballot of the hold lower.
+    /// Gives `owner` a hold as a reader for `ttl` from now, or extends its hold. An extension never
+    /// moves the end of the hold back, and never lowers its ballot.
     pub(super) fn read(&mut self, owner: &Arc<str>, now: Duration, ttl: Duration, ballot: u64) {
         let reader = Reader { until: now + ttl, ttl, ballot };
         let had = self.readers.get(owner).copied().unwrap_or(reader);

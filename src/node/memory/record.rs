@@ -24,8 +24,8 @@ const FAR: u64 = 86_400_000_000;
 const AHEAD: u64 = 250_000;
 
 /// What a node stores apart from its names and the ids that clients have seen. A name that is not
-/// stored was last changed at least [`KEEP`] ago. So no ballot that was granted for it is above
-/// `floor`.
+/// stored was last changed at least [`KEEP`] ago. So no ballot that was granted for this name is
+/// above `floor`, except ballots that were more than [`FAR`] ahead of the clock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Record {
     id: Arc<str>,
@@ -37,8 +37,8 @@ pub(super) struct Record {
     word: Option<OldAtOnce>,
     /// Whether no ballot that the node may have forgotten is above `high`.
     synced: bool,
-    /// Upper bounds of granted ballots: `high` of all, `mid` of those before the last rotation,
-    /// `floor` of those before the rotation before it. `floor <= mid <= high` always holds.
+    /// Upper bounds of granted ballots: `high` of all, `mid` of those before the last rotation, and
+    /// `floor` of those before the last rotation but one. `floor <= mid <= high` always holds.
     high: u64,
     mid: u64,
     floor: u64,
@@ -61,7 +61,7 @@ impl Record {
     }
 
     /// The record that this hello makes; `None` if this hello may not make a record. `kept_all`
-    /// says that no client can have used the node before.
+    /// says that the node cannot have forgotten a lock that may still be held.
     pub(super) fn made(hello: &Hello, kept_all: bool, now: Duration) -> Option<Self> {
         let makes = hello.intent >= Intent::Make && !hello.process.is_empty();
         let word = hello.old.filter(|old| kept_all || *old == OldAtOnce::Init);
@@ -106,7 +106,8 @@ impl Record {
         (self.id, self.since, self.word, self.synced) = (id.clone(), signed(now), None, false);
     }
 
-    /// Raises `high`, `mid` and `floor` to at least `told`, the highest `high` of other nodes.
+    /// Raises `high`, `mid` and `floor` to at least `told`, the highest `high` of other nodes, but
+    /// not to more than a day ahead of the clock.
     fn sync(&mut self, told: u64, now: Duration) {
         let told = told.min(far(now));
         self.high = self.high.max(told);
@@ -153,8 +154,9 @@ impl Record {
     }
 
     /// Once a period, `floor` gets the value of `mid`, and `mid` that of `high`. If two periods
-    /// have passed, both get the value of `high`. So they do if the clock was set back, since the
-    /// age of these bounds is unknown: `high` is first lowered to at most a day ahead of the clock.
+    /// have passed since the last rotation, `floor` and `mid` both get the value of `high`. The
+    /// same happens if the clock was set back, because the age of these bounds is then unknown. In
+    /// this case, `high` is first lowered to at most a day ahead of the clock.
     pub(super) fn rotate(&mut self, precise: Duration) {
         let now = millis(precise);
         match now.checked_sub(self.rotated) {

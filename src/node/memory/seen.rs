@@ -23,13 +23,13 @@ impl Seen {
         }
     }
 
-    /// Renews the expiry of all ids. Each hello that changes the record does this.
+    /// Renews the expiry of all ids. Each hello that changes the record or stores an id does this.
     pub(super) fn touch(&mut self, hello: &Hello, now: Duration) {
         self.until = now + millis(hello.list.spare());
     }
 
-    /// Stores the ids that a hello reports, if its list is in force. Leaves the times of ids that
-    /// were stored lately as they are.
+    /// If the hello's list is in force, drops the ids that are too old, and stores the ids that the
+    /// hello reports. An id that was stored less than a quarter of `spare` ago keeps its time.
     pub(super) fn show(&mut self, hello: &Hello, record: &Record, now: Duration) {
         if !record.in_force(now).is_some_and(|list| list.is(hello.list.hash())) {
             return;

@@ -20,7 +20,7 @@ pub struct Store {
     /// `None` until a hello makes a record.
     pub(super) record: Option<Record>,
     pub(super) seen: Seen,
-    /// Whether the node can tell that no client used it before its record was made.
+    /// Whether the node knows that it has forgotten no lock that may still be held.
     pub(super) kept_all: bool,
     pub(super) hints: Vec<Hint>,
     pub(super) news: Vec<Name>,
@@ -37,9 +37,9 @@ impl Store {
         Self { record: Some(Record::old(id)), ..Self::default() }
     }
 
-    /// Sets whether the node can tell that no client used it before. If it cannot, a new record of
-    /// first use does not count as old at once. A real node checks its uptime and its counters in
-    /// INFO.
+    /// Sets whether the node knows that it has forgotten no lock that may still be held. If it does
+    /// not know, a new record of first use does not count as old at once. A real node checks its
+    /// uptime and its counters in INFO.
     pub const fn keeps_all(&mut self, on: bool) {
         self.kept_all = on;
     }
@@ -61,8 +61,8 @@ impl Store {
         }
     }
 
-    /// `high` and `floor` of the record. No ballot above `high` was granted, except one more than a
-    /// day ahead of the clock. From now on, only ballots above `floor` are granted.
+    /// `high` and `floor` of the record. No ballot above `high` was granted, except ballots more
+    /// than a day ahead of the clock. From now on, only ballots above `floor` are granted.
     #[must_use]
     pub fn bounds(&self) -> (u64, u64) {
         self.record.as_ref().map_or((0, 0), |record| (record.high(), record.floor()))

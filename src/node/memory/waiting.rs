@@ -11,8 +11,8 @@ use crate::node::operation::{Claim, Name, Operation};
 use crate::node::reply::Queued;
 use crate::rules::handover::Stamp;
 
-/// The stamp of a message that is sent now. There is only one connection. A real node also returns
-/// its time in microseconds.
+/// The stamp of a message that is sent now. A memory node has only one connection. Its stamps have
+/// whole microseconds, as on a real node.
 fn stamp(precise: Duration) -> Stamp {
     let micros = u64::try_from(precise.as_micros()).unwrap_or(u64::MAX);
     Stamp { generation: 0, time: Duration::from_micros(micros) }
@@ -20,8 +20,8 @@ fn stamp(precise: Duration) -> Stamp {
 
 impl Work<'_> {
     /// Gives the owner of a waiting claim a place in the queue, or renews the place. The node
-    /// cannot know whether this owner has ended. If it hands the name to an owner that has ended,
-    /// the client releases the name.
+    /// cannot know whether this owner has ended. If the node hands the name to an owner that has
+    /// ended, the owner's client releases the name.
     pub(super) fn queue_up(&mut self, claim: &Claim) {
         let (Some(waiter), Some(name)) = (claim.place(), claim.names.first()) else { return };
         let now = self.now;
@@ -31,15 +31,15 @@ impl Work<'_> {
         }
     }
 
-    /// The claim's place in the queue, if it waits.
+    /// The claim's place in the queue, if the claim waits.
     pub(super) fn place(&mut self, claim: &Claim, name: &Name) -> Option<Queued> {
         let rank = if claim.place().is_some() { self.entry(name).line.rank(&claim.owner) } else { 0 };
         let queued = Queued::of(rank)?;
         Some(Queued { stamp: stamp(self.precise), ..queued })
     }
 
-    /// If a waiter comes before this claim of a free name, hands the name over. Returns whether a
-    /// waiter comes before the claim, which is then refused.
+    /// If a waiter comes before this claim of a free name, hands the name over, and returns true:
+    /// the claim must be refused.
     pub(super) fn gives_way(&mut self, claim: &Claim, name: &Name) -> bool {
         let waits = claim.next > claim.ballot && self.has_others_before(claim, name);
         if waits {
@@ -56,8 +56,8 @@ impl Work<'_> {
     }
 
     /// The first live waiter; `None` if there is none. Drops the dead waiters before it. The search
-    /// ends at the place of this operation's owner. In the claim of a reader, it skips waiting
-    /// readers.
+    /// stops before the place of this operation's owner. The search for a reader's claim skips
+    /// waiting readers.
     fn first(&mut self, name: &Name, by: Option<&Claim>) -> Option<(Arc<str>, Waiting)> {
         let passes =
             |waiter: &str| by.is_some_and(|claim| [&*claim.owner, waiter].into_iter().all(Operation::is_shared));
@@ -77,12 +77,13 @@ impl Work<'_> {
         }
     }
 
-    /// Unless a writer holds the name, hands it to the first live waiter, or if that is a reader,
-    /// to all readers that wait before the first live writer. Returns true if `next` was too low,
-    /// so that the name stayed free for the first live waiter.
+    /// Hands the name over, unless a writer holds it. If the first live waiter is a writer, this
+    /// writer gets the name, unless readers hold it. If the first live waiter is a reader, all
+    /// readers before the first live writer get the name. Returns true if `next` was too low, so
+    /// that the name stayed free for the first live waiter.
     ///
-    /// If the operation's owner is the first waiter, hands nothing over: the owner withdraws, and
-    /// must not get back the name that it gives up.
+    /// Only waiters before the place of the operation's owner get the name. Otherwise, an owner
+    /// that withdraws could get back the name that it gives up.
     pub(super) fn hand_over(&mut self, name: &Name, next: u64) -> bool {
         let (now, mut is_free) = (self.now, false);
         while !is_free && self.entry(name).holder(now).is_none() {
@@ -100,9 +101,9 @@ impl Work<'_> {
         is_free
     }
 
-    /// Sends a hint to each waiter that became first or second: it asks again when its last ask is
-    /// `lasts / 2` old, or at once if it is older. If `is_free` (the name could not be handed
-    /// over), the first two waiters ask at once.
+    /// Sends a hint to each waiter that became first or second. The waiter asks again when its last
+    /// ask is `lasts / 2` old, or at once if the ask is older. If `is_free` (the name could not be
+    /// handed over), the first two waiters ask at once.
     fn tell(&mut self, name: &Name, is_free: bool) {
         let (now, moved_up) = (self.now, self.moved_up.remove(name.key()).unwrap_or_default());
         let knows = if is_free { 0 } else { 2usize.saturating_sub(moved_up) };

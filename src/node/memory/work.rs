@@ -23,7 +23,7 @@ impl Store {
     /// Like [`apply`](Self::apply). `hears` says whether a client receives the messages on its
     /// channel.
     pub fn apply_heard(&mut self, operation: &Operation, now: Duration, hears: &dyn Fn(&str) -> bool) -> Outcome {
-        // Only comparisons of ballots with the clock need microseconds.
+        // Only stamps, and comparisons of ballots with the clock, need microseconds.
         let (precise, now) = (now, millis(now));
         // A scan is no script, so it needs no record.
         if self.record.is_none() && !matches!(operation.verb(), Verb::Hello | Verb::Scan) {
@@ -69,7 +69,7 @@ impl Work<'_> {
         entry
     }
 
-    /// The bar of a name for this owner: only higher ballots are granted.
+    /// The bar of a name for this owner: a new ballot is granted only if it is higher.
     pub(super) fn bar(&mut self, name: &Name, owner: &str) -> u64 {
         let floor = self.floor();
         self.entry(name).fence_of(owner).max(floor)
@@ -143,7 +143,8 @@ impl Work<'_> {
         self.leave(name, &claim.owner);
     }
 
-    /// The refusal of a claim of permits if an owner holds the semaphore's gate or waits for it.
+    /// The refusal of a claim of permits if an owner holds the semaphore's gate or waits for it, or
+    /// if the gate's name is held as something else.
     fn refusal_at_gate(&mut self, claim: &Claim) -> Option<Outcome> {
         let (gate, now) = (claim.gate.as_ref()?, self.now);
         let (fence, entry) = (self.bar(gate, &claim.owner), self.entry(gate));
@@ -163,8 +164,8 @@ impl Work<'_> {
         let (now, floor, bar) = (self.now, self.floor(), self.bar(name, &claim.owner));
         let shared = Operation::is_shared(&claim.owner);
         let entry = self.entry(name);
-        // The lock of the writer that becomes this reader is over, even if other nodes still hold
-        // it.
+        // The lock of the writer that becomes this reader is over, even if the writer still has
+        // holds on nodes.
         if claim.follows > 0 && claim.follows <= entry.over {
             return Some(Outcome::Lost { holder: String::new() });
         }
@@ -173,13 +174,13 @@ impl Work<'_> {
         }
         let follows = shared && entry.is_followed_by(&claim.owner, now);
         match entry.kept(&claim.owner, now).filter(|_| !follows) {
-            // The floor can be above the ballot of a hold, if the node was synced after it granted
-            // the hold. A ballot up to the fence may have been withdrawn, unless it is the hold's
-            // own ballot.
+            // The floor can be above the hold's ballot: a sync may have raised the floor after the
+            // grant. A ballot up to the fence may have been withdrawn, unless it is the hold's own
+            // ballot.
             Some(Kept { owner, ballot, .. }) if owner == claim.owner => {
                 let late = claim.ballot < ballot || claim.ballot <= floor.max(entry.over);
                 let stale = late || claim.ballot <= entry.fence && claim.ballot != ballot;
-                // `ballot` may be above the fence: a hand-over to a reader does not raise the
+                // A reader's `ballot` may be above the fence: readers' ballots do not raise the
                 // fence.
                 stale.then_some(Outcome::Stale { fence: highest.max(bar).max(ballot) })
             }
@@ -190,15 +191,15 @@ impl Work<'_> {
         }
     }
 
-    /// The refusal if another owner holds the name, or comes first in the queue. A claim that waits
-    /// joins the queue.
+    /// The refusal if another owner holds the name, or comes first in the queue. The owner of a
+    /// claim that waits joins the queue.
     fn held(&mut self, claim: &Claim, name: &Name, bar: u64) -> Outcome {
         self.queue_up(claim);
         let (now, queued) = (self.now, self.place(claim, name));
         // A hand-over during this claim may have raised the fence.
         let fence = bar.max(self.entry(name).highest());
-        // A reader that asks may have to wait behind a writer that itself waits for other readers.
-        // So return the hold that keeps a writer out.
+        // A reader that claims may have to wait behind a writer that itself waits for other
+        // readers. So return the hold that keeps writers out.
         let (holder, kind, left) = match self.entry(name).kept("", now) {
             Some(Kept { owner, kind, left, .. }) => (owner.to_string(), kind, left),
             None => (String::new(), Kind::Lock, Duration::ZERO),
@@ -224,7 +225,7 @@ impl Work<'_> {
         outcome
     }
 
-    /// Extends the owner's hold; if the owner has none, gives it a new hold.
+    /// Extends the owner's hold. If the owner has no hold, gives it a new one.
     fn renew_one(&mut self, renewal: &Renew, name: &Name) {
         let (precise, mine) = (self.precise, self.is_of(name, &renewal.owner));
         let Renew { ref owner, kind, ttl, ballot, count, .. } = *renewal;
@@ -241,7 +242,7 @@ impl Work<'_> {
         }
     }
 
-    /// The holder that makes a renewal fail; empty if the lock is over.
+    /// The holder that makes a renewal fail; empty if the lock is over; `None` if neither is so.
     fn stranger(&mut self, renewal: &Renew, name: &Name) -> Option<String> {
         let (owner, now) = (&renewal.owner, self.now);
         let entry = self.entry(name);
@@ -316,8 +317,8 @@ impl Work<'_> {
         for name in revoke.names.iter() {
             self.entry(name).revoke(revoke.ballot, precise);
             self.note_fence(name);
-            // No owner is called "", so this finds the writer's hold, or else the hold of the last
-            // reader.
+            // No owner is called "". So this finds the writer's hold, or else the reader whose hold
+            // ends last.
             let kept = self.entry(name).kept("", now);
             longest = [longest, kept].into_iter().flatten().max_by_key(|kept| kept.left);
         }
@@ -331,7 +332,7 @@ impl Work<'_> {
     }
 
     pub(super) fn look(&self, name: &Name) -> Inspection {
-        // A copy, since an inspection must not create an entry.
+        // A copy, because an inspection must not create an entry.
         let mut entry = self.store.entries.get(name.key()).cloned().unwrap_or_default();
         let now = self.now;
         entry.expire(now);
@@ -360,7 +361,7 @@ impl Work<'_> {
         Inspection::held(holder.to_owned(), entry.readers.len(now), Some(left), bar).with_ballots(ballot, entry.over)
     }
 
-    /// Grants the name to a reader, and hands it to readers that have become first in the queue.
+    /// Grants the name to a reader, and hands it to readers that are now first in the queue.
     fn admit(&mut self, claim: &Claim, name: &Name) {
         self.read(name, &claim.owner, claim.ttl, claim.ballot);
         self.leave(name, &claim.owner);
