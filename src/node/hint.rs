@@ -12,10 +12,9 @@ use crate::rules::handover::Stamp;
 pub struct Hint {
     /// The waiter's owner, `{client}/{number}`.
     pub acquisition: Arc<str>,
-    /// The time until the waiter must ask again. It is zero if the hint is a hand-over, or if the
-    /// name is free but could not be handed over. Otherwise it ends when the waiter's last ask is H
-    /// / 2 ago; it is zero if this moment has passed. H is the time for which a hand-over to this
-    /// waiter lasts.
+    /// The time until the waiter should ask again: until H / 2 after its last ask, or zero if this
+    /// moment has passed. H is the time for which a hand-over to this waiter lasts. The time is
+    /// also zero if the hint is a hand-over, or if the name is free but could not be handed over.
     pub after: Duration,
     /// The hand-over, if the node granted the name to this waiter.
     pub granted: Option<HandedOver>,
@@ -108,8 +107,8 @@ pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
     /// Hints of node number `node` may have been lost: all waiters should ask again.
     fn missed(&self, node: usize);
 
-    /// A doubt of node number `node` has begun: the node restarted or forgot, or its clock was
-    /// stepped. Leases that rely on this node should be renewed.
+    /// The client has begun to doubt node number `node`: the node restarted or forgot, or its clock
+    /// was stepped. Leases that rely on this node should be renewed.
     fn doubted(&self, _node: usize) {}
 
     /// Node number `node` has a new connection, or lost its connection.

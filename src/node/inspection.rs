@@ -36,10 +36,11 @@ pub struct Inspection {
     pub ballot: u64,
     /// Locks with tokens up to this one are over: they were released or revoked.
     pub over: u64,
-    /// How much longer the hold lasts, by the node's clock. `None` if the name is free or the hold
-    /// never ends.
+    /// How much longer the hold lasts, by the node's clock. If readers hold the name, the time
+    /// until the last reader's hold ends. `None` if the name is free or the hold never ends.
     pub remaining: Option<Duration>,
-    /// The bar: the node grants only ballots above it.
+    /// The highest of the name's fence, the readers' fence and the node's floor. A new ballot above
+    /// it is high enough for the node.
     pub fence: u64,
     /// How many waiters are in the queue.
     pub waiting: u32,
@@ -94,7 +95,7 @@ impl Inspection {
         self
     }
 
-    /// Whether the name is still held by a revoked hold.
+    /// Whether the name's hold was revoked, and has not ended yet.
     #[must_use]
     pub const fn is_revoked(&self) -> bool {
         self.holder.is_some() && self.over > 0 && self.ballot <= self.over

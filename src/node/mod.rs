@@ -34,7 +34,7 @@ use crate::rules::known_nodes::{Known, MembershipState};
 /// An operation, and the receiver of its reply.
 #[derive(Debug)]
 pub struct Request {
-    /// The operation. It is shared, since all nodes get the same one.
+    /// The operation, which is shared because all nodes get the same one.
     pub operation: Arc<Operation>,
     /// The receiver of the reply.
     pub reply: ReplyTo,
@@ -54,7 +54,7 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
         requests.into_iter().for_each(|request| self.submit(request));
     }
 
-    /// Whether this node can push hints to this client now.
+    /// Whether this node can send hints to this client now.
     fn hints(&self) -> bool {
         false
     }
@@ -77,7 +77,8 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Sets whether this node's votes count from now on, by the lists in force.
+    /// Sets whether this node's votes count from now on, by the lists in force and by the ids of
+    /// records that clients have seen.
     fn judged(&self, _standing: MembershipState) {}
 
     /// Whether this node's votes on claims count now.
@@ -86,7 +87,7 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Sends all submitted operations, and then ends the connection. Operations that are submitted
-    /// after this call are refused.
+    /// after this call fail.
     fn close(&self) {}
 
     /// Sends this node's hints to `listener`, with `index` as the node's number. A node without
@@ -97,7 +98,7 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     /// call: observers also inspect the name without news.
     fn follow(&self, _name: &Name, _on: bool) {}
 
-    /// The node's state.
+    /// The node's state, and facts about its server.
     fn status(&self) -> NodeStatus;
 }
 

@@ -38,25 +38,28 @@ pub enum Outcome {
     },
     /// Claim: another owner holds one of the names, or a waiter comes before this claim.
     Held {
-        /// The other owner; empty if the name is free, and a waiter comes before this claim.
+        /// The other owner, or the waiter. Empty if the node does not say which waiter this is.
         holder: String,
         /// The kind of the other owner's hold.
         kind: Kind,
         /// How much longer the hold lasts, by the node's clock; `None` if the hold never ends.
         remaining: Option<Duration>,
-        /// The bar: a ballot must be above it to be granted.
+        /// The highest of the name's fence, the readers' fence and the node's floor. A ballot above
+        /// it is not too low.
         fence: u64,
         /// The claim's place in the queue, if the claim waits.
         queued: Option<Queued>,
     },
     /// Claim: the ballot is not above the bar, or is too low for the hold that this owner has.
     Stale {
-        /// The bar: the node may grant a ballot above it.
+        /// The owner's next ballot must be above this number.
         fence: u64,
     },
-    /// Claim: a name is held as the gate of a semaphore and claimed as a lock, or the reverse.
+    /// Claim: a name is held as the gate of a semaphore and claimed as something else, or the
+    /// reverse.
     Misused {
-        /// The index of the name in the claim. The gate of a claim of permits has the last index.
+        /// The index of the name in the claim. In a claim of permits, the gate comes after all
+        /// names.
         name: usize,
     },
     /// Renew: the owner held all names, and holds them for another ttl.
@@ -78,7 +81,7 @@ pub enum Outcome {
     },
     /// Release or withdraw: the node carried it out.
     Released {
-        /// How many of the operation's names the owner held until now.
+        /// On how many of the operation's names this ended the owner's hold.
         held: u32,
     },
     /// Revoke: the node carried it out.
@@ -95,8 +98,9 @@ pub enum Outcome {
     Inspected(Vec<Inspection>),
     /// Hello: the node's record, if it has one.
     Hello(Option<Record>),
-    /// Any operation except hello and scan: the node has no record, and carried nothing out. A
-    /// renewal also gets this if the node's record is not the one that this client knows.
+    /// Any operation except hello and scan: the node has no record, and carried nothing out. The
+    /// reply to a renewal also becomes this if the node's record is not the one that this client
+    /// knows.
     Forgot,
     /// Claim: no list is in force. Nothing was carried out.
     NoList,
@@ -171,27 +175,30 @@ impl fmt::Display for Outcome {
 /// Why there is no reply that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// There is no connection. Nothing was sent.
+    /// There is no connection, or the client's list is not in force on the node yet. Or the server
+    /// has restarted since a hello was made. Nothing was sent.
     Down,
-    /// The node's vote would not count now. Nothing was sent.
+    /// A claim: the node's vote would not count now. Nothing was sent.
     Quarantined,
-    /// The server must not take part: it is a replica, a cluster, or the same server as another
-    /// node. Nothing was sent.
+    /// The server must not take part: it is a replica, runs in cluster mode, or is the same server
+    /// as another node. Nothing was sent.
     Unfit,
-    /// The queue of operations is full. Nothing was sent.
+    /// The queue of operations is full, or the operation was queued too long. Nothing was sent.
     Overloaded,
     /// No reply came in time.
     Timeout,
     /// The connection ended before the reply.
     Closed,
     /// The node cannot carry out the operation now, but may be able to do so later: it loads its
-    /// data, a script blocks it, or it cannot persist.
+    /// data, a script blocks it, it cannot save its data, it has too few replicas, or it is out of
+    /// memory.
     Busy,
     /// The node replied with an error that another try would get too.
     Rejected,
     /// The reply has a form that none of this library's scripts returns.
     Garbled,
-    /// The node carried the operation out. But its reply is no vote, since the node is doubted.
+    /// The node carried the operation out. But its reply is no vote: the client doubts the node, or
+    /// the node's votes do not count now for another reason.
     Doubted,
 }
 
@@ -214,8 +221,8 @@ impl FaultKind {
     }
 }
 
-/// Why a node's reply is missing, does not count, or makes no sense. The node's vote is *unknown*
-/// in these cases: it counts neither for an owner nor against one.
+/// Why a node's reply is missing, does not count, or makes no sense. In these cases, the node votes
+/// neither for an owner nor against one.
 #[derive(Clone, Debug)]
 pub struct Fault {
     kind: FaultKind,
@@ -249,8 +256,8 @@ impl Fault {
         self.source.clone()
     }
 
-    /// Whether the node certainly carried nothing out. If this is false, the client must undo the
-    /// operation.
+    /// Whether the node certainly carried nothing out. If this is false, the client must withdraw a
+    /// claim.
     #[must_use]
     pub const fn nothing_ran(&self) -> bool {
         matches!(self.kind, FaultKind::Down | FaultKind::Quarantined | FaultKind::Unfit | FaultKind::Overloaded)

@@ -14,8 +14,8 @@ use crate::words;
 pub enum NodeState {
     /// The node's votes count.
     Up,
-    /// The node is connected, but its votes on claims do not count yet: it may have forgotten holds
-    /// or ended holds early.
+    /// The node is connected, but its votes on claims do not count yet. It may have forgotten holds
+    /// or ended holds early, or it forgot and is not synced yet.
     Quarantined {
         /// How much longer the quarantine lasts.
         left: Duration,
@@ -29,14 +29,14 @@ pub enum NodeState {
         /// Why the last attempt failed, or the last connection ended.
         why: String,
     },
-    /// The node's votes on claims do not count, since another list of nodes is in force. The node
-    /// renews and releases.
+    /// The node's votes on claims do not count, because another list of nodes is in force. The node
+    /// renews and releases locks.
     OtherList {
         /// How the other list differs from this client's list, and what to do.
         why: Arc<str>,
     },
     /// The node's name leads clients to two servers. The node renews and releases locks, but its
-    /// votes do not count.
+    /// votes on claims and renewals do not count.
     Twins {
         /// The evidence, and what to do.
         why: Arc<str>,
@@ -67,7 +67,7 @@ impl NodeState {
     }
 }
 
-/// The text for a node that is connected but not usable yet, since this client's list is not in
+/// The text for a node that is connected but not usable yet, because this client's list is not in
 /// force on the node.
 pub(crate) const UNLISTED: &str = "connected, and this client's list is not in force there yet";
 
@@ -109,7 +109,7 @@ pub struct NodeStatus {
     pub node: Arc<str>,
     /// The node's name in the list of nodes.
     pub name: Arc<str>,
-    /// Whether the node's votes count, and if not, why.
+    /// Whether the node's votes count, and why not.
     pub state: NodeState,
     /// The server's run id; `None` if there is no connection.
     pub run: Option<String>,
@@ -124,8 +124,8 @@ pub struct NodeStatus {
     /// Why the server cannot read the node's record; `None` if the record is readable. A server
     /// that cannot read the record grants nothing.
     pub unreadable: Option<String>,
-    /// The server's `maxmemory`, if the server evicts nothing and used more than this at the last
-    /// INFO: it then grants nothing. `None` otherwise.
+    /// The server's `maxmemory`, if the server evicts nothing and used more memory than this at the
+    /// last INFO. Such a server grants nothing. `None` otherwise.
     pub out_of_memory: Option<String>,
     /// Why the server cannot send hints to waiters of this client; `None` if it can. Without hints,
     /// waiting takes longer.

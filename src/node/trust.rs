@@ -5,10 +5,12 @@ use crate::rules::doubt::Trust;
 
 /// Returns the reply, or a fault in place of a vote that must not count.
 ///
-/// A doubted node may have lost another owner's hold before it granted this claim. The node holds
-/// the name for this owner now, so the client must withdraw the claim. `Extended` does not count
-/// shortly after a doubt began, since another round may still count a forgotten grant
-/// (docs/protocol.md, Doubted nodes).
+/// A grant does not count if the client doubts the node: the node may have lost another owner's
+/// hold before it granted this claim. It does not count either if the lists or ids of records keep
+/// the node from voting. But the node holds the name for this owner now, so the client must
+/// withdraw the claim. `Extended` does not count shortly after a doubt began, because another round
+/// may still count a forgotten grant (docs/protocol.md, Doubted nodes). It never counts from a node
+/// with two servers behind its name.
 ///
 /// # Errors
 /// The fault of the reply, or `Doubted`.
@@ -24,8 +26,8 @@ pub fn trusted(reply: Reply, trust: Trust) -> Reply {
     }
 }
 
-/// What a reply counts as if it shows another record id than this client knows of the node. The
-/// node may have forgotten its grants, so the reply to a renewal becomes `Forgot`.
+/// What a reply counts as if it shows another id of the record than this client knows. The node may
+/// have forgotten its grants, so `Extended` and `Healed` become `Forgot`.
 ///
 /// # Errors
 /// The fault of the reply. `Doubted` for a grant: the node has granted the claim, so the client

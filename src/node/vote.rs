@@ -1,4 +1,4 @@
-//! How a node's reply counts as a vote: granted, refused, stale, unknown or unsent.
+//! How a node's reply to a claim or a renewal counts as a vote.
 
 use super::reply::{Outcome, Reply};
 use crate::rules::ballot::LIMIT;
@@ -43,8 +43,8 @@ pub fn told(reply: &Reply) -> Option<u64> {
     }
 }
 
-/// Whether a ballot can be above this fence. It cannot if a corrupt fence is 2^53 - 1 or higher: a
-/// node with this fence cannot vote on the name.
+/// Whether a ballot can be above this fence. No ballot can be above 2^53 - 1. So a node with a
+/// corrupt fence, of 2^53 - 1 or higher, cannot vote on the name.
 const fn can_be_lifted(fence: u64) -> bool {
     fence < LIMIT - 1
 }

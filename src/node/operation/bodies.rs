@@ -1,4 +1,5 @@
-//! The arguments of each verb. Nodes round all durations to whole milliseconds.
+//! The arguments of each verb. Nodes get all durations in whole milliseconds, rounded down
+//! ([`Waiter::again`] is 1 ms at least).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ pub struct Claim {
     /// The hash of the client's list, which must be in force. If this is empty, the node checks no
     /// list.
     pub list: Arc<str>,
-    /// The owner that claims: one call of `acquire`. It is the same in all asks of this call.
+    /// The owner that claims: one acquisition. All asks of an acquisition have the same owner.
     pub owner: Arc<str>,
     /// The kind of the hold.
     pub kind: Kind,
@@ -28,16 +29,18 @@ pub struct Claim {
     /// For permits of a semaphore: the gate. The node refuses the claim if an owner holds the gate
     /// or waits for it.
     pub gate: Option<Name>,
-    /// The place that the owner takes or renews if the claim is refused; `None` if the claim does
-    /// not wait. Only a claim of one name can wait.
+    /// The place that the owner takes or renews if the claim is refused because of another owner;
+    /// `None` if the claim does not wait. Only a claim of one name can wait.
     pub waiter: Option<Waiter>,
-    /// If the name is free but a waiter comes before this claim, the node hands the name over with
-    /// the ballot `next`, which is above `ballot`. If `next` is 0, the claim overtakes all waiters.
+    /// The ballot of a hand-over. If the name is free but a waiter comes before this claim, the
+    /// node hands the name over with this ballot, which must be above `ballot`. If `next` is 0, the
+    /// claim overtakes all waiters.
     pub next: u64,
 }
 
 impl Claim {
-    /// The place in the queue that the owner takes if the claim is refused.
+    /// The place in the queue that the owner takes if the claim is refused because of another
+    /// owner.
     #[must_use]
     pub fn place(&self) -> Option<Waiter> {
         self.waiter.filter(|_| self.names.len() == 1)
@@ -88,13 +91,15 @@ pub struct Note {
     pub says: Arc<str>,
 }
 
-/// As a release: gives the names up, since the owner has ended. The owner's locks with tokens up to
-/// `token` are over, and it leaves the queues. Claims of this owner with ballots up to `ballot`
-/// that arrive after this are refused.
+/// As a release: gives the names up, because the owner has ended. The owner leaves the queues, and
+/// its locks with tokens up to `token` are over.
 ///
-/// As a withdrawal: takes back the owner's grants with ballots up to `ballot`. Claims with these
-/// ballots that arrive after this are refused. The owner goes on, and keeps its places in queues.
-/// If the node ends a hold of the owner, the owner takes `place` again.
+/// As a withdrawal: takes back the owner's grants with ballots up to `ballot`. The owner goes on,
+/// and keeps its places in queues. If the node ends a hold of the owner, the owner takes `place`
+/// again.
+///
+/// After either operation, the node refuses the owner's claims with ballots up to `ballot`.
+/// (Beside other readers, it may grant a reader's late claim.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     /// The names to free.
@@ -106,13 +111,13 @@ pub struct Release {
     pub ttl: Duration,
     /// The owner's token; 0 if the owner had none, or withdraws.
     pub token: u64,
-    /// The highest ballot that the owner has sent in an ask or received in a push. Pushes that are
-    /// no votes count too.
+    /// The highest ballot that the owner has sent in an ask or received in a push, even if the push
+    /// was no vote.
     pub ballot: u64,
     /// The ballot with which the node hands a freed name to a waiter; 0 for no hand-over.
     pub next: u64,
-    /// For a withdrawal: the place in the queue that the owner takes again if its hold ends, and
-    /// the kind of hold that it waits for. `None` if it takes no place.
+    /// For a withdrawal: the place in the queue that the owner takes again if the withdrawal ends
+    /// its hold, and the kind of hold that the owner waits for. `None` if it takes no place again.
     pub place: Option<(Kind, Waiter)>,
 }
 
@@ -127,13 +132,13 @@ impl Release {
 }
 
 /// From now on, the node renews no lock with a token up to `ballot`, and grants only higher
-/// ballots. It frees nothing: each hold ends by itself.
+/// ballots. A revocation frees nothing: each hold ends by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revoke {
     /// The names whose locks are revoked.
     pub names: Arc<[Name]>,
-    /// Locks with tokens up to this ballot are revoked. It is above every bar that nodes returned
-    /// to the client.
+    /// Locks with tokens up to this ballot are revoked. The ballot is above every bar that nodes
+    /// returned to the client.
     pub ballot: u64,
 }
 

@@ -21,7 +21,8 @@ pub struct Hello {
     /// The client's list.
     pub list: Arc<List>,
     /// If this hello makes the record: why the record counts as old at once; `None` if it does not.
-    /// For `FirstUse`, the node itself checks that no client can have used it before.
+    /// With `FirstUse`, the record counts as old only if the node finds that it cannot have
+    /// forgotten a lock.
     pub old: Option<OldAtOnce>,
     /// The id of the last record that this client saw on the node; `held` if this client never saw
     /// a record there, but holds a lock.
@@ -30,6 +31,6 @@ pub struct Hello {
     /// makes a record that counts as old at once, or if the hello's list is in force and `knew` is
     /// the record's id.
     pub sync: Option<u64>,
-    /// For each node's name, the id of the record that the client sees on that node.
+    /// For each node's name, the id of the record that the client saw last on that node.
     pub seen: Vec<(Arc<str>, Arc<str>)>,
 }

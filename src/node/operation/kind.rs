@@ -1,7 +1,8 @@
 //! The kind of a hold.
 
 /// The kind of a hold, which nodes store with the hold. If a name is held as a gate, nodes refuse
-/// claims of any other kind, and the reverse. A release removes a note unless the kind is `Lock`.
+/// claims of any other kind. If a name is held as anything else, they refuse claims of a gate. A
+/// release removes the holder's note unless the kind is `Lock`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A plain lock.
@@ -9,7 +10,7 @@ pub enum Kind {
     Lock,
     /// A lock that may have a note.
     Noted,
-    /// A hold for a period in which a task runs only once. It may have a note too.
+    /// A hold for a period in which a task runs only once. This hold may have a note.
     Once,
     /// The gate of a semaphore.
     Gate,

@@ -32,7 +32,7 @@ pub enum Operation {
     Release(Release),
     /// Take back the grants of an owner that continues.
     Withdraw(Release),
-    /// Read about the names, and write nothing.
+    /// Return the state of the names, and write nothing.
     Inspect(Arc<[Name]>),
     /// Renew no lock with a token up to a ballot from now on.
     Revoke(Revoke),

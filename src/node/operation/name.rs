@@ -21,8 +21,8 @@ pub(crate) fn record_key(prefix: &str) -> String {
 pub const MAX_NAME: usize = 1_024;
 
 impl Name {
-    /// The name `text` under the key prefix `prefix`: the keys `prefix{text}` and
-    /// `prefix{text}:queue`.
+    /// The name `text` under the key prefix `prefix`. Its keys are `prefix{text}` and keys with an
+    /// ending, such as `prefix{text}:queue`.
     ///
     /// # Errors
     /// `Config` for an empty name, for more than [`MAX_NAME`] bytes, and for a NUL character.
@@ -44,7 +44,7 @@ impl Name {
     }
 
     /// The name with this key; `None` if this is no key of a name. The first brace ends the prefix,
-    /// since no prefix contains a brace.
+    /// because no prefix contains a brace.
     pub(crate) fn of_key(key: &str) -> Option<Self> {
         let text = key.split_once('{')?.1.strip_suffix('}')?;
         Some(Self { text: text.into(), key: key.into() })

@@ -11,14 +11,14 @@ pub enum Verb {
     Release,
     /// Take back the grants of an owner that continues.
     Withdraw,
-    /// Renew no lock with a token up to a ballot from now on. No hold is freed: each expires by
-    /// itself.
+    /// Renew no lock with a token up to a ballot from now on. This frees no hold: each hold expires
+    /// by itself.
     Revoke,
-    /// Read about the names, and write nothing.
+    /// Return the state of the names, and write nothing.
     Inspect,
     /// Make, read and write the node's record.
     Hello,
-    /// Read a page of the names that the node knows. This is no script, but the command SCAN.
+    /// Read a page of the names that the node knows, by the command SCAN instead of a script.
     Scan,
 }
 

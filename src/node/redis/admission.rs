@@ -64,13 +64,13 @@ pub(super) struct Guest<'a> {
     pub(super) channel: Option<&'a str>,
     /// The time limit for the replies.
     pub(super) timeout: Duration,
-    /// The first hello reads the record. It names no process, since the reply to INFO has not come
-    /// yet.
+    /// The first hello reads the record. It names no process, because the reply to INFO has not
+    /// come yet.
     pub(super) hello: &'a Operation,
 }
 
 /// Sends the first commands of a new connection in one round trip. The subscription comes last:
-/// after a refused one, fred assigns replies to the wrong commands.
+/// after a refused subscription, fred assigns replies to the wrong commands.
 pub(super) async fn greet(
     connection: &dyn Connection,
     host: &Arc<dyn Host>,
@@ -92,7 +92,7 @@ pub(super) async fn greet(
     if let Err(fault) = named {
         tracing::debug!(%fault, "the connection could not be named");
     }
-    // Go on if SCRIPT LOAD is refused: EVAL stores a script on the server too.
+    // Go on if SCRIPT LOAD is refused: EVAL also stores a script on the server.
     if let Some(fault) = loaded.into_iter().filter_map(Result::err).find(|fault| fault.kind() != FaultKind::Rejected) {
         return Err(during("SCRIPT LOAD")(fault));
     }
@@ -145,7 +145,7 @@ pub(super) fn is_unknown_script(fault: &Fault) -> bool {
     fault.to_string().starts_with("NOSCRIPT")
 }
 
-/// Whether the server lacks a command, since its configuration has renamed or removed it.
+/// Whether the server lacks a command: its configuration has renamed or removed the command.
 fn lacks_a_command(fault: &Fault) -> bool {
     fault.to_string().starts_with("ERR unknown command")
 }

@@ -24,7 +24,7 @@ pub(super) fn advice(said: &str) -> String {
     }
 }
 
-/// The command in an error about an unknown command. The command's arguments are left out, since
+/// The command in an error about an unknown command. The command's arguments are left out, because
 /// they may contain a whole script or a password.
 fn unknown(said: &str) -> Option<&str> {
     let named = said.strip_prefix("ERR unknown command ")?;

@@ -1,5 +1,5 @@
-//! Delivers the replies to script calls. Decides which votes in them count, and notes the node's
-//! record and clock.
+//! Delivers the replies to script calls. Decides which votes in the replies count, and notes the
+//! node's record and clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) struct Answers {
     pub(super) generation: u64,
     /// How many commands in a row have timed out.
     timeouts: u32,
-    /// Whether messages that came before the last reply may have been handled after it.
+    /// Whether some messages that came before the last reply may still be unhandled.
     pub(super) overtook: bool,
 }
 

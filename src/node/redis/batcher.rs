@@ -1,7 +1,7 @@
 //! Makes script calls from the operations that are queued for a node, and delivers the replies.
 //!
-//! While fewer than [`FLIGHTS`] calls are in flight, queued operations are sent at once: a call
-//! waits neither for more operations nor for the replies to earlier calls. A queued operation stays
+//! While fewer than [`FLIGHTS`] commands are in flight, queued operations are sent at once. They do
+//! not wait for more operations, or for the replies to earlier calls. A queued operation stays
 //! queued even if its caller goes away.
 
 mod landing;
@@ -28,8 +28,8 @@ use crate::node::operation::Operation;
 use crate::node::reply::{Fault, FaultKind};
 use crate::rules::Tick;
 
-/// The most calls in flight. While there are so many, operations wait in the queue, so that the
-/// next calls carry more operations.
+/// While at least this many commands are in flight, operations wait in the queue, so that the next
+/// calls carry more operations.
 const FLIGHTS: usize = 16;
 
 /// Makes the calls of one connection.

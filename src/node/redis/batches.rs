@@ -39,9 +39,9 @@ fn noted(operation: &Operation) -> usize {
 }
 
 /// Groups jobs into calls of one script each. A job is put into the first call of its script that
-/// has room. But it is never put before a call with one of the job's names, so operations on one
-/// name keep their order. A job without names is put behind all earlier jobs, and later jobs are
-/// put behind it.
+/// has room. But a job is never put before a call that has one of the job's names, so operations on
+/// one name keep their order. A job without names is put behind all earlier jobs, and all later
+/// jobs are put behind this job.
 pub(super) fn batches<T>(jobs: impl IntoIterator<Item = T>, of: impl Fn(&T) -> &Arc<Operation>) -> Vec<Batch<T>> {
     let (mut batches, mut last, mut behind) = (Vec::<Batch<T>>::new(), HashMap::new(), 0);
     // For each script, the first call that may have room.

@@ -16,15 +16,15 @@ const NAMES: &str = "use fred or redis-rs";
 
 /// The client library that carries bytes to and from Redis nodes.
 ///
-/// Locks work the same over each transport, since this library itself manages connections,
+/// Locks work the same over each transport, because this library itself manages connections,
 /// timeouts, checks and batches. Clients that share locks may use different transports. All
 /// transports speak RESP3 with users, passwords and databases, over TCP, TLS (rustls with ring) and
 /// Unix sockets. Configurations call the transports `fred` and `redis-rs`.
 ///
 /// # Which transport to choose
 ///
-/// Choose [`Fred`](Self::Fred) unless a reason below applies. It needs no feature, and this library
-/// has used it for longer. Choose `RedisRs`, which needs the feature `redis-rs`, if:
+/// Choose [`Fred`](Self::Fred) unless a reason below applies. `Fred` needs no feature, and this
+/// library has used fred for longer. Choose `RedisRs`, which needs the feature `redis-rs`, if:
 ///
 /// * the client's CPU time or latency matters: each call wakes two tasks fewer than with fred
 ///   (`scripts/lab cost` measures both);

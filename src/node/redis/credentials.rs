@@ -48,7 +48,7 @@ pub type FetchingCredentials<'a> =
 /// The client calls [`fetch`](Self::fetch) before each connection to a node whose address has no
 /// password. Calls for several nodes may overlap. If a call fails, the node is down for this
 /// reason, and the client tries again after 25 ms to 2 s. A new login does not affect open
-/// connections, since servers check a login only once. [`PasswordFile`](crate::PasswordFile) is a
+/// connections, because servers check a login only once. [`PasswordFile`](crate::PasswordFile) is a
 /// provider.
 ///
 /// # Examples
@@ -95,7 +95,8 @@ impl Site {
     }
 
     /// Opens a connection with `open`. The arguments of `open` are the endpoint with its present
-    /// credentials, and the IP address to connect to (`None` for a Unix socket).
+    /// credentials, and the IP address to connect to (`None` for a Unix socket). `step` is the time
+    /// limit of each step before `open`.
     ///
     /// # Cancel safety
     /// As cancel safe as `open`.

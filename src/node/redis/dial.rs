@@ -35,13 +35,13 @@ type Found = Result<Vec<SocketAddr>, Fault>;
 /// Finds a server's address, and remembers the address that was used last.
 pub(super) struct Route {
     resolver: Resolver,
-    /// The last look-up. Only one look-up runs at a time, since its thread cannot be stopped.
+    /// The last look-up. Only one look-up runs at a time, because its thread cannot be stopped.
     lookup: Mutex<Option<Shared<BoxFuture<'static, Found>>>>,
     /// The address that was used last, and whether it worked.
     last: Mutex<Option<(SocketAddr, bool)>>,
 }
 
-/// A server's address. If several addresses were tried, also the connection that was opened.
+/// A server's address. If the host has several addresses, also the connection that was opened.
 #[derive(Debug)]
 pub(super) struct Reached {
     pub(super) address: SocketAddr,
@@ -88,7 +88,8 @@ impl Route {
         Ok(Some(reached))
     }
 
-    /// Notes whether this address worked. If it did, the next connection tries it first, else last.
+    /// Notes whether this address worked. The next connection tries an address that worked first,
+    /// and an address that failed last.
     pub(super) fn used(&self, address: SocketAddr, worked: bool) {
         *locked(&self.last) = Some((address, worked));
     }
@@ -136,7 +137,7 @@ fn look_up(resolver: Resolver, host: String, port: u16) -> Shared<BoxFuture<'sta
 const LIMIT: &str = "raise the limit of processes (ulimit -u, pids.max), or write the host's IP address";
 
 /// Connects to several addresses, and returns the first connection that opens. If an address
-/// refuses, or does not respond within its share of `step`, the next one is tried too.
+/// refuses, or does not respond within its share of `step`, the next address is tried too.
 async fn first(addresses: Vec<SocketAddr>, step: Duration) -> Result<Reached, Fault> {
     let share = SILENT.min(step / u32::try_from(addresses.len()).unwrap_or(u32::MAX));
     let accepts = async {
@@ -264,7 +265,7 @@ mod tests {
         }
     }
 
-    /// A port that does not respond, since its queue of new connections is full.
+    /// A port that does not respond, because its queue of new connections is full.
     async fn silent(port: u16) -> (TcpListener, Vec<TcpStream>) {
         let socket = TcpSocket::new_v4().unwrap();
         let address = (FIRST, port).into();

@@ -169,7 +169,7 @@ fn place(waiter: Option<Waiter>) -> [Argument<'static>; 3] {
     [integer(ticket), millis(lasts), integer(next_ask(again))]
 }
 
-/// The place that the owner of a withdrawal takes again, as one argument, since few withdrawals
+/// The place that the owner of a withdrawal takes again, as one argument, because few withdrawals
 /// have a place.
 fn place_again((kind, waiter): (Kind, Waiter)) -> String {
     let Waiter { ticket, lasts, again } = waiter;

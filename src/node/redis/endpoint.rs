@@ -32,16 +32,16 @@ pub struct Endpoint {
 
 const ENCODED: &str = "percent-encode special characters of user and password: / ? # @ : , are %2F %3F %23 %40 %3A %2C";
 const KNOWN: &str = "use redis://, rediss:// (TLS) or redis+unix://";
-/// Errors repeat only the schemes and parameters that are listed here, since any other text may be
-/// part of a password. A password that is not percent-encoded may contain `:` or `?`. And a list of
-/// addresses may have been split at a comma in a password, so that its `@` is missing.
+/// Errors repeat only the schemes and parameters that are listed here, because any other text may
+/// be part of a password. A password that is not percent-encoded may contain `:` or `?`. And a list
+/// of addresses may have been split at a comma in a password: then the part before it has no `@`.
 const SCHEMES: [&str; 10] =
     ["http", "https", "redis+tls", "rediss+tls", "redis-socket", "tcp", "tls", "unix", "valkey", "valkeys"];
 const PARAMETERS: [&str; 11] =
     ["ca", "cert", "database", "db", "key", "name", "password", "protocol", "server_name", "timeout", "username"];
 /// The parameters that only `rediss://` addresses may have.
 const TLS: [&str; 4] = ["ca", "cert", "key", "server_name"];
-/// The characters that must be encoded in names, since lists separate names by spaces.
+/// The characters that must be encoded in names, because lists separate names by spaces.
 const UNNAMED: &AsciiSet = &CONTROLS.add(b' ');
 
 impl Endpoint {

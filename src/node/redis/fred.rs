@@ -109,11 +109,11 @@ impl FredConnection {
         }
     }
 
-    /// Sends a PING after a SUBSCRIBE or UNSUBSCRIBE, since fred's own call returns before the
-    /// command is written. fred expects no reply to a SUBSCRIBE. So if the server refuses it, fred
-    /// assigns the error to the PING, and all later replies to the wrong commands. A server that
-    /// cannot save its files refuses the PING with MISCONF, but not the SUBSCRIBE. So MISCONF
-    /// counts as success.
+    /// Sends a PING after a SUBSCRIBE or UNSUBSCRIBE, because fred's own call returns before the
+    /// command is written. fred expects no reply to a SUBSCRIBE. So if the server refuses the
+    /// SUBSCRIBE, fred assigns the error to the PING, and all later replies to the wrong commands.
+    /// A server that cannot save its files refuses the PING with MISCONF, but not the SUBSCRIBE. So
+    /// MISCONF counts as success.
     fn with_ping(&self, command: impl Future<Output = Result<(), FredError>> + Send + 'static) -> Answer<()> {
         let ping = self.slots.call("PING", vec![]);
         let done = async move {
@@ -179,7 +179,7 @@ impl Connection for FredConnection {
 
 /// Runs an empty task on Tokio's pool of blocking threads at each probe, so that one thread never
 /// ends. (Idle threads end after 10 s.) fred needs such a thread to connect, even to an IP address.
-/// If the machine is at its limit of threads, none can be started, and fred would panic.
+/// At the machine's limit of threads, no thread can be started, and fred would panic.
 fn keep_a_thread() {
     let work = || drop(tokio::task::spawn_blocking(|| {}));
     if std::panic::catch_unwind(work).is_err() {
@@ -324,7 +324,7 @@ fn said(error: &FredError) -> String {
     .to_owned()
 }
 
-/// The same error in plain words, since programs may print it as the source of another error.
+/// The same error in plain words, because programs may print it as the source of another error.
 fn plainly(error: &FredError) -> FredError {
     FredError::new(error.kind().clone(), said(error))
 }

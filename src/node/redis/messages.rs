@@ -25,7 +25,7 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// Begins with a report that is due now, since messages that were published before this
+    /// Begins with a report that is due now, because messages that were published before this
     /// connection are lost.
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let missed = Some(shared.host.now());
@@ -67,7 +67,7 @@ impl Messages {
         sleep_until(&self.shared.host, self.missed.unwrap_or(Tick::NEVER)).await;
     }
 
-    /// Reports lost messages, or postpones this if the last report was less than `MISSED` ago.
+    /// Reports lost messages, or postpones the report if the last one was less than `MISSED` ago.
     pub(super) fn tell_missed(&mut self) {
         let now = self.shared.host.now();
         let next = self.shared.state().missed_next;

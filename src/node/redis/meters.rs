@@ -26,7 +26,7 @@ const fn operation(verb: Verb) -> usize {
 
 const fn reason(fault: FaultKind) -> usize {
     match fault {
-        // There was no connection, or the connection ended before the reply.
+        // There was no usable connection, or the connection ended before the reply.
         FaultKind::Down | FaultKind::Closed => 0,
         // The node's vote did not count, or would not have counted.
         FaultKind::Quarantined | FaultKind::Doubted => 1,
@@ -86,7 +86,7 @@ impl NodeMeters {
             let counter = |outcome: &'static str| {
                 metrics::counter!(NODE_OPERATIONS, labels(&[("operation", operation), ("outcome", outcome)]))
             };
-            // No node refuses a release.
+            // A node refuses no release. (The reply `forgot` confirms a release.)
             let refused = if operation == "release" { Counter::noop() } else { counter("refused") };
             Answers { ok: counter("ok"), refused, failed: counter("failed") }
         };

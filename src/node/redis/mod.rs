@@ -72,7 +72,7 @@ use news::Followed;
 use state::{Link, State};
 use transport::Dialer;
 
-/// How many operations may be queued for one node.
+/// How many jobs may be queued for one node.
 const QUEUE: usize = 4_096;
 
 /// The settings of a node, apart from its address.
@@ -82,13 +82,13 @@ pub(crate) struct Settings {
     pub(crate) quorum: SharedString,
     /// The time limit of one command.
     pub(crate) timeout: Duration,
-    /// The longest ttl. If this is zero, nodes are never quarantined.
+    /// The longest ttl of any lock. With zero, nodes are never quarantined.
     pub(crate) max_ttl: Duration,
     /// The client's list of nodes.
     pub(crate) list: Arc<List>,
-    /// The intent of a connection's first hello. It is `Look`, which changes nothing, since another
-    /// list may be in force on the node. `Put` is for a node without a quorum (`RedisNode::alone`),
-    /// whose votes always count.
+    /// The intent of a connection's first hello. In a quorum, it is `Look`, which changes nothing:
+    /// another list may be in force on the node. A node without a quorum (`RedisNode::alone`) has
+    /// `Put`: its votes always count.
     pub(crate) greets: Intent,
     /// By what fraction two clocks may run apart, such as 0.01.
     pub(crate) drift: f64,
@@ -141,7 +141,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first hello on a connection. This hello names no process, since the reply to INFO has
+    /// The first hello on a connection. This hello names no process, because the reply to INFO has
     /// not come yet.
     fn first_hello(&self) -> Operation {
         let intent = self.settings.greets;
@@ -158,8 +158,8 @@ impl Shared {
         })
     }
 
-    /// Notes that this node cannot send hints to waiters, so that these ask again after a pause.
-    /// Warns once for each node.
+    /// Notes that this node cannot send hints. Without hints, waiters ask again after pauses. Warns
+    /// once for each node.
     fn without_hints(&self, why: &str) {
         let mut state = self.state();
         state.hinting = false;
@@ -221,8 +221,9 @@ impl Shared {
         job.apart().for_each(|job| self.fail(job.request, fault.clone()));
     }
 
-    /// Reports a new doubt about this node to the listener, to the log and to the metrics. If the
-    /// log has told of the same event already (`is_told`), only the listener gets the report.
+    /// If a doubt about this node is new (`is_new`), reports it to the listener, to the log and to
+    /// the metrics. If the log reports the same event already (`is_told`), only the listener gets
+    /// the report.
     fn tell_doubt(&self, is_new: bool, is_told: bool) {
         if !is_new {
             return;
@@ -255,7 +256,7 @@ pub struct RedisNode {
 }
 
 impl RedisNode {
-    /// Starts to connect. Whenever a connection has ended, the node connects again by itself.
+    /// Starts to connect. When a connection has ended, the node connects again by itself.
     pub(crate) fn new(
         index: usize,
         name: Arc<str>,

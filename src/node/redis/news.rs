@@ -73,7 +73,7 @@ async fn listen(shared: &Shared, followed: &mut watch::Receiver<Followed>, heard
         follow(shared, &*connection, wanted.names, heard).await?;
         tokio::select! {
             biased;
-            // `changed` cannot fail, since its sender lives as long as `shared`.
+            // `changed` cannot fail, because its sender lives as long as `shared`.
             _ = followed.changed() => {}
             fault = happens(shared, &mut *connection, heard) => return Err(fault),
         }
@@ -92,7 +92,7 @@ async fn follow(shared: &Shared, connection: &dyn Connection, wanted: Names, hea
         in_time(&shared.host, until(), connection.subscribe(&channels(&new))).await?;
     }
     *heard = wanted;
-    // Report each new name once, since news may have been published before the subscription.
+    // Report each new name once, because news may have been published before the subscription.
     new.iter().for_each(|name| shared.settings.listener.news(shared.index, name));
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::rules::Tick;
 
 /// A timer that is this late shows that the process stood still.
 const LATE: Duration = Duration::from_millis(5);
-/// Extra time after the process stood still, to read the replies that came while it did.
+/// Extra time after the process stood still, to read the replies that have come meanwhile.
 const READS: Duration = Duration::from_millis(50);
 /// This many timeouts in a row end a connection.
 pub(super) const TIMEOUTS: u32 = 3;
@@ -41,7 +41,7 @@ impl Patience {
     }
 
     /// Ready if a command may have timed out. `first` is when the oldest command was sent. One
-    /// timer is enough, since no command times out before the oldest one.
+    /// timer is enough, because no command times out before the oldest one.
     pub(super) fn poll(&mut self, first: Option<Tick>, context: &mut Context<'_>) -> Poll<()> {
         if self.timer.is_none()
             && let Some(first) = first

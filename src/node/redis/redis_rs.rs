@@ -149,7 +149,7 @@ fn greeting(endpoint: &Endpoint) -> RedisConnectionInfo {
 /// limit, redis-rs would delay commands, and would not send those whose futures are dropped.
 const UNWRITTEN: usize = 64 << 20;
 
-/// Disables redis-rs' own timeouts, since their errors look like timeouts of the socket.
+/// Disables redis-rs' own timeouts, because their errors look like timeouts of the socket.
 fn config(pushes: &Arc<Pushes>) -> AsyncConnectionConfig {
     let pushes = pushes.clone();
     AsyncConnectionConfig::new()

@@ -100,8 +100,8 @@ impl Source {
     }
 }
 
-/// Removes comment lines and indentation, since each connection sends all scripts. This changes no
-/// string in a script, since no string spans several lines.
+/// Removes comment lines and indentation, because each connection sends all scripts. This changes
+/// no string in a script, because no string spans several lines.
 fn without_comments(script: &str) -> String {
     let code = script.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("--"));
     code.flat_map(|line| [line, "\n"]).collect()

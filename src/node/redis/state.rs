@@ -24,10 +24,11 @@ pub(super) struct State {
     pub(super) hinting: bool,
     /// Why hints failed for the first time; `None` if they never failed.
     pub(super) silent: Option<String>,
-    /// Whether a warning of a quarantine was logged whose end was not logged yet.
+    /// Whether the log has a warning of a quarantine, and does not report the end of this
+    /// quarantine yet.
     pub(super) warned: bool,
-    /// Whether the log says that the node lost the known record. A hello may show another record,
-    /// which is then the known one.
+    /// Whether the log says that the node lost the record that the client knows. This ends when a
+    /// hello shows a record, which then becomes the known one.
     pub(super) gone: bool,
     /// Whether a warning was logged that the server refuses subscriptions to news of names.
     pub(super) newsless: bool,
@@ -44,14 +45,15 @@ pub(super) struct State {
     /// When the last answered hello was sent.
     pub(super) greeted: Option<Tick>,
     /// When a reply showed that the answer to the last hello is out of date; `None` if no reply
-    /// did.
+    /// showed this.
     pub(super) stale: Option<Tick>,
     pub(super) renewals: Renewals,
     pub(super) probing: Probing,
 }
 
 /// The shortest ttl of the locks that are renewed on this node, and until when this ttl counts.
-/// Pauses between attempts to connect are at most a share of it, so that renewals come in time.
+/// Pauses between attempts to connect are at most a share of this ttl, so that renewals come in
+/// time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Renewals(Option<(Duration, Tick)>);
 
@@ -67,15 +69,16 @@ impl Renewals {
         }
     }
 
-    /// The longest pause between two attempts to connect. If no renewal was seen for as long as the
-    /// shortest ttl, the locks have ended, and the pause has no limit.
+    /// The longest pause between two attempts to connect. If no lock with the shortest ttl was
+    /// renewed for as long as this ttl, these locks have ended. Then the pause has no limit until
+    /// the next renewal.
     pub(super) fn longest_pause(&self, now: Tick) -> Duration {
         self.0.filter(|&(_, until)| now < until).map_or(Duration::MAX, |(ttl, _)| ttl / SHARE)
     }
 }
 
-/// How often the client probes the server with INFO, to check that it is still the same. The probes
-/// also keep the server from closing the connection as idle (its setting `timeout`).
+/// How often the client sends INFO as a probe, to check that the server is still the same. The
+/// probes also keep the server from closing the connection as idle (its setting `timeout`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probing {
     pub(super) interval: Duration,
@@ -178,7 +181,7 @@ impl State {
     }
 
     /// Stores the record from a hello that was sent at `sent` and answered at `received`. Returns
-    /// whether the node lost the record that was known until now, and the log says so already.
+    /// true if the node lost the record that was known until now, and the log says so already.
     pub(super) fn heard(&mut self, record: Option<&Record>, sent: Tick, received: Tick) -> bool {
         let known = self.guard.id().cloned();
         let is_lost = known.is_some() && known.as_ref() != record.map(|record| &record.id);
@@ -220,8 +223,8 @@ impl State {
             (Link::Up(_), _) if self.unreadable.is_some() => {
                 NodeState::Down { why: self.unreadable.clone().unwrap_or_default() }
             }
-            // This client never saw a record there. The next hello may make one that needs no
-            // quarantine.
+            // This client never saw a record on this node. The next hello may make a record that
+            // needs no quarantine.
             (Link::Up(_), _) if self.guard.record().is_none() && self.guard.id().is_none() => NodeState::Connecting,
             (Link::Up(_), _) => match self.memory(now) {
                 NodeState::Up => NodeState::Connecting,

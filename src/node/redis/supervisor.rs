@@ -23,7 +23,8 @@ use crate::rules::list::Record;
 
 /// Pauses between attempts to connect.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(50), max: Duration::from_secs(2) };
-/// After a connection that lasted this long, the client connects again without a pause.
+/// After an attempt to connect and its connection that together lasted this long, the client
+/// connects again without a pause.
 const STEADY: Duration = Duration::from_secs(5);
 /// If the server passed the checks and its connection lasted this long, the pauses begin at their
 /// minimum again. A server at its limit of clients may end each connection soon after the checks,
@@ -146,7 +147,8 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     let quarantined = state.guard.quarantined(now);
     let doubted = state.guard.take_news();
     let restarted = state.server.as_ref().is_some_and(|known| known.run_id != server.run_id);
-    // The next hello replaces a record of an earlier process. This is no other event.
+    // The next hello gives the record of an earlier process a new id. This is no second event, so
+    // the log must not report it again.
     let is_of_another = |record: &Option<Record>| record.as_ref().is_some_and(|record| !record.is_of(&server.process));
     let is_old = record.as_ref().map_or(restarted, is_of_another);
     state.gone |= is_old && (restarted || doubted || was_gone);

@@ -260,6 +260,6 @@ async fn offset_of_the_nodes_clock_is_known_from_its_first_reply_on() {
     let node = node(&Arc::default(), Arc::default());
     assert_eq!(node.clock_ahead(), None);
     until(&node, |state| *state == NodeState::Up).await;
-    // The node's clock showed 1 s, and the client's clock 1 ms, since the dial took 1 ms.
+    // The node's clock showed 1 s, and the client's clock 1 ms, because the dial took 1 ms.
     assert_eq!(node.clock_ahead(), Some(999_000));
 }

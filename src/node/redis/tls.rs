@@ -128,7 +128,9 @@ impl Tls {
         *self != Self::default()
     }
 
-    /// Returns these options, with the options of `others` in place of those that are not set here.
+    /// Returns these options. Each option that is not set here is copied from `others`. The
+    /// certificate and its key are copied only together. `and_system` is copied only if no
+    /// authorities are set here.
     pub(crate) fn or(&self, others: &Self) -> Self {
         let own = self.certificate.is_some() || self.key.is_some();
         let (certificate, key) = if own { (&self.certificate, &self.key) } else { (&others.certificate, &others.key) };
@@ -236,7 +238,7 @@ impl Default for Reading {
 }
 
 impl PartialEq for Reading {
-    /// All values are equal, since a `Reading` is not an option.
+    /// All values are equal, because a `Reading` is not an option.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -310,7 +312,7 @@ impl Pem {
     }
 }
 
-/// Reads only regular files, since a pipe cannot be read a second time.
+/// Reads only regular files, because a pipe cannot be read a second time.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let file = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !file.is_file() || file.len() > LONGEST {

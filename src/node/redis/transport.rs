@@ -64,7 +64,7 @@ pub trait Connection: fmt::Debug + Send + Sync + 'static {
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event>;
 }
 
-/// Polls an answer once, since fred and redis-rs queue a command at the first poll of its future.
+/// Polls an answer once, because fred and redis-rs queue a command at the first poll of its future.
 /// So commands are sent in the order in which `send` is called.
 pub(super) fn started<T: Send + 'static>(mut answer: Answer<T>) -> Answer<T> {
     // If the task's budget were used up, Tokio would report the queue as full. `unconstrained`

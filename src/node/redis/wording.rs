@@ -1,5 +1,5 @@
 //! Error texts for failed connections, for all transports. They are made from the debug text of I/O
-//! errors, since fred keeps only this text.
+//! errors, because fred keeps only this text.
 
 /// The reason if a connection's task or transport panicked.
 pub(super) const PANICKED: &str = "its connection panicked, which is a bug; please report it";

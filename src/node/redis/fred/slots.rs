@@ -94,7 +94,7 @@ async fn calls(client: Client, state: Arc<Mutex<State>>) {
     }
 }
 
-/// Takes the next call. Needs no waker, since `Slots::call` sets the state before the slot is
+/// Takes the next call. Needs no waker, because `Slots::call` sets the state before the slot is
 /// polled.
 fn asked(state: &Mutex<State>) -> Poll<(&'static str, Vec<FredValue>)> {
     let mut state = locked(state);

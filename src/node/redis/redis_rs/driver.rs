@@ -13,8 +13,8 @@ use tokio::task::coop::unconstrained;
 
 use super::socket::Log;
 
-/// The future that does a connection's work. To *drive* the connection is to poll this future. A
-/// task that has driven it is woken when there is more to do.
+/// Keeps the future that does a connection's work. A task *drives* the connection: it polls this
+/// future. A task that has driven the connection is woken when there is more to do.
 pub(super) struct Driver {
     /// `None` once the connection has ended.
     work: Mutex<Option<BoxFuture<'static, ()>>>,
@@ -32,8 +32,8 @@ impl Driver {
         Self { work: Mutex::new(Some(work)), waiting: Arc::default(), log }
     }
 
-    /// Writes and reads what the socket takes and has now. Returns whether the connection has
-    /// ended.
+    /// Writes as much as the socket accepts now, and reads what has come. Returns whether the
+    /// connection has ended.
     pub(super) fn drive(&self, waker: &Waker) -> bool {
         self.waiting.add(waker);
         let mut kept = self.work();

@@ -12,7 +12,7 @@ use crate::node::redis::endpoint::Endpoint;
 use crate::node::redis::wording::{STRANGER, TO_TLS};
 use crate::node::reply::{Fault, FaultKind};
 
-/// The fault of a server that did not accept HELLO or SELECT.
+/// The fault if the server did not accept HELLO or SELECT.
 pub(super) fn unusable(endpoint: &Endpoint, error: &RedisError, log: &Log) -> Fault {
     let plain = endpoint.speaks_plain_tcp();
     let message = match error.kind() {
@@ -32,8 +32,8 @@ fn ended(endpoint: &Endpoint, error: &RedisError, log: &Log) -> String {
     }
 }
 
-/// The text of the I/O error that caused `error`; `None` if this I/O error is not from the socket,
-/// but made by redis-rs.
+/// The text of the I/O error that caused `error`; `None` if there is none, or if redis-rs itself
+/// made the I/O error.
 fn reason(error: &RedisError, speaks_tls: bool) -> Option<String> {
     let error = error.source()?.downcast_ref::<io::Error>()?;
     let real = error.raw_os_error().is_some() || error.get_ref().is_some();

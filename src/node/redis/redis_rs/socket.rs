@@ -1,5 +1,5 @@
 //! The socket of a redis-rs connection. Its time limits and its TLS are the same as with fred. The
-//! socket stores why the connection ended, since redis-rs does not report the reason.
+//! socket stores why the connection ended, because redis-rs does not report the reason.
 
 use std::io;
 use std::pin::Pin;
@@ -22,11 +22,11 @@ use crate::node::redis::trouble::handshake;
 use crate::node::redis::wording::{STRANGER, plain};
 use crate::node::reply::{Fault, FaultKind};
 
-/// How many reads a connection makes in one turn. A server may send without end, and other tasks
-/// must get their turn.
+/// How many reads a connection makes in one turn: one poll of its work. A server may send without
+/// end, and other tasks must get their turn.
 const READS: u32 = 16;
 
-/// State that a socket shares with its connection.
+/// State that the socket and its `RedisRsConnection` share.
 #[derive(Debug)]
 pub(super) struct Log {
     /// How many reads are left in this turn.
@@ -49,7 +49,7 @@ impl Log {
     }
 
     /// Why the connection ended. If the socket stored no reason, redis-rs has ended the connection,
-    /// since it could not parse the server's bytes.
+    /// because it could not parse the server's bytes.
     pub(super) fn why(&self) -> String {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.clone().unwrap_or_else(|| STRANGER.to_owned())
@@ -71,8 +71,9 @@ impl Log {
     }
 }
 
-/// The text of an I/O error on an open connection. So the alert HandshakeFailure cannot mean a
-/// missing client certificate.
+/// The text of an I/O error. `speaks_tls` says that the error is of a TLS connection after its
+/// handshake. In such an error, the alert HandshakeFailure cannot mean a missing client
+/// certificate.
 pub(super) fn told(error: &io::Error, speaks_tls: bool) -> String {
     let debug = format!("{error:?}");
     if speaks_tls { handshake(&debug, true) } else { plain(&debug) }
@@ -93,8 +94,8 @@ enum Stream {
 }
 
 impl Socket {
-    /// Opens a socket. The TCP connection may take `step`. The TLS handshake has two round trips,
-    /// so it may take twice `step`.
+    /// Opens a socket. The TCP connection may take `step`. With TLS, reading the files may take
+    /// another `step`. The TLS handshake has two round trips, so it may take twice `step`.
     pub(super) async fn open(
         endpoint: &Endpoint,
         reached: Option<Reached>,
