@@ -16,8 +16,8 @@ use super::validity::MAX_ROUND;
 /// needed after that, the round fails.
 pub const LIFTS: usize = 3;
 
-/// The votes of one ask. In the client, these are shared with the tasks that receive replies and
-/// add votes. The model checker uses a plain [`ClaimTally`].
+/// The votes of one ask. In the client, the tasks that receive replies share these votes, and add
+/// to them. The model checker uses a plain [`ClaimTally`].
 pub trait Votes {
     /// The votes so far.
     fn tally(&self) -> ClaimTally;
@@ -32,7 +32,7 @@ impl Votes for ClaimTally {
 /// One ask: a claim that is sent to all nodes at once, with one ballot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ask<V> {
-    /// The time just before the first request was sent. So each node's ttl begins later than `t0`.
+    /// The time just before the first request was sent. So each node's hold begins later than `t0`.
     pub t0: Tick,
     /// The ballot of the ask.
     pub ballot: u64,
@@ -60,11 +60,12 @@ pub struct Acquisition<V> {
     withdrawn: u64,
     /// The asks of the last round.
     asks: Vec<Ask<V>>,
-    /// Whether the last round has failed, so that the next ask begins a new round.
+    /// Whether the last round has failed and was not withdrawn. If so, the next ask begins a new
+    /// round.
     waits: bool,
     /// Two sets of nodes, by the asks of the rounds before the last one, back to the last
     /// withdrawal. The first: the nodes that may have received one of these asks. The second: the
-    /// nodes that may hold the name because of one of them.
+    /// nodes that may hold the name because of one of these asks.
     before: (NodeSet, NodeSet),
     /// The highest ballot of all asks.
     highest: u64,
@@ -106,7 +107,7 @@ impl<V: Votes> Acquisition<V> {
     }
 
     /// Decides at `now` by the votes of the last ask and by the hand-overs. Returns `None` if more
-    /// votes are needed.
+    /// votes are needed, or if every ask is withdrawn.
     ///
     /// Checks at `now` that enough validity is left and that no vote is older than [`MAX_ROUND`]:
     /// the process may have been suspended after the last vote.
@@ -147,8 +148,8 @@ impl<V: Votes> Acquisition<V> {
     }
 
     /// Whether to ask with a higher ballot (lift) before the last ask has a verdict: see
-    /// [`ClaimTally::may_lift`]. Call this only if no node has pushed. If only one lift is left, it
-    /// waits for the verdict.
+    /// [`ClaimTally::may_lift`]. Call this only if no node has pushed. The last lift of a round
+    /// always waits for the verdict.
     #[must_use]
     pub fn may_lift_early(&self) -> bool {
         let liftable = |ask: &Ask<V>| {
@@ -209,10 +210,10 @@ impl<V: Votes> Acquisition<V> {
         self.highest
     }
 
-    /// Whether the failed round left only places in queues, or hand-overs after its last ask
-    /// (`handed_since`). If so, the owner does not withdraw, since a withdrawal would void pushes
-    /// that are still to come. Otherwise the owner withdraws, since a few nodes may hold the name
-    /// for it.
+    /// Whether the last ask of the failed round got no grant, and the owner has only places in
+    /// queues, or hand-overs after this ask (`handed_since`). If so, the owner does not withdraw: a
+    /// withdrawal would void pushes that are still to come. Otherwise, the owner withdraws, because
+    /// a few nodes may hold the name for it.
     #[must_use]
     pub fn only_waits(&self, handed: &Handovers, handed_since: bool) -> bool {
         let tally = self.asks.last().map(|ask| ask.votes.tally());
@@ -233,7 +234,7 @@ impl<V: Votes> Acquisition<V> {
         self.asks.last().map_or_else(NodeSet::default, |ask| ask.votes.tally().unheard())
     }
 
-    /// Records that all asks so far are withdrawn, and all grants with ballots up to `ballot`.
+    /// Records that all asks so far are withdrawn, and all votes with ballots up to `ballot`.
     pub fn withdraw(&mut self, ballot: u64) {
         self.asks.clear();
         self.before = (NodeSet::default(), NodeSet::default());

@@ -7,12 +7,12 @@ use std::time::Duration;
 /// exactly.
 pub const LIMIT: u64 = 1 << 53;
 
-/// Gives out ballots. Each is `max(highest recorded fence or ballot + 1, wall clock in
-/// microseconds)`.
+/// Gives out ballots. Each ballot is `max(highest recorded fence or ballot + 1, wall clock in
+/// microseconds)`, or higher if a node returned a higher fence to the acquisition.
 ///
-/// The wall clock only saves a round trip, since it is usually above all fences. If a fence is
+/// The wall clock only saves a round trip, because it is usually above all fences. If a fence is
 /// above the clock, a node answers `stale` with this fence, and the next ballot is above the fence.
-/// So the order of ballots never depends on the clock.
+/// So the order of tokens does not depend on the clock.
 ///
 /// A fence that is further than [`FAR`] ahead of the wall clock raises only the ballots of the
 /// acquisitions that received it. One corrupt fence must not raise the ballots of all names.
@@ -65,8 +65,8 @@ pub fn lifted(dealt: u64, told: u64) -> Option<u64> {
     Some(dealt.max(told.saturating_add(1))).filter(|&ballot| ballot < LIMIT)
 }
 
-/// The wall clock in microseconds. A clock beyond [`LIMIT`] (the year 2255) is wrong: this counts
-/// as 0.
+/// The wall clock in microseconds. A clock beyond [`LIMIT`] (the year 2255) is wrong, and counts as
+/// 0.
 fn believed(wall: Duration) -> u64 {
     Some(micros(wall)).filter(|&wall| wall < LIMIT).unwrap_or(0)
 }

@@ -1,7 +1,8 @@
 //! What the grants of an ask and the pushes of nodes decide together.
 //!
 //! Only votes with the same ballot are added up. A grant counts until the validity of its ask ends.
-//! Each push counts until an end of its own. The lock may be relied on until the first vote of the quorum ends.
+//! A push counts until its hand-over ends. The lock may be relied on until the first vote of the
+//! quorum ends.
 
 use std::time::Duration;
 
@@ -67,11 +68,11 @@ pub struct Won {
     pub deadline: Tick,
     /// How much validity must be left when the round is won.
     pub least: Duration,
-    /// The nodes that granted. For a set of names: the nodes that granted all names.
+    /// The nodes whose votes won. For a set of names: the nodes that voted for all names.
     pub granted: NodeSet,
-    /// The nodes that granted. For a set of names: the nodes that granted at least one name.
+    /// The nodes whose votes won. For a set of names: the nodes that voted for at least one name.
     pub backers: NodeSet,
-    /// The nodes that may hold the name because of any ask of this owner.
+    /// The nodes that may hold the name because of any ask of this owner or any push to it.
     pub may_hold: NodeSet,
 }
 
@@ -137,8 +138,8 @@ impl Combination<'_> {
     }
 
     /// Why no quorum is possible; `None` if a quorum is still possible. Nodes that called the
-    /// ballot stale, and votes with a lower ballot than others, count only for `Apart`: see
-    /// [`Sum`].
+    /// ballot stale, and votes with a lower ballot than other votes, count only for `Apart`: a new
+    /// ask may get these nodes.
     fn blocked(&self, votes: &[Counted]) -> Option<Sum> {
         let blocking = self.terms.size.blocking();
         let pushes: NodeSet = votes.iter().filter(|vote| vote.pushed).map(|vote| vote.node).collect();

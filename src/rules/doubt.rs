@@ -6,8 +6,9 @@
 //!
 //! A node that lost its memory may grant a name twice. A node whose clock was stepped may have
 //! ended a hold early. Neither of these nodes may vote on claims until all affected holds are over.
-//! So a node votes once its record is `max_ttl` old and its last doubt began at least `max_ttl`
-//! ago. This one rule covers a restart, FLUSHALL, an old data file and a failover.
+//! So a node votes once its record is 1.01 `max_ttl` old and its last doubt began at least 1.01
+//! `max_ttl` ago. (The 1 % is for clocks that run apart.) This one rule covers a restart, FLUSHALL,
+//! an old data file and a failover. A node that forgot must also be synced before it votes.
 //!
 //! Renewals may count earlier: a node that replies `extended` holds the name for its owner now. But
 //! `extended` must not count at once, because another client's round may still count a grant that
@@ -46,19 +47,19 @@ use super::tick::Tick;
 ///   trips of both replies.
 ///
 /// After any of these events, keep clients away from the node for `max_ttl`: stop the node, or
-/// close its port. After that time, no lock that the node forgot is still held. Storage that checks
-/// fencing tokens is safe in all these cases.
+/// close its port. By then, every lock that the node forgot has ended. Storage that checks fencing
+/// tokens is safe in all these cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Doubt {
-    /// The server is new, was restarted, or was replaced by another server.
+    /// The server is new, was restarted or promoted, or was replaced by another server.
     Restarted,
     /// The node forgot what it had granted: its keys were deleted, or an old state was loaded.
     Forgot,
     /// The node's clock was stepped.
     ClockStepped,
-    /// The node forgot locks, and all these locks have ended by now. But the node votes only after
-    /// it is synced: its fences must first be raised to the ballots that other nodes have granted.
+    /// The node may have forgotten locks, and all these locks have ended by now. But it votes only
+    /// after it is synced: its floor must first be raised to the ballots that other nodes granted.
     Unsynced,
 }
 
@@ -191,8 +192,9 @@ impl RestartGuard {
     }
 
     /// Checks the `id` of the record in a reply that was received at `now`. `id` is `None` if the
-    /// reply showed no record. Returns false if this client knows a record with another id. The
-    /// reply then counts as `forgot`.
+    /// reply showed no record. Returns false if this client has known a record of the node, and the
+    /// reply shows another state of the record than the last hello did. Then a renewal counts as
+    /// `forgot`, and a grant is no vote.
     pub fn showed(&mut self, id: Option<&str>, now: Tick) -> bool {
         let same = self.record.is_none() || self.record().map(|known| &*known.id) == id;
         if !same {
@@ -201,8 +203,8 @@ impl RestartGuard {
         same
     }
 
-    /// The node's record; `None` if its last answer to a hello showed none, or if no hello was
-    /// answered.
+    /// The node's record; `None` if the node's last answer to a hello showed no record, or if no
+    /// hello was answered.
     #[must_use]
     pub fn record(&self) -> Option<&Record> {
         self.record.as_ref().filter(|_| self.present)
@@ -231,8 +233,8 @@ impl RestartGuard {
             self.doubted = Some((why, wait));
             return;
         };
-        // A restart replaces the known reason, since the clock and the memory now belong to another
-        // process.
+        // A restart replaces the known reason, because the clock and the memory now belong to
+        // another process.
         let renames = known != Doubt::Unsynced && why == Doubt::Restarted;
         let why = if last.until > wait.until && !renames { known } else { why };
         self.doubted = Some((why, last.longer(wait)));

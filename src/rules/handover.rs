@@ -1,12 +1,12 @@
 //! The places of a waiter in the nodes' queues, and which pushes to this waiter are votes.
 //!
 //! A node that refuses a waiter's claim gives the waiter a place in its queue. Once the name is
-//! free, the node grants it to the waiter, and sends a push. The push answers the last claim of the
-//! waiter that the node has confirmed. The waiter cannot see how long the push took to arrive. But
-//! the node granted the name after that claim was sent. So the waiter counts the hold from the
-//! moment when it sent that claim. A withdrawal may give the waiter a place again, but no reply
-//! confirms this place. If the node pushes because of such a place, the push counts from the last
-//! confirmed claim, or not at all.
+//! free, the node grants the name to the waiter, and sends a push. The push answers the last claim
+//! of the waiter that the node has confirmed. The waiter cannot see how long the push took to
+//! arrive. But the node granted the name after that claim was sent. So the waiter counts the hold
+//! from the moment when it sent that claim. A withdrawal may give the waiter a place again, but no
+//! reply confirms this place. A push for such a place counts from the last confirmed claim. It does
+//! not count if the node has granted a claim after that confirmation.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ impl Stamp {
 /// How long a hand-over lasts: the ttl, but at most 3 s plus four round trips, and at most
 /// [`MAX_ROUND`].
 ///
-/// This is long enough for the push and the first renewal. It is no longer, because a waiter that
-/// has died keeps the name until the hand-over ends.
+/// This time is long enough for the push and the first renewal. It is not longer, because a waiter
+/// that has died keeps the name until the hand-over ends.
 #[must_use]
 pub fn lasts(ttl: Duration, drift: Drift, round_trip: Duration) -> Validity {
     let long = Duration::from_secs(3).saturating_add(round_trip.saturating_mul(4));
@@ -52,11 +52,11 @@ pub fn again(lasts: Duration, ttl: Duration, soon: bool) -> Duration {
     if soon { lasts / 4 } else { lasts.max(ttl / 3) }
 }
 
-/// How long a waiter pauses after the end of another owner's hold before it asks. `rank` is the
+/// When another owner's hold has ended, a waiter pauses for this time, and then asks. `rank` is the
 /// waiter's best place in any queue. The first two waiters ask at once. For each place behind the
-/// second, the pause is a quarter of a hand-over (`lasts`) longer. Without these pauses, all
-/// waiters would ask at the moment at which the hold ends by the last replies, even if the holder
-/// has renewed it since.
+/// second, the pause is a quarter of a hand-over (`lasts`) longer. A waiter knows the end of the
+/// hold only from its last replies, and the holder may have renewed the hold since. Without these
+/// pauses, all waiters would then ask at one moment.
 #[must_use]
 pub fn defers(lasts: Duration, rank: u32) -> Duration {
     (lasts / 4).saturating_mul(rank.saturating_sub(2))
@@ -149,9 +149,10 @@ impl Early {
 
 impl Handovers {
     /// Notes that a node refused a claim because of another owner. `registered` is the claim's
-    /// place in the queue. If `registered` is `None`, the claim does not wait, and an earlier place
-    /// stays. A push that the node sent before this answer becomes void. A push that the node sent
-    /// after this answer stays valid, even if this client has handled the push already.
+    /// place in the queue. A push that the node sent before this answer becomes void. A push that
+    /// the node sent after this answer stays valid, even if this client has handled the push
+    /// already. If `registered` is `None`, the claim does not wait: an earlier place stays, and all
+    /// pushes that this client has handled become void.
     pub fn refused(&mut self, node: usize, registered: Option<Registered>) {
         let Some(answer) = registered else {
             self.open.remove(node);
@@ -168,8 +169,9 @@ impl Handovers {
         }
     }
 
-    /// Notes that a node called a claim stale. The node's last push becomes void: the hold that it
-    /// reported may be over, or may have a higher ballot now. The owner's place in the queue stays.
+    /// Notes that a node called a claim stale. The node's last push becomes void: the hold that the
+    /// push reported may be over, or may have a higher ballot now. The owner's place in the queue
+    /// stays.
     pub fn stale(&mut self, node: usize) {
         if let Some(slot) = self.nodes.get_mut(node) {
             slot.vote = None;

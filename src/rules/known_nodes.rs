@@ -52,8 +52,9 @@ pub enum MembershipState {
         /// When the votes stop counting, unless a later hello is answered by then.
         until: Tick,
     },
-    /// Votes on claims do not count, but renewals do. Either another list is in force on this node,
-    /// or some node has a list in force with the name of this client's list and other content.
+    /// Votes on claims do not count, but votes on renewals do. Either another list is in force on
+    /// this node, or some node has a list in force with the name of this client's list and other
+    /// content.
     OtherList {
         /// When the other list lapses, if no client extends it.
         until: Tick,
@@ -83,7 +84,7 @@ pub struct Plan {
     /// The hellos to send now, each with the number of its node.
     pub hellos: Vec<(usize, Wanted)>,
     /// A message for people, if another list with the name of this client's list is in force on
-    /// some node. If so, the client acquires nothing, all its locks are lost, and no vote counts.
+    /// some node. If so, the client acquires nothing, and all its locks are lost.
     pub other_list: Option<Arc<str>>,
     /// When to plan again, if no node's state changes by then.
     pub due: Tick,
@@ -94,7 +95,8 @@ pub struct Plan {
 pub struct Wanted {
     /// How much the hello may change.
     pub intent: Intent,
-    /// Why a record that this hello makes counts as old at once. The node checks `FirstUse` itself.
+    /// Why a record that this hello makes counts as old at once; `None` if it does not. The node
+    /// itself checks `FirstUse`.
     pub old: Option<OldAtOnce>,
     /// The id of the last record that this client saw on the node; `held` if this client never saw
     /// a record there, but holds a lock.
@@ -129,8 +131,8 @@ struct Moment {
     holds: bool,
     /// Whether hellos write nothing.
     looks: bool,
-    /// Whether hellos may put the list in force, since all nodes were asked which list is in force
-    /// there.
+    /// Whether hellos may put the list in force. All nodes that answer must have shown first which
+    /// list is in force there.
     puts: bool,
 }
 
@@ -236,7 +238,8 @@ impl KnownNodes {
         tenth * 9 + tenth * spread / 1_024
     }
 
-    /// The shortest time after which the same hello is sent to the same node again.
+    /// The shortest time after which a hello with the same or a lower intent is sent to the same
+    /// node, unless it is the regular hello.
     fn pause(&self) -> Duration {
         self.list.every() / 20
     }

@@ -15,8 +15,8 @@ use super::tick::Tick;
 use super::validity::Validity;
 
 /// A lock that was handed over is renewed after this time, unless it has been released by then. A
-/// hand-over lasts for about 3 s, so most of it is left at the renewal. Work that takes less than
-/// this time needs no renewal. This saves the nodes a third of the requests.
+/// hand-over lasts for about 3 s, so most of it is left at the renewal. Shorter work needs no
+/// renewal, which saves the nodes a third of its requests.
 pub const SHORT_SECTION: Duration = Duration::from_millis(100);
 
 /// The state of a lease.
@@ -24,7 +24,7 @@ pub const SHORT_SECTION: Duration = Duration::from_millis(100);
 pub enum Phase {
     /// The lease is held, if its deadline has not passed.
     Held,
-    /// The holder released it.
+    /// The holder released the lease.
     Released,
     /// The lease is lost.
     Lost(LostReason),
@@ -209,7 +209,7 @@ impl LeaseState {
 
     /// Like [`first_renewal`](Self::first_renewal), for a lease that joins a session. Unless the
     /// lock was handed over, its first renewal is timed like a later one. It needs no wider spread
-    /// in time, since the renewals of sessions are already spread.
+    /// in time, because the renewals of sessions are already spread.
     #[must_use]
     pub fn joins(&self, won: &Won, pace: Pace<impl FnOnce() -> u64>) -> Option<Due> {
         self.soon(won, pace.round_trip).or_else(|| pace.next(won.t0, self.first_due()))

@@ -96,8 +96,8 @@ impl List {
         if self.max_ttl.is_zero() { EVERY } else { EVERY.min(self.max_ttl / 5) }
     }
 
-    /// A list stays in force for max_ttl and this time. Nodes keep a record id that a client
-    /// reported for this time, without max_ttl.
+    /// A list stays in force for max_ttl plus this time. Nodes keep the ids of records that clients
+    /// report for this time alone.
     #[must_use]
     pub fn spare(&self) -> Duration {
         self.every() * 3
@@ -140,11 +140,11 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 pub enum Intent {
     /// The hello writes nothing.
     Look,
-    /// The hello keeps the record up to date, and extends the list.
+    /// The hello keeps the record up to date, and extends the client's list if it is in force.
     Keep,
-    /// The hello also makes a record if there is none.
+    /// Like `Keep`. The hello also makes a record if there is none.
     Make,
-    /// The hello also puts the list in force if no list is in force.
+    /// Like `Make`. The hello also puts the list in force if no list is in force.
     Put,
 }
 
@@ -167,7 +167,8 @@ impl Intent {
 pub enum OldAtOnce {
     /// The operator declared, by `quorumlock init`, that the server was never used.
     Init,
-    /// No client can have used the server before, and it has been up for longer than max_ttl.
+    /// The server has been up for longer than 1.25 max_ttl, and the node cannot have forgotten a
+    /// lock. No client is known to have seen a record on the node.
     FirstUse,
 }
 
@@ -197,12 +198,13 @@ pub struct Record {
     pub process: Arc<str>,
     /// For how long the node has forgotten no grant, as far as the record shows.
     pub age: Duration,
-    /// An upper bound of all ballots that were granted, withdrawn, released or revoked on the node.
+    /// An upper bound of all ballots that were granted, renewed, withdrawn, released or revoked on
+    /// the node, except ballots more than a day ahead of the node's clock.
     pub high: u64,
     /// The node grants only ballots above this one, for any name.
     pub floor: u64,
     /// Whether the node never forgot its fences, or was synced. (To sync a node is to raise its
-    /// fences to the ballots that other nodes granted.)
+    /// floor to the ballots that other nodes granted.)
     pub synced: bool,
     /// Why the record counted as old at once; `None` if it did not.
     pub word: Option<OldAtOnce>,

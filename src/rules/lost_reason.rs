@@ -11,8 +11,8 @@ pub enum LostReason {
     /// The lock was revoked: [`revoke`](crate::Quorum::revoke),
     /// [`force_release`](crate::Quorum::force_release), or `quorumlock release --force`.
     Revoked,
-    /// Fewer nodes than a quorum hold the lock. The other nodes forgot the lock, or hold the name
-    /// for another owner.
+    /// Fewer nodes than a quorum hold the lock. The other nodes forgot the lock, ended it early
+    /// because their clocks were set forward, or hold the name for another owner.
     Forgotten,
     /// The lock was held for as long as [`max_hold`](crate::LockOptions::max_hold) allows.
     MaxHold,

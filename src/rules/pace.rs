@@ -15,7 +15,7 @@ pub const EARLY: Duration = Duration::from_millis(2);
 pub enum Due {
     /// Renew the whole session.
     Together(Tick),
-    /// Renew only the leases that are due: this lease cannot wait until the others are due too.
+    /// Renew only the leases that are due. This lease cannot wait until the other leases are due.
     Alone(Tick),
 }
 
@@ -67,7 +67,7 @@ impl<R: FnOnce() -> u64> Pace<R> {
 
     /// When to repeat a renewal that had no result. `failures` counts the renewals without a result
     /// just before this one. The pause is at most about half of the time that is left until
-    /// `deadline`, since no renewal helps after the deadline.
+    /// `deadline`, because no renewal helps after the deadline.
     pub(super) fn again(self, failures: u32, deadline: Tick) -> Due {
         let pause = self.backoff.pause(failures, self.round_trip, (self.random)());
         let left = deadline.since(self.from) / 2;

@@ -15,14 +15,14 @@ pub enum RenewVote {
     /// a vote for the lock.
     Extended,
     /// The name was free on the node, and the node stored it again for this owner. This helps the
-    /// *next* renewal. But it shows that the node had *not* held the name until now. (A node without
-    /// a record stored nothing, and its reply counts as `Healed`, too.)
+    /// *next* renewal. But it shows that the node had *not* held the name until now. (The reply
+    /// `forgot` counts as `Healed`, although a node without a record stored nothing.)
     Healed,
     /// The node holds the name for another owner.
     Lost,
     /// The lock was revoked: this node no longer renews a lock with this token.
     Revoked,
-    /// The node did not answer, gave no usable answer, or is in doubt: see
+    /// The node did not answer, gave no usable answer, or its `extended` does not count now: see
     /// [`RestartGuard::settled`](super::RestartGuard::settled).
     Unknown,
     /// The node certainly carried nothing out.
@@ -34,8 +34,8 @@ pub enum RenewVote {
 pub enum Renewal {
     /// A quorum extended: the deadline moves.
     Extended,
-    /// So many votes count against the lock that no quorum can have extended it: the lock is lost at
-    /// once.
+    /// So many votes count against the lock that no quorum can have extended it: the lock is lost
+    /// at once.
     Lost,
     /// The votes show neither: try again until the deadline.
     Unclear,
@@ -43,9 +43,9 @@ pub enum Renewal {
 
 /// The votes of one renewal.
 ///
-/// Three votes count *against* the lock: `RenewVote::Healed` and `RenewVote::Lost` (the node did not
-/// hold the name for this owner), and `RenewVote::Revoked`. If all other nodes together are fewer
-/// than a quorum, the lock is lost.
+/// Three kinds of votes count *against* the lock: `RenewVote::Healed` and `RenewVote::Lost` (the
+/// node did not hold the name for this owner), and `RenewVote::Revoked`. If all other nodes
+/// together are fewer than a quorum, the lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RenewalTally {
     size: Size,
@@ -84,7 +84,7 @@ impl RenewalTally {
     }
 
     /// The nodes that extended. For a set: the nodes that extended all its names. These may be
-    /// fewer than a quorum, since each name has a quorum of its own.
+    /// fewer than a quorum, because each name has a quorum of its own.
     #[must_use]
     pub const fn extended(&self) -> NodeSet {
         self.extended
@@ -163,8 +163,8 @@ pub fn due(t0: Tick, validity: Validity) -> Tick {
     t0 + validity.length() / 3
 }
 
-/// Spreads renewals in time. Leases that began together are not all renewed at one moment, but some
-/// of them are, so that these share calls.
+/// Spreads renewals in time. Leases that began together are renewed at several moments. Leases that
+/// are renewed at the same moment share calls.
 ///
 /// A renewal is sent earlier than it is due: a random time is subtracted, and the result is rounded
 /// down to a moment on a grid. All leases of this process with about the same ttl share the grid.

@@ -1,5 +1,5 @@
-//! The leases of one session, which are called its parts. They are renewed together and lost
-//! together.
+//! The leases of one session, which are called its parts. They are lost together, and usually
+//! renewed together.
 //!
 //! This is a pure state machine, like [`LeaseState`].
 
@@ -47,7 +47,7 @@ pub struct Sent {
     narrowed: u32,
 }
 
-/// Two moments: for which the timers of a session are set, or to which they must be set.
+/// The moments for which the two timers of a session are set, or must be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timers {
     /// The next renewal.
@@ -207,8 +207,8 @@ impl SessionState {
     }
 
     /// Takes the renewals to send at `now`. If a part is due with [`Due::Together`], these are the
-    /// renewals of all parts, so that all are sent at one moment. Otherwise, these are the renewals
-    /// of the parts that are due.
+    /// renewals of all parts for which a renewal is planned, so that they are sent at one moment.
+    /// Otherwise, these are the renewals of the parts that are due.
     pub fn renew(&mut self, now: Tick) -> Vec<Sent> {
         let parts: Vec<_> = self.goes(now).collect();
         parts.iter().for_each(|&part| self.set(part, None));
@@ -217,7 +217,8 @@ impl SessionState {
         parts.into_iter().filter_map(sent).collect()
     }
 
-    /// The parts to renew at `now`, except that some of them may not be renewed any more.
+    /// The parts whose renewals are to be sent at `now`. Some of these parts may no longer be
+    /// renewed.
     pub fn goes(&self, now: Tick) -> impl Iterator<Item = u64> {
         let due = self.dues.range(..=(now, u64::MAX));
         let together = |part| self.parts.get(part).is_some_and(|part| matches!(part.due, Some(Due::Together(_))));
@@ -271,7 +272,7 @@ impl SessionState {
     }
 
     /// Notes that these nodes are in doubt. If a lease has votes of these nodes, and its other
-    /// votes are no quorum, it becomes due now.
+    /// votes are no quorum, the lease becomes due now.
     pub fn doubted(&mut self, nodes: NodeSet, auto_renew: bool, now: Tick) {
         let doubted = |(&number, part): (&u64, &mut Part)| Some((number, part.tenure.doubted(nodes, auto_renew, now)?));
         let dues: Vec<_> = self.parts.iter_mut().filter_map(doubted).collect();

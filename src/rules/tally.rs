@@ -1,5 +1,5 @@
 //! Counts votes, and says whether a quorum has granted or is out of reach. The decision about a
-//! round is in acquisition.rs, since it also depends on the time.
+//! round is in acquisition.rs, because it also depends on the time.
 
 use super::node_set::NodeSet;
 
@@ -38,14 +38,17 @@ impl Size {
 pub enum Vote {
     /// The node holds the name for this owner.
     Granted,
-    /// The node refused: another owner holds the name there.
+    /// The node refused, and would refuse any ballot. Usually, another owner holds the name there,
+    /// or comes first in the queue. It is also possible that the name is held as a gate and claimed
+    /// as something else (or the reverse), or that a writer that becomes a reader has ended.
     Refused,
     /// The node refused this ballot, and may grant a higher one. The bar of the node is not below
     /// the ballot, or the node holds the name for this owner with a higher ballot.
     Stale,
     /// The node did not answer, or gave no usable answer. It may have granted.
     Unknown,
-    /// The node certainly carried nothing out: there is no connection, or the node may not vote.
+    /// The node certainly carried nothing out. For example, there is no connection, or the node may
+    /// not vote.
     Unsent,
 }
 
@@ -66,7 +69,7 @@ pub enum Cause {
     /// A quorum of nodes answered: another owner holds the name, or the votes were split.
     Contended,
     /// So many nodes cannot vote, or did not vote in time, that fewer nodes than a quorum can have
-    /// answered.
+    /// answered. Or a quorum granted, but the grants came too late or did not count.
     Unavailable,
     /// Too few nodes have answered so far to tell `Contended` from `Unavailable`.
     Undecided,
@@ -91,7 +94,7 @@ impl ClaimTally {
         Self { size, granted: none, refused: none, stale: none, unknown: none, unsent: none }
     }
 
-    /// Counts a node's vote. It replaces an earlier vote of the same node.
+    /// Counts a node's vote. This vote replaces an earlier vote of the same node.
     pub const fn count(&mut self, node: usize, vote: Vote) {
         self.forget(node);
         match vote {
@@ -123,7 +126,7 @@ impl ClaimTally {
         self.stale
     }
 
-    /// The nodes that refused because of another owner.
+    /// The nodes whose vote is `Refused`.
     #[must_use]
     pub const fn refused(&self) -> NodeSet {
         self.refused
@@ -135,9 +138,9 @@ impl ClaimTally {
         NodeSet::first(self.size.nodes()).without(self.unsent)
     }
 
-    /// The nodes that may have received the claim, except those that refused it because of another
-    /// owner. A node that called the ballot stale may have handed the name over to this owner with
-    /// a higher ballot.
+    /// The nodes that may have received the claim, except those whose vote is `Refused`. A node
+    /// that called the ballot stale may have handed the name over to this owner with a higher
+    /// ballot.
     #[must_use]
     pub const fn may_hold(&self) -> NodeSet {
         self.sent().without(self.refused)
@@ -150,7 +153,8 @@ impl ClaimTally {
         NodeSet::first(self.size.nodes()).without(heard)
     }
 
-    /// The verdict; `None` while a later vote can still change it.
+    /// The verdict; `None` if the votes decide nothing yet. Later votes can turn `Stale` into
+    /// `Failed`, and change no other verdict.
     #[must_use]
     pub const fn verdict(&self) -> Option<Verdict> {
         let against = self.refused.len() + self.silent();
@@ -205,8 +209,8 @@ impl ClaimTally {
         }
     }
 
-    /// Whether the round was split: some nodes granted, some refused because of another owner, and
-    /// neither were a quorum.
+    /// Whether the round was split: some nodes granted, some refused, and neither the granting
+    /// nodes nor the refusing nodes were a quorum.
     #[must_use]
     pub const fn is_split(&self) -> bool {
         let (granted, refused, quorum) = (self.granted.len(), self.refused.len(), self.size.quorum());
@@ -220,7 +224,7 @@ impl ClaimTally {
 pub enum Freed {
     /// A quorum held the name for this owner until now.
     Held,
-    /// Whether a quorum held the name depends on nodes that did not answer.
+    /// It depends on nodes that did not answer whether a quorum held the name.
     Unknown,
     /// No quorum held the name for this owner any more.
     Gone,
@@ -274,7 +278,7 @@ impl ReleaseTally {
         } else if self.gone >= self.size.blocking() {
             Some(Freed::Gone)
         } else if self.held + open < self.size.quorum() && self.gone + open < self.size.blocking() {
-            // Whether a quorum held the name depends on nodes that did not answer.
+            // It depends on nodes that did not answer whether a quorum held the name.
             Some(Freed::Unknown)
         } else {
             None

@@ -57,7 +57,7 @@ impl Validity {
     }
 
     /// The validity of another ttl. For a longer ttl, the drift grows in proportion. For a shorter
-    /// ttl, it stays the same.
+    /// ttl, the drift stays the same.
     #[must_use]
     pub fn lasting(self, ttl: Duration) -> Self {
         let share = if ttl > self.ttl { ttl.as_secs_f64() / self.ttl.as_secs_f64() } else { 1.0 };

@@ -5,17 +5,17 @@ use std::time::Duration;
 use super::backoff::share;
 
 /// How long a waiter waits for a quorum of pushes after the first push. If the quorum is still
-/// missing, the waiter asks with the pushed ballot. The time is two round trips, and doubles with
-/// each failed round in a row.
+/// missing, the waiter asks with the pushed ballot. The time is two round trips, and at least 5 ms.
+/// It doubles with each failed round in a row, up to 5 s.
 #[must_use]
 pub fn gathering(round_trip: Duration, failures: u32) -> Duration {
     let base = round_trip.saturating_mul(2).max(Duration::from_millis(5));
     base.saturating_mul(1 << failures.min(12)).min(Duration::from_secs(5))
 }
 
-/// How long a waiter pauses after a withdrawal: two to four round trips at random, which double
-/// with each failed round in a row. Without the random part, two waiters could take nodes from each
-/// other for ever. `random` must be evenly distributed.
+/// How long a waiter pauses after a withdrawal: at random, one to two times the time of
+/// [`gathering`]. Without the random part, two waiters could take nodes from each other for ever.
+/// `random` must be evenly distributed.
 #[must_use]
 pub fn pause(round_trip: Duration, failures: u32, random: u64) -> Duration {
     let least = gathering(round_trip, failures);

@@ -31,6 +31,7 @@ pub struct Hello {
     /// makes a record that counts as old at once, or if the hello's list is in force and `knew` is
     /// the record's id.
     pub sync: Option<u64>,
-    /// For each node's name, the id of the record that the client saw last on that node.
+    /// The records that this client has read lately, on all nodes: each with the node's name and
+    /// the record's id.
     pub seen: Vec<(Arc<str>, Arc<str>)>,
 }

@@ -79,8 +79,8 @@ impl Offset {
         self.low <= other.high && other.low <= self.high
     }
 
-    /// Narrows the bounds, since the clock also showed `time` at some moment before `received`.
-    /// `None` if the clock cannot have shown `time` within these bounds.
+    /// Narrows the bounds, because the clock showed `time` at some moment before `received`. `None`
+    /// if the clock cannot have shown `time` within these bounds.
     fn at_least(self, time: Duration, received: Tick) -> Option<Self> {
         let low = self.low.max(micros(time) - micros(received.since_origin()));
         (low <= self.high).then_some(Self { low, ..self })

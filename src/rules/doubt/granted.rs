@@ -6,7 +6,7 @@ use super::clock::micros;
 use crate::rules::tick::Tick;
 
 /// Ballots that are further ahead of TIME than this are ignored here. Nodes do not raise `high` to
-/// a ballot more than a day ahead. This limit is lower, since the client does not know TIME
+/// a ballot more than a day ahead. This limit is lower, because the client does not know TIME
 /// exactly.
 const NEAR: Duration = Duration::from_secs(23 * 3_600);
 

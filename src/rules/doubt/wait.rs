@@ -7,8 +7,8 @@ use crate::rules::list::Record;
 use crate::rules::tick::Tick;
 use crate::rules::validity::MAX_ROUND;
 
-/// If too few other nodes have a `high` that is sure, a node is synced without them this long after
-/// the end of its quarantine.
+/// If too few synced nodes answer, a node that forgot is synced to the `high` of other nodes, this
+/// long after the end of its quarantine.
 pub(in crate::rules) const LATE: Duration = Duration::from_secs(2);
 /// The shortest wait that is reported for an unsynced node, because a hello must sync it before it
 /// votes.
@@ -16,7 +16,7 @@ pub(super) const SOON: Duration = Duration::from_secs(1);
 
 impl RestartGuard {
     /// The shortest time until the node may vote on claims, and why it may not vote now; `None` if
-    /// it may.
+    /// it may vote.
     #[must_use]
     pub fn quarantined(&self, now: Tick) -> Option<(Duration, Doubt)> {
         if self.max_ttl.is_zero() {

@@ -1,5 +1,5 @@
-//! Fence sync raises the fences of a node that forgot them. This file chooses the ballot to which
-//! they are raised.
+//! Fence sync: a node that forgot its fences gets a floor that replaces them. This file chooses the
+//! ballot of this floor.
 
 use super::{Known, KnownNodes};
 use crate::rules::doubt::LATE;
@@ -12,8 +12,9 @@ impl KnownNodes {
     /// The node lost its fences, which keep tokens growing. But a quorum granted each token. So of
     /// any N - quorum + 1 other nodes that are synced, at least one has a `high` of at least the
     /// token. The client must ask these nodes after `settles_at`: from then on, no round can count
-    /// a forgotten grant. If too few of these nodes answer by [`LATE`] after the quarantine, but the
-    /// node and others are a quorum, the client syncs to the highest `high` of these others.
+    /// a forgotten grant. It may happen that too few of these nodes answer by [`LATE`] after the
+    /// quarantine, but the node and the others that answer are a quorum. Then the client syncs the
+    /// node to the highest `high` of these others, synced or not.
     pub(super) fn sync(&self, number: usize, now: Tick) -> Option<u64> {
         let pupil = self.nodes[number].answer()?;
         pupil.record.as_ref().filter(|record| !record.synced && record.is_of(&pupil.process))?;

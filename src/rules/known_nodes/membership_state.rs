@@ -10,9 +10,9 @@ use crate::rules::list::{Record, Sighting};
 use crate::rules::tick::Tick;
 
 impl KnownNodes {
-    /// Whether a node's votes count. No node's votes count while another list with this list's name
-    /// is in force anywhere: a client of the other list may hold the lock that this client would
-    /// acquire.
+    /// Whether a node's votes count. No node's votes on claims count while another list with this
+    /// list's name is in force anywhere: a client of the other list may hold the lock that this
+    /// client would acquire.
     pub(super) fn standing(&self, number: usize, now: Tick) -> MembershipState {
         let node = &self.nodes[number];
         let Some(known) = node.answer() else { return MembershipState::Unknown };

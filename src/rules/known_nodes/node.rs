@@ -35,7 +35,8 @@ impl Other {
 pub(super) struct Node {
     pub(super) name: Arc<str>,
     known: Option<Known>,
-    /// The id of the last record that this client saw on this node, over any connection.
+    /// The id of the last record that this client saw on this node, over any connection. Stays the
+    /// same while the node shows another record that counts as old at once: see `heard`.
     pub(super) id: Option<Arc<str>>,
     other: Option<Other>,
     /// When the first hello that is still unanswered was sent.
@@ -87,7 +88,7 @@ impl Node {
     }
 
     /// The other list in force on the node. If a doubted node shows no other list, it may have
-    /// forgotten one. So an other list that this client knew there stays until it lapses.
+    /// forgotten one. So the other list that this client knew there stays until that list lapses.
     fn meets(&self, list: &List, now: Tick) -> Option<Other> {
         let in_force = self.record().and_then(|record| record.in_force.as_ref());
         match in_force.filter(|in_force| in_force.hash != *list.hash()) {
@@ -162,7 +163,7 @@ impl Node {
         self.answer().is_some() && self.record().is_none_or(|record| record.in_force.is_none())
     }
 
-    /// The other list in force on the node, unless this list has lapsed by `now`.
+    /// The other list in force on the node, unless the other list has lapsed by `now`.
     pub(super) fn other(&self, now: Tick) -> Option<&Other> {
         self.other.as_ref().filter(|other| now < other.until)
     }
@@ -188,8 +189,9 @@ impl Node {
         known.stale || ended || (!looks && (replaced || lapses || self.is_to_be_taken_back()))
     }
 
-    /// Whether to send a hello now. A hello follows another one only after its answer, or after
-    /// `patience`. A hello with the same or a lower intent follows only after a pause.
+    /// Whether to send a hello now. A hello follows another one only after the answer to that one,
+    /// or after `patience`. A hello with the same or a lower intent follows only after a pause,
+    /// unless it is the regular hello.
     pub(super) fn is_due(&self, intent: Intent, urgent: bool, patience: Duration, now: Tick) -> bool {
         let free = self.answer().is_some() && self.sent.is_none_or(|sent| now >= sent + patience);
         let (last, again) = self.last;
@@ -207,7 +209,7 @@ impl Node {
     }
 
     /// Notes that the last hello failed. With each failure in a row, the pause before the next
-    /// hello doubles.
+    /// hello doubles, up to `longest`.
     pub(super) fn failed(&mut self, now: Tick, pause: Duration, longest: Duration) {
         let wait = longest.min(pause * (1 << self.failures.min(8)));
         self.failures = self.failures.saturating_add(1);
