@@ -47,8 +47,8 @@ local function stale(seen, bar)
   return {'stale', bar}
 end
 
--- The refusal of name number i; nil or false if this name can be granted. If a waiting claim is
--- refused because of another owner, it joins the queue.
+-- The refusal of name number i; nil or false if this name can be granted. If a claim that waits is
+-- refused because of another owner, its owner joins the queue.
 local function refusal(seen, i, follows)
   local it = seen[i]
   if follows > 0 and follows <= it.over then return {'lost', ''} end

@@ -12,8 +12,8 @@
 --         'error' and the error's text.
 
 local KEEP, PERIOD = 105000, 35000
--- In us. A ballot that is more than FAR ahead of TIME comes from a broken clock, and must not raise
--- the floor. To save writes, `high` is raised up to AHEAD too far.
+-- FAR and AHEAD are in us. A ballot that is more than FAR ahead of TIME comes from a broken clock,
+-- and must not raise the floor. To save writes, `high` is raised up to AHEAD too far.
 local FAR, AHEAD = 86400000000, 250000
 
 local call, try, format, match = redis.call, redis.pcall, string.format, string.match
@@ -39,8 +39,8 @@ local function digits(number)
 end
 
 -- Once a PERIOD, copies `mid` to `floor` and `high` to `mid`, so that floor <= mid <= high. If two
--- periods have passed since the last copy, `floor` and `mid` both become `high`. They also do so if
--- the clock was set back; then `high` is first cut to FAR ahead of TIME.
+-- periods have passed since the last copy, `floor` and `mid` both become `high`. The same happens
+-- if the clock was set back. In this case, `high` is first cut to FAR ahead of TIME.
 local function rotate()
   if now >= rotated and now < rotated + PERIOD then return end
   if now < rotated then high = min(high, micros + FAR) end

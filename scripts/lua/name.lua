@@ -46,10 +46,10 @@ local function free(it)
   it.ends, it.owner = 0, nil
 end
 
--- Stores the fences of a name, and the fields that follow `it`. The key stays for KEEP after the
--- last hold has ended: by then, the floor is at least the fence. The key also stays while a
--- revocation is remembered. A fence that is more than FAR ahead of TIME does not raise the floor,
--- so the key of such a fence stays until TIME has passed the fence.
+-- Stores the fences of a name, and the fields that follow `it`. The key stays for KEEP from now,
+-- and for KEEP after the last hold has ended: by then, the floor is at least the fence. The key
+-- also stays while a revocation is remembered. A fence that is more than FAR ahead of TIME does not
+-- raise the floor. The key of such a fence stays for KEEP after TIME has passed the fence.
 local function keep(it, ...)
   local last, fence = max(it.ends, now, it.read_ends or 0), max(it.fence, it.read_fence)
   local till = fence > micros + FAR and max(last, math.ceil(fence / 1000)) or last

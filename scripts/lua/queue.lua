@@ -1,6 +1,6 @@
 -- The queue of a name, and the hand-over of the name to a waiter.
 
--- Removes `who` from the queue. Returns whether it had a place.
+-- Removes `who` from the queue. Returns whether `who` had a place.
 local function drop(it, who)
   waiting(it, 1)
   -- In a claim, the removal may be the first write. Claims must begin with a write that Redis
@@ -35,7 +35,7 @@ local function head(it, by_claim)
   end
 end
 
--- Sends a hint to each waiter that became first or second: the waiter asks again H / 2 after its
+-- Sends a hint to each waiter that became first or second. The waiter asks again H / 2 after its
 -- last ask, or at once if this moment has passed. If `is_stuck` (a free name could not be handed
 -- over), the first two waiters ask at once. No rule depends on these hints.
 local function tell(it, is_stuck)
@@ -48,7 +48,7 @@ local function tell(it, is_stuck)
   end
 end
 
--- Removes the owner of this operation from the queue. Returns whether it had a place.
+-- Removes the owner of this operation from the queue. Returns whether this owner had a place.
 local function leave(it)
   local had = drop(it, owner)
   tell(it)

@@ -40,7 +40,7 @@ local function give_up(it)
   if has_ended then call('HSET', it.lock, 'over', digits(it.over)) end
 end
 
--- Removes the note of this owner. The release is valid even if this fails.
+-- Removes the note of this owner. The release is valid even if the note cannot be removed.
 local function end_note(it)
   local key = KEYS[it.at + NOTE]
   if call('HGET', key, 'owner') ~= owner then return end

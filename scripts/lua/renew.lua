@@ -9,8 +9,8 @@
 -- Returns nothing if the owner held all names; healed if a name was free; lost, HOLDER if another
 --         owner holds a name; lost, '' if locks with this token are released or revoked
 
--- Stores the holder's note, unless a later note is stored already. The renewal is valid even if
--- this fails.
+-- Stores the holder's note, unless a later note is stored already. The renewal is valid even if the
+-- note cannot be stored.
 local function describe(it, number, age, says)
   local key = KEYS[it.at + NOTE]
   local whose, known = unpack(call('HMGET', key, 'owner', 'number'))

@@ -61,7 +61,7 @@ impl Hint {
 
     /// Parses a message on the client's channel: the acquisition's number, then either a hand-over
     /// or the time until the next ask, in ms. The caller must set the connection of a hand-over,
-    /// and whether it counts.
+    /// and whether the hand-over counts.
     #[must_use]
     pub fn parse(client: &str, text: &str) -> Option<Self> {
         let (number, rest) = text.split_once(' ')?;

@@ -1,8 +1,8 @@
 //! The interface to one node, and the implementations of this interface.
 //!
-//! A [`Node`] accepts a [`Request`] without blocking, and answers it exactly once, through the
-//! request's [`ReplyTo`]. While its connection lasts, a node carries out requests in the order in
-//! which they were submitted. A request stays submitted even if its caller goes away.
+//! A [`Node`] accepts requests without blocking, and answers each [`Request`] exactly once, through
+//! the request's [`ReplyTo`]. While its connection lasts, a node carries out requests in the order
+//! in which they were submitted. A request stays submitted even if its caller goes away.
 //!
 //! This module is public only with the feature `unstable`, because any release may change it.
 

@@ -38,7 +38,7 @@ pub enum Outcome {
     },
     /// Claim: another owner holds one of the names, or a waiter comes before this claim.
     Held {
-        /// The other owner, or the waiter. Empty if the node does not say which waiter this is.
+        /// The other owner, or the waiter; may be empty if the name is free.
         holder: String,
         /// The kind of the other owner's hold.
         kind: Kind,
@@ -175,8 +175,8 @@ impl fmt::Display for Outcome {
 /// Why there is no reply that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// There is no connection, or the client's list is not in force on the node yet. Or the server
-    /// has restarted since a hello was made. Nothing was sent.
+    /// There is no connection, the client's list is not in force on the node yet, or the server has
+    /// restarted since this hello was planned. Nothing was sent.
     Down,
     /// A claim: the node's vote would not count now. Nothing was sent.
     Quarantined,
@@ -189,9 +189,8 @@ pub enum FaultKind {
     Timeout,
     /// The connection ended before the reply.
     Closed,
-    /// The node cannot carry out the operation now, but may be able to do so later: it loads its
-    /// data, a script blocks it, it cannot save its data, it has too few replicas, or it is out of
-    /// memory.
+    /// The node cannot carry out the operation now, but may be able to do so later. For example,
+    /// the node loads its data, cannot save its data, or is out of memory.
     Busy,
     /// The node replied with an error that another try would get too.
     Rejected,

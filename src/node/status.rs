@@ -109,7 +109,7 @@ pub struct NodeStatus {
     pub node: Arc<str>,
     /// The node's name in the list of nodes.
     pub name: Arc<str>,
-    /// Whether the node's votes count, and why not.
+    /// Whether the node's votes count; if they do not, why.
     pub state: NodeState,
     /// The server's run id; `None` if there is no connection.
     pub run: Option<String>,

@@ -6,11 +6,12 @@ use crate::rules::doubt::Trust;
 /// Returns the reply, or a fault in place of a vote that must not count.
 ///
 /// A grant does not count if the client doubts the node: the node may have lost another owner's
-/// hold before it granted this claim. It does not count either if the lists or ids of records keep
-/// the node from voting. But the node holds the name for this owner now, so the client must
-/// withdraw the claim. `Extended` does not count shortly after a doubt began, because another round
-/// may still count a forgotten grant (docs/protocol.md, Doubted nodes). It never counts from a node
-/// with two servers behind its name.
+/// hold before it granted this claim. Lists and ids of records may also keep a grant from counting.
+/// But the node holds the name for this owner now, so the client must withdraw the claim.
+///
+/// `Extended` does not count shortly after a doubt began, because another round may still count a
+/// forgotten grant (docs/protocol.md, Doubted nodes). It also does not count if the node's name
+/// leads clients to two servers.
 ///
 /// # Errors
 /// The fault of the reply, or `Doubted`.

@@ -40,7 +40,7 @@ pub struct Known {
     pub stale: bool,
 }
 
-/// Whether a node's votes count, by the lists in force.
+/// Whether a node's votes count, by the lists in force and by the ids of records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MembershipState {
     /// No hello was answered lately, or this client's list is not in force on the node for long

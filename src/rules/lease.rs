@@ -221,8 +221,7 @@ impl LeaseState {
 
     /// When to renew a lock that was handed over; `None` for other locks. The renewal is sent after
     /// [`SHORT_SECTION`], or after `round_trip` if that is longer, so that short work needs no
-    /// renewal. But it is sent at the latest when a quarter of the time until the deadline has
-    /// passed.
+    /// renewal. At the latest, the renewal is sent after a quarter of the time until the deadline.
     fn soon(&self, won: &Won, round_trip: Duration) -> Option<Due> {
         let after = round_trip.max(SHORT_SECTION).min(self.deadline.since(self.since) / 4);
         won.handed_over.then(|| Due::Alone(self.since + after))

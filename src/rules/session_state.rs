@@ -98,7 +98,7 @@ impl SessionState {
         })
     }
 
-    /// The timers that must fire earlier than they are set to by `set`, each with its new moment.
+    /// The timers that must fire earlier than at the moments in `set`, each with its new moment.
     #[must_use]
     pub fn timers(&self, set: Timers) -> Timers {
         let sooner = |due: Tick, set: Option<Tick>| {
@@ -150,7 +150,7 @@ impl SessionState {
         self.phase == Phase::Held && now < self.deadline()
     }
 
-    /// Why the session is lost at `now`, even if no timer has fired yet.
+    /// Why the session is lost at `now`, even if no timer has fired yet; `None` if it is not lost.
     #[must_use]
     pub fn lost(&self, now: Tick) -> Option<LostReason> {
         match self.phase {

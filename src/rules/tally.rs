@@ -39,8 +39,8 @@ pub enum Vote {
     /// The node holds the name for this owner.
     Granted,
     /// The node refused, and would refuse any ballot. Usually, another owner holds the name there,
-    /// or comes first in the queue. It is also possible that the name is held as a gate and claimed
-    /// as something else (or the reverse), or that a writer that becomes a reader has ended.
+    /// or comes first in the queue. Other reasons: the name is held as a gate and claimed as
+    /// something else, or the reverse; or the lock of a writer that becomes a reader is over.
     Refused,
     /// The node refused this ballot, and may grant a higher one. The bar of the node is not below
     /// the ballot, or the node holds the name for this owner with a higher ballot.
@@ -224,7 +224,7 @@ impl ClaimTally {
 pub enum Freed {
     /// A quorum held the name for this owner until now.
     Held,
-    /// It depends on nodes that did not answer whether a quorum held the name.
+    /// The nodes that did not answer decide whether a quorum held the name.
     Unknown,
     /// No quorum held the name for this owner any more.
     Gone,
@@ -278,7 +278,7 @@ impl ReleaseTally {
         } else if self.gone >= self.size.blocking() {
             Some(Freed::Gone)
         } else if self.held + open < self.size.quorum() && self.gone + open < self.size.blocking() {
-            // It depends on nodes that did not answer whether a quorum held the name.
+            // The nodes that did not answer decide whether a quorum held the name.
             Some(Freed::Unknown)
         } else {
             None

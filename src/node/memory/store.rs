@@ -27,7 +27,8 @@ pub struct Store {
     sweep_at: usize,
 }
 
-/// The store searches all its entries for expired ones only if it has at least this many.
+/// After a search for expired entries, the store searches again only once it has this many entries,
+/// plus twice the number of entries that were left.
 const SWEEP: usize = 1_024;
 
 impl Store {

@@ -82,7 +82,7 @@ impl Renew {
 /// A note of the holder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Note {
-    /// The number of the note among the notes of its owner. A note never replaces one with a higher
+    /// How many notes the owner had set before this one. A note never replaces one with a higher
     /// number.
     pub number: u32,
     /// How long ago the names were acquired.

@@ -27,9 +27,9 @@ pub struct Hello {
     /// The id of the last record that this client saw on the node; `held` if this client never saw
     /// a record there, but holds a lock.
     pub knew: Option<Arc<str>>,
-    /// A node that is not synced raises `floor`, `mid` and `high` to this ballot, if this hello
-    /// makes a record that counts as old at once, or if the hello's list is in force and `knew` is
-    /// the record's id.
+    /// The ballot to which a node that is not synced raises `floor`, `mid` and `high`. The node
+    /// does so if this hello makes a record that counts as old at once. It also does so if the
+    /// hello's list is in force, and `knew` is the record's id.
     pub sync: Option<u64>,
     /// The records that this client has read lately, on all nodes: each with the node's name and
     /// the record's id.

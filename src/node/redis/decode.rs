@@ -19,8 +19,8 @@ pub(super) struct Returned<'a> {
     pub(super) time: Duration,
     /// The id of the node's record; `None` if the node has no record.
     pub(super) id: Option<&'a str>,
-    /// Why the node could not publish a hint or a push; `None` if no publication failed. Without
-    /// them, waiters ask again after a pause.
+    /// Why the node could not publish a message; `None` if it could publish all of them. Without
+    /// these messages, waiters ask again after a pause.
     pub(super) unheard: Option<String>,
     pub(super) replies: Replies<'a>,
 }

@@ -164,8 +164,9 @@ async fn first(addresses: Vec<SocketAddr>, step: Duration) -> Result<Reached, Fa
     accepted.map(|(address, stream)| Reached { address, stream: Some(stream) })
 }
 
-/// Waits for `opening`, a TLS connection. If this takes long, checks whether the port speaks TLS at
-/// all: a server without TLS reads the handshake as the start of a command, and waits for the rest.
+/// Waits for `opening`, a TLS connection. If the connection does not open soon, checks whether the
+/// port speaks TLS at all: a server without TLS reads the handshake as the start of a command, and
+/// waits for the rest.
 ///
 /// # Cancel safety
 /// As cancel safe as `opening`.

@@ -40,7 +40,7 @@ pub(super) struct State {
     /// Whether the node is in no quorum. If so, its votes always count, and a hello may name any
     /// process.
     alone: bool,
-    /// Whether the node's votes count, by the lists in force.
+    /// Whether the node's votes count, by the lists in force and by the ids of records.
     pub(super) standing: MembershipState,
     /// When the last answered hello was sent.
     pub(super) greeted: Option<Tick>,
