@@ -141,12 +141,12 @@ mod tests {
     #[tokio::test]
     async fn it_notifies_waiters_by_the_clock_of_its_host_and_forgets_clients_that_have_gone() {
         let node = MemoryNode::new("memory://0", Arc::new(TokioTime::new(Handle::current())));
-        assert!(node.hints() && node.clock_ahead() > Some(0), "it shows the time of day");
+        assert!(node.hints() && node.clock_ahead() > Some(0), "the node's clock shows the time of day");
         let stays: Arc<dyn Listener> = Arc::new(Client);
         for listener in [stays.clone(), Arc::new(Client), Arc::new(Client)] {
             node.listen(0, listener);
         }
-        assert_eq!(node.listeners().len(), 2, "only a later call removes the last one");
+        assert_eq!(node.listeners().len(), 2, "only a later call removes the last listener");
         drop(stays);
     }
 }

@@ -142,10 +142,10 @@ mod tests {
         assert!(matches!(claims(&mut store, &list, BEGIN), Outcome::Granted { .. }));
         let keeps = |store: &mut Store, now| said(store, hello(Intent::Keep), now).unwrap().in_force;
         let left = |store: &mut Store, now| keeps(store, now).map(|list| list.left);
-        assert_eq!(left(&mut store, BEGIN + (lasts - fresh)), Some(fresh), "there is enough left");
+        assert_eq!(left(&mut store, BEGIN + (lasts - fresh)), Some(fresh), "enough time is left");
         let later = BEGIN + (lasts - fresh) + SECOND;
         assert_eq!(left(&mut store, later), Some(lasts));
-        assert_eq!(left(&mut store, later + lasts), None, "it has ended");
+        assert_eq!(left(&mut store, later + lasts), None, "the list has lapsed");
         assert_eq!(claims(&mut store, &list, later + lasts), Outcome::NoList);
     }
 
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!((&*says, left), (&**list.says(), list.lasts() - SECOND));
         let puts = Hello { list: other, ..hello(Intent::Put) };
         let in_force = said(&mut store, puts, BEGIN + SECOND).unwrap().in_force.unwrap();
-        assert_eq!((&in_force.hash, in_force.age), (list.hash(), SECOND), "it is not replaced");
+        assert_eq!((&in_force.hash, in_force.age), (list.hash(), SECOND), "the list is not replaced");
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
         }
         let record = said(&mut store, hello(Intent::Look), BEGIN).unwrap();
         assert_eq!(record.in_force, None, "the cut is stored");
-        assert_eq!(record.age, BEGIN / 2, "the cut of `since` too");
+        assert_eq!(record.age, BEGIN / 2, "the cut of `since` is stored");
     }
 
     #[test]

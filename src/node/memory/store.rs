@@ -515,7 +515,7 @@ mod tests {
         assert!(!store.is_free(SECOND) && store.is_free(3 * SECOND) && store.is_idle(SECOND));
         store.apply(&waits("a", "two", 8), 2 * SECOND);
         assert!(!store.is_idle(2 * SECOND) && !store.is_idle(22 * SECOND));
-        assert!(store.is_idle(22 * SECOND + SECOND / 1_000), "the waiter has not asked again in twice its time");
+        assert!(store.is_idle(22 * SECOND + SECOND / 1_000), "the last ask is older than twice `again`");
         for (acquisition, now, waits) in [("one", 2, false), ("two", 2, true), ("two", 22, true), ("two", 23, false)] {
             assert_eq!(store.waits(&name, acquisition, SECOND * now), waits, "{acquisition} at {now}");
         }
@@ -583,7 +583,7 @@ mod tests {
         store.apply(&Revoke { names: names("a"), ballot: 20 }.into(), SECOND);
         let reader = |follows| Claim { follows, ..Claim::sample("a", "c/s1", 30) }.into();
         assert_eq!(store.apply(&reader(7), SECOND), Outcome::Lost { holder: String::new() });
-        assert!(granted(&store.apply(&reader(21), SECOND)), "its token as a writer is later");
+        assert!(granted(&store.apply(&reader(21), SECOND)), "the writer's token is above the revoked ballot");
     }
 
     #[test]
@@ -634,8 +634,12 @@ mod tests {
         };
         assert_eq!(renews(&mut store, 8), Outcome::Lost { holder: String::new() });
         store.apply(&Revoke { names: names("a"), ballot: 10 }.into(), 2 * SECOND);
-        assert_eq!(renews(&mut store, 15), Outcome::Lost { holder: String::new() }, "an earlier revocation came late");
-        assert_eq!(renews(&mut store, 21), Outcome::Healed, "the reader came later");
+        assert_eq!(
+            renews(&mut store, 15),
+            Outcome::Lost { holder: String::new() },
+            "a lower revocation changes nothing"
+        );
+        assert_eq!(renews(&mut store, 21), Outcome::Healed, "the reader's token is above the revoked ballot");
     }
 
     /// Seed 223504554 of the simulation found a bug here: the reply to a second revocation said

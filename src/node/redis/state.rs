@@ -166,7 +166,7 @@ impl State {
             // The server has restarted after this hello was planned, so the hello names a former
             // process.
             Operation::Hello(hello) if !self.is_served_by(&hello.process) => {
-                Err(Fault::new(FaultKind::Down, "the server has restarted since"))
+                Err(Fault::new(FaultKind::Down, "the server has restarted since this hello was planned"))
             }
             _ => Ok(queue.clone()),
         }

@@ -222,7 +222,7 @@ fn who_was_only_refused_withdraws_nothing_and_forgets_no_node_that_may_have_gran
     assert!(acquisition.only_waits(&waits, false));
     let pushed = handed(&[(0, 0, 7)]);
     assert!(acquisition.only_waits(&pushed, true), "the push is new: claim with its ballot, and withdraw nothing");
-    assert!(!acquisition.only_waits(&pushed, false), "the push was claimed without success: withdraw");
+    assert!(!acquisition.only_waits(&pushed, false), "a claim with the push's ballot has failed: withdraw");
     for _ in 0..LIFTS {
         acquisition.wait();
         ask(&mut acquisition, 10, 6, &[Vote::Refused; 3]);

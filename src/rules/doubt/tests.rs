@@ -76,7 +76,7 @@ fn record_of_another_process_is_of_no_use_until_a_hello_has_written_the_present_
     assert_eq!(quarantine(&guard, 9), Some((QUARANTINE, Doubt::Restarted)));
     assert!(!guard.settled(at(9)));
     hears(&mut guard, &record("a", "run", 1_009), 9);
-    assert!(quarantine(&guard, 9).is_some() && !guard.settled(at(9)), "the node restarted with its data");
+    assert!(quarantine(&guard, 9).is_some() && !guard.settled(at(9)), "the node restarted and kept its data");
     hears(&mut guard, &record("b", "new", 0), 10);
     assert_eq!(quarantine(&guard, 10), Some((QUARANTINE, Doubt::Restarted)));
     assert!(guard.take_news());
@@ -147,7 +147,7 @@ fn record_that_has_gone_is_a_doubt_from_now_on() {
     guard.hello(None, at(10), at(10));
     assert_eq!(quarantine(&guard, 10), Some((QUARANTINE, Doubt::Forgot)));
     assert!(guard.take_news() && guard.record().is_none());
-    assert_eq!(guard.id().map(|id| &**id), Some("a"), "hellos still show the id");
+    assert_eq!(guard.id().map(|id| &**id), Some("a"), "the next hello must carry the known id");
     guard.hello(None, at(12), at(12));
     assert!(!guard.take_news(), "the doubt was reported before");
     hears(&mut guard, &Record { word: Some(OldAtOnce::FirstUse), ..record("a", "run", 62) }, 13);

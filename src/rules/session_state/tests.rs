@@ -193,9 +193,9 @@ fn a_renewal_that_names_what_was_given_up_since_loses_nothing_and_may_renew_the_
     assert_eq!((unclear, tenancy.is_alive(at(340))), (Renewed::Unclear { failures: 0 }, true));
     let again = tenancy.renew(at(345));
     let extended = renewed(&mut tenancy, sent[0], RenewVote::Extended, 350);
-    assert!(matches!(extended, Renewed::Extended { .. }), "a node that extends held all names then");
+    assert!(matches!(extended, Renewed::Extended { .. }), "a node that extended held all names");
     let lost = renewed(&mut tenancy, again[0], RenewVote::Lost, 360);
-    assert_eq!(lost, Renewed::Lost(LostReason::Forgotten), "this renewal named only the rest");
+    assert_eq!(lost, Renewed::Lost(LostReason::Forgotten), "this renewal has only names that were not released");
 }
 
 #[test]

@@ -217,7 +217,7 @@ async fn a_push_that_an_answer_may_have_overtaken_does_not_count_and_later_ones_
     assert_eq!(
         (stage.counted(), stage.client.hints.load(Relaxed)),
         (before, 300),
-        "the other pushes came before the reply"
+        "pushes that were handled after the reply do not count"
     );
     let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
     sent.reply(grants(1));

@@ -29,7 +29,7 @@ fn push_shows_a_clock_that_was_set_forward() {
     guard.observe(SECOND * 1_000, at(100), at(100));
     assert!(!guard.observe_push(SECOND * 1_001, at(102)), "the push took a second");
     assert!(guard.trust(at(102)).grants);
-    assert!(guard.observe_push(SECOND * 1_004, at(103)), "the node's clock cannot be so late");
+    assert!(guard.observe_push(SECOND * 1_004, at(103)), "the node's clock cannot show such a late time");
     assert!(!guard.trust(at(103)).grants);
     assert!(!guard.observe_push(SECOND * 9_000, at(104)), "nothing is known of the clock before the next answer");
 }

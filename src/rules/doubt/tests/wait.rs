@@ -27,7 +27,7 @@ fn node_that_forgot_waits_to_be_synced() {
     hears(&mut guard, &unsynced(50), 100);
     assert_eq!(quarantine(&guard, 100), Some((Duration::from_millis(10_600), Doubt::Restarted)));
     assert_eq!(guard.quarantined(ms(110_600)), Some((LATE, Doubt::Unsynced)));
-    assert_eq!(quarantine(&guard, 200), Some((SOON, Doubt::Unsynced)), "no matter how long the sync takes");
+    assert_eq!(quarantine(&guard, 200), Some((SOON, Doubt::Unsynced)), "the sync takes long");
     assert!(guard.settled(at(111)), "`extended` counts");
     hears(&mut guard, &record("a", "run", 150), 200);
     assert_eq!(quarantine(&guard, 200), None);

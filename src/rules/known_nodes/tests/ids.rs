@@ -34,7 +34,7 @@ fn two_ids_behind_one_name_leave_it_without_a_vote() {
     bench.passes(5);
     let record = shows(bench.record(1), &[("a", "a1"), ("b", "b1"), ("c", "c1")]);
     bench.hears(1, Some(record));
-    assert_eq!(bench.counts(), [0, 1, 2], "all see the same");
+    assert_eq!(bench.counts(), [0, 1, 2], "all clients see the same ids");
     bench.passes(5);
     let record = shows(bench.record(1), &[("a", "a1"), ("a", "a2")]);
     bench.hears(1, Some(record.clone()));
@@ -117,7 +117,7 @@ fn record_of_a_server_whose_record_this_client_knew_is_young() {
     bench.hears(0, None);
     let hello = bench.hello(0);
     assert_eq!((hello.intent, hello.old, hello.sync), (Intent::Put, None, None));
-    assert_eq!(hello.knew.as_deref(), Some("a1"), "so the node doubts a record that another client made old");
+    assert_eq!(hello.knew.as_deref(), Some("a1"), "this id makes a record young that counts as old at once");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn record_that_is_old_at_once_is_taken_back_after_a_reconnection() {
     assert_eq!((hello.intent, hello.knew.as_deref()), (Intent::Keep, Some("a1")), "the greeting only looked");
     bench.passes(5);
     bench.hears(0, Some(Record { word: None, age: Duration::ZERO, ..another }));
-    assert!(bench.hellos().iter().all(|&(node, _)| node != 0), "the node took the record back");
+    assert!(bench.hellos().iter().all(|&(node, _)| node != 0), "the record is young now");
     bench.passes(10_000);
     assert_eq!(bench.hello(0).knew.as_deref(), Some("a2"));
 }

@@ -11,7 +11,7 @@ fn list_is_put_in_force_once_all_nodes_were_asked() {
     assert_eq!((bench.hellos(), bench.counts()), (vec![], vec![]), "the client is still connecting to c");
     bench.passes(5);
     bench.all_hear([2]);
-    assert_eq!(bench.hellos(), [(0, Intent::Put), (1, Intent::Put)], "and c has the list");
+    assert_eq!(bench.hellos(), [(0, Intent::Put), (1, Intent::Put)], "the list is in force on c already");
     assert!(bench.hellos().is_empty(), "both hellos were sent");
     bench.passes(5);
     bench.all_hear([0, 1]);
@@ -189,7 +189,7 @@ fn onlooker_writes_nothing_and_judges_nodes_as_a_client_of_its_list() {
     bench.all_hear([2]);
     assert_eq!((bench.hellos(), bench.counts()), (vec![], vec![0, 2]));
     bench.hears(1, Some(other));
-    assert_eq!(bench.counts(), [0; 0], "a client could acquire nothing");
+    assert_eq!(bench.counts(), [0; 0], "a client of this list could acquire nothing");
     bench.passes(4_500);
     let plan = bench.plan();
     assert!(plan.hellos.len() == 3 && plan.other_list.is_some());

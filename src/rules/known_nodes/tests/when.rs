@@ -13,7 +13,7 @@ fn hello_keeps_the_list_in_force_every_five_seconds() {
     bench.passes(5);
     bench.all_hear([0, 1]);
     bench.passes(4_494);
-    assert!(bench.hellos().is_empty(), "4.5 s after the last hello was sent");
+    assert!(bench.hellos().is_empty(), "the next hello is due 4.5 s after the last one was sent");
     bench.passes(1);
     assert_eq!(bench.hellos(), [(0, Intent::Keep), (1, Intent::Keep)]);
 }
@@ -139,7 +139,11 @@ fn new_connection_is_heard_anew() {
     assert_eq!(bench.counts(), [1]);
     bench.passes(5);
     bench.all_hear([0]);
-    assert_eq!((bench.counts(), bench.hellos()), (vec![0, 1], vec![]), "its greeting was a hello");
+    assert_eq!(
+        (bench.counts(), bench.hellos()),
+        (vec![0, 1], vec![]),
+        "the greeting of the new connection was a hello"
+    );
     bench.passes(1_495);
     assert_eq!(bench.hellos(), [(1, Intent::Keep)]);
 }
