@@ -10,7 +10,8 @@ use crate::rules::handover::Stamp;
 /// A message that a node publishes for one waiter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hint {
-    /// The waiter's owner, `{client}/{number}`.
+    /// The waiter's acquisition, `{client}/{number}`. (A memory node writes a reader's number as
+    /// `s{number}`.)
     pub acquisition: Arc<str>,
     /// The time until the waiter should ask again: until H / 2 after its last ask, or zero if this
     /// moment has passed. H is the time for which a hand-over to this waiter lasts. The time is
@@ -111,7 +112,8 @@ pub trait Listener: std::fmt::Debug + Send + Sync + 'static {
     /// was stepped. Leases that rely on this node should be renewed.
     fn doubted(&self, _node: usize) {}
 
-    /// Node number `node` has a new connection, or lost its connection.
+    /// Node number `node` has a new connection, lost its connection, or cannot be connected for
+    /// another reason than before.
     fn connected(&self, _node: usize) {}
 
     /// Node number `node` replied to a hello, or needs another hello. Must not block.

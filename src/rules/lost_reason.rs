@@ -18,8 +18,8 @@ pub enum LostReason {
     MaxHold,
     /// The quorum was shut down.
     Closed,
-    /// Another list with this list's name is in force on a node. If the lock were kept, a client of
-    /// the other list could hold it too.
+    /// Another list, with the name of this client's list, is in force on a node. If the lock were
+    /// kept, a client of the other list could hold the same name.
     OtherList,
 }
 

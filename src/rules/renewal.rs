@@ -20,7 +20,7 @@ pub enum RenewVote {
     Healed,
     /// The node holds the name for another owner.
     Lost,
-    /// The lock was revoked: this node no longer renews a lock with this token.
+    /// The lock was revoked or released: this node no longer renews a lock with this token.
     Revoked,
     /// The node did not answer, gave no usable answer, or its `extended` does not count now: see
     /// [`RestartGuard::settled`](super::RestartGuard::settled).

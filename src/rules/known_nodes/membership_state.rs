@@ -10,9 +10,9 @@ use crate::rules::list::{Record, Sighting};
 use crate::rules::tick::Tick;
 
 impl KnownNodes {
-    /// Whether a node's votes count. No node's votes on claims count while another list with this
-    /// list's name is in force anywhere: a client of the other list may hold the lock that this
-    /// client would acquire.
+    /// Whether a node's votes count. While another list with the name of this client's list is in
+    /// force anywhere, no node's votes on claims count. Otherwise, this client could acquire a lock
+    /// that a client of the other list holds.
     pub(super) fn standing(&self, number: usize, now: Tick) -> MembershipState {
         let node = &self.nodes[number];
         let Some(known) = node.answer() else { return MembershipState::Unknown };
@@ -32,8 +32,8 @@ impl KnownNodes {
         until.filter(|&until| now < until).map_or(MembershipState::Unknown, |until| MembershipState::Counts { until })
     }
 
-    /// Another list with this list's name that is in force on any node, and a text that names this
-    /// node.
+    /// Another list, with the name of this client's list, that is in force on some node; and a text
+    /// that names this node.
     pub(super) fn other_list(&self, now: Tick) -> Option<(String, &Other)> {
         let node = self.nodes.iter().find(|node| node.other(now).is_some_and(|other| other.same_name))?;
         Some((format!("another list is in force on {}", node.name), node.other(now)?))
