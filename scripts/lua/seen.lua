@@ -30,8 +30,8 @@ local function kept_all(age)
   return uptime * 1000 - 1000 > age + 0 and match(info, 'evicted_keys:0%s') and match(info, 'master_replid2:0+%s')
 end
 
--- Removes ids that are too old from `seen`. If `shows` (this hello may write, and the client's list
--- is in force), also deletes them on the node, and stores there the ids that the client sees.
+-- Removes ids that are too old from `seen`. `shows`: this hello may write, and the client's list is
+-- in force. If so, deletes the old ids on the node, and stores the ids that the client sees.
 local function see(seen, shows)
   for field, since in pairs(seen) do
     if now < since + 0 or now - since >= spare + 0 then

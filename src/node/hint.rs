@@ -34,8 +34,8 @@ pub struct HandedOver {
     pub name: Name,
     /// When the node handed the name over, and on which connection the push came.
     pub stamp: Stamp,
-    /// Whether the push may count as a vote: the node may vote, and the client cannot have handled
-    /// a later reply of the node before this push.
+    /// Whether the push may count as a vote. The node must be one that may vote. And the client
+    /// must not have handled a later reply of the node before this push.
     pub counts: bool,
 }
 

@@ -210,10 +210,10 @@ impl<V: Votes> Acquisition<V> {
         self.highest
     }
 
-    /// Whether the last ask of the failed round got no grant, and the owner has only places in
-    /// queues, or hand-overs after this ask (`handed_since`). If so, the owner does not withdraw: a
-    /// withdrawal would void pushes that are still to come. Otherwise, the owner withdraws, because
-    /// a few nodes may hold the name for it.
+    /// Whether the owner should not withdraw after a failed round. The last ask must have got no
+    /// grant. And the owner must have only places in queues, or hand-overs that came after this ask
+    /// (`handed_since`): a withdrawal would void pushes that are still to come. In all other cases,
+    /// the owner withdraws, because a few nodes may hold the name for it.
     #[must_use]
     pub fn only_waits(&self, handed: &Handovers, handed_since: bool) -> bool {
         let tally = self.asks.last().map(|ask| ask.votes.tally());

@@ -8,7 +8,8 @@ use std::time::Duration;
 pub const LIMIT: u64 = 1 << 53;
 
 /// Gives out ballots. Each ballot is `max(highest recorded fence or ballot + 1, wall clock in
-/// microseconds)`, or higher if a node returned a higher fence to the acquisition.
+/// microseconds)`. If a node returned a higher fence to the acquisition, the ballot is above this
+/// fence.
 ///
 /// The wall clock only saves a round trip, because it is usually above all fences. If a fence is
 /// above the clock, a node answers `stale` with this fence, and the next ballot is above the fence.

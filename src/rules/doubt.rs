@@ -192,9 +192,9 @@ impl RestartGuard {
     }
 
     /// Checks the `id` of the record in a reply that was received at `now`. `id` is `None` if the
-    /// reply showed no record. Returns false if this client has known a record of the node, and the
-    /// reply shows another state of the record than the last hello did. Then a renewal counts as
-    /// `forgot`, and a grant is no vote.
+    /// reply showed no record. Returns false if `id` differs from what the last hello showed, and
+    /// this client has known a record of the node. Then a renewal counts as `forgot`, and a grant
+    /// is no vote.
     pub fn showed(&mut self, id: Option<&str>, now: Tick) -> bool {
         let same = self.record.is_none() || self.record().map(|known| &*known.id) == id;
         if !same {

@@ -53,8 +53,7 @@ pub enum MembershipState {
         until: Tick,
     },
     /// Votes on claims do not count, but votes on renewals do. Either another list is in force on
-    /// this node, or some node has a list in force with the name of this client's list and other
-    /// content.
+    /// this node, or another list with the name of this client's list is in force on some node.
     OtherList {
         /// When the other list lapses, if no client extends it.
         until: Tick,
@@ -98,8 +97,8 @@ pub struct Wanted {
     /// Why a record that this hello makes counts as old at once; `None` if it does not. The node
     /// itself checks `FirstUse`.
     pub old: Option<OldAtOnce>,
-    /// The id of the last record that this client saw on the node; `held` if this client never saw
-    /// a record there, but holds a lock.
+    /// The id of the last record that this client saw on the node. If this client never saw a
+    /// record there: `held` if it holds a lock, else `None`.
     pub knew: Option<Arc<str>>,
     /// The ballot to which the hello syncs the node; `None` if it does not.
     pub sync: Option<u64>,

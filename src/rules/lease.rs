@@ -292,8 +292,8 @@ impl LeaseState {
     }
 
     /// Notes that these nodes are in doubt. If one of them voted for the lease, and the other
-    /// voters are no quorum, the lease must be renewed at once: returns `Some` if `auto_renew` is
-    /// on. (A set is renewed even if each of its names still has a quorum of its own.)
+    /// voters are no quorum, the lease must be renewed at once. In this case, returns `Some` if
+    /// `auto_renew` is on. (A set is renewed even if each of its names still has a quorum.)
     pub fn doubted(&mut self, nodes: NodeSet, auto_renew: bool, now: Tick) -> Option<Due> {
         let stood = !self.backers.and(nodes).is_empty();
         (self.granted, self.backers) = (self.granted.without(nodes), self.backers.without(nodes));

@@ -199,7 +199,7 @@ pub struct Record {
     /// For how long the node has forgotten no grant, as far as the record shows.
     pub age: Duration,
     /// An upper bound of all ballots that were granted, renewed, withdrawn, released or revoked on
-    /// the node, except ballots more than a day ahead of the node's clock.
+    /// the node. (Ballots more than a day ahead of the node's clock do not count.)
     pub high: u64,
     /// The node grants only ballots above this one, for any name.
     pub floor: u64,

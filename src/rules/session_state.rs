@@ -206,9 +206,9 @@ impl SessionState {
         }
     }
 
-    /// Takes the renewals to send at `now`. If a part is due with [`Due::Together`], these are the
-    /// renewals of all parts for which a renewal is planned, so that they are sent at one moment.
-    /// Otherwise, these are the renewals of the parts that are due.
+    /// Takes the renewals to send at `now`. If a part is due with [`Due::Together`], these are all
+    /// planned renewals, so that they are sent at one moment. Otherwise, these are the renewals of
+    /// the parts that are due. Parts that may no longer be renewed are left out.
     pub fn renew(&mut self, now: Tick) -> Vec<Sent> {
         let parts: Vec<_> = self.goes(now).collect();
         parts.iter().for_each(|&part| self.set(part, None));

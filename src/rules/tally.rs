@@ -39,8 +39,9 @@ pub enum Vote {
     /// The node holds the name for this owner.
     Granted,
     /// The node refused, and would refuse any ballot. Usually, another owner holds the name there,
-    /// or comes first in the queue. Other reasons: the name is held as a gate and claimed as
-    /// something else, or the reverse; or the lock of a writer that becomes a reader is over.
+    /// or comes first in the queue. The name may also be held as a gate and claimed as something
+    /// else, or the reverse. Or the claim is of a writer that becomes a reader, and its lock is
+    /// over.
     Refused,
     /// The node refused this ballot, and may grant a higher one. The bar of the node is not below
     /// the ballot, or the node holds the name for this owner with a higher ballot.
@@ -169,9 +170,10 @@ impl ClaimTally {
         }
     }
 
-    /// Whether to ask with a higher ballot before there is a verdict: the nodes that granted and
-    /// the nodes that called the ballot stale are a quorum together. If the client waited for a
-    /// slow node each time, other clients could raise the fences again and again.
+    /// Whether to ask with a higher ballot before there is a verdict. For this, a node must have
+    /// called the ballot stale, and such nodes must be a quorum together with the nodes that
+    /// granted. If the client waited for a slow node each time, other clients could raise the
+    /// fences again and again.
     #[must_use]
     pub const fn may_lift(&self) -> bool {
         !self.stale.is_empty() && self.granted.or(self.stale).len() >= self.size.quorum()

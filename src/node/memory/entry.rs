@@ -149,9 +149,9 @@ impl Entry {
     }
 
     /// Sets the expiry after a change: `KEEP` after the end of the last hold, or `KEEP` from now if
-    /// there is no hold. If the fence is so far ahead that it does not raise `high`, the expiry is
-    /// at least `KEEP` after the moment when the clock reaches the fence. The entry never expires
-    /// before `revoked_till`.
+    /// there is no hold. A fence may be so far ahead that it does not raise `high`. Then the expiry
+    /// is at least `KEEP` after the clock reaches the fence. The entry never expires before
+    /// `revoked_till`.
     pub(super) fn keep(&mut self, precise: Duration) {
         let last = self.last(millis(precise));
         let passed = if self.highest() > far(precise) { self.passed() } else { last };

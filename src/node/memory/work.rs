@@ -143,8 +143,8 @@ impl Work<'_> {
         self.leave(name, &claim.owner);
     }
 
-    /// The refusal of a claim of permits if an owner holds the semaphore's gate or waits for it, or
-    /// if the gate's name is held as something else.
+    /// The refusal of a claim of permits because of the semaphore's gate. Either an owner holds the
+    /// gate or waits for it, or its name is held as something else.
     fn refusal_at_gate(&mut self, claim: &Claim) -> Option<Outcome> {
         let (gate, now) = (claim.gate.as_ref()?, self.now);
         let (fence, entry) = (self.bar(gate, &claim.owner), self.entry(gate));

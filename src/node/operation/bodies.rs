@@ -116,8 +116,9 @@ pub struct Release {
     pub ballot: u64,
     /// The ballot with which the node hands a freed name to a waiter; 0 for no hand-over.
     pub next: u64,
-    /// For a withdrawal: the place in the queue that the owner takes again if the withdrawal ends
-    /// its hold, and the kind of hold that the owner waits for. `None` if it takes no place again.
+    /// For a withdrawal: the owner's place in the queue, and the kind of hold that it waits for. If
+    /// the withdrawal ends the owner's hold, the owner takes this place again. With `None`, it
+    /// takes no place again.
     pub place: Option<(Kind, Waiter)>,
 }
 

@@ -24,8 +24,8 @@ pub struct Hello {
     /// With `FirstUse`, the record counts as old only if the node finds that it cannot have
     /// forgotten a lock.
     pub old: Option<OldAtOnce>,
-    /// The id of the last record that this client saw on the node; `held` if this client never saw
-    /// a record there, but holds a lock.
+    /// The id of the last record that this client saw on the node. If this client never saw a
+    /// record there: `held` if it holds a lock, else `None`.
     pub knew: Option<Arc<str>>,
     /// The ballot to which a node that is not synced raises `floor`, `mid` and `high`. The node
     /// does so if this hello makes a record that counts as old at once. It also does so if the

@@ -195,8 +195,8 @@ pub(super) fn lower(shared: &Shared, told: NodeState, expected: bool) {
     let news = !matches!(&state.link, Link::Out(known) if *known == told);
     let before = std::mem::replace(&mut state.link, Link::Out(told.clone()));
     drop(state);
-    // Drop the queue outside of the lock: this drop fails jobs that were queued at the last moment,
-    // and their callers may take the lock to submit again.
+    // Drop the queue outside of the lock. This drop fails jobs that were queued at the last moment,
+    // and the callers of these jobs may take the lock to submit again.
     drop(before);
     // Log only the first of several equal failures, and none if the client itself has closed the
     // node.
