@@ -62,7 +62,7 @@ impl Patience {
         }
     }
 
-    /// The error kind if the time ends while another owner holds the name.
+    /// The error kind if the caller gives up while another owner holds the name.
     pub(crate) const fn out_of_time(self) -> ErrorKind {
         match self {
             Self::Once | Self::Try(_) => ErrorKind::Contended,
@@ -216,20 +216,22 @@ impl Claimant<'_> {
         Err(self.error(ErrorKind::Unavailable, OUT_OF_REACH, patience, advice).with_nodes(reports))
     }
 
-    /// Evaluates a failed round. Withdraws the round if no quorum voted in time, or if a node may
-    /// have granted the name. Otherwise the owner keeps its places in the queues, and its pushes.
+    /// Evaluates a failed round. If a quorum voted in time, and the round left only places in
+    /// queues and later pushes (see [`Attempt::waits`]), the owner keeps these. Otherwise,
+    /// withdraws the round.
     fn failed(&self, attempt: &mut Attempt<'_>, defeat: &FailedRound, failures: u32) -> Failed {
         let waits = defeat.cause() != Cause::Unavailable && attempt.waits();
         if !waits {
             attempt.withdraw();
         }
-        // A node that granted the name, or replied `stale`, keeps no place for this owner.
+        // After a withdrawal or a reply `stale`, a node may keep no place for this owner.
         let soon = !waits || defeat.round.look(|tally| !tally.stale().is_empty());
         Failed { failures, soon, told: defeat.changes_in().map(|left| left.saturating_add(attempt.defers())) }
     }
 
     /// Waits for a random pause, which no hint shortens. If too few nodes voted in the failed
-    /// round, then waits until a quorum may vote, since no claim can succeed before that.
+    /// round, also waits until a quorum may vote, because no claim can succeed before that. Waits
+    /// until `end` at most.
     async fn pause(&self, failures: u32, defeat: &FailedRound, end: Tick) -> Option<Won> {
         sleep_until(&self.voters.host, self.next_round(failures, defeat).min(end)).await;
         if defeat.cause() == Cause::Unavailable {
@@ -253,8 +255,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// How this caller queues. A caller does not wait in the nodes' queues if it claims several
-    /// names, or if too few nodes can send it pushes.
+    /// How this caller queues. It waits in the nodes' queues if it claims one name, may still wait,
+    /// and enough nodes can send it pushes. With `fair` false, it overtakes all waiters.
     fn policy(&self, ticket: u64, patience: Patience) -> QueuePolicy {
         let waits = || self.names.len() == 1 && !self.is_over(patience) && self.voters.hinted();
         match self.rules.fair {
@@ -285,8 +287,9 @@ impl Claimant<'_> {
         Ok(places)
     }
 
-    /// Waits for all turns. Returns false if the turns come too late: then this caller drops its
-    /// places, and the next caller gets the turns.
+    /// Waits for all turns. Returns false if the turns come too late, or if a caller ahead of a try
+    /// gets a result. In these cases this caller drops its places, and the next caller gets the
+    /// turns.
     async fn waited(&self, places: &mut QueueEntries, patience: Patience, whole: Tick) -> bool {
         let late = || patience.end().is_some_and(|end| self.voters.host.now() >= end);
         if late() {
@@ -335,8 +338,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// One round: a claim and, after the reply `stale`, more claims with higher ballots. Pushes
-    /// count as votes too.
+    /// One round: a claim, and more claims with higher ballots (lifts) while only a higher ballot
+    /// can win. Grants and pushes are votes.
     async fn round(&self, attempt: &mut Attempt<'_>, ticket: u64, limit: Tick, patience: Patience) -> Result<RoundEnd> {
         loop {
             let span = Spanned::round();
@@ -397,24 +400,25 @@ impl Claimant<'_> {
         }
     }
 
-    /// Measures the round trip, if a quorum decided the round. Returns how long the round has
-    /// taken; `None` if a node has pushed since the ask.
+    /// Measures the round trip, if a quorum decided the ask. Returns the time since the ask; `None`
+    /// if a node has pushed since then.
     fn note_round_trip(&self, attempt: &Attempt<'_>, round: &Round<ClaimTally>) -> Option<Duration> {
         let answered = round.look(|tally| {
             tally.verdict() == Some(Verdict::Won) || tally.verdict().is_some() && tally.cause() == Cause::Contended
         });
-        // A round with pushes measures nothing: it may have waited for pushes after its replies.
+        // An ask with pushes measures nothing: it may have waited for pushes after its replies.
         let handed = attempt.heard().is_some_and(|heard| !heard.pushes.is_empty());
         let took = attempt.t0().filter(|_| !handed).map(|t0| self.voters.host.now().since(t0));
-        // Nor does a round that took longer than its timeout: this process may have stood still.
+        // An ask that took longer than the round timeout measures nothing either: this process may
+        // have stood still.
         if let Some(took) = took.filter(|took| answered && *took <= self.rules.round_timeout) {
             self.voters.measured(took);
         }
         took
     }
 
-    /// When a round that begins now ends. `end` is the caller's deadline. The first round gets its
-    /// whole timeout even if `end` comes earlier.
+    /// When a round that begins now ends: after its timeout, or at `end` if that is earlier. The
+    /// first round gets its whole timeout even if `end` comes earlier.
     fn limit(&self, rounds: u32, end: Option<Tick>) -> Tick {
         let whole = self.voters.host.now() + self.rules.round_timeout;
         match end {
@@ -502,7 +506,7 @@ impl Claimant<'_> {
             (said, replies.iter().filter(is_lost).count())
         });
         // Only the claim of a writer that becomes a reader gets `lost`: the writer was revoked, or
-        // its hold had expired.
+        // its hold expired and a later holder has released the name.
         if lost >= blocking {
             let message = format!("the lock on {} is not held any more: {}", listed(self.told), LostReason::Revoked);
             return Some(Error::new(ErrorKind::Lost, message).with_nodes(defeat.reports(self.voters)));

@@ -57,11 +57,11 @@ pub(super) struct Attempt<'a> {
     /// How long a hand-over lasts; `None` until a claim has announced this time. Later claims
     /// announce the same time, since a node may have stored it from a claim whose reply was lost.
     lasts: Option<Validity>,
-    /// The ballot that a withdrawal or release of `claim` carries for the next waiter; `None` until
-    /// the first of these. Later ones carry the same ballot, unless a node has returned a fence
-    /// that is as high.
+    /// The ballot for the next waiter, which withdrawals and releases of `claim` carry; `None`
+    /// before the first of these. All carry the same ballot, until a fence or a ballot of this
+    /// owner is as high.
     next: Option<u64>,
-    /// The highest fence that any node returned.
+    /// The highest fence that any node returned to this owner.
     told: u64,
     /// When to lift the ballot (ask again with a higher one), even if some nodes have not replied
     /// by then. `None` until the nodes that granted or replied `stale` are a quorum together.
@@ -215,8 +215,9 @@ impl<'a> Attempt<'a> {
     fn lifts_early(&mut self, now: Tick, handed: &Handovers) -> bool {
         let Some(ask) = self.acquisition.last() else { return false };
         let (ballot, took) = (ask.ballot, now.since(ask.t0));
-        // A fence that is far ahead of the clock may be on one node only. An ask above it would
-        // spread it to the others. So do not lift early, unless this ballot is far ahead already.
+        // A fence that is far ahead of the clock may be on one node only. An ask above this fence
+        // would raise the other nodes' fences as far. So do not lift early, unless this ballot is
+        // far ahead already.
         let spreads = self.voters.is_far(self.told) && !self.voters.is_far(ballot);
         if !handed.is_empty() || spreads || !self.acquisition.may_lift_early() {
             return false;
@@ -255,7 +256,7 @@ impl<'a> Attempt<'a> {
         Some(Waiter { ticket, lasts: lasts.ttl(), again })
     }
 
-    /// How often the owner renews its places. This depends on its ranks in the queues.
+    /// How often the owner renews its places. This depends on its best rank in the queues.
     fn interval(&self, lasts: Validity) -> Duration {
         let soon = self.handed().rank().is_some_and(|rank| rank <= 2);
         handover::again(lasts.ttl(), self.rules.places, soon)
@@ -268,8 +269,9 @@ impl<'a> Attempt<'a> {
         self.lasts.map_or(Duration::ZERO, |lasts| handover::defers(lasts.ttl(), rank))
     }
 
-    /// The ballot of the next ask: the highest ballot of this owner so far. But if this ballot was
-    /// withdrawn, or a node returned a fence at least as high, a new and higher ballot.
+    /// The ballot of the next ask. This is the highest ballot of this owner so far, unless that was
+    /// withdrawn or a node returned a fence at least as high. In these cases it is a new, higher
+    /// ballot.
     fn ballot(&self) -> Result<u64> {
         let known = self.highest();
         let above = self.told.max(self.acquisition.withdrawn());
@@ -384,7 +386,8 @@ impl<'a> Attempt<'a> {
         (Grant::new(self.voters, claim, won, line, self.rules), open)
     }
 
-    /// Call this before the owner joins the nodes' queues: a hint may come together with the reply.
+    /// Call this before the owner joins the nodes' queues: a push or hint may come together with
+    /// the reply.
     fn stand_in_line(&mut self) {
         let meters = &self.voters.meters;
         self.in_line.get_or_insert_with(|| meters.in_line());

@@ -14,7 +14,8 @@ use crate::rules::tally::Cause;
 
 pub(super) struct FailedRound {
     pub(super) round: Arc<Round<ClaimTally>>,
-    /// The previous round. Its replies count if `round` was cut short.
+    /// The previous round. If `round` was cut short, the replies to the previous round also decide
+    /// the cause. Texts and the holder's id come from it if `round` lacks them.
     pub(super) before: Option<Arc<Round<ClaimTally>>>,
     pub(super) how: How,
 }
@@ -24,7 +25,8 @@ pub(super) struct FailedRound {
 pub(super) enum How {
     /// Nodes refused, or did not reply.
     Refused,
-    /// A quorum granted the name or handed it over, but too late.
+    /// A quorum granted the name or handed it over, but too late, or some of these votes do not
+    /// count.
     Late,
     /// The caller's deadline came before the replies decided the round.
     CutShort,

@@ -11,7 +11,8 @@ use crate::node::{Description, Inspection, Name, Operation, Outcome, Reply};
 /// How long a refused caller waits for the holder's note.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The note of `owner`, which holds one of the names: the first one that a node returns.
+/// The note of `owner`, which holds one of the names: the first note of this owner that a node
+/// returns.
 pub(crate) async fn fetch_note(voters: &Arc<Voters>, names: &Arc<[Name]>, owner: &str) -> Option<Description> {
     let hearsay = Hearsay { owner: owner.to_owned(), open: voters.nodes.len(), told: None };
     let round = Round::new(voters, 0, hearsay, None);

@@ -41,7 +41,7 @@ pub(crate) struct Grant {
 }
 
 /// What a grant keeps of its waiting: its places, and the receiver of hints. Drop this outside of
-/// all locks, since that wakes other callers.
+/// all locks, because the drop wakes other callers.
 #[derive(Debug)]
 pub(crate) struct Line {
     /// The places in the process's queue.

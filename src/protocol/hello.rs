@@ -1,7 +1,8 @@
 //! Sends `hello` to nodes. A hello makes a node's record, keeps this client's list in force there,
 //! and shows whether the node may vote.
 //!
-//! One task for each quorum sends the hellos that [`KnownNodes`] plans. It waits for no node.
+//! Each `Quorum` has one task, which sends the hellos that [`KnownNodes`] plans. The task waits for
+//! no node.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -88,7 +89,8 @@ impl Greeter {
         known.iter().enumerate().for_each(|(node, known)| self.book.heard(node, known.clone(), now));
         let Plan { standings, hellos, other_list, due } =
             self.book.plan(now, voters.meters.any_held(), voters.host.random());
-        // Set the other list first: an acquisition that finds no votes can then report the list.
+        // Record the other list before the states of the nodes: an acquisition that finds no votes
+        // can then report this list.
         let is_new = voters.meet(other_list.clone());
         voters.nodes.iter().zip(&standings).for_each(|(node, standing)| node.judged(standing.clone()));
         let is_new = is_new && !voters.membership.onlooker;

@@ -10,7 +10,7 @@ use crate::error::Conflict;
 use crate::host::before;
 use crate::node::{Inspection, Name, Operation, Outcome, Reply};
 
-/// Counts replies until a quorum of nodes has replied without an error.
+/// Counts replies until a quorum of nodes has replied without an error, or all nodes have replied.
 struct Told {
     open: usize,
     missing: u32,
@@ -37,8 +37,8 @@ pub(crate) async fn holders(voters: &Arc<Voters>, names: &Arc<[Name]>, patience:
     names.iter().enumerate().filter_map(of).collect()
 }
 
-/// Collects the nodes' reports about `names`, until a quorum has replied and `enough` returns true,
-/// or `patience` is over.
+/// Collects the nodes' reports about `names`, until a quorum has replied and `enough` returns true.
+/// Ends earlier when all nodes have replied, or `patience` is over.
 pub(super) async fn said(
     voters: &Arc<Voters>,
     names: &Arc<[Name]>,

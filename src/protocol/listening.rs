@@ -1,5 +1,5 @@
-//! Receives hints for one acquisition, and notes the nodes' replies that decide whether a later
-//! push counts.
+//! Receives the pushes and hints for one acquisition, and notes the nodes' replies. These replies
+//! decide which pushes count.
 
 use std::sync::{Arc, Weak};
 
@@ -51,7 +51,7 @@ impl Watch {
     }
 }
 
-/// Receives the hints for one acquisition until it is dropped.
+/// Receives the pushes and hints for one acquisition until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Listening {
     wakeups: Arc<Wakeups>,
@@ -60,7 +60,7 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    /// Receives hints for acquisition `number` until the returned value is dropped.
+    /// Receives the messages for acquisition `number` until the returned value is dropped.
     pub(super) fn begin(wakeups: &Arc<Wakeups>, number: u64) -> Self {
         let receiver = Arc::new(PushReceiver::new());
         wakeups.add(number, receiver.clone());
@@ -114,11 +114,11 @@ impl Listening {
         }
     }
 
-    /// Call this once the acquisition holds the lock as `owner`. From then on it needs no receiver.
+    /// Call this once the acquisition holds the lock as `owner`: it then needs no receiver.
     pub(super) fn rest(&mut self, owner: &Arc<str>) {
         let holds = PushOutcome::Holds(owner.clone());
         self.wakeups.turn(self.number, &self.hearing, holds.clone());
-        // Another thread may be delivering a hint to the receiver, so tell the receiver too.
+        // Another thread may be delivering a message to the receiver, so change its mode too.
         self.receiver().into_iter().for_each(|receiver| receiver.hold());
         self.hearing = holds;
     }

@@ -23,7 +23,8 @@ pub(crate) struct Occupied {
 }
 
 /// The state of each of `names`. Waits until a quorum of nodes has answered and `enough` returns
-/// true, for `patience` at most. `None` if no quorum has answered by then.
+/// true. Ends earlier when all nodes have answered, or `patience` is over. `None` if no quorum has
+/// answered by then.
 pub(crate) async fn occupied(
     voters: &Arc<Voters>,
     names: &Arc<[Name]>,

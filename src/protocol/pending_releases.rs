@@ -66,7 +66,8 @@ impl PendingReleases {
     }
 }
 
-/// The count of releases that have not ended, and the state that all releases share.
+/// The count of the work for which a shutdown waits, and the state that all releases share. This
+/// work is each release that has not ended, and each step that may still send a release.
 #[derive(Debug, Default)]
 pub(crate) struct ReleaseTasks {
     open: AtomicUsize,
@@ -79,12 +80,12 @@ pub(crate) struct ReleaseTasks {
     late: AtomicBool,
 }
 
-/// Counts as one release that has not ended. A shutdown waits until this is dropped.
+/// One release, or one step that may still send a release. A shutdown waits until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Open(Arc<ReleaseTasks>);
 
 impl ReleaseTasks {
-    /// Counts one more release, until the returned value is dropped.
+    /// Makes a shutdown wait until the returned value is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> Open {
         self.open.fetch_add(1, Ordering::AcqRel);
         Open(self.clone())
@@ -95,7 +96,7 @@ impl ReleaseTasks {
         self.late.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until all releases have ended.
+    /// Waits until no [`Open`] is left.
     pub(crate) async fn ended(&self) {
         loop {
             let none = self.none.notified();

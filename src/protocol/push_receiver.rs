@@ -84,10 +84,10 @@ impl PushReceiver {
         Self { state: Mutex::new(state), news: Notify::new() }
     }
 
-    /// Takes note of a hint. Returns false if the client must release the name that the hint hands
-    /// over. This is so if the hint's owner no longer waits, and no release of this owner is under
-    /// way to the node. An owner no longer waits if it has ended, or if it is the writer that
-    /// became this reader.
+    /// Takes note of a push or a hint. Returns false if the client must release the name that the
+    /// push hands over. This is so if the push's owner no longer waits, and no release of this
+    /// owner is under way to the node. An owner no longer waits if it has ended, or if it is the
+    /// writer that became this reader.
     pub(super) fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
         let mut state = self.state();
         if let Some(granted) = &hint.granted
@@ -115,8 +115,8 @@ impl PushReceiver {
         true
     }
 
-    /// Whether a release of this owner is under way to the node. It also frees the name that the
-    /// node has just handed over.
+    /// Whether a release of this owner is under way to the node. Such a release also frees the name
+    /// that the node has just handed over.
     fn released(state: MutexGuard<'_, State>, node: usize, owner: &str) -> bool {
         let release = state.release.as_ref().and_then(Weak::upgrade);
         // Unlock first: dropping the last reference to a release drops its receiver, which locks
@@ -161,7 +161,7 @@ impl PushReceiver {
         self.state().handed.clone()
     }
 
-    /// Forgets all hand-overs, since the caller withdraws them. Returns the nodes that need a
+    /// Notes that the caller withdraws all hand-overs so far. Returns the nodes that need a
     /// withdrawal, which `targets` selects, and the ballot of the withdrawal: the higher of `asked`
     /// and the highest pushed ballot.
     pub(super) fn withdraw(&self, asked: u64, targets: impl Fn(&Handovers) -> NodeSet) -> (NodeSet, u64) {

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 
-/// What the callers behind the first caller of a queue know about it.
+/// What the callers behind the first caller of a queue know about the first caller.
 #[derive(Clone, Debug, Default)]
 pub(super) enum HeadStatus {
     /// The first caller has no reply yet.
@@ -46,7 +46,7 @@ struct Line {
 pub(crate) struct Queue {
     lines: Mutex<HashMap<Arc<str>, Line>>,
     /// Locked while a caller tries to take the turns of several names, so that only one caller at a
-    /// time does so.
+    /// time does so. A caller of one name locks this too, if its first try failed.
     several: Mutex<()>,
     max_callers: usize,
 }
@@ -93,12 +93,13 @@ impl Queue {
 
     /// A place that is in no queue, and gets its turn at once.
     pub(super) fn aside(self: &Arc<Self>) -> Place {
-        // No name is empty, so dropping the place changes no queue.
+        // The empty text is no valid name, so no queue has it. So the drop of this place finds no
+        // queue to leave.
         let (name, entry) = (Arc::from(""), Arc::new(Entry::new()));
         Place { queue: self.clone(), name, entry, first: false, holds: false }
     }
 
-    /// Whether a caller of this process holds `name`, or waits for it.
+    /// Whether a caller of this process holds `name` or waits for it. Does not count readers.
     pub(crate) fn is_in_use(&self, name: &str) -> bool {
         self.lines().contains_key(name)
     }
@@ -144,7 +145,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Takes the turn if no other place has it.
+    /// Takes the turn if no other place has it. Returns whether this place has the turn.
     ///
     /// Leaves `head` as it is: if this caller gives up before it asks, the callers behind it still
     /// need the state of the previous first caller.
@@ -194,7 +195,7 @@ impl Place {
         self
     }
 
-    /// Whether a caller in this process holds the lock.
+    /// Whether a caller of this queue holds the lock.
     pub(super) fn is_held(&self) -> bool {
         self.entry.holders.load(Ordering::Acquire) > 0
     }

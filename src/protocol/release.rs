@@ -52,7 +52,7 @@ pub(super) struct ReleaseRequest {
 
 impl ReleaseRequest {
     /// Withdraws the claims up to the ballot of `release`. The owner may ask again with a higher
-    /// one.
+    /// ballot.
     pub(super) fn withdrawal(release: Release) -> Self {
         Self::new(release.ttl, Operation::Withdraw(release))
     }
@@ -66,7 +66,8 @@ impl ReleaseRequest {
     }
 }
 
-/// One release or withdrawal, until each node has confirmed it or no hold can be left.
+/// One release or withdrawal. It ends when each node of `insist` has confirmed or rejected it, when
+/// no hold can be left, or when there is no room for another try.
 #[derive(Debug)]
 pub(crate) struct ReleaseTask {
     request: ReleaseRequest,
@@ -95,7 +96,8 @@ struct State {
 }
 
 impl ReleaseTask {
-    /// Sends the request to `targets` at once, and again to those that do not confirm it.
+    /// Sends the request to `targets.ask` at once. Sends it again to those nodes of
+    /// `targets.insist` that do not confirm it.
     pub(super) fn start(voters: &Arc<Voters>, request: ReleaseRequest, targets: ReleaseTargets) -> Arc<Self> {
         let task = Self::new(voters, request, targets);
         voters.ask_within(&task.request.span, targets.ask, &task.request.operation, &task);
@@ -140,7 +142,8 @@ impl ReleaseTask {
     }
 
     /// Says that this release ends the acquisition of `listening`. If a node hands the name over to
-    /// this acquisition before it carries out this release, the hand-over needs no other release.
+    /// this acquisition before the node carries out this release, the hand-over needs no other
+    /// release.
     pub(super) fn ends(self: &Arc<Self>, listening: Listening) {
         let this: Weak<Self> = Arc::downgrade(self);
         listening.release(this);
@@ -151,7 +154,7 @@ impl ReleaseTask {
         drop(state);
     }
 
-    /// Waits until it is clear whether a quorum had held the names.
+    /// Waits for the result: whether a quorum had held the names.
     pub(crate) async fn freed(&self) -> Freed {
         loop {
             if let Some(freed) = self.state().tally.verdict() {
@@ -161,7 +164,8 @@ impl ReleaseTask {
         }
     }
 
-    /// Waits until it is clear whether a quorum has carried out the request.
+    /// Waits until a quorum has carried out the request, or no quorum can any more. Returns whether
+    /// a quorum has.
     pub(super) async fn confirmed(&self) -> bool {
         loop {
             if let Some(confirmed) = self.state().tally.confirmed() {
@@ -240,8 +244,8 @@ impl ReleaseTask {
 }
 
 impl Drop for ReleaseTask {
-    /// Warns if this release ends unconfirmed because the quorum or its runtime has ended. Nodes
-    /// that did not confirm it may hold the name until its ttl ends.
+    /// Warns if this release ends unconfirmed because the `Quorum` or its runtime has ended. Nodes
+    /// that did not confirm it may hold the name until the lock's ttl ends.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let too_few = state.unconfirmed.len() > self.size.nodes() - self.size.quorum();

@@ -11,7 +11,7 @@ use crate::node::{Claim, Note, Renew};
 use crate::rules::{Renewal, RenewalTally, Tick};
 use crate::spans::Spanned;
 
-/// A renewal that was sent. It keeps the nodes alive, but not its lease.
+/// A renewal that was sent. This value keeps the client's node objects alive, but not the lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Renewing {
     voters: Arc<Voters>,
@@ -24,8 +24,8 @@ pub(crate) struct Renewing {
 
 impl Renewing {
     /// Sends a renewal of the claims of one lease, each with the ballot that won it. `count` is the
-    /// number of guards. Nodes hold the names for `ttl`. If `ttl` is shorter than the ttl of the
-    /// claims, no caller may rely on the lease any more.
+    /// number of guards. Nodes hold the names for `ttl`. Pass a `ttl` shorter than that of the
+    /// claims only if no caller relies on the lease any more.
     pub(super) fn start<'a>(
         voters: &Arc<Voters>,
         claims: impl Iterator<Item = (&'a Claim, u64)>,

@@ -21,22 +21,22 @@ pub(crate) struct Revocation {
     /// holder.
     pub(crate) left: Option<Duration>,
     /// Whether a quorum of voting nodes has revoked. (Their votes counted both before the request
-    /// and after the replies.) A holder has a quorum too, so one of these nodes has named the
-    /// holder.
+    /// and after the replies.) If so, `left` covers every holder: each holder has a quorum, which
+    /// shares a node with this quorum.
     pub(crate) truthful: bool,
     /// The reply of each node; empty if `truthful`.
     pub(crate) reports: Vec<NodeReport>,
 }
 
-/// Sends the revocation to all nodes, and waits until a quorum of voting nodes has revoked, or
-/// until `until`. If fewer nodes than a quorum have revoked, voting or not, fails with the reply of
-/// each node.
+/// Sends the revocation to all nodes. Waits until a quorum of voting nodes has revoked, all nodes
+/// have replied, or `until` has come. If fewer nodes than a quorum have revoked, voting or not,
+/// fails with the reply of each node.
 ///
 /// One quorum is enough: its nodes no longer renew or re-grant a lock with a token up to the
 /// ballot. Each lock is held by a quorum, and any two quorums share a node. So at least one of
 /// these nodes holds the lock, and its reply says how long the hold lasts. But a doubted node may
 /// have forgotten the hold, and a node under another list never had it. So a node counts only if
-/// its votes counted before the request, and still do.
+/// its votes counted before the request, and still count after its reply.
 pub(crate) async fn revoke(voters: &Arc<Voters>, revoke: Revoke, until: Tick) -> Result<Revocation, Vec<NodeReport>> {
     let revoking = Revoking::new(voters.size, revoke.ballot);
     let round = Round::new(voters, revoke.ballot, revoking, None);

@@ -33,7 +33,7 @@ pub(super) trait Count: Send + 'static {
 #[derive(Debug)]
 pub(super) struct Round<T> {
     ballot: u64,
-    /// Passes replies on to the owner's receiver; `None` if the owner receives no hints.
+    /// Passes replies on to the owner's receiver; `None` if the owner receives no pushes and hints.
     watch: Option<Watch>,
     state: Mutex<State<T>>,
     decided: Notify,
@@ -46,7 +46,7 @@ struct State<T> {
 }
 
 impl<T: Count> Round<T> {
-    /// `watch` is `Some` if the owner receives hints.
+    /// `watch` is `Some` if the owner receives pushes and hints.
     pub(super) fn new(voters: &Voters, ballot: u64, tally: T, watch: Option<Watch>) -> Arc<Self> {
         let state = State { tally, replies: vec![None; voters.nodes.len()] };
         Arc::new(Self { ballot, watch, state: Mutex::new(state), decided: Notify::new() })

@@ -79,7 +79,7 @@ impl Pages {
     }
 }
 
-/// The next page to read from a node, and the names on this page.
+/// Reads one page of a node: where the node's scan goes on, and the names on the page.
 fn read(voters: &Voters, node: usize, reply: &Reply) -> (Place, Vec<Name>) {
     let label = voters.nodes[node].label();
     match reply {

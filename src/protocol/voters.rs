@@ -1,4 +1,4 @@
-//! The nodes of one quorum, and what one client knows about them.
+//! The nodes of one `Quorum`, and what this client knows about them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,7 +39,7 @@ pub(crate) struct Voters {
     other_list: Mutex<Option<Arc<str>>>,
     acquisitions: AtomicU64,
     round_trip: AtomicU64,
-    /// The releases that have not ended.
+    /// The work for which a shutdown waits, such as releases.
     pub(crate) release_tasks: Arc<ReleaseTasks>,
     pub(super) pending: PendingReleases,
 }
@@ -82,7 +82,8 @@ impl Voters {
         self.nodes.iter().for_each(|node| node.follow(name, on));
     }
 
-    /// Whether a quorum of nodes can send hints. Otherwise it makes no sense to wait for hints.
+    /// Whether a quorum of nodes can send pushes and hints to this client. Otherwise it makes no
+    /// sense to wait for them.
     pub(crate) fn hinted(&self) -> bool {
         let hinting = self.nodes.iter().filter(|node| node.hints()).count();
         hinting >= self.size.quorum() as usize
@@ -107,8 +108,9 @@ impl Voters {
         self.voting().len() >= self.size.quorum()
     }
 
-    /// If a quorum cannot vote only because hellos are missing, waits until it may vote, or until
-    /// `end`. Hellos are missing after the process stood still.
+    /// If no quorum may vote yet, but may soon, waits until one may vote, until `end`, or until a
+    /// shutdown. This is so while nodes are still connecting, and while hellos are late because the
+    /// process stood still.
     pub(crate) async fn greeted(&self, end: Tick, shut: &CancellationToken) {
         while self.may_vote_soon() && self.host.now() < end && !shut.is_cancelled() {
             sleep_until(&self.host, end.min(self.host.now() + LOOK)).await;
@@ -213,7 +215,8 @@ impl Voters {
         (mode.owner(self.wakeups.client(), number), number)
     }
 
-    /// A new ballot: above `told`, and above every ballot and fence that this client knows.
+    /// A new ballot: above `told`, every earlier ballot of this client, and every fence that
+    /// [`seen`](Self::seen) has recorded.
     pub(crate) fn ballot(&self, told: u64) -> Result<u64> {
         self.ballots.next(self.host.wall(), told).ok_or_else(|| {
             Error::config(
@@ -228,7 +231,8 @@ impl Voters {
         self.ballots.next(self.host.wall(), told).unwrap_or(0)
     }
 
-    /// Takes note of a fence that a node returned, so that later ballots are higher.
+    /// Takes note of a fence that a node returned, so that later ballots are higher. Ignores a
+    /// fence that [is far](Self::is_far) ahead of the wall clock.
     pub(crate) fn seen(&self, fence: u64) {
         self.ballots.seen(fence, self.host.wall());
     }

@@ -2,8 +2,9 @@
 //!
 //! A node hands a free name over to its first live waiter, and sends the waiter a push. Pushes of a
 //! quorum grant the lock. But a push can be lost, and a hold can expire without a release. So a
-//! waiter also asks without a push: when a hold ends, when the quarantine of a node ends, and at
-//! the interval that it announced. Each ask also renews the waiter's places in the queues.
+//! waiter also asks without a push: when a hold ends, when the quarantine of a node ends, after a
+//! hint, and at the latest after the time that it announced. Each ask renews the waiter's places in
+//! the queues.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -30,12 +30,12 @@ pub(crate) struct Wakeups {
     wasted: Counter,
 }
 
-/// The state of an acquisition, which decides what happens to a hint for it.
+/// The state of an acquisition, which decides what happens to a push or hint for it.
 #[derive(Clone, Debug)]
 pub(super) enum PushOutcome {
     /// The acquisition waits for the lock.
     PushReceiver(Arc<PushReceiver>),
-    /// The acquisition holds the lock as this owner, and needs no hint.
+    /// The acquisition holds the lock as this owner, and needs no message.
     Holds(Arc<str>),
     /// The acquisition has ended, with this release.
     Ended(Weak<dyn Releases>),
@@ -53,8 +53,8 @@ impl PushOutcome {
         }
     }
 
-    /// Takes note of a hint. Returns false if the client must release the name that the hint hands
-    /// over.
+    /// Takes note of a push or a hint. Returns false if the client must release the name that the
+    /// push hands over.
     fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
         match (self, &hint.granted) {
             (Self::PushReceiver(receiver), _) => receiver.hear(node, hint, now),
@@ -74,8 +74,8 @@ pub(super) trait TakesOrphans: std::fmt::Debug + Send + Sync {
 }
 
 impl Wakeups {
-    /// `heard` counts hints that reach an acquisition or an observer; `wasted` counts all other
-    /// hints.
+    /// `heard` counts messages that reach an acquisition or an observer. `wasted` counts pushes and
+    /// hints that reach no acquisition.
     pub(crate) fn new(client: String, host: Arc<dyn Host>, (heard, wasted): (Counter, Counter)) -> Arc<Self> {
         Arc::new(Self {
             client,
@@ -95,7 +95,7 @@ impl Wakeups {
         let _ = self.takes_back.set(takes_back);
     }
 
-    /// Passes the hints for acquisition `number` to `receiver` from now on.
+    /// Passes the messages for acquisition `number` to `receiver` from now on.
     pub(super) fn add(&self, number: u64, receiver: Arc<PushReceiver>) {
         self.receivers().insert(number, PushOutcome::PushReceiver(receiver));
     }
