@@ -10,12 +10,16 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Another owner holds the name, or no caller got a quorum. **Wait**, or do something else.
+    /// Another owner holds the name, or no caller got a quorum. Or too many callers of this process
+    /// wait for the name ([`max_callers`](crate::QuorumBuilder::max_callers)). **Wait**, or do
+    /// something else.
     Contended,
-    /// The caller's timeout ended while other owners held the name, or while earlier callers of
-    /// this process tried to acquire the name. **Wait longer**, or do something else.
+    /// The caller's timeout (or its [`max_rounds`](crate::LockOptions::max_rounds)) ended while
+    /// other owners held the name, or while earlier callers of this process tried to acquire the
+    /// name. **Wait longer**, or do something else.
     Timeout,
-    /// So few nodes vote that it is unknown which owner holds the name. **Alert** an operator.
+    /// No quorum of nodes has decided: too few nodes vote or answered in time, or the votes stayed
+    /// split. **Alert** an operator.
     Unavailable,
     /// The caller has lost the lock. **Stop** the work that the lock protected.
     Lost,
@@ -216,7 +220,7 @@ impl Error {
         self.kind() == ErrorKind::Timeout
     }
 
-    /// Whether so few nodes vote that it is unknown which owner holds the name.
+    /// Whether no quorum of nodes has decided.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         self.kind() == ErrorKind::Unavailable

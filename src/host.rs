@@ -82,7 +82,7 @@ pub struct TokioTime {
 }
 
 impl TokioTime {
-    /// Starts the clock. The tasks will run on `runtime`, within which this must be called.
+    /// Starts the clock. Call this within `runtime`, on which the tasks will run.
     #[must_use]
     pub fn new(runtime: Handle) -> Self {
         Self { runtime, origin: tokio_now() }

@@ -58,7 +58,7 @@
 //!   [unlocked](Session::unlock) one by one or in sets. All locks of a session are renewed
 //!   together, lost together, and freed by one [`revoke`](Session::revoke).
 //! * Locks, semaphores, elections, [`Once`] and sessions have `run` and `try_run`. These methods
-//!   drop the future as soon as the lock is lost, and always release the lock in the end.
+//!   drop the future as soon as the lock is lost, and always give the lock up in the end.
 //! * [`LockProvider`] is an object-safe trait that makes locks, for dependency injection.
 //! * [`Config`] has the settings as data: from the environment ([`Quorum::from_env`]) or a file.
 //! * [`Error`] says what to do next (wait, alert, stop or fix), and what each node replied.
@@ -77,8 +77,9 @@
 //! # Runtime
 //!
 //! The library needs a Tokio runtime with time and I/O enabled, and Redis 6 or later, or Valkey. It
-//! opens one connection per node. It runs three small tasks per node (two with redis-rs) and two
-//! per quorum. All tasks end when the last handle and the last guard are dropped.
+//! opens one connection per node, and one more while the client observes an election. It runs three
+//! small tasks per node (two with redis-rs) and two per quorum. All tasks end when the last handle
+//! and the last guard are dropped.
 //!
 //! # Tracing
 //!
@@ -88,7 +89,7 @@
 //! | span | level | fields | what it is |
 //! |---|---|---|---|
 //! | `acquire` | debug | `quorum`, `name`, `token`, `outcome` | an acquisition, until it has the lock or gives up |
-//! | `round` | debug | `outcome` | one round of claims, within `acquire` |
+//! | `round` | debug | `outcome` | one claim to all nodes, within `acquire` |
 //! | `renew` | debug | `name`, `token`, `outcome` | one renewal; a root span |
 //! | `release` | debug | `name`, `token`, `outcome` | the release of one name, until a quorum has confirmed it |
 //! | `node_call` | trace | `node`, `operation`, `outcome` | one operation on one node, within one of the spans above |

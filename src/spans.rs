@@ -18,7 +18,7 @@ pub(crate) struct Spanned(Option<Arc<Running>>);
 struct Running(Mutex<Span>);
 
 impl Spanned {
-    /// One round of claims. The caller must have entered the acquisition's span, which becomes the
+    /// One ask of a round. The caller must have entered the acquisition's span, which becomes the
     /// parent.
     pub(crate) fn round() -> Self {
         Self::at(LevelFilter::DEBUG, || debug_span!("round", outcome = Empty))

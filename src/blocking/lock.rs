@@ -34,8 +34,8 @@ pub struct QuorumLock(Blocking<crate::QuorumLock>);
 
 /// A held lock. The lock is renewed while this guard lives, and released when the guard is dropped.
 ///
-/// Dropping the guard does not wait, unless it is the last handle or guard of the quorum: dropping
-/// that waits up to 250 ms for releases. Prefer [`release`](Self::release), which returns the
+/// Dropping the guard does not wait, with one exception: dropping the last handle or guard of the
+/// quorum waits up to 250 ms for releases. Prefer [`release`](Self::release), which returns the
 /// result. A guard also has the methods of [`Lease`]: [`lost`](Lease::lost),
 /// [`token`](crate::Lease::token), [`is_held`](crate::Lease::is_held),
 /// [`ensure`](crate::Lease::ensure) and so on.
@@ -130,8 +130,8 @@ impl QuorumLock {
     ///
     /// # Errors
     /// `Timeout` if others held the lock until `timeout` ended; `Unavailable` if too few nodes
-    /// could vote when it ended; `Config` for a bad name or within a Tokio runtime; `Closed` after
-    /// a shutdown.
+    /// could vote before `timeout` ended; `Config` for a bad name or within a Tokio runtime;
+    /// `Closed` after a shutdown.
     pub fn acquire(&self, timeout: Duration) -> Result<LockGuard> {
         self.0.wrapped(self.0.inner.acquire(timeout)).map(LockGuard::new)
     }
@@ -145,7 +145,8 @@ impl QuorumLock {
     }
 
     /// Acquires the lock if it is free. Does not wait for a holder. `None` means that another owner
-    /// holds the lock. An error means that it is unknown which owner holds the lock: see
+    /// holds the lock, or that an earlier caller of this process waits for it. An error means that
+    /// it is unknown which owner holds the lock: see
     /// [`QuorumLock::try_acquire`](crate::QuorumLock::try_acquire).
     ///
     /// # Errors

@@ -36,7 +36,7 @@ thread_local! {
 /// session.try_lock(["chunk/7"])?;
 /// assert!(session.token("chunk/7") > session.token("chunk/1"));
 ///
-/// // An error tells others which name is held, and by whom.
+/// // The error of another session names the holders.
 /// let other = quorum.session().grant(5 * second)?;
 /// let refused = other.try_lock(["chunk/7", "chunk/8"]).unwrap_err();
 /// assert!(refused.is_contended() && &*refused.conflicts()[0].name == "chunk/7");

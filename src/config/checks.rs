@@ -30,7 +30,7 @@ pub(crate) struct Rules {
     /// The timeout of `acquire_default`.
     pub(crate) wait: Duration,
     pub(crate) max_rounds: Option<u32>,
-    /// Waiters behind the first two of a nodes' queue ask again after a third of this ttl, or after
+    /// Waiters behind the first two of a node's queue ask again after a third of this ttl, or after
     /// the length of a hand-over if that is longer.
     pub(crate) places: Duration,
     /// The period of a [`Once`](crate::Once): nodes hold its names for this time. Leases rely on

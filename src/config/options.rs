@@ -43,8 +43,8 @@ impl LockOptions {
     }
 
     /// Whether the lock is renewed for as long as its guard lives. Default on. Even if this is off,
-    /// each note and each proclaimed value renews the lock once, because renewals carry notes and
-    /// values.
+    /// a lock that nodes handed over is renewed once, to get its whole ttl. And each note and each
+    /// proclaimed value renews the lock once, because renewals carry notes and values.
     #[must_use]
     pub const fn auto_renew(mut self, on: bool) -> Self {
         self.manual = !on;
@@ -68,8 +68,8 @@ impl LockOptions {
     }
 
     /// The part of the drift that does not depend on the ttl. Default 2 ms, which is also the
-    /// least. Nodes count whole milliseconds, so a hold may end 1 ms too early. As in Redlock,
-    /// another 1 ms is for short ttls.
+    /// least. Nodes count whole milliseconds, so a hold may end 1 ms too early. The other 1 ms is
+    /// for short ttls, as in Redlock.
     #[must_use]
     pub const fn drift_constant(mut self, constant: Duration) -> Self {
         self.drift.constant = constant;

@@ -54,7 +54,7 @@ impl Stale {
         self.token
     }
 
-    /// The highest token that the storage had seen when it refused the other.
+    /// The highest token that the storage had seen when it refused [`token`](Self::token).
     #[must_use]
     pub const fn seen(&self) -> u64 {
         self.seen

@@ -29,9 +29,9 @@
 //! `lock_timeout` to limit that wait.
 //!
 //! Call [`guard`] first in the transaction, before the transaction reads anything. `guard` works at
-//! each isolation level. At REPEATABLE READ and SERIALIZABLE it fails with SQLSTATE 40001 if it
-//! waited for another transaction of the lock that was committed. If it fails, begin the
-//! transaction again, as always at these levels. If a transaction has several fences, all
+//! each isolation level. At REPEATABLE READ and SERIALIZABLE, it fails with SQLSTATE 40001 if it
+//! waited for another transaction of the lock, and that transaction was committed. If it fails,
+//! begin the transaction again, as always at these levels. If a transaction has several fences, all
 //! transactions must guard them in one order, such as the order of their names. Otherwise two
 //! transactions may wait for each other.
 //!
@@ -106,8 +106,8 @@ pub fn bigint(token: u64) -> Result<i64, Error> {
 ///
 /// # Errors
 /// `Lost` if the lock is not held for that long, and `Database` if the transaction failed: in both
-/// cases, nothing was written. `Unknown` if the `COMMIT` got no answer, or SQLSTATE 40003 or class
-/// 08.
+/// cases, nothing was written. `Unknown` if the `COMMIT` got no answer, a FATAL error, or an error
+/// with SQLSTATE 40003 or class 08.
 ///
 /// # Cancel safety
 /// If the future is dropped before the `COMMIT` is sent, the transaction is rolled back. If it is

@@ -21,8 +21,8 @@ use crate::words::{about, exact, listed};
 /// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Released {
-    /// The lock was held until this moment. If other guards of the lock are left
-    /// ([`reenter`](LockGuard::reenter)), it is still held.
+    /// The lock was held until this release. If other guards of the lock are left
+    /// ([`reenter`](LockGuard::reenter)), it stays held by them.
     Released,
     /// The lock was lost before this release. Others may have held it after its deadline.
     AlreadyExpired,
@@ -84,8 +84,9 @@ impl Lease {
     /// before the request to the nodes was sent, and the drift is subtracted.
     ///
     /// A lock that nodes handed over to a waiter begins with a validity of 3 s and four round trips
-    /// at most. The first renewal, sent after 100 ms or after a round trip if that is longer,
-    /// brings the whole validity. If you need a longer validity from the beginning, set
+    /// at most. The first renewal brings the whole validity. It is sent after 100 ms, or after a
+    /// round trip if that is longer, but before a quarter of the first validity has passed. If you
+    /// need a longer validity from the beginning, set
     /// [`min_validity`](crate::LockOptions::min_validity).
     #[must_use]
     pub fn remaining(&self) -> Duration {
@@ -230,14 +231,15 @@ impl fmt::Debug for Lease {
 }
 
 /// A held lock. It is renewed while the guard lives, and released when the guard is dropped. A lost
-/// lock keeps others out until its guard is dropped, or until its deadline; at this moment it is
-/// released.
+/// lock is released when its guard is dropped, or at its deadline if that is earlier. It keeps
+/// others out until then. (A shutdown of the quorum releases it at once.)
 ///
 /// Dropping the guard sends the release and does not wait. Prefer [`release`](Self::release), which
 /// returns whether the lock was held to the end.
 ///
-/// **If the guard is dropped as `main` returns, also by `?`, nothing may be sent:** the runtime may
-/// end first. In this case nodes hold the lock until its ttl ends, and a warning is logged. Use
+/// **If the guard is dropped as `main` returns, also by `?`, the release may not be sent:** the
+/// runtime may end first. In this case nodes hold the lock until its ttl ends, and a warning is
+/// logged. Use
 /// [`try_run`](crate::QuorumLock::try_run), or call [`Quorum::shutdown`](crate::Quorum::shutdown)
 /// before `main` returns. (With redis-rs, the release is sent before the runtime ends.)
 ///
@@ -327,7 +329,7 @@ impl LockGuard {
         }
     }
 
-    /// As `undo`, but does not wait for the nodes.
+    /// Like `undo`, but does not wait for the nodes.
     pub(crate) fn give_back(mut self) {
         self.holds = false;
         drop(self.lease.0.undo());

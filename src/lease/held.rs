@@ -1,5 +1,5 @@
-//! One lock that is held, was released, or was lost. Its [`LeaseState`] decides. This code carries
-//! the decisions out, and sets the timers.
+//! One lock that is held, was released, or was lost. Its [`LeaseState`] decides what happens to the
+//! lock. This code carries the decisions out, and sets the timers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -75,7 +75,7 @@ impl Leases {
         Pace { auto_renew, backoff, round_trip, phase: self.phase, from, random }
     }
 
-    /// Records in the metrics that a lock has ended which was acquired at `since`.
+    /// Records in the metrics that a lock, which was acquired at `since`, has ended.
     pub(super) fn freed(&self, rules: &Rules, since: Tick) {
         self.voters.meters.freed(rules.class, self.voters.host.now().since(since));
     }
@@ -159,7 +159,8 @@ impl Held {
         Err(self.lost_error())
     }
 
-    /// Gives up one guard. Releases the lock if this was the last guard.
+    /// Gives up one guard. If this was the last guard, releases the lock, or leaves it to the nodes
+    /// for the rest of its period.
     pub(super) fn drop_hold(&self) -> Dropped {
         let mut state = self.state();
         state.holds = state.holds.saturating_sub(1);
@@ -438,7 +439,8 @@ impl Timed for Held {
     }
 
     /// Loses the lock for good: its users are notified, and it is never renewed again. The release
-    /// is sent as soon as no guard keeps the lock. After a shutdown, guards do not keep it.
+    /// is sent as soon as no guard keeps the lock. If the reason is a shutdown, guards do not keep
+    /// the lock, so the release is sent at once.
     fn lose(&self, reason: LostReason) {
         let mut state = self.state();
         if reason == LostReason::Closed {

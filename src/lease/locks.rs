@@ -1,5 +1,5 @@
 //! The locks of a session: many grants, which are renewed and lost together. Their [`SessionState`]
-//! decides. This code carries the decisions out.
+//! decides what happens to them. This code carries the decisions out.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -183,12 +183,13 @@ impl Locks {
         None
     }
 
-    /// Makes one grant of all locks, with one token: the highest token of the locks, with which a
-    /// quorum extends each of them. If one lock cannot be extended in time, all are lost.
+    /// Makes one grant of all locks. The token of this grant is the highest token of the locks. A
+    /// quorum must extend each lock with this token. If one lock cannot be extended in time, fails
+    /// with `Lost`.
     ///
     /// For each name, tokens of earlier holders are below the token that won the name, and so below
-    /// the new token. Tokens of later holders are above the new token: for each name, a quorum of
-    /// nodes has a fence of at least the new token.
+    /// the new token. Tokens of later holders are above the new token: after the renewals, a quorum
+    /// of nodes has a fence of at least the new token for each name.
     pub(crate) async fn unite(&self) -> Result<(Grant, Open)> {
         let mut tries = 0;
         loop {
@@ -357,8 +358,8 @@ impl Locks {
         tracing::warn!(names, locks = since.len(), reason = reason.as_str(), "{} lost", self.what);
     }
 
-    /// Releases lost locks: all locks, or only those past their deadline. Nodes keep the other
-    /// locks until the holder drops them, or until their deadline: work under these locks may still
+    /// Releases lost locks: all of them if `all` is true, else those past their deadline. Nodes
+    /// keep a lock before its deadline until the holder drops it: work under this lock may still
     /// run.
     fn let_go(&self, state: MutexGuard<'_, State>, all: bool) {
         let now = self.now();

@@ -1,4 +1,4 @@
-//! The lease monitor: one loop for each quorum. The loop renews leases, ends leases, and sends
+//! The lease monitor: one loop for each `Quorum`. The loop renews leases, ends leases, and sends
 //! releases again, each at its due time.
 //!
 //! The loop has only weak references to leases, so a dropped lease is not renewed. The loop does
@@ -30,13 +30,12 @@ use crate::protocol::{Doubts, PendingRelease, ReleaseTasks, Voters};
 use crate::rules::{LostReason, NodeSet, Tick};
 
 /// The most renewals under way at a time. As many operations may be under way to one node (16 calls
-/// of 128), so a lower limit would slow renewals down if round trips are long. It is half of the
-/// length of a node's queue, in which all renewals of a session count as one.
+/// of 128), so a lower limit would slow renewals down if round trips are long. The limit is half of
+/// the length of a node's queue, in which all renewals of a session count as one.
 const RENEWALS: usize = 2_048;
 /// While at least this many operations of large renewals are under way, no further large renewal
-/// begins. (The renewals of a session are sent as a whole.) With too many operations at a time,
-/// nodes would be busy for longer than a call may take. Two sessions of the largest size may be
-/// under way together.
+/// begins. With too many operations at a time, nodes would be busy for longer than a call may take.
+/// All renewals of a session are sent together, and two sessions of the largest size fit.
 const OPERATIONS: usize = 16_384;
 /// A renewal with more operations than this is large. So all small renewals under way have at most
 /// [`OPERATIONS`] operations together.

@@ -13,10 +13,10 @@ use crate::rules::Backoff;
 /// Pauses between tries.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(100), max: Duration::from_secs(2) };
 
-/// The longest pause if nodes may hold a name for longer than a lease, such as for `Once`. Once the
-/// tries have gone on for longer than a lease lasts, a pause is between half of the time since the
-/// first try and all of it, up to this limit. So a node that comes back gets the release within
-/// about the time for which it was away.
+/// The longest pause if nodes may hold a name for longer than a lease lasts, such as for `Once`.
+/// After the tries have gone on for as long as a lease lasts, a pause is half to all of the time
+/// since the first try, up to this limit. So a node that comes back gets the release within about
+/// the time for which it was away.
 const RARELY: Duration = Duration::from_secs(60);
 
 /// Schedules another try of every release that comes through the channel. Ends when the channel has

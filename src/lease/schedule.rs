@@ -109,7 +109,8 @@ impl<L: ?Sized> Schedule<L> {
         (due.into_values().collect(), table.armed)
     }
 
-    /// The leases that have an event. Each live lease has at least one.
+    /// The leases that have an event. Each live lease has one, except while the monitor's loop
+    /// handles the events that it has taken.
     pub(super) fn leases(&self) -> Vec<Weak<L>> {
         let lease = |event: &Event<L>| match event {
             Event::Renew(lease) | Event::Expire(lease) => Some(lease.clone()),

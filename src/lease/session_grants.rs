@@ -20,7 +20,7 @@ pub(super) struct SessionGrants {
 pub(super) struct Taken {
     /// Each grant with the nodes that may hold it.
     pub(super) grants: Vec<(Grant, NodeSet)>,
-    /// When the grants began that were taken out with all their names.
+    /// For each grant that was taken out with all its names: when the grant began.
     pub(super) since: Vec<Tick>,
 }
 

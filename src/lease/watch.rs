@@ -23,8 +23,8 @@ pub(super) trait Watched: Timed + 'static {
         Some(reason)
     }
 
-    /// A token that is cancelled when the lock is lost or released; `None` if the lock has already
-    /// ended.
+    /// A `CancellationToken` that is cancelled when the lock is lost or released; `None` if the
+    /// lock has already ended.
     fn over(&self) -> Option<CancellationToken>;
 
     /// Cancelled when the lock is lost.
@@ -90,8 +90,8 @@ async fn expired(held: &impl Watched) -> LostReason {
     }
 }
 
-/// A token that is cancelled when the lock is lost. On another runtime than the quorum's, this
-/// starts a task there that watches for the loss.
+/// A `CancellationToken` that is cancelled when the lock is lost. If the caller is on another
+/// runtime than the quorum's, starts a task on the caller's runtime that watches for the loss.
 pub(super) fn cancellation(held: &Arc<impl Watched>) -> CancellationToken {
     let token = held.ended().child_token();
     if let Some(runtime) = held.host().elsewhere()
@@ -102,8 +102,8 @@ pub(super) fn cancellation(held: &Arc<impl Watched>) -> CancellationToken {
     token
 }
 
-/// Watches the deadline, and cancels the token at a loss. Ends when the lock ends, or when the
-/// token is cancelled.
+/// Watches the deadline, and cancels `held.ended()`, and so `token`, at a loss. Ends when the lock
+/// ends, or when `token` is cancelled.
 async fn watch(held: Arc<impl Watched>, token: CancellationToken, over: CancellationToken) {
     over.run_until_cancelled(token.run_until_cancelled(lost(&*held))).await;
 }

@@ -66,8 +66,8 @@ impl Inner {
         acquired
     }
 
-    /// Returns `acquired`, unless a shutdown has begun. A shutdown may have missed this new lock,
-    /// so `give_up` ends it here. The shutdown waits until `open` is dropped.
+    /// Returns `acquired`, unless a shutdown has begun. The shutdown may have missed this new lock,
+    /// so `give_up` ends the lock here. The shutdown waits until `open` is dropped.
     pub(super) fn unless_shut<T>(&self, acquired: T, open: Open, give_up: impl FnOnce(T)) -> Result<T> {
         if !self.shut.is_cancelled() {
             return Ok(acquired);

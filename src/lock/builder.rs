@@ -171,9 +171,10 @@ impl QuorumBuilder {
     /// `max_ttl` is also the time of the *restart guard*. A node that restarted or lost data may
     /// have forgotten locks, and a node whose clock was stepped may have ended locks early. Such a
     /// node does not vote on claims until `max_ttl` has passed. New servers also wait for this
-    /// time, unless [`Quorum::init`] was called, or they have run for longer than 1.25 `max_ttl`.
-    /// Zero switches the guard off, for tests and demos: without the guard, a restarted node can
-    /// grant a lock twice.
+    /// time, unless [`Quorum::init`] was called. A server that has run for longer than 1.25
+    /// `max_ttl` need not wait either, if it was not flushed, evicted nothing and never was a
+    /// replica since its start. Zero switches the guard off, for tests and demos: without the
+    /// guard, a restarted node can grant a lock twice.
     ///
     /// `max_ttl` is part of the [list](Self::list_name), so all clients must have the same value.
     ///

@@ -34,7 +34,8 @@ impl Config {
 
 impl QuorumBuilder {
     /// A builder with the settings in the environment: [`Config::from_env`] lists the variables.
-    /// Calls on the builder override settings of the environment, but add nodes to its nodes.
+    /// Calls on the builder override settings of the environment. But calls that add nodes keep the
+    /// environment's nodes.
     ///
     /// # Errors
     /// `Config` for an invalid variable, or if a password file cannot be read. If

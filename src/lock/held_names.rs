@@ -128,9 +128,9 @@ impl HeldNames {
         told.map(|text| text.to_string()).collect()
     }
 
-    /// Call this after the last page. Whether all names were listed that were held during the whole
-    /// listing. A held name is on a quorum of nodes. So at least one node of each quorum must have
-    /// listed all its names, and no name may be [`missed`](Self::missed).
+    /// Whether the listing returned every name that was held during the whole listing. Call this
+    /// after the last page. A held name is on a quorum of nodes. So at least one node of each
+    /// quorum must have listed all its names, and no name may be [`missed`](Self::missed).
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.unread().len() < self.inner.leases.voters.size.quorum() as usize && self.missed.is_empty()

@@ -1,5 +1,5 @@
 //! Observes which owner leads. Nodes publish a message after a change, and the message makes the
-//! observer ask them.
+//! observer ask the nodes.
 
 use std::sync::Arc;
 use std::time::Duration;

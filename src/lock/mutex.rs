@@ -160,9 +160,10 @@ impl QuorumLock {
     ///
     /// # Errors
     /// `Timeout` if others held the lock until `timeout` ended. `Unavailable` if too few nodes
-    /// could vote when it ended, or if the votes of a try stayed split. `Contended` if too many
-    /// callers of this process wait already ([`max_callers`](crate::QuorumBuilder::max_callers));
-    /// `Config` for a bad name or outside of a Tokio runtime; `Closed` after a shutdown.
+    /// could vote before `timeout` ended, or if the votes of a try stayed split. `Contended` if too
+    /// many callers of this process wait already
+    /// ([`max_callers`](crate::QuorumBuilder::max_callers)); `Config` for a bad name or outside of
+    /// a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Safe: a granted lock is released in the background, and the place in the queue is given up.
@@ -242,10 +243,11 @@ impl QuorumLock {
 
     /// Acquires the lock if it is free. Does not wait for a holder.
     ///
-    /// `None` means that another owner holds the lock: a quorum of nodes names one holder. (It may
-    /// have got the lock just now.) An error means that it is unknown which owner holds the lock.
-    /// If several callers try at the same moment, they may split the votes. In this case each of
-    /// them releases its votes, and tries again after a random pause, for two round timeouts at
+    /// `None` means that another owner holds the lock: a quorum of nodes names one holder, which
+    /// may have got the lock just now. `None` can also mean that an earlier caller of this process
+    /// holds the lock or waits for it. An error means that it is unknown which owner holds the
+    /// lock. If several callers try at the same moment, they may split the votes. In this case each
+    /// of them releases its votes, and tries again after a random pause, for two round timeouts at
     /// most (4 s by default).
     ///
     /// # Errors

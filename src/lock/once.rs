@@ -36,8 +36,8 @@ pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 86_400);
 /// how much longer the period lasts. If the work takes longer than the period, other callers get no
 /// permit until it is done.
 ///
-/// Give the job a name of its own. While the name is held as a lock, by a reader or by a leader, a
-/// claim fails with `Config`. While the period lasts, an acquisition of a lock on the name waits.
+/// Give the job a name of its own. While the name is held by a lock, a reader or a leader, a claim
+/// fails with `Config`. While the period lasts, an acquisition of a lock on the name waits.
 /// To let the next caller try before the period is over, call
 /// [`force_release`](crate::Quorum::force_release). [`revoke`](crate::Quorum::revoke) frees
 /// nothing, so the period goes on.
@@ -129,7 +129,7 @@ impl Once {
 
     /// Returns a permit if no caller has had one in this period, and `None` otherwise. To win a
     /// permit takes one round trip. If the name is held, a second round trip shows whether a quorum
-    /// names one holder, and what it holds.
+    /// names one holder, and whether this holder has a permit or a lock.
     ///
     /// If several callers claim at the same moment, perhaps none wins a quorum. In this case they
     /// release their votes, and try again after random pauses, for two round timeouts at most. So
@@ -290,12 +290,12 @@ impl OncePermit {
     }
 
     /// Reports the work as done: no other caller gets a permit until the period is over. Returns
-    /// `AlreadyExpired` if the permit was lost before this call. Even if it was, no other caller
+    /// `AlreadyExpired` if the permit was lost before this call. Even in this case, no other caller
     /// got a permit in this period, unless nodes forgot the permit or `force_release` freed the
     /// name.
     ///
-    /// Before the end of the period, this call waits for no node. After it, this call releases the
-    /// name, and waits until a quorum has confirmed.
+    /// Before the end of the period, this call waits for no node. After the end of the period, it
+    /// releases the name, and waits until a quorum has confirmed.
     ///
     /// # Errors
     /// `Unavailable` if the period is over, and too few nodes confirmed the release in time.
@@ -319,7 +319,7 @@ impl OncePermit {
         self.guard.undo().await
     }
 
-    /// As `undo`, but does not wait for the nodes.
+    /// Like `undo`, but does not wait for the nodes.
     #[cfg(feature = "blocking")]
     pub(crate) fn give_back(self) {
         self.guard.give_back();

@@ -40,9 +40,9 @@ pub(super) struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// Takes free permits, and waits for no holder. `None` if so many permits have a holder that a
-    /// quorum names that too few are left. Also `None` if the same holder keeps the gate for a
-    /// round timeout.
+    /// Takes free permits, and waits for no holder. `None` if too few permits are left beside those
+    /// for which a quorum names a holder. Also `None` if the same holder keeps the gate for a round
+    /// timeout.
     pub(super) async fn at_once(&self) -> Result<Option<Holding>> {
         let host = &self.inner.host;
         let tried = before(host, host.now() + self.rules.longest_try(), self.tries()).await;
@@ -133,8 +133,8 @@ impl Taking<'_> {
     /// wait, granted permits are released: the next holder of the gate may wait for them.
     async fn in_turn(&self, end: Tick) -> Result<Holding> {
         let gate = [self.pool.gate.clone()].into();
-        // The gate's options depend on the round trip, so make them as late as here: an earlier
-        // claim may have measured it.
+        // The gate's options depend on the round trip. An earlier claim may have measured the round
+        // trip, so make the options only now.
         let rules = Arc::new(self.rules.of_gate(self.inner.leases.voters.round_trip()));
         let (grant, open) = self.granted(&gate, &rules, ClaimKind::Gate, Patience::Until(end)).await?;
         let gate = LockGuard::new(&self.inner.leases, &rules, grant, None);

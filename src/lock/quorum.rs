@@ -75,8 +75,9 @@ impl Quorum {
     /// it waited, it tries to claim several of the next names at once. So locks on single names do
     /// not starve a set, and sets that overlap do not deadlock.
     ///
-    /// While an acquisition of a set waits for a name, it holds those names of the set that sort
-    /// before it. So a caller that holds one name of the set must not wait for another name of the
+    /// While an acquisition of a set waits for a name, it holds the names of the set that sort
+    /// before this name. So a caller that holds one name of the set must not wait for another name
+    /// of the
     /// set: the caller and the set might wait for each other until one of them gives up. Such a
     /// caller should take both names as a set from the beginning.
     ///
@@ -178,12 +179,12 @@ impl Quorum {
     /// # Errors
     /// `Unavailable` if no quorum of nodes confirmed: the lock may still be renewed. `Unavailable`
     /// also if too few of the confirming nodes [may vote](Inspected::is_conclusive), because they
-    /// are quarantined or have another list in force: the lock was taken from the holders that the
-    /// nodes named, but an owner that they did not name may hold it. `Config` for a bad name,
+    /// are quarantined or have another list in force. In this case, the lock was taken from the
+    /// holders that the nodes named, but another owner may hold it. `Config` for a bad name,
     /// `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// If the call is cancelled, some nodes may have revoked the lock. If so, call it again.
+    /// If the call is cancelled, only some nodes may have revoked the lock. Call it again.
     pub async fn revoke(&self, name: &str) -> Result<Taken> {
         let name = self.0.name(name)?;
         self.0.usable()?;
@@ -198,12 +199,12 @@ impl Quorum {
     /// Returns the former holders: the owners from which nodes took the name.
     ///
     /// # Errors
-    /// `Unavailable` if no quorum of nodes confirmed, or if so many nodes are quarantined that [it
-    /// is unknown](Inspected::is_conclusive) which owner held the name. In both cases, the name may
-    /// still be held. `Config` for a bad name, `Closed` after a shutdown.
+    /// `Unavailable` if no quorum of nodes confirmed, or if so few of the confirming nodes may vote
+    /// that [it is unknown](Inspected::is_conclusive) which owner held the name. In both cases, the
+    /// name may still be held. `Config` for a bad name, `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// If the call is cancelled, some nodes may have freed the name. If so, call it again.
+    /// If the call is cancelled, only some nodes may have freed the name. Call it again.
     pub async fn force_release(&self, name: &str) -> Result<Taken> {
         let name = self.0.name(name)?;
         self.0.usable()?;
@@ -267,8 +268,8 @@ impl Quorum {
         }
     }
 
-    /// How many names have callers, how many timers are set, and how many callers can receive
-    /// pushes. All three are zero if nothing is held or waited for.
+    /// How many names have callers, how many timers are set, and how many acquisitions and
+    /// observers there are. All three are zero if nothing is held, waited for or observed.
     #[cfg(feature = "unstable")]
     #[must_use]
     pub fn in_use(&self) -> (usize, usize, usize) {

@@ -140,11 +140,11 @@ impl QuorumSemaphore {
     /// Takes `many` permits if so many are free, without waiting. If a permit of the first claim is
     /// held, the call takes two more round trips to find free permits and to claim them.
     ///
-    /// Returns `None` in two cases. In the first, fewer than `many` permits can be free: for so many
-    /// permits, a quorum of nodes names one holder. In the second, a quorum has named the same
-    /// holder of the gate for a whole round timeout. If votes are split, or other callers are
-    /// just taking permits, this call tries again after random pauses, for two round timeouts at
-    /// most (4 s by default).
+    /// Returns `None` in two cases. First, if fewer than `many` permits are left beside those for
+    /// which a quorum of nodes names a holder. Second, if a quorum has named the same holder of the
+    /// gate for a whole round timeout. If votes are split, or other callers are just taking
+    /// permits, this call tries again after random pauses, for two round timeouts at most (4 s by
+    /// default).
     ///
     /// # Errors
     /// `Unavailable` if too few nodes could vote, or if there is no result after two round

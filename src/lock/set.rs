@@ -53,8 +53,8 @@ impl Set<'_> {
     }
 
     async fn gathered(&self, end: Tick, ticket: u64) -> Result<(Grant, Open)> {
-        // Renew names while the set waits for others, even if the caller's options turn renewals
-        // off.
+        // Renew the names that the set holds while it waits for other names, even if the caller's
+        // options turn renewals off.
         let rules = Rules { auto_renew: true, max_hold: None, ..self.all.rules.clone() };
         let parts = Holding { locks: Locks::begin("set that is acquired", &self.inner.leases, &Arc::new(rules)) };
         // `until` has already tried a claim of all names, so begin with half of them.

@@ -143,8 +143,8 @@ impl Meters {
         self.class(class);
     }
 
-    /// Two counters of hints (nodes' messages to waiters): hints that reach an acquisition or an
-    /// observer, and all other hints.
+    /// Two counters of nodes' messages to waiters and observers: those that reach an acquisition or
+    /// an observer, and those to acquisitions that have ended.
     pub(crate) fn hints(&self) -> (Counter, Counter) {
         let counter = |outcome: &'static str| metrics::counter!(table::HINTS, "quorum" => self.quorum.clone(), "outcome" => outcome);
         (counter("heard"), counter("wasted"))
@@ -175,8 +175,8 @@ impl Meters {
         self.queue_wait.record(took);
     }
 
-    /// Counts a round that ended with `verdict`. `took` is the time until the nodes had decided, if
-    /// known.
+    /// Counts one ask of a round, which ended with `verdict`. `took` is the time since the ask;
+    /// `None` if a node has pushed since then.
     pub(crate) fn round(&self, verdict: RoundEnded, split: bool, took: Option<Duration>) {
         self.rounds.count(verdict);
         if split {

@@ -11,7 +11,7 @@
 //! # let (store, token) = (InMemory::new(), 7);
 //! use quorumlock::fence::s3;
 //!
-//! // Read all data that the write depends on with the token too.
+//! // Use the token also to read all data that the write depends on.
 //! let before = s3::read(&store, "orders/42", token).await?;
 //! if before.is_none() {
 //!     s3::put(&store, "orders/42", token, b"shipped").await?;
