@@ -95,7 +95,7 @@
 //! | `node_call` | trace | `node`, `operation`, `outcome` | one operation on one node, within one of the spans above |
 //!
 //! `token` is the fencing token: all spans of one lock have the same token. `name` is recorded only
-//! if [`LockOptions::trace_name`] is on, since names may be secret. `outcome` tells how the work
+//! if [`LockOptions::trace_name`] is on, because names may be secret. `outcome` tells how the work
 //! ended. Acquisitions, rounds and renewals use the words of the metrics; a renewal can also be
 //! `over`, if its lease had already ended. A release is `released`, `gone` (the names were no
 //! longer held) or `unconfirmed`. Events at the level warn (a lost lock, an unconfirmed release)

@@ -89,7 +89,7 @@
 //! ```
 //!
 //! No other caller gets a lost lock until its guard is dropped or its deadline is over: your code
-//! has this time to stop. Storage can refuse writes that come after the deadline, since the next
+//! has this time to stop. Storage can refuse writes that come after the deadline, because the next
 //! holder's token is greater.
 //!
 //! ```

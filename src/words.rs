@@ -80,7 +80,7 @@ pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
 }
 
 /// Reads `500ms`, `10s`, `1.5m`, `1h 30m`, or a bare number of seconds. Capital letters are
-/// refused, since the parser would read `5M` as five months.
+/// refused, because the parser would read `5M` as five months.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let bare = text.trim().bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let parsed = humantime::parse_duration(&if bare { format!("{text}s") } else { text.to_owned() });

@@ -34,7 +34,7 @@
 //! # Loss
 //!
 //! [`lose`] makes the holder of a lock lose the lock at once. Use `lose` to test that your code
-//! notices the loss, since nothing can stop a closure.
+//! notices the loss, because nothing can stop a closure.
 //!
 //! ```
 //! use quorumlock::LostReason;

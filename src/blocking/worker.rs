@@ -86,7 +86,7 @@ impl Drop for Worker {
     }
 }
 
-/// Returns an error within a Tokio runtime: Tokio would panic, since waiting would keep the
+/// Returns an error within a Tokio runtime: Tokio would panic, because waiting would keep the
 /// runtime's thread from all other work.
 pub(super) fn refuse_within_a_runtime() -> Result<()> {
     match Handle::try_current() {

@@ -2,7 +2,7 @@
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// Splits a list of addresses at its commas. Errors quote no part of the list, since any part may
+/// Splits a list of addresses at its commas. Errors quote no part of the list, because any part may
 /// belong to a password that contains a comma.
 pub(crate) fn split(list: &str) -> Result<Vec<String>, String> {
     let addresses: Vec<_> =

@@ -34,7 +34,7 @@ pub struct LockOptions {
 impl LockOptions {
     /// How long a node holds the lock without a renewal. Default 30 s; from 100 ms to the quorum's
     /// [`max_ttl`](crate::QuorumBuilder::max_ttl), or to 24 h if `max_ttl` is zero. Nodes count
-    /// whole milliseconds. A lock can be held for longer than its ttl, since it is
+    /// whole milliseconds. A lock can be held for longer than its ttl, because it is
     /// [renewed](Self::auto_renew).
     #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> Self {
@@ -88,7 +88,7 @@ impl LockOptions {
     }
 
     /// How long a round waits for a quorum at most. Default 2 s, or a third of the validity if that
-    /// is shorter. At most 5 s, since no vote counts for longer.
+    /// is shorter. At most 5 s, because no vote counts for longer.
     #[must_use]
     pub const fn round_timeout(mut self, timeout: Duration) -> Self {
         self.round_timeout = Some(timeout);
@@ -154,7 +154,7 @@ impl LockOptions {
     }
 
     /// Whether the lock's [spans](crate#tracing) have its name, in the field `name`. Default off,
-    /// since names may be secret. (Messages about a lost lock always name the lock.)
+    /// because names may be secret. (Messages about a lost lock always name the lock.)
     #[must_use]
     pub const fn trace_name(mut self, on: bool) -> Self {
         self.trace_name = on;

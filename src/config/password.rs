@@ -72,7 +72,7 @@ impl PasswordFile {
         self.is_path || self.path.exists()
     }
 
-    /// Reads the file without asking for its length, since a pipe has none.
+    /// Reads the file without asking for its length, because a pipe has none.
     fn bytes(&self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         File::open(&self.path)?.take(LONGEST as u64 + 1).read_to_end(&mut bytes)?;

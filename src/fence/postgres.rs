@@ -84,7 +84,7 @@ const ID: &str = "SELECT txid_current_if_assigned()";
 /// `Database`: see [`Error`].
 ///
 /// # Cancel safety
-/// If you drop the future, drop the transaction too, since the row may be locked.
+/// If you drop the future, drop the transaction too, because the row may be locked.
 pub async fn guard(transaction: &mut Transaction<'_, Postgres>, resource: &str, token: u64) -> Result<(), Error> {
     let raise = sqlx::query_scalar::<_, i64>(RAISE).bind(resource).bind(bigint(token)?);
     let seen = raise.fetch_one(&mut **transaction).await.map_err(Error::Database)?;

@@ -13,7 +13,7 @@
 //! # -> Result<(), Box<dyn std::error::Error>> {
 //! use quorumlock::fence::redis::Call;
 //!
-//! // Read all data that the write depends on through the fence too.
+//! // Use the fence also to read all data that the write depends on.
 //! let read = Call::new("{orders/42}:fence", guard.token(), "HGET").key("{orders/42}").arg("state");
 //! let state: Option<String> = read.query_async(connection).await?;
 //! if state.as_deref() == Some("packed") {

@@ -22,20 +22,21 @@ use crate::protocol::{Grant, Open, ReleaseSet, Renewing, Voters};
 use crate::rules::{Due, Expiry, Heard, LeaseState, LostReason, NodeSet, Pace, Phase, Renewal, Renewed, Tick};
 use crate::words::listed;
 
-/// The leases of one quorum.
+/// The leases of one `Quorum`.
 #[derive(Debug)]
 pub(crate) struct Leases {
     pub(crate) voters: Arc<Voters>,
     pub(crate) home: Arc<RuntimeHandle>,
     pub(super) schedule: Arc<Schedule<dyn Timed>>,
-    /// Whether the quorum was shut down. If so, all leases are lost, even those that begin later.
+    /// Whether the `Quorum` was shut down. If so, all leases are lost, even those that begin later.
     pub(super) closed: AtomicBool,
     /// When all leases were last lost because of another list, as a `moment`; 0 if this never
     /// happened.
     pub(super) others: AtomicU64,
     /// Shifts this process's renewals in time, so that processes do not all renew at once.
     pub(super) phase: u64,
-    /// Dropped with the last handle and the last guard of the quorum. This ends the monitor's loop.
+    /// Dropped with the last handle and the last guard of the `Quorum`. This drop ends the
+    /// monitor's loop.
     pub(super) _closing: DropGuard,
 }
 
@@ -139,7 +140,7 @@ impl Held {
         Ok(())
     }
 
-    /// Stops the renewals of a writer that becomes a reader: nodes would reply `lost`, since the
+    /// Stops the renewals of a writer that becomes a reader: nodes would reply `lost`, because the
     /// reader has the name. The writer's lock ends at its deadline at the latest.
     pub(super) fn hold_still(&self) {
         self.state().tenure.hold_still();
@@ -296,7 +297,7 @@ impl Held {
         freeing
     }
 
-    /// Removes both timers. Drop the result outside of the mutex, since this drop wakes other
+    /// Removes both timers. Drop the result outside of the mutex, because this drop wakes other
     /// tasks.
     fn stop(&self, state: &mut State) -> (Open, Option<DropGuard>) {
         // Begin `open` before the timers are cleared: a shutdown finds the lease by its timers, and

@@ -104,7 +104,7 @@ impl Leases {
     }
 
     /// Like [`lost_since`](Self::lost_since), for a session that began at `since`. A session that
-    /// began at the very moment of the loss is not lost, since it has no lock that was claimed
+    /// began at the very moment of the loss is not lost, because it has no lock that was claimed
     /// before the loss.
     pub(super) fn lost_after(&self, since: Tick) -> Option<LostReason> {
         self.lost_since(since)
@@ -122,7 +122,7 @@ impl Holdings for Leases {
     }
 }
 
-/// A moment as a number above zero, since `Leases::others` uses zero for "never".
+/// A moment as a number above zero, because `Leases::others` uses zero for "never".
 fn moment(at: Tick) -> u64 {
     u64::try_from(at.since_origin().as_nanos()).unwrap_or(u64::MAX).saturating_add(1)
 }

@@ -1,5 +1,5 @@
-//! The runtime on which a quorum was connected. After the end of this runtime, the quorum renews,
-//! sends and receives nothing.
+//! The runtime on which a `Quorum` was connected. After the end of this runtime, the `Quorum`
+//! renews, sends and receives nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Error, Result, no_runtime, runtime_ended};
 use crate::host::can_wait;
 
-/// Whether the quorum can still be used.
+/// Whether the `Quorum` can still be used.
 #[derive(Debug, Default)]
 pub(crate) struct RuntimeHandle {
     /// Cancelled by a shutdown, and at the runtime's end.
@@ -26,7 +26,7 @@ impl RuntimeHandle {
         Resident(Some(home))
     }
 
-    /// Whether the runtime ended before the quorum was shut down.
+    /// Whether the runtime ended before the `Quorum` was shut down.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }

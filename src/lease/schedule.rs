@@ -1,4 +1,4 @@
-//! One table of the coming events of all leases of a quorum, ordered by time.
+//! One table of the coming events of all leases of a `Quorum`, ordered by time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -51,7 +51,7 @@ pub(super) enum Event<L: ?Sized> {
 /// An event's place in the table.
 pub(super) type Key = (Tick, u64);
 
-/// The table of the events of leases `L`. Adding an event seldom wakes the monitor's loop, since
+/// The table of the events of leases `L`. Adding an event seldom wakes the monitor's loop, because
 /// the loop usually waits for an earlier event.
 pub(super) struct Schedule<L: ?Sized> {
     table: Mutex<Table<L>>,

@@ -106,8 +106,8 @@ impl SessionGrants {
         (token, renewals)
     }
 
-    /// Removes all names, since none is held any more. The grants stay, since they may still have
-    /// to be released. Returns when each grant began.
+    /// Removes all names, because none is held any more. The grants stay, because they may still
+    /// have to be released. Returns when each grant began.
     pub(super) fn forget_names(&mut self) -> Vec<Tick> {
         self.names.clear();
         self.grants.keys().filter_map(|&number| self.tenancy.tenure(number)).map(LeaseState::since).collect()

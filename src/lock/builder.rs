@@ -427,7 +427,7 @@ fn membership(settings: &Settings, rules: &Rules, names: Vec<Arc<str>>) -> Membe
     Membership { list, names, round_timeout, onlooker }
 }
 
-/// The metrics of this quorum. Call this before the nodes register their metrics, since it
+/// The metrics of this quorum. Call this before the nodes register their metrics, because it
 /// describes all metrics to the recorder.
 fn meters(settings: &Settings, nodes: usize) -> Meters {
     let size = Size::of(u32::try_from(nodes).unwrap_or(u32::MAX));

@@ -1,4 +1,4 @@
-//! State that a quorum's handles and locks share.
+//! State that the handles and locks of one `Quorum` share.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::protocol::{Inspected, Observing};
 use crate::rules::{Backoff, Tick};
 
-/// A published message can be lost. So observers also ask without a message, after a random time
-/// between half of this time and all of it.
+/// A published message can be lost. So observers also ask without a message. They do so after a
+/// random part of this time, which is at least half of it.
 const RARELY: Duration = Duration::from_secs(5);
 
 /// One leader, and the value that it proclaimed.

@@ -20,8 +20,8 @@ use crate::node::{Mode, Name};
 use crate::protocol::{ClaimKind, Claimant, Grant, Occupied, Open, Patience, SPLIT, occupied};
 use crate::rules::Tick;
 
-/// The most permits in whose queues the gate's holder waits at once. If there are more permits, the
-/// holder checks every [`GLANCE`] whether one of the others is free.
+/// The most permits in whose queues the gate's holder waits at once. If the semaphore has more
+/// permits, the holder checks every [`GLANCE`] whether one of the other permits is free.
 const WATCHED: usize = 16;
 const GLANCE: Duration = Duration::from_millis(500);
 

@@ -45,7 +45,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// let two = licences.acquire(2, Duration::from_secs(5)).await?;
 /// let one = licences.acquire(1, Duration::from_secs(5)).await?;
 /// assert!(licences.try_acquire(1).await?.is_none());
-/// // Each has a number that nobody else has at that time.
+/// // No two held permits have the same number.
 /// assert_ne!(one.permits()[0].number, two.permits()[0].number);
 /// two.release().await?;
 /// assert!(licences.try_acquire(2).await?.is_some());

@@ -1,4 +1,4 @@
-//! The sessions of one quorum, by their ids.
+//! The sessions of one `Quorum`, by their ids.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -475,7 +475,7 @@ impl Claimant<'_> {
         if defeat.cause() == Cause::Unavailable { self.brought_up_to_date(reports) } else { reports }
     }
 
-    /// The reports may be old, since this client sends no claims while no quorum votes. So if a
+    /// The reports may be old, because this client sends no claims while no quorum votes. So if a
     /// node's present state explains why the node does not vote, this state replaces its report.
     fn brought_up_to_date(&self, mut reports: Vec<NodeReport>) -> Vec<NodeReport> {
         let now = self.voters.nodes.iter().map(|node| node.status());

@@ -55,7 +55,7 @@ pub(super) struct Attempt<'a> {
     /// The asks before the last one. A far node may reply to these after the last ask is decided.
     earlier: Vec<Arc<Round<ClaimTally>>>,
     /// How long a hand-over lasts; `None` until a claim has announced this time. Later claims
-    /// announce the same time, since a node may have stored it from a claim whose reply was lost.
+    /// announce the same time, because a node may have stored it from a claim whose reply was lost.
     lasts: Option<Validity>,
     /// The ballot for the next waiter, which withdrawals and releases of `claim` carry; `None`
     /// before the first of these. All carry the same ballot, until a fence or a ballot of this
@@ -72,7 +72,7 @@ pub(super) struct Attempt<'a> {
     taken_again: NodeSet,
     in_line: Option<Counted<'a>>,
     listening: Option<Listening>,
-    /// A shutdown waits until this is dropped, since the attempt may still have to send a release.
+    /// A shutdown waits until this is dropped: the attempt may still have to send a release.
     _open: Open,
 }
 
@@ -209,9 +209,9 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Whether to lift the ballot early, while some nodes have not replied. Once the nodes that
-    /// granted or replied `stale` are a quorum together, the owner waits for the other replies for as
-    /// long as these replies took.
+    /// Whether to lift the ballot early, while some nodes have not replied. When the nodes that
+    /// granted and those that replied `stale` are a quorum together, the owner waits for the other
+    /// nodes. This wait is as long as the replies so far took.
     fn lifts_early(&mut self, now: Tick, handed: &Handovers) -> bool {
         let Some(ask) = self.acquisition.last() else { return false };
         let (ballot, took) = (ask.ballot, now.since(ask.t0));
@@ -246,7 +246,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// The claim's data about the waiter; `None` if the owner does not wait. `again` is at least a
-    /// round timeout, since the owner does not ask again during a round.
+    /// round timeout, because the owner does not ask again during a round.
     fn waiter(&mut self, policy: QueuePolicy) -> Option<Waiter> {
         let QueuePolicy::Wait(ticket) = policy else { return None };
         let Rules { validity, drift, .. } = *self.rules;
@@ -351,7 +351,7 @@ impl<'a> Attempt<'a> {
         Some((self.claim.kind, waiter))
     }
 
-    /// From now on, withdrawals take no place in the queues, since the owner will end.
+    /// From now on, withdrawals take no place in the queues, because the owner will end.
     pub(super) const fn stop_waiting(&mut self) {
         self.claim.waiter = None;
     }

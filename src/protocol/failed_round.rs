@@ -72,7 +72,7 @@ impl FailedRound {
         }
     }
 
-    /// The shortest remaining time of a hold that nodes returned, plus 1 ms, since nodes count
+    /// The shortest remaining time of a hold that nodes returned, plus 1 ms, because nodes count
     /// whole milliseconds.
     pub(super) fn changes_in(&self) -> Option<Duration> {
         let left = |reply: &Option<Reply>| match reply {

@@ -233,8 +233,8 @@ impl Grant {
         grants.iter().map(|(grant, _)| grant.returned(tasks.by_ref().take(grant.weight()))).collect()
     }
 
-    /// One release for each name, since each name needs a quorum of its own that shows whether the
-    /// name was held.
+    /// One release for each name, because each name needs a quorum of its own that shows whether
+    /// the name was held.
     fn releases(&self, may_hold: NodeSet) -> impl Iterator<Item = (ReleaseRequest, NodeSet)> {
         let of = |part: &Self, name: &Name| part.release([name.clone()].into());
         self.parts().flat_map(move |part| part.claim.names.iter().map(move |name| (of(part, name), may_hold)))

@@ -101,7 +101,7 @@ impl Greeter {
             let hello = Operation::Hello(hello(voters, known[node].as_ref(), wanted));
             voters.ask(NodeSet::of(node), &Arc::new(hello), &self.answered);
         }
-        // Log last, since a logger or a recorder may block or panic.
+        // Log last, because a logger or a recorder may block or panic.
         let is_twin = |&node: &usize| matches!(standings[node], MembershipState::Twins { .. });
         let twins = (0..standings.len()).filter(is_twin).collect();
         self.tell(voters, &standings, (other_list.as_deref(), is_new), twins);

@@ -31,7 +31,7 @@ impl Inspected {
     /// The owner that holds the name on a quorum of nodes: `host/pid/uuid/number`.
     ///
     /// If [readers](Self::readers) hold the name, this is one of them. That reader may hold the
-    /// name on fewer nodes than a quorum, since each node names only one of its readers. So the
+    /// name on fewer nodes than a quorum, because each node names only one of its readers. So the
     /// result shows that readers hold the name, and not which ones.
     #[must_use]
     pub fn holder(&self) -> Option<&str> {

@@ -70,7 +70,7 @@ impl Queue {
             Slot::Occupied(slot) => slot.into_mut(),
             Slot::Vacant(slot) => slot.insert(Line { entry: Arc::new(Entry::new()), callers: 0 }),
         };
-        // A new queue is never full, since `max_callers` is at least 1.
+        // A new queue is never full, because `max_callers` is at least 1.
         if line.callers >= self.max_callers {
             let (callers, name) = (line.callers, name.trim_start_matches('\0'));
             let message = format!("{callers} callers of this process already hold or wait for {name:?} (max_callers)");

@@ -27,8 +27,8 @@ impl QueueEntries {
         Ok(Self { first: queue.join_aside(names[0].text())?, others: Vec::new() })
     }
 
-    /// The place of a writer that becomes a reader. It gets its turn at once, since the writer has
-    /// waited already.
+    /// The place of a writer that becomes a reader. It gets its turn at once, because the writer
+    /// has waited already.
     pub(super) fn of_writer(queue: &Arc<Queue>) -> Self {
         Self { first: queue.aside(), others: Vec::new() }
     }

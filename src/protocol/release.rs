@@ -21,7 +21,7 @@ pub(super) struct ReleaseTargets {
     /// The nodes to send the request to.
     pub(super) ask: NodeSet,
     /// The nodes that may hold the name: the request is repeated there until confirmed. The request
-    /// is sent to other nodes once, since tries would pile up for a node that is down for long.
+    /// is sent to other nodes once, because tries would pile up for a node that is down for long.
     pub(super) insist: NodeSet,
     /// Nodes that had not replied when the claim was given up. If such a node held the name, this
     /// is counted as a late grant.
@@ -324,7 +324,7 @@ impl Sink for ReleaseTask {
 
 /// Whether to send the request again. A node that rejected the request would reject it again. A
 /// node that did not reply may reply to a later try. After an unreadable reply, the request is sent
-/// once more, since the connection may have been at fault.
+/// once more, because the connection may have been at fault.
 fn worth_another_try(reply: &Reply, tries: u32) -> bool {
     let Err(fault) = reply else { return false };
     match fault.kind() {

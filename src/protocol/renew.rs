@@ -15,7 +15,7 @@ use crate::spans::Spanned;
 #[derive(Clone, Debug)]
 pub(crate) struct Renewing {
     voters: Arc<Voters>,
-    /// One round for each name, since each name needs a quorum of its own.
+    /// One round for each name, because each name needs a quorum of its own.
     rounds: Vec<Arc<Round<RenewalTally>>>,
     /// When the renewal was sent.
     pub(crate) t0: Tick,

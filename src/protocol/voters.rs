@@ -133,7 +133,7 @@ impl Voters {
         true
     }
 
-    /// Whether no quorum can vote before `end`, since too many nodes are quarantined until after
+    /// Whether no quorum can vote before `end`, because too many nodes are quarantined until after
     /// `end`.
     pub(crate) fn are_quarantined_past(&self, end: Tick) -> bool {
         let (now, blocking) = (self.host.now(), self.size.blocking() as usize);

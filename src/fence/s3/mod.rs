@@ -50,7 +50,7 @@ use super::{Stale, check};
 use envelope::{Envelope, MAX_LINE};
 
 /// How often a write is tried if other callers write at the same time. The holder of a lock does
-/// not reach this limit, since a lock has only one holder at a time.
+/// not reach this limit, because a lock has only one holder at a time.
 const ATTEMPTS: usize = 64;
 
 /// A store with conditional writes: any `object_store::ObjectStore`, or your own client.
@@ -207,7 +207,7 @@ pub enum Error<E> {
     /// The token is stale. **Stop** the work that the lock protected.
     Stale(Stale),
     /// The object begins with this text, and not with the line that has the token. **Move** the
-    /// object to another key: without a token, no stale write can be told from others.
+    /// object to another key: without a token, stale writes look like all other writes.
     Unfenced(String),
     /// Each time that this call tried to write the object, another caller had written it. A lock
     /// prevents this, so some callers write without the lock. **Find** these callers.

@@ -30,8 +30,8 @@ impl<T: ObjectStore + ?Sized> Bucket for T {
     }
 }
 
-/// The path of a key. Returns an error if the key needs escaping, since the escaped key would name
-/// another object.
+/// The path of a key. Returns an error if the key needs escaping, because the escaped key would
+/// name another object.
 fn path(key: &str) -> Result<Path, Error> {
     Ok(Path::parse(key)?)
 }
