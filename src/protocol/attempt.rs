@@ -125,7 +125,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Receives hints from now on, if it does not do so yet.
+    /// Receives pushes and hints from now on, if it does not do so yet.
     pub(super) fn listen(&mut self) -> &Listening {
         self.listening.get_or_insert_with(|| Listening::begin(&self.voters.wakeups, self.number))
     }
@@ -165,9 +165,9 @@ impl<'a> Attempt<'a> {
         Ok(round)
     }
 
-    /// Takes note of fences in late replies. If a name is free, the node refuses ballots up to its
-    /// fence, and gives the owner no place in its queue. So the next ballot must be above these
-    /// fences.
+    /// Takes note of fences in late replies. If a name is free, the node refuses ballots up to the
+    /// name's fence, and gives the owner no place in the queue. So the next ballot must be above
+    /// these fences.
     fn look_back(&mut self) {
         let Some(last) = self.acquisition.last() else { return };
         if self.earlier.len() >= EARLIER {
@@ -315,8 +315,8 @@ impl<'a> Attempt<'a> {
 
     /// Withdraws all grants and pushes so far, on each node that may hold the name for this owner.
     pub(super) fn withdraw(&mut self) {
-        // Read `may_hold` before the hand-overs: a reply may move a node from the first to the
-        // second. In the other order, this code could miss that node.
+        // Read `may_hold` before the hand-overs: a reply may move a node from `may_hold` to the
+        // hand-overs. In the other order, this code could miss that node.
         let (may_hold, unheard) = (self.acquisition.may_hold(), self.acquisition.unheard());
         let targets = |handed: &Handovers| may_hold.or(handed.open());
         let (ask, ballot) = match &self.listening {
@@ -398,8 +398,7 @@ impl<'a> Attempt<'a> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         let in_line = self.in_line.take().is_some();
-        // Read `may_hold` before the hand-overs: a reply may move a node from the first to the
-        // second. In the other order, this code could miss that node.
+        // Read `may_hold` before the hand-overs, as in `withdraw`.
         let (may_hold, unheard) = (self.acquisition.may_hold(), self.acquisition.unheard());
         let listening = self.listening.take();
         let handed = listening.as_ref().map(Listening::end).unwrap_or_default();

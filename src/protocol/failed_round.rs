@@ -14,8 +14,8 @@ use crate::rules::tally::Cause;
 
 pub(super) struct FailedRound {
     pub(super) round: Arc<Round<ClaimTally>>,
-    /// The previous round. If `round` was cut short, the replies to the previous round also decide
-    /// the cause. Texts and the holder's id come from it if `round` lacks them.
+    /// The previous round. It supplies the nodes' replies, the holder and the error's source if
+    /// `round` lacks these. If `round` was cut short, the previous round also decides the cause.
     pub(super) before: Option<Arc<Round<ClaimTally>>>,
     pub(super) how: How,
 }

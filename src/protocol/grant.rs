@@ -40,8 +40,8 @@ pub(crate) struct Grant {
     names: Arc<[Name]>,
 }
 
-/// What a grant keeps of its waiting: its places, and the receiver of hints. Drop this outside of
-/// all locks, because the drop wakes other callers.
+/// What a grant keeps from the time when its owner waited: the places in this process's queues, and
+/// the receiver of pushes. Drop this outside of all locks, because the drop wakes other callers.
 #[derive(Debug)]
 pub(crate) struct Line {
     /// The places in the process's queue.

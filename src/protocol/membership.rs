@@ -1,4 +1,4 @@
-//! The list of nodes of one client. All clients of a quorum must have the same list.
+//! The list of nodes of one client. All clients that want the same locks must have the same list.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -30,8 +30,8 @@ pub(crate) trait PendingRelease: fmt::Debug + Send + Sync {
     /// How often the release was tried.
     fn tries(&self) -> u32;
 
-    /// For how long the release has been tried. `None` until this is as long as the lock's ttl.
-    /// (Nodes may hold the names for far longer than the ttl: for the period of a `Once`.)
+    /// For how long the release has been tried. `None` until this is as long as the lease lasts.
+    /// (Nodes may hold the names for far longer: for the period of a `Once`.)
     fn overtime(&self) -> Option<Duration>;
 }
 

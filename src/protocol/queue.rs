@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, NodeReport, Result};
 /// What the callers behind the first caller of a queue know about the first caller.
 #[derive(Clone, Debug, Default)]
 pub(super) enum HeadStatus {
-    /// The first caller has no reply yet.
+    /// The first caller has no result yet.
     #[default]
     Trying,
     /// The first caller has the lock.

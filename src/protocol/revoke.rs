@@ -24,7 +24,8 @@ pub(crate) struct Revocation {
     /// and after the replies.) If so, `left` covers every holder: each holder has a quorum, which
     /// shares a node with this quorum.
     pub(crate) truthful: bool,
-    /// The reply of each node; empty if `truthful`.
+    /// The reply of each node, or its present state if its reply does not count; empty if
+    /// `truthful`.
     pub(crate) reports: Vec<NodeReport>,
 }
 

@@ -141,7 +141,8 @@ impl Listener for Wakeups {
     }
 
     fn hint(&self, node: usize, hint: &Hint) {
-        // A memory node sends each hint to all its clients, so ignore hints for other clients.
+        // A memory node sends each push and hint to all its clients. So ignore those for other
+        // clients.
         let number = hint.address().filter(|(client, _)| *client == self.client).map(|(_, number)| number);
         let hearing = number.and_then(|number| self.receivers().get(&number).cloned());
         let counter = if hearing.is_some() { &self.heard } else { &self.wasted };
