@@ -288,8 +288,8 @@ impl LockGuard {
 
     /// Holds the lock once more, and returns a second guard. The last guard releases the lock.
     ///
-    /// This call sends nothing. Nodes get the number of guards with the next renewal, and
-    /// [`Quorum::inspect`](crate::Quorum::inspect) then shows it.
+    /// This call sends nothing. Nodes get the number of guards with the next renewal. After that,
+    /// [`Quorum::inspect`](crate::Quorum::inspect) shows this number.
     ///
     /// # Errors
     /// `Lost` if the lock is not held any more.

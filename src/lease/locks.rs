@@ -88,7 +88,7 @@ impl Locks {
             return Err(self.lost_error());
         }
         if !tenure.is_held(now) {
-            // The new lock has expired. If it were added, all others would be lost.
+            // The new lock has expired. If it were added, all other locks would be lost.
             drop(state);
             grant.give_back(won.may_hold);
             return Err(too_late(grant.names()));

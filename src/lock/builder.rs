@@ -231,7 +231,7 @@ impl QuorumBuilder {
     }
 
     /// How many callers of this process may hold one name or wait for it at one time. Default
-    /// 65,536. If there are more callers, they get `Contended`.
+    /// 65,536. Further callers get `Contended`.
     pub fn max_callers(mut self, most: usize) -> Self {
         self.settings.max_callers = most;
         self

@@ -28,8 +28,8 @@ impl Quorum {
     /// # Errors
     /// `Unavailable` if a node does not answer, has a record or has keys: nothing was written.
     /// `Unavailable` also if a node did not confirm its new record: the nodes that confirmed are
-    /// ready, and the others vote after `max_ttl`. (The message says which of the two.) `Config`
-    /// outside of a Tokio runtime, `Closed` after a shutdown.
+    /// ready, and the others vote after `max_ttl`. (The message says whether anything was written.)
+    /// `Config` outside of a Tokio runtime, `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// If the call is cancelled, some nodes may be ready. The others vote after `max_ttl`.

@@ -34,7 +34,7 @@ pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 86_400);
 /// permit is released, dropped or lost, the nodes hold the name until the period is over. So
 /// [`inspect`](crate::Quorum::inspect) and `quorumlock status` show which owner got the permit, and
 /// how much longer the period lasts. If the work takes longer than the period, other callers get no
-/// permit until it is done.
+/// permit until the work is done.
 ///
 /// Give the job a name of its own. While the name is held by a lock, a reader or a leader, a claim
 /// fails with `Config`. While the period lasts, an acquisition of a lock on the name waits.

@@ -172,9 +172,9 @@ impl Quorum {
     /// hold, and no other owner gets the name until the holder has released the lock, or the hold
     /// has expired. The holder learns of the loss with its next renewal, and releases the lock when
     /// its last guard is dropped. All tokens up to now are below [`Taken::fence`]: pass this fence
-    /// to your storage, so that the storage refuses them.
+    /// to your storage, so that the storage refuses these tokens.
     ///
-    /// Returns the former holder, and for how long this holder may still hold the lock.
+    /// Returns the former holders, and for how long the name may still be held.
     ///
     /// # Errors
     /// `Unavailable` if no quorum of nodes confirmed: the lock may still be renewed. `Unavailable`

@@ -324,9 +324,9 @@ impl WriteGuard {
     }
 
     /// Turns the writer into a reader in one round trip. No other writer can get the lock in
-    /// between. Waiting readers get it too, except readers behind a waiting writer. Until this call
-    /// returns, clones of the writer's lease report that the writer holds the lock, although
-    /// readers may hold it already.
+    /// between. Waiting readers get the lock too, except readers behind a waiting writer. Until
+    /// this call returns, clones of the writer's lease report that the writer holds the lock,
+    /// although readers may hold it already.
     ///
     /// # Errors
     /// `Lost` if the writer was revoked, or if its validity ended before it became a reader:
