@@ -124,7 +124,7 @@ impl NodeConfig {
 }
 
 impl Config {
-    /// The nodes of a list, whose addresses are separated by commas:
+    /// The nodes at the addresses in `list`, which are separated by commas:
     /// `redis://eu:6379,redis://us:6379`. In a user or password, `%2C` is a comma.
     ///
     /// # Errors

@@ -51,7 +51,7 @@ labels! {
 }
 
 labels! {
-    /// How a round of claims ended.
+    /// How one ask of a round ended.
     RoundEnded { Won = "won", Failed = "failed", Stale = "stale", Timeout = "timeout" }
 }
 

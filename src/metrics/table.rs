@@ -105,7 +105,8 @@ table! {
         "Acquisitions of this process that wait in the nodes' queues now";
     ROUND = "quorumlock_round_duration_seconds", Histogram, Seconds, ROUNDS_TAKE, ["quorum"],
         "Time from a claim to the decision of the nodes, without the wait for other holders";
-    ROUNDS = "quorumlock_rounds_total", Counter, Count, &[], ["quorum", "verdict"], "Rounds of claims by verdict";
+    ROUNDS = "quorumlock_rounds_total", Counter, Count, &[], ["quorum", "verdict"],
+        "Rounds of claims by verdict. Each repeat with a higher ballot counts as a round";
     SPLIT = "quorumlock_split_rounds_total", Counter, Count, &[], ["quorum"],
         "Rounds in which several callers got votes and no caller got a quorum";
     RENEWALS = "quorumlock_renewals_total", Counter, Count, &[], ["quorum", "outcome"], "Renewals by outcome";
@@ -116,7 +117,7 @@ table! {
     HANDOVERS = "quorumlock_handovers_total", Counter, Count, &[], ["quorum"],
         "Locks that nodes handed over to a waiter of this process, without another claim";
     HINTS = "quorumlock_hints_total", Counter, Count, &[], ["quorum", "outcome"],
-        "Messages of nodes to waiters: heard, or wasted if the acquisition had ended";
+        "Messages of nodes to waiters and observers: heard, or wasted if the acquisition had ended";
     LATE_GRANTS = "quorumlock_late_grants_total", Counter, Count, &[], ["quorum"],
         "Grants that came after their round had failed. The client released them";
     NODE_UP = "quorumlock_node_up", Gauge, Count, &[], ["quorum", "node"], "1 while the node is connected and checked";
