@@ -121,7 +121,7 @@ use crate::lock::Quorum;
 /// How long [`hold`] waits for a lock that another owner holds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A lock that another client holds until this value is dropped. The lock is never lost.
+/// A lock that another client holds until this value is dropped. [`lose`] does not end this lock.
 #[must_use = "dropping it releases the lock at once: keep it in a variable"]
 pub struct Hold {
     guard: LockGuard,

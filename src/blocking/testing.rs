@@ -61,7 +61,7 @@ use crate::error::Result;
 use crate::testing;
 
 /// A lock that another client holds until this value is dropped. This type is [`testing::Hold`] for
-/// threads. The lock is never lost. This value keeps the quorum's thread alive.
+/// threads. [`lose`] does not end this lock. This value keeps the quorum's thread alive.
 #[must_use = "dropping it releases the lock at once: keep it in a variable"]
 pub struct Hold(Blocking<testing::Hold>);
 

@@ -76,8 +76,9 @@ const RAISE: &str = "INSERT INTO quorumlock_fences AS known (resource, fence) VA
 /// too. Without it, `COMMIT` would roll back the failed transaction and report no error.
 const ID: &str = "SELECT txid_current_if_assigned()";
 
-/// Checks that no higher token than `token` was seen for `resource`. The commit makes `token` the
-/// highest. Other transactions that guard this resource wait until this one ends.
+/// Checks that no higher token than `token` was seen for `resource`. When the transaction commits,
+/// `token` becomes the highest. Other transactions that guard this resource wait until this
+/// transaction ends.
 ///
 /// # Errors
 /// `Stale` if a higher token was seen: roll back or drop the transaction. `TooLarge` and
@@ -142,8 +143,9 @@ pub async fn commit_and_release(
     committed
 }
 
-/// The error of a failed `COMMIT`. After an ERROR from the server, nothing was committed. If the
-/// server ended the connection (FATAL), or no answer arrived, the server may have committed.
+/// The error of a failed `COMMIT`. After an ERROR from the server, nothing was committed, except if
+/// [`decided`] is false for its code. If the server ended the connection (FATAL), or no answer
+/// arrived, the server may have committed.
 fn undecided(error: sqlx::Error, transaction: Option<i64>) -> Error {
     let said = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
     match said.map(|said| (said.severity(), said.code())) {

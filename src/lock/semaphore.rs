@@ -66,8 +66,8 @@ impl Quorum {
     ///
     /// **All clients must use the same number.** Nodes do not store the number: if clients use
     /// different numbers, the largest is the limit. While the semaphore's name is held as a lock,
-    /// an acquisition of permits fails with `Config`. While it is held as the gate, an acquisition
-    /// of a lock on this name fails with `Config`.
+    /// an acquisition of permits fails with `Config`. While this name is held as the gate, an
+    /// acquisition of a lock on it fails with `Config`.
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> QuorumSemaphore {
         let pool = Pool::new(&self.0, name.as_ref(), permits).map_err(|error| error.to_string());

@@ -87,8 +87,8 @@ impl Session {
     /// [`MAX_NAMES`](crate::MAX_NAMES) names. `timeout` works as for
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     ///
-    /// Names that the session already holds are not claimed again. (If another caller unlocks one
-    /// of these names during the call, it is not held when the call returns.) All other names are
+    /// Names that the session already holds are not claimed again. (If another caller unlocks such
+    /// a name during the call, this name is not held when the call returns.) All other names are
     /// acquired as by [`Quorum::lock_all`](crate::Quorum::lock_all): in one round trip if all are
     /// free, else in sorted order. The new names get one token, greater than every earlier token of
     /// these names. Callers of one session that acquire the same name wait for each other's result.

@@ -195,7 +195,7 @@ impl ReleaseTask {
     /// Takes note of one reply. Returns whether this was the last reply to this try and some nodes
     /// need another try.
     fn note(&self, node: usize, reply: &Reply) -> bool {
-        // Declared before the lock is taken, so that it is dropped after the lock.
+        // `_over` is declared before the lock is taken, so that it is dropped after the lock.
         let _over: Option<Listening>;
         let mut state = self.state();
         state.waiting.remove(node);
