@@ -9,7 +9,7 @@ import sys
 
 FEWEST = 300  # lines: with fewer, the script fails
 
-# Traits that the compiler implements, unless a field prevents it. Other such traits are unstable.
+# Stable traits that the compiler implements by itself, unless a field prevents it.
 AUTO = {"RefUnwindSafe", "Send", "Sync", "Unpin", "UnwindSafe"}
 
 # `#[derive(PartialEq)]` implements this unstable trait, which only the compiler uses.

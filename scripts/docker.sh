@@ -1,6 +1,6 @@
 # Functions for the docker scripts, which source this file.
 
-# The name of images that are built here because they cannot be pulled.
+# The name of images that scripts/docker-images builds because they cannot be pulled.
 STAND_IN=quorumlock-stand-in
 
 # Prints why containers cannot run here. Prints nothing if they can.
@@ -16,8 +16,9 @@ compose() {
   if docker compose version >/dev/null 2>&1; then docker compose "$@"; else docker-compose "$@"; fi
 }
 
-# Runs a container on a network of its own. A successful `docker info` is not enough: within a
-# container, an engine may answer and have no right to run containers.
+# Runs a container on a network of its own, as a test of the engine. A successful `docker info` is
+# not enough: an engine that itself runs in a container may answer, and have no right to run
+# containers.
 probe() (
   set -e
   name=$STAND_IN-probe-$$
@@ -29,8 +30,8 @@ probe() (
   timeout 60 docker run --rm --network "$name" --memory 64m "$name"
 )
 
-# bundle FOLDER PROGRAM..: copies programs to FOLDER/bin, and the libraries that they load to the
-# libraries' usual paths below FOLDER.
+# bundle FOLDER PROGRAM..: copies programs to FOLDER/bin. Copies the libraries that they load to
+# FOLDER, under the libraries' usual paths.
 bundle() {
   local folder=$1 program library
   shift
@@ -47,7 +48,7 @@ bundle() {
 image() {
   local folder=$1 name=$2
   shift 2
-  # Remove the image of an earlier run, which would be left without a name.
+  # Remove the image of an earlier run: otherwise it would remain, without a name.
   docker rmi "$name" >/dev/null 2>&1 || true
   tar -C "$folder" --owner=65534 --group=65534 --numeric-owner -c . | docker import "$@" - "$name" >/dev/null
 }

@@ -1,6 +1,6 @@
 # Finds imports between modules of one parent. Prints a line `PARENT IMPORTER IMPORTED` for each. Reads
-# the files of src/. Paths in `use` and in code count, but not those in comments or in tests at a file's
-# end. If a name is re-exported, the import counts for the module that defines the name.
+# the files of src/. Paths in `use` and in code count, but not paths in comments or in tests at a file's
+# end. An import of a re-exported name counts as an import of the module that defines it.
 
 FNR == 1 {
   module()
@@ -44,7 +44,8 @@ function module(   statement) {
   marked = tests = 0
 }
 
-# Handles one `use`. The statement has the form `path::{name, name as other` or `path::name`.
+# Handles one `use`. The caller has removed `use` and the end: `path::{name, name as other` or
+# `path::name` is left.
 function use(statement,   braces, path, names, i, n, name, target) {
   braces = index(statement, "{")
   path = braces ? substr(statement, 1, braces - 1) : ""

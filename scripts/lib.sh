@@ -1,7 +1,8 @@
 # Functions for the other scripts, which source this file.
 
-# step WHAT COMMAND..: runs the command. Prints WHAT, the command, and how long the command took. If the command
-# fails, the script ends. If STEPS_LOG names a file, adds a line with the seconds to this file.
+# step WHAT COMMAND..: runs the command. Prints WHAT, the command (unless it is a function), and how long it took. If
+# the command fails, the script ends, unless the caller checks the result. If STEPS_LOG names a file, adds a line with
+# the seconds to this file.
 step() {
   local what=$1 began=$SECONDS code
   shift
@@ -10,7 +11,7 @@ step() {
     file) printf '   %s\n' "$(printf '%q ' "$@")" >&2 ;;
   esac
   "$@"
-  # After a failure, this line runs only if the caller checks the result: otherwise `set -e` has ended the script.
+  # After a failure, the script gets here only if the caller checks the result: otherwise `set -e` has ended it.
   code=$?
   printf '   %s: %d s\n' "$what" $((SECONDS - began)) >&2
   [ -z "${STEPS_LOG:-}" ] || printf '%5d s  %s\n' $((SECONDS - began)) "$what" >>"$STEPS_LOG"
@@ -25,8 +26,8 @@ need_cargo() {
   exit 1
 }
 
-# need PROGRAM PACKAGE: installs a Debian package if its program is missing. If this user may not install packages, says
-# what to do.
+# need PROGRAM PACKAGE: installs a Debian package if its program is missing. If that is not possible, says what to do,
+# and ends the script.
 need() {
   command -v "$1" >/dev/null && return
   if ! command -v apt-get >/dev/null; then
@@ -53,9 +54,9 @@ install_package() {
   "${get[@]}" install -y --no-install-recommends "$1" || { "${get[@]}" update && "${get[@]}" install -y --no-install-recommends "$1"; }
 }
 
-# unpack PROGRAM PACKAGE: unpacks a Debian package into target/tools, and adds its program to PATH.
-# Does not install the package, since some packages start a service when they are installed. Needs
-# no root, unless apt has no lists of packages yet.
+# unpack PROGRAM PACKAGE: unpacks a Debian package into target/tools, and adds its program to PATH. Does not install the
+# package, because some packages start a service when they are installed. Needs no root, unless apt has no lists of
+# packages yet.
 unpack() {
   command -v "$1" >/dev/null && return
   local tools=${CARGO_TARGET_DIR:-target}/tools
@@ -77,8 +78,8 @@ unpack_package() (
   dpkg -x ./"$1"_*.deb . && rm -f ./"$1"_*.deb
 )
 
-# unpack_postgres: unpacks PostgreSQL and the libraries that it lacks. Does not add it to PATH: tests find its
-# programs by themselves.
+# unpack_postgres: unpacks PostgreSQL and the libraries that it needs and this machine lacks. Does not add its programs
+# to PATH: tests find them by themselves.
 unpack_postgres() {
   command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && return
   local tools=${CARGO_TARGET_DIR:-target}/tools package
@@ -95,7 +96,7 @@ unpack_postgres() {
   }
 }
 
-# packages_for PACKAGE: prints the package and the packages that it depends on, if they are not
+# packages_for PACKAGE: prints the names of this package and of the packages that it depends on, except those that are
 # installed.
 packages_for() {
   command -v apt-get >/dev/null || return 0
@@ -117,26 +118,26 @@ test_programs() {
     jq -r 'select(.executable != null and .profile.test) | .executable'
 }
 
-# another_package FOLDER: renames the package in a copy of the tree, so that the copy and the tree can share a target folder. With
-# the same package name, Cargo would use the copy's results for the tree.
+# another_package FOLDER: renames the package in a copy of the tree, so that the copy and the tree can share a target
+# folder. With the same name, Cargo would use what it has built for the copy in place of the tree's.
 another_package() {
   sed -i -e '0,/^name = "quorumlock"$/s//name = "quorumlock-copy"/' \
     -e 's/^quorumlock = { path = "\."/quorumlock = { package = "quorumlock-copy", path = "."/' "$1/Cargo.toml"
   sed -i -e 's/^name = "quorumlock"$/name = "quorumlock-copy"/' -e 's/^ "quorumlock",$/ "quorumlock-copy",/' "$1/Cargo.lock"
 }
 
-# lab_program: builds the program of benches/lab, and prints its path. Uses the tree's target folder, which has most of the
-# dependencies already.
+# lab_program: builds the program of benches/lab, and prints its path. Uses the tree's target folder, which has most of
+# the lab's dependencies already.
 lab_program() {
   local target=${CARGO_TARGET_DIR:-target}
   cargo build --locked --quiet --release --manifest-path benches/lab/Cargo.toml --target-dir "$target" >&2
   echo "$target/release/quorumlock-lab"
 }
 
-# run_tests [STARTER..]: runs the test programs that standard input lists, one with its arguments on each line. Runs
-# several programs at a time, since most tests wait. Prints the output of each program that fails, and a line about each
-# other program. If SILENT is set, prints no such line, and begins each failure with this text. Fails if a program fails, or
-# if there is none.
+# run_tests [STARTER..]: runs the test programs that standard input lists: each line has a program and its arguments.
+# Runs four programs at a time, because most tests wait. Prints the output of each program that fails, and one line
+# about each program that passes. If SILENT is set, prints nothing about programs that pass, and SILENT's text in front
+# of each failure. Fails if a program fails, or if there is no program.
 run_tests() {
   local programs
   programs=$(cat)
@@ -150,7 +151,7 @@ run_test() {
   read -ra command <<<"$1"
   shift
   name=$(basename "${command[0]}")
-  # Use a file and no pipe: a process that a failed test left behind would keep a pipe open.
+  # Use a file and no pipe: a process that a failed test leaves behind would keep the pipe open.
   output=$(mktemp)
   "$@" "${command[@]}" --quiet >"$output" 2>&1 </dev/null || failed=1
   if [ $failed = 1 ]; then
