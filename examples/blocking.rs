@@ -44,8 +44,8 @@ fn count(lock: &QuorumLock, number: u32) -> Result<()> {
 }
 
 /// Works step by step, and returns whether all steps are done. Unlike a future, a thread cannot be
-/// stopped from outside, so it checks the lock between the steps. `lost` returns after 10 ms if the
-/// lock is not lost, so it also makes the pause between the steps.
+/// stopped from outside, so it checks the lock between the steps. If the lock is not lost, `lost`
+/// returns after 10 ms, so this call is also the pause between the steps.
 fn steps(lease: &Lease) -> Result<bool> {
     for _ in 0..STEPS {
         // A real program writes here, with lease.token().

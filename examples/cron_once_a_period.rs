@@ -5,15 +5,16 @@
 //! cargo run --example cron_once_a_period
 //! ```
 //!
-//! Every host starts the job at the same minute. The first host writes the report, and the others
-//! exit with 0. If the first host fails, another host may try.
+//! Every host starts the job at the same minute. The first host writes the report, and the programs
+//! on the other hosts exit with 0. If the report fails, another host may try.
 
 use std::time::Duration;
 
 use quorumlock::{Lease, Quorum, Result};
 
-/// The period, for an hourly job. A period begins a little after cron has started the job. So a
-/// period of a whole hour would often last beyond the next start.
+/// The period, for a job that cron starts every hour. A period begins a little after the start of
+/// the job. So a period of a whole hour would often last beyond the next start, and that start
+/// would be skipped.
 const PERIOD: Duration = Duration::from_secs(55 * 60);
 
 /// An error of the job itself or of the lock.
@@ -28,17 +29,19 @@ async fn main() -> Result<(), Failure> {
         Some(path) => println!("wrote {path}"),
         None => println!("another host has written the report in this period"),
     }
-    // Waits until the last requests have reached the nodes.
+    // Waits until the nodes have got the last requests.
     quorum.shutdown(Duration::from_secs(1)).await;
     Ok(())
 }
 
-/// The work. If the hold on the name is lost, `try_run` drops this future at its present `await`.
+/// The work. If the lock on the name is lost, `try_run` drops this future at its present `await`.
 async fn write_report(lease: Lease) -> Result<String, Failure> {
     let lines = gathered().await;
-    // Check right before the write that others can see: fails if less than a second is left.
+    // Check the lock right before a write that others can see. This fails if less than a second of
+    // the lock is left.
     lease.ensure(Duration::from_secs(1))?;
-    // The token is in the path, so a host that was paused for long cannot overwrite a later report.
+    // The token is in the path. So if this host was paused for long, it cannot overwrite a later
+    // report.
     let path = std::env::temp_dir().join(format!("report-{}.txt", lease.token()));
     std::fs::write(&path, lines)?;
     Ok(path.display().to_string())

@@ -1,5 +1,6 @@
 //! Storage that refuses the late write of a holder that was paused. A lock alone cannot prevent
-//! such a write: a process may stand still between its last check and its write, and lose the lock.
+//! such a write: a process may stand still after its last check of the lock, lose the lock, and
+//! then write.
 //!
 //! ```sh
 //! quorumlock sandbox -- cargo run --example fenced_storage
@@ -11,8 +12,8 @@ use std::time::Duration;
 
 use quorumlock::{Quorum, Result};
 
-/// Storage that stores the highest token with each row. In SQL, a write is one statement, which
-/// changes no row if the token is too low:
+/// Storage that keeps with each row the highest token of its writes. In SQL, such a write is one
+/// statement, which changes no row if the token is too low:
 ///
 /// ```sql
 /// UPDATE orders SET state = $1, token = $2 WHERE id = $3 AND token <= $2
@@ -22,7 +23,7 @@ struct Storage {
     rows: HashMap<String, (u64, String)>,
 }
 
-/// The error for a write whose token is below an earlier token.
+/// The error for a write whose token is below the token of an earlier write.
 #[derive(Debug)]
 struct Outdated {
     token: u64,
@@ -58,8 +59,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let quorum = connected().await?;
     let mut storage = Storage::default();
 
-    // One holder gets the lock and stands still, as in a long garbage collection or on a virtual
-    // machine that is moved. During this time nothing renews its lock, so the lock ends after the
+    // One holder gets the lock, writes, and stands still, as in a long garbage collection or on a
+    // virtual machine that is moved. Meanwhile nothing renews its lock, so the lock ends after the
     // ttl.
     let paused = quorum.options().ttl(Duration::from_secs(1)).auto_renew(false);
     let early = quorum.lock_with("orders/42", &paused)?.acquire_default().await?;

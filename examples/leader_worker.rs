@@ -7,7 +7,7 @@
 //! cargo run --example leader_worker -- 10.0.0.8:8080  # leads once the first one has gone
 //! ```
 //!
-//! Ctrl-C and SIGTERM make the leader resign. The next candidate leads at once after that.
+//! Ctrl-C and SIGTERM make the leader resign. Right after that, the next candidate leads.
 #![allow(clippy::disallowed_methods, reason = "that rule is for the library, which tests run on a virtual clock")]
 
 use std::pin::pin;
@@ -27,22 +27,21 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let election = quorum.election("scheduler");
     let mut terminated = signal(SignalKind::terminate())?;
     tokio::select! {
-        // List the signals first, so that `select!` installs their handlers before anything else
-        // runs.
+        // List the signals first: `select!` then installs their handlers before any work begins.
         biased;
         _ = tokio::signal::ctrl_c() => {}
         _ = terminated.recv() => {}
         () = lead_whenever_elected(&election, &address) => {}
         () = watch(&election) => {}
     }
-    // `select!` has dropped the future of the election, which releases the lead in the background.
-    // `shutdown` waits until the nodes have confirmed the release.
+    // `select!` has dropped the future that leads, which releases the lead in the background.
+    // `shutdown` waits for this release, for a second at most.
     quorum.shutdown(Duration::from_secs(1)).await;
     println!("{address} has resigned");
     Ok(())
 }
 
-/// Tries to lead again and again. Errors do not end the loop: it prints them for an operator.
+/// Tries to lead again and again. Errors do not end the loop: they are printed for an operator.
 async fn lead_whenever_elected(election: &Election, address: &str) {
     loop {
         let led = election.try_run(Duration::from_secs(60), async |leader| lead(leader, address).await).await;
@@ -60,8 +59,9 @@ async fn lead_whenever_elected(election: &Election, address: &str) {
     }
 }
 
-/// The leader's work. If the lead is lost, `try_run` drops this future at its present `await`. Work
-/// that must not stop halfway must have no `await`, and must come after a check of the lease.
+/// The leader's work. If the lead is lost, `try_run` drops this future at its present `await`. So
+/// if a piece of work must not stop halfway, it must have no `await`, and must follow a check of
+/// the lease.
 async fn lead(leader: LeaderLease, address: &str) -> Result<()> {
     leader.proclaim(address).await?;
     println!("{address} leads with token {}", leader.token());

@@ -33,9 +33,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The caller runs this function in a span. That span contains the spans of all calls in here.
+/// The caller runs this function in a span. That span contains the spans of all calls in this
+/// function.
 async fn ship(quorum: &Quorum) -> Result<u64> {
-    // Without `trace_name`, spans do not have the lock's name, since names may be secret.
+    // Without `trace_name`, spans do not show the lock's name, because names may be secret.
     let lock = quorum.lock_with("orders/42", &quorum.options().trace_name(true))?;
     let guard = lock.acquire_default().await?;
     let token = guard.token();
@@ -43,7 +44,7 @@ async fn ship(quorum: &Quorum) -> Result<u64> {
     Ok(token)
 }
 
-/// From now on, exports the spans of this program, and the library's spans of the level `DEBUG`:
+/// From now on, exports the spans of this program, and the library's spans up to the level `DEBUG`:
 /// acquisitions, rounds, renewals, releases. The level `TRACE` adds a span for each call to a node.
 fn exported() -> Result<SdkTracerProvider, Box<dyn std::error::Error>> {
     let exporter = opentelemetry_stdout::SpanExporter::default();

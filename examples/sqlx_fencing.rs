@@ -25,8 +25,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     migrate(&pool).await?;
     let quorum = connected().await?;
 
-    // One holder writes and stands still before the commit, as on a virtual machine that is moved.
-    // During this time nothing renews its lock, so the lock ends after the ttl.
+    // One holder writes, and stands still before the commit, as on a virtual machine that is moved.
+    // Meanwhile nothing renews its lock, so the lock ends after the ttl.
     let paused = quorum.options().ttl(Duration::from_secs(1)).auto_renew(false);
     let early = quorum.lock_with("orders/42", &paused)?.acquire_default().await?;
     let cancelled = writing(&pool, &early, "cancelled").await?;
@@ -42,7 +42,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let shipped = writing(&pool, &late, "shipped").await?;
     fence::commit_and_release(shipped, late, MARGIN).await?;
 
-    // If the first holder begins another transaction, PostgreSQL refuses its token.
+    // The late holder has written. So if the first holder begins another transaction, PostgreSQL
+    // refuses its token.
     match writing(&pool, &early, "cancelled").await {
         Err(fence::Error::Stale(stale)) => println!("refused: {stale}"),
         other => return Err(format!("a stale token was not refused: {other:?}").into()),

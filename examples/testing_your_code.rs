@@ -1,5 +1,6 @@
 //! How to test code that acquires locks, without servers and without real waiting. In these tests,
-//! another caller holds the lock, or the lock is lost halfway, or time passes at once.
+//! another caller holds the lock, the lock is lost in the middle of the work, or minutes pass in a
+//! moment.
 //!
 //! ```sh
 //! cargo test --features testing --example testing_your_code
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use quorumlock::{Quorum, Result};
 
-/// The process that ships an order.
+/// Which process ships an order.
 #[derive(Debug, PartialEq, Eq)]
 enum Shipped {
     Here,
@@ -26,8 +27,8 @@ enum Shipped {
     Elsewhere,
 }
 
-/// The code under test. The quorum is an argument, so tests can pass a quorum in memory. (If your
-/// code has an `Arc<dyn LockProvider>` as argument, you can test it in the same way.)
+/// The code under test. The quorum is an argument, so tests can pass a quorum in memory. (Code with
+/// an `Arc<dyn LockProvider>` as argument can be tested in the same way.)
 async fn ship(quorum: &Quorum, order: &str) -> Result<Shipped> {
     let lock = quorum.lock(format!("orders/{order}"));
     match lock.run(Duration::from_secs(5), |_| pack()).await {
@@ -68,7 +69,8 @@ mod tests {
     use super::*;
 
     /// Each test has its own quorum, so tests do not disturb each other. With `start_paused`, the
-    /// clock jumps forward when all tasks wait, so the timeout of `ship` takes no time.
+    /// clock jumps forward whenever all tasks wait, so the test need not wait for the timeout of
+    /// `ship`.
     #[tokio::test(start_paused = true)]
     async fn an_order_that_another_ships_is_left_alone() {
         let quorum = Quorum::in_memory(3).unwrap();

@@ -8,8 +8,9 @@
 //! ```
 //!
 //! The status is 200 if the order is shipped, 409 if another request is shipping it, and 503 if the
-//! client should try later. If a client disconnects, hyper drops the request's future. This drops
-//! the guard, which releases the lock in the background.
+//! client should try later. (It is 404 for any other request, and 400 if the order's name cannot be
+//! a lock's name.) If a client disconnects, hyper drops the request's future. This drops the guard,
+//! which releases the lock in the background.
 //!
 //! The service uses only hyper. With axum, make the quorum the router's state and `ship` a handler.
 #![allow(clippy::disallowed_methods, reason = "that rule is for the library, which tests run on a virtual clock")]
@@ -25,8 +26,8 @@ use hyper_util::rt::TokioIo;
 use quorumlock::{LockGuard, Quorum, Result};
 use tokio::net::{TcpListener, TcpStream};
 
-/// How long a request waits for another request on the same order. This time is short, since the
-/// client has no response during this time.
+/// How long a request waits if another request is shipping the same order. This time is short,
+/// because the client waits for its response as long.
 const WAIT: Duration = Duration::from_millis(250);
 
 #[tokio::main]
@@ -36,12 +37,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let quorum = connected().await?;
     let listener = TcpListener::bind(&address).await?;
     tokio::select! {
-        // List Ctrl-C first, so that `select!` installs its handler before anything else runs.
+        // List Ctrl-C first: `select!` then installs its handler before any work begins.
         biased;
         interrupted = tokio::signal::ctrl_c() => interrupted?,
         never = serve(&listener, &quorum) => never?,
     }
-    // Releases all locks, so that other servers can get them. No request can acquire now.
+    // Releases all locks, so that other servers can get them. From now on, no request can acquire a
+    // lock.
     quorum.shutdown(Duration::from_secs(5)).await;
     Ok(())
 }
@@ -91,7 +93,8 @@ async fn write(guard: &LockGuard) -> Result<()> {
     Ok(())
 }
 
-/// Makes the response: 409 if another request has the lock, but 503 if no quorum answers.
+/// Makes the response. If another request has the lock, the client should not try again at once
+/// (409). If nobody can tell who has it, the client should try later (503).
 fn said(shipped: Result<u64>) -> (StatusCode, String) {
     match shipped {
         Ok(token) => (StatusCode::OK, format!("shipped, with token {token}\n")),
