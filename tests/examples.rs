@@ -1,5 +1,5 @@
-//! The examples do what they promise, over real servers, and over nodes in memory if no servers are
-//! given.
+//! The examples do what they promise, over real servers, and over nodes in memory if the
+//! environment names no servers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod common;

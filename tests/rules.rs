@@ -1,5 +1,5 @@
-//! docs/rules.toml names checks that exist. Otherwise a rule whose check was renamed or deleted
-//! would have no check.
+//! The checks that docs/rules.toml names exist. Otherwise, after a check was renamed or deleted,
+//! nobody would notice that a rule has no check.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! Calls without a Tokio runtime.
+//! Calls without a Tokio runtime, and clients whose runtime ends.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! Addresses at which another program answers, or a server that is not well.
+//! Addresses at which another program answers, or a server with a fault.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -1,5 +1,5 @@
-//! These tests need a process of their own: an environment variable names the certificates to
-//! trust.
+//! TLS with the system's certificates. In these tests, the client is a child process, because an
+//! environment variable names the certificates that count as the system's.
 
 use std::path::Path;
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! The thread of a quorum ends with the last handle.
+//! The thread of a `Quorum` ends when its last handle is dropped.
 #![cfg(target_os = "linux")]
 
 use std::cell::RefCell;

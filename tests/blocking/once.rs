@@ -1,4 +1,4 @@
-//! `once`: the first caller in each period gets a permit, and all others skip.
+//! `once`: the first caller in each period gets a permit, and the other callers get none.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,5 @@
-//! What a quorum reports about its nodes and names, and operations by hand, such as a revocation.
+//! What a `Quorum` reports about its nodes and names, and what an operator does by hand, such as a
+//! revocation.
 
 use std::time::Duration;
 

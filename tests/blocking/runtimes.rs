@@ -1,5 +1,5 @@
-//! Within a Tokio runtime, every call returns an error that gives this reason. Dropping a handle is
-//! allowed.
+//! Within a Tokio runtime, every call of the blocking types returns an error that says so. Handles
+//! may be dropped there.
 
 use std::time::Duration;
 

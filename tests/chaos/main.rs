@@ -1,5 +1,5 @@
 //! Worker processes use locks over five real servers behind proxies, while servers, networks and
-//! workers fail. The checker of the simulation looks for violations of the promises.
+//! workers fail. The judge of the simulation looks for violations of the promises.
 //!
 //! `scripts/chaos` runs this program. `--seconds S` is the length of the run, and `--seed N`
 //! chooses the faults. `--json` prints one object at the end. `--soak S` also checks that memory
@@ -7,9 +7,9 @@
 //! fail.
 //!
 //! To add a fault, add a variant to [`faults::Fault`], with its beginning and its end. After that,
-//! all runs use and measure the fault. If nodes forget by this fault and clients cannot see that,
-//! the fault must last for a ttl. Otherwise the test itself causes a violation. To see that a run
-//! can fail, set `Size::quorum` to `N / 2`, or the workers' `max_ttl` to zero.
+//! all runs use and measure the fault. If nodes forget because of the fault, and clients cannot
+//! notice that, the fault must last for a ttl. Otherwise the test itself would cause a violation.
+//! To see that a run can fail, set `Size::quorum` to `N / 2`, or the workers' `max_ttl` to zero.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]
 #![allow(unreachable_pub, missing_debug_implementations, reason = "this is a test")]
 

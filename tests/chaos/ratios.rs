@@ -1,5 +1,5 @@
-//! Measures how much slower locks are while two of five nodes fail, compared with a healthy run
-//! just before in the same process.
+//! Measures how much slower locks are while two of five nodes fail, compared with a run over
+//! healthy nodes just before, in the same process.
 
 use std::fmt;
 use std::future::pending;

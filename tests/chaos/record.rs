@@ -1,4 +1,4 @@
-//! Puts the events of the workers and the storage into one history, which the checker of the
+//! Puts the events of the workers and of the storage into one history, which the judge of the
 //! simulation reads.
 
 use std::collections::HashMap;

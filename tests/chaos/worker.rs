@@ -1,5 +1,5 @@
 //! A worker process. Its tasks contend for a few names, work while they hold a lock, and report
-//! what they believe.
+//! which locks they believe that they hold.
 
 use std::time::Duration;
 

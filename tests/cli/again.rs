@@ -1,4 +1,4 @@
-//! `--again`: after a loss, the command is run anew under the next lock.
+//! `--again`: after `run` has lost its lock, it acquires the lock again and runs the command anew.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Checks the alerts with promtool, which scripts/test installs with Prometheus.
+//! Checks the alerts with promtool, which scripts/test fetches together with Prometheus.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! A command of `quorumlock run` that became another user, as by sudo or a setuid program. `run`
-//! may not send signals to such a command.
+//! A command of `quorumlock run` that runs as another user, because of sudo or a setuid program.
+//! `run` has no right to send signals to such a command.
 
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,5 @@
-//! `quorumlock doctor`: each planted fault is found, by its id and its exit code.
+//! `quorumlock doctor`: it finds each planted fault. The finding has the right id, and the exit
+//! code is right.
 
 mod clinic;
 mod rights;

@@ -1,4 +1,4 @@
-//! Settings that come from the environment if the command line does not give them.
+//! Settings that come from the environment, if the command line does not have them.
 
 use std::path::PathBuf;
 use std::process::Command;

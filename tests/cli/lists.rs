@@ -1,4 +1,5 @@
-//! Clients of two lists, and two servers behind one name: the command reports both, with advice.
+//! Clients of two lists, and two servers behind one name: the command reports each of these faults,
+//! with advice.
 
 use std::collections::BTreeSet;
 use std::path::Path;

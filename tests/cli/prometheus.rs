@@ -1,5 +1,6 @@
-//! A real Prometheus, which scripts/test installs, scrapes the command and a program with the
-//! library, and evaluates the alerts. The tests send it the dashboard's queries.
+//! A real Prometheus, which scripts/test fetches if it is missing, scrapes the command and a
+//! program with the library, and evaluates the alerts. The tests send the dashboard's queries to
+//! Prometheus.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};

@@ -1,4 +1,5 @@
-//! `quorumlock run` while the quorum is lost: what a holder and a waiter are told.
+//! `quorumlock run` while too few nodes answer for a quorum: what it writes as a holder and as a
+//! waiter.
 
 use super::{Background, at_once, line_of, over, run, until};
 use crate::common::server::Server;

@@ -1,4 +1,5 @@
-//! A terminal for commands that draw: a pseudo-terminal, and a parser that knows what it shows.
+//! A terminal for commands that draw: a pseudo-terminal, and a parser that works out what its
+//! screen shows.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -6,9 +6,10 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{DefaultGuard, set_default};
 use tracing::{Dispatch, Event, Metadata, Subscriber};
 
-/// Two subscribers that want nothing. While a process has a single subscriber, tracing asks only
-/// one thread, for each place in the code that logs, whether the log is wanted: the first thread at
-/// this place. This thread may belong to another test, which has no subscriber.
+/// Two subscribers that want nothing. For each place in the code that logs, tracing remembers
+/// whether a subscriber wants its messages. If the process has a single subscriber, tracing asks
+/// only the subscriber of the thread that comes to this place first. This thread may belong to
+/// another test, which has no subscriber. With several subscribers, tracing asks all of them.
 static BESIDE: OnceLock<[Dispatch; 2]> = OnceLock::new();
 
 struct Nobody;
@@ -33,12 +34,13 @@ impl Subscriber for Nobody {
     fn exit(&self, _: &Id) {}
 }
 
-/// Call this before the code that a test captures may run in any thread of the test program.
+/// If a test captures the log of some code, call this before any thread of the test program may run
+/// that code.
 pub fn ready() {
     BESIDE.get_or_init(|| [Dispatch::new(Nobody), Dispatch::new(Nobody)]);
 }
 
-/// `listener` gets all that this thread logs, until the returned guard is dropped.
+/// From now on, `listener` gets all that this thread logs, until the returned guard is dropped.
 pub fn listens(listener: impl Subscriber + Send + Sync + 'static) -> DefaultGuard {
     ready();
     set_default(listener)

@@ -24,14 +24,14 @@ impl Clockwork {
         let environment = |folder: &Path| {
             std::fs::write(folder.join("clock"), clock).unwrap();
             [
-                // libc comes next, so that libc's allocator is found before jemalloc. jemalloc
-                // reads the clock before the library can fake the clock.
+                // libc comes next, so that the server uses libc's allocator and not jemalloc.
+                // jemalloc reads the clock before libfaketime is ready.
                 ("LD_PRELOAD", format!("{}:libc.so.6", library.display())),
                 ("FAKETIME_TIMESTAMP_FILE", folder.join("clock").display().to_string()),
                 ("FAKETIME_NO_CACHE", "1".to_owned()),
                 // A time without a sign is a clock that stands still, in seconds since the epoch.
                 ("FAKETIME_FMT", "%s".to_owned()),
-                // Fake the wall clock only: the server's timers use the monotonic clock.
+                // Fake only the wall clock, because the server's timers use the monotonic clock.
                 ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
             ]
             .map(|(name, value)| (name.to_owned(), value))
@@ -46,8 +46,7 @@ impl Clockwork {
     /// is slow.
     pub async fn still() -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        // Start in the middle of a millisecond, so that rounding cannot lead to another
-        // millisecond.
+        // Start in the middle of a millisecond, so that rounding never gives another millisecond.
         let shows = Duration::from_secs(now) + Duration::from_micros(500);
         let this = Self::start(&text(shows)).await;
         Self { shows: Mutex::new(shows), ..this }
@@ -68,14 +67,14 @@ impl Clockwork {
     }
 
     pub fn set(&self, clock: &str) {
-        // Write another file and rename it, so that the server never reads half of a time.
+        // Write another file, and rename it: so the server never reads half of a time.
         let fresh = self.file.with_extension("fresh");
         std::fs::write(&fresh, clock).unwrap();
         std::fs::rename(&fresh, &self.file).unwrap();
     }
 
-    /// Call this after the server has started with a clock that is an hour late. Corrects the
-    /// clock, so that the server has been up for an hour.
+    /// Corrects the clock of a server that has just started with a clock that is an hour late.
+    /// After that, the server seems to have been up for an hour.
     async fn becomes_aged(&self) {
         self.set("+0");
         eventually("it has been up for an hour", async || uptime(&self.server) > 3_000).await;

@@ -1,4 +1,4 @@
-//! A fake server, which is no Redis or is not well.
+//! A fake server: it plays a Redis master, a server with a fault, or another program.
 
 use std::sync::Arc;
 

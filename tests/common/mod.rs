@@ -31,9 +31,9 @@ use server::Server;
 /// take, since machines may stall: two seconds of CPU time took 42 s beside builds and other tests.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Waits so long that a caller that begins after this call comes behind all waiters that began
-/// before it. Nodes order waiters by tickets, which clients make from the clocks of nodes. A
-/// client's estimate of a node's clock may be wrong by half a round trip.
+/// Waits so long that callers that begin after this wait come behind all callers that began before
+/// it. Nodes order waiters by tickets, which clients make from the clocks of nodes. A client's
+/// estimate of a node's clock may be wrong by half a round trip.
 pub async fn later() {
     tokio::time::sleep(Duration::from_secs(2)).await;
 }
@@ -61,11 +61,12 @@ pub async fn refused(builder: QuorumBuilder, says: &str) -> Error {
     }
 }
 
-/// The least round timeout of tests, minus a little: no release is given up earlier.
+/// A little less than the shortest round timeout of tests. If a release fails sooner, its time was
+/// not over, and it has failed for another reason.
 const ROUND: Duration = Duration::from_millis(900);
 
-/// The result of a release. If no quorum confirmed the release within the whole round timeout, the
-/// result counts as `Released`, since machines may stall. The release goes on in the background.
+/// The result of a release. Machines may stall. So if no quorum confirmed the release within a
+/// whole round timeout, the result counts as `Released`: the release goes on in the background.
 pub async fn released(ending: impl Future<Output = quorumlock::Result<Released>>) -> Released {
     let began = Instant::now();
     match ending.await {

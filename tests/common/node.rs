@@ -59,8 +59,8 @@ pub async fn real(server: &Server) -> RedisNode {
     heard(&server.url(), Recorder::of("nobody")).await
 }
 
-/// As `real`, for any address, and with a listener for hints. Makes the server's record, and puts
-/// no list in force.
+/// The real adapter to any address, connected, with a listener for hints. Makes the server's
+/// record, and puts no list in force.
 pub async fn heard(address: &str, listener: Arc<Recorder>) -> RedisNode {
     let host: Arc<dyn Host> = Arc::new(System::new(Handle::current()));
     let node = RedisNode::alone(address, transport(), host, listener).unwrap();

@@ -3,8 +3,8 @@
 use std::net::{TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// The first port, and the number of ports. They are below the range from which Linux chooses a
-/// port for a program that asks for none. So no program gets one of these ports by chance.
+/// The first port, and the number of ports. All are below the range from which Linux chooses if a
+/// program asks for any port. So no program gets one of these ports by chance.
 const FIRST: u16 = 10_000;
 const COUNT: u16 = 22_000;
 

@@ -1,5 +1,5 @@
-//! A real PostgreSQL on loopback, with a free port and a folder of its own. It ends with its
-//! handle, and is no service of the system.
+//! A real PostgreSQL on loopback, with a free port and a folder of its own. It is not the system's
+//! service, and ends when its handle is dropped.
 
 use std::fs::{File, read_dir, read_to_string};
 use std::os::unix::fs::chown;
@@ -135,7 +135,8 @@ fn command(programs: &Path, program: &str, folder: &Path) -> Command {
 fn launch(programs: &Path, folder: &Path, port: u16) -> Child {
     let mut server = command(programs, "postgres", folder);
     server.args(["-D", "data", "-h", "127.0.0.1", "-p", &port.to_string(), "-k", ""]);
-    // `-F`: the server's data need not survive. `jit=off`: a library for JIT need not be loaded.
+    // `-F`: the server's data need not survive a crash. `jit=off`: the server works without the
+    // library for JIT.
     server.args(["-F", "-c", "jit=off", "-c", "timezone=GMT", "-c", "log_timezone=GMT"]);
     server.spawn().expect(MISSING)
 }

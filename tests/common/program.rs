@@ -11,9 +11,9 @@ use tokio::signal::unix::{SignalKind, signal};
 /// A command for `program`, whose signals have their default actions: start every child through
 /// this function.
 ///
-/// A child inherits which signals are ignored, and `nohup` and some CI runners ignore a few. A
-/// signal that has a handler has its default action again in the child. So each signal that was
-/// ignored gets a handler here that does nothing.
+/// A child inherits ignored signals from its parent, and `nohup` and some CI runners ignore a few.
+/// But if the parent has a handler for a signal, this signal has its default action in the child.
+/// So each signal that this process ignores gets a handler here that does nothing.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     static HANDLED: Once = Once::new();
     HANDLED.call_once(handle_ignored);

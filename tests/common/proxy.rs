@@ -90,7 +90,7 @@ impl Proxy {
         self.switch.replies.send_replace(way);
     }
 
-    /// Whether new connections are reset.
+    /// From now on, resets new connections, or accepts them.
     pub fn refuse(&self, refusing: bool) {
         self.switch.refusing.send_replace(refusing);
     }
@@ -100,7 +100,7 @@ impl Proxy {
         let _ = self.switch.events.send(Event::Reset);
     }
 
-    /// Closes the server's end of every open connection. Clients do not notice.
+    /// Closes the server's end of every open connection. The clients' ends stay open.
     pub fn half_open(&self) {
         let _ = self.switch.events.send(Event::HalfOpen);
     }

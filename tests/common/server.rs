@@ -48,8 +48,8 @@ const TAKE: &str = "local time = redis.call('TIME')
     redis.call('PEXPIRE', KEYS[1], 900000)
     return 'OK'";
 
-/// Removes the owner and the readers of a name, and no other fields. Returns whether anything was
-/// removed.
+/// Removes the holds of a name, also those of readers, and keeps its fence. Returns whether there
+/// was a hold.
 const FORGET: &str = "return redis.call('HDEL', KEYS[1], 'owner', 'until', 'ttl', 'count')
     + redis.call('DEL', KEYS[1] .. ':readers')";
 
@@ -139,8 +139,7 @@ impl Server {
         panic!("redis-server does not start again on port {}", self.port());
     }
 
-    /// Makes an old record, so that the server votes at once, whatever `max_ttl` its first client
-    /// has.
+    /// Writes an old record, so that the server votes at once, whatever `max_ttl` its clients have.
     pub fn make_old(&self) {
         let info = self.command(&["INFO", "server"]);
         let run = info.split_whitespace().find_map(|line| line.strip_prefix("run_id:")).expect("its run id");
@@ -175,7 +174,7 @@ impl Server {
         }
     }
 
-    /// Whether the server was not killed.
+    /// Whether the server runs, or is only stopped; false after `kill`.
     pub const fn is_alive(&self) -> bool {
         self.process.is_some()
     }
@@ -256,7 +255,7 @@ impl Server {
         let port = self.port().to_string();
         let process = command("redis-server")
             .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            // Do not wait for further replicas before a replica is synchronized.
+            // Synchronize a replica at once: do not wait for further replicas.
             .args(["--repl-diskless-sync-delay", "0", "--dir"])
             .arg(self.folder.path())
             .args(&self.options)

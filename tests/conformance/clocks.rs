@@ -1,5 +1,5 @@
-//! Wrong clocks. Most of these tests run in memory, since tests can set only the wall clock of real
-//! servers.
+//! Wrong clocks. Most of these tests run over memory nodes: of a real server, tests can set only
+//! the wall clock.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

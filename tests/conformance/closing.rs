@@ -1,4 +1,4 @@
-//! The end of a quorum: by a shutdown, with its last handle, or with its process.
+//! The end of a `Quorum`: by a shutdown, with its last handle, or with its process.
 
 use std::time::Duration;
 

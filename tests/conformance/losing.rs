@@ -1,4 +1,5 @@
-//! A lock that is lost keeps others out until its last guard is dropped, or until its old deadline.
+//! A lock that is lost keeps others out until its last guard is dropped, or until its deadline if
+//! that comes first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,9 +2,8 @@
 //! both.
 //!
 //! Each scenario is a function over a [`world::World`] and becomes two tests, `memory::` (on a
-//! paused clock) and `redis::` (in real time). A scenario about time alone is in `memory` only:
-//! real servers would add seconds and a race. A scenario that only one kind of node can run says
-//! so.
+//! paused clock) and `redis::` (in real time). A scenario about time alone runs over memory nodes
+//! only: real servers would add seconds and a race.
 #![allow(unreachable_pub, missing_debug_implementations, reason = "these are tests")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 

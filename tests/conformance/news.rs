@@ -1,4 +1,4 @@
-//! When a node publishes that there is news of a name.
+//! When a node publishes a message for observers of a name.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A quorum that was connected on one runtime, and is used on another runtime. The first runtime
-//! may end, or stand still.
+//! A `Quorum` that was connected on one runtime, and is used on another runtime. The first runtime
+//! may have ended, or stand still.
 
 use std::future::pending;
 use std::sync::mpsc;

@@ -1,4 +1,4 @@
-//! `run` and `try_run` are the same for locks, readers, writers, permits, offices and sessions.
+//! `run` and `try_run` do the same for locks, readers, writers, permits, leaders and sessions.
 
 use std::future::{Future, pending};
 use std::sync::{Arc, Mutex};

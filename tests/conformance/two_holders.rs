@@ -1,10 +1,10 @@
-//! Issue 8, item 1: while a grant is on its way, its node forgets, and a holder needs this node for
-//! its quorum.
+//! A node forgets a grant while the grant is on its way, and a holder needs this node for its
+//! quorum. There must not be two holders.
 //!
 //! A holds the name on two of three nodes, and cannot reach one of the two any more. The third node
-//! grants to B, and forgets this grant. After A's next renewal, the third node holds the name for
-//! A. If its `extended` counted now, A's deadline would move while B still counts the forgotten
-//! grant.
+//! grants the name to B, and forgets this grant. After A's next renewal, the third node holds the
+//! name for A. If the third node's `extended` counted at once, A's deadline would move forward
+//! while B still counts the forgotten grant.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Checks that callers get their answers in time, and that they get the lock after the faults. If
-//! clients have different lists, the callers of one list must get the lock.
+//! Checks that callers get their answers in time, and that they get the lock once all faults have
+//! ended. If clients have different lists, the callers of one list must get the lock.
 
 use std::collections::BTreeMap;
 

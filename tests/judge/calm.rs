@@ -1,4 +1,4 @@
-//! Since when no fault has kept waiters from asking, or votes from counting.
+//! Finds since when no fault has kept waiters from asking, or votes from counting.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! Clock steps that a new client cannot know of, because they happened before it first connected
-//! (docs/guarantees.md, "What is not promised", 3). A node whose clock was set forward may have
-//! ended earlier holds too soon. So a client that revokes a name may not learn of such a hold.
+//! (docs/guarantees.md, "What is not promised", 3). If a node's clock was set forward, the node may
+//! have ended older holds too soon. So a client that revokes a name may not learn of such a hold.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Jobs that run once a period: which permit was the first in a period, and whether it was undone.
+//! Jobs that run once a period: which permit was the first in each period, and whether that permit
+//! was undone.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! The points of "What is not promised" (docs/guarantees.md). Some points cover two holders of one
-//! name, or a token below an earlier token. For clients of one list, no point does, unless a name
-//! leads to two servers.
+//! Finds whether a point of "What is not promised" (docs/guarantees.md) excuses two holders of one
+//! name, or a token below an earlier token. In the simulation, this is possible only between
+//! clients of different lists, or if a name leads to two servers.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Tries that begin at the same moment in several regions. One of them gets the lock. No try is
-//! refused because of another try that fails too.
+//! Tries that begin at the same moment in several regions. One of them gets the lock. No try fails
+//! because of another try that fails too.
 
 use std::future::Future;
 use std::time::Duration;

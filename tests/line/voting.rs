@@ -1,4 +1,4 @@
-//! Waiting while no quorum votes: waiters send no claims, since nodes could not grant them.
+//! Waiting while no quorum votes: waiters send no claims, because no claim could succeed.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

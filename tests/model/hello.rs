@@ -1,18 +1,18 @@
-//! A model of records and lists, all of whose states are explored. Two clients hold one name once
-//! each, and some scopes have a third client that only says hello. There are three or five servers,
-//! and at most one fault. Time passes in ticks of about a second, and `max_ttl` is 5 s. The model
-//! checks that two clients never hold together, and that tokens grow.
+//! A model of records and lists, all of whose states are explored. Each of two clients acquires the
+//! same name once. Some scopes have a third client, which only says hello. There are three or five
+//! servers, and at most one fault. Time passes in ticks of about a second, and `max_ttl` is 5 s.
+//! The model checks that two clients never hold together, and that tokens grow.
 //!
 //! The servers' stores are real, and so are the rules for one node
 //! ([`RestartGuard`](quorumlock::rules::RestartGuard)) and for all nodes
-//! ([`KnownNodes`](quorumlock::rules::known_nodes::KnownNodes)). The model restates claims, and how
-//! plans of `KnownNodes` are carried out: the real code (`src/protocol/hello.rs`, `src/node/redis`)
-//! is asynchronous. The model simplifies:
+//! ([`KnownNodes`](quorumlock::rules::known_nodes::KnownNodes)). Two parts are restated here,
+//! because the real code (`src/protocol/hello.rs`, `src/node/redis`) is asynchronous: claims, and
+//! how the plans of `KnownNodes` are carried out. The model simplifies:
 //!
 //! * Hellos take no time. They are lost while a node is silent for their client. A client says
 //!   hello as soon as a hello is due; a slow client says none.
 //! * A claim reaches a node at once if the node is in one list only. If the node is in both lists,
-//!   the claim reaches it at any later time.
+//!   the claim may reach it at any later time.
 //! * Each client claims once, sends no renewal, and lets its lock expire.
 //! * Clients reach a restarted server again at once.
 

@@ -3,9 +3,9 @@
 //! node are real. The network, the clocks, and when things happen are modelled. [`hello`] is
 //! another model, of records and lists, with up to five servers.
 //!
-//! `scripts/model` explores the largest scopes. A violation is printed as the shortest sequence of
-//! events that leads to it. Options: `--size=small|medium|full`, `--only=SCOPE`, and `--seconds=S`
-//! for each scope.
+//! `scripts/model` explores all scopes, also the largest ones. If there is a violation, the program
+//! prints the shortest sequence of events that leads to it. Options: `--size=small|medium|full`,
+//! `--only=SCOPE`, and `--seconds=S` for each scope.
 #![allow(unreachable_pub, missing_debug_implementations, reason = "each file is a part of one program")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]
 

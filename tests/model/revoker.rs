@@ -2,9 +2,9 @@
 //! then asks all nodes to revoke tokens up to a ballot. Its conclusions are restated here: the real
 //! code (`src/protocol/take_away.rs`, `revoke.rs`) is asynchronous. All nodes vote and answer.
 //!
-//! A quorum of nodes, or all nodes, return their fences at one moment. Then each node revokes at
-//! any moment or never. The revoker may stop waiting once a quorum has answered, as if its timeout
-//! had passed. In scopes with hand-overs, all revocations happen at one moment.
+//! A quorum of nodes, or all nodes, return their fences at one moment. After that, each node gets
+//! the revocation at any moment, or never. The revoker may stop waiting once a quorum has answered,
+//! as if its timeout had passed. In scopes with hand-overs, all revocations happen at one moment.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The end of a quorum: connections are closed once all its possible holds were released, and not
-//! before.
+//! The end of a `Quorum`: it closes its connections once every hold that it may have is released,
+//! and not before.
 
 use std::sync::mpsc::{Receiver, channel};
 

@@ -1,5 +1,5 @@
-//! Nodes that may have forgotten their grants: if a holder's deadline needs such a node, the holder
-//! renews at once.
+//! Nodes that may have forgotten their grants: if a holder's deadline depends on the vote of such a
+//! node, the holder renews at once.
 
 use std::time::Duration;
 

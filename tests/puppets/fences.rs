@@ -1,5 +1,5 @@
-//! Wrong fences: such a fence may raise the ballots of the acquisition that met it, and of no other
-//! acquisition.
+//! Fences that are far ahead of the clocks: such a fence may raise the ballots of the acquisition
+//! that met it, and of no other acquisition.
 
 use std::time::{Duration, SystemTime};
 

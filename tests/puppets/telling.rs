@@ -1,5 +1,5 @@
-//! Logs and metrics: they come after the events that they report, and a logger or recorder that
-//! panics stops nothing.
+//! Logs and metrics: they come after the events that they report. A logger or a recorder that
+//! panics stops nothing else.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, mpsc};

@@ -1,4 +1,5 @@
-//! The clock guard, on servers whose clocks are faked: stepped forward and back, and drifting.
+//! How clients judge the clocks of servers: the clocks are faked, and are stepped forward or back,
+//! or drift.
 
 use std::time::{Duration, Instant};
 

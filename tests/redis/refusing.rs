@@ -1,4 +1,4 @@
-//! Servers that refuse operations for a while: clients try refused operations again.
+//! Servers that refuse operations for a while: clients send the refused operations again.
 
 use std::sync::Arc;
 use std::time::Duration;

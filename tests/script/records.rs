@@ -1,6 +1,6 @@
-//! Compares the record of the memory node and of the scripts. Steps are random hellos, claims of
-//! clients of several lists, clocks that are set forward and back, and FLUSHALL. After each step,
-//! both records must be the same.
+//! Compares the record that the memory node keeps with the record that the scripts keep. Steps are
+//! random hellos, claims of clients of several lists, clocks that are set forward and back, and
+//! FLUSHALL. After each step, both records must be the same.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! The sessions of each process, and the locks that each session must hold by the results of calls.
+//! The sessions of each process, and the locks that each session must hold, by the results of its
+//! calls.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32};

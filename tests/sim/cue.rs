@@ -1,5 +1,5 @@
-//! Cues: the actions of a scene's script, or of a directed fault, on the world. Also the moments
-//! for which a cue may wait.
+//! Cues: the actions of a scene's script, or of a directed fault, on the world, and the moments for
+//! which a cue may wait.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! Checks that no name stays free on a node while a live waiter has a place there. Any operation on
-//! such a name hands the name over. Waiters also ask by themselves. The first two ask every H / 4,
-//! where H is the time for which a hand-over lasts. The other waiters ask after the time that they
-//! announced. A waiter that becomes the first or the second gets a hint.
+//! Checks that no name stays free on a node while a live waiter has a place there. The next claim
+//! of a waiter, or of another owner, hands such a name over. Waiters claim by themselves: the first
+//! two in the queue ask every H / 4, where H is the time for which a hand-over lasts. The other
+//! waiters ask after the time that they announced. A waiter that becomes the first or the second
+//! gets a hint.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Worlds in which nodes restart and forget in turn: so few at a time that the other nodes can sync
-//! each of them. In these worlds tokens must grow, whatever wall clocks show.
+//! Worlds in which nodes restart and forget in turn. At any time, so few nodes are not synced that
+//! the other nodes can sync them. In these worlds tokens must grow, whatever wall clocks show.
 //!
 //! Point 7 of "What is not promised" (docs/guarantees.md) lists cases in which tokens rest on wall
 //! clocks. These worlds exclude three such cases: too many unsynced nodes, a short quarantine, and

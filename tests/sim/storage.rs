@@ -1,4 +1,5 @@
-//! The storage that the locks protect. Some of it checks fencing tokens, and some does not.
+//! The storage that the locks protect. For some names it checks fencing tokens, and for others it
+//! does not.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Late messages of one owner, which arrive when this owner holds the lock or has released it.
+//! Late messages of one owner, which arrive when this owner already holds the lock, or has released
+//! it.
 
 use super::part::Part;
 use super::script::{NEVER, Script, millis, pause};
