@@ -162,5 +162,5 @@ run_test() {
   rm "$output"
   return $failed
 }
-# Export the function, since the shells that xargs starts call it.
+# Export the function, because the shells that xargs starts call it.
 export -f run_test

@@ -28,7 +28,8 @@ use quorumlock::{Error, Inspected, Quorum, QuorumBuilder, QuorumLock, Released, 
 use server::Server;
 
 /// How long a condition may take before the test fails. This is much longer than conditions usually
-/// take, since machines may stall: two seconds of CPU time took 42 s beside builds and other tests.
+/// take, because machines may stall: beside builds and other tests, two seconds of CPU time have
+/// taken 42 s.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Waits so long that callers that begin after this wait come behind all callers that began before
@@ -121,7 +122,7 @@ pub fn transport() -> Transport {
     )
 }
 
-/// A builder for quorums over the transport to test. Its clients have much time to connect, since
+/// A builder for quorums over the transport to test. Its clients have much time to connect, because
 /// machines may stall.
 pub fn builder() -> QuorumBuilder {
     Quorum::builder().transport(transport()).connect_timeout(PATIENCE)
