@@ -44,8 +44,8 @@ function module(   statement) {
   marked = tests = 0
 }
 
-# Handles one `use`. The caller has removed `use` and the end: `path::{name, name as other` or
-# `path::name` is left.
+# Handles one `use`. The statement comes without `use` and without its end: `path::{name, name as
+# other`, or `path::name`.
 function use(statement,   braces, path, names, i, n, name, target) {
   braces = index(statement, "{")
   path = braces ? substr(statement, 1, braces - 1) : ""
