@@ -1,6 +1,6 @@
 -- The first part of each script. One call carries out several operations of one verb. If one of
 -- them fails, the others are still carried out. Times are in ms, ballots and tickets in us.
--- docs/protocol.md lists the fields that nodes store.
+-- docs/keys.md lists the fields that nodes store.
 --
 -- KEYS    P..node, the node's record (P is the prefix of all keys); then the keys of each operation
 -- ARGV    for each operation, the arguments in its script's head; the first is the number of names

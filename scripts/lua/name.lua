@@ -1,4 +1,4 @@
--- Reads and changes a name and its lock. docs/protocol.md says what the keys of a name contain.
+-- Reads and changes a name and its lock. docs/keys.md says what the keys of a name contain.
 
 -- How long a revocation is remembered, in ms: 25 h, which is longer than any ttl.
 local REMEMBERED = 90000000
