@@ -58,7 +58,7 @@ impl Host for System {
     }
 
     fn random(&self) -> u64 {
-        rand::rng().next_u64()
+        rand::thread_rng().next_u64()
     }
 
     fn spawn(&self, task: Task) {
@@ -99,7 +99,7 @@ impl Host for TokioTime {
     }
 
     fn random(&self) -> u64 {
-        rand::rng().next_u64()
+        rand::thread_rng().next_u64()
     }
 
     fn spawn(&self, task: Task) {

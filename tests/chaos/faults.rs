@@ -110,7 +110,7 @@ impl Fault {
         let forgets = matches!(self, Self::WrongType | Self::ReplicaOf);
         let least = if forgets || matches!(self, Self::Stop | Self::ClientPause) { TTL + TTL / 4 } else { TTL / 10 };
         let most = if self.is_over_at_once() { 0.25 } else { 1.0 };
-        least + TTL.mul_f64(random.random_range(0.0..most))
+        least + TTL.mul_f64(random.gen_range(0.0..most))
     }
 
     /// Begins the fault.

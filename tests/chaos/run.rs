@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
-use rand::{Rng, SeedableRng};
+use rand::{Rng, RngCore, SeedableRng};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::sync::RwLock;
@@ -120,7 +120,7 @@ pub async fn run(options: &Options) -> Report {
     });
     let began = chaos.until_all_progress(clock()).await.expect("healthy nodes grant locks");
     let mut random = SmallRng::seed_from_u64(options.seed);
-    let mut fork = || SmallRng::from_rng(&mut random);
+    let mut fork = || SmallRng::from_rng(&mut random).unwrap();
     let mut tasks = vec![tokio::spawn(chaos.clone().trouble_workers(fork()))];
     tasks.push(tokio::spawn(chaos.clone().swap_minorities(fork())));
     tasks.extend((0..MINORITY).map(|_| tokio::spawn(chaos.clone().trouble_nodes(fork()))));
@@ -165,12 +165,12 @@ impl Chaos {
             self.note(format!("{} ended on node {index}", fault.name()));
             // In most cases, wait until the node votes again. In the other cases, a majority may be
             // missing for a while.
-            if random.random_bool(0.8) {
+            if random.gen_bool(0.8) {
                 sleep(fault.quarantine()).await;
             }
             self.busy.lock().unwrap().remove(&index);
             drop(shared);
-            sleep(Duration::from_millis(random.random_range(0..500))).await;
+            sleep(Duration::from_millis(random.gen_range(0..500))).await;
         }
     }
 
@@ -179,23 +179,23 @@ impl Chaos {
     /// majority without any of these locks.
     async fn swap_minorities(self: Arc<Self>, mut random: SmallRng) {
         while Instant::now() < self.ends {
-            sleep(Duration::from_millis(random.random_range(5_000..10_000))).await;
+            sleep(Duration::from_millis(random.gen_range(5_000..10_000))).await;
             let _alone = self.healthy.write().await;
             sleep(Fault::KillAndRestartEmpty.quarantine()).await;
             let mut nodes: Vec<_> = (0..NODES).collect();
             nodes.shuffle(&mut random);
             let (away, third) = (&nodes[..MINORITY], &self.nodes[nodes[MINORITY]]);
-            let absence = if random.random_bool(0.7) { Fault::Refuse } else { Fault::Blackhole };
+            let absence = if random.gen_bool(0.7) { Fault::Refuse } else { Fault::Blackhole };
             self.note(format!("{} begins on nodes {away:?}, then node {} forgets", absence.name(), nodes[MINORITY]));
             self.count("swapped_minority");
             for &index in away {
                 absence.begin(&self.nodes[index], self.spare.port()).await;
             }
-            sleep(TTL.mul_f64(random.random_range(0.5..1.5))).await;
+            sleep(TTL.mul_f64(random.gen_range(0.5..1.5))).await;
             futures::future::join_all(away.iter().map(|&index| absence.end(&self.nodes[index]))).await;
             // In this time, clients connect to the two nodes again. Locks that are not renewed are
             // not on these nodes.
-            sleep(TTL.mul_f64(random.random_range(0.05..0.4))).await;
+            sleep(TTL.mul_f64(random.gen_range(0.05..0.4))).await;
             Fault::KillAndRestartEmpty.begin(third, self.spare.port()).await;
             Fault::KillAndRestartEmpty.end(third).await;
             self.note("the swap is over".to_owned());
@@ -205,18 +205,18 @@ impl Chaos {
     /// Stops one worker after the other for a while, or kills and replaces it.
     async fn trouble_workers(self: Arc<Self>, mut random: SmallRng) {
         while Instant::now() < self.ends {
-            sleep(Duration::from_millis(random.random_range(300..3_000))).await;
-            let index = random.random_range(0..WORKERS);
-            if self.kills && random.random_bool(0.3) {
+            sleep(Duration::from_millis(random.gen_range(300..3_000))).await;
+            let index = random.gen_range(0..WORKERS);
+            if self.kills && random.gen_bool(0.3) {
                 self.note(format!("worker {index} killed"));
                 self.count("worker_kill");
-                self.workers.replace(index, random.random());
+                self.workers.replace(index, random.next_u64());
                 continue;
             }
             self.note(format!("worker {index} stopped"));
             self.count("worker_stop");
             self.workers.signal(index, Signal::STOP);
-            sleep(TTL.mul_f64(random.random_range(0.1..2.0))).await;
+            sleep(TTL.mul_f64(random.gen_range(0.1..2.0))).await;
             self.workers.signal(index, Signal::CONT);
             self.note(format!("worker {index} goes on"));
         }
@@ -235,7 +235,7 @@ impl Chaos {
     fn pick(&self, random: &mut SmallRng) -> usize {
         let mut busy = self.busy.lock().unwrap();
         let free: Vec<_> = (0..NODES).filter(|index| !busy.contains(index)).collect();
-        let index = free[random.random_range(0..free.len())];
+        let index = free[random.gen_range(0..free.len())];
         busy.insert(index);
         index
     }

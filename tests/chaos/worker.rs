@@ -72,12 +72,12 @@ struct Worker {
 impl Worker {
     async fn run(mut self) {
         loop {
-            let name = self.random.random_range(0..NAMES.len());
+            let name = self.random.gen_range(0..NAMES.len());
             match self.acquire(name).await {
                 Some(guard) => self.section(name, guard).await,
                 None => {
                     tell(self.task, &Event::Missed);
-                    tokio::time::sleep(Duration::from_millis(self.random.random_range(1..20))).await;
+                    tokio::time::sleep(Duration::from_millis(self.random.gen_range(1..20))).await;
                 }
             }
         }
@@ -85,12 +85,12 @@ impl Worker {
 
     /// Acquires by a random method: a try, a call that is cancelled soon, or a call that waits.
     async fn acquire(&mut self, name: usize) -> Option<LockGuard> {
-        let options = self.quorum.options().ttl(TTL).auto_renew(self.random.random_bool(0.5));
+        let options = self.quorum.options().ttl(TTL).auto_renew(self.random.gen_bool(0.5));
         let lock = self.quorum.lock_with(NAMES[name], &options).expect("the options make sense");
-        match self.random.random_range(0..100) {
+        match self.random.gen_range(0..100) {
             0..15 => lock.try_acquire().await.ok().flatten(),
             15..30 => {
-                let patience = Duration::from_micros(self.random.random_range(50..20_000));
+                let patience = Duration::from_micros(self.random.gen_range(50..20_000));
                 tokio::select! {
                     guard = lock.acquire(5 * TTL) => guard.ok(),
                     () = tokio::time::sleep(patience) => None,
@@ -111,7 +111,7 @@ impl Worker {
         if !self.work(&guard).await {
             return;
         }
-        if self.random.random_ratio(1, 300) {
+        if self.random.gen_ratio(1, 300) {
             // Stop between the check and the write: only fencing tokens protect the storage here.
             tell(self.task, &Event::Stopping);
             kill_process(getpid(), Signal::STOP).expect("a process may stop itself");
@@ -120,7 +120,7 @@ impl Worker {
         if guard.is_held() {
             tell(self.task, &Event::Released { at: clock() });
         }
-        if self.random.random_bool(0.9) {
+        if self.random.gen_bool(0.9) {
             let _ = guard.release().await;
         }
     }
@@ -128,10 +128,10 @@ impl Worker {
     /// Holds the lock for a while, and checks it now and then. Returns whether the lock was held to
     /// the end.
     async fn work(&mut self, guard: &LockGuard) -> bool {
-        let millis = match self.random.random_range(0..1_000) {
-            0..800 => self.random.random_range(0..4),
-            800..970 => self.random.random_range(4..100),
-            _ => self.random.random_range(100..3 * TTL.as_millis() as u64),
+        let millis = match self.random.gen_range(0..1_000) {
+            0..800 => self.random.gen_range(0..4),
+            800..970 => self.random.gen_range(4..100),
+            _ => self.random.gen_range(100..3 * TTL.as_millis() as u64),
         };
         let ends = clock() + millis * 1_000_000;
         while clock() < ends {
