@@ -3,14 +3,14 @@
 //!
 //! ```sh
 //! export DATABASE_URL=postgres://postgres@127.0.0.1/test
-//! quorumlock sandbox -- cargo run --example sqlx_fencing --features fence-postgres
+//! quorumlock sandbox -- cargo run --example sqlx_fencing --features fence-sqlx-0_8
 //! ```
 //!
 //! This example creates two tables in that database: `quorumlock_fences` and `example_orders`.
 
 use std::time::Duration;
 
-use quorumlock::fence::postgres as fence;
+use quorumlock::fence::sqlx_0_8 as fence;
 use quorumlock::{Lease, Quorum, Result};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgPool, Postgres, Transaction};

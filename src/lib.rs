@@ -109,7 +109,7 @@
 //! * `serde`: [`Config`] implements `Deserialize`, to be read from configuration files.
 //! * `redis-rs`: a second transport to the nodes, over the crate `redis`. [`Transport`] says which
 //!   transport to choose.
-//! * `fence-postgres`, `fence-redis`, `fence-s3`: helpers in the module [`fence`], which make
+//! * `fence-sqlx-0_8`, `fence-redis`, `fence-s3`: helpers in the module [`fence`], which make
 //!   storage refuse writes with a stale token.
 //! * `testing`: the module `testing`, for the tests of your own code. With `blocking`, also
 //!   `blocking::testing`.

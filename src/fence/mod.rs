@@ -6,7 +6,7 @@
 //!
 //! | feature | storage | in one atomic step |
 //! |---|---|---|
-//! | `fence-postgres` | PostgreSQL, over `sqlx` | everything that a transaction does |
+//! | `fence-sqlx-0_8` | PostgreSQL, over `sqlx` 0.8 | everything that a transaction does |
 //! | `fence-redis` | Redis, over any client | one command; ready-made for the crate `redis` with the feature `redis-rs` |
 //! | `fence-s3` | S3 and the like, over `object_store` or a client of your own | one object |
 //!
@@ -29,12 +29,12 @@
 //!
 //! For other storage, apply the rule of [`check`] and write in one atomic step.
 
-#[cfg(feature = "fence-postgres")]
-pub mod postgres;
 #[cfg(feature = "fence-redis")]
 pub mod redis;
 #[cfg(feature = "fence-s3")]
 pub mod s3;
+#[cfg(feature = "fence-sqlx-0_8")]
+pub mod sqlx_0_8;
 
 use std::error::Error as StdError;
 use std::fmt;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::Quorum;
-use quorumlock::fence::postgres::{Error, TABLE, commit, commit_and_release, guard};
+use quorumlock::fence::sqlx_0_8::{Error, TABLE, commit, commit_and_release, guard};
 use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use sqlx::{Connection, Postgres as Server, Transaction};
 
@@ -339,7 +339,7 @@ async fn a_column_of_one_row_is_a_fence_too() {
     database.run("ALTER TABLE orders ADD fence BIGINT NOT NULL DEFAULT 0").await;
     for (token, changed) in [(7, 1), (7, 1), (6, 0), (8, 1)] {
         let update = sqlx::query("UPDATE orders SET state = 'shipped', fence = $1 WHERE id = 42 AND fence <= $1");
-        let update = update.bind(quorumlock::fence::postgres::bigint(token).unwrap());
+        let update = update.bind(quorumlock::fence::sqlx_0_8::bigint(token).unwrap());
         assert_eq!(update.execute(&database.pool).await.unwrap().rows_affected(), changed, "token {token}");
     }
 }

@@ -1,4 +1,4 @@
-//! A PostgreSQL transaction, over `sqlx`, that writes only if its token is not stale.
+//! A PostgreSQL transaction, over `sqlx` 0.8, that writes only if its token is not stale.
 //!
 //! A table has one row for each lock, with the lock's highest token. In the transaction, [`guard`]
 //! checks and raises the token in this row. The row stays locked until the transaction ends. So a
@@ -6,7 +6,7 @@
 //!
 //! ```no_run
 //! # async fn ship(pool: sqlx::PgPool, lock: quorumlock::QuorumLock) -> Result<(), Box<dyn std::error::Error>> {
-//! use quorumlock::fence::postgres as fence;
+//! use quorumlock::fence::sqlx_0_8 as fence;
 //! use std::time::Duration;
 //!
 //! sqlx::raw_sql(fence::TABLE).execute(&pool).await?; // once, with your migrations
